@@ -55,6 +55,8 @@ bench-short: .venv-bench/.installed
 lint: .venv/.lint
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
+	.venv/bin/djhtml --tabwidth 2 --check templates
+	.venv/bin/oxfmt --check static/css static/js
 	$(RUN) -m mypy
 	.venv/bin/lint-imports --no-cache
 

@@ -1,5 +1,7 @@
 #!/usr/bin/env python
-"""Entry point of every command of this project. A bad setting ends it with one sentence instead of a traceback."""
+"""Entry point of every command of this project. A bad setting ends it with one sentence
+instead of a traceback.
+"""
 
 import os
 import sys
@@ -13,10 +15,10 @@ def main() -> None:
 
     from orchestrator import environment
 
-    if sys.argv[1:2] == ["up"] and "--demo" in sys.argv[2:]:
-        # The settings are read before the command sees its options.
-        environment.enter_demo()
     try:
+        if sys.argv[1:2] == ["up"] and "--demo" in sys.argv[2:]:
+            # The settings are read before the command sees its options.
+            environment.enter_demo()
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
         sys.exit(f"Bad settings: {error}")

@@ -1,5 +1,5 @@
-"""Rows of approvals in the Django admin: to look at, never to change. Nothing is decided here: links and actions lead
-to the reviews.
+"""Read-only rows of approvals in the Django admin. Nothing is decided here: links and
+actions lead to the reviews.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from approvals.models import ApprovalRequest, Decision, Receipt
-from checkpoints.admin import GraphFilter, ReadOnlyRows
+from checkpoints.admin.rows import GraphFilter, ReadOnlyRows
 from checkpoints.models import Run
 
 
@@ -22,7 +22,16 @@ class ApprovalRequestAdmin(ReadOnlyRows):
     """Requests, with the policy that each was opened under."""
 
     change_form_template = "admin/approvals/approvalrequest/change_form.html"
-    list_display = ("of_run", "graph", "task", "state", "writes", "opened_at", "deadline", "review")
+    list_display = (
+        "of_run",
+        "graph",
+        "task",
+        "state",
+        "writes",
+        "opened_at",
+        "deadline",
+        "review",
+    )
     list_display_links = ("task",)
     list_filter = ("status", GraphFilter)
     ordering = ("-opened_at", "-id")
@@ -31,8 +40,12 @@ class ApprovalRequestAdmin(ReadOnlyRows):
 
     def get_queryset(self, request: HttpRequest) -> "QuerySet[Any]":
         """Return the rows with the keys of their runs."""
+        # A subquery reads the key alone; a join would load the input of each run, which
+        # may be large.
         key = Run.objects.filter(id=OuterRef("run_id")).order_by().values("key")[:1]
-        rows: QuerySet[Any] = super().get_queryset(request).annotate(run_key=Subquery(key))
+        rows: QuerySet[Any] = (
+            super().get_queryset(request).annotate(run_key=Subquery(key))
+        )
         return rows
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -50,56 +63,77 @@ class ApprovalRequestAdmin(ReadOnlyRows):
         """Add the link to the review, the only place where the request is decided."""
         row = context.get("original")
         if row is not None:
-            context |= {"title": f"Request {row.task} of {row.run_key}", "subtitle": None}
+            context |= {
+                "title": f"Request {row.task} of {row.run_key}",
+                # Django would put the name of the row here, which repeats the task.
+                "subtitle": None,
+            }
             context["review"] = reverse("review", args=[row.run_id])
         return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.display(description="run", ordering="run")
     def of_run(self, row: ApprovalRequest) -> SafeString:
-        """A link to the row of the run."""
+        """Return a link to the row of the run."""
         address = reverse("admin:checkpoints_run_change", args=[row.run_id])
-        return format_html('<a href="{}">{}</a>', address, getattr(row, "run_key", None) or row.run_id)
+        return format_html(
+            '<a href="{}">{}</a>', address, getattr(row, "run_key", None) or row.run_id
+        )
 
     @admin.display(description="review")
     def review(self, row: ApprovalRequest) -> SafeString:
-        """A link to the page on which it is decided."""
+        """Return a link to the page on which it is decided."""
         address = reverse("review", args=[row.run_id])
-        return format_html('<a href="{}">Open the review of {}</a>', address, getattr(row, "run_key", None))
+        return format_html(
+            '<a href="{}">Open the review of {}</a>',
+            address,
+            getattr(row, "run_key", None),
+        )
 
     @admin.display(description="status", ordering="status")
     def state(self, row: ApprovalRequest) -> str:
-        """Where it stands, in words."""
+        """Return the status in words, with the outcome."""
         outcome = f": {row.outcome}" if row.outcome else ""
         return f"{row.get_status_display()}{outcome}"
 
     @admin.display(description="asked of")
     def asked_of(self, row: ApprovalRequest) -> str:
-        """Who may decide it, and how many must."""
+        """Return who may decide it, and how many must."""
         names = ", ".join(map(str, row.policy.get("reviewers", ())))
         return f"{names}; {row.quorum:,} needed" if names else f"{row.quorum:,} needed"
 
     @admin.display(description="times")
     def times(self, row: ApprovalRequest) -> str:
-        """When it was opened, and until when it waits."""
-        until = f", waits until {row.deadline:%Y-%m-%d %H:%M}" if row.deadline else ", no deadline"
+        """Return when it was opened, and until when it waits."""
+        until = ", no deadline"
+        if row.deadline:
+            until = f", waits until {row.deadline:%Y-%m-%d %H:%M}"
         return f"Opened {row.opened_at:%Y-%m-%d %H:%M}{until} (UTC)"
 
     @admin.display(description="decisions")
     def decided(self, row: ApprovalRequest) -> Any:
-        """A link to the decisions of its run."""
+        """Return a link to the decisions of its run."""
         address = reverse("admin:approvals_decision_changelist")
-        return format_html('<a href="{}?q={}">Decisions of this run</a>', address, row.run_id)
+        return format_html(
+            '<a href="{}?q={}">Decisions of this run</a>', address, row.run_id
+        )
 
     @admin.action(description="Open reviews", permissions=["view"])
-    def open_reviews(self, request: HttpRequest, queryset: "QuerySet[Any]") -> HttpResponse | None:
-        """Lead to the review of the run; of several runs, to the page that lists their reviews."""
-        found = list(dict.fromkeys(queryset.order_by("-opened_at").values_list("run", flat=True)[: MOST + 1]))
-        if len(found) > MOST:
-            self.message_user(request, f"Select requests of at most {MOST} runs.", messages.WARNING)
+    def open_reviews(
+        self, request: HttpRequest, queryset: "QuerySet[Any]"
+    ) -> HttpResponse | None:
+        """Lead to the review of the run; of several runs, to the page that lists their
+        reviews.
+        """
+        newest_first = queryset.order_by("-opened_at").values_list("run", flat=True)
+        runs = list(dict.fromkeys(newest_first[: MOST + 1]))
+        if len(runs) > MOST:
+            self.message_user(
+                request, f"Select requests of at most {MOST} runs.", messages.WARNING
+            )
             return None
-        if len(found) == 1:
-            return redirect("review", found[0])
-        query = "&".join(f"run={run}" for run in found)
+        if len(runs) == 1:
+            return redirect("review", runs[0])
+        query = "&".join(f"run={run}" for run in runs)
         return redirect(f"{reverse('admin:runs_act', args=['review'])}?{query}")
 
 
@@ -119,12 +153,17 @@ class DecisionAdmin(ReadOnlyRows):
 
     @admin.display(description="run")
     def of_run(self, row: Decision) -> SafeString:
-        """A link to the row of the run."""
-        return format_html('<a href="{}">{}</a>', reverse("admin:checkpoints_run_change", args=[row.run]), row.run)
+        """Return a link to the row of the run."""
+        return format_html(
+            '<a href="{}">{}</a>',
+            reverse("admin:checkpoints_run_change", args=[row.run]),
+            row.run,
+        )
 
 
 @admin.register(Receipt)
 class ReceiptAdmin(ReadOnlyRows):
     list_display = ("id", "run_id", "by", "at")
+    # Otherwise the list would look up the signer of each row.
     list_select_related = ("by",)
     search_run = "run"

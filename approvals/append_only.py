@@ -1,8 +1,11 @@
-"""Decisions cannot be changed or removed by anybody, not even by SQL: triggers on PostgreSQL and SQLite.
+"""Triggers on PostgreSQL and SQLite that let nobody change or remove decisions, not
+even by SQL.
 
-They let payload columns pass that are encrypted anew, every other column as it was; and payload columns and the seal
-of a decision that is being erased: its row of an erasure record must be there, with the seal that it gets. Installed
-after every migrate, because SQLite drops them when it rebuilds a table; a system check watches them.
+They allow two changes: payload columns that are encrypted again, while every other
+column stays as it was; and payload columns and the seal of a decision that is being
+erased, whose row of an erasure record must exist, with the new seal. They are installed
+after every migrate, because SQLite drops them when it rebuilds a table; a system check
+watches them.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -27,30 +30,40 @@ def _table() -> str:
 
 
 def _forbidden(is_not: str, locked: str) -> str:
-    """SQL that is true of every change but one: payload columns encrypted anew, from encrypted bytes to encrypted
-    bytes. Seals and hashes are over the plain bytes, so what such a change does to the content shows.
+    """Return SQL that is true of every change but one: payload columns that are
+    encrypted again, from encrypted bytes to encrypted bytes. Seals and hashes are over
+    the plain bytes, so such a change cannot hide a change of the content.
     """
     payloads = [_quoted(name) for name in Decision.PAYLOADS]
     others = [_quoted(name) for name in _columns_but(Decision.PAYLOADS)]
-    begins = f"substr({{0}}.{{1}}, 1, 1) {is_not} {locked}"
-    broken = [
-        f"(OLD.{name} {is_not} NEW.{name} AND ({begins.format('OLD', name)} OR {begins.format('NEW', name)}))"
-        for name in payloads
-    ]
-    nothing = " AND ".join(f"NOT OLD.{name} {is_not} NEW.{name}" for name in payloads)
-    changed = [f"OLD.{name} {is_not} NEW.{name}" for name in others]
-    return f"{' OR '.join([*changed, *broken])} OR ({nothing})"
+    forbidden = [f"OLD.{name} {is_not} NEW.{name}" for name in others]
+    for name in payloads:
+        old_is_plain = f"substr(OLD.{name}, 1, 1) {is_not} {locked}"
+        new_is_plain = f"substr(NEW.{name}, 1, 1) {is_not} {locked}"
+        forbidden.append(
+            f"(OLD.{name} {is_not} NEW.{name} AND ({old_is_plain} OR {new_is_plain}))"
+        )
+    # An update that changes nothing encrypts nothing again either, so it is refused
+    # too.
+    no_change = " AND ".join(f"NOT OLD.{name} {is_not} NEW.{name}" for name in payloads)
+    return f"{' OR '.join(forbidden)} OR ({no_change})"
 
 
 def _columns_but(fields: Collection[str]) -> list[str]:
-    """The columns of decisions but those of these fields, as far as the table has them: on the way back to an older
-    version it may have fewer.
+    """Return the columns of decisions except those of these fields, as far as the table
+    has them: during a migration back to an older version it may have fewer.
     """
     with connection.cursor() as cursor:
-        described = connection.introspection.get_table_description(cursor, Decision._meta.db_table)
-    there = {column.name for column in described}
-    names = [str(field.column) for field in Decision._meta.concrete_fields if field.name not in fields]
-    return [name for name in names if name in there]
+        # Django's introspection would parse the table's whole declaration on SQLite,
+        # for its collations.
+        cursor.execute(f"SELECT * FROM {_table()} LIMIT 0")  # noqa: S608
+        existing = {column[0] for column in cursor.description}
+    names = [
+        str(field.column)
+        for field in Decision._meta.concrete_fields
+        if field.name not in fields
+    ]
+    return [name for name in names if name in existing]
 
 
 def _quoted(name: str | None) -> str:
@@ -58,20 +71,28 @@ def _quoted(name: str | None) -> str:
 
 
 def _not_erased(is_not: str, key: str) -> str:
-    """SQL that is true of every change but what an erasure record tells of: payload columns and the seal."""
-    may = {*Decision.PAYLOADS, "seal", "seal_key"}
-    others = [_quoted(name) for name in _columns_but(may)]
-    changed = " OR ".join(f"OLD.{name} {is_not} NEW.{name}" for name in others)
-    erased, table = _quoted(ErasedRow._meta.db_table), Decision._meta.db_table
-    told = f"SELECT 1 FROM {erased} e WHERE e.{_quoted('table')} = '{table}' AND e.{_quoted('row')} = {key}"  # noqa: S608
-    return f"({changed} OR NOT EXISTS ({told} AND e.new_seal = NEW.seal AND e.old_seal = OLD.seal))"
+    """Return SQL that is true of every change but one that an erasure record has:
+    payload columns and the seal.
+    """
+    others = _columns_but({*Decision.PAYLOADS, "seal", "seal_key"})
+    changed = " OR ".join(
+        f"OLD.{name} {is_not} NEW.{name}" for name in map(_quoted, others)
+    )
+    erased_row = (
+        f"SELECT 1 FROM {_quoted(ErasedRow._meta.db_table)} e "  # noqa: S608
+        f"WHERE e.{_quoted('table')} = '{Decision._meta.db_table}' "
+        f"AND e.{_quoted('row')} = {key} "
+        "AND e.new_seal = NEW.seal AND e.old_seal = OLD.seal"
+    )
+    return f"({changed} OR NOT EXISTS ({erased_row}))"
 
 
-# As SQLite keeps a UUID, written as an erasure record writes it.
+# A UUID as SQLite stores it, in the form that an erasure record has.
 _SQLITE_KEY = (
     "lower("
     + " || '-' || ".join(
-        f"substr(NEW.id, {first}, {length})" for first, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+        f"substr(NEW.id, {first}, {length})"
+        for first, length in ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
     )
     + ")"
 )
@@ -79,50 +100,73 @@ _SQLITE_KEY = (
 
 def _install_sqlite() -> list[str]:
     refuse = f"BEGIN SELECT RAISE(ABORT, '{_MESSAGE}'); END"
-    forbidden = f"({_forbidden('IS NOT', _SQLITE_BYTES.format(ENCRYPTED.hex()))})"
+    forbidden = _forbidden("IS NOT", _SQLITE_BYTES.format(ENCRYPTED.hex()))
+    not_erased = _not_erased("IS NOT", _SQLITE_KEY)
     return [
+        # Made anew each time, because its text names the columns, which a migration may
+        # change; that of the other trigger never differs.
         "DROP TRIGGER IF EXISTS decision_no_update",
         f"CREATE TRIGGER decision_no_update BEFORE UPDATE ON {_table()} "
-        f"WHEN {forbidden} AND {_not_erased('IS NOT', _SQLITE_KEY)} {refuse}",
-        f"CREATE TRIGGER IF NOT EXISTS decision_no_delete BEFORE DELETE ON {_table()} {refuse}",
+        f"WHEN ({forbidden}) AND {not_erased} {refuse}",
+        "CREATE TRIGGER IF NOT EXISTS decision_no_delete "
+        f"BEFORE DELETE ON {_table()} {refuse}",
     ]
 
 
 def _install_postgresql() -> list[str]:
-    unless = f"IF TG_OP = 'UPDATE' THEN IF NOT {_not_erased('IS DISTINCT FROM', 'NEW.id::text')} THEN RETURN NEW; "
+    forbidden = _forbidden(
+        "IS DISTINCT FROM", _POSTGRESQL_BYTES.format(ENCRYPTED.hex())
+    )
+    not_erased = _not_erased("IS DISTINCT FROM", "NEW.id::text")
     return [
-        "CREATE OR REPLACE FUNCTION countersign_append_only() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$$ BEGIN {unless} END IF; END IF; RAISE EXCEPTION '{_MESSAGE}'; END $$",
-        f"CREATE OR REPLACE TRIGGER decision_no_update BEFORE UPDATE ON {_table()} FOR EACH ROW "
-        f"WHEN ({_forbidden('IS DISTINCT FROM', _POSTGRESQL_BYTES.format(ENCRYPTED.hex()))}) "
+        # PostgreSQL allows no subquery in WHEN, so the function looks for the erasure
+        # record.
+        "CREATE OR REPLACE FUNCTION countersign_append_only() "
+        "RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"IF TG_OP = 'UPDATE' THEN IF NOT {not_erased} THEN RETURN NEW; "
+        f"END IF; END IF; RAISE EXCEPTION '{_MESSAGE}'; END $$",
+        "CREATE OR REPLACE TRIGGER decision_no_update "
+        f"BEFORE UPDATE ON {_table()} FOR EACH ROW "
+        f"WHEN ({forbidden}) "
         "EXECUTE FUNCTION countersign_append_only()",
-        f"CREATE OR REPLACE TRIGGER decision_no_delete BEFORE DELETE OR TRUNCATE ON {_table()} "
+        "CREATE OR REPLACE TRIGGER decision_no_delete "
+        # For each statement, because TRUNCATE fires no trigger for single rows.
+        f"BEFORE DELETE OR TRUNCATE ON {_table()} "
         "FOR EACH STATEMENT EXECUTE FUNCTION countersign_append_only()",
     ]
 
 
 def install_triggers(**_: Any) -> None:
-    """Put the triggers in place. Idempotent; connected to post_migrate."""
+    """Install the triggers, also over existing ones. Connected to post_migrate."""
+    # The signal comes after other plans too, such as one that removes these tables.
     if Decision._meta.db_table not in connection.introspection.table_names():
         return
-    statements = {"sqlite": _install_sqlite, "postgresql": _install_postgresql}.get(connection.vendor, list)()
+    statements_by_vendor = {
+        "sqlite": _install_sqlite,
+        "postgresql": _install_postgresql,
+    }
+    statements = statements_by_vendor.get(connection.vendor, list)
     with connection.cursor() as cursor:
-        for statement in statements:
+        for statement in statements():
             cursor.execute(statement)
 
 
 def make_room(plan: Sequence[tuple[Any, bool]] = (), **_: Any) -> None:
-    """Take away what stands in the way of a plan of migrations: SQLite rebuilds no table while a trigger speaks of one
-    that is not there. `install_triggers` follows when they are done; of plans that leave the tables of `checkpoints`
-    alone nothing is taken away, so that one that is refused leaves the trigger.
+    """Drop the trigger that would block a plan of migrations: SQLite rebuilds no table
+    while a trigger mentions a table that does not exist. `install_triggers` follows
+    when they are done. For plans that leave the tables of `checkpoints` alone nothing
+    is dropped, so that a plan that is refused leaves the trigger.
     """
-    if connection.vendor == "sqlite" and any(one.app_label == ErasedRow._meta.app_label for one, _backwards in plan):
+    if connection.vendor != "sqlite":
+        return
+    app = ErasedRow._meta.app_label
+    if any(migration.app_label == app for migration, _backwards in plan):
         with connection.cursor() as cursor:
             cursor.execute("DROP TRIGGER IF EXISTS decision_no_update")
 
 
 def remove_triggers() -> None:
-    """Take the triggers away. Only for emptying a test database."""
+    """Drop the triggers. Only as `triggers_lifted`."""
     suffix = f" ON {_table()}" if connection.vendor == "postgresql" else ""
     with connection.cursor() as cursor:
         for name in _NAMES:
@@ -131,7 +175,10 @@ def remove_triggers() -> None:
 
 @contextmanager
 def triggers_lifted() -> Iterator[None]:
-    """The triggers away while the block runs. Only for emptying a test database."""
+    """Drop the triggers while the block runs: for emptying a test database, and for
+    sealing decisions of an older release anew, in a transaction that brings them back
+    if it fails.
+    """
     remove_triggers()
     try:
         yield
@@ -140,7 +187,7 @@ def triggers_lifted() -> Iterator[None]:
 
 
 def missing_triggers() -> list[str]:
-    """The names of triggers that should be there and are not."""
+    """Return the names of missing triggers."""
     query = {
         "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
         "postgresql": "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal",
@@ -149,18 +196,26 @@ def missing_triggers() -> list[str]:
         return []
     with connection.cursor() as cursor:
         cursor.execute(query)
-        there = {row[0] for row in cursor.fetchall()}
-    return [name for name in _NAMES if name not in there]
+        existing = {row[0] for row in cursor.fetchall()}
+    return [name for name in _NAMES if name not in existing]
 
 
-def check_triggers(app_configs: Any, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """approvals.W001: a trigger that keeps decisions append-only is missing. At migrate, and in `check --database`."""
+def check_triggers(
+    app_configs: Any, databases: Sequence[str] | None = None, **_: Any
+) -> list[CheckMessage]:
+    """Return approvals.W001 for each missing trigger that keeps decisions append-only.
+    Runs at migrate, and in `check --database`.
+    """
     if not databases or "default" not in databases:
         return []
     if Decision._meta.db_table not in connection.introspection.table_names():
         return []
     hint = "run manage.py migrate"
     return [
-        Warning(f"trigger {name} is missing: decisions could be changed", hint=hint, id="approvals.W001")
+        Warning(
+            f"trigger {name} is missing: decisions could be changed",
+            hint=hint,
+            id="approvals.W001",
+        )
         for name in missing_triggers()
     ]

@@ -6,7 +6,7 @@ from django.db.models.signals import post_migrate, pre_migrate
 
 
 class ApprovalsConfig(AppConfig):
-    """Who may say yes to which write, and what did they say?"""
+    """Decides who may approve which write, and records their decisions."""
 
     name = "approvals"
     verbose_name = "Approvals"
@@ -20,14 +20,21 @@ class ApprovalsConfig(AppConfig):
         from checkpoints import bundle, erasure, verification
         from checkpoints.retention import kept_points, whole_runs
 
-        for kind, model in (("request", ApprovalRequest), ("receipt", Receipt), ("decision", Decision)):
-            bundle.add_table(bundle.BundledTable(kind, model, size=20, shapes=model.SHAPES))
+        for kind, model in (
+            ("request", ApprovalRequest),
+            ("receipt", Receipt),
+            ("decision", Decision),
+        ):
+            bundle.add_table(
+                bundle.BundledTable(kind, model, size=20, shapes=model.SHAPES)
+            )
         erasure.PLACES.extend(approvals_erasure.PLACES)
         erasure.SWEEPS.extend(approvals_erasure.SWEEPS)
         verification.EXAMINERS.append(approvals_verification.approvals)
         kept_points.POINTS["prepared_from"] = retention_needs.points_of_calls
-        kept_points.REFERENCES.append(retention_needs.requests_of)
-        kept_points.REFERENCES.append(retention_needs.decisions_of)
+        # Requests record what people saw. Decisions stay for ever, together with the
+        # row by which they are verified.
+        kept_points.REFERENCES.extend([ApprovalRequest, Decision])
         whole_runs.PARTS.append(Draft)
         pre_migrate.connect(append_only.make_room, sender=self)
         post_migrate.connect(append_only.install_triggers, sender=self)

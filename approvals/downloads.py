@@ -1,4 +1,6 @@
-"""Answers that are files: sent part by part, under every server, so that memory holds no more of a long one."""
+"""Responses that are files, sent part by part under every server, so that a long file
+is never held in memory.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, BinaryIO
@@ -11,26 +13,35 @@ from django.utils.http import content_disposition_header
 PART = 256 * 1024
 """Bytes of a file that are read, and sent, at once."""
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")
-"""What spreadsheets read as the beginning of a formula."""
+"""The characters that spreadsheets read as the beginning of a formula."""
 
 
-def file_answer(request: HttpRequest, file: BinaryIO, *, name: str, content_type: str) -> StreamingHttpResponse:
-    """The file from its beginning on, to be kept under that name. The answer closes it."""
+def file_answer(
+    request: HttpRequest, file: BinaryIO, *, name: str, content_type: str
+) -> StreamingHttpResponse:
+    """Return a download of the file under that name. The response closes the file."""
     size = file.seek(0, 2)
     file.seek(0)
-    answer = StreamingHttpResponse(_AsyncParts(file) if _is_async(request) else _Parts(file), content_type=content_type)
+    answer = StreamingHttpResponse(
+        _AsyncParts(file) if _is_async(request) else _Parts(file),
+        content_type=content_type,
+    )
     answer.headers["Content-Length"] = str(size)
     answer.headers["Content-Disposition"] = content_disposition_header(True, name) or ""
     return answer
 
 
 def served_chunks(request: HttpRequest, chunks: Iterator[bytes]) -> Any:
-    """The chunks as this server takes them: under ASGI they must be asynchronous, else all are collected first."""
+    """Return the chunks in the form that this server takes: under ASGI they must be
+    asynchronous, or all would be collected first.
+    """
     return _one_by_one(chunks) if _is_async(request) else chunks
 
 
 def csv_cell(text: str) -> str:
-    """The text for a table that a spreadsheet opens: what it would take for a formula gets an apostrophe."""
+    """Return the text for a table that a spreadsheet opens. An apostrophe precedes a
+    text that it would take for a formula.
+    """
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
@@ -39,6 +50,7 @@ def _is_async(request: HttpRequest) -> bool:
 
 
 async def _one_by_one(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    # With a default, because `StopIteration` cannot leave the thread through a future.
     following = sync_to_async(lambda: next(chunks, None))
     while (chunk := await following()) is not None:
         yield chunk
@@ -49,10 +61,14 @@ def _part_of(file: BinaryIO) -> bytes:
 
 
 class _Parts:
-    """The parts of a file. Django closes it with the answer, also where nothing was read."""
+    """The parts of a file. Django closes it with the response, even if nothing was read
+    of it.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self.close = file, file.close
+        self._file = file
+        # Not a generator: closing one that was never started would leave the file open.
+        self.close = file.close
 
     def __iter__(self) -> Iterator[bytes]:
         while part := _part_of(self._file):
@@ -60,10 +76,11 @@ class _Parts:
 
 
 class _AsyncParts:
-    """As `_Parts`, for a server that waits for each."""
+    """The parts of a file for an asynchronous server."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self.close = file, file.close
+        self._file = file
+        self.close = file.close
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read = sync_to_async(_part_of)

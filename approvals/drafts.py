@@ -1,6 +1,8 @@
-"""Drafts: what a person chose in a review and has not signed yet, kept so that nothing is lost. They decide nothing.
+"""Drafts: a person's choices in a review that are not signed yet, saved so that nothing
+is lost. They decide nothing.
 
-Pages save and read them; each function is about one person's own. Signing and settling remove them.
+Pages save and read them; each function is about the drafts of one person. Signing and
+settling remove them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,8 +24,9 @@ from orchestrator.engine.errors import UNREADABLE
 
 @dataclass(frozen=True, slots=True)
 class DraftChoice:
-    """What was chosen for one write: `verdict` may be empty where only a reason or a value was typed. `fields` are
-    those of its edit form by name, as they were typed, whatever the verdict. `number` counts the saves.
+    """The choice for one write. `verdict` may be empty where only a reason or a value
+    was typed. `fields` are those of its edit form by name, as they were typed, whatever
+    the verdict. `number` counts the saves.
     """
 
     write: str
@@ -40,52 +43,86 @@ class DraftChoice:
 
 
 def drafts_of(user: Any, run: Run) -> dict[str, DraftChoice]:
-    """This person's drafts in a run, by write. One that does not open, or is not as it was saved, is left out."""
-    found = {}
+    """Return this person's drafts in a run, by write, without those that cannot be
+    decrypted or are not as they were saved.
+    """
+    drafts = {}
     for row in Draft.objects.filter(run=run, by=user.pk):
         try:
+            # In a review of many writes a draft is signed as it is, so one that was
+            # changed in the table must not count.
             sealed_rows.verify_row(row, protection_of(run))
-            kept = read_value(row, "choice")
+            choice = read_value(row, "choice")
         except UNREADABLE:
             continue
         write = str(row.write)
-        found[write] = DraftChoice(
-            write, row.revision, row.seen_hash, kept["verdict"], kept["reason"], kept["fields"], row.number
+        drafts[write] = DraftChoice(
+            write=write,
+            revision=row.revision,
+            hash=row.seen_hash,
+            verdict=choice["verdict"],
+            reason=choice["reason"],
+            fields=choice["fields"],
+            number=row.number,
         )
-    return found
+    return drafts
 
 
-def save_drafts(user: Any, run: Run, choices: Sequence[DraftChoice], *, number: int) -> bool:
-    """Keep these choices in the place of earlier ones; an empty one only removes. False, with nothing changed, where a
-    page that is newer has saved a choice for one of the writes. Two statements and the locks, whatever their number.
+def save_drafts(
+    user: Any, run: Run, choices: Sequence[DraftChoice], *, number: int
+) -> bool:
+    """Replace earlier choices by these; an empty one only removes. Returns False, with
+    nothing changed, where a newer page has saved a choice for one of the writes. Two
+    statements and the locks, whatever their number.
     """
-    writes = [UUID(one.write) for one in choices]
+    writes = [UUID(choice.write) for choice in choices]
     earlier = Draft.objects.filter(run=run, by=user.pk, write__in=writes)
     try:
         with transaction.atomic():
-            if any(kept >= number for kept in earlier.select_for_update().values_list("number", flat=True)):
+            saved = earlier.select_for_update().values_list("number", flat=True)
+            # Two pages drawn at the same time save under equal numbers: the first one
+            # counts.
+            if any(saved_number >= number for saved_number in saved):
                 return False
             earlier.delete()
-            rows = [_row(user, run, one, number) for one in choices if not one.empty]
-            Draft.objects.bulk_create(sealed_rows.seal_and_encrypt(rows, protection_of(run)))
+            rows = [
+                _row(user, run, choice, number)
+                for choice in choices
+                if not choice.empty
+            ]
+            Draft.objects.bulk_create(
+                sealed_rows.seal_and_encrypt(rows, protection_of(run))
+            )
     except IntegrityError:
+        # Another page has saved its first choice for one of the writes meanwhile.
         return False
     return True
 
 
-def _row(user: Any, run: Run, one: DraftChoice, number: int) -> Draft:
+def _row(user: Any, run: Run, choice: DraftChoice, number: int) -> Draft:
+    content = {
+        "verdict": choice.verdict,
+        "reason": choice.reason,
+        "fields": dict(choice.fields),
+    }
     return Draft(
         run_id=run.id,
         by_id=user.pk,
-        write=UUID(one.write),
-        revision=one.revision,
-        seen_hash=one.hash,
-        choice=pack_json({"verdict": one.verdict, "reason": one.reason, "fields": dict(one.fields)}),
+        write=UUID(choice.write),
+        revision=choice.revision,
+        seen_hash=choice.hash,
+        choice=pack_json(content),
         number=number,
         at=timezone.now(),
     )
 
 
-def forget_drafts(run: Run, by: Any, *, signed: Iterable[UUID], settled: Collection[UUID]) -> None:
-    """Remove what was signed from this person's drafts, and what is settled from everybody's. One statement."""
-    Draft.objects.filter(run=run).filter(Q(by=by, write__in=list(signed)) | Q(write__in=settled)).delete()
+def forget_drafts(
+    run: Run, by: Any, *, signed: Iterable[UUID], settled: Collection[UUID]
+) -> None:
+    """Remove the signed writes from this person's drafts, and the settled ones from
+    everybody's. One statement.
+    """
+    # Other people may still decide a write that is signed and not settled.
+    over = Q(by=by, write__in=list(signed)) | Q(write__in=settled)
+    Draft.objects.filter(run=run).filter(over).delete()

@@ -1,7 +1,12 @@
-"""What floor 2 keeps of a run's values, and what is left of it. Added to `checkpoints.erasure` when it is ready."""
+"""Declares where floor 2 stores values of a run, and what an erasure leaves of them.
+Added to `checkpoints.erasure` at start-up.
+"""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+
+from django.db.models import QuerySet
 
 from approvals.models import ApprovalRequest, Decision, Draft, Receipt
 from checkpoints.core.eraser import Eraser
@@ -10,34 +15,60 @@ from checkpoints.erasure.sweeps import Sweep
 from checkpoints.models import ErasureRecord, Run
 
 
-def _of_request(row: ApprovalRequest, eraser: Eraser) -> Values:
-    values = payload_left(row, "title", eraser.texts) | payload_left(row, "facts", eraser.texts)
-    return values | payload_left(row, "why", eraser.error)
+def _erased_request(row: ApprovalRequest, eraser: Eraser) -> Values:
+    values: Values = {}
+    values |= payload_left(row, "title", eraser.texts)
+    values |= payload_left(row, "facts", eraser.texts)
+    # It may be the error of the gate's check, which quotes values in forms that no
+    # search finds.
+    values |= payload_left(row, "why", eraser.error)
+    return values
 
 
-def _of_decision(row: Decision, eraser: Eraser) -> Values:
+def _erased_decision(row: Decision, eraser: Eraser) -> Values:
+    erase_value = partial(eraser.value, row.channel)
     values: Values = {}
     for column in ("old_value", "proposed_value", "final_value"):
-        values |= payload_left(row, column, lambda value: eraser.value(row.channel, value))
-    return values | payload_left(row, "reason", eraser.texts)
+        values |= payload_left(row, column, erase_value)
+    values |= payload_left(row, "reason", eraser.texts)
+    return values
 
 
-def _of_receipt(row: Receipt, eraser: Eraser) -> Values:
-    return column_left(row, "lines", [_line_left(line, eraser) for line in row.lines])
+def _erased_receipt(row: Receipt, eraser: Eraser) -> Values:
+    lines = [_erased_line(line, eraser) for line in row.lines]
+    return column_left(row, "lines", lines)
 
 
-def _line_left(line: Mapping[str, Any], eraser: Eraser) -> dict[str, Any]:
-    return {**line, "label": eraser.text(line["label"])} if "label" in line else dict(line)
+def _erased_line(line: Mapping[str, Any], eraser: Eraser) -> dict[str, Any]:
+    erased = dict(line)
+    # Of what a line of a receipt has, only the label is a text of the run.
+    if "label" in line:
+        erased["label"] = eraser.text(line["label"])
+    return erased
+
+
+def _drafts(run: Run) -> "QuerySet[Draft]":
+    return Draft.objects.filter(run=run.id)
+
+
+def _count_drafts(run: Run) -> int:
+    return _drafts(run).count()
 
 
 def _erase_drafts(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
-    """Nobody signs in a run that has ended, so what was chosen and not signed goes."""
-    Draft.objects.filter(run=run.id).delete()
+    """Delete the drafts of a run: it has ended, so nobody signs in it any more."""
+    _drafts(run).delete()
 
 
 PLACES = [
-    Place(ApprovalRequest, lambda run: ApprovalRequest.objects.filter(run=run), _of_request),
-    Place(Decision, lambda run: Decision.objects.filter(run=run), _of_decision),
-    Place(Receipt, lambda run: Receipt.objects.filter(run=run), _of_receipt),
+    Place(ApprovalRequest, _erased_request),
+    Place(Decision, _erased_decision),
+    Place(Receipt, _erased_receipt),
 ]
-SWEEPS = [Sweep("drafts", lambda run: Draft.objects.filter(run=run.id).count(), _erase_drafts)]
+SWEEPS = [
+    Sweep(
+        "drafts",
+        count=_count_drafts,
+        erase=_erase_drafts,
+    ),
+]

@@ -1,6 +1,7 @@
-"""A receipt that leaves the house: one decision as a small signed file, tied by hash to the log of its run.
+"""An exported receipt: one decision as a small signed file, tied by hash to the log of
+its run.
 
-What it tells is read from rows that prove to be what was sealed. docs/bundles.md says what stands in it.
+Its content is read from rows that verify. docs/bundles.md describes it.
 """
 
 from typing import Any
@@ -10,8 +11,9 @@ from django.db.models import Model
 
 from approvals import permissions
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from checkpoints import audit_log
+from checkpoints.audit import lines as audit_log
 from checkpoints.bundle.envelope import sealed_envelope
+from checkpoints.bundle.receipt_verifier import PAYLOAD_TYPE, TYPE
 from checkpoints.core.arguments import checked_actor
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.models import PendingWrite, Run, RunEvent
@@ -21,45 +23,54 @@ from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.removed_history import RemovedStretches, removed_history
 from orchestrator.engine.errors import TamperedRow
 
-TYPE = "countersign-receipt-1"
-PAYLOAD_TYPE = "application/vnd.countersign.receipt+json"
-
 
 def export_receipt(decision_id: UUID | str, *, by: Any = None) -> bytes:
-    """The signed file of a decision, for who signed it and for who may read the audit log and see the run; `by` None
-    means the system. Leaves an audit line.
+    """Return the signed file of a decision, for its signer and for those who may read
+    the audit log and see the run; `by` None means the system. Leaves an audit line.
 
-    Raises `UnknownThing` also for whoever may not have it, `TamperedRow` and `WrongKey` where a row of it does not
-    prove to be what was sealed, `TamperedRow` also where one is gone that was not removed on purpose.
+    Raises `UnknownThing`, also for users who may not have it, `TamperedRow` and
+    `WrongKey` where a row of it does not verify, `TamperedRow` also where one is gone
+    that was not removed on purpose.
     """
-    decision, run, seen = find_exportable(decision_id, by=by)
-    file = sealed_envelope(PAYLOAD_TYPE, _content(decision, run, hidden=run.encrypted or not seen))
-    audit_log.record("receipt_exported", actor=by, run=run.id, decision=str(decision.id))
+    decision, run, may_see = find_exportable(decision_id, by=by)
+    # An encrypted graph's values do not leave the installation.
+    content = _content(decision, run, hidden=run.encrypted or not may_see)
+    file = sealed_envelope(PAYLOAD_TYPE, content)
+    audit_log.record(
+        "receipt_exported", actor=by, run=run.id, decision=str(decision.id)
+    )
     return file
 
 
 def find_exportable(decision_id: UUID | str, *, by: Any) -> tuple[Decision, Run, bool]:
-    """A decision of which this person may have the file, its run, and whether they see that; nothing is exported.
+    """Return a decision whose file this user may have, its run, and whether the user
+    sees that; nothing is exported.
 
-    Raises `UnknownThing` also for whoever may not have it.
+    Raises `UnknownThing`, also for users who may not have it.
     """
     checked_actor(by, "by")
-    decision = Decision.objects.select_related("request").filter(id=uuid_of(decision_id, "decision")).first()
+    decisions = Decision.objects.select_related("request")
+    decision = decisions.filter(id=uuid_of(decision_id, "decision")).first()
     run = Run.objects.filter(id=decision.run).first() if decision else None
     if decision is None or run is None:
         raise unknown_thing("decision", decision_id)
-    seen = by is None or permissions.may_see_run(by, run)
-    if by is not None and decision.by_id != by.pk and not (seen and permissions.may(by, "view_audit")):
+    if by is None:
+        return decision, run, True
+    may_see = permissions.may_see_run(by, run)
+    # The signer gets it in any case, other people only with both rights.
+    if decision.by_id != by.pk and not (may_see and permissions.may(by, "view_audit")):
         raise unknown_thing("decision", decision_id)
-    return decision, run, seen
+    return decision, run, may_see
 
 
 def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
+    # First, because the run's row says how the other rows are protected.
     run_row.verify_run_row(run)
     sealed_rows.verify_row(decision, protection_of(run))
     removed = removed_history(run.id, protection_of(run)).events
     return {
         "type": TYPE,
+        "hidden": hidden,
         "decision": {
             "id": str(decision.id),
             "verdict": decision.verdict,
@@ -80,30 +91,65 @@ def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
         "write": _write(decision, run, hidden),
         "request": _request(decision.request, run, hidden),
         "outcome": _outcome(decision.request, run, removed),
-        "log": _line(run, gone=decision.event_seq in removed, seq=decision.event_seq),
+        "log": _event(
+            run,
+            may_be_removed=decision.event_seq in removed,
+            seq=decision.event_seq,
+        ),
     }
 
 
 def _write(decision: Decision, run: Run, hidden: bool) -> dict[str, Any]:
-    row = PendingWrite.objects.filter(write=decision.write, hash=decision.seen_hash).first()
-    if row is not None:
-        sealed_rows.verify_row(row, protection_of(run))
-    elif decision.request_id is not None:
-        raise TamperedRow(f"the revision that decision {decision.id} was about is gone", run=str(run.id))
-    values = {name: _value(decision, name, hidden) for name in ("old_value", "proposed_value", "final_value")}
-    told = {name: _value(row, name, hidden) if row else None for name in ("value", "shown")}
+    # An edit was made on one revision and counts for the next one, which it made.
+    row = _revision(decision, run, hash=decision.seen_hash)
+    signed = _revision(decision, run, revision=decision.revision)
     return {
         "id": str(decision.write),
         "task": decision.task,
         "channel": decision.channel,
         "position": decision.position,
         "label": None if hidden or row is None else row.label,
-        **values,
-        "seen": {"revision": row.revision, **told} if row else None,
+        "old_value": _value(decision, "old_value", hidden),
+        "proposed_value": _value(decision, "proposed_value", hidden),
+        "final_value": _value(decision, "final_value", hidden),
+        "seen": _revision_json(row, hidden),
+        "signed": _revision_json(signed, hidden),
     }
 
 
-def _request(request: ApprovalRequest | None, run: Run, hidden: bool) -> dict[str, Any] | None:
+def _revision(decision: Decision, run: Run, **which: Any) -> PendingWrite | None:
+    """Return a revision of the write that was decided; None where nothing was held."""
+    row = PendingWrite.objects.filter(write=decision.write, **which).first()
+    if row is not None:
+        sealed_rows.verify_row(row, protection_of(run))
+    # Without a request nothing was held, so there was never a revision.
+    elif decision.request_id is not None:
+        raise TamperedRow(
+            f"the revision that decision {decision.id} was about is gone",
+            run=str(run.id),
+        )
+    return row
+
+
+def _revision_json(row: PendingWrite | None, hidden: bool) -> dict[str, Any] | None:
+    """Return what a receipt has of a revision: everything that its hash is over, except
+    for the place of the write.
+    """
+    if row is None:
+        return None
+    return {
+        "revision": row.revision,
+        "hash": row.hash,
+        "bound_hash": row.bound_hash,
+        "policy_hash": row.policy_hash,
+        "value": _value(row, "value", hidden),
+        "shown": _value(row, "shown", hidden),
+    }
+
+
+def _request(
+    request: ApprovalRequest | None, run: Run, hidden: bool
+) -> dict[str, Any] | None:
     if request is None:
         return None
     sealed_rows.verify_row(request, protection_of(run))
@@ -116,32 +162,54 @@ def _request(request: ApprovalRequest | None, run: Run, hidden: bool) -> dict[st
     }
 
 
-def _outcome(request: ApprovalRequest | None, run: Run, removed: RemovedStretches) -> dict[str, Any] | None:
-    """What came of it: how the request ended, and the line of the log that says that it was applied."""
+def _outcome(
+    request: ApprovalRequest | None, run: Run, removed: RemovedStretches
+) -> dict[str, Any] | None:
+    """Return how the request ended, and the event that records that it was applied."""
     if request is None:
         return None
     applied = None
     if request.status == RequestStatus.APPLIED:
+        # Other lines of the run may have the same task; the first event behind the
+        # settlement belongs to this one.
         settled = request.settled_seq or 0
-        gone = removed.last > settled
-        applied = _line(run, gone=gone, type="gate_applied", task=request.task, seq__gt=settled)
+        event = _event(
+            run,
+            may_be_removed=removed.last > settled,
+            type="gate_applied",
+            task=request.task,
+            seq__gt=settled,
+        )
+        if event:
+            applied = {"seq": event["seq"], "hash": event["hash"]}
     return {
         "status": request.status,
         "outcome": request.outcome,
         "settled_at": request.settled_at.isoformat() if request.settled_at else None,
-        "applied": {name: applied[name] for name in ("seq", "hash")} if applied else None,
+        "applied": applied,
     }
 
 
-def _line(run: Run, *, gone: bool, **wanted: Any) -> dict[str, Any] | None:
-    """The first such line of the log; None where it is `gone` with a stretch that was removed on purpose."""
-    row = RunEvent.objects.filter(run=run.id, **wanted).order_by("seq").first()
-    if row is None and not gone:
-        raise TamperedRow(f"a line of the log of run {run.key} is gone", run=str(run.id))
+def _event(
+    run: Run, *, may_be_removed: bool, **conditions: Any
+) -> dict[str, Any] | None:
+    """Return the first such event of the log; None where it was removed on purpose.
+    Raises `TamperedRow` where it is missing otherwise.
+    """
+    row = RunEvent.objects.filter(run=run.id, **conditions).order_by("seq").first()
     if row is None:
-        return None
+        if may_be_removed:
+            return None
+        raise TamperedRow(
+            f"a line of the log of run {run.key} is gone", run=str(run.id)
+        )
     sealed_rows.verify_row(row, protection_of(run))
-    return {"seq": row.seq, "hash": row.hash, "type": row.type, "at": row.at.isoformat()}
+    return {
+        "seq": row.seq,
+        "hash": row.hash,
+        "type": row.type,
+        "at": row.at.isoformat(),
+    }
 
 
 def _value(row: Model, column: str, hidden: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Reads: what waits for a person. Pages and API call it; it never changes anything."""
+"""Reads the requests that wait for a person, for pages and API. Changes nothing."""
 
 import hashlib
 from dataclasses import dataclass
@@ -11,62 +11,108 @@ from approvals.permissions import principals_of, visible_runs
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 
 MANY = 999
-"""Counts in the bar stop here."""
+"""The highest count that the bar shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How much waits for a person, `more` where that is not all; `mark` changes with every row of his inbox."""
+    """The state of a person's inbox.
+
+    `waiting`: the number of requests in it. `is_capped`: there are others beyond that
+    number. `mark`: changes with every row of the inbox.
+    """
 
     waiting: int
-    more: bool
+    is_capped: bool
     mark: str
 
 
 def waiting_for(user: Any) -> "QuerySet[ApprovalRequest]":
-    """The open requests that name this user, the most urgent first: by deadline, then by age.
+    """Return the open requests that name this user, the most urgent first: by deadline,
+    then by age.
 
-    One query, besides those for the names he holds. A request that four eyes close to him is listed too, for he may
-    watch it; `permissions.may_decide` tells. The run comes with each request, without its payloads.
+    One query, besides those for the user's principals. A request from which four eyes
+    exclude him is included, because he may watch it; see `permissions.may_decide`. The
+    run comes with each request, without its payloads.
     """
-    named = RequestReviewer.objects.filter(principal__in=principals_of(user)).values("request")
-    waiting = ApprovalRequest.objects.filter(id__in=named, status=RequestStatus.OPEN)
-    waiting = waiting.exclude(run__status__in=CLOSED_TO_DECISIONS)
-    return listed(waiting).order_by(F("deadline").asc(nulls_last=True), "opened_at", "id")
+    principals = principals_of(user)
+    reviewers = RequestReviewer.objects.filter(principal__in=principals)
+    waiting = _open_requests().filter(id__in=reviewers.values("request"))
+    by_deadline = F("deadline").asc(nulls_last=True)
+    return listed(waiting).order_by(by_deadline, "opened_at", "id")
+
+
+def _open_requests() -> "QuerySet[ApprovalRequest]":
+    """Return the requests that can still be decided."""
+    requests = ApprovalRequest.objects.filter(status=RequestStatus.OPEN)
+    return requests.exclude(run__status__in=CLOSED_TO_DECISIONS)
 
 
 def visible_requests(user: Any) -> "QuerySet[ApprovalRequest]":
-    """Every request of the runs that this user may see, newest first."""
-    return listed(ApprovalRequest.objects.filter(run__in=visible_runs(user).values("id"))).order_by("-opened_at", "-id")
+    """Return every request of the runs that this user may see, newest first."""
+    runs = visible_runs(user).values("id")
+    requests = ApprovalRequest.objects.filter(run__in=runs)
+    return listed(requests).order_by("-opened_at", "-id")
 
 
 def signed_by(user: Any) -> "QuerySet[ApprovalRequest]":
-    """The requests in which this user decided something, of the runs that he may see still, newest first."""
+    """Return the requests in which this user decided something, of the runs that he may
+    still see, newest first.
+    """
     decided = Decision.objects.filter(by=user).values("request")
     return visible_requests(user).filter(id__in=decided)
 
 
 def listed(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]":
-    """The same rows with their run, as lists want them: of the run no input, no error."""
-    return requests.select_related("run").defer("run__input", "run__error", "run__progress", "run__tape")
+    """Return the same rows with their runs, as lists need them: without large
+    columns.
+    """
+    return requests.select_related("run").defer(
+        "run__input",
+        "run__error",
+        "run__progress",
+        "run__tape",
+    )
 
 
 def mark_of(user: Any) -> Mark:
-    """How the inbox of this user stands: two queries, besides those for the names he holds."""
-    rows = list(waiting_for(user).values_list("id", "run__decisions")[: MANY + 1])
+    """Return the state of this user's inbox: two queries, besides those for his
+    principals.
+    """
+    waiting = waiting_for(user).values_list("id", "run__decisions")
+    # One row beyond the highest count shows that there are others.
+    waiting_rows = list(waiting[: MANY + 1])
+
     # From the open requests to his decisions, never from all that he ever decided.
     own = Decision.objects.filter(request=OuterRef("pk"), by=user)
-    open_still = visible_requests(user).filter(Exists(own), status=RequestStatus.OPEN)
-    signed = open_still.values_list("id", "run__decisions")[:MANY]
-    text = "\n".join(f"{request} {decisions}" for request, decisions in (*rows, (0, 0), *signed))
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Mark(min(len(rows), MANY), len(rows) > MANY, digest)
+    still_open = visible_requests(user).filter(Exists(own), status=RequestStatus.OPEN)
+    signed_rows = still_open.values_list("id", "run__decisions")[:MANY]
+
+    # A row of zeros separates the two lists.
+    lines = []
+    for request, decisions in (*waiting_rows, (0, 0), *signed_rows):
+        lines.append(f"{request} {decisions}")
+    text = "\n".join(lines)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Mark(
+        waiting=min(len(waiting_rows), MANY),
+        is_capped=len(waiting_rows) > MANY,
+        mark=digest[:16],
+    )
 
 
 def mark_of_all() -> tuple[Any, ...]:
-    """What changes when anything is asked, decided, settled or withdrawn: three numbers, from the open requests and the
-    newest decision alone.
+    """Return three values that change when any request is opened, decided, settled or
+    withdrawn, from the open requests and the newest decision alone.
     """
-    waiting = ApprovalRequest.objects.filter(status=RequestStatus.OPEN).exclude(run__status__in=CLOSED_TO_DECISIONS)
-    newest = Decision.objects.filter(request__isnull=False).order_by("-at").values_list("id", flat=True).first()
-    return (*waiting.order_by().aggregate(count=Count("id"), last=Max("opened_at")).values(), newest)
+    decisions = Decision.objects.filter(request__isnull=False).order_by("-at")
+    newest_decision = decisions.values_list("id", flat=True).first()
+    totals = (
+        _open_requests()
+        .order_by()
+        .aggregate(
+            count=Count("id"),
+            last=Max("opened_at"),
+        )
+    )
+    return totals["count"], totals["last"], newest_decision

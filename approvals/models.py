@@ -1,4 +1,6 @@
-"""The rows of floor 2: what people are asked, what they answered, and what their signing made of it."""
+"""The rows of floor 2: what people are asked, what they answered, and what their
+signing made of it.
+"""
 
 from typing import Any, ClassVar, NoReturn
 
@@ -9,21 +11,41 @@ from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
 
+# Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
-    "reviewers": [str], "quorum": int, "reject_quorum": int, "four_eyes": bool, "all_or_nothing": bool,
+    "reviewers": [str],
+    "quorum": int,
+    "reject_quorum": int,
+    "four_eyes": bool,
+    "all_or_nothing": bool,
     "reason_required": [str],
-}  # fmt: skip
+}
 _LINE = {
-    "write": str, "label?": str, "revision": int, "hash": str, "verdict": frozenset({"approve", "edit", "reject"}),
-    "result": str, "why?": (str, type(None)), "by?": ([str], type(None)), "needed?": int, "settled?": (str, type(None)),
-}  # fmt: skip
-REQUEST: dict[str, Any] = {"title": str, "facts": [{"label": str}], "why": (str, dict), "policy": _POLICY}
+    "write": str,
+    "label?": str,
+    "revision": int,
+    "hash": str,
+    "verdict": frozenset({"approve", "edit", "reject"}),
+    "result": str,
+    "why?": (str, type(None)),
+    "by?": ([str], type(None)),
+    "needed?": int,
+    "settled?": (str, type(None)),
+}
+REQUEST: dict[str, Any] = {
+    "title": str,
+    "facts": [{"label": str}],
+    "why": (str, dict),
+    "policy": _POLICY,
+}
 RECEIPT: dict[str, Any] = {"lines": [_LINE]}
-"""Which form the JSON in columns has, as `checkpoints.bundle.row_shapes` says it: of rows that come in as a bundle."""
+"""The form of the JSON in columns, as `checkpoints.bundle.row_shapes` describes it, for
+rows that come in as a bundle.
+"""
 
 
 class RequestStatus(models.TextChoices):
-    """Where a request stands."""
+    """The statuses of a request."""
 
     OPEN = "open", "waits for people"
     SETTLED = "settled", "each write is settled; the run has not applied it yet"
@@ -38,39 +60,62 @@ class ApprovalRequest(OfTask, Sealed):
     PAYLOADS = ("title", "facts", "why")
     SHAPES = REQUEST
     IDENTITY = ("run_id", "id")
+    # These change after the request was sealed; a verifier derives them from the
+    # decisions and the log.
     UNSEALED = ("status", "outcome", "settled_at", "settled_seq")
-    ADDED = ("ordinal", "input_hash", "prepared_from")
-    SEALED_SINCE_2 = ("deadline",)
     MOMENT = "opened_at"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="requests", db_index=False)
+    # No index for the run alone, because `request_by_run` begins with it.
+    run = models.ForeignKey(
+        Run, on_delete=models.PROTECT, related_name="requests", db_index=False
+    )
     graph = models.CharField(max_length=200)
     kind = models.CharField(max_length=10, default="writes")
-    ordinal = models.IntegerField(default=0, help_text="How often the same task had asked before.")
+    ordinal = models.IntegerField(
+        default=0, help_text="How often the same task had asked before."
+    )
     superstep = models.PositiveIntegerField(default=0)
     input_hash = hash_field()
     prepared_from = models.UUIDField(
         null=True,
         blank=True,
-        help_text="The checkpoint with the state that the task read; empty where none was kept of it.",
+        help_text=(
+            "The checkpoint with the state that the task read; empty where none was "
+            "kept of it."
+        ),
     )
     title = models.BinaryField(help_text="Packed canonical JSON: a string.")
     facts = models.BinaryField(help_text="Packed canonical JSON: [{label, value}].")
-    why = models.BinaryField(default=b"", help_text="Packed canonical JSON: the guard's reason, or its error.")
+    why = models.BinaryField(
+        default=b"",
+        help_text="Packed canonical JSON: the guard's reason, or its error.",
+    )
     policy = models.JSONField(
-        help_text="{reviewers, quorum, reject_quorum, four_eyes, all_or_nothing, ...} as resolved when it was opened."
+        help_text=(
+            "{reviewers, quorum, reject_quorum, four_eyes, all_or_nothing, ...} as "
+            "resolved when it was opened."
+        )
     )
     policy_hash = models.CharField(max_length=64)
     quorum = models.PositiveSmallIntegerField(default=1)
-    writes = models.PositiveIntegerField(default=0, help_text="How many writes it asks about.")
-    status = models.CharField(max_length=10, choices=RequestStatus.choices, default=RequestStatus.OPEN)
+    writes = models.PositiveIntegerField(
+        default=0, help_text="How many writes it asks about."
+    )
+    status = models.CharField(
+        max_length=10, choices=RequestStatus.choices, default=RequestStatus.OPEN
+    )
     outcome = models.CharField(max_length=10, blank=True, default="")
     opened_at = models.DateTimeField()
     deadline = models.DateTimeField(null=True, blank=True)
     settled_at = models.DateTimeField(null=True, blank=True)
     settled_seq = models.PositiveBigIntegerField(
-        null=True, blank=True, help_text="Number in the log of the decision that settled it: the order of settlements."
+        null=True,
+        blank=True,
+        help_text=(
+            "Number in the log of the decision that settled it: the order of "
+            "settlements."
+        ),
     )
 
     class Meta:
@@ -82,13 +127,21 @@ class ApprovalRequest(OfTask, Sealed):
         ]
         constraints = [
             models.UniqueConstraint(
-                fields=["run", "line", "node", "visit", "index", "ordinal"], name="approval_request_task"
+                fields=["run", "line", "node", "visit", "index", "ordinal"],
+                name="approval_request_task",
             ),
         ]
         indexes = [
             models.Index(fields=["run", "status"], name="request_by_run"),
-            models.Index(fields=["deadline", "opened_at"], name="request_open", condition=models.Q(status="open")),
             models.Index(
+                # Of the open ones only, in the order of an inbox: settled requests stay
+                # for ever and would outgrow it.
+                fields=["deadline", "opened_at"],
+                name="request_open",
+                condition=models.Q(status="open"),
+            ),
+            models.Index(
+                # Retention asks for each checkpoint whether a request needs it.
                 fields=["prepared_from"],
                 name="request_by_point",
                 condition=models.Q(prepared_from__isnull=False),
@@ -100,14 +153,25 @@ class ApprovalRequest(OfTask, Sealed):
 
 
 class RequestReviewer(models.Model):
-    """Who may decide a request: one row a principal, so that an inbox is one indexed query."""
+    """A principal that may decide a request, one to a row, so that an inbox is one
+    indexed query.
+    """
 
     id = models.BigAutoField(primary_key=True)
-    request = models.ForeignKey(ApprovalRequest, on_delete=models.CASCADE, related_name="reviewers")
-    principal = models.CharField(max_length=200, help_text="user:<name>, group:<name> or perm:<app.codename>")
+    request = models.ForeignKey(
+        ApprovalRequest, on_delete=models.CASCADE, related_name="reviewers"
+    )
+    principal = models.CharField(
+        max_length=200, help_text="user:<name>, group:<name> or perm:<app.codename>"
+    )
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["principal", "request"], name="request_reviewer_principal")]
+        constraints = [
+            # The principal comes first, because an inbox looks for those of its person.
+            models.UniqueConstraint(
+                fields=["principal", "request"], name="request_reviewer_principal"
+            )
+        ]
 
     def __str__(self) -> str:
         return self.principal
@@ -124,32 +188,48 @@ class AppendOnly(models.QuerySet[Any]):
 
 
 class Receipt(Sealed):
-    """What one signing did: per write counted or not, and why not. Its meaning never changes."""
+    """The result of one signing: for each write whether it counted, and if not, why.
+    Its meaning never changes.
+    """
 
     SHAPES = RECEIPT
     IDENTITY = ("run_id", "id")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="receipts")
-    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )
     at = models.DateTimeField()
     # NULL, not empty: a unique constraint counts empty texts as equal.
     idempotency_key = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001
     body_hash = models.CharField(
-        max_length=64, help_text="Hash of what was posted: the same key with another body is a conflict."
+        max_length=64,
+        help_text=(
+            "Hash of what was posted: the same key with another body is a conflict."
+        ),
     )
-    lines = models.JSONField(help_text="[{write, revision, hash, verdict, result, why, ...}] in the order signed.")
+    lines = models.JSONField(
+        help_text=(
+            "[{write, revision, hash, verdict, result, why, ...}] in the order signed."
+        )
+    )
 
     class Meta:
         ordering = ["-at"]
-        constraints = [models.UniqueConstraint(fields=["by", "idempotency_key"], name="receipt_idempotency_key")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["by", "idempotency_key"], name="receipt_idempotency_key"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"receipt {self.id}"
 
 
 class Decision(Sealed):
-    """One person's verdict on one revision of one write, or the system's that it needs none (`not_needed`).
+    """One person's verdict on one revision of one write, or the system's that it needs
+    none (`not_needed`).
 
     Append-only: the ORM refuses, and so does the database.
     """
@@ -157,7 +237,6 @@ class Decision(Sealed):
     PAYLOADS = ("old_value", "proposed_value", "final_value", "reason")
     SHAPES: ClassVar[dict[str, Any]] = {"reason": str}
     IDENTITY = ("run", "id")
-    ADDED = ("checked",)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     request = models.ForeignKey(
@@ -167,7 +246,9 @@ class Decision(Sealed):
         related_name="decisions",
         help_text="Empty where the gate needed nobody, so that nobody was asked.",
     )
-    receipt = models.ForeignKey(Receipt, on_delete=models.PROTECT, null=True, related_name="decisions")
+    receipt = models.ForeignKey(
+        Receipt, on_delete=models.PROTECT, null=True, related_name="decisions"
+    )
     run = models.UUIDField()
     line = models.PositiveIntegerField()
     task = models.CharField(max_length=240)
@@ -175,23 +256,43 @@ class Decision(Sealed):
     position = models.PositiveIntegerField()
     channel = models.CharField(max_length=200)
     revision = models.PositiveIntegerField(
-        help_text="The revision it counts for: after an edit, the one that the edit made; 0 where nothing was held."
+        help_text=(
+            "The revision it counts for: after an edit, the one that the edit made; 0 "
+            "where nothing was held."
+        )
     )
     seen_hash = models.CharField(
-        max_length=64, help_text="The hash of what was on the screen; empty where nobody was asked."
+        max_length=64,
+        help_text="The hash of what was on the screen; empty where nobody was asked.",
     )
-    verdict = models.CharField(max_length=10, choices=[(v, v) for v in ("approve", "reject", "edit", "not_needed")])
-    old_value = models.BinaryField(help_text="Packed canonical JSON: the channel's value when it was decided.")
+    verdict = models.CharField(
+        max_length=10,
+        choices=[(v, v) for v in ("approve", "reject", "edit", "not_needed")],
+    )
+    old_value = models.BinaryField(
+        help_text="Packed canonical JSON: the channel's value when it was decided."
+    )
     proposed_value = models.BinaryField(help_text="Packed canonical JSON.")
-    final_value = models.BinaryField(default=b"", help_text="Packed canonical JSON; empty for a rejection.")
-    reason = models.BinaryField(default=b"", help_text="Packed canonical JSON: a string.")
-    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
-    by_name = models.CharField(max_length=150, help_text="Empty for the system.", blank=True)
+    final_value = models.BinaryField(
+        default=b"", help_text="Packed canonical JSON; empty for a rejection."
+    )
+    reason = models.BinaryField(
+        default=b"", help_text="Packed canonical JSON: a string."
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+"
+    )
+    by_name = models.CharField(
+        max_length=150, help_text="Empty for the system.", blank=True
+    )
     at = models.DateTimeField()
     event_seq = models.PositiveBigIntegerField(help_text="Its number in the run's log.")
     checked = models.JSONField(
         null=True,
-        help_text="{reads: [channel]}: what the gate read to say that it needed nobody; empty where somebody decided.",
+        help_text=(
+            "{reads: [channel]}: what the gate read to say that it needed nobody; "
+            "empty where somebody decided."
+        ),
     )
 
     objects = AppendOnly.as_manager()
@@ -201,6 +302,7 @@ class Decision(Sealed):
         indexes = [
             models.Index(fields=["write", "event_seq"], name="decision_by_write"),
             models.Index(fields=["run", "event_seq"], name="decision_by_run"),
+            # Live pages look at the newest decision to learn whether anything changed.
             models.Index(fields=["-at"], name="decision_newest"),
         ]
 
@@ -218,24 +320,42 @@ class Decision(Sealed):
 
 
 class Draft(Sealed):
-    """What one person chose for one write and has not signed. Nobody else sees it; signing and settling remove it."""
+    """A person's choice for one write that is not signed yet. Nobody else sees it;
+    signing and settling remove it.
+    """
 
     PAYLOADS = ("choice",)
     IDENTITY = ("run_id", "by_id", "write")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="drafts")
-    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    # Settling a write removes everybody's drafts of it.
     write = models.UUIDField(db_index=True)
-    revision = models.PositiveIntegerField(help_text="The revision that was on the screen.")
-    seen_hash = models.CharField(max_length=64, help_text="Its hash: of another one the draft is stale.")
-    choice = models.BinaryField(help_text="Packed canonical JSON: {verdict, reason, fields as they were typed}.")
-    number = models.PositiveBigIntegerField(help_text="Of the save, from 1: an older one never replaces a newer one.")
+    revision = models.PositiveIntegerField(
+        help_text="The revision that was on the screen."
+    )
+    seen_hash = models.CharField(
+        max_length=64, help_text="Its hash: of another one the draft is stale."
+    )
+    choice = models.BinaryField(
+        help_text="Packed canonical JSON: {verdict, reason, fields as they were typed}."
+    )
+    number = models.PositiveBigIntegerField(
+        help_text="Of the save, from 1: an older one never replaces a newer one."
+    )
     at = models.DateTimeField()
 
     class Meta:
         ordering = ["write"]
-        constraints = [models.UniqueConstraint(fields=["by", "write"], name="draft_by_write")]
+        constraints = [
+            models.UniqueConstraint(fields=["by", "write"], name="draft_by_write")
+        ]
 
     def __str__(self) -> str:
         return f"draft for {self.write} r{self.revision}"

@@ -1,6 +1,8 @@
-"""Who may see which run, and who may decide what. Pages, API, sockets, admin and verbs ask these same functions.
+"""The rules on who may see which run and who may decide what. Pages, API, sockets,
+admin and verbs all use these functions.
 
-Never changes anything. A person is an authenticated, active user; everybody else may nothing.
+Never changes anything. A person is an authenticated, active user; everybody else has no
+rights at all.
 """
 
 from collections.abc import Sequence
@@ -28,113 +30,175 @@ RIGHTS = {
     "reassign": "approvals.reassign",
     "view_audit": "approvals.view_audit",
 }
-"""Our word for a right -> the Django permission that grants it. Deciding is none: a gate's `reviewers` say who may,
-and `approvals.decide`, which the group reviewer holds, is a name that they may use: `perm:approvals.decide`.
+"""Our word for a right -> the Django permission that grants it.
+
+Deciding is not among them, because a gate's `reviewers` determine who may decide. They
+may name the holders of `approvals.decide`, such as the group reviewer, as
+`perm:approvals.decide`.
 """
 
 
 class Allowed(NamedTuple):
-    """Whether, and if not, the sentence that says why not."""
+    """A yes or no, and for a no the sentence that says why."""
 
     yes: bool
     why_not: str = ""
 
 
 def may(user: Any, right: str) -> bool:
-    """Whether the user holds a right of `RIGHTS`. Raises `KeyError` for a word that is none."""
+    """Return whether the user holds a right of `RIGHTS`. Raises `KeyError` for an
+    unknown right.
+    """
     return bool(user.has_perm(RIGHTS[right]))
 
 
 def has_role(user: Any) -> bool:
-    """Whether the user holds any right here. Who holds none sees the runs that concern him, and nothing else."""
-    return bool(user.has_module_perms("checkpoints") or user.has_module_perms("approvals"))
+    """Return whether the user holds any right here. A user without one sees the runs
+    that concern him, and nothing else.
+    """
+    return bool(
+        user.has_module_perms("checkpoints") or user.has_module_perms("approvals")
+    )
 
 
 def principals_of(user: Any) -> list[str]:
-    """The names under which a gate may name this user: `user:<name>`, `group:<name>`, `perm:<app.codename>`.
+    """Return the names under which a gate may name this user: `user:<name>`,
+    `group:<name>`, `perm:<app.codename>`.
 
-    Superusers hold every permission, yet are reviewers only where named: for them only those given explicitly count.
+    Superusers hold every permission, yet are reviewers only where named: for them only
+    permissions that were granted explicitly count.
     """
     if not user.is_active or not user.is_authenticated:
         return []
     groups = user.groups.values_list("name", flat=True)
-    given = _explicit(user) if user.is_superuser else user.get_all_permissions()
-    return [f"user:{user.get_username()}", *(f"group:{g}" for g in groups), *(f"perm:{p}" for p in sorted(given))]
+    permissions = _permissions_that_count(user)
+    return [
+        f"user:{user.get_username()}",
+        *(f"group:{group}" for group in groups),
+        *(f"perm:{permission}" for permission in sorted(permissions)),
+    ]
 
 
-def _explicit(user: Any) -> set[str]:
-    given = Permission.objects.filter(Q(user=user) | Q(group__user=user)).select_related("content_type")
-    return {f"{permission.content_type.app_label}.{permission.codename}" for permission in given}
+def _permissions_that_count(user: Any) -> set[str]:
+    if not user.is_superuser:
+        return set(user.get_all_permissions())
+    granted = Permission.objects.filter(
+        Q(user=user) | Q(group__user=user)
+    ).select_related("content_type")
+    return {f"{row.content_type.app_label}.{row.codename}" for row in granted}
 
 
 def visible_runs(user: Any) -> "QuerySet[Run]":
-    """The runs that this user may see: all with `view_run`; else those he started or that ask or asked him.
+    """Return the runs that this user may see: all with `view_run`, else those that he
+    started and those that ask or asked him to decide.
 
-    Found from what is his, so it costs nothing because of the runs of others. For a few runs use `visible_among`.
+    They are found from what belongs to the user, so the number of other people's runs
+    costs nothing. For a few runs use `visible_among`.
     """
     if not user.is_active or not user.is_authenticated:
         return Run.objects.none()
     if may(user, "view_run"):
         return Run.objects.all()
     started = Run.objects.filter(started_by=user).order_by().values("id")
-    asked = RequestReviewer.objects.filter(principal__in=principals_of(user)).values("request__run")
-    return Run.objects.filter(id__in=started.union(asked))
+    reviewed = RequestReviewer.objects.filter(principal__in=principals_of(user)).values(
+        "request__run"
+    )
+    return Run.objects.filter(id__in=started.union(reviewed))
 
 
 def visible_figures(user: Any) -> "QuerySet[TaskFigure]":
-    """The figures of the runs that this user may see."""
+    """Return the figures of the runs that this user may see."""
     figures = TaskFigure.objects.all()
-    return figures if may(user, "view_run") else figures.filter(run__in=visible_runs(user).values("id"))
+    if may(user, "view_run"):
+        return figures
+    return figures.filter(run__in=visible_runs(user).values("id"))
 
 
 def visible_among(user: Any, runs: "QuerySet[Run]") -> "QuerySet[Run]":
-    """Of these few runs those of `visible_runs`. Each is looked at by itself, however many more the user may see."""
+    """Return those of these few runs that are among `visible_runs`. Each run is looked
+    at by itself, however many others the user may see.
+    """
     if not user.is_active or not user.is_authenticated:
         return runs.none()
     if may(user, "view_run"):
         return runs
-    asked = RequestReviewer.objects.filter(request__run=OuterRef("pk"), principal__in=principals_of(user))
-    return runs.filter(Q(started_by=user) | Exists(asked))
+    names_user = RequestReviewer.objects.filter(
+        request__run=OuterRef("pk"), principal__in=principals_of(user)
+    )
+    return runs.filter(Q(started_by=user) | Exists(names_user))
 
 
 def may_see_run(user: Any, run: Run) -> bool:
-    """Whether the run exists for this user. What he may not see is to be answered as unknown."""
+    """Return whether the run exists for this user. A run that he may not see must be
+    answered as unknown.
+    """
     return visible_among(user, Run.objects.filter(id=run.id)).exists()
 
 
 def visible_run(user: Any, id_or_key: str | UUID) -> Run:
-    """The run of that id or key, without its input. Raises `UnknownThing` for whoever may not see it, too."""
-    try:
-        wanted = Q(id=UUID(str(id_or_key)))
-    except ValueError:
-        wanted = Q(key=str(id_or_key))
-    if not is_storable(str(id_or_key)):
-        wanted = Q(pk=None)
-    # The seal with what it covers: read later it would be that of a later state.
-    found = visible_among(user, Run.objects.filter(wanted))
-    run = found.select_related("started_by", "on_behalf_of").defer("input").first()
+    """Return the run of that id or key, without its input. Raises `UnknownThing`, also
+    where the user may not see the run.
+    """
+    text = str(id_or_key)
+    run_id = _uuid_in(text)
+    if not is_storable(text):
+        # The database would refuse such a text, and no run has it as its key.
+        named = Q(pk=None)
+    elif run_id is not None:
+        named = Q(id=run_id)
+    else:
+        named = Q(key=text)
+    # People are read together with the run, because the seal covers them: read later
+    # they would be those of a later state.
+    runs = visible_among(user, Run.objects.filter(named))
+    run = runs.select_related("started_by", "on_behalf_of").defer("input").first()
     if run is None:
         raise unknown_thing("run", id_or_key)
     return run
 
 
 def visible_checkpoint(user: Any, id_or_alias: str) -> Checkpoint:
-    """The checkpoint with its run. Raises `UnknownThing` also where the caller may not see the run."""
-    found = timeline.get_checkpoint(id_or_alias)
-    if not may_see_run(user, found.run):
+    """Return the checkpoint with its run. Raises `UnknownThing`, also where the user
+    may not see the run.
+    """
+    checkpoint = timeline.get_checkpoint(id_or_alias)
+    if not may_see_run(user, checkpoint.run):
         raise unknown_thing("checkpoint", id_or_alias)
-    return found
+    return checkpoint
 
 
 def visible_named(user: Any, refs: Sequence[str]) -> dict[str, Run]:
-    """The runs of these ids or keys that this user may see, by what they were asked for. One query."""
-    ids = {ref: found for ref in refs if (found := _uuid_in(ref))}
+    """Return the runs of these ids or keys that this user may see, by the id or key
+    under which they are listed here. One query.
+    """
+    ids = _ids_among(refs)
     keys = [ref for ref in refs if ref not in ids and is_storable(ref)]
     if not ids and not keys:
         return {}
-    named = visible_among(user, Run.objects.filter(Q(id__in=ids.values()) | Q(key__in=keys)))
-    rows = list(named.select_related("started_by", "on_behalf_of"))
-    return {ref: run for ref in refs for run in rows if run.id == ids.get(ref) or (ref in keys and run.key == ref)}
+    named = Q(id__in=ids.values()) | Q(key__in=keys)
+    runs = visible_among(user, Run.objects.filter(named)).select_related(
+        "started_by", "on_behalf_of"
+    )
+    by_name: dict[UUID | str, Run] = {}
+    for run in runs:
+        by_name[run.id] = run
+        by_name[run.key] = run
+    run_of_ref: dict[str, Run] = {}
+    for ref in refs:
+        # Two of them may spell the same id differently.
+        name = ids.get(ref, ref)
+        if name in by_name:
+            run_of_ref[ref] = by_name[name]
+    return run_of_ref
+
+
+def _ids_among(refs: Sequence[str]) -> dict[str, UUID]:
+    ids = {}
+    for ref in refs:
+        run_id = _uuid_in(ref)
+        if run_id is not None:
+            ids[ref] = run_id
+    return ids
 
 
 def _uuid_in(text: str) -> UUID | None:
@@ -145,19 +209,23 @@ def _uuid_in(text: str) -> UUID | None:
 
 
 def may_decide(user: Any, request: ApprovalRequest) -> Allowed:
-    """Whether this user is one who may sign this request, judged anew at each call. Reads `request.run`.
+    """Return whether this user is a person who may sign this request, judged anew at
+    each call. Reads `request.run`.
 
-    It is about the person alone; whether anything is left to sign, `closed` tells. Under four eyes the author of a
-    revision decides the other writes of the request, but not that one: `orchestrator.engine.verdicts.excludes` tells.
+    The answer is about the person alone; `closed` tells whether anything is left to
+    sign. Under four eyes the author of a revision decides the other writes of the
+    request, but not that one: see `orchestrator.engine.gates.verdicts.excludes`.
     """
     if not is_reviewer(user, request):
         return Allowed(False, "You are not one of its reviewers.")
-    shaped = excluded(user, request)
-    return Allowed(not shaped, shaped)
+    why_excluded = excluded(user, request)
+    return Allowed(not why_excluded, why_excluded)
 
 
 def closed(request: ApprovalRequest) -> str:
-    """Why nobody can sign this request now; empty while it is open. Reads `request.run`."""
+    """Return the sentence that says why nobody can sign this request now; empty while
+    it is open. Reads `request.run`.
+    """
     if request.status != RequestStatus.OPEN:
         return "Nothing is left to decide in this request."
     if request.run.imported:
@@ -168,36 +236,50 @@ def closed(request: ApprovalRequest) -> str:
 
 
 def is_reviewer(user: Any, request: ApprovalRequest) -> bool:
-    """Whether the request names this user, himself or by a group or permission that he holds now.
+    """Return whether the request names this user, either himself or by a group or
+    permission that he holds now.
 
-    By the policy, which is sealed; the rows of reviewers only find requests for inboxes.
+    The policy decides, because it is sealed; the rows of reviewers only find requests
+    for inboxes.
     """
     return not set(request.policy["reviewers"]).isdisjoint(principals_of(user))
 
 
 def excluded(user: Any, request: ApprovalRequest) -> str:
-    """Why four eyes exclude this user from the whole request; empty where they do not. Reads `request.run`."""
+    """Return the sentence that says why four eyes exclude this user from the whole
+    request; empty where they do not. Reads `request.run`.
+    """
     if not request.policy.get("four_eyes"):
         return ""
     if request.run.started_by_id == user.pk:
         return "You started this run, so somebody else must sign."
     if request.run.on_behalf_of_id == user.pk:
         return "This run was started on your behalf, so somebody else must sign."
-    return _shaped(user, past(request.run_id, request.line))
+    return _excluded_for_shaping(user, past(request.run_id, request.line))
 
 
-def _shaped(user: Any, way: Sequence[Stretch]) -> str:
-    """Why four eyes exclude this user for what he did on these stretches; empty where they do not."""
-    settled = Q(pk__in=[])
-    departed = Q(pk__in=[])
-    for one in way:
-        settled |= Q(run=one.run, line=one.line)
-        departed |= Q(run=one.run, number=one.line)
-    if RunLine.objects.filter(departed, by=user).exists():
+def _excluded_for_shaping(user: Any, way: Sequence[Stretch]) -> str:
+    """Return the sentence that says why four eyes exclude this user for what he did on
+    these stretches; empty where they do not.
+    """
+    on_lines = Q(pk__in=[])
+    departures = Q(pk__in=[])
+    for stretch in way:
+        on_lines |= Q(run=stretch.run, line=stretch.line)
+        departures |= Q(run=stretch.run, number=stretch.line)
+    if RunLine.objects.filter(departures, by=user).exists():
         return "You forked, rewound or patched this run, so somebody else must sign."
-    if TaskResult.objects.filter(settled, settled_by=user).exists():
+    if TaskResult.objects.filter(on_lines, settled_by=user).exists():
         return "You settled an outcome in this run, so somebody else must sign."
-    origins = {one.run for one in way[1:]}
-    if origins and Run.objects.filter(Q(started_by=user) | Q(on_behalf_of=user), id__in=origins).exists():
-        return "You started the run that this one comes from, so somebody else must sign."
+
+    # The first stretch is of the run itself, which `excluded` has looked at. No
+    # origins, no query.
+    origins = {stretch.run for stretch in way[1:]}
+    if not origins:
+        return ""
+    of_user = Q(started_by=user) | Q(on_behalf_of=user)
+    if Run.objects.filter(of_user, id__in=origins).exists():
+        return (
+            "You started the run that this one comes from, so somebody else must sign."
+        )
     return ""

@@ -1,39 +1,42 @@
-"""What floor 2 needs of a run when retention removes from it. `checkpoints.retention.kept_points` asks; each query is
-correlated with the row of a checkpoint.
+"""The rows for which floor 2 needs a run's checkpoints when retention removes some.
+`checkpoints.retention.kept_points` uses the query, which is correlated with the row of
+a checkpoint.
 """
 
 from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints.core.status import ENDS
 from checkpoints.models import TaskResult
 from checkpoints.models.task_result import Outcome
 
 _UNDECIDED = (RequestStatus.OPEN, RequestStatus.SETTLED)
-_NOT_RUN = ("approved", "partial")
-"""Outcomes behind which a call runs."""
+_RUNNING_OUTCOMES = ("approved", "partial")
+"""Outcomes after which a call runs."""
 
 
 def points_of_calls() -> "QuerySet[Any]":
-    """The requests that a checkpoint is needed for: what is undecided was prepared from its state, and an approved call
-    reads that state when it runs.
+    """Return the requests that need a checkpoint: an undecided one was prepared from
+    its state, and an approved call reads that state when it runs.
     """
-    task = {name: OuterRef(name) for name in ("run_id", "line", "node", "visit", "index")}
-    ran = Exists(TaskResult.objects.filter(outcome=Outcome.DONE, **task))
-    going_on = Q(status=RequestStatus.APPLIED, kind="call", outcome__in=_NOT_RUN) & ~Q(run__status__in=ENDS) & ~Q(ran)
-    # A fork that goes on with a proposal asks anew, and its request still names the checkpoint of its origin.
-    rows = ApprovalRequest.objects.filter(prepared_from=OuterRef("id"))
-    found: QuerySet[Any] = rows.filter(Q(status__in=_UNDECIDED) | going_on)
-    return found
-
-
-def requests_of() -> "QuerySet[Any]":
-    """The requests of a checkpoint's run: they say what people saw."""
-    return ApprovalRequest.objects.filter(run=OuterRef("run_id"))
-
-
-def decisions_of() -> "QuerySet[Any]":
-    """The decisions on a checkpoint's run, which stay for ever, with the row by which they are verified."""
-    return Decision.objects.filter(run=OuterRef("run_id"))
+    has_run = Exists(
+        TaskResult.objects.filter(
+            outcome=Outcome.DONE,
+            run_id=OuterRef("run_id"),
+            line=OuterRef("line"),
+            node=OuterRef("node"),
+            visit=OuterRef("visit"),
+            index=OuterRef("index"),
+        )
+    )
+    approved_call = Q(
+        status=RequestStatus.APPLIED, kind="call", outcome__in=_RUNNING_OUTCOMES
+    )
+    call_will_run = approved_call & ~Q(run__status__in=ENDS) & ~Q(has_run)
+    # A fork that goes on with a proposal opens a request anew, which still names the
+    # checkpoint of its origin.
+    requests = ApprovalRequest.objects.filter(prepared_from=OuterRef("id"))
+    needing: QuerySet[Any] = requests.filter(Q(status__in=_UNDECIDED) | call_will_run)
+    return needing

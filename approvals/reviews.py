@@ -1,7 +1,9 @@
-"""Signing: one act, one transaction, over any open writes of a run. Pages, API and commands call `sign` and `decide`.
+"""Signing: one act, in one transaction, over any open writes of a run. Pages, API and
+commands call `sign` and `decide`.
 
-The reviewer is the caller's user, never a field of what was posted. Locks in order: run, requests by id. A settled gate
-wakes the run in the same transaction. `approvals.signing` does the arithmetic; this module holds the act.
+The reviewer is the caller's user, never a field of what was posted. Locks are taken in
+this order: the run, then its requests by id. A settled gate wakes the run in the same
+transaction. `approvals.signing` does the arithmetic; this module holds the transaction.
 """
 
 from collections import Counter
@@ -15,15 +17,20 @@ from django.utils import timezone
 
 from approvals import signing
 from approvals.drafts import forget_drafts
-from approvals.gates.request_state import load_states, require_all_decisions
+from approvals.gates.request_state import (
+    RequestState,
+    load_states,
+    require_all_decisions,
+)
 from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
 from approvals.signing import Item, Signing
-from checkpoints import audit_log
+from checkpoints.audit import lines as audit_log
 from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.core.ids import uuid_of
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db import statements
+from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import notify
@@ -46,18 +53,23 @@ def sign(
     by: AbstractBaseUser,
     idempotency_key: str | None = None,
 ) -> Receipt:
-    """Decide writes of a run, and give the receipt: per write counted, kept, excluded, came back (why), or already
-    settled (by whom). Under four eyes an edit is kept and counts for nobody; who made it is excluded from that write.
+    """Decide writes of a run, and return the receipt, which says for each write whether
+    the decision counted, was kept, was excluded, came back (and why), or came too late
+    because others had settled the write. Under four eyes an edit is kept but counts for
+    nobody, and its author is excluded from deciding that write.
 
-    Each decision is {"write", "hash", "verdict": "approve" | "reject" | "edit", "value", "reason"}; `hash` is that of
-    what was on the screen. The same `idempotency_key` with the same decisions gives the same receipt again.
+    Each decision is {"write", "hash", "verdict": "approve" | "reject" | "edit",
+    "value", "reason"}; `hash` is that of what was on the screen. The same
+    `idempotency_key` with the same decisions returns the same receipt again.
 
-    Raises, having changed nothing: `InvalidValue` (names the write and what is wrong), `UnknownThing`, `NotAReviewer`
-    (and leaves an audit line), `WrongStatus`, `IncompatibleGraph` (no worker could go on with the run once it is
-    signed), `KeyConflict`, `WrongKey`, `TamperedRow` (the run is tampered from then on, with an audit line); and where
-    nothing counted `StaleProposal` or `AlreadyDecided`.
+    Raises, having changed nothing: `InvalidValue` (names the write and what is wrong),
+    `UnknownThing`, `NotAReviewer` (and leaves an audit line), `WrongStatus`,
+    `IncompatibleGraph` (no worker could go on with the run once it is signed),
+    `KeyConflict`, `WrongKey`, `TamperedRow` (the run is tampered from then on, with an
+    audit line); and where nothing counted `StaleProposal` or `AlreadyDecided`.
     """
-    run_uuid, by = uuid_of(run_id, "run"), checked_person(by, "by")
+    run_uuid = uuid_of(run_id, "run")
+    by = checked_person(by, "by")
     if idempotency_key is not None:
         checked_text(idempotency_key, "idempotency_key", least=1, most=200)
     items = signing.parse_decisions(decisions)
@@ -67,15 +79,18 @@ def sign(
     except IntegrityError as error:
         if idempotency_key is None:
             raise
-        # The key belongs to a receipt of another run that was being signed at the same moment.
-        raise KeyConflict("this idempotency key was used at the same time", idempotency_key=idempotency_key) from error
-    except NotAReviewer as refused:
-        facts = {name: fact for name, fact in refused.facts.items() if name != "events"}  # a receipt holds labels
-        audit_log.record("refused_not_a_reviewer", actor=by, run=run_uuid, **facts)
+        # The key belongs to a receipt of another run that was being signed at the same
+        # moment.
+        raise KeyConflict(
+            "this idempotency key was used at the same time",
+            idempotency_key=idempotency_key,
+        ) from error
+    # The transaction is rolled back by now, so the audit lines below outlive the act.
+    except NotAReviewer as refusal:
+        _record_refusal(run_uuid, by, refusal)
         raise
-    except TamperedRow as found:
-        locked_run.mark_tampered(run_uuid, found)
-        audit_log.record("refused_tampered", actor=by, run=run_uuid, row=str(found.facts.get("row", "")))
+    except TamperedRow as fault:
+        _record_tampering(run_uuid, by, fault)
         raise
 
 
@@ -86,81 +101,198 @@ def decide(
     by: AbstractBaseUser,
     idempotency_key: str | None = None,
 ) -> Receipt:
-    """`sign` for the writes of one request. Raises `InvalidValue` where a write belongs to another request."""
+    """Decide writes of one request, as `sign` does for a run.
+
+    Raises `InvalidValue` where a write belongs to another request.
+    """
     checked_person(by, "by")
     request = ApprovalRequest.objects.filter(id=uuid_of(request_id, "request")).first()
     if request is None:
         raise UnknownThing(f"there is no request {request_id}", request=str(request_id))
-    of_task = {"line": request.line, "node": request.node, "visit": request.visit, "index": request.index}
-    own = PendingWrite.objects.filter(run=request.run_id, **of_task).values_list("write", flat=True)
-    signing.require_own(signing.parse_decisions(decisions), set(own), request=request.id)
+    writes_of_request = PendingWrite.objects.filter(
+        run=request.run_id,
+        line=request.line,
+        node=request.node,
+        visit=request.visit,
+        index=request.index,
+    ).values_list("write", flat=True)
+    # Checked before `sign`, which takes writes of any request of the run.
+    signing.require_own(
+        signing.parse_decisions(decisions), set(writes_of_request), request=request.id
+    )
     return sign(request.run_id, decisions, by=by, idempotency_key=idempotency_key)
 
 
-def _sign(run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str | None) -> Receipt:
+def _record_refusal(run_id: UUID, by: Any, refusal: NotAReviewer) -> None:
+    facts = dict(refusal.facts)
+    # These are the lines of a receipt. They hold labels, which the audit log must not
+    # have.
+    facts.pop("events", None)
+    audit_log.record("refused_not_a_reviewer", actor=by, run=run_id, **facts)
+
+
+def _record_tampering(run_id: UUID, by: Any, fault: TamperedRow) -> None:
+    locked_run.mark_tampered(run_id, fault)
+    row = str(fault.facts.get("row", ""))
+    audit_log.record("refused_tampered", actor=by, run=run_id, row=row)
+
+
+def _sign(
+    run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str | None
+) -> Receipt:
     run = locked_run.lock_run(run_id)
+    # A repeated call gets its receipt even if the run has ended since.
     body_hash = signing.body_hash(run_id, items, protection_of(run))
-    earlier = _earlier(by, idempotency_key, body_hash)
-    if earlier:
-        return earlier
-    if run.cancel_at:
-        who = who_asked(run.id) or "the system"
-        message = f"run {run.key} was cancelled by {who}; nothing is decided in it any more"
-        raise WrongStatus(message, status=run.status, by=[who])
-    if run.status in CLOSED_TO_DECISIONS:
-        raise WrongStatus(f"run {run.key} is {run.status}; nothing is decided in it any more", status=run.status)
+    earlier_receipt = _receipt_of_key(by, idempotency_key, body_hash)
+    if earlier_receipt:
+        return earlier_receipt
+
+    _require_open_to_decisions(run)
     require_all_decisions(run.id, run.decisions, exactly=True)
-    act = Signing(run=run, by=by, at=timezone.now(), asked=_asked(run, items))
+    act = Signing(
+        run=run,
+        by=by,
+        at=timezone.now(),
+        requests_by_write=_lock_requests(run, items),
+    )
     signing.apply_decisions(act, items)
     if not act.counted:
         raise signing.refusal(act)
-    receipt = Receipt(run=run, by=by, at=act.at, idempotency_key=idempotency_key, body_hash=body_hash)
+
+    receipt = Receipt(
+        run=run, by=by, at=act.at, idempotency_key=idempotency_key, body_hash=body_hash
+    )
     _write(act, receipt)
     return receipt
 
 
-def _earlier(by: Any, key: str | None, body_hash: str) -> Receipt | None:
+def _receipt_of_key(by: Any, key: str | None, body_hash: str) -> Receipt | None:
+    """Return the receipt that this person got for the same call before, if any."""
     if key is None:
         return None
     receipt = Receipt.objects.filter(by=by, idempotency_key=key).first()
     if receipt and receipt.body_hash != body_hash:
-        raise KeyConflict("this idempotency key was used with other decisions", idempotency_key=key)
+        raise KeyConflict(
+            "this idempotency key was used with other decisions", idempotency_key=key
+        )
     return receipt
 
 
-def _asked(run: Run, items: Sequence[Item]) -> dict[UUID, Any]:
-    """The requests of these writes, locked in order of id, by write."""
-    wanted = PendingWrite.objects.filter(run=run, write__in={item.write for item in items})
-    tasks = set(wanted.values_list("line", "node", "visit", "index"))
-    candidates = ApprovalRequest.objects.filter(run=run, node__in={t[1] for t in tasks}).order_by("id")
-    locked = [r for r in candidates.select_for_update() if (r.line, r.node, r.visit, r.index) in tasks]
+def _require_open_to_decisions(run: Run) -> None:
+    # A worker that holds the run changes its status only with its next commit.
+    if run.cancel_at:
+        canceller = who_asked(run.id) or "the system"
+        raise WrongStatus(
+            f"run {run.key} was cancelled by {canceller}; "
+            "nothing is decided in it any more",
+            status=run.status,
+            by=[canceller],
+        )
+    if run.status in CLOSED_TO_DECISIONS:
+        raise WrongStatus(
+            f"run {run.key} is {run.status}; nothing is decided in it any more",
+            status=run.status,
+        )
+
+
+def _lock_requests(run: Run, items: Sequence[Item]) -> dict[UUID, RequestState]:
+    """Lock the requests of these writes in order of id, and return them by write."""
+    writes = PendingWrite.objects.filter(
+        run=run, write__in={item.write for item in items}
+    )
+    tasks = set(writes.values_list("line", "node", "visit", "index"))
+    # SQL finds the requests by node, and a node may have more tasks than these.
+    candidates = ApprovalRequest.objects.filter(
+        run=run, node__in={node for _, node, _, _ in tasks}
+    ).order_by("id")
     by_line: dict[int, list[ApprovalRequest]] = {}
-    for request in locked:
-        by_line.setdefault(request.line, []).append(request)
+    for request in candidates.select_for_update():
+        if (request.line, request.node, request.visit, request.index) in tasks:
+            by_line.setdefault(request.line, []).append(request)
+
     protection = protection_of(run)
-    return {row.write: one for line in by_line.values() for one in load_states(line, protection) for row in one.writes}
+    requests_by_write: dict[UUID, RequestState] = {}
+    for requests in by_line.values():
+        for state in load_states(requests, protection):
+            for row in state.writes:
+                requests_by_write[row.write] = state
+    return requests_by_write
 
 
 def _write(act: Signing, receipt: Receipt) -> None:
-    """Receipt, revisions, decisions, lines and the run's row; and a wake where a gate is settled."""
+    """Write receipt, revisions, decisions, log lines and the run's row; and wake the
+    run where a gate is settled.
+    """
+    # First, because it also completes the lines of the receipt, which is sealed below.
     settled, events = signing.request_outcome(act)
-    for request in (one.request for one in act.requests if one.request.id in act.texts):
-        packed = {name: pack_json(value) for name, value in act.texts[request.id].items()}
-        request.save(update_fields=sealed_rows.seal_again(request, act.protection, **packed))
+    _save_texts(act)
+    _insert_rows(act, receipt)
+    last_seq = _append_events(act, receipt, events)
+    for request, outcome in settled:
+        ApprovalRequest.objects.filter(id=request.id).update(
+            outcome=outcome,
+            status=RequestStatus.SETTLED,
+            settled_at=act.at,
+            settled_seq=last_seq,
+        )
+    forget_drafts(
+        act.run,
+        act.by,
+        signed=[decision.write for decision in act.decisions],
+        settled=act.settled,
+    )
+    if settled:
+        notify.wake(act.run.id)
+
+
+def _save_texts(act: Signing) -> None:
+    """Save the new titles and facts of requests of which a write was edited."""
+    for state in act.requests:
+        request = state.request
+        if request.id not in act.texts:
+            continue
+        texts = act.texts[request.id]
+        packed = {name: pack_json(text) for name, text in texts.items()}
+        changed_columns = sealed_rows.seal_again(request, act.protection, **packed)
+        request.save(update_fields=changed_columns)
+
+
+def _insert_rows(act: Signing, receipt: Receipt) -> None:
+    """Seal and insert the receipt, the next revisions and the decisions."""
     receipt.lines = act.receipt
     sealed_rows.seal(receipt, act.protection)
     receipt.save(force_insert=True)
-    statements.insert_rows(PendingWrite, sealed_rows.seal_and_encrypt([*act.revised.values()], act.protection))
-    first = act.run.event_seq + 1
-    for offset, decision in enumerate(act.decisions):
-        decision.receipt, decision.event_seq = receipt, first + offset
-    statements.insert_rows(Decision, sealed_rows.seal_and_encrypt(act.decisions, act.protection))
-    last = locked_run.append_locked(act.run, events, at=act.at, decisions=act.run.decisions + len(act.decisions))
-    verdicts = dict(Counter(decision.verdict for decision in act.decisions))
-    audit_log.record_act("signed", act.run, actor=act.by, seq=first, receipt=str(receipt.id), verdicts=verdicts)
-    changed = {"status": RequestStatus.SETTLED, "settled_at": act.at, "settled_seq": last}
-    for request, result in settled:
-        ApprovalRequest.objects.filter(id=request.id).update(outcome=result, **changed)
-    forget_drafts(act.run, act.by, signed=[one.write for one in act.decisions], settled=act.settled)
-    if settled:
-        notify.wake(act.run.id)
+
+    revisions = list(act.revised.values())
+    statements.insert_rows(
+        PendingWrite, sealed_rows.seal_and_encrypt(revisions, act.protection)
+    )
+
+    # `request_outcome` puts the events of the decisions first, so each decision knows
+    # the number that its event will have.
+    for seq, decision in enumerate(act.decisions, start=act.run.event_seq + 1):
+        decision.receipt = receipt
+        decision.event_seq = seq
+    statements.insert_rows(
+        Decision, sealed_rows.seal_and_encrypt(act.decisions, act.protection)
+    )
+
+
+def _append_events(act: Signing, receipt: Receipt, events: Sequence[NewEvent]) -> int:
+    """Append the events to the run's log and one line to the audit log. Return the
+    number of the last event.
+    """
+    first_seq = act.run.event_seq + 1
+    last_seq = locked_run.append_locked(
+        act.run, events, at=act.at, decisions=act.run.decisions + len(act.decisions)
+    )
+    verdicts = Counter(decision.verdict for decision in act.decisions)
+    audit_log.record_act(
+        "signed",
+        act.run,
+        actor=act.by,
+        seq=first_seq,
+        receipt=str(receipt.id),
+        verdicts=dict(verdicts),
+    )
+    return last_seq

@@ -1,4 +1,6 @@
-"""Addresses of the approvals part of the API. `orchestrator.urls_api` mounts them under /api/v1/."""
+"""Addresses of the approvals part of the API. `orchestrator.urls_api` mounts them under
+/api/v1/.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,14 +14,31 @@ Mount = Callable[[type[APIView]], Callable[..., Any]]
 
 
 def patterns(mount: Mount) -> list[URLPattern]:
-    """The addresses, each view put on the common part of the API by `mount`."""
+    """Return the addresses; `mount` puts each view on the common part of the API."""
     return [
         path("audit/", mount(audit.AuditLines), name="audit"),
         path("audit/<int:number>/", mount(audit.OneAuditLine), name="audit-line"),
         path("requests/", mount(endpoints.Requests), name="requests"),
-        path("requests/<uuid:request_id>/", mount(endpoints.OneRequest), name="request"),
-        path("requests/<uuid:request_id>/decisions/", mount(endpoints.RequestDecisions), name="request-decisions"),
-        path("runs/<str:run>/signatures/", mount(endpoints.Signatures), name="signatures"),
-        path("runs/<str:run>/decisions/", mount(endpoints.RunDecisions), name="run-decisions"),
-        path("decisions/<uuid:decision>/receipt/", mount(endpoints.DecisionReceipt), name="decision-receipt"),
+        path(
+            "requests/<uuid:request_id>/", mount(endpoints.OneRequest), name="request"
+        ),
+        path(
+            "requests/<uuid:request_id>/decisions/",
+            mount(endpoints.RequestDecisions),
+            name="request-decisions",
+        ),
+        # The id of a run or its key, which is any text without a slash.
+        path(
+            "runs/<str:run>/signatures/", mount(endpoints.Signatures), name="signatures"
+        ),
+        path(
+            "runs/<str:run>/decisions/",
+            mount(endpoints.RunDecisions),
+            name="run-decisions",
+        ),
+        path(
+            "decisions/<uuid:decision>/receipt/",
+            mount(endpoints.DecisionReceipt),
+            name="decision-receipt",
+        ),
     ]

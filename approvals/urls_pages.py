@@ -7,6 +7,7 @@ from approvals.views.audit import download, line, page
 
 urlpatterns = [
     path("reviews/", inbox.inbox_page, name="inbox"),
+    # At `reviews/rows/` it would hide the review of a run whose key is “rows”.
     path("reviews/-/rows/", inbox.inbox_rows, name="inbox_rows"),
     path("reviews/<str:ref>/", review.review_page, name="review"),
     path("reviews/<str:ref>/sign/", review.sign_page, name="sign"),
@@ -15,5 +16,7 @@ urlpatterns = [
     path("audit/", page.audit_page, name="audit"),
     path("audit/<int:number>/", line.audit_line_page, name="audit_line"),
     path("audit/export.<str:format>", download.export_page, name="audit_export"),
-    path("decisions/<uuid:decision>/receipt/", receipt.receipt_file, name="receipt_file"),
+    path(
+        "decisions/<uuid:decision>/receipt/", receipt.receipt_file, name="receipt_file"
+    ),
 ]

@@ -1,16 +1,23 @@
-"""What floor 2 knows of a run, examined: decisions, requests and receipts against their seals, the log and each other.
+"""The examiner of what floor 2 knows of a run: decisions, requests and receipts against
+their seals, the log and each other.
 
-An examiner of `checkpoints.verification`; reads only.
+One of the examiners of `checkpoints.verification`; reads only.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Model
 
 from approvals.gates import request_state, waivers
-from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer, RequestStatus
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    Receipt,
+    RequestReviewer,
+    RequestStatus,
+)
 from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
 from checkpoints.sealing import sealed_rows
@@ -18,98 +25,192 @@ from checkpoints.verification import Fault, Subject
 from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
 
-_LINES = ("request_opened", "decision_signed", waivers.LINE, "write_rebased", "texts_changed", "request_settled")
-_CLOSED = {"applied": "gate_applied", "withdrawn": "request_withdrawn", "expired": "request_expired"}
-"""The line that says what became of a request, by its status."""
-_DECIDED = {False: "decision_signed", True: waivers.LINE}
-"""The line that a decision names, by whether it says that none was needed."""
-_JUDGED = (RequestStatus.OPEN, RequestStatus.SETTLED, RequestStatus.APPLIED)
-"""Statuses that follow from the decisions; the others say that nobody decides any more."""
+_EVENTS_OF_PEOPLE = (
+    "request_opened",
+    "decision_signed",
+    waivers.LINE,
+    "write_rebased",
+    "texts_changed",
+    "request_settled",
+)
+_CLOSING_EVENTS = {
+    "applied": "gate_applied",
+    "withdrawn": "request_withdrawn",
+    "expired": "request_expired",
+}
+"""The event that records how a request was closed, by its status."""
+_DECISION_EVENTS = ("decision_signed", waivers.LINE)
+_STATUSES_OF_DECISIONS = (
+    RequestStatus.OPEN,
+    RequestStatus.SETTLED,
+    RequestStatus.APPLIED,
+)
+"""Statuses that follow from the decisions; the others mean that nobody decides any
+more.
+"""
 
 
 def approvals(subject: Subject) -> Iterator[Fault]:
-    """Decisions, then what the log says of decisions, requests and writes, then requests and receipts."""
-    yield from _decisions(subject)
-    yield from _lines(subject)
-    yield from _requests(subject)
+    """Yield the faults of decisions, then of what the log says about decisions,
+    requests and writes, then of requests and receipts.
+    """
+    yield from _faults_of_decisions(subject)
+    yield from _rows_missing_for_events(subject)
+    yield from _faults_of_requests(subject)
     yield from subject.seals_of(Receipt.objects.filter(run=subject.run.id))
 
 
-def _decisions(subject: Subject) -> Iterator[Fault]:
-    run, count = subject.run, 0
+# Decisions.
+
+
+def _faults_of_decisions(subject: Subject) -> Iterator[Fault]:
+    run = subject.run
+    count = 0
     for page in pages(Decision.objects.filter(run=run.id), "id"):
         count += len(page)
-        made = RunEvent.objects.filter(run=run.id, type__in=_DECIDED.values(), seq__in={row.event_seq for row in page})
-        lines = set(made.values_list("seq", "type"))
+        events = _events_of_decisions(subject, page)
         for row in page:
-            fault = subject.seal_of(row)
-            said = (row.event_seq, _DECIDED[row.verdict == waivers.VERDICT]) in lines
-            if fault is None and not said and row.event_seq not in subject.removed.events:
-                fault = subject.fault(row, f"has no line {row.event_seq} in the log")
+            fault = subject.seal_of(row) or _missing_event(subject, row, events)
             if fault is not None:
                 yield fault
-        yield from _missing(subject, Receipt, {row.receipt_id for row in page if row.receipt_id})
+        receipts = {row.receipt_id for row in page if row.receipt_id}
+        yield from _missing(subject, Receipt, receipts)
     if count != run.decisions:
-        yield subject.fault(run, f"counts {run.decisions} decisions, but {count} are there")
+        yield subject.fault(
+            run, f"counts {run.decisions} decisions, but {count} are there"
+        )
+
+
+def _events_of_decisions(
+    subject: Subject, decisions: Sequence[Decision]
+) -> set[tuple[int, str]]:
+    """Return (number, type) of the events of these decisions that the log has."""
+    events = RunEvent.objects.filter(
+        run=subject.run.id,
+        type__in=_DECISION_EVENTS,
+        seq__in={row.event_seq for row in decisions},
+    )
+    return set(events.values_list("seq", "type"))
+
+
+def _missing_event(
+    subject: Subject, row: Decision, events: Collection[tuple[int, str]]
+) -> Fault | None:
+    """Return the fault of a decision without an event, unless that was removed."""
+    kind = waivers.LINE if row.verdict == waivers.VERDICT else "decision_signed"
+    if (row.event_seq, kind) in events or row.event_seq in subject.removed.events:
+        return None
+    return subject.fault(row, f"has no line {row.event_seq} in the log")
 
 
 def _missing(subject: Subject, model: type[Model], ids: set[UUID]) -> Iterator[Fault]:
-    there = set(model._base_manager.filter(run=subject.run.id, id__in=ids).values_list("id", flat=True))
-    for one in sorted(ids - there):
-        yield subject.gone(model, f"{subject.run.id} {one}")
+    """Yield a fault for each of these ids of which the run has no row."""
+    rows = model._base_manager.filter(run=subject.run.id, id__in=ids)
+    existing = set(rows.values_list("id", flat=True))
+    for missing_id in sorted(ids - existing):
+        yield subject.missing_row(model, f"{subject.run.id} {missing_id}")
 
 
-def _lines(subject: Subject) -> Iterator[Fault]:
-    """Each line about an act of people has its rows."""
-    for page in pages(RunEvent.objects.filter(run=subject.run.id, type__in=_LINES), "seq"):
-        logged = [(line, facts) for line in page if (facts := _facts(subject, line)) is not None]
-        yield from _signed(subject, [line for line, _ in logged if line.type == "decision_signed"])
-        unasked = {UUID(one) for _, facts in logged for one in facts.get("decisions", ())}
-        yield from _missing(subject, Decision, unasked)
-        requests = {UUID(facts["request"]) for _, facts in logged if "request" in facts}
+# Events of people's acts, each of which has its rows.
+
+
+def _rows_missing_for_events(subject: Subject) -> Iterator[Fault]:
+    events = RunEvent.objects.filter(run=subject.run.id, type__in=_EVENTS_OF_PEOPLE)
+    for page in pages(events, "seq"):
+        signed: list[RunEvent] = []
+        decisions: set[UUID] = set()
+        requests: set[UUID] = set()
+        revisions: list[tuple[UUID, int]] = []
+        for event in page:
+            facts = _readable_facts(subject, event)
+            if facts is None:
+                continue
+            if event.type == "decision_signed":
+                signed.append(event)
+            decisions.update(map(UUID, facts.get("decisions", ())))
+            if "request" in facts:
+                requests.add(UUID(facts["request"]))
+            revisions += _revisions_of(event, facts)
+
+        yield from _decisions_missing(subject, signed)
+        yield from _missing(subject, Decision, decisions)
         yield from _missing(subject, ApprovalRequest, requests)
-        yield from _revised(subject, [one for line, facts in logged for one in _revisions(line, facts)])
+        yield from _revisions_missing(subject, revisions)
 
 
-def _facts(subject: Subject, line: RunEvent) -> dict[str, Any] | None:
-    """What a line says; None where it cannot be read, which the log's own examiner has named."""
-    return facts_of(subject, line) if subject.seal_of(line) is None else None
+def _readable_facts(subject: Subject, event: RunEvent) -> dict[str, Any] | None:
+    """Return the facts of an event; None where they cannot be read, which the log's own
+    examiner has reported.
+    """
+    if subject.seal_of(event) is not None:
+        return None
+    return facts_of(subject, event)
 
 
-def _signed(subject: Subject, lines: Sequence[RunEvent]) -> Iterator[Fault]:
-    numbers = {line.seq for line in lines}
-    there = set(Decision.objects.filter(run=subject.run.id, event_seq__in=numbers).values_list("event_seq", flat=True))
-    for line in lines:
-        if line.seq not in there:
-            by = line.actor or "the system"
-            yield subject.gone(Decision, f"{subject.run.id} of {by} on {line.task}, signed in line {line.seq},")
-
-
-def _revisions(line: RunEvent, facts: dict[str, Any]) -> list[tuple[UUID, int]]:
-    """The revisions of writes that a line speaks of."""
-    if line.type == "request_opened":
+def _revisions_of(event: RunEvent, facts: dict[str, Any]) -> list[tuple[UUID, int]]:
+    """Return the revisions of writes that an event mentions."""
+    if event.type == "request_opened":
         return [(UUID(write), 1) for write in facts["writes"]]
-    return [(UUID(facts["write"]), facts["revision"])] if "revision" in facts else []
+    if "revision" in facts:
+        return [(UUID(facts["write"]), facts["revision"])]
+    return []
 
 
-def _revised(subject: Subject, named: Sequence[tuple[UUID, int]]) -> Iterator[Fault]:
-    rows = PendingWrite.objects.filter(run=subject.run.id, write__in={write for write, _ in named})
-    there = set(rows.values_list("write", "revision"))
-    for write, revision in dict.fromkeys(named):
-        if (write, revision) not in there:
-            yield subject.gone(PendingWrite, f"{subject.run.id} {write} {revision}")
+def _decisions_missing(subject: Subject, events: Sequence[RunEvent]) -> Iterator[Fault]:
+    decisions = Decision.objects.filter(
+        run=subject.run.id, event_seq__in={event.seq for event in events}
+    )
+    existing = set(decisions.values_list("event_seq", flat=True))
+    for event in events:
+        if event.seq in existing:
+            continue
+        by = event.actor or "the system"
+        yield subject.missing_row(
+            Decision,
+            f"{subject.run.id} of {by} on {event.task}, signed in line {event.seq},",
+        )
 
 
-def _requests(subject: Subject) -> Iterator[Fault]:
+def _revisions_missing(
+    subject: Subject, revisions: Sequence[tuple[UUID, int]]
+) -> Iterator[Fault]:
+    rows = PendingWrite.objects.filter(
+        run=subject.run.id, write__in={write for write, _ in revisions}
+    )
+    existing = set(rows.values_list("write", "revision"))
+    for write, revision in dict.fromkeys(revisions):
+        if (write, revision) not in existing:
+            yield subject.missing_row(
+                PendingWrite, f"{subject.run.id} {write} {revision}"
+            )
+
+
+# Requests.
+
+
+def _faults_of_requests(subject: Subject) -> Iterator[Fault]:
     for page in pages(ApprovalRequest.objects.filter(run=subject.run.id), "id"):
-        asked: dict[UUID, list[str]] = {row.id: [] for row in page}
-        for request, name in RequestReviewer.objects.filter(request__in=page).values_list("request_id", "principal"):
-            asked[request].append(name)
+        reviewers: dict[UUID, list[str]] = {row.id: [] for row in page}
+        rows = RequestReviewer.objects.filter(request__in=page)
+        for request_id, principal in rows.values_list("request_id", "principal"):
+            reviewers[request_id].append(principal)
         for row in page:
-            fault = subject.seal_of(row) or _unknown_status(subject, row) or _reviewers(subject, row, asked[row.id])
-            fault = fault or _closed(subject, row) or _stands(subject, row)
+            fault = _fault_of_request(subject, row, reviewers[row.id])
             if fault is not None:
                 yield fault
+
+
+def _fault_of_request(
+    subject: Subject, row: ApprovalRequest, reviewers: list[str]
+) -> Fault | None:
+    """Return the first fault of a request. One is enough: the others follow from it."""
+    return (
+        subject.seal_of(row)
+        or _unknown_status(subject, row)
+        or _other_reviewers(subject, row, reviewers)
+        or _wrongly_closed(subject, row)
+        or _contradicting_decisions(subject, row)
+    )
 
 
 def _unknown_status(subject: Subject, row: ApprovalRequest) -> Fault | None:
@@ -118,48 +219,101 @@ def _unknown_status(subject: Subject, row: ApprovalRequest) -> Fault | None:
     return subject.fault(row, f"has the status {row.status!r}, which is none")
 
 
-def _reviewers(subject: Subject, row: ApprovalRequest, principals: list[str]) -> Fault | None:
-    # Of an imported run nobody is asked here.
-    if sorted(principals) == ([] if subject.run.imported else sorted(row.policy["reviewers"])):
+def _other_reviewers(
+    subject: Subject, row: ApprovalRequest, reviewers: list[str]
+) -> Fault | None:
+    # Nobody here is asked about an imported run.
+    expected = [] if subject.run.imported else row.policy["reviewers"]
+    if sorted(reviewers) == sorted(expected):
         return None
-    return subject.fault(row, "names other reviewers than the policy that it was opened under")
+    return subject.fault(
+        row, "names other reviewers than the policy that it was opened under"
+    )
 
 
-def _closed(subject: Subject, row: ApprovalRequest) -> Fault | None:
-    """The fault of a request that is closed without a line that says so, or open in spite of one."""
-    lines = RunEvent.objects.filter(run=subject.run.id, task=row.task, type__in=_CLOSED.values())
-    logged, needed = set(lines.values_list("type", flat=True)), _CLOSED.get(row.status)
-    if needed is not None and needed not in logged and subject.removed.events.last <= (row.settled_seq or 0):
+def _wrongly_closed(subject: Subject, row: ApprovalRequest) -> Fault | None:
+    """Return the fault of a request that is closed without an event that says so, or
+    open in spite of one.
+    """
+    events = RunEvent.objects.filter(
+        run=subject.run.id, task=row.task, type__in=_CLOSING_EVENTS.values()
+    )
+    logged = set(events.values_list("type", flat=True))
+    closing_event = _CLOSING_EVENTS.get(row.status)
+    if closing_event is not None:
+        # An event that was not older than the removed ones may be among them.
+        maybe_removed = subject.removed.events.last > (row.settled_seq or 0)
+        if closing_event in logged or maybe_removed:
+            return None
         return subject.fault(row, f"says {row.status}, but no line of the log does")
-    # A task of the same name on a line that was left has lines of its own.
-    if needed is None and logged and subject.run.line == 1:
-        return subject.fault(row, f"says {row.status}, but the log says {', '.join(sorted(logged))}")
+    # A task of the same name on a line that was left has separate events.
+    if logged and subject.run.line == 1:
+        return subject.fault(
+            row, f"says {row.status}, but the log says {', '.join(sorted(logged))}"
+        )
     return None
 
 
-def _stands(subject: Subject, row: ApprovalRequest) -> Fault | None:
-    """The fault of a request whose status and outcome do not follow from its decisions."""
-    if row.status not in _JUDGED:
+def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | None:
+    """Return the fault of a request whose status and outcome do not follow from its
+    decisions.
+    """
+    # A deadline or a withdrawal closes a request whatever was decided in it.
+    if row.status not in _STATUSES_OF_DECISIONS:
         return None
     try:
-        [asked] = request_state.load_states([row], subject.protection)
+        [state] = request_state.load_states([row], subject.protection)
     except TamperedRow as error:
-        # What is wrong with another row is named there.
-        return subject.refused(row, error) if error.facts.get("row") == sealed_rows.name_of(row) else None
+        # A fault of another row is reported with that row.
+        if error.facts.get("row") != sealed_rows.name_of(row):
+            return None
+        return subject.refused(row, error)
+    # Likewise a row whose key is missing, which nobody can judge now.
     except CountersignError:
         return None
-    if row.status != RequestStatus.OPEN and not row.outcome:
+    if row.status == RequestStatus.OPEN:
+        return _fault_of_open(subject, row, state.outcome)
+    return _fault_of_settled(subject, row, state.outcome)
+
+
+def _fault_of_open(
+    subject: Subject, row: ApprovalRequest, outcome: str | None
+) -> Fault | None:
+    if outcome is None and not row.outcome:
+        return None
+    return _other_outcome(subject, row, outcome)
+
+
+def _fault_of_settled(
+    subject: Subject, row: ApprovalRequest, outcome: str | None
+) -> Fault | None:
+    if not row.outcome:
         return subject.fault(row, f"says {row.status}, but nothing of what came of it")
-    logged = row.outcome or None if row.status != RequestStatus.OPEN else None
-    if asked.outcome != logged or (row.status == RequestStatus.OPEN and row.outcome):
-        follows = asked.outcome or "nothing yet"
-        return subject.fault(row, f"says {row.status} {row.outcome}, but from its decisions follows {follows}")
-    return None if logged is None or _settled(subject, row) else subject.fault(row, "has no line that settled it")
+    if outcome != row.outcome:
+        return _other_outcome(subject, row, outcome)
+    if not _has_settling_event(subject, row):
+        return subject.fault(row, "has no line that settled it")
+    return None
 
 
-def _settled(subject: Subject, row: ApprovalRequest) -> bool:
-    """Whether the line that a settled request names is there, of the moment that it says; or was removed."""
-    if (row.settled_seq or 0) in subject.removed.events:
+def _other_outcome(
+    subject: Subject, row: ApprovalRequest, outcome: str | None
+) -> Fault:
+    return subject.fault(
+        row,
+        f"says {row.status} {row.outcome}, but from its decisions follows "
+        f"{outcome or 'nothing yet'}",
+    )
+
+
+def _has_settling_event(subject: Subject, row: ApprovalRequest) -> bool:
+    """Return whether the log has the event that a settled request names, of the moment
+    that the request records; or had it and it was removed.
+    """
+    seq = row.settled_seq or 0
+    if seq in subject.removed.events:
         return True
-    line = RunEvent.objects.filter(run=subject.run.id, seq=row.settled_seq or 0, type="request_settled").first()
-    return line is not None and line.at == row.settled_at
+    event = RunEvent.objects.filter(
+        run=subject.run.id, seq=seq, type="request_settled"
+    ).first()
+    return event is not None and event.at == row.settled_at

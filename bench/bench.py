@@ -1,4 +1,6 @@
-"""What every workload is given: the server to measure on, who takes part, how much to do, and where results go."""
+"""The frame of every workload: the server to measure on, who takes part, how much to
+do, and where results go.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,30 +34,39 @@ class Bench:
 
     @cached_property
     def limit(self) -> Limit:
-        """The commit limit of this server, in a database of its own."""
+        """Return the commit limit of this server, measured in a separate database."""
         return Limit(self.server.fresh("limit", ours=False))
 
     def size(self, long: int, short: int) -> int:
-        """How much to do."""
+        """Return how much to do."""
         return short if self.short else long
 
     def place(self, who: str, what: str, *, delay_ms: float = 0.0) -> Place:
-        """A fresh database for a contender."""
+        """Return a fresh database for a contender."""
         return self.server.fresh(f"{what}_{who}", ours=who == OURS, delay_ms=delay_ms)
 
     @contextmanager
     def contenders(
-        self, what: str, *, delay_ms: float = 0.0, peers: bool = True, **environment: str
+        self,
+        what: str,
+        *,
+        delay_ms: float = 0.0,
+        peers: bool = True,
+        **environment: str,
     ) -> Iterator[list[Contender]]:
-        """Us and the peers, each in a process and a database of its own."""
+        """Yield us and the peers, each with its own process and database."""
         started: list[Contender] = []
         try:
             for who in (OURS, *(self.peers if peers else ())):
-                started.append(Contender(who, self.place(who, what, delay_ms=delay_ms), **environment))
+                started.append(
+                    Contender(
+                        who, self.place(who, what, delay_ms=delay_ms), **environment
+                    )
+                )
             yield started
         finally:
-            for one in started:
-                one.close()
+            for contender in started:
+                contender.close()
 
     def add(self, workload: str, who: str = OURS, **figures: Any) -> None:
         """Keep a record of this pass."""

@@ -1,4 +1,6 @@
-"""Text that no compression makes disappear: every contender and the limit write the same."""
+"""Text that no compression makes disappear: every contender and the limit write the
+same.
+"""
 
 import base64
 import hashlib
@@ -6,7 +8,9 @@ import hashlib
 
 def line(number: int, size: int) -> str:
     """That many characters which carry six bits each; another text for every number."""
-    return base64.b64encode(hashlib.shake_128(b"%d" % number).digest(size)).decode()[:size]
+    return base64.b64encode(hashlib.shake_128(b"%d" % number).digest(size)).decode()[
+        :size
+    ]
 
 
 KILOBYTES = [line(number, 1024) for number in range(64)]

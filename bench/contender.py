@@ -1,6 +1,8 @@
-"""The driver's side of a contender: a process of its own that does the same work as the others, on request.
+"""The driver's side of a contender: a process of its own that does the same work as the
+others, on request.
 
-A process each, so that no contender's threads or garbage slow another. Requests and answers are lines of JSON.
+A process each, so that no contender's threads or garbage slow another. Requests and
+answers are lines of JSON.
 """
 
 import json
@@ -12,7 +14,11 @@ from typing import Any
 
 from bench.places import ROOT, Place
 
-NAMES = {"countersign": "bench.contenders.ours", "langgraph": "bench.contenders.lang", "dbos": "bench.contenders.dbos_"}
+NAMES = {
+    "countersign": "bench.contenders.ours",
+    "langgraph": "bench.contenders.lang",
+    "dbos": "bench.contenders.dbos_",
+}
 """Contender -> the module whose functions are its verbs."""
 
 
@@ -20,7 +26,8 @@ class Contender:
     """One running contender. Use it in a `with`; it ends with the block."""
 
     def __init__(self, name: str, place: Place, **environment: str) -> None:
-        self.name, self.place = name, place
+        self.name = name
+        self.place = place
         self.log: Path = place.folder / f"{name}.log"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -34,15 +41,19 @@ class Contender:
             )
         self.ask("ready")
 
-    def ask(self, verb: str, **given: Any) -> dict[str, Any]:
-        """Have it do something. Raises `RuntimeError` with the end of its log where it failed."""
+    def ask(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        """Have it do something. Raises `RuntimeError` with the end of its log where it
+        failed.
+        """
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(json.dumps({"verb": verb, **given}) + "\n")
+        self._process.stdin.write(json.dumps({"verb": verb, **arguments}) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"{self.name} failed at {verb}:\n{self.log.read_text()[-3000:]}")
+            raise RuntimeError(
+                f"{self.name} failed at {verb}:\n{self.log.read_text()[-3000:]}"
+            )
         read: dict[str, Any] = json.loads(answer)
         return read
 
@@ -54,7 +65,10 @@ class Contender:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 

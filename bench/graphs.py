@@ -1,4 +1,5 @@
-"""The work of W1 to W9 as graphs; discovered like those of any app, so worker processes of the bench know them too.
+"""The work of W1 to W9 as graphs; discovered like those of any app, so worker processes
+of the bench know them too.
 
 Nodes call `watch.step`, so that a contender sees each step begin in its own process.
 """
@@ -43,11 +44,17 @@ w1 = Graph("bench_w1", input=Steps, state=Blob, max_supersteps=LONG)
 def replace_body(state: Blob, ctx: Any) -> dict[str, Any]:
     number = state.number + 1
     watch.step(number)
-    return {"number": number, "left": ctx.input.steps - number, "body": KILOBYTES[number % 64]}
+    return {
+        "number": number,
+        "left": ctx.input.steps - number,
+        "body": KILOBYTES[number % 64],
+    }
 
 
 w1.edge(START, "step")
-w1.branch("step", lambda state: "on" if state.left else "done", {"on": "step", "done": END})
+w1.branch(
+    "step", lambda state: "on" if state.left else "done", {"on": "step", "done": END}
+)
 
 
 class Growing(BaseModel):
@@ -74,12 +81,20 @@ def fill(state: Lines, ctx: Any) -> dict[str, Any]:
 def append_line(state: Lines, ctx: Any) -> dict[str, Any]:
     number = state.number + 1
     watch.step(number)
-    return {"lines": [line(number, ctx.input.size)], "number": number, "left": ctx.input.steps - number}
+    return {
+        "lines": [line(number, ctx.input.size)],
+        "number": number,
+        "left": ctx.input.steps - number,
+    }
 
 
 w2.edge(START, "fill")
 w2.edge("fill", "append")
-w2.branch("append", lambda state: "on" if state.left else "done", {"on": "append", "done": END})
+w2.branch(
+    "append",
+    lambda state: "on" if state.left else "done",
+    {"on": "append", "done": END},
+)
 
 
 class Fan(BaseModel):
@@ -143,20 +158,31 @@ MIB = 1024 * 1024
 
 
 def _people(number: int) -> list[dict[str, Any]]:
-    return [{"id": n, "name": f"person {n}", "amount": f"{n}.50"} for n in range(number)]
+    return [
+        {"id": n, "name": f"person {n}", "amount": f"{n}.50"} for n in range(number)
+    ]
 
 
 PROPOSALS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "8,000 items, each second changed": lambda: (
-        _people(8000), [{**one, "name": "nobody"} if one["id"] % 2 else one for one in _people(8000)]
+        _people(8000),
+        [{**one, "name": "nobody"} if one["id"] % 2 else one for one in _people(8000)],
     ),
-    "a list, one changed": lambda: (_people(70_000), [*_people(70_000)[:-9], {}, *_people(70_000)[-8:]]),
+    "a list, one changed": lambda: (
+        _people(70_000),
+        [*_people(70_000)[:-9], {}, *_people(70_000)[-8:]],
+    ),
     "a list, all changed": lambda: (_people(70_000), _people(70_000)[::-1]),
     "numbers": lambda: ([1] * (2 * MIB - 9), [2] * (2 * MIB - 9)),
     "a letter": lambda: ("some words " * (MIB // 3), "other words " * (MIB // 3)),
-    "fields": lambda: ({f"{n:06}": n for n in range(220_000)}, {f"{n:06}": -n for n in range(220_000)}),
-}  # fmt: skip
-"""What is there and what is proposed, by shape; the larger ones just below the largest value that is allowed."""
+    "fields": lambda: (
+        {f"{n:06}": n for n in range(220_000)},
+        {f"{n:06}": -n for n in range(220_000)},
+    ),
+}
+"""What is there and what is proposed, by shape; the larger ones just below the largest
+value that is allowed.
+"""
 
 
 class Shape(BaseModel):
@@ -195,4 +221,6 @@ def noted_step(state: Blob, ctx: Any) -> dict[str, Any]:
 
 
 w7.edge(START, "step")
-w7.branch("step", lambda state: "on" if state.left else "done", {"on": "step", "done": END})
+w7.branch(
+    "step", lambda state: "on" if state.left else "done", {"on": "step", "done": END}
+)

@@ -1,5 +1,6 @@
-"""The commit limit of a database: one prepared insert of 1 KB a commit, by the driver alone. Nothing durable that
-writes a step at a time can beat it. Measured right before and after each figure that is compared with it.
+"""The commit limit of a database: one prepared insert of 1 KB a commit, by the driver
+alone. Nothing durable that writes a step at a time can beat it. Measured right before
+and after each figure that is compared with it.
 """
 
 import time
@@ -24,10 +25,12 @@ class Limit:
         self._prepare = {} if self._sqlite else {"prepare": True}
         self._link.execute("CREATE TABLE limit_rows (number integer, body text)")
         self._written = 0
-        self.commits_per_second(250)  # files and plans are there before anything is compared
+        self.commits_per_second(
+            250
+        )  # files and plans are there before anything is compared
 
     def commits_per_second(self, number: int) -> float:
-        """Over `number` commits."""
+        """Return the rate over `number` commits."""
         begun = time.perf_counter()
         for n in range(number):
             self._commit(n)
@@ -38,7 +41,9 @@ class Limit:
         return number / took
 
     def fastest_ms(self, number: int) -> float:
-        """The shortest of `number` commits: what none of them can beat, however busy the machine is."""
+        """Return the time of the shortest of `number` commits: what none of them can
+        beat, however busy the machine is.
+        """
         took = []
         for n in range(number):
             begun = time.perf_counter()
@@ -47,14 +52,20 @@ class Limit:
         self._written += number
         return min(took)
 
-    def around(self, act: Callable[..., T], *given: Any, commits: int = 250) -> tuple[T, float]:
-        """What `act` gives, and the limit as it was around it: the mean of before and after."""
+    def around(
+        self, act: Callable[..., T], *arguments: Any, commits: int = 250
+    ) -> tuple[T, float]:
+        """Return what `act` gives, and the limit as it was around it: the mean of
+        before and after.
+        """
         before = self.commits_per_second(commits)
-        done = act(*given)
+        done = act(*arguments)
         return done, (before + self.commits_per_second(commits)) / 2
 
     def tell(self) -> None:
-        """Have the server's statistics hold all that was committed here, before anything else is counted by them."""
+        """Have the server's statistics hold all that was committed here, before
+        anything else is counted by them.
+        """
         if not self._sqlite:
             self._link.execute("SELECT pg_stat_force_next_flush()")
 

@@ -1,4 +1,6 @@
-"""Lines that nodes leave in a file, one write each: proof across processes of what ran, how often and when."""
+"""Lines that nodes leave in a file, one write each: proof across processes of what ran,
+how often and when.
+"""
 
 import os
 import time

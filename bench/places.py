@@ -1,6 +1,8 @@
-"""Where the bench keeps rows: SQLite files and one PostgreSQL, both as durable as they can be, started for the bench.
+"""The databases of the bench: SQLite files and one PostgreSQL, both as durable as they
+can be, started for the bench.
 
-A `Place` is one fresh database. Workloads get one each, so that no workload pays for the rows of another.
+A `Place` is one fresh database. Workloads get one each, so that no workload pays for
+the rows of another.
 """
 
 import os
@@ -29,14 +31,16 @@ class Place:
     name: str
     url: str
     folder: Path
-    more: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def vendor(self) -> str:
         return self.server.vendor
 
-    def environment(self, **more: str) -> dict[str, str]:
-        """For a process that works on it. Production mode: Django's debug mode would keep every statement."""
+    def environment(self, **variables: str) -> dict[str, str]:
+        """Return the environment of a process that works on it, in production mode:
+        Django's debug mode would keep every statement.
+        """
         return {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "bench.settings",
@@ -47,12 +51,12 @@ class Place:
             "COUNTERSIGN_HTTPS": "false",
             "COUNTERSIGN_LOG_LEVEL": "ERROR",
             "PYTHONPATH": str(ROOT),
-            **self.more,
-            **more,
+            **self.variables,
+            **variables,
         }
 
     def connect(self) -> Any:
-        """A bare connection of the driver, each statement a transaction."""
+        """Return a bare connection of the driver, each statement a transaction."""
         return self.server.connect(self.name)
 
 
@@ -87,19 +91,31 @@ class Server(ABC):
         """Make the migrated template fit to be copied."""
 
     def fresh(self, what: str, *, ours: bool = True, delay_ms: float = 0.0) -> Place:
-        """A new database: with our tables, or empty. `delay_ms` is added to every commit (PostgreSQL only)."""
+        """Return a new database: with our tables, or empty. `delay_ms` is added to
+        every commit (PostgreSQL only).
+        """
         self._count += 1
         name = f"{what}_{self._count}".lower()
         if ours and not self._migrated:
             self._migrate()
         folder = self.folder / name
         folder.mkdir()
-        return Place(self, name, self._make(name, template="ours" if ours else None, delay_ms=delay_ms), folder)
+        return Place(
+            self,
+            name,
+            self._make(name, template="ours" if ours else None, delay_ms=delay_ms),
+            folder,
+        )
 
     def _migrate(self) -> None:
         url = self._make("ours", template=None, delay_ms=0.0)
         place = Place(self, "ours", url, self.folder)
-        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=place.environment(), check=True)
+        subprocess.run(
+            [sys.executable, "manage.py", "migrate", "-v0"],
+            cwd=ROOT,
+            env=place.environment(),
+            check=True,
+        )
         self._ready(place)
         self._migrated = True
 
@@ -123,7 +139,9 @@ class Sqlite(Server):
         return self.folder / f"{name}.sqlite3"
 
     def connect(self, name: str) -> sqlite3.Connection:
-        link = sqlite3.connect(self.path(name), isolation_level=None, timeout=30, check_same_thread=False)
+        link = sqlite3.connect(
+            self.path(name), isolation_level=None, timeout=30, check_same_thread=False
+        )
         link.executescript(DURABLE)
         return link
 
@@ -153,22 +171,33 @@ class Postgresql(Server):
         return self._postgres.folder
 
     def through(self, place: Place, folder: Path) -> Place:
-        """The same database by way of the socket in `folder`."""
-        return replace(place, url=place.url.replace(quote(str(self.socket)), quote(str(folder))))
+        """Return the same database by way of the socket in `folder`."""
+        return replace(
+            place, url=place.url.replace(quote(str(self.socket)), quote(str(folder)))
+        )
 
     def connect(self, name: str) -> Any:
         import psycopg
 
-        return psycopg.connect(f"user=postgres dbname={name} host={self.socket}", autocommit=True)
+        return psycopg.connect(
+            f"user=postgres dbname={name} host={self.socket}", autocommit=True
+        )
 
     def _make(self, name: str, *, template: str | None, delay_ms: float) -> str:
         with closing(self.connect("postgres")) as link:
-            link.execute(f"CREATE DATABASE {name}" + (f" TEMPLATE {template}" if template else ""))
+            link.execute(
+                f"CREATE DATABASE {name}"
+                + (f" TEMPLATE {template}" if template else "")
+            )
             if delay_ms:
-                # The server itself sleeps before it flushes a commit; with commit_siblings at 0 it does so for a
-                # lone session too. So every commit of the limit, the peers and us waits the same, and nothing
-                # else does: no proxy that would cost round trips as well. `bench.limit` proves that it works.
-                link.execute(f"ALTER DATABASE {name} SET commit_delay = {int(delay_ms * 1000)}")
+                # The server itself sleeps before it flushes a commit; with
+                # commit_siblings at 0 it does so for a lone session too. So every
+                # commit of the limit, the peers and us waits the same, and nothing else
+                # does: no proxy that would cost round trips as well. `bench.limit`
+                # proves that it works.
+                link.execute(
+                    f"ALTER DATABASE {name} SET commit_delay = {int(delay_ms * 1000)}"
+                )
                 link.execute(f"ALTER DATABASE {name} SET commit_siblings = 0")
         return self._postgres.url.replace("/countersign?", f"/{name}?")
 

@@ -1,4 +1,6 @@
-"""What was measured: one record a figure, printed as a line of JSON at once, and kept for the table."""
+"""The results: one record a figure, printed as a line of JSON at once, and kept
+for the table.
+"""
 
 import json
 import statistics
@@ -6,27 +8,40 @@ from typing import Any
 
 
 class Results:
-    """Records of one bench. A record has `workload`, `database`, `who`, and its figures."""
+    """Records of one bench. A record has `workload`, `database`, `who`, and its
+    figures.
+    """
 
     def __init__(self) -> None:
         self._records: list[dict[str, Any]] = []
 
     def add(self, **record: Any) -> None:
         """Keep a record and print it. Floats are shortened to what is meant."""
-        short = {name: round(value, 5) if isinstance(value, float) else value for name, value in record.items()}
+        short = {
+            name: round(value, 5) if isinstance(value, float) else value
+            for name, value in record.items()
+        }
         self._records.append(short)
         print(json.dumps(short), flush=True)
 
     def values(self, figure: str, **where: Any) -> list[float]:
-        """The figure in all records that match."""
-        found = [one for one in self._records if figure in one and where.items() <= one.items()]
-        return [float(one[figure]) for one in found]
+        """Return the figure in all records that match."""
+        matching = [
+            record
+            for record in self._records
+            if figure in record and where.items() <= record.items()
+        ]
+        return [float(record[figure]) for record in matching]
 
     def texts(self, name: str, **where: Any) -> list[str]:
-        """What is said under that name in all records that match."""
-        return [str(one[name]) for one in self._records if name in one and where.items() <= one.items()]
+        """Return what is said under that name in all records that match."""
+        return [
+            str(record[name])
+            for record in self._records
+            if name in record and where.items() <= record.items()
+        ]
 
     def median(self, figure: str, **where: Any) -> float | None:
-        """Over the rounds; None where nothing was measured."""
+        """Return the median over the rounds; None if nothing was measured."""
         values = self.values(figure, **where)
         return statistics.median(values) if values else None

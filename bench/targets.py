@@ -1,7 +1,8 @@
-"""The targets: what must be reached and what the floor allows, and how each is read off the results.
+"""The targets: what must be reached and what the floor allows, and how each is read off
+the results.
 
-Numbers are those of the project's performance contract. A row gives its measured figures as text and whether all of
-them hold; None where it was not measured.
+Numbers are those of the project's performance contract. A row gives its measured
+figures as text and whether all of them hold; None where it was not measured.
 """
 
 from collections.abc import Callable
@@ -25,18 +26,21 @@ class Target:
     databases: tuple[str, ...] = ("postgresql", "sqlite")
 
 
-def _fraction(least: float, *, workload: str = "W1", **times: float) -> Callable[[Results, str], Found]:
+def _fraction(
+    least: float, *, workload: str = "W1", **times: float
+) -> Callable[[Results, str], Found]:
     def read(results: Results, database: str) -> Found:
         where = {"workload": workload, "database": database}
         ours = results.median("fraction", who=OURS, **where)
         if ours is None:
             return None
-        facts, good = [f"{ours:.2f}"], ours >= least
-        for peer, wanted in times.items():
+        facts = [f"{ours:.2f}"]
+        good = ours >= least
+        for peer, factor in times.items():
             theirs = results.median("fraction", who=peer, **where)
             if theirs:
                 facts.append(f"{ours / theirs:.1f} × {peer}")
-                good = good and ours / theirs >= wanted
+                good = good and ours / theirs >= factor
         return " · ".join(facts), good
 
     return read
@@ -45,14 +49,22 @@ def _fraction(least: float, *, workload: str = "W1", **times: float) -> Callable
 def _counted(results: Results, database: str) -> Found:
     names = ("transactions", "fsyncs", "round_trips", "reads")
     most = (1, 1, 2, 0)
-    found = [results.median(name, workload="W1 counted", database=database, who=OURS) for name in names]
-    if found[0] is None:
+    values = [
+        results.median(name, workload="W1 counted", database=database, who=OURS)
+        for name in names
+    ]
+    if values[0] is None:
         return None
-    facts = " / ".join("–" if value is None else f"{value:g}" for value in found)
-    return facts, all(value is None or value <= limit for value, limit in zip(found, most, strict=True))
+    facts = " / ".join("–" if value is None else f"{value:g}" for value in values)
+    return facts, all(
+        value is None or value <= limit
+        for value, limit in zip(values, most, strict=True)
+    )
 
 
-def _at_most(figure: str, most: float, unit: str = "", **where: object) -> Callable[[Results, str], Found]:
+def _at_most(
+    figure: str, most: float, unit: str = "", **where: object
+) -> Callable[[Results, str], Found]:
     def read(results: Results, database: str) -> Found:
         value = results.median(figure, database=database, who=OURS, **where)
         return None if value is None else (f"{value:.2f}{unit}", value <= most)
@@ -62,10 +74,14 @@ def _at_most(figure: str, most: float, unit: str = "", **where: object) -> Calla
 
 def _fan_out(results: Results, database: str) -> Found:
     where = {"workload": "W3", "database": database}
-    pure, journaled = (results.median("limit_commits", who=OURS, journaled=j, **where) for j in (False, True))
+    pure, journaled = (
+        results.median("limit_commits", who=OURS, journaled=j, **where)
+        for j in (False, True)
+    )
     if pure is None or journaled is None:
         return None
-    facts, good = f"{pure:.0f} pure · {journaled:.0f} journaled", max(pure, journaled) <= 60
+    facts = f"{pure:.0f} pure · {journaled:.0f} journaled"
+    good = max(pure, journaled) <= 60
     theirs = results.median("limit_commits", who="langgraph", **where)
     if theirs:
         facts += f" · {theirs / journaled:.1f} × langgraph"
@@ -73,16 +89,29 @@ def _fan_out(results: Results, database: str) -> Found:
     return facts, good
 
 
-def _several(*parts: tuple[str, dict[str, object], float, str]) -> Callable[[Results, str], Found]:
-    """Figures that must each be at most so much; each part is (figure, where, most, form)."""
+def _several(
+    *parts: tuple[str, dict[str, object], float, str],
+) -> Callable[[Results, str], Found]:
+    """Figures that must each be at most so much; each part is (figure, where, most,
+    form).
+    """
 
     def read(results: Results, database: str) -> Found:
-        values = [results.median(figure, database=database, who=OURS, **where) for figure, where, _, _ in parts]
+        values = [
+            results.median(figure, database=database, who=OURS, **where)
+            for figure, where, _, _ in parts
+        ]
         if any(value is None for value in values):
             return None
-        found = [value for value in values if value is not None]
-        facts = " · ".join(form.format(value) for value, (*_, form) in zip(found, parts, strict=True))
-        return facts, all(value <= most for value, (_, _, most, _) in zip(found, parts, strict=True))
+        measured = [value for value in values if value is not None]
+        facts = " · ".join(
+            form.format(value)
+            for value, (*_, form) in zip(measured, parts, strict=True)
+        )
+        return facts, all(
+            value <= most
+            for value, (_, _, most, _) in zip(measured, parts, strict=True)
+        )
 
     return read
 
@@ -92,12 +121,20 @@ def _resume(results: Results, database: str) -> Found:
     lengths = sorted(set(results.values("after", **where)))
     if not lengths:
         return None
-    short, long = (results.median("to_node_ms", after=int(n), **where) or 0.0 for n in (lengths[0], lengths[-1]))
-    return f"{long:.1f} ms after {lengths[-1]:.0f} steps; {long / short:.2f}", long <= 10 and long / short <= 1.5
+    short, long = (
+        results.median("to_node_ms", after=int(n), **where) or 0.0
+        for n in (lengths[0], lengths[-1])
+    )
+    return (
+        f"{long:.1f} ms after {lengths[-1]:.0f} steps; {long / short:.2f}",
+        long <= 10 and long / short <= 1.5,
+    )
 
 
 def _late_step(results: Results, database: str) -> Found:
-    """Of the longest history: step 10,000 beside step 100, in a short bench step 1,000."""
+    """Compare step 10,000 of the longest history with step 100; in a short bench step
+    1,000.
+    """
     where = {"workload": "W4 steps", "database": database, "who": OURS}
     lengths = results.values("steps", **where)
     if not lengths:
@@ -108,7 +145,9 @@ def _late_step(results: Results, database: str) -> Found:
 
 def _listing(results: Results, database: str) -> Found:
     where = {"workload": "W5 list", "database": database, "who": OURS}
-    small, large = (results.median("list_ms", grown=grown, **where) for grown in ("1 KB", "1 MB"))
+    small, large = (
+        results.median("list_ms", grown=grown, **where) for grown in ("1 KB", "1 MB")
+    )
     if small is None or large is None:
         return None
     return f"{small:.2f} ms; {large / small:.2f} ×", small <= 2 and large / small <= 1.2
@@ -116,27 +155,44 @@ def _listing(results: Results, database: str) -> Found:
 
 def _reading(results: Results, database: str) -> Found:
     where = {"workload": "W5 read", "database": database, "who": OURS}
-    ratios = [_worst(results, "ratio", **where, grown=grown) for grown in ("1 KB", "1 MB")]
-    small, large = (_worst(results, "ms", **where, grown=grown, full=True) for grown in ("1 KB", "1 MB"))
+    ratios = [
+        _worst(results, "ratio", **where, grown=grown) for grown in ("1 KB", "1 MB")
+    ]
+    small, large = (
+        _worst(results, "ms", **where, grown=grown, full=True)
+        for grown in ("1 KB", "1 MB")
+    )
     if small is None or large is None or None in ratios:
         return None
-    ratio = max(one for one in ratios if one is not None)
-    return f"{ratio:.2f}; {small:.2f} ms; {large:.1f} ms", ratio <= 2.5 and small <= 2 and large <= 15
+    ratio = max(ratio for ratio in ratios if ratio is not None)
+    return (
+        f"{ratio:.2f}; {small:.2f} ms; {large:.1f} ms",
+        ratio <= 2.5 and small <= 2 and large <= 15,
+    )
 
 
 def _worst(results: Results, figure: str, **where: object) -> float | None:
-    """Of all positions in the history: the one whose median over the rounds is the largest."""
-    places = set(results.values("where", **where))
-    return max((results.median(figure, where=place, **where) or 0.0 for place in places), default=None)
+    """Return the largest median over the rounds among all positions in the history;
+    None if none was measured.
+    """
+    medians = []
+    for place in set(results.values("where", **where)):
+        medians.append(results.median(figure, where=place, **where) or 0.0)
+    return max(medians, default=None)
 
 
 def _forking(results: Results, database: str) -> Found:
     where = {"workload": "W9", "database": database, "who": OURS}
-    took, longer, starts = (results.median(figure, **where) for figure in ("long_ms", "longer", "starts"))
+    took, longer, starts = (
+        results.median(figure, **where) for figure in ("long_ms", "longer", "starts")
+    )
     if took is None or longer is None or starts is None:
         return None
     steps = max(results.values("steps", **where))
-    return f"{took:.1f} ms after {steps:.0f} steps; {longer:.2f}; {starts:.1f} ×", longer <= 1.1 and starts <= 3
+    return (
+        f"{took:.1f} ms after {steps:.0f} steps; {longer:.2f}; {starts:.1f} ×",
+        longer <= 1.1 and starts <= 3,
+    )
 
 
 def _waking(results: Results, database: str) -> Found:
@@ -146,8 +202,14 @@ def _waking(results: Results, database: str) -> Found:
 
 def _unprepared(results: Results, database: str) -> Found:
     where = {"workload": "W1 unprepared", "database": database, "who": OURS}
-    fraction, cpu = (results.median(figure, **where) for figure in ("fraction", "cpu_ms"))
-    return None if fraction is None or cpu is None else (f"{fraction:.2f} · {cpu:.2f} ms", True)
+    fraction, cpu = (
+        results.median(figure, **where) for figure in ("fraction", "cpu_ms")
+    )
+    return (
+        None
+        if fraction is None or cpu is None
+        else (f"{fraction:.2f} · {cpu:.2f} ms", True)
+    )
 
 
 def _view(results: Results, database: str) -> Found:
@@ -155,67 +217,165 @@ def _view(results: Results, database: str) -> Found:
     shapes = dict.fromkeys(results.texts("shape", **where))
     if not shapes:
         return None
-    value, worst = max((results.median("cpu_ms", shape=shape, **where) or 0.0, shape) for shape in shapes)
+    value, worst = max(
+        (results.median("cpu_ms", shape=shape, **where) or 0.0, shape)
+        for shape in shapes
+    )
     return f"{value:.0f} ms ({worst})", value <= 300
 
 
 def _queue(results: Results, database: str) -> Found:
     least = 0.20 if database == "postgresql" else 0.05
-    value = results.median("fraction", workload="W7", database=database, who=OURS, workers=2)
+    value = results.median(
+        "fraction", workload="W7", database=database, who=OURS, workers=2
+    )
     return None if value is None else (f"{value:.2f}", value >= least)
 
 
 def _scaling(results: Results, database: str) -> Found:
-    value = results.median("four_to_one", workload="W7 scaling", database=database, who=OURS)
+    value = results.median(
+        "four_to_one", workload="W7 scaling", database=database, who=OURS
+    )
     return None if value is None else (f"{value:.2f}", value >= 1)
 
 
-PG, LITE = ("postgresql",), ("sqlite",)
+PG = ("postgresql",)
+LITE = ("sqlite",)
 TARGETS = (
     Target(
-        1, "W1, fraction of the commit limit", "≥ 0.40, ≥ 2 × langgraph, ≥ 4 × dbos", "0.55",
-        _fraction(0.40, langgraph=2, dbos=4), PG,
-    ),
-    Target(2, "the same with 1 ms added to each commit", "≥ 0.70", "0.80", _fraction(0.70, workload="W1 slow"), PG),
-    Target(
-        3, "W1, fraction of the commit limit", "≥ 0.28, ≥ 2 × langgraph", "0.40", _fraction(0.28, langgraph=2), LITE
-    ),
-    Target(
-        4, "per superstep: transactions / fsyncs / round trips / reads", "1 / 1 / ≤ 2 / 0", "1 / 1 / 1 / 0", _counted
+        1,
+        "W1, fraction of the commit limit",
+        "≥ 0.40, ≥ 2 × langgraph, ≥ 4 × dbos",
+        "0.55",
+        _fraction(0.40, langgraph=2, dbos=4),
+        PG,
     ),
     Target(
-        5, "client and server CPU per step", "≤ 0.7 ms", "≤ 0.5 ms", _at_most("cpu_ms", 0.7, " ms", workload="W1"), PG
+        2,
+        "the same with 1 ms added to each commit",
+        "≥ 0.70",
+        "0.80",
+        _fraction(0.70, workload="W1 slow"),
+        PG,
     ),
     Target(
-        6, "W2: growth · bytes ÷ changed data", "≤ 1.4 · ≤ 4", "≤ 1.3 · ≤ 3",
+        3,
+        "W1, fraction of the commit limit",
+        "≥ 0.28, ≥ 2 × langgraph",
+        "0.40",
+        _fraction(0.28, langgraph=2),
+        LITE,
+    ),
+    Target(
+        4,
+        "per superstep: transactions / fsyncs / round trips / reads",
+        "1 / 1 / ≤ 2 / 0",
+        "1 / 1 / 1 / 0",
+        _counted,
+    ),
+    Target(
+        5,
+        "client and server CPU per step",
+        "≤ 0.7 ms",
+        "≤ 0.5 ms",
+        _at_most("cpu_ms", 0.7, " ms", workload="W1"),
+        PG,
+    ),
+    Target(
+        6,
+        "W2: growth · bytes ÷ changed data",
+        "≤ 1.4 · ≤ 4",
+        "≤ 1.3 · ≤ 3",
         _several(
-            ("growth", {"workload": "W2"}, 1.4, "{:.2f}"), ("times_changed", {"workload": "W2"}, 4, "{:.2f}")
+            ("growth", {"workload": "W2"}, 1.4, "{:.2f}"),
+            ("times_changed", {"workload": "W2"}, 4, "{:.2f}"),
         ),
     ),
-    Target(7, "W2: step time, last steps ÷ first", "≤ 1.2", "1.0", _at_most("slower", 1.2, workload="W2")),
     Target(
-        8, "W3: 100 leaves and the join", "≤ 60 commits, ≥ 4 × faster than langgraph", "≤ 25 commits", _fan_out
-    ),
-    Target(9, "W4: claim → first new step; longest ÷ shortest history", "≤ 10 ms; ≤ 1.5", "≤ 4 ms; 1.0", _resume),
-    Target(10, "W5: list the last 50; the same with a state of 1 MB", "≤ 2 ms; ≤ 1.2 ×", "≤ 1 ms", _listing),
-    Target(
-        11, "W5: bytes read ÷ state; 1 KB state; 1 MB state", "≤ 2.5; ≤ 2 ms; ≤ 15 ms", "≤ 2; ≤ 1 ms; ≤ 8 ms", _reading
+        7,
+        "W2: step time, last steps ÷ first",
+        "≤ 1.2",
+        "1.0",
+        _at_most("slower", 1.2, workload="W2"),
     ),
     Target(
-        12, "W9: fork with a patch and its first step; longest ÷ shortest history; ÷ a bare start", "≤ 1.1; ≤ 3",
-        "1.0; 2", _forking,
+        8,
+        "W3: 100 leaves and the join",
+        "≤ 60 commits, ≥ 4 × faster than langgraph",
+        "≤ 25 commits",
+        _fan_out,
     ),
     Target(
-        13, "W6: last decision committed → node code in an idle worker", "≤ 25 ms PG, ≤ 150 ms SQLite",
-        "≤ 5 ms, ≤ 30 ms", _waking,
+        9,
+        "W4: claim → first new step; longest ÷ shortest history",
+        "≤ 10 ms; ≤ 1.5",
+        "≤ 4 ms; 1.0",
+        _resume,
     ),
-    Target(14, "W6: durable commits of a cycle", "≤ 6", "4", _at_most("commits", 6, workload="W6")),
     Target(
-        15, "W7, 2 worker processes: 5 × runs/s ÷ limit", "≥ 0.20 PG, ≥ 0.05 SQLite", "≥ 0.40, ≥ 0.20", _queue
+        10,
+        "W5: list the last 50; the same with a state of 1 MB",
+        "≤ 2 ms; ≤ 1.2 ×",
+        "≤ 1 ms",
+        _listing,
+    ),
+    Target(
+        11,
+        "W5: bytes read ÷ state; 1 KB state; 1 MB state",
+        "≤ 2.5; ≤ 2 ms; ≤ 15 ms",
+        "≤ 2; ≤ 1 ms; ≤ 8 ms",
+        _reading,
+    ),
+    Target(
+        12,
+        "W9: fork with a patch and its first step; longest ÷ shortest history; ÷ a bare start",
+        "≤ 1.1; ≤ 3",
+        "1.0; 2",
+        _forking,
+    ),
+    Target(
+        13,
+        "W6: last decision committed → node code in an idle worker",
+        "≤ 25 ms PG, ≤ 150 ms SQLite",
+        "≤ 5 ms, ≤ 30 ms",
+        _waking,
+    ),
+    Target(
+        14,
+        "W6: durable commits of a cycle",
+        "≤ 6",
+        "4",
+        _at_most("commits", 6, workload="W6"),
+    ),
+    Target(
+        15,
+        "W7, 2 worker processes: 5 × runs/s ÷ limit",
+        "≥ 0.20 PG, ≥ 0.05 SQLite",
+        "≥ 0.40, ≥ 0.20",
+        _queue,
     ),
     Target(16, "W7: 4 worker processes ÷ 1", "≥ 1.0", "≥ 1.8", _scaling),
-    Target(0, "W8: CPU of one view of a review of 4 MiB, the worst shape", "≤ 300 ms", "", _view),
-    Target(0, "2,000 steps that append 200 B each", "≤ 15 MB", "", _at_most("lines_mb", 15, " MB")),
-    Target(0, "W1 without prepared statements: fraction · CPU per step", "", "", _unprepared, PG),
+    Target(
+        0,
+        "W8: CPU of one view of a review of 4 MiB, the worst shape",
+        "≤ 300 ms",
+        "",
+        _view,
+    ),
+    Target(
+        0,
+        "2,000 steps that append 200 B each",
+        "≤ 15 MB",
+        "",
+        _at_most("lines_mb", 15, " MB"),
+    ),
+    Target(
+        0,
+        "W1 without prepared statements: fraction · CPU per step",
+        "",
+        "",
+        _unprepared,
+        PG,
+    ),
     Target(0, "a late step ÷ an early one", "≤ 1.5", "1.0", _late_step),
-)  # fmt: skip
+)

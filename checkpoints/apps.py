@@ -6,14 +6,15 @@ from django.db.models.signals import post_migrate
 
 
 class CheckpointsConfig(AppConfig):
-    """What a run is, where it stands, what happened."""
+    """Stores runs: their state, their position and their history."""
 
     name = "checkpoints"
     verbose_name = "Checkpoints"
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from checkpoints import audit_chain
+        # Imported here, for models can be loaded only once all apps are known.
+        from checkpoints.audit import chain as audit_chain
         from checkpoints.memory import search
 
         post_migrate.connect(search.install_index, sender=self)

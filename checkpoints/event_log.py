@@ -1,8 +1,9 @@
-"""The log of a run: numbered without gaps, each line chained to the one before.
+"""The log of a run: its events are numbered without gaps, and each is chained to the
+one before.
 
-Who appends holds the run's row (the worker by its fenced UPDATE, everybody else by SELECT FOR UPDATE) and closes with
-one UPDATE of the run's event_seq and event_hash. This module computes and inserts lines; it never touches the run's
-row.
+The caller that appends holds the run's row (the worker by its fenced UPDATE, all others
+by SELECT FOR UPDATE) and ends with one UPDATE of the run's event_seq and event_hash.
+This module computes and inserts events; it never touches the run's row.
 """
 
 from collections.abc import Sequence
@@ -17,16 +18,20 @@ from checkpoints.db.statements import insert_rows
 from checkpoints.models import RunEvent
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
-from orchestrator.engine import canonical
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.values import canonical
 
 NOT_SAVED = "not_saved"
-"""The code of the warning that a superstep was not saved. A run whose log has none is durable."""
+"""The code of the warning that a superstep was not saved. A run whose log has none is
+durable.
+"""
 
 
 @frozen
 class NewEvent:
-    """A line before it has its number. `actor` is a user's name, empty for the system."""
+    """An event before it has its number. `actor` is a user's name, empty for the
+    system.
+    """
 
     type: str
     payload: dict[str, Any] = field(default_factory=dict)
@@ -37,16 +42,23 @@ class NewEvent:
 
 @frozen
 class LogEnd:
-    """Where a log stands: number and hash of its last line."""
+    """The end of a log: number and hash of its last event."""
 
     seq: int
     hash: str
 
 
 def chain(
-    run_id: UUID, end: LogEnd, drafts: Sequence[NewEvent], *, at: datetime, protection: Protection
+    run_id: UUID,
+    end: LogEnd,
+    drafts: Sequence[NewEvent],
+    *,
+    at: datetime,
+    protection: Protection,
 ) -> tuple[list[RunEvent], LogEnd]:
-    """The drafts as rows that follow `end`, sealed, and the new end. Nothing is written."""
+    """Return the drafts as rows that follow `end`, sealed, and the new end. Nothing is
+    written.
+    """
     rows = []
     for draft in drafts:
         payload = canonical.dumps(draft.payload)
@@ -61,6 +73,7 @@ def chain(
             actor=draft.actor,
             payload=codec.pack(payload),
         )
+        # Over the plain payload, so that a rotation of keys changes no hash.
         row.hash = line_hash(end.hash, row, payload, protection)
         rows.append(row)
         end = LogEnd(row.seq, row.hash)
@@ -69,12 +82,24 @@ def chain(
 
 
 def insert_events(rows: list[RunEvent]) -> None:
-    """Write numbered lines, in the caller's transaction. One statement."""
+    """Insert numbered events, in the caller's transaction. One statement."""
     insert_rows(RunEvent, rows)
 
 
-def line_hash(previous: str, row: RunEvent, payload: bytes, protection: Protection) -> str:
-    """The hash over that of the line before and all fields of this one, framed. `payload` is canonical, unpacked."""
+def line_hash(
+    previous: str, row: RunEvent, payload: bytes, protection: Protection
+) -> str:
+    """Return the hash over that of the event before and all fields of this one, framed.
+    `payload` is canonical, unpacked.
+    """
     return protection.framed_hash(
-        previous, row.run_id, row.seq, row.type, row.at.isoformat(), row.node, row.task, row.actor, payload
+        previous,
+        row.run_id,
+        row.seq,
+        row.type,
+        row.at.isoformat(),
+        row.node,
+        row.task,
+        row.actor,
+        payload,
     )

@@ -1,7 +1,9 @@
-"""The rule of rights of verbs in Python: a person acts with his own rights; None is the system, which may do all.
+"""The check of rights by verbs in Python: a person acts with the rights of the account;
+None is the system, which may do everything.
 
-Verbs that keep, remove and erase always ask. Those of `runs` and `bundle` ask where the setting `VERBS_ASK_RIGHTS` says
-so; without it they trust the code that calls them. docs/api.md has the table. A name is never taken for a person.
+Verbs of holds, removal and erasure always check rights. Those of `runs` and `bundle` do
+so if the setting `VERBS_ASK_RIGHTS` is on; otherwise they trust the calling code.
+docs/api.md has the table. A name is never accepted as a person.
 """
 
 from typing import Any
@@ -12,13 +14,20 @@ from orchestrator.engine.errors import Forbidden
 
 
 def require_right(by: Any, right: str) -> None:
-    """Raise `Forbidden` for a person who lacks this right, and `InvalidValue` for what is no person."""
-    if checked_actor(by, "by") is not None and not by.has_perm(f"checkpoints.{right}"):
+    """Raise `Forbidden` for a person who lacks this right, and `InvalidValue` for
+    anything that is no person.
+    """
+    person = checked_actor(by, "by")
+    if person is None:
+        return
+    if not person.has_perm(f"checkpoints.{right}"):
         raise Forbidden(f"you lack the right {right}", right=right)
 
 
 def require_right_of_verb(by: Any, right: str) -> None:
-    """As `require_right`, where the settings say that verbs ask for rights; what is no person is refused always."""
+    """Check as `require_right` does, if the settings say that verbs check rights.
+    Anything that is no person is always refused.
+    """
     checked_actor(by, "by")
     if conf().verbs_ask_rights:
         require_right(by, right)

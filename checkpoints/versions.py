@@ -1,6 +1,8 @@
-"""Versions of graphs as rows: what each declares, which came first, and what a run of one makes of another.
+"""Versions of graphs as rows: what each declares, which came first, and what becomes of
+a run of one version under another.
 
-Whoever has to go on with a run, or shows one, asks here; the judging itself is pure (`orchestrator.engine.judgement`).
+Workers that go on with a run, and pages that show one, use it; the judging itself is
+pure (`orchestrator.engine.versions.judgement`).
 """
 
 import json
@@ -13,12 +15,12 @@ from checkpoints.models import GraphVersion, Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from orchestrator.engine import registry
-from orchestrator.engine.canonical import digest
-from orchestrator.engine.compile import Compiled
-from orchestrator.engine.differences import BREAKING
 from orchestrator.engine.errors import TamperedRow, UnknownThing
-from orchestrator.engine.judgement import MIGRATED, Judgement, judge
-from orchestrator.engine.pending_parts import Pending
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.values.canonical import digest
+from orchestrator.engine.versions.differences import BREAKING
+from orchestrator.engine.versions.judgement import MIGRATED, Judgement, judge
+from orchestrator.engine.versions.pending_parts import Pending
 
 MOST_KEPT = 1000
 """Structures that a process keeps; they never change."""
@@ -30,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class Pinned(Protocol):
-    """A run, or whoever holds one: what it is pinned to."""
+    """A run, or a lease on one, with the version that it is pinned to."""
 
     @property
     def graph(self) -> str: ...
@@ -41,9 +43,12 @@ class Pinned(Protocol):
 
 
 def structure_of(fingerprint: str) -> dict[str, Any] | None:
-    """What a version declares; None where nobody wrote it down, or its row is not what the fingerprint stands for."""
-    if (known := registry.find_graph(fingerprint)) is not None:
-        return known.structure
+    """Return what a version declares; None where it was not recorded, or its row is not
+    what the fingerprint stands for.
+    """
+    registered = registry.find_graph(fingerprint)
+    if registered is not None:
+        return registered.structure
     if fingerprint not in _structures:
         read_structures([fingerprint])
     return _structures.get(fingerprint)
@@ -53,29 +58,39 @@ def read_structures(fingerprints: Collection[str]) -> None:
     """Read what these versions declare, for `structure_of`. One query."""
     if len(_structures) >= MOST_KEPT:
         _structures.clear()
-    rows = GraphVersion.objects.filter(fingerprint__in=fingerprints).values_list("fingerprint", "structure")
+    rows = GraphVersion.objects.filter(fingerprint__in=fingerprints).values_list(
+        "fingerprint", "structure"
+    )
     for fingerprint, text in rows:
+        # No seal covers the structure: the fingerprint is its hash, and proves it.
         if digest(text.encode()) == fingerprint:
             _structures[fingerprint] = json.loads(text)
 
 
 def judgement_of(
-    run: Pinned, target: Compiled, at: Pending | None, *, held: Callable[[], Collection[str]] = frozenset
+    run: Pinned,
+    target: Compiled,
+    at: Pending | None,
+    *,
+    held: Callable[[], Collection[str]] = frozenset,
 ) -> Judgement:
-    """What becomes of a run that stands at this point where it goes on with `target`. `held` gives the channels that
-    people are asked about now; it is asked where a migration changes some. At most one query of its own.
+    """Return what becomes of a run at this point if it goes on with `target`. `held`
+    returns the channels that people are asked about now; it is called where a migration
+    changes some. At most one query besides that.
     """
-    old, migrations = structure_of(run.fingerprint), registry.migrations(run.graph)
-    found = judge(old, run.version, target, at, migrations=migrations)
-    if found.verdict != MIGRATED or not found.said(BREAKING):
-        return found
+    old = structure_of(run.fingerprint)
+    migrations = registry.migrations(run.graph)
+    judgement = judge(old, run.version, target, at, migrations=migrations)
+    if judgement.verdict != MIGRATED or not judgement.in_words(BREAKING):
+        return judgement
     return judge(old, run.version, target, at, migrations=migrations, held=held())
 
 
 def graph_for(run: Run) -> Compiled | None:
-    """The graph that reads what a run shows and asks, in this process: the one that it is pinned to; else the current
-    version, where that takes the run as it stands, so its types are the same. None where there is neither. It says
-    nothing of who may go on with the run, which `discovery.judging_version` does.
+    """Return the graph by which this process reads a run's values and requests: the
+    version that the run is pinned to; else the current version, where that takes the
+    run as it stands, so its types are the same. None where there is neither. Which
+    version goes on with the run is determined by `discovery.judging_version` instead.
     """
     pinned = registry.find_graph(run.fingerprint)
     if pinned is not None:
@@ -84,32 +99,46 @@ def graph_for(run: Run) -> Compiled | None:
         target = registry.current(run.graph)
     except UnknownThing:
         return None
-    found = judgement_of(run, target, Pending.from_text(run.pending))
-    return target if found.adopted and found.verdict != MIGRATED else None
+    judgement = judgement_of(run, target, Pending.from_text(run.pending))
+    if not judgement.adopted or judgement.verdict == MIGRATED:
+        return None
+    return target
 
 
 def newest_versions(names: Collection[str]) -> dict[str, str]:
-    """The fingerprint of each of these graphs that was first seen last, of those that are current where they are.
-    One query; few rows, one a change.
+    """Return for each of these graphs the fingerprint that was first seen last, among
+    those that are current in a process. One query; few rows, one for each change.
     """
     return _newest(_seen(names))
 
 
 def later_versions(newest: Mapping[str, str]) -> set[str]:
-    """What was first seen after these versions of their graphs: nobody takes a run back from it unasked. One query."""
+    """Return the versions that were first seen after these of their graphs: no run goes
+    back from one unless a person wants it. One query.
+    """
     return _later(_seen(newest), newest)
 
 
 def versions_once_noted(names: Collection[str]) -> tuple[dict[str, str], set[str]]:
-    """The newest versions of these graphs, and what was first seen after them, as they will be when a process with
-    these graphs has started and written down its own. Nothing is written. One query.
+    """Return the newest versions of these graphs, and those first seen after them, as
+    they will be once a process with these graphs has started and recorded its own.
+    Nothing is written. One query.
     """
     rows = _seen(names)
-    known = {(name, fingerprint) for name, fingerprint, _ in rows}
-    ours = [one for one in registry.all() if one.name in names]
-    rows += [(one.name, one.fingerprint, False) for one in ours if (one.name, one.fingerprint) not in known]
-    current = {(one.name, one.fingerprint): registry.current(one.name) is one for one in ours}
-    noted = [(name, fingerprint, current.get((name, fingerprint), is_it)) for name, fingerprint, is_it in rows]
+    recorded = {(name, fingerprint) for name, fingerprint, _ in rows}
+    is_current_here: dict[tuple[str, str], bool] = {}
+    for graph in registry.all():
+        if graph.name not in names:
+            continue
+        version = (graph.name, graph.fingerprint)
+        is_current_here[version] = registry.current(graph.name) is graph
+        # Added at the end, for it will be seen after all that are recorded.
+        if version not in recorded:
+            rows.append((*version, False))
+    noted = [
+        (name, fingerprint, is_current_here.get((name, fingerprint), current))
+        for name, fingerprint, current in rows
+    ]
     newest = _newest(noted)
     return newest, _later(noted, newest)
 
@@ -118,36 +147,50 @@ _Seen = list[tuple[str, str, bool]]
 
 
 def _newest(seen: _Seen) -> dict[str, str]:
+    # In the order in which they were seen, so the last one of a name stays.
     return {name: fingerprint for name, fingerprint, current in seen if current}
 
 
 def _later(seen: _Seen, newest: Mapping[str, str]) -> set[str]:
-    found: set[str] = set()
+    later: set[str] = set()
+    # The graphs whose newest version has come in this order.
     passed: set[str] = set()
     for name, fingerprint, _ in seen:
         if name in passed:
-            found.add(fingerprint)
+            later.add(fingerprint)
         elif fingerprint == newest.get(name):
             passed.add(name)
-    return found
+    return later
 
 
 def _seen(names: Collection[str]) -> _Seen:
-    """(name, fingerprint, current) of every version of these graphs, in the order in which they were first seen. None
-    of a graph of which a version is not as it was sealed, or was deleted: nobody can tell which is newer.
+    """Return (name, fingerprint, current) of every version of these graphs, in the
+    order in which they were first seen; none of a graph of which a version is not as
+    it was sealed, or was deleted: nobody can tell which is newer.
     """
-    rows = list(GraphVersion.objects.filter(name__in=names).defer("structure").order_by("first_seen_at", "id"))
+    rows = list(
+        GraphVersion.objects.filter(name__in=names)
+        .defer("structure")
+        .order_by("first_seen_at", "id")
+    )
     tampered = dict(version_faults(rows))
     for name, fault in tampered.items():
         if fault.row not in _refused:
             _refused.add(fault.row)
-            log.error("graph_version_tampered", graph=name, row=fault.row, error=fault.reason)
-    return [(row.name, row.fingerprint, row.current) for row in rows if row.name not in tampered]
+            log.error(
+                "graph_version_tampered", graph=name, row=fault.row, error=fault.reason
+            )
+    return [
+        (row.name, row.fingerprint, row.current)
+        for row in rows
+        if row.name not in tampered
+    ]
 
 
 def version_faults(rows: Iterable[GraphVersion]) -> Iterator[tuple[str, SealFault]]:
-    """Yield (name of the graph, fault) for each version that is not as it was sealed, or that was seen after one that
-    is gone. `rows` are in the order in which they were first seen.
+    """Yield (name of the graph, fault) for each version that is not as it was sealed,
+    or that was seen after one that is gone. `rows` are in the order in which they were
+    first seen.
     """
     seen: dict[str, set[str]] = {}
     for row in rows:
@@ -165,6 +208,8 @@ def _version_fault(row: GraphVersion, earlier: Collection[str]) -> SealFault | N
     # Two that are noted at once may name the same version before them, or none.
     if row.before and row.before not in earlier:
         name = sealed_rows.name_of(row)
-        reason = f"{name} was seen after {row.before}, which is gone or stands behind it"
+        reason = (
+            f"{name} was seen after {row.before}, which is gone or stands behind it"
+        )
         return SealFault(TamperedRow.code_of_class, name, reason)
     return None

@@ -1,7 +1,9 @@
-"""What changes who may do what leaves a line in the audit log: groups, permissions, accounts and tokens.
+"""Lines in the audit log for changes of who may do what: groups, permissions, accounts
+and tokens.
 
-Receivers of Django's signals, so the admin, commands and code of the project are all covered; rows that are changed
-past the ORM's signals are not. `OrchestratorConfig.ready` connects them. Who acts is known where a request is being
+Receivers of Django's signals, so the admin, commands and code of the project are all
+covered; rows that are changed past the ORM's signals are not.
+`OrchestratorConfig.ready` connects them. The actor is known while a request is being
 served (`acting`); else it is the system.
 """
 
@@ -14,7 +16,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission
 from django.db.models.signals import m2m_changed, post_delete, post_save, pre_save
 
-from checkpoints import audit_log
+from checkpoints.audit import lines as audit_log
 
 _actor: ContextVar[Any] = ContextVar("countersign_actor", default=None)
 MOST_NAMED = 200
@@ -22,11 +24,14 @@ MOST_NAMED = 200
 FLAGS = ("is_active", "is_staff", "is_superuser")
 """Fields of an account that say what it may do."""
 USUAL = {"is_active": True, "is_staff": False, "is_superuser": False}
+"""The flags of an account with a person's own rights alone."""
 
 
 @contextmanager
 def acting(actor: Any) -> Iterator[None]:
-    """Whoever changes accounts meanwhile in this context is `actor`: a user, or a call that gives one when asked."""
+    """Attribute changes of accounts made in this context to `actor`: a user, or a
+    callable that returns one.
+    """
     token = _actor.set(actor)
     try:
         yield
@@ -35,65 +40,113 @@ def acting(actor: Any) -> Iterator[None]:
 
 
 def current_actor() -> Any:
-    """The signed-in person whose request is being served; None where there is none."""
-    found = _actor.get()
-    user = found() if callable(found) else found
-    return user if user is not None and user.is_authenticated else None
+    """Return the signed-in person whose request is being served; else None."""
+    actor = _actor.get()
+    user = actor() if callable(actor) else actor
+    if user is None or not user.is_authenticated:
+        return None
+    return user
 
 
 def connect() -> None:
     """Connect the receivers. Idempotent."""
     users: Any = get_user_model()
     relations = [Group.permissions.through]
-    relations += [getattr(users, name).through for name in ("groups", "user_permissions") if hasattr(users, name)]
+    # A project's own model of users may have neither.
+    for name in ("groups", "user_permissions"):
+        if hasattr(users, name):
+            relations.append(getattr(users, name).through)
     for through in relations:
-        m2m_changed.connect(note_rights, sender=through, dispatch_uid="countersign_rights")
-    pre_save.connect(remember_flags, sender=users, dispatch_uid="countersign_flags_before")
+        m2m_changed.connect(
+            note_rights, sender=through, dispatch_uid="countersign_rights"
+        )
+    pre_save.connect(
+        remember_flags, sender=users, dispatch_uid="countersign_flags_before"
+    )
     post_save.connect(note_flags, sender=users, dispatch_uid="countersign_flags")
     post_delete.connect(note_group, sender=Group, dispatch_uid="countersign_group")
 
 
-def note_rights(sender: Any, instance: Any, action: str, model: Any, pk_set: Any, **_: Any) -> None:
-    """Members of groups, and permissions of people and groups. What is taken away is told before it is done, with what
-    was there.
+def note_rights(
+    sender: Any,
+    instance: Any,
+    action: str,
+    model: Any,
+    pk_set: Any,
+    **_: Any,
+) -> None:
+    """Audit changed members of groups, and changed permissions of people and groups. A
+    removal is audited before it is done, while its rows still exist.
     """
-    if action in ("pre_clear", "pre_remove"):
-        words, rows = "removed", _linked(sender, instance, model)
-        rows = rows if action == "pre_clear" else rows.filter(pk__in=pk_set)
+    if action == "pre_clear":
+        change = "removed"
+        rows = _linked(sender, instance, model)
+    elif action == "pre_remove":
+        change = "removed"
+        rows = _linked(sender, instance, model).filter(pk__in=pk_set)
     elif action == "post_add" and pk_set:
-        words, rows = "added", model._default_manager.filter(pk__in=pk_set)
+        change = "added"
+        rows = model._default_manager.filter(pk__in=pk_set)
     else:
         return
+    # A set that nothing is taken from, or added to, leaves no line.
     names = sorted(_name_of(row) for row in rows[:MOST_NAMED])
-    if names:
-        facts: dict[str, Any] = {"subject": _name_of(instance), words: names}
-        audit_log.record(_kind(instance, model), actor=current_actor(), **facts)
+    if not names:
+        return
+    facts: dict[str, Any] = {
+        "subject": _name_of(instance),
+        change: names,
+    }
+    kind = _kind(instance, model)
+    audit_log.record(kind, actor=current_actor(), **facts)
 
 
 def _linked(through: Any, instance: Any, model: Any) -> Any:
-    """The rows on the other side that are there now."""
-    own, other = type(instance)._meta.concrete_model, model
-    names = {field.related_model: field.attname for field in through._meta.fields if field.is_relation}
-    keys = through._default_manager.filter(**{names[own]: instance.pk}).values(names[other])
-    return other._default_manager.filter(pk__in=keys)
+    """Return the rows on the other side of a relation that are linked now."""
+    columns: dict[Any, str] = {}
+    for field in through._meta.fields:
+        if field.is_relation:
+            columns[field.related_model] = field.attname
+    # An instance may be of a proxy model, which no relation names.
+    own_column = columns[type(instance)._meta.concrete_model]
+    links = through._default_manager.filter(**{own_column: instance.pk})
+    return model._default_manager.filter(pk__in=links.values(columns[model]))
 
 
 def _kind(instance: Any, model: Any) -> str:
-    return "rights_changed" if model is Permission or isinstance(instance, Permission) else "members_changed"
+    """Return the kind of the audit line. The instance is the permission if the change
+    was made from its side.
+    """
+    if model is Permission or isinstance(instance, Permission):
+        return "rights_changed"
+    return "members_changed"
 
 
 def _name_of(row: Any) -> str:
     if isinstance(row, Permission):
         return f"perm:{row.content_type.app_label}.{row.codename}"
-    return f"group:{row.name}" if isinstance(row, Group) else f"user:{row.get_username()}"
+    if isinstance(row, Group):
+        return f"group:{row.name}"
+    return f"user:{row.get_username()}"
 
 
-def remember_flags(sender: Any, instance: Any, update_fields: Any = None, raw: bool = False, **_: Any) -> None:
-    """Keep what the account may do in the database until it has been saved."""
+def remember_flags(
+    sender: Any,
+    instance: Any,
+    update_fields: Any = None,
+    raw: bool = False,
+    **_: Any,
+) -> None:
+    """Keep the account's flags in the database until the account has been saved."""
     instance._countersign_before = None
-    saved = instance.pk is not None and not raw and not instance._state.adding
-    if saved and (update_fields is None or {*FLAGS} & {*update_fields}):
-        instance._countersign_before = sender._default_manager.filter(pk=instance.pk).values(*_flags(sender)).first()
+    # A new account has no flags yet; a fixture is loaded as it is.
+    if instance.pk is None or raw or instance._state.adding:
+        return
+    # Each log-in saves `last_login` alone, and must not cost another query.
+    if update_fields is not None and not {*FLAGS} & {*update_fields}:
+        return
+    rows = sender._default_manager.filter(pk=instance.pk)
+    instance._countersign_before = rows.values(*_flags(sender)).first()
 
 
 def _flags(users: Any) -> list[str]:
@@ -101,19 +154,31 @@ def _flags(users: Any) -> list[str]:
 
 
 def note_flags(sender: Any, instance: Any, created: bool, **_: Any) -> None:
-    """An account that is made with more than a person's own rights, that may do more or less than before, or that has
-    another password.
+    """Audit an account that is created with more than a person's own rights, whose
+    rights changed, or that has another password.
     """
-    before = {name: USUAL[name] for name in _flags(sender)} if created else instance._countersign_before or {}
-    now = {name: getattr(instance, name) for name in before}
-    changed: dict[str, Any] = {name: value for name, value in now.items() if value != before[name]}
-    # Django keeps the new password until it is saved; one that is only hashed anew, at a log-in, it does not.
+    if created:
+        before = {name: USUAL[name] for name in _flags(sender)}
+    else:
+        before = instance._countersign_before or {}
+    changed: dict[str, Any] = {}
+    for name, value_before in before.items():
+        value = getattr(instance, name)
+        if value != value_before:
+            changed[name] = value
+    # Django keeps a new password until it is saved. It keeps none that is only hashed
+    # anew at a log-in.
     if not created and getattr(instance, "_password", None) is not None:
         changed["password"] = "another"  # noqa: S105 (a word, not a password)
     if changed:
-        audit_log.record("account_changed", actor=current_actor(), subject=_name_of(instance), changed=changed)
+        audit_log.record(
+            "account_changed",
+            actor=current_actor(),
+            subject=_name_of(instance),
+            changed=changed,
+        )
 
 
 def note_group(sender: Any, instance: Group, **_: Any) -> None:
-    """A group that is gone, with all that its members held by it."""
+    """Audit the deletion of a group, and of all rights that its members had by it."""
     audit_log.record("group_deleted", actor=current_actor(), subject=_name_of(instance))

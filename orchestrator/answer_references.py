@@ -1,4 +1,6 @@
-"""Of what a kept answer tells: the ids in it and in its address. What tells of one run is found without opening all."""
+"""References from stored answers to the runs that they mention, by the ids in them and
+in their addresses, so that the answers about one run are found without opening all.
+"""
 
 import re
 from collections.abc import Collection
@@ -15,17 +17,31 @@ BATCH = 500
 
 
 def note_references(record: IdempotencyRecord, answer: bytes, *, run: str = "") -> None:
-    """Keep the ids of an answer that is not encrypted yet. `run` is what the address calls a run: its id or key."""
-    found = {UUID(one) for one in _ID.findall(f"{record.path} {answer.decode(errors='replace')}")}
+    """Keep the ids of an answer that is not encrypted yet. `run` is what the address
+    calls a run: its id or key.
+    """
+    subjects = {
+        UUID(match)
+        for match in _ID.findall(f"{record.path} {answer.decode(errors='replace')}")
+    }
+    # An address may name the run by its key, and the answer need not hold its id.
     if run and not _ID.fullmatch(run):
-        found |= set(Run.objects.filter(key=run).values_list("id", flat=True))
-    AnswerReference.objects.bulk_create([AnswerReference(record=record, subject=one) for one in sorted(found)])
+        subjects |= set(Run.objects.filter(key=run).values_list("id", flat=True))
+    AnswerReference.objects.bulk_create(
+        [AnswerReference(record=record, subject=match) for match in sorted(subjects)]
+    )
 
 
 def answers_about(ids: Collection[UUID]) -> "QuerySet[IdempotencyRecord]":
-    """The kept answers in which one of these ids stands, each once."""
-    found, wanted = set[Any](), list(ids)
-    for first in range(0, len(wanted), BATCH):
-        some = wanted[first : first + BATCH]
-        found |= set(AnswerReference.objects.filter(subject__in=some).values_list("record", flat=True))
-    return IdempotencyRecord.objects.filter(id__in=found)
+    """Return the kept answers in which one of these ids stands, each once."""
+    references = set[Any]()
+    subjects = list(ids)
+    # A long run has more rows than one statement may have parameters.
+    for first in range(0, len(subjects), BATCH):
+        batch = subjects[first : first + BATCH]
+        references |= set(
+            AnswerReference.objects.filter(subject__in=batch).values_list(
+                "record", flat=True
+            )
+        )
+    return IdempotencyRecord.objects.filter(id__in=references)

@@ -1,13 +1,16 @@
 """Floor 3 as a Django app: finds the graphs, makes the roles after each migrate."""
 
+import sys
+
 from django.apps import AppConfig
 from django.core.checks import register
+from django.core.exceptions import ImproperlyConfigured
 from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
 
 
 class OrchestratorConfig(AppConfig):
-    """What may run next, and the faces that need all floors."""
+    """The Django app of the top floor: execution, and the pages, API and commands."""
 
     name = "orchestrator"
     verbose_name = "Orchestrator"
@@ -16,14 +19,23 @@ class OrchestratorConfig(AppConfig):
     def ready(self) -> None:
         from checkpoints import erasure
         from checkpoints.conf import keyring
-        from orchestrator import account_changes, checks, connections, database_file, discovery
+        from orchestrator import (
+            account_changes,
+            checks,
+            connections,
+            database_file,
+            discovery,
+        )
         from orchestrator import erasure as orchestrator_erasure
         from orchestrator.engine import errors
         from orchestrator.execution.secrets import hide_secrets
         from orchestrator.roles import make_roles
         from orchestrator.worker.configuration import is_stock_cluster
 
+        # Before anything connects: a connection that is open keeps the label that it
+        # has.
         connections.label_connections(connections.role_of_process())
+        # `manage.py worker` does this itself, and django-q2's own command does not.
         if is_stock_cluster():
             connections.keep_open()
 
@@ -51,6 +63,11 @@ class OrchestratorConfig(AppConfig):
             checks.check_session_cache,
         ):
             register(check, checks.TAG, deploy=True)
-        # A key that cannot be one stops the start-up itself, whatever starts: nothing must be written under it.
-        keyring()
+        # An unusable key stops the start-up itself, whatever starts: nothing must be
+        # written under it. Raised from here, `ImproperlyConfigured` would end
+        # commands and web servers with a traceback.
+        try:
+            keyring()
+        except ImproperlyConfigured as error:
+            sys.exit(f"Bad settings: {error}")
         discovery.discover()

@@ -1,4 +1,6 @@
-"""What daphne serves: pages and API, and the websockets of the live views."""
+"""The ASGI application that daphne serves: pages and API, and the websockets of the
+live views.
+"""
 
 import os
 

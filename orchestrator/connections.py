@@ -1,4 +1,6 @@
-"""How this process uses the database's connections: which role it says it has, and whether they outlive their work."""
+"""The database connections of this process: the role that they report, and whether they
+outlive their work.
+"""
 
 import os
 import sys
@@ -8,17 +10,30 @@ from typing import Any
 from django.db import DEFAULT_DB_ALIAS, connections
 
 KEPT_SECONDS = 60
-"""How long a worker keeps a connection where the settings name no age: a slice must not have to open one."""
+"""Seconds that a worker keeps a connection if the settings name no age: a slice must
+not have to open one.
+"""
 _LABEL = "countersign "
 _COMMAND_LINES = frozenset({"manage.py", "django-admin", "django-admin.py"})
-_ROLES = {"worker": "worker", "qcluster": "worker", "runserver": "web", "testserver": "web"}
-"""The management commands that are no mere command."""
+_ROLES = {
+    "worker": "worker",
+    "qcluster": "worker",
+    "runserver": "web",
+    "testserver": "web",
+}
+"""Management command -> role of its process; of any other it is "command"."""
 
 
 def role_of_process() -> str:
-    """Return "web", "worker" or "command", by the words that this process was started with."""
+    """Return "web", "worker" or "command", by the words that this process was started
+    with.
+    """
     program = Path(sys.argv[0])
-    runs_command = program.name in _COMMAND_LINES or program.parts[-2:] == ("django", "__main__.py")
+    # `python -m django` is started as a file of Django's own.
+    runs_command = program.name in _COMMAND_LINES or program.parts[-2:] == (
+        "django",
+        "__main__.py",
+    )
     if not runs_command:
         return "web"
     command = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -38,12 +53,15 @@ def label_connections(role: str) -> None:
 
 
 def keep_open() -> None:
-    """Let connections outlive a slice, in this process and in those forked from it; for workers, before they fork.
+    """Let connections outlive a slice, in this process and in those forked from it; for
+    workers, before they fork.
 
-    A pool in the settings is left out: its sockets would be shared by the processes that are forked.
+    A pool in the settings is left out: its sockets would be shared by the processes
+    that are forked.
     """
     database = connections[DEFAULT_DB_ALIAS]
-    # What was opened before, for the checks of a command, goes back to where it came from.
+    # What was opened before, for the checks of a command, goes back to where it came
+    # from.
     database.close()
     close_pool = getattr(database, "close_pool", None)
     if close_pool is not None:

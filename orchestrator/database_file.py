@@ -1,4 +1,6 @@
-"""The file of a SQLite database is for the user of the process alone: others must ask permission for what is in it."""
+"""Keeps the file of a SQLite database readable for the user of the process alone:
+everybody else reads its content through pages and API, which check permissions.
+"""
 
 import os
 from contextlib import suppress
@@ -9,12 +11,13 @@ MODE = 0o600
 
 
 def keep_private(sender: Any, connection: Any, **_: Any) -> None:
-    """Take from a database's file what it gives to others; SQLite gives its journals the same rights. A file of another
-    user stays as it is.
+    """Remove the rights of other users from a database's file; SQLite gives its
+    journals the same rights. A file that belongs to another user stays as it is.
     """
     if connection.vendor != "sqlite":
         return
     file = Path(str(connection.settings_dict["NAME"]))
+    # A database in memory has no file.
     with suppress(OSError):
         if file.stat().st_mode & 0o077:
             os.chmod(file, MODE)

@@ -1,110 +1,436 @@
-"""Settings from environment variables, typed; a bad value is refused with one sentence that names the variable.
+"""The variables of the environment, each declared once: type, default and meaning. A value
+that cannot be used is refused with one sentence that names its variable.
 
-Called by `orchestrator.settings` and `manage.py`. It never reads Django's settings, which do not exist yet then.
+Called by `orchestrator.settings` and `manage.py`. It never reads Django's settings,
+which do not exist yet then.
 """
 
 import os
+import re
 import secrets
-from collections.abc import Callable
+import sys
+import zoneinfo
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from checkpoints.conf import Variables
+from checkpoints.core.setting_types import (
+    PositiveNumber,
+    Switch,
+    WholeFromOne,
+    WholeFromZero,
+    first_fault,
+    must_be,
+)
 from checkpoints.core.strict_json import parse_strict
 
-ROOT = Path(__file__).resolve().parent.parent
-YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+ROOT: Path = Path(__file__).resolve().parent.parent
+LEAST_SECRET_KEY = 32
+"""Characters of a secret key."""
+IN_JSON = (
+    "payloads",
+    "secrets",
+    "signing_keys",
+    "encryption_keys",
+    "trusted_keys",
+    "compromised_keys",
+)
+"""Variables that hold a JSON object."""
 
 
-def text(name: str, default: str = "") -> str:
-    """The variable without surrounding blanks; `default` where it is unset or empty."""
-    return os.environ.get(name, "").strip() or default
+def variable_of(name: str) -> str:
+    """Return the variable that gives a setting."""
+    return f"COUNTERSIGN_{name.upper()}"
 
 
-def flag(name: str, default: bool = False) -> bool:
-    """A switch. Raises `ImproperlyConfigured` for anything but the usual words for yes and no."""
-    word = text(name).lower()
-    if not word:
-        return default
-    if word not in YES + NO:
-        raise _refused(name, f"one of {', '.join(YES + NO)}")
-    return word in YES
+def _words_between_commas(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def number(name: str, *, default: float = 0.0, least: float = 0.0) -> float:
-    """A number that is at least `least`. Raises `ImproperlyConfigured`."""
-    try:
-        value = float(text(name) or default)
-    except ValueError:
-        raise _refused(name, "a number") from None
-    if not least <= value < float("inf"):
-        raise _refused(name, f"a number of at least {least:g}")
-    return value
+def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in origins:
+        if not re.match(r"https?://.", origin):
+            raise ValueError(
+                f"must be origins with their scheme, as https://{origin}, not {origin!r}"
+            )
+    return origins
 
 
-def whole(name: str, *, default: int = 0, least: int = 0) -> int:
-    """A whole number that is at least `least`. Raises `ImproperlyConfigured`."""
-    value = number(name, default=default, least=least)
-    if value != int(value):
-        raise _refused(name, "a whole number")
-    return int(value)
+def _long_secret(text: str) -> str:
+    if text and len(text) < LEAST_SECRET_KEY:
+        raise ValueError(
+            f"must have at least {LEAST_SECRET_KEY} characters, not {len(text)}"
+        )
+    return text
 
 
-def words(name: str, default: tuple[str, ...] = ()) -> list[str]:
-    """A list separated by commas."""
-    return [word.strip() for word in text(name).split(",") if word.strip()] or list(default)
-
-
-def choice(name: str, *, default: str, allowed: tuple[str, ...]) -> str:
-    """One of `allowed`. Raises `ImproperlyConfigured`."""
-    value = text(name, default)
-    if value not in allowed:
-        raise _refused(name, f"one of {', '.join(allowed)}")
-    return value
-
-
-def strings(name: str) -> dict[str, str]:
-    """A JSON object of texts, `{}` where it is unset. Raises `ImproperlyConfigured` without repeating the value."""
-    return _json_object(name, str, "texts")
-
-
-def objects(name: str) -> dict[str, dict[str, Any]]:
-    """A JSON object of objects, `{}` where it is unset. Raises `ImproperlyConfigured` without repeating the value."""
-    return _json_object(name, dict, "objects")
-
-
-def _json_object(name: str, kind: type, what: str) -> dict[str, Any]:
-    wanted = ImproperlyConfigured(f"{name} must be a JSON object whose values are {what}")
-    try:
-        value = parse_strict(text(name, "{}"))
-    except ValueError:
-        raise wanted from None
-    if not isinstance(value, dict) or not all(isinstance(each, kind) for each in value.values()):
-        raise wanted
-    return value
-
-
-def given(**readers: Callable[[str], Any]) -> dict[str, Any]:
-    """What COUNTERSIGN_<NAME> says, for each name that is set."""
-    return {name: read(f"COUNTERSIGN_{name}") for name, read in readers.items() if text(f"COUNTERSIGN_{name}")}
-
-
-def data_dir() -> Path:
-    """The folder for everything this installation writes, made if it is missing. Raises `ImproperlyConfigured`."""
-    folder = Path(text("COUNTERSIGN_DATA_DIR", str(ROOT / "var"))).resolve()
+def _folder(path: Path) -> Path:
+    """Return the folder, made if it is missing."""
+    folder = path.resolve()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ImproperlyConfigured(f"COUNTERSIGN_DATA_DIR: cannot use {folder} ({error.strerror})") from None
+        raise ValueError(
+            f"must be a folder that can be written: cannot use {folder}"
+            f" ({error.strerror})"
+        ) from None
     return folder
 
 
+def _address_of_database(url: str) -> str:
+    """Check the URL without repeating it: it may hold a password."""
+    try:
+        parts = urlsplit(url)
+        # Only reading the port reveals one that is no number.
+        _ = parts.port
+        parse_qsl(parts.query, strict_parsing=bool(parts.query))
+    except ValueError:
+        raise ValueError("cannot be read as a URL") from None
+    if not parts.path.removeprefix("/") or parts.scheme not in (
+        "postgres",
+        "postgresql",
+        "sqlite",
+    ):
+        raise ValueError(
+            "must be postgres://user:password@host:port/name or sqlite:///path"
+        )
+    if parts.scheme != "sqlite":
+        _require_package("psycopg", "psycopg[binary]")
+    return url
+
+
+def _address_of_redis(url: str) -> str:
+    """Check the URL without repeating it: it may hold a password."""
+    if not url.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("must begin with redis://, rediss:// or unix://")
+    _require_package("redis", "redis")
+    return url
+
+
+def _pool_size(size: int) -> int:
+    if size:
+        _require_package("psycopg_pool", "psycopg[pool]")
+    return size
+
+
+def _require_package(name: str, distribution: str) -> None:
+    if find_spec(name) is None:
+        raise ValueError(
+            f"is set, but the package {name} is missing: pip install '{distribution}'"
+        )
+
+
+def _time_zone(name: str) -> str:
+    try:
+        zoneinfo.ZoneInfo(name)
+    except (OSError, ValueError, zoneinfo.ZoneInfoNotFoundError):
+        raise ValueError(
+            f"must be a name of the tz database, as Europe/Berlin, not {name!r}"
+        ) from None
+    return name
+
+
+def _address_of_page(url: str) -> str:
+    if not re.match(r"https?://.", url):
+        raise ValueError("must begin with http:// or https://")
+    return url
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_words_between_commas)]
+BodyBytes = Annotated[
+    WholeFromOne, Field(ge=1024), must_be("a whole number that is 1024 or greater")
+]
+Pause = Annotated[PositiveNumber, Field(ge=1), must_be("a number that is 1 or greater")]
+LogLevel = Annotated[
+    Literal["DEBUG", "INFO", "WARNING", "ERROR"],
+    must_be("one of DEBUG, INFO, WARNING, ERROR"),
+]
+
+
+class Environment(Variables, BaseSettings):
+    """The variables of one process. Those that are unset or blank have their defaults.
+    The descriptions are those of docs/configuration.md.
+    """
+
+    model_config = SettingsConfigDict(
+        alias_generator=variable_of,
+        case_sensitive=True,
+        # JSON is read strictly, below.
+        enable_decoding=False,
+        # All values are texts here.
+        strict=False,
+        validate_default=False,
+    )
+
+    debug: Switch = Field(
+        False,
+        description="Django's debug pages; a secret key is made and kept in the data folder",
+    )
+    demo: Switch | None = Field(
+        None,
+        description="the two demo apps are installed; a secret key is made; loopback only",
+    )
+    secret_key: Annotated[str, AfterValidator(_long_secret)] = Field(
+        "",
+        repr=False,
+        description="at least 32 characters; signs sessions and whatever has no key of its own",
+    )
+    allowed_hosts: Names = Field((), description="host names that are answered")
+    trusted_origins: Annotated[Names, AfterValidator(_origins)] = Field(
+        (),
+        description="origins of forms, with scheme, where a proxy changes the host name",
+    )
+    data_dir: Annotated[Path, AfterValidator(_folder)] = Field(
+        ROOT / "var",
+        validate_default=True,
+        description=(
+            "where SQLite, uploaded files, collected static files and made-up keys are; "
+            "nothing is written elsewhere but to the places that "
+            "`COUNTERSIGN_ARCHIVE_FOLDER`, `COUNTERSIGN_AUDIT_HEAD_FILE` and "
+            "`COUNTERSIGN_PAYLOADS` name"
+        ),
+    )
+    database_url: Annotated[str, AfterValidator(_address_of_database)] = Field(
+        "",
+        alias="DATABASE_URL",
+        repr=False,
+        description=(
+            "`postgres://user:password@host:port/name`, "
+            "`postgres://user@/name?host=/folder/of/the/socket`, or `sqlite:///path`; "
+            "further parameters go to libpq (`?sslmode=require`)"
+        ),
+    )
+    prepared_statements: Switch = Field(
+        True,
+        description=(
+            "PostgreSQL keeps prepared statements for each connection, which halves the "
+            "cost of a commit; turn it off behind a pooler that gives each transaction "
+            "another connection (transaction mode)"
+        ),
+    )
+    database_pool: Annotated[WholeFromZero, AfterValidator(_pool_size)] = Field(
+        0,
+        description=(
+            "the most connections that a web process keeps in a pool on PostgreSQL "
+            "(needs `psycopg[pool]`); without it each request opens one and closes it"
+        ),
+    )
+    redis_url: Annotated[str, AfterValidator(_address_of_redis)] = Field(
+        "",
+        repr=False,
+        description=(
+            "optional, needs the package `redis`: sessions are then cached there for a "
+            "minute, and read from the database where the cache has lost them or is "
+            "down"
+        ),
+    )
+    https: Switch | None = Field(
+        None, description="redirect to HTTPS, secure cookies, HSTS"
+    )
+    hsts_seconds: WholeFromZero = Field(
+        3600, description="how long browsers insist on HTTPS; raise it when all works"
+    )
+    behind_proxy: Switch = Field(
+        False,
+        description="trust `X-Forwarded-Proto`; only behind a proxy that always sets it",
+    )
+    login_failures: WholeFromOne = Field(
+        5,
+        description=(
+            "wrong passwords for one name at one address after which its log-ins are "
+            "refused; ten times as many for a name or an address alone "
+            "([throttles](deployment.md#throttles))"
+        ),
+    )
+    login_pause_seconds: Pause = Field(900.0, description="for how long")
+    max_body_bytes: BodyBytes = Field(
+        8 * 1024 * 1024, description="largest request body that is not a file"
+    )
+    time_zone: Annotated[str, AfterValidator(_time_zone)] = Field(
+        "UTC", description="a name of the tz database"
+    )
+    log_level: LogLevel = Field(
+        "INFO", description="`DEBUG`, `INFO`, `WARNING` or `ERROR`"
+    )
+    slice_timeout: WholeFromOne = Field(
+        900,
+        description=(
+            "seconds after which a worker process that is still busy with one slice "
+            "counts as hung and is killed; the worker refuses less than the slice, the "
+            "longest node with its attempts, the grace time and 30 s together"
+        ),
+    )
+    demo_payments_url: Annotated[str, AfterValidator(_address_of_page)] = Field(
+        "", description="where the payment endpoint of the demo is"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_blanks(cls, variables: dict[str, Any]) -> dict[str, Any]:
+        stripped = {name: str(text).strip() for name, text in variables.items()}
+        return {name: text for name, text in stripped.items() if text}
+
+    @field_validator(*IN_JSON, mode="before")
+    @classmethod
+    def _read_json(cls, text: str) -> Any:
+        try:
+            value = parse_strict(text)
+        except ValueError:
+            value = None
+        # The value may hold secrets and is not repeated.
+        if not isinstance(value, dict):
+            raise ValueError("must be a JSON object that names nothing twice")
+        return value
+
+    @classmethod
+    def read(cls) -> Self:
+        """Return the variables as they are now. Raises `ImproperlyConfigured` naming the
+        first that cannot be used, and makes the data folder.
+        """
+        try:
+            return cls()
+        except ValidationError as error:
+            path, words = first_fault(error)
+        name = path[0]
+        entry = "".join(f"[{part!r}]" for part in path[1:])
+        # Outside the handler: pydantic's error, as its context, would repeat the value
+        # in a traceback.
+        raise ImproperlyConfigured(f"{name}{entry} {words}")
+
+    @property
+    def is_demo(self) -> bool:
+        """Return whether this is the demo: by its variable, else because `up --demo` ran
+        on this data folder.
+
+        A given secret key marks a real installation, where the remembered demo does not
+        count.
+        """
+        if self.demo is not None:
+            return self.demo
+        return not self.secret_key and (self.data_dir / "demo").exists()
+
+    @property
+    def is_production(self) -> bool:
+        """Return whether neither debugging nor the demo is switched on."""
+        return not (self.debug or self.is_demo)
+
+    @property
+    def mode(self) -> str:
+        """Return the word for the mode in the console's corner."""
+        if self.is_production:
+            return "Production"
+        return "Demo" if self.is_demo else "Development"
+
+    def key(self) -> str:
+        """Return the secret key; outside production one that is made once and kept in the
+        data folder, where none is given.
+
+        Raises `ImproperlyConfigured` where production has none.
+        """
+        if self.secret_key:
+            return self.secret_key
+        if self.is_production:
+            raise ImproperlyConfigured(
+                "COUNTERSIGN_SECRET_KEY is missing: set it to a long random text"
+                " (for development set COUNTERSIGN_DEBUG=true instead, and one is made for you)"
+            )
+        return _kept_key(self.data_dir / "secret_key")
+
+    def database(self) -> dict[str, Any]:
+        """Return Django's settings of the database.
+
+        Forms of the URL: `postgres://user:password@host:port/name`, with `?host=/folder`
+        for a Unix socket and further libpq options, and `sqlite:///path`.
+        """
+        if not self.database_url:
+            return _sqlite(self.data_dir / "countersign.sqlite3")
+        parts = urlsplit(self.database_url)
+        if parts.scheme == "sqlite":
+            # An absolute path (sqlite:////path) stays as it is: joined to the root, it
+            # replaces it.
+            return _sqlite(ROOT / _name_of_database(parts))
+        options: dict[str, Any] = dict(parse_qsl(parts.query))
+        return {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": _name_of_database(parts),
+            "USER": unquote(parts.username or ""),
+            "PASSWORD": unquote(parts.password or ""),
+            "HOST": options.pop("host", unquote(parts.hostname or "")),
+            "PORT": options.pop("port", str(parts.port or "")),
+            "OPTIONS": {**self._prepared(), **self._pool(), **options},
+            # Otherwise a kept connection would fail once after a restart of the
+            # database.
+            "CONN_HEALTH_CHECKS": True,
+        }
+
+    def _prepared(self) -> dict[str, Any]:
+        """Return parameters and prepared statements on the server: half the cost of a
+        superstep's commit. A pooler that hands each transaction to another connection
+        cannot have them.
+        """
+        if not self.prepared_statements:
+            return {}
+        return {"server_side_binding": True, "prepare_threshold": 1}
+
+    def _pool(self) -> dict[str, Any]:
+        """Return psycopg's pool as an option of the database, where one is named. Workers
+        leave it out.
+        """
+        if not self.database_pool:
+            return {}
+        return {"pool": {"min_size": 1, "max_size": self.database_pool}}
+
+    def countersign(self) -> dict[str, Any]:
+        """Return the COUNTERSIGN dictionary: only what the environment gives; the rest has
+        its default in `checkpoints.conf`.
+        """
+        names = self.model_fields_set & set(Variables.model_fields)
+        values = {name.upper(): getattr(self, name) for name in names}
+        return {"ENVIRONMENT": self.mode, **values}
+
+
+def load() -> Environment:
+    """Return the variables for the settings. Ends the process with one sentence where one
+    of them cannot be used.
+
+    `ImproperlyConfigured` would end `python -m django` and the web servers with a
+    traceback.
+    """
+    try:
+        variables = Environment.read()
+        variables.key()
+    except ImproperlyConfigured as error:
+        sys.exit(f"Bad settings: {error}")
+    return variables
+
+
+def data_dir() -> Path:
+    """Return the folder for everything this installation writes, made if it is missing.
+    Raises `ImproperlyConfigured`.
+    """
+    return Environment.read().data_dir
+
+
 def enter_demo() -> None:
-    """Turn the demo on, for this process and for later commands on the same data folder."""
-    os.environ["COUNTERSIGN_DEMO"] = "true"
+    """Turn the demo on, for this process and for later commands on the same data
+    folder.
+    """
+    os.environ[variable_of("demo")] = "true"
     (data_dir() / "demo").touch()
 
 
@@ -113,107 +439,32 @@ def sign_ins_file() -> Path:
     return data_dir() / "sign-ins.txt"
 
 
-def demo() -> bool:
-    """Whether this is the demo: by COUNTERSIGN_DEMO, else because `up --demo` ran on this data folder.
-
-    A given secret key marks a real installation, where the remembered demo does not count.
-    """
-    return flag("COUNTERSIGN_DEMO", default=not text("COUNTERSIGN_SECRET_KEY") and (data_dir() / "demo").exists())
-
-
-def secret_key(*, generate: bool) -> str:
-    """COUNTERSIGN_SECRET_KEY, or with `generate` one that is made once and kept in the data folder.
-
-    Raises `ImproperlyConfigured` where there is none, or a short one.
-    """
-    given = text("COUNTERSIGN_SECRET_KEY")
-    if given and len(given) < 32:
-        raise ImproperlyConfigured(f"COUNTERSIGN_SECRET_KEY must have at least 32 characters, not {len(given)}")
-    if given:
-        return given
-    if not generate:
-        raise ImproperlyConfigured(
-            "COUNTERSIGN_SECRET_KEY is missing: set it to a long random text"
-            " (for development set COUNTERSIGN_DEBUG=true instead, and one is made for you)"
-        )
-    return _kept_key(data_dir() / "secret_key")
-
-
-def database(url: str, *, sqlite_default: Path) -> dict[str, Any]:
-    """Django's settings of the database at `url`; SQLite in `sqlite_default` where it is empty.
-
-    Forms: `postgres://user:password@host:port/name`, with `?host=/folder` for a Unix socket and further libpq options,
-    and `sqlite:///path`. Raises `ImproperlyConfigured` without repeating the URL, which may hold a password.
-    """
-    if not url:
-        return _sqlite(sqlite_default)
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-        options: dict[str, Any] = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
-    except ValueError:
-        raise ImproperlyConfigured("DATABASE_URL cannot be read as a URL") from None
-    name = unquote(parts.path.removeprefix("/"))
-    if not name or parts.scheme not in ("postgres", "postgresql", "sqlite"):
-        raise ImproperlyConfigured("DATABASE_URL must be postgres://user:password@host:port/name or sqlite:///path")
-    if parts.scheme == "sqlite":
-        return _sqlite(ROOT / name)
-    return {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": name,
-        "USER": unquote(parts.username or ""),
-        "PASSWORD": unquote(parts.password or ""),
-        "HOST": options.pop("host", unquote(parts.hostname or "")),
-        "PORT": options.pop("port", str(port or "")),
-        # Parameters and prepared statements on the server: half the cost of a superstep's commit. A pooler that hands
-        # each transaction to another connection cannot have them.
-        "OPTIONS": {**_prepared(), **_pool(), **options},
-        "CONN_HEALTH_CHECKS": True,
-    }
-
-
-def redis_url() -> str:
-    """Return COUNTERSIGN_REDIS_URL, empty where it is unset. Raises `ImproperlyConfigured` where no driver is there."""
-    url = text("COUNTERSIGN_REDIS_URL")
-    if url and find_spec("redis") is None:
-        raise ImproperlyConfigured("COUNTERSIGN_REDIS_URL is set, but the package redis is missing: pip install redis")
-    return url
-
-
-def _prepared() -> dict[str, Any]:
-    prepared = flag("COUNTERSIGN_PREPARED_STATEMENTS", default=True)
-    return {"server_side_binding": True, "prepare_threshold": 1} if prepared else {}
-
-
-def _pool() -> dict[str, Any]:
-    """Return psycopg's pool as an option of the database, where one is named. Workers leave it out."""
-    size = whole("COUNTERSIGN_DATABASE_POOL")
-    return {"pool": {"min_size": 1, "max_size": size}} if size else {}
+def _name_of_database(parts: SplitResult) -> str:
+    return unquote(parts.path.removeprefix("/"))
 
 
 def _sqlite(path: Path) -> dict[str, Any]:
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": path,
-        # Without IMMEDIATE two transactions that read and then write fail at once, whatever the timeout;
-        # without FULL a power cut may lose the intent of an effect that then happened.
+        # Without IMMEDIATE two transactions that read and then write fail at once,
+        # whatever the timeout; without FULL a power cut may lose the intent of an
+        # effect that then happened.
         "OPTIONS": {
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-20000;",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA"
+            " cache_size=-20000;",
         },
     }
 
 
 def _kept_key(path: Path) -> str:
     try:
+        # Of several processes that start at once only one may make the key.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return path.read_text().strip()
     with os.fdopen(handle, "w") as file:
         file.write(key := secrets.token_urlsafe(64))
     return key
-
-
-def _refused(name: str, wanted: str) -> ImproperlyConfigured:
-    return ImproperlyConfigured(f"{name} must be {wanted}, not {os.environ[name]!r}")

@@ -1,8 +1,10 @@
-"""What floor 3 keeps of runs' values outside their rows: answers to repeated posts, what a bulk fork was to do, the
-admin's history. Added to `checkpoints.erasure` when it is ready.
+"""Erases the values of runs that this floor keeps outside their rows: answers to
+repeated posts, what a bulk fork was to do, the admin's history. Added to
+`checkpoints.erasure` at start-up.
 """
 
 import json
+from functools import partial
 from typing import Any
 
 from django.apps import apps
@@ -28,74 +30,149 @@ GONE = 410
 
 
 def _answers(run: Run) -> "QuerySet[IdempotencyRecord]":
-    """The answers that tell of a run: its id, or that of a row of it, stands in the address or in the answer. Not what
-    erasing answered, which tells no value.
+    """Return the answers about a run: its id, or that of a row of it, is in the address
+    or in the answer.
     """
     ids = {run.id}
     for model in (Checkpoint, ApprovalRequest, Receipt):
-        ids |= set(model._base_manager.filter(run=run.id).values_list("pk", flat=True))
-    ids |= set(PendingWrite.objects.filter(run=run.id).values_list("write", flat=True))
+        rows = model._base_manager.filter(run=run.id)
+        ids.update(rows.values_list("pk", flat=True))
+    writes = PendingWrite.objects.filter(run=run.id)
+    # A write has one id in all its revisions, and answers name it by that.
+    ids.update(writes.values_list("write", flat=True))
+    # The answers to erasures contain no value.
     return answers_about(ids).exclude(path__endswith="/erase/")
 
 
+def _count_answers(run: Run) -> int:
+    return _answers(run).count()
+
+
 def _erase_answers(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
-    """The answer to a repeated post says from now on that what it told was erased."""
-    detail = "what this request answered was erased"
-    problem = {"type": "urn:countersign:problem:erased", "title": "Erased", "status": GONE, "code": "erased"}
-    answer = json.dumps({**problem, "detail": detail, "record": str(record.id)}).encode()
+    """Replace the answers about a run: a repeated post is from now on answered with the
+    problem that its answer was erased.
+    """
+    problem = {
+        "type": "urn:countersign:problem:erased",
+        "title": "Erased",
+        "status": GONE,
+        "code": "erased",
+        "detail": "what this request answered was erased",
+        "record": str(record.id),
+    }
+    answer = json.dumps(problem).encode()
     protection = Protection(encrypted=bool(keyring().encryption))
+    # The old answers are replaced unread, and may be large.
     for row in _answers(run).defer("answer"):
-        kept = sealed_rows.encrypted(row, "answer", answer, protection)
-        IdempotencyRecord.objects.filter(id=row.id).update(status=GONE, answer=kept)
+        encrypted_answer = sealed_rows.encrypted(row, "answer", answer, protection)
+        IdempotencyRecord.objects.filter(id=row.id).update(
+            status=GONE,
+            answer=encrypted_answer,
+        )
 
 
 def _bulk_forks(run: Run) -> Any:
+    """Return the bulk fork that made a run, if one did."""
     return BulkFork.objects.filter(results__fork=run.id).distinct()
 
 
+def _count_bulk_forks(run: Run) -> int:
+    count: int = _bulk_forks(run).count()
+    return count
+
+
 def require_no_bulk_fork(run: Run) -> None:
-    """Raise `WrongStatus` while the bulk fork that made a run goes on: it makes more of the same patch. A job that has
-    ended stays so.
+    """Raise `WrongStatus` while the bulk fork that made a run is under way: it makes
+    more runs with the same patch. A job that has ended does not start again.
     """
-    going_on = Job.objects.filter(id__in=_bulk_forks(run).values("id"), status__in=LIVE).values_list("id", flat=True)
-    if (job := going_on.first()) is not None:
-        message = "the bulk fork that made this run is going on; erase again when it has ended"
-        raise WrongStatus(message, run=str(run.id), job=str(job))
+    bulk_ids = _bulk_forks(run).values("id")
+    live_jobs = Job.objects.filter(id__in=bulk_ids, status__in=LIVE)
+    job = live_jobs.values_list("id", flat=True).first()
+    if job is not None:
+        raise WrongStatus(
+            "the bulk fork that made this run is going on;"
+            " erase again when it has ended",
+            run=str(run.id),
+            job=str(job),
+        )
 
 
 def _erase_bulk_forks(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
-    """The patch that made this run, of the same bulk fork for all its runs; and what a refusal said of the run."""
+    """Erase the patch that made this run, in its bulk fork and so for all runs that
+    this made, and the reasons for which bulk forks refused the run.
+    """
     for row in _bulk_forks(run):
         protection = Protection(row.encrypted)
+        # Sealing anew a row that was changed would cover up the change.
         sealed_rows.verify_row(row, protection)
-        values = payload_left(row, "wanted", lambda wanted: {**wanted, **_wanted_left(wanted, eraser)})
+        values = payload_left(row, "wanted", partial(_erased_order, eraser))
         if values:
-            row.save(update_fields=sealed_rows.seal_again(row, protection, **values))
-    for one in BulkForkResult.objects.filter(origin=run.id).exclude(message=b""):
-        said = sealed_columns.read_value(one, "message")
-        kept = sealed_rows.encrypted(one, "message", pack_json(eraser.error(str(said))), Protection(one.bulk.encrypted))
-        BulkForkResult.objects.filter(id=one.id).update(message=kept)
+            changed_fields = sealed_rows.seal_again(row, protection, **values)
+            row.save(update_fields=changed_fields)
+
+    refusals = BulkForkResult.objects.filter(origin=run.id).exclude(message=b"")
+    for result in refusals:
+        message = sealed_columns.read_value(result, "message")
+        erased_message = eraser.error(str(message))
+        encrypted_message = sealed_rows.encrypted(
+            result,
+            "message",
+            pack_json(erased_message),
+            Protection(result.bulk.encrypted),
+        )
+        rows = BulkForkResult.objects.filter(id=result.id)
+        rows.update(message=encrypted_message)
 
 
-def _wanted_left(wanted: dict[str, Any], eraser: Eraser) -> dict[str, Any]:
-    ways = {"patch": eraser.patch, "reason": eraser.texts}
-    return {name: erase(wanted[name]) for name, erase in ways.items() if name in wanted}
+def _erased_order(eraser: Eraser, order: dict[str, Any]) -> dict[str, Any]:
+    """Return what a bulk fork was to do, without the values that it was to set."""
+    erased = dict(order)
+    if "patch" in order:
+        erased["patch"] = eraser.patch(order["patch"])
+    if "reason" in order:
+        erased["reason"] = eraser.texts(order["reason"])
+    return erased
 
 
 def _admin_lines(run: Run) -> Any:
-    mine = Q(object_id__in=[str(run.id), run.id.hex])
-    return LogEntry.objects.filter(mine) if apps.is_installed("django.contrib.admin") else LogEntry.objects.none()
+    """Return the lines of the admin's history about a run."""
+    if not apps.is_installed("django.contrib.admin"):
+        return LogEntry.objects.none()
+    is_about_run = Q(object_id__in=[str(run.id), run.id.hex])
+    return LogEntry.objects.filter(is_about_run)
+
+
+def _count_admin_lines(run: Run) -> int:
+    count: int = _admin_lines(run).count()
+    return count
 
 
 def _erase_admin_lines(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
-    """The admin writes a run's label beside what somebody did to it."""
+    """Erase the run's label, which the admin writes beside what a person did to it."""
     for line in _admin_lines(run):
-        left = TEXT if not record.paths else eraser.text(line.object_repr)
-        LogEntry.objects.filter(pk=line.pk).update(object_repr=left)
+        # Without paths the whole run is erased.
+        erased_text = TEXT
+        if record.paths:
+            erased_text = eraser.text(line.object_repr)
+        LogEntry.objects.filter(pk=line.pk).update(object_repr=erased_text)
 
 
 SWEEPS = [
-    Sweep("answers to repeated posts", lambda run: _answers(run).count(), _erase_answers, again=True),
-    Sweep("bulk forks", lambda run: _bulk_forks(run).count(), _erase_bulk_forks),
-    Sweep("lines of the admin's history", lambda run: _admin_lines(run).count(), _erase_admin_lines),
+    Sweep(
+        "answers to repeated posts",
+        count=_count_answers,
+        erase=_erase_answers,
+        # A request about the run may be answered while the erasure goes on.
+        again=True,
+    ),
+    Sweep(
+        "bulk forks",
+        count=_count_bulk_forks,
+        erase=_erase_bulk_forks,
+    ),
+    Sweep(
+        "lines of the admin's history",
+        count=_count_admin_lines,
+        erase=_erase_admin_lines,
+    ),
 ]

@@ -1,5 +1,5 @@
-"""Probes: /healthz says that this web process answers, /readyz that it can serve, /readyz/workers that runs are worked
-on. Open to everybody; they tell no names.
+"""Probes: /healthz answers while this web process lives, /readyz if it can serve,
+/readyz/workers if runs are worked on. Open to everybody; they reveal no names.
 """
 
 from functools import cache
@@ -19,16 +19,17 @@ from checkpoints.queue import workers
 
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Always 200: no database is asked."""
+    """Return 200 without a query, so that it holds while the database is down."""
     return JsonResponse({"status": "ok"})
 
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Return 200 where this process can serve: its database answers, with its migrations; else 503.
+    """Return 200 if this process can serve: its database answers, with its migrations;
+    else 503.
 
-    A balancer that took the console away while no worker lives would hide what people need then. `worker` and
-    `oldest_due_seconds` only tell.
+    A balancer that took the console away while no worker lives would hide what people
+    need then, so `worker` and `oldest_due_seconds` are only reported.
     """
     facts = _facts()
     return _answer(facts, ready=facts["database"] and facts["migrations"])
@@ -36,7 +37,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def workers_readyz(request: HttpRequest) -> JsonResponse:
-    """Return 200 where a live worker takes runs, else 503; for whoever is to be called when none does."""
+    """Return 200 if a live worker takes runs, else 503: for an alarm when none does."""
     facts = _facts()
     return _answer(facts, ready=facts["worker"])
 
@@ -50,16 +51,26 @@ def _facts() -> dict[str, Any]:
             "oldest_due_seconds": oldest_due_seconds(),
         }
     except Error:
-        return {"database": False, "migrations": False, "worker": False, "oldest_due_seconds": None}
+        # A probe answers whatever is down; nothing is known without the database.
+        return {
+            "database": False,
+            "migrations": False,
+            "worker": False,
+            "oldest_due_seconds": None,
+        }
 
 
 def _answer(facts: dict[str, Any], *, ready: bool) -> JsonResponse:
-    status = 200 if ready else 503
-    return JsonResponse({"status": "ready" if ready else "not ready", **facts}, status=status)
+    if ready:
+        return JsonResponse({"status": "ready", **facts}, status=200)
+    return JsonResponse({"status": "not ready", **facts}, status=503)
 
 
 def migrated() -> bool:
-    """Whether no migration waits. Once found, not asked again: nobody undoes migrations under a running process."""
+    """Return whether all migrations are applied. Once true, it is not checked again:
+    nobody undoes migrations under a running process.
+    """
+    # Only "yes" is cached: a "no" has to be found out again.
     if not _migrated():
         _migrated.cache_clear()
         return False
@@ -73,8 +84,15 @@ def _migrated() -> bool:
 
 
 def oldest_due_seconds() -> float | None:
-    """For how long the run that waits longest for a worker has been due; None where none is."""
+    """Return for how long the run that waits longest for a worker has been due; None if
+    none is.
+    """
     now = timezone.now()
-    due = Run.objects.filter(status__in=[Status.QUEUED, Status.WAITING], due_at__lte=now)
+    due = Run.objects.filter(
+        status__in=[Status.QUEUED, Status.WAITING], due_at__lte=now
+    )
     oldest = due.aggregate(oldest=Min("due_at"))["oldest"]
-    return round((now - oldest).total_seconds(), 3) if oldest else None
+    if not oldest:
+        return None
+    seconds: float = (now - oldest).total_seconds()
+    return round(seconds, 3)

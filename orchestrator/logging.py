@@ -1,4 +1,6 @@
-"""Logs: one JSON object a line in production, readable lines elsewhere; no line holds a secret of the settings."""
+"""Logs: one JSON object a line in production, readable lines elsewhere; no line holds a
+secret of the settings.
+"""
 
 from collections.abc import MutableMapping
 from typing import Any
@@ -12,10 +14,14 @@ from checkpoints.core.masks import mask_any
 _INTERNAL = frozenset({"_record", "_from_structlog", "exc_info"})
 
 
-def mask_secrets(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Mask the values of `COUNTERSIGN["SECRETS"]` in all that a line of the log says: a processor of structlog.
+def mask_secrets(
+    logger: Any, method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Mask the values of `COUNTERSIGN["SECRETS"]` in all that a line of the log says: a
+    processor of structlog.
 
-    It comes behind those that make texts of exceptions and before the one that renders the line.
+    It comes behind those that make texts of exceptions and before the one that renders
+    the line.
     """
     # Before the settings are there nobody knows a secret of theirs.
     secrets = conf().secrets if settings.configured else {}
@@ -32,9 +38,11 @@ def mask_secrets(logger: Any, method: str, event: MutableMapping[str, Any]) -> M
 
 
 def masked_logger(name: str, **bound: Any) -> Any:
-    """Return the logger of that name, which masks whatever it is given before structlog's own processors see it.
+    """Return the logger of that name, which masks whatever it is given before
+    structlog's own processors see it.
 
-    So it masks too where a project has configured structlog in its own way, or not at all.
+    So it masks too where a project has configured structlog in its own way, or not at
+    all.
     """
     return structlog.wrap_logger(
         structlog.get_logger(name),
@@ -51,7 +59,9 @@ def masked_logger(name: str, **bound: Any) -> Any:
 
 
 def configure(*, as_json: bool, level: str) -> dict[str, Any]:
-    """Set structlog up and return Django's LOGGING, so that both kinds of loggers end in one stream (stderr)."""
+    """Set structlog up and return Django's LOGGING, so that both kinds of loggers end
+    in one stream (stderr).
+    """
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -67,7 +77,9 @@ def configure(*, as_json: bool, level: str) -> dict[str, Any]:
     # As JSON messages and names only: never the values of a frame.
     renderer: Any = structlog.processors.JSONRenderer()
     if not as_json:
-        renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        renderer = structlog.dev.ConsoleRenderer(
+            exception_formatter=structlog.dev.plain_traceback
+        )
     ending: list[Any] = [structlog.processors.format_exc_info, mask_secrets, renderer]
     return {
         "version": 1,
@@ -76,10 +88,15 @@ def configure(*, as_json: bool, level: str) -> dict[str, Any]:
             "lines": {
                 "()": structlog.stdlib.ProcessorFormatter,
                 "foreign_pre_chain": [*shared, structlog.stdlib.ExtraAdder()],
-                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *ending],
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    *ending,
+                ],
             }
         },
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines"}},
+        "handlers": {
+            "stderr": {"class": "logging.StreamHandler", "formatter": "lines"}
+        },
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {"django": {"level": level}},
     }

@@ -1,7 +1,11 @@
-"""The Content-Security-Policy of our pages: scripts, styles and everything else come from the site itself alone."""
+"""The Content-Security-Policy of our pages: scripts, styles and everything else come
+from the site itself alone.
+"""
 
-_SELF, _NONE = "'self'", "'none'"
+_SELF = "'self'"
+_NONE = "'none'"
 
+# Without 'unsafe-inline' anywhere: no page of ours has inline scripts or styles.
 DIRECTIVES: dict[str, list[str]] = {
     "default-src": [_NONE],
     "script-src": [_SELF],
@@ -13,4 +17,6 @@ DIRECTIVES: dict[str, list[str]] = {
     "base-uri": [_NONE],
     "frame-ancestors": [_NONE],
 }
-HEADER = "; ".join(f"{name} {' '.join(sources)}" for name, sources in DIRECTIVES.items())
+_TEXTS = [f"{name} {' '.join(sources)}" for name, sources in DIRECTIVES.items()]
+HEADER = "; ".join(_TEXTS)
+"""The value of the header that carries the policy."""

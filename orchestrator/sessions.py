@@ -1,7 +1,9 @@
-"""Sessions in the database, read from a cache where one answers: a cache that is away costs a look, never a log-in.
+"""Sessions in the database, read from a cache while it answers: a cache that is down
+costs a query, never a log-in.
 
-Named by `SESSION_ENGINE`. The database has the last word: what the cache holds counts for a minute at most, so a
-session that was ended while the cache was away does not come back with it.
+Named by `SESSION_ENGINE`. The database has the last word: an entry of the cache counts
+for a minute at most, so a session that was ended while the cache was down does not come
+back with it.
 """
 
 import time
@@ -15,9 +17,11 @@ from django.core.cache import caches
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 
 COPY_SECONDS = 60
-"""How long a copy of a session in the cache is believed."""
+"""Seconds for which a cached copy of a session is trusted."""
 REST_SECONDS = 10.0
-"""How long a cache that failed is left alone: each further try would keep somebody waiting."""
+"""Seconds for which a cache that failed is not used: each further attempt would keep a
+visitor waiting.
+"""
 
 T = TypeVar("T")
 
@@ -25,17 +29,22 @@ log = structlog.get_logger(__name__)
 
 
 class SessionStore(cached_db.SessionStore):
-    """Django's store of sessions in database and cache, which does without the cache while it fails."""
+    """Django's store of sessions in database and cache, which does without the cache
+    while it fails.
+    """
 
     def __init__(self, session_key: str | None = None) -> None:
-        # Django's own __init__ asks for the cache, which fails where its package is not installed.
+        # Django's own __init__ looks the cache up, which fails if its package is not
+        # installed.
         super(cached_db.SessionStore, self).__init__(session_key)
         self._cache: BaseCache = _Dispensable(settings.SESSION_CACHE_ALIAS)
 
 
 class _Dispensable(BaseCache):
-    """Another cache, of which nothing is expected: where it fails, it holds nothing."""
+    """Wraps a cache that may fail: while it does, it seems to be empty."""
 
+    # Shared by all requests of the process, so that only one of them waits for a cache
+    # that is down.
     _rests_until = 0.0
 
     def __init__(self, alias: str) -> None:
@@ -44,15 +53,26 @@ class _Dispensable(BaseCache):
 
     @property
     def _behind(self) -> BaseCache:
-        """Return the cache itself. Fails where its package is not installed, so it is asked for inside `_try` alone."""
+        """Return the cache itself. Fails if its package is not installed, so it is used
+        inside `_try` alone.
+        """
         return caches[self._alias]
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
         return self._try(lambda: self._behind.get(key, default, version), default)
 
-    def set(self, key: Any, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> None:
-        seconds = timeout if isinstance(timeout, int) else COPY_SECONDS
-        self._try(lambda: self._behind.set(key, value, min(seconds, COPY_SECONDS), version), None)
+    def set(
+        self,
+        key: Any,
+        value: Any,
+        timeout: Any = DEFAULT_TIMEOUT,
+        version: int | None = None,
+    ) -> None:
+        # No entry outlives a copy, not even one with the timeout of the cache.
+        seconds = COPY_SECONDS
+        if isinstance(timeout, int):
+            seconds = min(timeout, COPY_SECONDS)
+        self._try(lambda: self._behind.set(key, value, seconds, version), None)
 
     def delete(self, key: Any, version: int | None = None) -> bool:
         return self._try(lambda: self._behind.delete(key, version), False)
@@ -61,12 +81,14 @@ class _Dispensable(BaseCache):
         return self._try(lambda: self._behind.has_key(key, version), False)
 
     def _try(self, act: Callable[[], T], otherwise: T) -> T:
+        """Return the cache's answer, or `otherwise` while it fails."""
         if time.monotonic() < _Dispensable._rests_until:
             return otherwise
         try:
             return act()
         except Exception as error:
-            # Each driver has errors of its own, and none of them is worth more than a session that is in the database.
+            # Each driver has its own errors, and none of them matters more than a
+            # session that is in the database.
             log.warning("session_cache_failed", error=type(error).__name__)
             _Dispensable._rests_until = time.monotonic() + REST_SECONDS
             return otherwise

@@ -1,6 +1,8 @@
-"""Settings of our own project, all from the environment (docs/configuration.md). A host project writes its own instead.
+"""Settings of our own project, all from the environment (docs/configuration.md). A host
+project writes its own instead.
 
-Three modes: production (the default, refuses to start without a secret key), debug and demo.
+Three modes: production (the default, refuses to start without a secret key), debug and
+demo.
 """
 
 from datetime import timedelta
@@ -9,24 +11,27 @@ from typing import Any
 from orchestrator import environment, logging, page_policy
 
 BASE_DIR = environment.ROOT
-# There templates and static files lie at the top. The wheel has them inside the app, where Django finds them by itself.
+# There templates and static files lie at the top. The wheel has them inside the app,
+# where Django finds them by itself.
 IN_CLONE = (BASE_DIR / "templates" / "orchestrator").is_dir()
-DATA_DIR = environment.data_dir()
+env = environment.load()
+DATA_DIR = env.data_dir
 
-DEBUG = environment.flag("COUNTERSIGN_DEBUG")
-DEMO = environment.demo()
-PRODUCTION = not (DEBUG or DEMO)
+DEBUG = env.debug
+DEMO = env.is_demo
+PRODUCTION = env.is_production
 
-SECRET_KEY = environment.secret_key(generate=not PRODUCTION)
-ALLOWED_HOSTS = environment.words(
-    "COUNTERSIGN_ALLOWED_HOSTS", () if PRODUCTION else ("localhost", "127.0.0.1", "[::1]")
-)
-CSRF_TRUSTED_ORIGINS = environment.words("COUNTERSIGN_TRUSTED_ORIGINS")
+SECRET_KEY = env.key()
+LOOPBACK = () if PRODUCTION else ("localhost", "127.0.0.1", "[::1]")
+ALLOWED_HOSTS = list(env.allowed_hosts or LOOPBACK)
+CSRF_TRUSTED_ORIGINS = list(env.trusted_origins)
 
 DEMO_APPS = ["orchestrator.demo.claims", "orchestrator.demo.imports"]
 INSTALLED_APPS = [
+    # Before staticfiles, whose `runserver` it replaces.
     "daphne",
     "django_q",
+    # Before the admin, some of whose templates it overrides.
     "orchestrator",
     "approvals",
     "checkpoints",
@@ -46,6 +51,7 @@ if DEMO:
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "orchestrator.middleware.Compression",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -80,17 +86,16 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 
-DATABASES = {
-    "default": environment.database(environment.text("DATABASE_URL"), sqlite_default=DATA_DIR / "countersign.sqlite3")
-}
+DATABASES = {"default": env.database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-if REDIS_URL := environment.redis_url():
-    # Optional: it spares the database one read per page and message; without it sessions are read from the database.
+if env.redis_url:
+    # Optional: it spares the database one read per page and message; without it
+    # sessions are read from the database.
     CACHES = {
         "default": {
             "BACKEND": "django.core.cache.backends.redis.RedisCache",
-            "LOCATION": REDIS_URL,
+            "LOCATION": env.redis_url,
             # A page must not wait for a host that does not answer.
             "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},
         }
@@ -106,17 +111,21 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
-AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
 AXES_HANDLER = "orchestrator.login_throttle.LoginThrottle"
 AXES_CLIENT_IP_CALLABLE = "orchestrator.login_throttle.axes_address"
 AXES_LOCKOUT_CALLABLE = "orchestrator.views.locked_out.locked_out"
-# A success forgives the failures of that name at that address, and no others: somebody with an account of his own must
-# not reset what he did to others.
+# A success forgives the failures of that name at that address, and no others: an
+# attacker with an account must not reset his failures at other names.
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
-AXES_FAILURE_LIMIT = environment.whole("COUNTERSIGN_LOGIN_FAILURES", default=5, least=1)
-AXES_COOLOFF_TIME = timedelta(seconds=environment.number("COUNTERSIGN_LOGIN_PAUSE_SECONDS", default=900, least=1))
-# What is refused unlooked at prolongs nothing, else anybody could keep anybody out for good.
+AXES_FAILURE_LIMIT = env.login_failures
+AXES_COOLOFF_TIME = timedelta(seconds=env.login_pause_seconds)
+# A log-in that is refused unchecked does not prolong the pause: otherwise anybody could
+# keep a person out for good.
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
@@ -126,17 +135,20 @@ LOGOUT_REDIRECT_URL = "login"
 CSRF_FAILURE_VIEW = "orchestrator.views.errors.csrf_failed"
 
 LANGUAGE_CODE = "en-gb"
-TIME_ZONE = environment.text("COUNTERSIGN_TIME_ZONE", "UTC")
+TIME_ZONE = env.time_zone
 USE_TZ = True
 
 STATIC_URL = "static/"
 STATIC_ROOT = DATA_DIR / "static"
+# WhiteNoise warns at each start if it is missing.
 STATIC_ROOT.mkdir(exist_ok=True)
-# The prefix keeps our files apart from a host project's: {% static "countersign/css/console.css" %}.
+# The prefix keeps our files apart from a host project's: {% static
+# "countersign/css/console.css" %}.
 STATICFILES_DIRS = [("countersign", BASE_DIR / "static")] if IN_CLONE else []
 MEDIA_ROOT = DATA_DIR / "files"
 # Uploads are read by this process alone.
-FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
+FILE_UPLOAD_PERMISSIONS = 0o600
+FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o700
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
@@ -151,22 +163,24 @@ CONTENT_SECURITY_POLICY = {"DIRECTIVES": page_policy.DIRECTIVES}
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
 
-HTTPS = environment.flag("COUNTERSIGN_HTTPS", default=PRODUCTION)
+HTTPS = PRODUCTION if env.https is None else env.https
 SECURE_SSL_REDIRECT = HTTPS
 # Probes come without TLS, from inside.
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^readyz/workers$"]
-SECURE_HSTS_SECONDS = environment.whole("COUNTERSIGN_HSTS_SECONDS", default=3600) if HTTPS else 0
+SECURE_HSTS_SECONDS = env.hsts_seconds if HTTPS else 0
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
-if environment.flag("COUNTERSIGN_BEHIND_PROXY"):
+if env.behind_proxy:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 # Subdomains and the browsers' preload list are for the owner of the domain to decide.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 
 # A value may be as large as COUNTERSIGN_MAX_VALUE_BYTES, and JSON needs room around it.
-DATA_UPLOAD_MAX_MEMORY_SIZE = environment.whole("COUNTERSIGN_MAX_BODY_BYTES", default=8 * 1024 * 1024, least=1024)
+DATA_UPLOAD_MAX_MEMORY_SIZE = env.max_body_bytes
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework.authentication.SessionAuthentication"
+    ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
@@ -177,62 +191,37 @@ SPECTACULAR_SETTINGS = {"TITLE": "Countersign", "VERSION": "1", "OAS_VERSION": "
 if DEMO:
     # The demo's letters become .eml files.
     EMAIL_BACKEND = "orchestrator.demo.claims.mail.EmailBackend"
-    TEMPLATES[0]["OPTIONS"]["context_processors"].append("orchestrator.demo.people.people_to_sign_in_as")
+    TEMPLATES[0]["OPTIONS"]["context_processors"].append(
+        "orchestrator.demo.people.people_to_sign_in_as"
+    )
 EMAIL_FILE_PATH = DATA_DIR / "letters"
 
-MODE = "Production" if PRODUCTION else "Demo" if DEMO else "Development"
-# Only what the environment gives; the rest has its default in checkpoints.conf.
-COUNTERSIGN = {
-    "ENVIRONMENT": environment.text("COUNTERSIGN_ENVIRONMENT", MODE),
-    **environment.given(
-        LEASE_SECONDS=environment.number,
-        SLICE_SECONDS=environment.number,
-        NODE_TIMEOUT=environment.number,
-        POLL_SECONDS=environment.number,
-        GRACE_SECONDS=environment.number,
-        WORKERS=environment.whole,
-        MAX_VALUE_BYTES=environment.whole,
-        MAX_CLAIMS_WITHOUT_PROGRESS=environment.whole,
-        CLIENT_ADDRESS_HEADER=environment.text,
-        API_FAILURES=environment.whole,
-        API_FAILURE_SECONDS=environment.number,
-        SOCKETS_PER_PERSON=environment.whole,
-        SOCKET_MESSAGES_PER_SECOND=environment.number,
-        SECRETS=environment.strings,
-        SIGNING_KEYS=environment.strings,
-        ENCRYPTION_KEYS=environment.strings,
-        COMPROMISED_KEYS=environment.strings,
-        PAYLOADS=environment.objects,
-        DEFAULT_PAYLOADS=environment.text,
-        DIRECT_STATEMENTS=environment.flag,
-        AUDIT_HEAD_FILE=environment.text,
-        MEMORY_DAYS=environment.number,
-        ARCHIVE_FOLDER=environment.text,
-        BUNDLE_KEY=environment.text,
-        TRUSTED_KEYS=environment.strings,
-    ),
-}
+if env.demo_payments_url:
+    COUNTERSIGN_DEMO_PAYMENTS_URL = env.demo_payments_url
 
-# What `manage.py worker` goes by, and the stock `manage.py qcluster` too.
-SLICE_TIMEOUT = environment.whole("COUNTERSIGN_SLICE_TIMEOUT", default=900, least=1)
+COUNTERSIGN = env.countersign()
+
+# For `manage.py worker`, and for django-q2's own `manage.py qcluster`.
 Q_CLUSTER = {
     "name": "countersign",
     "broker_class": "orchestrator.worker.broker.RunBroker",
-    "workers": COUNTERSIGN.get("WORKERS", 2),
-    "queue_limit": COUNTERSIGN.get("WORKERS", 2),
+    "workers": env.workers,
+    # No more than its workers, so that no run waits in a local queue under a lease.
+    "queue_limit": env.workers,
     "bulk": 1,
-    "timeout": SLICE_TIMEOUT,
-    "retry": 4 * SLICE_TIMEOUT,
+    "timeout": env.slice_timeout,
+    # The worker refuses a retry that is not longer than the timeout.
+    "retry": 4 * env.slice_timeout,
     "ack_failures": True,
     "max_attempts": 1,
+    # No success is saved: a positive limit locks rows at each of them.
     "save_limit": -1,
     "guard_cycle": 0.5,
     "recycle": 200,
     "catch_up": False,
+    # It ticks every 30 s, and doubles schedules on SQLite; standing work is done by
+    # jobs.
     "scheduler": False,
 }
 
-LOGGING = logging.configure(
-    as_json=PRODUCTION,
-    level=environment.choice("COUNTERSIGN_LOG_LEVEL", default="INFO", allowed=("DEBUG", "INFO", "WARNING", "ERROR")),
-)
+LOGGING = logging.configure(as_json=PRODUCTION, level=env.log_level)

@@ -1,12 +1,25 @@
-"""Addresses of the API, version 1, and of the probes. A project includes them at its root."""
+"""Addresses of version 1 of the API, and of the probes. A project includes them at its
+root.
+"""
 
 from django.urls import include, path, re_path
 
 from approvals import urls as approvals
 from orchestrator import health
-from orchestrator.api import checkpoints, comparisons, figures, graphs, not_found, runs, schema, travel, uploads
+from orchestrator.api import (
+    checkpoints,
+    comparisons,
+    figures,
+    graphs,
+    not_found,
+    runs,
+    schema,
+    travel,
+    uploads,
+)
 from orchestrator.api.base import mount
 from orchestrator.api.bundles import endpoints as bundles
+from orchestrator.api.verbs import verb_paths
 from orchestrator.live import stream
 
 v1 = [
@@ -15,7 +28,11 @@ v1 = [
     path("figures/", mount(figures.Figures), name="figures"),
     path("runs/", mount(runs.Runs), name="runs"),
     path("runs/<str:run>/", mount(runs.OneRun), name="run"),
-    path("runs/<str:run>/checkpoints/", mount(runs.RunCheckpoints), name="run-checkpoints"),
+    path(
+        "runs/<str:run>/checkpoints/",
+        mount(runs.RunCheckpoints),
+        name="run-checkpoints",
+    ),
     path("runs/<str:run>/events/", mount(runs.RunEvents), name="run-events"),
     path("runs/<str:run>/stream/", mount(stream.RunStream), name="run-stream"),
     path("runs/<str:run>/blame/", mount(comparisons.RunBlame), name="run-blame"),
@@ -24,24 +41,44 @@ v1 = [
     path("runs/<str:run>/align/", mount(comparisons.RunAlign), name="run-align"),
     path("runs/<str:run>/export/", mount(bundles.RunExport), name="run-export"),
     path("imports/", mount(bundles.Imports), name="imports"),
-    path("runs/<str:run>/resume/", mount(runs.Resume), name="resume"),
-    path("runs/<str:run>/replay-report/", mount(travel.ReplayReport), name="replay-report"),
-    path("runs/<str:run>/rewind/", mount(travel.Rewind), name="rewind"),
-    path("runs/<str:run>/cancel/", mount(runs.Cancel), name="cancel"),
+    path(
+        "runs/<str:run>/replay-report/",
+        mount(travel.ReplayReport),
+        name="replay-report",
+    ),
     path("runs/<str:run>/erase/", mount(runs.Erase), name="erase"),
-    path("runs/<str:run>/settle/", mount(runs.Settle), name="settle"),
-    path("checkpoints/<str:checkpoint>/", mount(checkpoints.OneCheckpoint), name="checkpoint"),
-    path("checkpoints/<str:checkpoint>/state/", mount(checkpoints.CheckpointState), name="checkpoint-state"),
-    path("checkpoints/<str:checkpoint>/diff/", mount(checkpoints.CheckpointDiff), name="checkpoint-diff"),
-    path("checkpoints/<str:checkpoint>/plan/", mount(travel.TravelPlan), name="travel-plan"),
-    path("checkpoints/<str:checkpoint>/fork/", mount(travel.Fork), name="fork"),
-    path("checkpoints/<str:checkpoint>/replay/", mount(travel.Replay), name="replay"),
+    *verb_paths(),
+    path(
+        "checkpoints/<str:checkpoint>/",
+        mount(checkpoints.OneCheckpoint),
+        name="checkpoint",
+    ),
+    path(
+        "checkpoints/<str:checkpoint>/state/",
+        mount(checkpoints.CheckpointState),
+        name="checkpoint-state",
+    ),
+    path(
+        "checkpoints/<str:checkpoint>/diff/",
+        mount(checkpoints.CheckpointDiff),
+        name="checkpoint-diff",
+    ),
+    path(
+        "checkpoints/<str:checkpoint>/plan/",
+        mount(travel.TravelPlan),
+        name="travel-plan",
+    ),
     path("forks/", mount(travel.BulkForks), name="forks"),
     path("forks/<uuid:fork>/", mount(travel.OneBulkFork), name="bulk-fork"),
-    path("forks/<uuid:fork>/results/", mount(travel.BulkForkResults), name="bulk-fork-results"),
+    path(
+        "forks/<uuid:fork>/results/",
+        mount(travel.BulkForkResults),
+        name="bulk-fork-results",
+    ),
     path("uploads/", mount(uploads.Uploads), name="uploads"),
     *approvals.patterns(mount),
     path("schema/", mount(schema.Schema), name="schema"),
+    # Last, because it matches every address.
     re_path(r"^.*/$", mount(not_found.Nothing)),
 ]
 

@@ -1,9 +1,20 @@
-"""Addresses of the pages of floor 3. Those of floor 2 stand in `approvals.urls_pages`."""
+"""Addresses of the pages of floor 3. Those of floor 2 are in `approvals.urls_pages`."""
 
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from orchestrator.views import account, cancel, figures, graphs, home, run, runs, settle, start, workers
+from orchestrator.views import (
+    account,
+    cancel,
+    figures,
+    graphs,
+    home,
+    run,
+    runs,
+    settle,
+    start,
+    workers,
+)
 from orchestrator.views.bundles import pages as bundles
 from orchestrator.views.compare.page import compare_page
 from orchestrator.views.go_on.page import go_on_page
@@ -19,6 +30,7 @@ urlpatterns = [
     path("account/theme/", home.theme, name="theme"),
     path("figures/", figures.figures_page, name="figures"),
     path("runs/", runs.runs_page, name="runs"),
+    # Below "-", because `runs/rows/` would be the page of a run with the key "rows".
     path("runs/-/rows/", runs.runs_rows, name="run_rows"),
     path("runs/-/news/", runs.runs_news, name="run_news"),
     path("runs/-/import/", bundles.import_page, name="import"),

@@ -1,4 +1,4 @@
-"""What a WSGI server serves: everything but the websockets."""
+"""The WSGI application: everything but the websockets."""
 
 import os
 

@@ -16,25 +16,37 @@ from tests.support.empty_tables import EmptyTables
 from tests.support.payload_backends import Full
 
 # No test is about how fast a machine is, and a busy one is no finding.
-hypothesis_settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 hypothesis_settings.load_profile("untimed")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Longest first. A whole pass shares its tests among so many processes."""
-    items[:] = order.spread(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    items[:] = order.spread(
+        items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    )
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays until the end: the garbage collector need not look through it, nor as often."""
+    """What was collected stays until the end: the garbage collector need not look
+    through it, nor as often.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_test_environment: None, django_db_blocker: Any, django_db_modify_db_settings: None) -> None:
-    """In the place of the one of pytest-django, with which each process migrates: that takes seconds each time."""
+def django_db_setup(
+    django_test_environment: None,
+    django_db_blocker: Any,
+    django_db_modify_db_settings: None,
+) -> None:
+    """In the place of the one of pytest-django, with which each process migrates: that
+    takes seconds each time.
+    """
     with django_db_blocker.unblock():
         migrated_database.prepare(Path(os.environ["COUNTERSIGN_DATA_DIR"]))
 
@@ -47,7 +59,9 @@ def people(db: None) -> cast.People:
 
 @pytest.fixture
 def configure(settings: Any) -> Callable[..., None]:
-    """Sets some of the settings under COUNTERSIGN by their names; the others stay as they are."""
+    """Sets some of the settings under COUNTERSIGN by their names; the others stay as
+    they are.
+    """
 
     def change(**values: Any) -> None:
         settings.COUNTERSIGN = {**settings.COUNTERSIGN, **values}
@@ -57,11 +71,17 @@ def configure(settings: Any) -> Callable[..., None]:
 
 @pytest.fixture
 def cellar(configure: Any, tmp_path: Path) -> Iterator[Path]:
-    """The folder of the payload backend `cellar`, which the settings then know: a disk that a test can fill."""
-    entry = {"backend": "tests.support.payload_backends.Full", "options": {"location": str(tmp_path)}}
+    """The folder of the payload backend `cellar`, which the settings then know: a disk
+    that a test can fill.
+    """
+    entry = {
+        "backend": "tests.support.payload_backends.Full",
+        "options": {"location": str(tmp_path)},
+    }
     configure(PAYLOADS={"cellar": entry})
     yield tmp_path
-    Full.left, Full.away = None, False
+    Full.left = None
+    Full.away = False
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -69,18 +89,22 @@ def tables_are_emptied_quickly() -> Iterator[None]:
     """After a test with real transactions; see `tests.support.empty_tables`."""
     tables = EmptyTables(TransactionTestCase._fixture_teardown)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda case: tables.restore(case))
+        patch.setattr(
+            TransactionTestCase, "_fixture_teardown", lambda case: tables.restore(case)
+        )
         yield
 
 
 @pytest.fixture(autouse=True)
 def graphs_of_one_test_are_not_seen_by_the_next() -> Iterator[None]:
-    """Forget what a test registered, or put in the place of another graph of the same name."""
+    """Forget what a test registered, or put in the place of another graph of the same
+    name.
+    """
     from orchestrator import discovery
     from orchestrator.engine import registry
 
-    before = dict(registry._known)
+    before = dict(registry._registered)
     yield
     discovery.forget_noted()  # the rows about its versions are gone too
-    registry._known.clear()
-    registry._known.update(before)
+    registry._registered.clear()
+    registry._registered.update(before)

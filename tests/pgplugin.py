@@ -1,6 +1,8 @@
-"""Prepares the database of a test run before the settings are read, and tells how many tests ran on which.
+"""Prepares the database of a test run before the settings are read, and tells how many
+tests ran on which.
 
-Named in pytest's `addopts`: a conftest.py would be too late, pytest-django reads the settings before it.
+Named in pytest's `addopts`: a conftest.py would be too late, pytest-django reads the
+settings before it.
 """
 
 import json
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.devtools.postgres import Postgres
+from tests.support.order import part_of
 
 DATABASES = ("sqlite", "postgresql")
 ROOM = 2**30
@@ -22,8 +25,41 @@ _folders: list[Path] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--database", choices=DATABASES, default="sqlite", help="where the tests keep their rows")
+    parser.addoption(
+        "--database",
+        choices=DATABASES,
+        default="sqlite",
+        help="where the tests keep their rows",
+    )
     parser.addoption("--counts", help="a file that gets the number of tests, as JSON")
+    parser.addoption("--part", help="K/N runs the tests of part K of N only")
+    parser.addoption(
+        "--each-part",
+        action="append",
+        default=[],
+        help="a path whose tests belong to each part",
+    )
+
+
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Leave the tests of other parts to other commits."""
+    if not config.option.part:
+        return
+    part, parts = map(int, config.option.part.split("/"))
+    chosen = []
+    others = []
+    for item in items:
+        if (
+            item.nodeid.startswith(tuple(config.option.each_part))
+            or part_of(item.nodeid, parts) == part
+        ):
+            chosen.append(item)
+        else:
+            others.append(item)
+    items[:] = chosen
+    config.hook.pytest_deselected(items=others)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -31,8 +67,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     if IN_WORKER:
         return
     on_postgres = early_config.known_args_namespace.database == "postgresql"
-    # A folder of its own per run: two runs at once must not share a database, and a socket's path must be short.
-    folder = Path(tempfile.mkdtemp(prefix="countersign-", dir=None if on_postgres else _memory()))
+    # A folder of its own per run: two runs at once must not share a database, and a
+    # socket's path must be short.
+    folder = Path(
+        tempfile.mkdtemp(prefix="countersign-", dir=None if on_postgres else _memory())
+    )
     _folders.append(folder)
     os.environ["COUNTERSIGN_DATA_DIR"] = str(folder)
     os.environ.pop("DATABASE_URL", None)
@@ -43,9 +82,15 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def _memory() -> Path | None:
-    """Where files are kept in memory, if there is room: on a disk each commit of SQLite waits for it."""
+    """Where files are kept in memory, if there is room: on a disk each commit of SQLite
+    waits for it.
+    """
     folder = Path("/dev/shm")
-    usable = folder.is_dir() and os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > ROOM
+    usable = (
+        folder.is_dir()
+        and os.access(folder, os.W_OK)
+        and shutil.disk_usage(folder).free > ROOM
+    )
     return folder if usable else None
 
 
@@ -53,13 +98,20 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"database: {config.option.database}"
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
     counts = {
-        word: len(terminalreporter.stats.get(word, [])) for word in ("passed", "failed", "error", "skipped", "xfailed")
+        word: len(terminalreporter.stats.get(word, []))
+        for word in ("passed", "failed", "error", "skipped", "xfailed")
     }
-    terminalreporter.write_line(f"{counts['passed']} tests passed on {config.option.database}")
+    terminalreporter.write_line(
+        f"{counts['passed']} tests passed on {config.option.database}"
+    )
     if config.option.counts:
-        Path(config.option.counts).write_text(json.dumps(counts | {"exit status": int(exitstatus)}))
+        Path(config.option.counts).write_text(
+            json.dumps(counts | {"exit status": int(exitstatus)})
+        )
 
 
 def pytest_unconfigure() -> None:

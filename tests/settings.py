@@ -1,11 +1,14 @@
-"""The project's own settings as the demo has them, made fast. The folder for data comes from `tests.pgplugin`."""
+"""The project's own settings as the demo has them, made fast. The folder for data comes
+from `tests.pgplugin`.
+"""
 
 import os
 import sys
 from pathlib import Path
 
-# Hundreds of processes start in a pass. The linter's rich, which a log would take where it is found, and daphne's own
-# `runserver`, which none of them runs, are a third of what a start costs.
+# Hundreds of processes start in a pass. The linter's rich, which a log would take where
+# it is found, and daphne's own `runserver`, which none of them runs, are a third of
+# what a start costs.
 sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
 
 os.environ.setdefault("COUNTERSIGN_DEMO", "true")
@@ -17,15 +20,26 @@ if "COUNTERSIGN_TEST_CLOCK" in os.environ:
     shift(float(os.environ["COUNTERSIGN_TEST_CLOCK"]))
 
 from orchestrator.settings import *  # noqa: E402, F403
-from orchestrator.settings import DATA_DIR, DATABASES, INSTALLED_APPS, SILENCED_SYSTEM_CHECKS  # noqa: E402
+from orchestrator.settings import (  # noqa: E402
+    DATA_DIR,
+    DATABASES,
+    INSTALLED_APPS,
+    SILENCED_SYSTEM_CHECKS,
+)
 
-INSTALLED_APPS = [*(app for app in INSTALLED_APPS if app != "daphne"), "tests.graphs_app", "tests.crash"]
+INSTALLED_APPS = [
+    *(app for app in INSTALLED_APPS if app != "daphne"),
+    "tests.graphs_app",
+    "tests.crash",
+]
 
-# Processes of tests have short leases, so that takeovers are quick; no atomic node of theirs takes that long.
+# Processes of tests have short leases, so that takeovers are quick; no atomic node of
+# theirs takes that long.
 SILENCED_SYSTEM_CHECKS = [*SILENCED_SYSTEM_CHECKS, "orchestrator.E002"]
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-# Each client of a test has a chain of middleware of its own, which would read every file of every app at its start.
+# Each client of a test has a chain of middleware of its own, which would read every
+# file of every app at its start.
 WHITENOISE_AUTOREFRESH = True
 ALLOWED_HOSTS = ["testserver", "localhost", "127.0.0.1"]
 if "COUNTERSIGN_TEST_OUTBOX" in os.environ:

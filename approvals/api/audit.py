@@ -1,4 +1,6 @@
-"""Endpoints of the audit log: its lines, and one with the decisions that stand behind it. Reads only."""
+"""Endpoints of the audit log: its lines, and one line with its decisions as evidence.
+They only read.
+"""
 
 from typing import Any
 
@@ -8,11 +10,19 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals import audit
-from approvals.api.base import Query, SealedOut, describe, page_schema, paginate, person, read_body
+from approvals.api.base import (
+    Query,
+    SealedOut,
+    describe,
+    page_schema,
+    paginate,
+    person,
+    read_body,
+)
 from approvals.api.serializers import DecisionLine
-from approvals.audit import LineFilter
-from approvals.audit_words import sentence_of
+from approvals.audit import reads as audit
+from approvals.audit.reads import LineFilter
+from approvals.audit.words import sentence_of
 from checkpoints.models import AuditLine
 from checkpoints.models.audit_line import NEWEST
 from checkpoints.sealing.sealed_rows import PLAIN
@@ -22,7 +32,7 @@ HIGHEST = 2**63 - 1
 
 
 class AuditQuery(Query):
-    """What the log can be narrowed to."""
+    """The filters of the audit log."""
 
     by = serializers.CharField(required=False, help_text="Name of who acted.")
     run = serializers.CharField(required=False, help_text="Id or key.")
@@ -31,13 +41,17 @@ class AuditQuery(Query):
     to = serializers.DateTimeField(required=False, help_text="Before this time.")
 
     def get_fields(self) -> Any:
-        # `from` is a word of Python's own.
-        begin = serializers.DateTimeField(required=False, source="since", help_text="At this time or later.")
+        # `from` is a keyword of Python.
+        begin = serializers.DateTimeField(
+            required=False, source="since", help_text="At this time or later."
+        )
         return {**super().get_fields(), "from": begin}
 
 
 class AuditOut(SealedOut, serializers.ModelSerializer[AuditLine]):
-    """A line of the audit log. `number` and `hash` are empty until a job has chained it to the one before."""
+    """A line of the audit log. `number` and `hash` are empty until a job has chained it
+    to the one before.
+    """
 
     by = serializers.CharField(source="actor_name")
     did = serializers.SerializerMethodField()
@@ -47,9 +61,21 @@ class AuditOut(SealedOut, serializers.ModelSerializer[AuditLine]):
     class Meta:
         model = AuditLine
         fields = [
-            "id", "number", "at", "by", "kind", "did", "graph", "run", "request", "facts", "seal_key", "seal", "hash",
+            "id",
+            "number",
+            "at",
+            "by",
+            "kind",
+            "did",
+            "graph",
+            "run",
+            "request",
+            "facts",
+            "seal_key",
+            "seal",
+            "hash",
             "fault",
-        ]  # fmt: skip
+        ]
         read_only_fields = fields
 
     def get_did(self, line: AuditLine) -> str:
@@ -60,7 +86,7 @@ class AuditOut(SealedOut, serializers.ModelSerializer[AuditLine]):
 
 
 class AuditLineOut(AuditOut):
-    """A line with the decisions that stand behind it, each with what was there, proposed and decided."""
+    """A line with its decisions, each with the old, the proposed and the final value."""
 
     decisions = serializers.SerializerMethodField()
 
@@ -70,31 +96,50 @@ class AuditLineOut(AuditOut):
 
     @extend_schema_field(DecisionLine(many=True))
     def get_decisions(self, line: AuditLine) -> list[dict[str, Any]]:
-        behind = audit.evidence_of(line)
-        rows: Any = DecisionLine(behind.decisions, many=True, context={"protection": behind.protection}).data
+        evidence = audit.evidence_of(line)
+        context = {"protection": evidence.protection}
+        rows: Any = DecisionLine(evidence.decisions, many=True, context=context).data
         return list(rows)
 
 
 class AuditLines(APIView):
-    """The lines that the caller may see, newest first: all with the right to read the audit log; else those about runs
-    for who sees all runs; else the caller's own. What a job writes every minute is left out unless it is asked for.
+    """The lines that the caller may see, newest first: all with the right to read the
+    audit log; else those about runs for callers who see all runs; else the caller's
+    own. Lines that a job writes every minute are left out unless their kind is
+    requested.
     """
 
-    @describe(operation_id="audit_list", parameters=[AuditQuery], responses=page_schema(AuditOut))
+    @describe(
+        operation_id="audit_list",
+        parameters=[AuditQuery],
+        responses=page_schema(AuditOut),
+    )
     def get(self, request: Request) -> Response:
-        given = read_body(AuditQuery, request.query_params)
-        names = {"by": "who", "run": "run", "graph": "graph", "kind": "kind", "since": "since", "to": "until"}
-        wanted = LineFilter(**{name: given[field] for field, name in names.items() if field in given})
-        rows = audit.filtered(audit.visible_lines(person(request)), wanted)
+        query = read_body(AuditQuery, request.query_params)
+        # Parameters are called as in the API, filters as in the audit log.
+        names = {
+            "by": "who",
+            "run": "run",
+            "graph": "graph",
+            "kind": "kind",
+            "since": "since",
+            "to": "until",
+        }
+        filters = {names[field]: query[field] for field in names if field in query}
+        visible = audit.visible_lines(person(request))
+        rows = audit.filtered(visible, LineFilter(**filters))
         return paginate(request, rows, AuditOut, by=NEWEST, protection=PLAIN)
 
 
 class OneAuditLine(APIView):
-    """One line, with the decisions behind it. Unknown to who may not see it, or its run."""
+    """One line, with its decisions. Unknown to callers who may not see it, or its run."""
 
     @describe(operation_id="audit_retrieve", responses=AuditLineOut)
     def get(self, request: Request, number: int) -> Response:
+        # The database refuses a larger number than its column holds.
         if number > HIGHEST:
-            raise UnknownThing(f"there is no audit line {number}", number=str(number)[:20])
+            raise UnknownThing(
+                f"there is no audit line {number}", number=str(number)[:20]
+            )
         line = audit.find_line(person(request), number)
         return Response(AuditLineOut(line, context={"protection": PLAIN}).data)

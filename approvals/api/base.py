@@ -1,4 +1,5 @@
-"""What every face of the API shares: bodies and queries that refuse what they do not know, and cursor pages.
+"""The parts that all of the API shares: bodies and queries that refuse unknown fields,
+and cursor pages.
 
 Serializers and views of approvals and orchestrator build on it. It knows no endpoint.
 """
@@ -24,20 +25,25 @@ from orchestrator.engine.errors import UNREADABLE
 
 
 class Body(serializers.Serializer[Any]):
-    """A posted object. A field that it does not have is an error, not ignored."""
+    """A posted object. An unknown field is an error, not ignored."""
 
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping):
+            # A misspelt optional field would otherwise be dropped in silence.
             unknown = sorted(str(name) for name in data if name not in self.fields)
             if unknown:
-                raise serializers.ValidationError({name: ["There is no such field."] for name in unknown})
+                refusals = {name: ["There is no such field."] for name in unknown}
+                raise serializers.ValidationError(refusals)
         return super().to_internal_value(data)
 
 
 class Query(Body):
-    """The query of a list. Paging's own parameters are known to each."""
+    """The query of a list. Each has the parameters of paging."""
 
-    cursor = serializers.CharField(required=False, help_text="Where the page begins: taken from `next` or `previous`.")
+    cursor = serializers.CharField(
+        required=False,
+        help_text="Where the page begins: taken from `next` or `previous`.",
+    )
     page_size = serializers.IntegerField(
         required=False,
         min_value=1,
@@ -82,38 +88,49 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 
 
 class EndpointSchema(AutoSchema):
-    """An operation as OpenAPI, with the refusals that each can answer and the key of a repeated POST."""
+    """An operation in OpenAPI, with the refusals that every endpoint can return and the
+    key of a repeated POST.
+    """
 
     def get_override_parameters(self) -> list[Any]:
         inherited = super().get_override_parameters()
         return [*inherited, IDEMPOTENCY_KEY] if self.method == "POST" else inherited
 
     def _get_response_bodies(self, direction: Any = "response") -> Any:
-        """Add the problems to the answers that the endpoint declares."""
+        """Add the problems to the responses that the endpoint declares."""
         library: Any = super()
         responses: dict[str, Any] = library._get_response_bodies(direction)
+        # A request without a body cannot have a wrong one.
         refusals = REFUSALS | REFUSALS_OF_POSTS if self.method == "POST" else REFUSALS
         for status, description in refusals.items():
             media_types = [PROBLEM_MEDIA_TYPE]
-            problem = library._get_response_for_code(ProblemOut, str(status), media_types, direction)
+            problem = library._get_response_for_code(
+                ProblemOut, str(status), media_types, direction
+            )
             responses[str(status)] = problem | {"description": description}
         return responses
 
 
 def describe(
-    *, parameters: Iterable[Any] = (), open_prefixes: Iterable[str] = (), **description: Any
+    *,
+    parameters: Iterable[Any] = (),
+    open_prefixes: Iterable[str] = (),
+    **description: Any,
 ) -> Callable[[Any], Any]:
-    """Describe a method of a view for OpenAPI; `parameters` are also all that its query may have.
+    """Describe a method of a view for OpenAPI; its query may have no other
+    `parameters`.
 
-    `open_prefixes` begin further parameters whose names the caller chooses, as `metadata.` does; the method checks
-    them itself.
+    `open_prefixes` begin further parameters whose names the caller chooses, as
+    `metadata.` does; the method checks them itself.
 
-    The description does not depend on `DEFAULT_SCHEMA_CLASS` of the project that includes this API.
+    The description does not depend on `DEFAULT_SCHEMA_CLASS` of the project that
+    includes this API.
     """
 
     def decorate(method: Any) -> Any:
         declared = list(parameters)
-        # The library builds on a schema that is there already, else on the class that the project's settings name.
+        # The library extends an existing schema, else the class that the project's
+        # settings name.
         method.kwargs = {"schema": EndpointSchema}
         method.query_parameters = declared
         method.open_query_prefixes = tuple(open_prefixes)
@@ -123,50 +140,73 @@ def describe(
 
 
 def require_declared_query(method: Any, query: Mapping[str, Any]) -> None:
-    """Raise DRF's `ValidationError` naming each parameter that a described method does not declare."""
+    """Raise DRF's `ValidationError` naming each parameter that a described method does
+    not declare.
+    """
     declared = getattr(method, "query_parameters", None)
     if declared is None:
         return
     names: set[str] = set()
     for parameter in declared:
         names |= _names_in_query(parameter)
-    unknown = sorted(name for name in set(query) - names if not name.startswith(method.open_query_prefixes))
+    unknown = sorted(
+        name
+        for name in set(query) - names
+        if not name.startswith(method.open_query_prefixes)
+    )
     if unknown:
         refusals = {name: ["There is no such parameter."] for name in unknown}
         raise serializers.ValidationError(refusals)
 
 
 def _names_in_query(parameter: Any) -> set[str]:
-    """Return the names that a declared parameter, or a serializer of several, has in the query."""
+    """Return the names that a declared parameter, or a serializer of several, has in
+    the query.
+    """
     if not isinstance(parameter, OpenApiParameter):
         return set(parameter().fields)
     return {parameter.name} if parameter.location == OpenApiParameter.QUERY else set()
 
 
 def person(request: Request) -> Any:
-    """Who calls. The common part of the API has turned strangers away."""
+    """Return the caller. The common part of the API has refused unknown callers."""
     return request.user
 
 
 def read_body(body: type[Body], data: Any) -> dict[str, Any]:
-    """The checked content of a body or query. Raises DRF's `ValidationError` naming each field that is wrong."""
-    given = body(data=data if not hasattr(data, "dict") else data.dict())
-    given.is_valid(raise_exception=True)
-    content: dict[str, Any] = given.validated_data
+    """Return the validated content of a body or query. Raises DRF's `ValidationError`
+    naming each field that is wrong.
+    """
+    if hasattr(data, "dict"):
+        # A query, of which each parameter has one value.
+        data = data.dict()
+    serializer = body(data=data)
+    serializer.is_valid(raise_exception=True)
+    content: dict[str, Any] = serializer.validated_data
     return content
 
 
 class Pages(CursorPagination):
-    """Pages by position, so that a new row shifts nothing: {next, previous, results}. No count is taken."""
+    """Pages by position, so that a new row shifts nothing: {next, previous, results}.
+    Rows are not counted.
+    """
 
     page_size = 50
     max_page_size = 200
     page_size_query_param = "page_size"
 
-    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
-        """Refuse a cursor that was made up: its position is compared with a column, which may not take it."""
+    def paginate_queryset(
+        self,
+        queryset: Any,
+        request: Request,
+        view: Any = None,
+    ) -> list[Any] | None:
+        """Refuse a forged cursor: its position is compared with a column, whose type it
+        may not have.
+        """
         try:
             return super().paginate_queryset(queryset, request, view)
+        # Errors of the column's type, which the database or Django reports.
         except (ValueError, ValidationError) as error:
             raise NotFound("Invalid cursor") from error
 
@@ -179,7 +219,9 @@ class LongPages(Pages):
 
 
 class FaultOut(serializers.Serializer[SealFault]):
-    """Why a row does not prove to be what was written: `tampered_row`, or `wrong_key` where it cannot be told now."""
+    """The reason why a row does not verify: `tampered_row`, or `wrong_key` where it
+    cannot be verified now.
+    """
 
     code = serializers.CharField()
     row = serializers.CharField()
@@ -187,9 +229,11 @@ class FaultOut(serializers.Serializer[SealFault]):
 
 
 class SealedOut(serializers.Serializer[Any]):
-    """What is given of a sealed row: `fault` is null where it is as it was sealed. A row that is not is never left out.
+    """The output of a sealed row: `fault` is null where the row is as it was sealed. A
+    row that does not verify is never left out.
 
-    The context has the `protection` of the run that the row belongs to; else the row is asked for its run.
+    The context has the `protection` of the run that the row belongs to; without it,
+    that of the row's own run is used.
     """
 
     fault = serializers.SerializerMethodField()
@@ -200,15 +244,19 @@ class SealedOut(serializers.Serializer[Any]):
         return json_of(fault_of(row, protection))
 
     def value_or_none(self, row: Any, column: str) -> Any:
-        """The value of a payload column; None where it cannot be opened, which the fault tells."""
+        """Return the value of a payload column; None where it cannot be decrypted, for
+        which `fault` has the reason.
+        """
         try:
             return read_value(row, column)
         except UNREADABLE:
             return None
 
 
-def page_schema(out: type[serializers.BaseSerializer[Any]]) -> type[serializers.Serializer[Any]]:
-    """The form of a page of these, for the schema."""
+def page_schema(
+    out: type[serializers.BaseSerializer[Any]],
+) -> type[serializers.Serializer[Any]]:
+    """Return the serializer of a page of `out`, for the schema."""
     fields = {
         "next": serializers.URLField(allow_null=True),
         "previous": serializers.URLField(allow_null=True),
@@ -227,12 +275,14 @@ def paginate(
     pages: type[Pages] = Pages,
     protection: Protection | None = None,
 ) -> Response:
-    """One page of `rows`, ordered `by` columns (the last one unique), as `out` writes them. One query, and one for the
-    keys of encrypted rows that this process does not know yet. `protection` is
-    that of the run that all of them belong to, if they do.
+    """Return one page of `rows`, ordered `by` columns (the last one unique), serialized
+    by `out`. One query, and one for the keys of encrypted rows that this process does
+    not know yet. `protection` is that of the run, where all rows belong to one.
     """
     paging = pages()
     paging.ordering = by
-    found = paging.paginate_queryset(rows, request) or []
-    data_keys.know_keys_of(found)
-    return paging.get_paginated_response(out(found, many=True, context={"protection": protection}).data)
+    page = paging.paginate_queryset(rows, request) or []
+    # Before the rows are serialized, which decrypts them one by one.
+    data_keys.know_keys_of(page)
+    results = out(page, many=True, context={"protection": protection}).data
+    return paging.get_paginated_response(results)

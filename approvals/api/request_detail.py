@@ -1,6 +1,7 @@
-"""Reads: the writes of one request as people are shown them, each with its current value and its verdicts so far.
+"""The writes of one request as people see them, each with its current value and its
+verdicts so far.
 
-Pages and API call it. It never changes anything, and asks no permission.
+The API calls it. It only reads, and does not check permissions.
 """
 
 from dataclasses import dataclass
@@ -14,15 +15,16 @@ from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_columns
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine.verdicts import Standing
+from orchestrator.engine.gates.verdicts import Standing
 
 
 @dataclass(frozen=True, slots=True)
 class Slip:
     """One pending write at its newest revision.
 
-    `current` is what the channel holds: for a bound base the value that the decision is bound to, else the value now.
-    `shown` is what the gate said of it when it was staged. `decisions` are all of them, oldest first, of any revision.
+    `current` is the value of the channel: for a bound base the value that the decision
+    is bound to, else the value now. `shown` is the gate's description of the write,
+    made when it was staged. `decisions` are those on all revisions, oldest first.
     """
 
     row: PendingWrite
@@ -36,29 +38,32 @@ class Slip:
 
 
 def slips_of(request: ApprovalRequest) -> list[Slip]:
-    """The writes of a request in order of position. Four queries at most, whatever their number.
+    """Return the writes of a request in order of position. Four queries at most,
+    however many there are.
 
-    Raises `TamperedRow` and `WrongKey`: nobody is shown what was not written.
+    Raises `TamperedRow` and `WrongKey`: no row is shown that is not as it was written.
     """
-    (asked,) = load_states([request], protection_of(request.run))
+    (request_state,) = load_states([request], protection_of(request.run))
     decisions: dict[UUID, list[Decision]] = {}
     for decision in Decision.objects.filter(request=request).order_by("event_seq"):
         decisions.setdefault(decision.write, []).append(decision)
-    bases = [pending_writes.base_of(row) for row in asked.writes]
+    bases = [pending_writes.base_of(row) for row in request_state.writes]
+    # The head state is read only where a write is not bound to an older value.
     now: dict[str, Any] = {}
     if not all(base.bound for base in bases):
         state = timeline.head_state(request.run_id)
         now = {**state["scratch"], **state["artifacts"]}
-    return [
-        Slip(
+    slips = []
+    for row, base in zip(request_state.writes, bases, strict=True):
+        slip = Slip(
             row=row,
             value=sealed_columns.read_value(row, "value"),
             current=base.value if base.bound else now.get(row.channel),
             bound=base.bound,
             shows=base.shows,
             shown=sealed_columns.read_value(row, "shown") or {},
-            standing=asked.standings[row.write],
+            standing=request_state.standings[row.write],
             decisions=tuple(decisions.get(row.write, ())),
         )
-        for row, base in zip(asked.writes, bases, strict=True)
-    ]
+        slips.append(slip)
+    return slips

@@ -1,4 +1,4 @@
-"""Requests, writes, decisions and receipts as the API takes and gives them."""
+"""Requests, writes, decisions and receipts as the API reads and writes them."""
 
 from typing import Any
 
@@ -12,18 +12,20 @@ from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import policy_of
 from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
-from orchestrator.engine.verdicts import EXCLUDED, excludes
+from orchestrator.engine.gates.verdicts import EXCLUDED, excludes
 
 VERDICTS = ("approve", "reject", "edit")
 
 
 class DecisionBody(Body):
-    """One person's verdict on one write, bound to the hash of what was shown."""
+    """One person's verdict on one write, bound to the hash of the revision they saw."""
 
     write = serializers.UUIDField()
     hash = serializers.CharField(max_length=64)
     verdict = serializers.ChoiceField(choices=VERDICTS)
-    value = serializers.JSONField(required=False, help_text="With the verdict edit only.")
+    value = serializers.JSONField(
+        required=False, help_text="With the verdict edit only."
+    )
     reason = serializers.CharField(required=False, allow_blank=True, max_length=10_000)
 
 
@@ -34,7 +36,7 @@ class DecisionsBody(Body):
 
 
 class RequestsQuery(Query):
-    """What a list of requests can be narrowed to."""
+    """The filters of a list of requests."""
 
     waiting = serializers.ChoiceField(choices=["me"], required=False)
     run = serializers.CharField(required=False)
@@ -48,15 +50,35 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
     run_status = serializers.CharField(source="run.status")
     title = serializers.SerializerMethodField()
     reviewers = serializers.SerializerMethodField()
-    status = serializers.CharField(help_text="open, settled, applied, withdrawn or expired")
+    status = serializers.CharField(
+        help_text="open, settled, applied, withdrawn or expired"
+    )
     writes = serializers.IntegerField()
 
     class Meta:
         model = ApprovalRequest
         fields = [
-            "id", "run", "run_key", "run_status", "graph", "line", "node", "visit", "index", "kind", "title",
-            "reviewers", "quorum", "deadline", "status", "outcome", "writes", "opened_at", "settled_at", "fault",
-        ]  # fmt: skip
+            "id",
+            "run",
+            "run_key",
+            "run_status",
+            "graph",
+            "line",
+            "node",
+            "visit",
+            "index",
+            "kind",
+            "title",
+            "reviewers",
+            "quorum",
+            "deadline",
+            "status",
+            "outcome",
+            "writes",
+            "opened_at",
+            "settled_at",
+            "fault",
+        ]
         read_only_fields = fields
 
     def get_title(self, request: ApprovalRequest) -> str:
@@ -67,7 +89,9 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
 
 
 class DecisionLine(SealedOut, serializers.ModelSerializer[Decision]):
-    """A decision as it was made: who, what they saw, what was proposed, what it came to."""
+    """A decision as it was made: by whom, and the old, the proposed and the final
+    value.
+    """
 
     by = serializers.CharField(source="by_name")
     old_value = serializers.SerializerMethodField()
@@ -78,9 +102,27 @@ class DecisionLine(SealedOut, serializers.ModelSerializer[Decision]):
     class Meta:
         model = Decision
         fields = [
-            "id", "request", "receipt", "run", "line", "task", "write", "position", "channel", "revision", "seen_hash",
-            "verdict", "old_value", "proposed_value", "final_value", "reason", "by", "at", "event_seq", "fault",
-        ]  # fmt: skip
+            "id",
+            "request",
+            "receipt",
+            "run",
+            "line",
+            "task",
+            "write",
+            "position",
+            "channel",
+            "revision",
+            "seen_hash",
+            "verdict",
+            "old_value",
+            "proposed_value",
+            "final_value",
+            "reason",
+            "by",
+            "at",
+            "event_seq",
+            "fault",
+        ]
         read_only_fields = fields
 
     def get_old_value(self, decision: Decision) -> Any:
@@ -97,7 +139,7 @@ class DecisionLine(SealedOut, serializers.ModelSerializer[Decision]):
 
 
 class VerdictOut(serializers.Serializer[Decision]):
-    """A decision beside its write. `counts`: it is about the revision that stands."""
+    """A decision beside its write."""
 
     verdict = serializers.CharField()
     by = serializers.CharField(source="by_name")
@@ -110,7 +152,7 @@ class VerdictOut(serializers.Serializer[Decision]):
 
 
 class WriteOut(serializers.Serializer[Slip]):
-    """A pending write as a decision sees it. `settled` is approved, rejected or empty."""
+    """A pending write as it is decided. `settled` is approved, rejected or empty."""
 
     id = serializers.UUIDField(source="row.write")
     task = serializers.CharField(source="row.task")
@@ -127,18 +169,23 @@ class WriteOut(serializers.Serializer[Slip]):
     hash = serializers.CharField(source="row.hash")
     settled = serializers.CharField(source="standing.verdict")
     verdicts = VerdictOut(source="decisions", many=True)
-    why_not = serializers.SerializerMethodField(help_text="why the caller may not approve or reject this one write")
+    why_not = serializers.SerializerMethodField(
+        help_text="why the caller may not approve or reject this one write"
+    )
 
     def get_label(self, slip: Slip) -> str:
+        # In an encrypted run the row's own label holds nothing of the value.
         return str(slip.shown.get("label") or slip.row.label)
 
     def get_why_not(self, slip: Slip) -> str:
-        user, policy = self.context["request"].user, self.context["policy"]
-        return EXCLUDED if excludes(policy, slip.row.author_id, user.pk) else ""
+        user = self.context["request"].user
+        # Four eyes: nobody decides on a value that they edited.
+        excluded = excludes(self.context["policy"], slip.row.author_id, user.pk)
+        return EXCLUDED if excluded else ""
 
 
 class MayDecide(serializers.Serializer[Any]):
-    """Whether the caller may sign, and the sentence why not."""
+    """The answer to whether the caller may sign, with the reason where not."""
 
     yes = serializers.BooleanField()
     why_not = serializers.CharField()
@@ -155,11 +202,20 @@ class RequestOut(RequestLine):
 
     class Meta(RequestLine.Meta):
         fields = [
-            *RequestLine.Meta.fields, "ordinal", "input_hash", "prepared_from", "facts", "why", "policy", "may_decide",
-        ]  # fmt: skip
+            *RequestLine.Meta.fields,
+            "ordinal",
+            "input_hash",
+            "prepared_from",
+            "facts",
+            "why",
+            "policy",
+            "may_decide",
+        ]
         read_only_fields = fields
 
     def get_facts(self, request: ApprovalRequest) -> list[dict[str, Any]]:
+        # Unlike a list, one request is shown whole or refused, so a fault is not
+        # swallowed.
         return read_value(request, "facts") or []
 
     def get_why(self, request: ApprovalRequest) -> str:
@@ -168,39 +224,56 @@ class RequestOut(RequestLine):
     @extend_schema_field(WriteOut(many=True))
     def get_writes(self, request: ApprovalRequest) -> list[dict[str, Any]]:
         context = {**self.context, "policy": policy_of(request)}
-        return [dict(WriteOut(slip, context=context).data) for slip in slips_of(request)]
+        # A request is shown whole, so its writes are not paged.
+        slips = slips_of(request)
+        return [dict(WriteOut(slip, context=context).data) for slip in slips]
 
     @extend_schema_field(MayDecide)
     def get_may_decide(self, request: ApprovalRequest) -> dict[str, Any]:
-        return dict(MayDecide(_allowed_to_decide(request, self.context["request"].user)).data)
+        allowed = _allowed_to_decide(request, self.context["request"].user)
+        return dict(MayDecide(allowed).data)
 
 
 def _allowed_to_decide(request: ApprovalRequest, user: Any) -> permissions.Allowed:
-    if closed := permissions.closed(request):
+    # Reasons that hold for everybody come first.
+    closed = permissions.closed(request)
+    if closed:
         return permissions.Allowed(False, closed)
     allowed = permissions.may_decide(user, request)
-    refusal = refusal_to_sign(request.run) if allowed.yes else None
+    if not allowed.yes:
+        return allowed
+    # Looked up last: it reads the installed version of the graph.
+    refusal = refusal_to_sign(request.run)
     return permissions.Allowed(False, refusal.message) if refusal else allowed
 
 
 class ReceiptLine(serializers.Serializer[Any]):
-    """What became of one posted decision."""
+    """The result of one posted decision."""
 
     write = serializers.UUIDField()
     label = serializers.CharField()  # type: ignore[assignment]
     revision = serializers.IntegerField()
     hash = serializers.CharField()
     verdict = serializers.CharField()
-    result = serializers.ChoiceField(choices=["counted", "kept", "excluded", "came_back", "already"])
+    result = serializers.ChoiceField(
+        choices=["counted", "kept", "excluded", "came_back", "already"]
+    )
+    # A stored line has only the facts that its result calls for, so each has a default.
     why = serializers.CharField(default="")
     by = serializers.ListField(child=serializers.CharField(), default=list)
-    settled = serializers.CharField(default="", help_text="approved or rejected, where this signing settled it")
-    signatures = serializers.IntegerField(default=0, help_text="how many count for it, with this one")
-    needed = serializers.IntegerField(default=0, help_text="how many approvals it needs")
+    settled = serializers.CharField(
+        default="", help_text="approved or rejected, where this signing settled it"
+    )
+    signatures = serializers.IntegerField(
+        default=0, help_text="how many count for it, with this one"
+    )
+    needed = serializers.IntegerField(
+        default=0, help_text="how many approvals it needs"
+    )
 
 
 class ReceiptOut(serializers.ModelSerializer[Receipt]):
-    """What one signing did."""
+    """The results of one signing."""
 
     by = serializers.CharField(source="by.get_username")
     lines = ReceiptLine(many=True)

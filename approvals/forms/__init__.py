@@ -1,5 +1,6 @@
-"""Forms made from a JSON Schema: `controls` says what is shown, `reading` turns what was posted into a value. Pure.
+"""Forms made from a JSON Schema: `controls` builds the controls that are shown,
+`reading` turns a posted form into a value. Pure.
 
-The review page edits a write with it, the start page fills in an input with it. It proves nothing: the verb that gets
-the value checks it against the real type.
+The review page uses them to edit a write, the start page to fill in an input. They
+prove nothing: the verb that gets the value checks it against the real type.
 """

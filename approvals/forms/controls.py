@@ -1,6 +1,6 @@
 """A JSON Schema, as pydantic writes it, as a tree of form controls. Pure.
 
-What has no control of its own is edited as JSON, so every schema gets a form.
+A value for which there is no control is edited as JSON, so every schema gets a form.
 """
 
 import json
@@ -19,21 +19,25 @@ MOST_ITEMS = 20
 LONG = 80
 """Characters from which a text is edited in an area."""
 DEEPEST = 8
-"""Objects within objects that are drawn field by field. What is deeper, as in a type that holds itself, is JSON."""
+"""Objects within objects that are drawn field by field. Deeper ones, as in a type that
+contains itself, are JSON.
+"""
 UNSET: Any = object()
-"""No value, so the schema's default is shown, where `None` is the value null."""
+"""No value, so that the schema's default is shown; `None` is the value null."""
 SET = "set"
 NOT_SET = "not set"
-"""What the switch of an optional object sends."""
+"""The two values that the switch of an optional object sends."""
 EMPTY_TEXT = "empty text"
 """The label of a choice that is the empty text."""
 
 
 @dataclass(slots=True)
 class Control:
-    """One control. `kind` chooses how it is drawn; `name` is its name in the form, `path` its path in the value.
+    """One control. `kind` chooses how it is drawn; `name` is its name in the form,
+    `path` its path in the value.
 
-    With a `switch` a group may be not set: the switch has the group's name, and `value` is None while it is off.
+    A group with a `switch` can be unset: the switch has the group's name, and `value`
+    is None while it is off.
     """
 
     kind: str
@@ -57,22 +61,41 @@ class Control:
         return any(value == "" for value, _ in self.choices)
 
     def walk(self) -> "list[Control]":
-        """The control and all below it."""
-        return [self, *(found for child in self.children for found in child.walk())]
+        """Return the control and all below it."""
+        controls = [self]
+        for child in self.children:
+            controls += child.walk()
+        return controls
 
 
 def root(
-    schema: Mapping[str, Any], *, prefix: str, value: Any = None, label: str = "", optional: bool = False
+    schema: Mapping[str, Any],
+    *,
+    prefix: str,
+    value: Any = None,
+    label: str = "",
+    optional: bool = False,
 ) -> Control:
-    """The control of a whole value. Names of controls begin with `prefix`.
+    """Return the control of a whole value. Names of controls begin with `prefix`.
 
-    With a value, lists of objects and open dictionaries get a control for each item that is there; without one, they
-    are written as JSON, for nobody knows how many there will be. An object that the schema allows to be null has a
-    switch where it is `optional`; then None is the value null, not the absence of a value.
+    With a value, lists of objects and open dictionaries get a control for each item of
+    the value; without one, they are written as JSON, since the number of items is not
+    known. An object that the schema allows to be null has a switch where it is
+    `optional`; then None is the value null, not the absence of a value.
     """
-    value = UNSET if value is None and not optional else value
-    control = _control(schema, schema.get("$defs", {}), name=prefix, path="", label=label, value=value, required=True)
-    control.switch = control.switch and optional
+    if value is None and not optional:
+        value = UNSET
+    control = _control(
+        schema,
+        schema.get("$defs", {}),
+        name=prefix,
+        path="",
+        label=label,
+        value=value,
+        required=True,
+    )
+    if not optional:
+        control.switch = False
     return control
 
 
@@ -89,29 +112,76 @@ def _control(
     plain, nullable = resolved(schema, defs)
     kind, item = kind_of(plain, defs, None if value is UNSET else value)
     if value is UNSET or (value is None and not nullable):
+        # No value to preserve: the form begins with the default.
         value = schema.get("default")
     else:
-        blank = not nullable and (required or schema.get("default", UNSET) == value)
-        kind, item = fidelity.fitting(kind, item, value, choices=choices_of(plain), blank=blank)
+        blank = not nullable and _is_blank_kept(schema, value, required=required)
+        kind, item = fidelity.fitting(
+            kind, item, value, choices=choices_of(plain), blank=blank
+        )
+    # JSON shows everything, if less comfortably.
     if _is_unfit(kind, plain, name, nullable=nullable):
-        kind, item = "json", ""
-    hint = str(schema.get("description") or plain.get("description") or "")
-    control = Control(kind, name, path, label, hint, required and not nullable, item=item, nullable=nullable)
+        kind = "json"
+        item = ""
+    control = Control(
+        kind,
+        name,
+        path,
+        label,
+        _hint(schema, plain),
+        required and not nullable,
+        item=item,
+        nullable=nullable,
+    )
     control.switch = kind == "group" and nullable
-    if kind == "group":
-        control.children = _children(plain, defs, control, value if isinstance(value, Mapping) else {})
-    elif kind == "map":
-        control.children = _entries(plain, defs, control, value)
-    elif kind == "rows":
-        control.children = _rows(plain, defs, control, value)
-    elif kind in ("choice", "radio"):
-        control.choices = list(_told_apart({str(v): _label_of_choice(str(v)) for v in choices_of(plain)}).items())
+    _fill(control, plain, defs, value)
     control.value = _shown(kind, value)
     return control
 
 
-def _is_unfit(kind: str, schema: Mapping[str, Any], name: str, *, nullable: bool) -> bool:
-    """Return whether a kind cannot show a schema: it never ends, or null and the empty text are two choices."""
+def _is_blank_kept(schema: Mapping[str, Any], value: Any, *, required: bool) -> bool:
+    """Return whether a text field that is left empty returns this value: a required one
+    returns the empty text, another one the default.
+    """
+    return required or schema.get("default", UNSET) == value
+
+
+def _hint(schema: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
+    return str(schema.get("description") or plain.get("description") or "")
+
+
+def _fill(
+    control: Control,
+    schema: Mapping[str, Any],
+    defs: Mapping[str, Any],
+    value: Any,
+) -> None:
+    """Add the controls below this one, or its choices."""
+    if control.kind == "group":
+        # A group that is not set shows empty fields behind its switch.
+        fields = value if isinstance(value, Mapping) else {}
+        control.children = _children(schema, defs, control, fields)
+    elif control.kind == "map":
+        control.children = _entries(schema, defs, control, value)
+    elif control.kind == "rows":
+        control.children = _rows(schema, defs, control, value)
+    elif control.kind in ("choice", "radio"):
+        values = [str(choice) for choice in choices_of(schema)]
+        # Two choices must not look the same.
+        labels = {choice: _label_of_choice(choice) for choice in values}
+        control.choices = list(_distinct_labels(labels).items())
+
+
+def _is_unfit(
+    kind: str,
+    schema: Mapping[str, Any],
+    name: str,
+    *,
+    nullable: bool,
+) -> bool:
+    """Return whether a kind cannot show a schema: it never ends, or null and the empty
+    text are two choices.
+    """
     if kind == "group":
         return name.count(".") >= DEEPEST
     return kind in ("choice", "radio") and nullable and "" in choices_of(schema)
@@ -122,56 +192,98 @@ def _label_of_choice(value: str) -> str:
 
 
 def _shown(kind: str, value: Any) -> Any:
-    """A value as its control shows it."""
+    """Return a value as its control shows it."""
     if kind == "json":
-        return "" if value is None else escaped(indented(value))
+        if value is None:
+            return ""
+        return escaped(indented(value))
     if kind == "lines":
-        return "\n".join(str(one) for one in value) if isinstance(value, list) else ""
+        return "\n".join(map(str, value)) if isinstance(value, list) else ""
     if kind in ("choice", "radio"):
-        return None if value is None else str(value)
+        if value is None:
+            return None
+        return str(value)
     return value
 
 
 def _entries(
-    schema: Mapping[str, Any], defs: Mapping[str, Any], parent: Control, value: Mapping[str, Any]
+    schema: Mapping[str, Any],
+    defs: Mapping[str, Any],
+    parent: Control,
+    value: Mapping[str, Any],
 ) -> list[Control]:
+    """Return a control for each entry of an open dictionary."""
     inner = schema.get("additionalProperties", {})
-    found = []
-    for number, (key, one) in enumerate(value.items()):
-        label = _label_of_entry(str(key))
-        found.append(_child(inner, defs, parent, str(key), label=label, value=one, required=True, at=number))
-    return found
-
-
-def _rows(schema: Mapping[str, Any], defs: Mapping[str, Any], parent: Control, value: Sequence[Any]) -> list[Control]:
-    inner = schema.get("items", {})
-    return [
-        _control(
+    entries = []
+    for number, (key, entry) in enumerate(value.items()):
+        control = _child(
             inner,
             defs,
-            name=f"{parent.name}.{n}",
-            path=f"{parent.path}[{n}]",
-            label=f"Item {n + 1}" if len(value) > 1 else "",
-            value=one,
+            parent,
+            str(key),
+            label=_label_of_entry(str(key)),
+            value=entry,
+            required=True,
+            at=number,
+        )
+        entries.append(control)
+    return entries
+
+
+def _rows(
+    schema: Mapping[str, Any],
+    defs: Mapping[str, Any],
+    parent: Control,
+    value: Sequence[Any],
+) -> list[Control]:
+    """Return a control for each item of a list."""
+    inner = schema.get("items", {})
+    rows = []
+    for number, row in enumerate(value):
+        control = _control(
+            inner,
+            defs,
+            name=f"{parent.name}.{number}",
+            path=f"{parent.path}[{number}]",
+            label=f"Item {number + 1}" if len(value) > 1 else "",
+            value=row,
             required=True,
         )
-        for n, one in enumerate(value)
-    ]
+        rows.append(control)
+    return rows
 
 
 def _children(
-    schema: Mapping[str, Any], defs: Mapping[str, Any], parent: Control, value: Mapping[str, Any]
+    schema: Mapping[str, Any],
+    defs: Mapping[str, Any],
+    parent: Control,
+    value: Mapping[str, Any],
 ) -> list[Control]:
-    required, labels = schema.get("required", ()), _labels(schema["properties"])
-    return [
-        _child(inner, defs, parent, key, label=labels[key], value=value.get(key, UNSET), required=key in required)
-        for key, inner in schema["properties"].items()
-    ]
+    """Return a control for each field of an object."""
+    required = schema.get("required", ())
+    labels = _labels(schema["properties"])
+    children = []
+    for key, inner in schema["properties"].items():
+        control = _child(
+            inner,
+            defs,
+            parent,
+            key,
+            label=labels[key],
+            value=value.get(key, UNSET),
+            required=key in required,
+        )
+        children.append(control)
+    return children
 
 
 def _labels(properties: Mapping[str, Any]) -> dict[str, str]:
-    """Each field's label: its title, or its key where several would be called the same."""
-    return _told_apart({key: str(one.get("title") or "").strip() or humanise(key) for key, one in properties.items()})
+    """Return each field's label: its title, with its key where several have the same."""
+    labels = {}
+    for key, schema in properties.items():
+        title = str(schema.get("title") or "").strip()
+        labels[key] = title or humanise(key)
+    return _distinct_labels(labels)
 
 
 def _child(
@@ -185,24 +297,43 @@ def _child(
     required: bool,
     at: int | None = None,
 ) -> Control:
-    # Entries are named by number: their keys are anybody's, and two ways to one name would lose a value.
-    name, path = f"{parent.name}.{key if at is None else at}", f"{parent.path}.{key}" if parent.path else key
-    child = _control(schema, defs, name=name, path=path, label=label, value=value, required=required)
+    # Entries are named by number: users choose their keys, and two controls with one
+    # name would lose a value.
+    name = key if at is None else str(at)
+    child = _control(
+        schema,
+        defs,
+        name=f"{parent.name}.{name}",
+        path=f"{parent.path}.{key}" if parent.path else key,
+        label=label,
+        value=value,
+        required=required,
+    )
     child.key = key
     return child
 
 
-def resolved(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
-    """The schema behind references and "or null", and whether null is allowed. A union of several others stays one."""
+def resolved(
+    schema: Mapping[str, Any],
+    defs: Mapping[str, Any],
+) -> tuple[Mapping[str, Any], bool]:
+    """Return the schema behind references and "or null", and whether null is allowed. A
+    union of several others stays one.
+    """
     nullable = False
+    # A bound, for a reference may lead back to itself.
     for _ in range(10):
         if "$ref" in schema:
-            schema = defs.get(str(schema["$ref"]).rpartition("/")[2], {})
+            name = str(schema["$ref"]).rpartition("/")[2]
+            schema = defs.get(name, {})
         elif len(schema.get("allOf", ())) == 1:
             schema = schema["allOf"][0]
         elif "anyOf" in schema:
-            others = [one for one in schema["anyOf"] if one.get("type") != "null"]
-            nullable = nullable or len(others) < len(schema["anyOf"])
+            union = schema["anyOf"]
+            others = [member for member in union if member.get("type") != "null"]
+            if len(others) < len(union):
+                nullable = True
+            # No single control fits a union; it is edited as JSON.
             if len(others) != 1:
                 return {"anyOf": others}, nullable
             schema = others[0]
@@ -211,41 +342,60 @@ def resolved(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> tuple[Mappin
     return schema, nullable
 
 
-_FORMATS = {"date": "date", "date-time": "datetime", "time": "time", "email": "email", "uri": "url"}
+_FORMATS = {
+    "date": "date",
+    "date-time": "datetime",
+    "time": "time",
+    "email": "email",
+    "uri": "url",
+}
 _TYPES = {"integer": "whole", "number": "number", "boolean": "bool"}
 
 
-def kind_of(schema: Mapping[str, Any], defs: Mapping[str, Any], value: Any) -> tuple[str, str]:
-    """The kind of control, and the kind of a list's items."""
+def kind_of(
+    schema: Mapping[str, Any],
+    defs: Mapping[str, Any],
+    value: Any,
+) -> tuple[str, str]:
+    """Return the kind of control, and the kind of a list's items."""
     if is_file(schema):
         return "file", ""
     if is_decimal(schema):
         return "money", ""
     values = choices_of(schema)
-    if values and all(isinstance(one, str) for one in values):
+    if values and _are_texts(values):
         return ("radio" if len(values) <= RADIO_UP_TO else "choice"), ""
-    found = schema.get("type")
-    if found == "object":
-        return _object(schema, value), ""
-    if found == "array":
-        return _list(schema, defs, value)
-    if found == "string":
-        return _text(schema, value), ""
-    return _TYPES.get(str(found), "json"), ""
+    match schema.get("type"):
+        case "object":
+            return _object(schema, value), ""
+        case "array":
+            return _list(schema, defs, value)
+        case "string":
+            return _text(schema, value), ""
+        case json_type:
+            return _TYPES.get(str(json_type), "json"), ""
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _object(schema: Mapping[str, Any], value: Any) -> str:
     if schema.get("properties"):
         return "group"
-    flat = (
-        isinstance(value, Mapping)
-        and 0 < len(value) <= MOST_ITEMS
-        and isinstance(schema.get("additionalProperties"), Mapping)
-    )
-    return "map" if flat else "json"
+    # An open dictionary without a value has no keys to draw fields for.
+    if not isinstance(value, Mapping) or not 0 < len(value) <= MOST_ITEMS:
+        return "json"
+    has_type = isinstance(schema.get("additionalProperties"), Mapping)
+    return "map" if has_type else "json"
 
 
-def _list(schema: Mapping[str, Any], defs: Mapping[str, Any], value: Any) -> tuple[str, str]:
+def _list(
+    schema: Mapping[str, Any],
+    defs: Mapping[str, Any],
+    value: Any,
+) -> tuple[str, str]:
+    # A list of simple items is a text area, one item a line.
     item, _ = resolved(schema.get("items", {}), defs)
     kind, _ = kind_of(item, defs, None)
     if kind in ("text", "whole", "number", "money", "date"):
@@ -262,34 +412,52 @@ def _text(schema: Mapping[str, Any], value: Any) -> str:
 
 
 def choices_of(schema: Mapping[str, Any]) -> Sequence[Any]:
-    """The values of an enumeration; empty where it is none."""
-    return schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    """Return the values of an enumeration; empty where it is none."""
+    if schema.get("enum"):
+        return list(schema["enum"])
+    if "const" in schema:
+        return [schema["const"]]
+    return []
 
 
 def is_decimal(schema: Mapping[str, Any]) -> bool:
-    """pydantic writes a Decimal as "a number, or a text of digits"."""
-    kinds = {one.get("type") for one in schema.get("anyOf", ())}
-    digits = schema.get("type") == "string" and str(schema.get("pattern", "")).startswith("^(?!^[-+.]*$)")
-    return kinds == {"number", "string"} or digits
+    """Return whether a schema is that of a Decimal, which pydantic writes as "a number,
+    or a text of digits".
+    """
+    types = {member.get("type") for member in schema.get("anyOf", ())}
+    if types == {"number", "string"}:
+        return True
+    pattern = str(schema.get("pattern", ""))
+    return schema.get("type") == "string" and pattern.startswith("^(?!^[-+.]*$)")
 
 
 def is_file(schema: Mapping[str, Any]) -> bool:
-    """Whether it is a reference to an uploaded file."""
-    return schema.get("type") == "object" and set(schema.get("properties", ())) == KEYS_OF_A_FILE
+    """Return whether a schema is that of a reference to an uploaded file."""
+    if schema.get("type") != "object":
+        return False
+    return set(schema.get("properties", ())) == KEYS_OF_A_FILE
 
 
 def humanise(key: str) -> str:
-    """A key as a label."""
+    """Return a key as a label."""
     words = key.replace("_", " ").strip()
     return words[:1].upper() + words[1:]
 
 
-def _told_apart(labels: Mapping[str, str]) -> dict[str, str]:
-    """Key -> label, with the key where another has the same label."""
+def _distinct_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels by key, with the key added where another has the same label."""
     count = Counter(label.casefold() for label in labels.values())
-    return {key: label if count[label.casefold()] == 1 else f"{label} ({key})" for key, label in labels.items()}
+    return {
+        key: label if count[label.casefold()] == 1 else f"{label} ({key})"
+        for key, label in labels.items()
+    }
 
 
 def _label_of_entry(key: str) -> str:
-    """The key of an open dictionary: as it is, in quotes where one would not see it."""
-    return key if key and key.strip() == key and not key.startswith('"') else json.dumps(key, ensure_ascii=False)
+    """Return the label of an entry of an open dictionary: its key, in quotes where the
+    bare key could be misread.
+    """
+    is_clear = key and key.strip() == key and not key.startswith('"')
+    if is_clear:
+        return key
+    return json.dumps(key, ensure_ascii=False)

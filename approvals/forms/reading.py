@@ -1,6 +1,8 @@
-"""What was posted, as the value that the schema's form stands for. Pure: uploads are handed in as values.
+"""The posted fields of a form as the value that its schema describes. Pure: uploads are
+passed in as values.
 
-Only what has no meaning at all is refused here (no number, no JSON); everything else is the business of the real type.
+Only input without any meaning is refused here (no number, no JSON); everything else is
+left to the real type.
 """
 
 import math
@@ -13,28 +15,51 @@ from checkpoints.core.strict_json import NotStrict, parse_strict
 ABSENT: Any = object()
 """A field that was left empty and is not required: it takes its default."""
 MISSING = {"value": "This is needed.", "file": "Choose a file."}
-"""What is said of a required field that was left empty."""
+"""The error of a required field that was left empty."""
 
 
 def read_form(control: Control, posted: Mapping[str, Any]) -> Any:
-    """The value of the control and those below, `ABSENT` where it was left empty. Marks errors on the controls."""
+    """Return the value of the control and those below; `ABSENT` where it was left
+    empty. Marks errors on the controls.
+    """
     if control.switch and not _is_set(control, posted):
         return None
     if control.kind in ("group", "map"):
-        found = {child.key: read_form(child, posted) for child in control.children}
-        return {key: value for key, value in found.items() if value is not ABSENT}
+        entries = _read_children(control, posted)
+        return {child.key: value for child, value in entries}
     if control.kind == "rows":
-        return [value for value in (read_form(child, posted) for child in control.children) if value is not ABSENT]
+        # An item that was left empty is left out.
+        return [value for _, value in _read_children(control, posted)]
     if control.kind == "bool":
         control.value = control.name in posted
         return control.value
     if control.kind == "file":
         return _file(control, posted)
+    return _read_field(control, posted)
+
+
+def _read_children(
+    control: Control,
+    posted: Mapping[str, Any],
+) -> list[tuple[Control, Any]]:
+    """Return the controls below one that have a value, each with it."""
+    entries = []
+    for child in control.children:
+        value = read_form(child, posted)
+        if value is not ABSENT:
+            entries.append((child, value))
+    return entries
+
+
+def _read_field(control: Control, posted: Mapping[str, Any]) -> Any:
     text = str(posted.get(control.name, ""))
-    # Radio buttons without a choice send nothing, which is not the empty text.
-    control.value = text if control.name in posted or control.kind != "radio" else None
+    is_sent = control.name in posted
+    control.value = text
+    if control.kind == "radio" and not is_sent:
+        # Radio buttons without a choice send nothing, which is not the empty text.
+        control.value = None
     if text.strip() == "":
-        return _empty(control, text, sent=control.name in posted)
+        return _empty(control, text, sent=is_sent)
     try:
         return _READERS.get(control.kind, _text)(control, text)
     except ValueError as error:
@@ -43,35 +68,42 @@ def read_form(control: Control, posted: Mapping[str, Any]) -> Any:
 
 
 def errors(control: Control) -> list[Control]:
-    """The controls that carry an error, in order."""
-    return [one for one in control.walk() if one.error]
+    """Return the controls that carry an error, in order."""
+    return [inner for inner in control.walk() if inner.error]
 
 
 def place(control: Control, path: str, message: str) -> bool:
-    """Put a message beside the control at `path`, or beside the nearest one above it. False where there is none."""
-    known = {one.path: one for one in control.walk()}
-    while path and path not in known:
+    """Put a message beside the control at `path`, or beside the nearest one above it.
+    Returns False where there is none.
+    """
+    controls = {inner.path: inner for inner in control.walk()}
+    # The engine names the innermost place; a form may draw only what is around it.
+    while path and path not in controls:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     if not path:
         return False
-    known[path].error = message
+    controls[path].error = message
     return True
 
 
 def _is_set(control: Control, posted: Mapping[str, Any]) -> bool:
-    """Return where the switch of an optional object stands, and leave it there. Without an answer it is as drawn."""
+    """Return whether the switch of an optional object is on, and leave it in that
+    position. Without an answer it is as drawn.
+    """
     drawn = NOT_SET if control.value is None else SET
-    on = str(posted.get(control.name, drawn)) != NOT_SET
-    if not on:
+    is_on = str(posted.get(control.name, drawn)) != NOT_SET
+    if not is_on:
         control.value = None
     elif control.value is None:
         control.value = {}
-    return on
+    return is_on
 
 
 def _empty(control: Control, text: str, *, sent: bool) -> Any:
+    """Return the value of a field that was left empty."""
     if control.kind == "lines":
         return []
+    # The empty text is a value here, which the person chose.
     if sent and control.has_empty_choice:
         return text
     if control.kind in ("text", "area") and not control.nullable and control.required:
@@ -84,10 +116,10 @@ def _empty(control: Control, text: str, *, sent: bool) -> Any:
 
 
 def _file(control: Control, posted: Mapping[str, Any]) -> Any:
-    given = posted.get(control.name)
-    if isinstance(given, dict):
-        control.value = given
-        return given
+    file = posted.get(control.name)
+    if isinstance(file, dict):
+        control.value = file
+        return file
     if control.required:
         control.error = MISSING["file"]
     return ABSENT
@@ -110,6 +142,7 @@ def _number(control: Control, text: str) -> Any:
         number = float(text.strip())
     except ValueError:
         raise ValueError("This must be a number.") from None
+    # Python reads "nan" and "inf", JSON has neither.
     if not math.isfinite(number):
         raise ValueError("This must be a number.")
     return number
@@ -121,15 +154,18 @@ def _stripped(control: Control, text: str) -> Any:
 
 def _lines(control: Control, text: str) -> Any:
     reader = _READERS.get(control.item, _text)
-    return [reader(control, line) for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
+    lines = text.replace("\r\n", "\n").split("\n")
+    return [reader(control, line) for line in lines if line.strip()]
 
 
 def parse_json(control: Control, text: str) -> Any:
-    """A JSON text. Raises `ValueError` with a sentence that says where it breaks."""
+    """Return the value of a JSON text. Raises `ValueError` with a sentence on where it
+    breaks.
+    """
     try:
         return parse_strict(text)
     except NotStrict as error:
-        raise ValueError(f"This is no JSON: {error}.") from None
+        raise ValueError(f"This is not valid JSON: {error}.") from None
 
 
 _READERS = {

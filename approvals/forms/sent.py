@@ -1,23 +1,26 @@
-"""What a browser sends of a form into which nobody typed. Pure."""
+"""The fields that a browser sends of a form into which nobody typed. Pure."""
 
 from approvals.forms import controls
 from approvals.forms.controls import Control
 
 
 def untouched(control: Control) -> dict[str, str]:
-    """Return what a browser sends of the form where nobody types into it."""
+    """Return the fields that a browser sends of the form where nobody types into it."""
     fields: dict[str, str] = {}
-    for one in control.walk():
-        text = _sent_of(one)
+    for inner in control.walk():
+        text = _sent_of(inner)
         if text is not None:
-            fields[one.name] = text
+            fields[inner.name] = text
     return fields
 
 
 def _sent_of(control: Control) -> str | None:
-    """Return what a browser sends of one control as it is drawn, None where it sends nothing."""
+    """Return the text that a browser sends for one control as it is drawn; None where
+    it sends nothing.
+    """
     if control.switch:
         return controls.NOT_SET if control.value is None else controls.SET
+    # Only the controls at the bottom of the tree are fields of the form.
     if control.children:
         return None
     if control.kind == "bool":

@@ -1,30 +1,33 @@
-"""The gates that runs have asked: what each bound by `shows=`, and which channels its own functions read.
+"""Reads the gates that runs have reached, with the channels that each bound by `shows=`
+and those that its own functions read.
 
-Who sets such a channel later decides whom a gate asks, or whether it asks at all, so `guarded_channels` guards it like
-what the gate decides. Reads only.
+A later change of such a channel would decide whom a gate asks, or whether it asks at
+all, so `guarded_channels` guards it like what the gate decides. Reads only.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import CharField, Min
+from django.db.models import CharField, Min, QuerySet
 from django.db.models.functions import Cast
 
 from approvals.gates.waivers import VERDICT
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from checkpoints.lines import in_parts
+from checkpoints.lines import Stretch, in_parts
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Task
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.held_patch import PATCH
+from orchestrator.engine.step.held_patch import PATCH
 
 
 @frozen
 class AskedGate:
-    """A gate as it was asked, by the name of its node: the channels that it bound, and those that its functions read;
-    None where nobody wrote these down.
+    """A gate that was asked, by the name of its node.
+
+    `shows`: the channels that it bound. `reads`: those that its functions read; None if
+    they were not recorded.
     """
 
     node: str
@@ -32,72 +35,143 @@ class AskedGate:
     reads: frozenset[str] | None
 
     def guards(self, channel: str) -> bool:
-        """Return whether a value of this channel was bound by the gate, or read to say whom it asks."""
-        return self.reads is None or channel in self.reads or channel in self.shows
+        """Return whether the gate bound a value of this channel, or read one to
+        determine whom it asks.
+        """
+        # A gate whose reads were not recorded may have read any channel.
+        if self.reads is None:
+            return True
+        return channel in self.reads or channel in self.shows
 
 
-def asked_gates(runs: Collection[UUID], structure: Mapping[str, Any]) -> list[AskedGate]:
-    """Return the gates that these runs have asked, on whichever of their lines, in the order in which this structure
-    declares them; those that it does not have come last. Three queries.
+def asked_gates(
+    runs: Collection[UUID], structure: Mapping[str, Any]
+) -> list[AskedGate]:
+    """Return the gates that these runs have asked, on any of their lines, in the order
+    in which this structure declares them; gates that it does not declare come last.
+    Three queries.
 
     Raises `TamperedRow`, `WrongKey`.
     """
     declared = {node["name"]: node["gate"] for node in structure["nodes"]}
-    found = [_resolved(gate, declared) for gate in (*_by_requests(runs), *_by_waivers(runs, declared))]
-    order = {name: number for number, name in enumerate(declared)}
-    return sorted(dict.fromkeys(found), key=lambda gate: (order.get(gate.node, len(order)), gate.node))
+    # A dict, so that each gate is there once, in the order of the rows.
+    gates: dict[AskedGate, None] = {}
+    for gate in _gates_of_requests(runs):
+        gate_with_reads = _with_reads(gate, declared)
+        gates[gate_with_reads] = None
+    for gate in _gates_of_waivers(runs, declared):
+        gate_with_reads = _with_reads(gate, declared)
+        gates[gate_with_reads] = None
+
+    positions = {}
+    for position, name in enumerate(declared):
+        positions[name] = position
+
+    def place_in_structure(gate: AskedGate) -> tuple[int, str]:
+        position = positions.get(gate.node, len(positions))
+        return position, gate.node
+
+    return sorted(gates, key=place_in_structure)
 
 
-def _by_requests(runs: Collection[UUID]) -> Iterable[AskedGate]:
-    """The gates that people were asked at. Requests of one policy are alike, so one of each is read. What a request
-    bound that is not applied comes back to its people when it changes, so it needs no guard.
+def _gates_of_requests(runs: Collection[UUID]) -> Iterable[AskedGate]:
+    """Yield the gates at which people were asked."""
+    for part_of_runs in in_parts(runs):
+        ids = _one_request_of_each_policy(part_of_runs)
+        for part_of_ids in in_parts(ids):
+            requests = ApprovalRequest.objects.filter(id__in=part_of_ids)
+            for request in _verified(requests):
+                gate = _gate_of_request(request)
+                # Older requests about a patch do not name the gate that they ask for.
+                if gate.node != PATCH:
+                    yield gate
+
+
+def _one_request_of_each_policy(runs: Collection[UUID]) -> list[UUID]:
+    """Return the ids of requests that stand for all others: requests of one policy are
+    alike, so one of each is enough.
     """
-    for some in in_parts(runs):
-        alike = ApprovalRequest.objects.filter(run__in=some).order_by().values("run", "node", "policy_hash", "status")
-        firsts = [row["first"] for row in alike.annotate(first=Min(Cast("id", CharField())))]
-        for ids in in_parts([UUID(first) for first in firsts]):
-            for row in _verified(ApprovalRequest.objects.filter(id__in=ids)):
-                node = row.policy.get("gate") or row.node
-                if node != PATCH:
-                    bound = row.policy.get("shows", ()) if row.status == RequestStatus.APPLIED else ()
-                    yield AskedGate(node, frozenset(bound), _names(row.policy.get("reads")))
+    requests = ApprovalRequest.objects.filter(run__in=runs).order_by()
+    groups = requests.values("run", "node", "policy_hash", "status")
+    # PostgreSQL has no minimum of UUIDs.
+    id_as_text = Cast("id", CharField())
+    firsts = groups.annotate(first=Min(id_as_text))
+    return [UUID(row["first"]) for row in firsts]
 
 
-def _verified(rows: Any) -> Sequence[ApprovalRequest]:
-    own = [field.attname for field in ApprovalRequest._meta.concrete_fields]
-    found = list(rows.select_related("run").only(*own, "run__encrypted", "run__hash_key"))
-    for row in found:
-        sealed_rows.verify_row(row, protection_of(row.run))
-    return found
+def _verified(
+    requests: "QuerySet[ApprovalRequest]",
+) -> Sequence[ApprovalRequest]:
+    """Return these requests. Raises `TamperedRow`, `WrongKey`."""
+    columns = [field.attname for field in ApprovalRequest._meta.concrete_fields]
+    # What `protection_of` needs of the run.
+    columns += ["run__encrypted", "run__hash_key"]
+    rows = list(requests.select_related("run").only(*columns))
+    for row in rows:
+        protection = protection_of(row.run)
+        sealed_rows.verify_row(row, protection)
+    return rows
 
 
-def _by_waivers(runs: Collection[UUID], declared: Mapping[str, Any]) -> Iterable[AskedGate]:
-    """The gates that let writes through because their check said that nobody was needed."""
-    for some in in_parts(runs):
-        rows = Decision.objects.filter(run__in=some, verdict=VERDICT).order_by()
-        for task, checked in rows.values_list("task", "checked").distinct():
+def _gate_of_request(request: ApprovalRequest) -> AskedGate:
+    policy = request.policy
+    bound: Iterable[str] = ()
+    # What a request has bound goes back to its people when it changes, as long as the
+    # request is not applied, so it needs no guard.
+    if request.status == RequestStatus.APPLIED:
+        bound = policy.get("shows", ())
+    return AskedGate(
+        node=policy.get("gate") or request.node,
+        shows=frozenset(bound),
+        reads=_recorded_reads(policy.get("reads")),
+    )
+
+
+def _gates_of_waivers(
+    runs: Collection[UUID], declared: Mapping[str, Any]
+) -> Iterable[AskedGate]:
+    """Yield the gates that let writes through because their check needed nobody."""
+    for part_of_runs in in_parts(runs):
+        waivers = Decision.objects.filter(run__in=part_of_runs, verdict=VERDICT)
+        rows = waivers.order_by().values_list("task", "checked")
+        for task, checked in rows.distinct():
             node = Task.parse(task).node
             gate = declared.get(node) or {"shows": ()}
-            yield AskedGate(node, frozenset(gate["shows"]), _names((checked or {}).get("reads")))
+            facts_of_check = checked or {}
+            yield AskedGate(
+                node=node,
+                shows=frozenset(gate["shows"]),
+                reads=_recorded_reads(facts_of_check.get("reads")),
+            )
 
 
-def _names(reads: Any) -> frozenset[str] | None:
-    return None if reads is None else frozenset(reads)
+def _recorded_reads(reads: Iterable[str] | None) -> frozenset[str] | None:
+    if reads is None:
+        return None
+    return frozenset(reads)
 
 
-def _resolved(asked: AskedGate, declared: Mapping[str, Any]) -> AskedGate:
-    """The gate as it was asked. Where nobody wrote down what it read, it read nothing if it has no functions."""
-    gate = declared.get(asked.node)
-    if asked.reads is not None or gate is None or _has_functions(gate):
-        return asked
-    return AskedGate(asked.node, asked.shows, frozenset())
+def _with_reads(gate: AskedGate, declared: Mapping[str, Any]) -> AskedGate:
+    """Return the gate with its reads, where these are certain though they were not
+    recorded: a gate without functions read nothing.
+    """
+    if gate.reads is not None:
+        return gate
+    declaration = declared.get(gate.node)
+    if declaration is None or _has_functions(declaration):
+        return gate
+    return AskedGate(gate.node, gate.shows, reads=frozenset())
 
 
 def _has_functions(gate: Mapping[str, Any]) -> bool:
-    """Return whether functions of the state decide whether a gate asks, or whom: a structure has their names."""
-    return bool(gate["needs_approval"]) or isinstance(gate["reviewers"], str)
+    """Return whether functions of the state decide whether a gate asks, or whom."""
+    if gate["needs_approval"]:
+        return True
+    # Reviewers that a function chooses are in the structure as the name of it.
+    return isinstance(gate["reviewers"], str)
 
 
-def runs_on(stretches: Iterable[Any]) -> list[UUID]:
+def runs_on(stretches: Iterable[Stretch]) -> list[UUID]:
     """Return the ids of the runs that a way leads through, the newest first."""
-    return list(dict.fromkeys(one.run for one in stretches))
+    runs = (stretch.run for stretch in stretches)
+    return list(dict.fromkeys(runs))

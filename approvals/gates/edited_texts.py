@@ -1,7 +1,9 @@
-"""What people are shown of a write once somebody edited it: its label, and title and facts of its request.
+"""The texts that people are shown beside a write after an edit: its label, and the
+title and facts of its request.
 
-They are made anew from the gate's templates, so that nobody reads the old amount over the new one. Title and facts are
-shown beside every write of the request and are part of what is signed: where they change, each of its writes does.
+They are rendered again from the gate's templates, so that nobody reads the old amount
+beside the new one. Title and facts are shown beside every write of the request and are
+part of what is signed: where they change, each of its writes changes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,30 +16,53 @@ from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Gate
-from orchestrator.engine.compile import Compiled, State
-from orchestrator.engine.gate import present_edit
-from orchestrator.engine.ops import same
-from orchestrator.engine.requests import ShownWrite, reads_proposal, texts_after_edit
+from orchestrator.engine.gates.requests import (
+    ShownWrite,
+    reads_proposal,
+    texts_after_edit,
+)
+from orchestrator.engine.graphs.compile import Compiled, State
+from orchestrator.engine.graphs.gate import present_edit
+from orchestrator.engine.values.ops import same
 
 
 def gate_of(compiled: Compiled, row: PendingWrite) -> Gate:
-    """The gate that says how a write is shown: its node's, else the first that declares its channel."""
-    own = compiled.nodes[row.node].gate if row.node in compiled.nodes else None
-    declared = (n.gate for n in compiled.nodes.values() if n.gate and row.channel in n.gate.writes)
-    return own or next(declared, None) or Gate()
+    """Return the gate that says how a write is shown: its node's, else the first that
+    declares its channel.
+    """
+    if row.node in compiled.nodes:
+        own_gate = compiled.nodes[row.node].gate
+        if own_gate:
+            return own_gate
+    for node in compiled.nodes.values():
+        if node.gate and row.channel in node.gate.writes:
+            return node.gate
+    return Gate()
 
 
-def shown_after_edit(compiled: Compiled, row: PendingWrite, value: Any) -> dict[str, Any]:
-    """What is shown beside the next revision of a write, which has this value. One query where it was edited before.
+def shown_after_edit(
+    compiled: Compiled, row: PendingWrite, value: Any
+) -> dict[str, Any]:
+    """Return what is shown beside the next revision of a write, which has this value.
+    One query where it was edited before.
 
     Raises `TamperedRow` where what the node had proposed is not as it was written.
     """
+    # The page compares an edit with what the node proposed, however often the write has
+    # been edited.
     first = row
     if row.author_id is not None:
-        first = PendingWrite.objects.select_related("run").get(write=row.write, revision=1)
+        first = PendingWrite.objects.select_related("run").get(
+            write=row.write, revision=1
+        )
         sealed_rows.verify_row(first, protection_of(first.run))
-    original, shown = read_value(first, "value"), read_value(row, "shown") or {}
-    return present_edit(gate_of(compiled, row), row.channel, value, original=original, shown=shown)
+    return present_edit(
+        gate_of(compiled, row),
+        row.channel,
+        value,
+        original=read_value(first, "value"),
+        shown=read_value(row, "shown") or {},
+    )
 
 
 def request_texts(
@@ -47,14 +72,21 @@ def request_texts(
     edits: Mapping[UUID, Any],
     state: Callable[[], State],
 ) -> dict[str, Any]:
-    """Title and facts of a request of which these writes were edited; empty where no template of them reads a proposal.
+    """Return title and facts of a request after edits of its writes; nothing where none
+    of its templates reads a proposal.
 
-    `rows` are all its writes, `edits` the new values by write; the run's `state` is asked for only where it is needed.
+    `rows` are all its writes, `edits` the new values by write; the run's `state` is
+    read only where it is needed.
     """
-    gate = compiled.nodes[request.node].gate if request.node in compiled.nodes else None
+    if request.node not in compiled.nodes:
+        return {}
+    gate = compiled.nodes[request.node].gate
     if gate is None or not reads_proposal(gate, {row.channel for row in rows}):
         return {}
-    writes = [ShownWrite(row.channel, edits.get(row.write, read_value(row, "value")), None) for row in rows]
+    writes = []
+    for row in rows:
+        value = edits.get(row.write, read_value(row, "value"))
+        writes.append(ShownWrite(row.channel, value, None))
     return texts_after_edit(
         gate,
         node=request.node,
@@ -66,6 +98,6 @@ def request_texts(
 
 
 def has_other_texts(row: PendingWrite, texts: Mapping[str, Any]) -> bool:
-    """Whether title or facts beside this revision differ from these."""
+    """Return whether the title or facts beside this revision differ from these."""
     shown = read_value(row, "shown") or {}
     return any(not same(shown.get(name), text) for name, text in texts.items())

@@ -1,8 +1,9 @@
-"""Guarded channels: a value that comes round a gate (an output given when settling, a patch) needs that gate's
-signatures too.
+"""Guarded channels: a value that gets round a gate (an output given when settling, a
+patch) needs that gate's signatures too.
 
-A channel is guarded if a gate declares it in `writes=`, a gated node has written it on this line, its ancestors or
-origins, or a gate that these have asked bound it by `shows=` or read it to say whether it asks, and whom.
+A channel is guarded if a gate declares it in `writes=`, if a gated node has written it
+on this line, its ancestors or origins, or if a gate that these have asked bound it by
+`shows=` or read it to determine whether it asks, and whom.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,44 +16,65 @@ from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.lines import Stretch, logged_until, past
 from checkpoints.models import PendingWrite
 from orchestrator.engine import Task
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.held_patch import PATCH
-from orchestrator.engine.requests import covers
+from orchestrator.engine.gates.requests import covers
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.step.held_patch import PATCH
+
+GatedWrite = tuple[int, str, str]
+"""A write that passed a gate: the number in the log of what let it through, its
+channel, and the node whose gate it was.
+"""
 
 
-def guards(run: UUID, line: int, compiled: Compiled, channels: Iterable[str]) -> set[str]:
-    """The nodes whose gates guard any of these, as `guards_of_each` tells."""
-    found = guards_of_each(past(run, line), compiled, channels)
-    return {node for nodes in found.values() for node in nodes}
+def guards(
+    run: UUID, line: int, compiled: Compiled, channels: Iterable[str]
+) -> set[str]:
+    """Return the nodes whose gates guard any of these channels, as `guards_of_each`
+    determines them.
+    """
+    nodes_by_channel = guards_of_each(past(run, line), compiled, channels)
+    guarding: set[str] = set()
+    for nodes in nodes_by_channel.values():
+        guarding.update(nodes)
+    return guarding
 
 
 def guards_of_each(
     stretches: Sequence[Stretch], compiled: Compiled, channels: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Of those of these channels that are guarded, the nodes whose gates do. First the one that wrote the channel, as
-    `guard_of_each` tells; then each that bound it or read it to say whom it asks, unless an earlier one asks the same
-    people for as much.
+    """Return the guarded ones of these channels, each with the nodes whose gates guard
+    it. First comes the node that `guard_of_each` returns; then each whose gate bound
+    the channel or read it to determine whom it asks, unless an earlier one asks the
+    same people for as much.
 
     Raises as `guard_of_each` does, and `TamperedRow`, `WrongKey`.
     """
-    named = list(channels)
-    wrote = guard_of_each(stretches, compiled, named)
-    gated = [node.name for node in compiled.nodes.values() if node.gate]
-    if not named or not gated:
-        return {channel: (node,) for channel, node in wrote.items()}
-    asked = asked_gates(runs_on(stretches), compiled.structure)
+    names = list(channels)
+    deciding = guard_of_each(stretches, compiled, names)
+    if not names or not _gated_nodes(compiled):
+        return {channel: (node,) for channel, node in deciding.items()}
+
+    gates = asked_gates(runs_on(stretches), compiled.structure)
     guards: dict[str, tuple[str, ...]] = {}
-    for channel in named:
-        readers = [_gate_node(compiled, gate.node) for gate in asked if gate.guards(channel)]
-        nodes = [wrote[channel], *readers] if channel in wrote else readers
+    for channel in names:
+        nodes = [deciding[channel]] if channel in deciding else []
+        for gate in gates:
+            if gate.guards(channel):
+                nodes.append(_node_to_ask_at(compiled, gate.node))
         if nodes:
             guards[channel] = _necessary(compiled, nodes)
     return guards
 
 
+def _gated_nodes(compiled: Compiled) -> list[str]:
+    return [node.name for node in compiled.nodes.values() if node.gate]
+
+
 def _necessary(compiled: Compiled, nodes: Sequence[str]) -> tuple[str, ...]:
-    """The first of these nodes, and those whose gates ask for more than the ones before them."""
+    """Return the first of these nodes, and those whose gates ask for more than the ones
+    before them.
+    """
     necessary: list[str] = []
     for node in dict.fromkeys(nodes):
         if not any(_covers(compiled, earlier, node) for earlier in necessary):
@@ -60,92 +82,162 @@ def _necessary(compiled: Compiled, nodes: Sequence[str]) -> tuple[str, ...]:
     return tuple(necessary)
 
 
-def _covers(compiled: Compiled, node: str, other: str) -> bool:
-    gate, others = compiled.nodes[node].gate, compiled.nodes[other].gate
-    return gate is not None and others is not None and covers(compiled, gate, others)
+def _covers(compiled: Compiled, node: str, other_node: str) -> bool:
+    gate = compiled.nodes[node].gate
+    other_gate = compiled.nodes[other_node].gate
+    if gate is None or other_gate is None:
+        return False
+    return covers(compiled, gate, other_gate)
 
 
-def guard_of_each(stretches: Sequence[Stretch], compiled: Compiled, channels: Iterable[str]) -> dict[str, str]:
-    """Of those of these channels that gates decide, the node whose gate does: the one that wrote the channel last on
-    the way that `stretches` tell, else the first that declares it, else one that wrote it later on one of these lines.
+def guard_of_each(
+    stretches: Sequence[Stretch], compiled: Compiled, channels: Iterable[str]
+) -> dict[str, str]:
+    """Return those of these channels that gates decide, each with the node whose gate
+    does: the node that wrote the channel last on the way that `stretches` describe,
+    else the first that declares it, else one that wrote it later on one of these lines.
 
-    Raises `InvalidValue` for a channel that was signed, where this version of the graph has no gate to ask at.
+    Raises `InvalidValue` for a channel that was signed, where this version of the graph
+    has no gate at which people could be asked.
     """
-    named = list(channels)
-    if not named:
+    names = list(channels)
+    if not names:
         return {}
-    gates = [(node.name, node.gate) for node in compiled.nodes.values() if node.gate]
     before, after = _writers(stretches)
-    if not gates:
-        _require_unsigned(compiled, named, {**after, **before})
+    if not _gated_nodes(compiled):
+        _require_unsigned(compiled, names, {**after, **before})
         return {}
-    declared = {channel: node for node, gate in reversed(gates) for channel in gate.writes}
-    known = [{channel: _gate_node(compiled, node) for channel, node in wrote.items()} for wrote in (before, after)]
-    found = {name: known[0].get(name) or declared.get(name) or known[1].get(name) for name in named}
-    return {channel: node for channel, node in found.items() if node}
+
+    declaring = _declaring_nodes(
+        {node.name: node.gate.writes for node in compiled.nodes.values() if node.gate}
+    )
+    guard: dict[str, str] = {}
+    for channel in names:
+        if channel in before:
+            guard[channel] = _node_to_ask_at(compiled, before[channel])
+        elif channel in declaring:
+            guard[channel] = declaring[channel]
+        elif channel in after:
+            guard[channel] = _node_to_ask_at(compiled, after[channel])
+    return guard
 
 
-def _require_unsigned(compiled: Compiled, channels: list[str], wrote: Mapping[str, str]) -> None:
+def _declaring_nodes(writes_of_gates: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return each channel that a gate declares in `writes=`, with the first node that
+    does. The gates are in the order of their graph.
+    """
+    declaring: dict[str, str] = {}
+    for node, channels in writes_of_gates.items():
+        for channel in channels:
+            declaring.setdefault(channel, node)
+    return declaring
+
+
+def _require_unsigned(
+    compiled: Compiled, channels: list[str], writers: Mapping[str, str]
+) -> None:
     for channel in channels:
-        if channel in wrote:
-            said = f"{channel} was signed at the gate of node {wrote[channel]}"
-            message = (
-                f"{said}, and version {compiled.version} of {compiled.name} has no gate where it could be signed anew"
+        if channel in writers:
+            node = writers[channel]
+            raise InvalidValue(
+                f"{channel} was signed at the gate of node {node}, and version "
+                f"{compiled.version} of {compiled.name} has no gate where it could "
+                "be signed anew",
+                path=channel,
+                gate=node,
             )
-            raise InvalidValue(message, path=channel, gate=wrote[channel])
 
 
-def signed_channels(stretches: Sequence[Stretch], structure: Mapping[str, Any]) -> dict[str, str]:
-    """Each channel that is guarded on the way that `stretches` tell, whatever version it goes on with, and the node
-    whose gate does: the one that wrote it last, else the first that declares it in this structure, else one that bound
-    it or read it to say whom it asks. Two queries a stretch, and three.
+def signed_channels(
+    stretches: Sequence[Stretch], structure: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return each channel that is guarded on the way that `stretches` describe,
+    whatever version it goes on with, and the node whose gate guards it: the node that
+    wrote it last, else the first that declares it in this structure, else one whose
+    gate bound it or read it to determine whom it asks. Two queries a stretch, and
+    three.
     """
     before, after = _writers(stretches)
-    gated = [(node["name"], node["gate"]) for node in structure["nodes"] if node["gate"]]
-    declared = {channel: node for node, gate in reversed(gated) for channel in gate["writes"]}
-    read: dict[str, str] = {}
-    for asked in reversed(asked_gates(runs_on(stretches), structure)):
-        read |= dict.fromkeys([*(asked.reads or ()), *asked.shows], asked.node)
-    return {**read, **after, **declared, **before}
+    declaring = _declaring_nodes(
+        {
+            node["name"]: node["gate"]["writes"]
+            for node in structure["nodes"]
+            if node["gate"]
+        }
+    )
+    # Where several gates read a channel, the first in the structure stands for them.
+    reading: dict[str, str] = {}
+    for gate in asked_gates(runs_on(stretches), structure):
+        for channel in (*(gate.reads or ()), *gate.shows):
+            reading.setdefault(channel, gate.node)
+    return {**reading, **after, **declaring, **before}
 
 
-def _gate_node(compiled: Compiled, wrote: str) -> str:
-    """The writer; where the graph does not know its gate any more, the first gate that there is."""
-    if wrote in compiled.nodes and compiled.nodes[wrote].gate:
-        return wrote
-    return next(node.name for node in compiled.nodes.values() if node.gate)
+def _node_to_ask_at(compiled: Compiled, writer: str) -> str:
+    """Return the writer; or the first node with a gate, where this graph has no gate at
+    the writer any more.
+    """
+    if writer in compiled.nodes and compiled.nodes[writer].gate:
+        return writer
+    return _gated_nodes(compiled)[0]
 
 
 def _writers(stretches: Sequence[Stretch]) -> tuple[dict[str, str], dict[str, str]]:
-    """The gated node that wrote each channel last: on the stretches, and behind them on the same lines."""
+    """Return the gated node that wrote each channel last: on the stretches, and behind
+    their ends on the same lines.
+    """
     before: dict[str, str] = {}
     after: dict[str, str] = {}
-    for one in reversed(stretches):
-        until = logged_until(one)
-        for seq, channel, node in sorted([*_applied_on(one), *_passed_on(one)]):
-            (before if until is None or seq <= until else after)[channel] = node
+    # The newest stretch comes first, and the newest write has to win.
+    for stretch in reversed(stretches):
+        until = logged_until(stretch)
+        writes = [*_signed_writes(stretch), *_unsigned_writes(stretch)]
+        for seq, channel, node in sorted(writes):
+            if until is None or seq <= until:
+                before[channel] = node
+            else:
+                after[channel] = node
     return before, after
 
 
-def _applied_on(one: Stretch) -> list[tuple[int, str, str]]:
-    """(number of the decision that settled it in the log, channel, node) of what settlements applied on a line."""
-    applied = ApprovalRequest.objects.filter(run=one.run, line=one.line, status=RequestStatus.APPLIED)
-    named = applied.values_list("node", "visit", "index", "settled_seq", "policy__gate")
-    # What a patch set was signed at the gate that its request names; older requests name none.
-    gates = {(node, visit, index): gate or node for node, visit, index, _, gate in named}
-    tasks = {
-        (node, visit, index): seq or 0 for node, visit, index, seq, _ in named if gates[node, visit, index] != PATCH
-    }
-    if not tasks:
+def _signed_writes(stretch: Stretch) -> list[GatedWrite]:
+    """Return the writes that settlements applied on a line."""
+    requests = ApprovalRequest.objects.filter(
+        run=stretch.run, line=stretch.line, status=RequestStatus.APPLIED
+    )
+    passed: dict[tuple[str, int, int], tuple[int, str]] = {}
+    for node, visit, index, seq, gate in requests.values_list(
+        "node", "visit", "index", "settled_seq", "policy__gate"
+    ):
+        # What a patch set was signed at the gate that its request names; older requests
+        # name none.
+        gate_node = gate or node
+        if gate_node != PATCH:
+            passed[node, visit, index] = (seq or 0, gate_node)
+    if not passed:
         return []
-    nodes = {task[0] for task in tasks}
-    rows = PendingWrite.objects.filter(run=one.run, line=one.line, node__in=nodes, revision=1)
-    writes = rows.values_list("node", "visit", "index", "channel")
-    return [(tasks[n, v, i], channel, gates[n, v, i]) for n, v, i, channel in writes if (n, v, i) in tasks]
+
+    # The first revisions are enough, because a write never changes its channel.
+    rows = PendingWrite.objects.filter(
+        run=stretch.run,
+        line=stretch.line,
+        node__in={node for node, _, _ in passed},
+        revision=1,
+    )
+    writes: list[GatedWrite] = []
+    for node, visit, index, channel in rows.values_list(
+        "node", "visit", "index", "channel"
+    ):
+        if (node, visit, index) in passed:
+            seq, gate_node = passed[node, visit, index]
+            writes.append((seq, channel, gate_node))
+    return writes
 
 
-def _passed_on(one: Stretch) -> list[tuple[int, str, str]]:
-    """The same of what gates let through that needed nobody."""
-    rows = Decision.objects.filter(run=one.run, line=one.line, verdict=VERDICT)
-    named = rows.values_list("event_seq", "channel", "task")
-    return [(seq, channel, Task.parse(task).node) for seq, channel, task in named]
+def _unsigned_writes(stretch: Stretch) -> list[GatedWrite]:
+    """Return the writes that gates let through on a line because nobody was needed."""
+    decisions = Decision.objects.filter(
+        run=stretch.run, line=stretch.line, verdict=VERDICT
+    )
+    rows = decisions.values_list("event_seq", "channel", "task")
+    return [(seq, channel, Task.parse(task).node) for seq, channel, task in rows]

@@ -1,7 +1,9 @@
-"""Opening requests: one for each gate that a superstep reached, inside the commit that stages the writes.
+"""Opening requests: one for each gate that a superstep reached, inside the commit that
+stages the writes.
 
-Everything is computed before the transaction; `NewRequests.insert` only inserts. Title, facts, labels, policy and base
-are fixed here, once: what people are shown later is what is stored now.
+Everything is computed before the transaction; `NewRequests.insert` only inserts. Title,
+facts, labels, policy and base are fixed here, once: people are shown later exactly what
+is stored now.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,17 +23,20 @@ from checkpoints.models.fields import task_columns
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection
-from orchestrator.engine import Gate, Task, canonical, write_id
-from orchestrator.engine.compile import Compiled
+from orchestrator.engine import Gate, Task, write_id
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.gate import Show, plain_label, present
-from orchestrator.engine.held_patch import is_patch
-from orchestrator.engine.reduce import HeldWrite
-from orchestrator.engine.requests import reads_proposal, reviewers_on
+from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.gate import Show, plain_label, present
+from orchestrator.engine.step.held_patch import is_patch
+from orchestrator.engine.step.reduce import HeldWrite
+from orchestrator.engine.values import canonical
 
 
 class Asker(Protocol):
-    """For whom requests are opened: whoever holds a run, or the line that begins."""
+    """The run for which requests are opened, as its lease or a beginning line has
+    it.
+    """
 
     @property
     def id(self) -> UUID: ...
@@ -45,11 +50,13 @@ class Asker(Protocol):
 
 @frozen
 class ReachedGate:
-    """A gate reached by a task, and why it must be asked (the guard's reason, or its error); the hash of the task's
-    input, and the checkpoint with the state that it read (None where no row is kept of that).
+    """A gate that a task reached, and why it must ask (the guard's reason, or its
+    error); the hash of the task's input, and the checkpoint with the state that it read
+    (None where no row of that is kept).
 
-    `guard` is the node whose gate it is, and `reads` are the channels that its check looked at; None where nobody wrote
-    them down. `reviewers` are named already where the gate was asked before and nothing may name others.
+    `guard` is the node whose gate it is, and `reads` are the channels that its check
+    looked at, None where they were not recorded. `reviewers` are named already where
+    the gate was asked before and nothing may name others.
     """
 
     gate: Gate
@@ -62,32 +69,49 @@ class ReachedGate:
     reviewers: Sequence[str] | None = None
 
 
-def patch_gate(gate: Gate, channels: Collection[str], why: str | None, *, guard: str) -> ReachedGate:
-    """The gate of node `guard`, at which people are asked about values that somebody sets in channels that it guards.
-    `why` says who.
+def patch_gate(
+    gate: Gate, channels: Collection[str], why: str | None, *, guard: str
+) -> ReachedGate:
+    """Return the gate of node `guard`, at which people are asked about values that a
+    person sets in channels that it guards. `why` names that person.
     """
-    # What a patch replaces counts as its base, whatever the channel's reducer does with other writes.
-    gate = replace(gate, title=_patch_title(gate, channels), shows=sorted({*gate.shows, *channels}))
-    # A fact that reads what the patch sets would tell the old value once somebody edits it.
-    gate = replace(gate, facts=[one for one in gate.facts if not reads_proposal(Gate(facts=[one]), {*channels})])
-    return ReachedGate(gate, why, all_or_nothing=True, guard=guard)
+    patched = {*channels}
+    at_patch = replace(
+        gate,
+        title=_patch_title(gate, channels),
+        # What a patch replaces counts as its base, whatever the channel's reducer does
+        # with other writes.
+        shows=sorted({*gate.shows, *channels}),
+        # A fact that reads what the patch sets would show the old value after an edit.
+        facts=[
+            fact
+            for fact in gate.facts
+            if not reads_proposal(Gate(facts=[fact]), patched)
+        ],
+    )
+    return ReachedGate(at_patch, why, all_or_nothing=True, guard=guard)
 
 
 def _patch_title(gate: Gate, channels: Collection[str]) -> str:
-    """The gate's own question; where it reads what the patch sets it would tell the old value after an edit."""
+    """Return the gate's own question, unless it reads what the patch sets: then it
+    would show the old value after an edit.
+    """
     if gate.title and not reads_proposal(Gate(title=gate.title), {*channels}):
         return gate.title
     return f"A patch sets {', '.join(channels)}"
 
 
 def _named_by_gate(gate: Gate, proposal: Sequence[HeldWrite]) -> list[HeldWrite]:
-    """The writes of a patch, called what the gate calls such a write; one that it has no name for keeps its own."""
-    named = []
+    """Return the writes of a patch, labelled as the gate labels such writes; one for
+    which it has no label keeps its own.
+    """
+    writes = []
     for write in proposal:
         show = gate.writes.get(write.channel, Show())
-        has_name = bool(show.label) and write.value is not None
-        named.append(replace(write, label=None) if has_name else write)
-    return named
+        # A label may quote fields of the value, and null has none.
+        has_label = bool(show.label) and write.value is not None
+        writes.append(replace(write, label=None) if has_label else write)
+    return writes
 
 
 @frozen
@@ -100,7 +124,9 @@ class NewRequests:
     events: list[NewEvent] = field(default_factory=list)
 
     def insert(self) -> None:
-        """Three statements for some hundred rows, in the caller's transaction."""
+        """Insert the rows in the caller's transaction: three statements for some
+        hundred rows.
+        """
         if self.requests:
             statements.insert_rows(ApprovalRequest, self.requests)
             statements.insert_rows(RequestReviewer, self.reviewers)
@@ -109,9 +135,10 @@ class NewRequests:
 
 @frozen
 class Moment:
-    """The commit that opens: the state after it, its superstep, the run's input, and when. `asked_on`: the state that
-    functions for reviewers are given, where it is another. `unsigned` returns the sentence on who changed what of these
-    channels without a signature, for functions that read them.
+    """The commit that opens the requests: the state after it, its superstep, the run's
+    input, and its time. `asked_on` is the state that functions for reviewers are given,
+    where it differs from `state`. `unsigned` returns the sentence on who changed which
+    of these channels without a signature, for functions that read them.
     """
 
     state: dict[str, dict[str, Any]]
@@ -123,15 +150,21 @@ class Moment:
 
 
 def prepare_requests(
-    asker: Asker, compiled: Compiled, reached: Mapping[Task, ReachedGate], held: Sequence[HeldWrite], moment: Moment
+    asker: Asker,
+    compiled: Compiled,
+    reached: Mapping[Task, ReachedGate],
+    held: Sequence[HeldWrite],
+    moment: Moment,
 ) -> NewRequests:
-    """The requests of these tasks. Raises `InvalidValue` where a function for reviewers fails or names nobody."""
+    """Return the requests of these tasks. Raises `InvalidValue` where a function for
+    reviewers fails or names nobody.
+    """
     opening = NewRequests()
     if not reached:
         return opening
-    for task, gating in reached.items():
+    for task, reached_gate in reached.items():
         proposal = [write for write in held if write.task == task]
-        _open(opening, asker, compiled, task, gating, proposal, moment)
+        _open(opening, asker, compiled, task, reached_gate, proposal, moment)
     sealed_rows.seal_and_encrypt(opening.requests, asker.protection)
     sealed_rows.seal_and_encrypt(opening.writes, asker.protection)
     return opening
@@ -142,25 +175,33 @@ def _open(
     asker: Asker,
     compiled: Compiled,
     task: Task,
-    gating: ReachedGate,
+    reached: ReachedGate,
     proposal: list[HeldWrite],
     moment: Moment,
 ) -> None:
+    """Add the request of one task, with its reviewers, its writes and its event."""
     if is_patch(task):
-        proposal = _named_by_gate(gating.gate, proposal)
-    policy = policy_of(compiled, gating, moment.asked_on or moment.state)
+        proposal = _named_by_gate(reached.gate, proposal)
+    policy = policy_of(compiled, reached, moment.asked_on or moment.state)
     policy_hash = canonical.digest(canonical.dumps(policy))
-    shown = present(gating.gate, node=task.node, input=moment.input, state=moment.state, writes=proposal)
+    shown = present(
+        reached.gate,
+        node=task.node,
+        input=moment.input,
+        state=moment.state,
+        writes=proposal,
+    )
+    why = _why(reached, policy, moment)
     request = ApprovalRequest(
         id=uuid7(),
         **task_columns(asker.id, asker.line, task),
         graph=asker.graph,
         superstep=moment.superstep,
-        input_hash=gating.input_hash,
-        prepared_from=gating.prepared_from,
+        input_hash=reached.input_hash,
+        prepared_from=reached.prepared_from,
         title=pack_json(shown["title"]),
         facts=pack_json(shown["facts"]),
-        why=pack_json(why) if (why := _why(gating, policy, moment)) else b"",
+        why=pack_json(why) if why else b"",
         policy=policy,
         policy_hash=policy_hash,
         quorum=policy["quorum"],
@@ -168,22 +209,40 @@ def _open(
         opened_at=moment.at,
     )
     opening.requests.append(request)
-    opening.reviewers.extend(RequestReviewer(request=request, principal=p) for p in policy["reviewers"])
-    opening.writes.extend(
-        _stage(asker, compiled, write, gating.gate, shown=shown, policy_hash=policy_hash, moment=moment)
-        for write in proposal
+    for principal in policy["reviewers"]:
+        opening.reviewers.append(RequestReviewer(request=request, principal=principal))
+
+    for write in proposal:
+        row = _stage(
+            asker,
+            compiled,
+            write,
+            reached.gate,
+            shown=shown,
+            policy_hash=policy_hash,
+            moment=moment,
+        )
+        opening.writes.append(row)
+
+    write_ids = [
+        str(write_id(asker.id, asker.line, task, write.position)) for write in proposal
+    ]
+    facts = {"request": str(request.id), "writes": write_ids}
+    opening.events.append(
+        NewEvent("request_opened", facts, node=task.node, task=str(task))
     )
-    ids = [str(write_id(asker.id, asker.line, task, write.position)) for write in proposal]
-    facts = {"request": str(request.id), "writes": ids}
-    opening.events.append(NewEvent("request_opened", facts, node=task.node, task=str(task)))
 
 
-def _why(gating: ReachedGate, policy: Mapping[str, Any], moment: Moment) -> str:
-    """Why people are asked, and who changed what decided that it is them."""
-    why = gating.why or ""
-    changed = moment.unsigned(policy["reads"] or ()) if moment.unsigned is not None else ""
+def _why(reached: ReachedGate, policy: Mapping[str, Any], moment: Moment) -> str:
+    """Return why people are asked, and who changed what made the gate ask them."""
+    why = reached.why or ""
+    if moment.unsigned is None:
+        return why
+    changes = moment.unsigned(policy["reads"] or ())
     # A request that is staged anew may say so already.
-    return why if changed in why else f"{why}. {changed}".removeprefix(". ")
+    if changes in why:
+        return why
+    return f"{why}. {changes}" if why else changes
 
 
 def _stage(
@@ -196,20 +255,30 @@ def _stage(
     policy_hash: str,
     moment: Moment,
 ) -> PendingWrite:
+    """Return the first revision of a held write."""
     task = write.task
-    labels: dict[str, Any] = {name: shown[name] for name in ("title", "facts")}
-    labels |= shown["writes"][write.position]
-    base = pending_writes.Base.read(compiled, moment.state, write.channel, shows=gate.shows)
+    # Title and facts are shown beside every write, and are part of what is signed.
+    shown_beside = {
+        "title": shown["title"],
+        "facts": shown["facts"],
+        **shown["writes"][write.position],
+    }
+    label = shown_beside["label"]
+    # A column that lists read: in an encrypted run it holds nothing of the value.
+    if asker.protection.encrypted:
+        label = plain_label(gate, write)
+    base = pending_writes.StoredBase.read(
+        compiled, moment.state, write.channel, shows=gate.shows
+    )
     return pending_writes.staged(
         write_id(asker.id, asker.line, task, write.position),
         task_columns(asker.id, asker.line, task),
         position=write.position,
         channel=write.channel,
-        # A column that lists read: in an encrypted run it holds nothing of the value.
-        label=(plain_label(gate, write) if asker.protection.encrypted else labels["label"])[:LONGEST_LABEL],
+        label=label[:LONGEST_LABEL],
         value=write.value,
         base=base,
-        shown=labels,
+        shown=shown_beside,
         policy_hash=policy_hash,
         superstep=moment.superstep,
         at=moment.at,
@@ -217,30 +286,41 @@ def _stage(
     )
 
 
-def policy_of(compiled: Compiled, gating: ReachedGate, state: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The policy that a request is opened under, JSON: a later deployment changes none of it."""
-    gate = gating.gate
-    reviewers, reads = _reviewers(compiled, gating, state)
+def policy_of(
+    compiled: Compiled, reached: ReachedGate, state: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the policy that a request is opened under, as JSON. A later deployment
+    changes none of it.
+    """
+    gate = reached.gate
+    reviewers, reads = _reviewers(compiled, reached, state)
+    reason_required = [
+        name for name, show in gate.writes.items() if show.reason_required
+    ]
     return {
-        "gate": gating.guard,
+        "gate": reached.guard,
         "reads": reads,
         "reviewers": reviewers,
         "quorum": gate.quorum,
         "reject_quorum": gate.reject_quorum,
         "four_eyes": gate.four_eyes,
-        "all_or_nothing": gate.all_or_nothing or gating.all_or_nothing,
+        "all_or_nothing": gate.all_or_nothing or reached.all_or_nothing,
         "shows": sorted(gate.shows),
-        "reason_required": sorted(name for name, show in gate.writes.items() if show.reason_required),
+        "reason_required": sorted(reason_required),
     }
 
 
 def _reviewers(
-    compiled: Compiled, gating: ReachedGate, state: dict[str, dict[str, Any]]
+    compiled: Compiled, reached: ReachedGate, state: dict[str, dict[str, Any]]
 ) -> tuple[list[str], list[str] | None]:
-    """Whom the gate asks, and which channels its functions read; None where nobody wrote all of these down."""
-    if gating.reviewers is not None:
-        return list(gating.reviewers), None if gating.reads is None else list(gating.reads)
-    reviewers = reviewers_on(compiled, gating.gate, state)
-    if gating.reads is None:
+    """Return whom the gate asks, and which channels its functions read; None where
+    these were not all recorded.
+    """
+    if reached.reviewers is not None:
+        # The state may have been changed since, and a change must not name others.
+        recorded = None if reached.reads is None else list(reached.reads)
+        return list(reached.reviewers), recorded
+    reviewers = reviewers_on(compiled, reached.gate, state)
+    if reached.reads is None:
         return reviewers.principals, None
-    return reviewers.principals, sorted({*gating.reads, *reviewers.reads})
+    return reviewers.principals, sorted({*reached.reads, *reviewers.reads})

@@ -1,9 +1,13 @@
-"""Where tasks went that a replay does not run, and what they sent: of what people were asked, and of what passed a gate
-that needed nobody, only rows of the timeline show it. Retention may have removed these. Reads only.
+"""Reads where tasks that a replay does not run went on, and what they sent. Of tasks
+that waited for people, and of tasks that passed a gate that needed nobody, only rows of
+the timeline show this, and retention may have removed them. Reads only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
 
 from approvals.gates.waivers import LINE, payload_hash
 from approvals.models import ApprovalRequest, RequestStatus
@@ -13,110 +17,251 @@ from checkpoints.memory.replay_shelf import OriginLine
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.models.checkpoint import Source
 from checkpoints.sealing import sealed_rows
-from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.verification.line_facts import required_facts
 from checkpoints.verification.removed_history import KIND
 from orchestrator.engine import Task
-from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import WrongStatus
-from orchestrator.engine.frontier import Frontier, visit_key
+from orchestrator.engine.errors import TamperedRow, WrongStatus
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.step.frontier import Frontier, visit_key
 
 Sends = tuple[tuple[str, Any], ...]
 NAMED = 3
-"""So many lost tasks are named in a sentence."""
+"""How many lost tasks are named in a sentence."""
 
 
-def ways_of(origin: OriginLine, task: Task, superstep: int) -> tuple[tuple[str, ...] | None, Sends] | None:
-    """The goto and the sends that a task returned when it asked: its visit carries them while it waits. None where no
-    row shows that.
+def ways_of(
+    origin: OriginLine, task: Task, superstep: int
+) -> tuple[tuple[str, ...] | None, Sends] | None:
+    """Return the goto and the sends that a task returned when it reached its gate,
+    which its visit carries while it waits; None if no row shows them.
     """
     # A superstep that failed first has the number of the one before.
-    rows = _kept(origin).filter(superstep__in=[superstep, superstep + 1]).order_by("seq")
-    documents = (reader.document_at(one) or {} for one in rows.values_list("id", flat=True))
-    waiting = (one.get("frontier", {}).get("waiting", {}) for one in documents)
-    visits = (found for one in waiting if (found := one.get(visit_key(task.node, task.visit))))
-    parts: list[Any] = next(visits, [])
+    rows = _kept_checkpoints(origin).filter(superstep__in=[superstep, superstep + 1])
+    parts = _waiting_parts(rows, visit_key(task.node, task.visit))
     if task.index >= len(parts):
         return None
     part = parts[task.index]
-    goto = None if part["goto"] is None else tuple(part["goto"])
-    return goto, tuple((target, payload) for target, payload in part["sends"])
+    goto = part["goto"]
+    if goto is not None:
+        goto = tuple(goto)
+    sends = tuple((target, payload) for target, payload in part["sends"])
+    return goto, sends
+
+
+def _waiting_parts(rows: "QuerySet[Checkpoint]", visit: str) -> list[Any]:
+    """Return the tasks of a visit as they are in the first of these checkpoints in
+    which the visit waits; none if it waits in none.
+    """
+    for checkpoint in rows.order_by("seq").values_list("id", flat=True):
+        document = reader.document_at(checkpoint) or {}
+        frontier = document.get("frontier", {})
+        waiting = frontier.get("waiting", {})
+        parts: list[Any] = waiting.get(visit)
+        if parts:
+            return parts
+    return []
 
 
 def sends_past_gate(origin: OriginLine, facts: Mapping[str, Any]) -> Sends | None:
-    """What a task sent on whose gate needed nobody, as the frontier behind its superstep has it; `facts` are those of
-    its line in the log. None where no row shows that.
+    """Return what a task sent whose gate needed nobody, as it is in the frontier after
+    its superstep; None if no row shows it. `facts` are those of its event in the log.
     """
-    wanted = facts.get("sends", [])
-    if not wanted:
+    sends = facts.get("sends", [])
+    if not sends:
         return ()
-    id = _kept(origin).filter(superstep=facts["superstep"]).order_by("seq").values_list("id", flat=True).first()
-    frontier = Frontier.from_json((reader.document_at(id) or {})["frontier"]) if id else Frontier()
-    payloads = [payload for _, carried in frontier.sends for payload in carried]
-    payloads += [sent for parts in frontier.waiting.values() for part in parts for _, sent in part.sends]
-    known = {payload_hash(payload, origin.protection): payload for payload in payloads}
-    if any(digest not in known for _, digest in wanted):
-        return None
-    return tuple((target, known[digest]) for target, digest in wanted)
+    # The log names payloads by their hashes only.
+    frontier = _frontier_after(origin, facts["superstep"])
+    payload_by_hash = {}
+    for payload in _payloads_in(frontier):
+        hash_ = payload_hash(payload, origin.protection)
+        payload_by_hash[hash_] = payload
+
+    sends_with_payloads = []
+    for target, hash_ in sends:
+        if hash_ not in payload_by_hash:
+            return None
+        sends_with_payloads.append((target, payload_by_hash[hash_]))
+    return tuple(sends_with_payloads)
+
+
+def _frontier_after(origin: OriginLine, superstep: int) -> Frontier:
+    """Return the frontier after a superstep; an empty one if no row shows it."""
+    checkpoints = _kept_checkpoints(origin).filter(superstep=superstep)
+    ids = checkpoints.order_by("seq").values_list("id", flat=True)
+    first = ids.first()
+    if not first:
+        return Frontier()
+    document = reader.document_at(first) or {}
+    return Frontier.from_json(document["frontier"])
+
+
+def _payloads_in(frontier: Frontier) -> Iterator[Any]:
+    """Yield what is carried by sends that go on, and by those that wait at a gate."""
+    for _, carried in frontier.sends:
+        yield from carried
+    for parts in frontier.waiting.values():
+        for part in parts:
+            for _, payload in part.sends:
+                yield payload
 
 
 def settlements(origin: OriginLine) -> list[tuple[int, list[Task]]]:
-    """(superstep, tasks) of each settlement of the line, in order, as the log tells, which keeps what retention removes
-    of the timeline. Two queries, for up to a thousand of them.
+    """Return (superstep, tasks) of each settlement of the line, in order. Two queries,
+    for up to a thousand of them. Raises `TamperedRow`, `WrongKey`.
     """
-    kinds = ("line_begun", "checkpoint_saved", "gate_applied")
-    events = RunEvent.objects.filter(run=origin.id, type__in=kinds).order_by("seq")
-    line, saved = 1, 0
-    applied: dict[int, list[Task]] = {}
-    for seq, kind, task in events.values_list("seq", "type", "task"):
-        if kind == "line_begun":
+    # The log keeps what retention removes of the timeline.
+    tasks_by_seq = _applied_tasks(origin)
+    in_order: list[tuple[int, list[Task]]] = []
+    for part_of_numbers in in_parts(tasks_by_seq):
+        rows = RunEvent.objects.filter(run=origin.id, seq__in=part_of_numbers)
+        events = list(rows.order_by("seq"))
+        sealed_rows.verify_rows(events, origin.protection)
+        for event in events:
+            facts = required_facts(event)
+            if _source_in(event, facts) != Source.SETTLEMENT:
+                continue
+            tasks = tasks_by_seq[event.seq]
+            in_order.append((facts["superstep"], tasks))
+    return in_order
+
+
+def _source_in(line: RunEvent, facts: Mapping[str, Any]) -> Any:
+    """Return the source of the checkpoint that a line saved. Raises `TamperedRow`."""
+    if "source" not in facts:
+        name = sealed_rows.name_of(line)
+        raise TamperedRow(f"{name} lacks the fact 'source'", row=name)
+    return facts["source"]
+
+
+def _applied_tasks(origin: OriginLine) -> dict[int, list[Task]]:
+    """Return the tasks whose gates were applied on the line, by the number of the event
+    of the checkpoint that applied them.
+    """
+    types = ("line_begun", "checkpoint_saved", "gate_applied")
+    events = RunEvent.objects.filter(run=origin.id, type__in=types)
+    columns = events.order_by("seq").values_list("seq", "type", "task")
+    line = 1
+    last_checkpoint = 0
+    tasks_by_seq: dict[int, list[Task]] = {}
+    # The event of a checkpoint comes before those of the gates that it applied.
+    for seq, type_, task in columns:
+        if type_ == "line_begun":
             line += 1
-        elif kind == "checkpoint_saved":
-            saved = seq
+        elif type_ == "checkpoint_saved":
+            last_checkpoint = seq
         elif line == origin.line:
-            applied.setdefault(saved, []).append(Task.parse(task))
-    found: list[tuple[int, list[Task]]] = []
-    for some in in_parts(applied):
-        rows = list(RunEvent.objects.filter(run=origin.id, seq__in=some).order_by("seq"))
-        sealed_rows.verify_rows(rows, origin.protection)
-        told = [(row.seq, read_value(row, "payload")) for row in rows]
-        found += [(facts["superstep"], applied[seq]) for seq, facts in told if facts["source"] == Source.SETTLEMENT]
-    return found
+            tasks = tasks_by_seq.setdefault(last_checkpoint, [])
+            tasks.append(_task_in(origin, seq, task))
+    return tasks_by_seq
+
+
+def _task_in(origin: OriginLine, seq: int, task: str) -> Task:
+    """Return the task that a line names, whose seal was not verified. Raises
+    `TamperedRow`.
+    """
+    try:
+        return Task.parse(task)
+    except ValueError as error:
+        raise TamperedRow(f"line {seq} of run {origin.id} names no task") from error
 
 
 def require_ways(graph: Compiled, run: Run, point: Checkpoint) -> None:
-    """Raise `WrongStatus` where a replay from this checkpoint would not know where a task behind it went, because rows
-    that showed it were removed. One query where nothing of the run was.
+    """Raise `WrongStatus` if a replay from this checkpoint could not know where a later
+    task went, because rows that showed it were removed. One query where nothing of the
+    run was removed.
     """
     if not RunEvent.objects.filter(run=run.id, type=KIND).exists():
         return
-    lost = _lost(graph, OriginLine(run.id, point.line, protection_of(run)), point)
+    origin = OriginLine(run.id, point.line, protection_of(run))
+    lost = _lost_tasks(graph, origin, point)
     if lost:
-        named = ", ".join(lost[:NAMED]) + (f" and {len(lost) - NAMED} more" if len(lost) > NAMED else "")
-        message = (
-            f"history of run {run.key} was removed, and with it where {named} went, so it is not replayed from here; "
-            "replay it from a later checkpoint, or fork it"
+        raise WrongStatus(
+            f"history of run {run.key} was removed, and with it where "
+            f"{_names_of(lost)} went, so it is not replayed from here; "
+            "replay it from a later checkpoint, or fork it",
+            run=str(run.id),
+            status=run.status,
+            tasks=lost,
         )
-        raise WrongStatus(message, run=str(run.id), status=run.status, tasks=lost)
 
 
-def _lost(graph: Compiled, origin: OriginLine, point: Checkpoint) -> list[str]:
-    """The tasks of the line behind this checkpoint whose ways no row shows, and that somebody or nobody approved."""
-    nodes = [name for name, node in graph.nodes.items() if (node.goto or node.sends) and not node.journaled]
-    behind = RunEvent.objects.filter(run=origin.id, seq__gt=point.event_seq)
-    if (end := behind.filter(type="line_begun").order_by("seq").values_list("seq", flat=True).first()) is not None:
-        behind = behind.filter(seq__lt=end)
-    asked = set(behind.filter(type="request_opened", node__in=nodes).values_list("task", flat=True))
+def _names_of(tasks: Sequence[str]) -> str:
+    names = ", ".join(tasks[:NAMED])
+    if len(tasks) <= NAMED:
+        return names
+    return f"{names} and {len(tasks) - NAMED} more"
+
+
+def _lost_tasks(graph: Compiled, origin: OriginLine, point: Checkpoint) -> list[str]:
+    """Return the tasks of the line behind this checkpoint that waited at a gate, or
+    passed one, and whose ways no row shows.
+    """
+    nodes = []
+    for name, node in graph.nodes.items():
+        # A journaled node's result has its ways, whatever was removed of the timeline.
+        if node.journaled:
+            continue
+        if node.goto or node.sends:
+            nodes.append(name)
+    events = _events_behind(origin.id, point).filter(node__in=nodes)
+    return [
+        *_lost_after_signatures(origin, nodes, events),
+        *_lost_past_gates(origin, events),
+    ]
+
+
+def _events_behind(run: UUID, point: Checkpoint) -> "QuerySet[RunEvent]":
+    """Return the events of the checkpoint's line that follow it."""
+    events = RunEvent.objects.filter(run=run, seq__gt=point.event_seq)
+    next_lines = events.filter(type="line_begun").order_by("seq")
+    end = next_lines.values_list("seq", flat=True).first()
+    if end is None:
+        return events
+    return events.filter(seq__lt=end)
+
+
+def _lost_after_signatures(
+    origin: OriginLine,
+    nodes: Collection[str],
+    events: "QuerySet[RunEvent]",
+) -> Iterator[str]:
+    """Yield the tasks that waited for signatures and whose ways no row shows."""
+    # A request does not have the number of its event, so the log tells which ones
+    # follow the checkpoint.
+    requests_opened = events.filter(type="request_opened")
+    tasks_at_gates = set(requests_opened.values_list("task", flat=True))
     requests = ApprovalRequest.objects.filter(
-        run=origin.id, line=origin.line, node__in=nodes, status=RequestStatus.APPLIED
+        run=origin.id,
+        line=origin.line,
+        node__in=nodes,
+        status=RequestStatus.APPLIED,
     )
-    found = requests.order_by("superstep", "id").values_list("node", "visit", "index", "superstep")
-    tasks = [(Task(node, visit, index), superstep) for node, visit, index, superstep in found]
-    lost = [str(task) for task, at in tasks if str(task) in asked and ways_of(origin, task, at) is None]
-    passed = list(behind.filter(type=LINE, node__in=nodes).order_by("seq"))
-    sealed_rows.verify_rows(passed, origin.protection)
-    return lost + [row.task for row in passed if sends_past_gate(origin, read_value(row, "payload")) is None]
+    in_order = requests.order_by("superstep", "id")
+    rows = in_order.values_list("node", "visit", "index", "superstep")
+    for node, visit, index, superstep in rows:
+        task = Task(node, visit, index)
+        if str(task) not in tasks_at_gates:
+            continue
+        if ways_of(origin, task, superstep) is None:
+            yield str(task)
 
 
-def _kept(origin: OriginLine) -> Any:
+def _lost_past_gates(
+    origin: OriginLine,
+    events: "QuerySet[RunEvent]",
+) -> Iterator[str]:
+    """Yield the tasks that passed a gate that needed nobody, if no row shows what they
+    sent.
+    """
+    waivers = list(events.filter(type=LINE).order_by("seq"))
+    sealed_rows.verify_rows(waivers, origin.protection)
+    for event in waivers:
+        facts = required_facts(event)
+        if sends_past_gate(origin, facts) is None:
+            yield event.task
+
+
+def _kept_checkpoints(origin: OriginLine) -> "QuerySet[Checkpoint]":
+    # A recovery point goes with the next commit, so a replay cannot rely on it.
     return Checkpoint.objects.filter(run=origin.id, line=origin.line, kept=True)

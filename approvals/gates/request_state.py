@@ -1,5 +1,6 @@
-"""How the requests of a run stand: their writes, decisions and verdicts, read together and verified. Signing, settling
-and re-basing use it, and whoever shows what is decided: nobody decides on, or applies, a row that was tampered with.
+"""The state of a run's requests: their writes, decisions and verdicts, read together
+and verified. Signing, settling, re-basing and the pages use it, so that nobody decides
+on a row that was tampered with, and nothing applies one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,14 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.verdicts import Given, Held, Policy, Standing, judge, outcome
+from orchestrator.engine.gates.verdicts import (
+    Given,
+    Held,
+    Policy,
+    Standing,
+    judge,
+    outcome,
+)
 
 
 @frozen
@@ -30,59 +38,105 @@ class RequestState:
 
     @property
     def outcome(self) -> str | None:
-        """approved, rejected or partial once each write is settled; None before."""
+        """Return approved, rejected or partial once each write is settled; None
+        before.
+        """
         return outcome(self.standings.values())
 
 
 def policy_of(request: ApprovalRequest) -> Policy:
-    """The rules that the request was opened under."""
-    p = request.policy
-    return Policy(p["quorum"], p["reject_quorum"], p["four_eyes"], p["all_or_nothing"])
+    """Return the rules that the request was opened under."""
+    policy = request.policy
+    return Policy(
+        policy["quorum"],
+        policy["reject_quorum"],
+        policy["four_eyes"],
+        policy["all_or_nothing"],
+    )
 
 
-def load_states(requests: Sequence[ApprovalRequest], protection: Protection) -> list[RequestState]:
-    """How these requests, all of one run and line, stand. Two queries, whatever their number.
+def load_states(
+    requests: Sequence[ApprovalRequest], protection: Protection
+) -> list[RequestState]:
+    """Return the state of these requests, all of one run and line. Two queries,
+    whatever their number.
 
     Raises `TamperedRow` and `WrongKey` where one of the rows is not as it was written.
     """
     if not requests:
         return []
-    first = requests[0]
-    by_request: dict[UUID, list[Decision]] = {}
-    # Before the writes: of an edit that is signed meanwhile the decision may be missing, but never the revision.
+    decisions_by_request: dict[UUID, list[Decision]] = {}
+    # Before the writes: of an edit that is signed meanwhile the decision may be
+    # missing, but never the revision.
     for decision in Decision.objects.filter(request__in=requests):
-        by_request.setdefault(decision.request_id, []).append(decision)
-    rows = list(pending_writes.of_tasks(first.run_id, first.line, [(r.node, r.visit) for r in requests]))
-    by_task: dict[str, list[PendingWrite]] = {}
-    for row in rows:
-        by_task.setdefault(row.task, []).append(row)
-    return [_state_of(r, by_task.get(r.task, []), by_request.get(r.id, []), protection) for r in requests]
+        decisions_by_request.setdefault(decision.request_id, []).append(decision)
+
+    run_id = requests[0].run_id
+    line = requests[0].line
+    visits = [(request.node, request.visit) for request in requests]
+    writes_by_task: dict[str, list[PendingWrite]] = {}
+    for row in pending_writes.of_tasks(run_id, line, visits):
+        writes_by_task.setdefault(row.task, []).append(row)
+
+    states = []
+    for request in requests:
+        writes = writes_by_task.get(request.task, [])
+        decisions = decisions_by_request.get(request.id, [])
+        states.append(_state_of(request, writes, decisions, protection))
+    return states
 
 
 def _state_of(
-    request: ApprovalRequest, rows: Sequence[PendingWrite], decisions: Sequence[Decision], protection: Protection
+    request: ApprovalRequest,
+    writes: Sequence[PendingWrite],
+    decisions: Sequence[Decision],
+    protection: Protection,
 ) -> RequestState:
-    sealed_rows.verify_rows([request, *rows, *decisions], protection)
-    _require_whole(request, rows, decisions)
-    held = [Held(row.write, row.revision, row.author_id) for row in rows]
-    given = [Given(d.write, d.revision, d.verdict, d.by_id, d.event_seq) for d in decisions]
-    return RequestState(request, tuple(rows), judge(held, given, policy_of(request)))
+    sealed_rows.verify_rows([request, *writes, *decisions], protection)
+    _require_whole(request, writes, decisions)
+    standings = judge(
+        [Held(row.write, row.revision, row.author_id) for row in writes],
+        [
+            Given(row.write, row.revision, row.verdict, row.by_id, row.event_seq)
+            for row in decisions
+        ],
+        policy_of(request),
+    )
+    return RequestState(request, tuple(writes), standings)
 
 
-def _require_whole(request: ApprovalRequest, rows: Sequence[PendingWrite], decisions: Iterable[Decision]) -> None:
-    """Rows that verify can still be too few: a write, or the revision that somebody decided on, was deleted."""
-    what = sealed_rows.name_of(request)
-    if len(rows) != request.writes:
-        raise TamperedRow(f"{what} asks about {request.writes} writes, and {len(rows)} are there", row=what)
-    newest = {row.write: row.revision for row in rows}
+def _require_whole(
+    request: ApprovalRequest,
+    writes: Sequence[PendingWrite],
+    decisions: Iterable[Decision],
+) -> None:
+    """Raise `TamperedRow` where rows are missing: rows that verify can still be too few
+    if a write, or a revision with a decision, was deleted.
+    """
+    name = sealed_rows.name_of(request)
+    if len(writes) != request.writes:
+        raise TamperedRow(
+            f"{name} asks about {request.writes} writes, and {len(writes)} are there",
+            row=name,
+        )
+    newest = {row.write: row.revision for row in writes}
     for decision in decisions:
         if decision.revision > newest.get(decision.write, 0):
-            gone = f"revision {decision.revision} of write {decision.write}"
-            raise TamperedRow(f"{what} has a decision on {gone}, which is not there", row=what)
+            raise TamperedRow(
+                f"{name} has a decision on revision {decision.revision} of write "
+                f"{decision.write}, which is not there",
+                row=name,
+            )
 
 
-def require_all_decisions(run: UUID, known: int, *, exactly: bool = False) -> None:
-    """Raise `TamperedRow` where a run has fewer decisions than its row says, or (`exactly`, under its lock) more."""
+def require_all_decisions(run: UUID, recorded: int, *, exactly: bool = False) -> None:
+    """Raise `TamperedRow` where a run has fewer decisions than its row records, or
+    (`exactly`, under its lock) more.
+    """
     count = Decision.objects.filter(run=run).count()
-    if count < known or (exactly and count != known):
-        raise TamperedRow(f"run {run} has {count} decisions, and its row says {known}", run=str(run))
+    # Without the lock, others may have signed since the run's row was read.
+    if count < recorded or (exactly and count != recorded):
+        raise TamperedRow(
+            f"run {run} has {count} decisions, and its row says {recorded}",
+            run=str(run),
+        )

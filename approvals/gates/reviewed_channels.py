@@ -1,5 +1,5 @@
-"""What people are asked about now, or were and the run has not applied it yet; and which runs hold what was signed.
-Columns only.
+"""The channels that people are asked about, or were asked about before the run has
+applied the outcome; and the number of runs that hold signed values. Reads columns only.
 """
 
 from collections import defaultdict
@@ -14,18 +14,30 @@ from checkpoints.models import PendingWrite
 
 
 def channels_under_review(runs: Q) -> dict[Any, set[str]]:
-    """Of the runs that meet this condition (on `run`), by id. One query."""
-    task = {name: OuterRef(name) for name in ("run", "line", "node", "visit", "index")}
-    rows = PendingWrite.objects.filter(runs, Exists(ApprovalRequest.objects.filter(**task, status__in=WAITING)))
-    found: dict[Any, set[str]] = defaultdict(set)
-    for run, channel in rows.order_by().values_list("run", "channel").distinct():
-        found[run].add(channel)
-    return found
+    """Return these channels of the runs that meet this condition (on `run`), by the
+    run's id. One query.
+    """
+    waiting_request = ApprovalRequest.objects.filter(
+        run=OuterRef("run"),
+        line=OuterRef("line"),
+        node=OuterRef("node"),
+        visit=OuterRef("visit"),
+        index=OuterRef("index"),
+        status__in=WAITING,
+    )
+    # Any revision will do, because a write never changes its channel.
+    writes = PendingWrite.objects.filter(runs, Exists(waiting_request))
+    channels: dict[Any, set[str]] = defaultdict(set)
+    for run, channel in writes.order_by().values_list("run", "channel").distinct():
+        channels[run].add(channel)
+    return channels
 
 
 def count_signed(runs: Q, nodes: Collection[str]) -> int:
-    """How many of the runs that meet this condition (on `run`) hold a value that was signed at one of these nodes. One
-    query.
+    """Return how many of the runs that meet this condition (on `run`) hold a value that
+    was signed at one of these nodes. One query.
     """
-    applied = ApprovalRequest.objects.filter(runs, node__in=nodes, status=RequestStatus.APPLIED)
+    applied = ApprovalRequest.objects.filter(
+        runs, node__in=nodes, status=RequestStatus.APPLIED
+    )
     return applied.order_by().values("run").distinct().count()

@@ -1,6 +1,8 @@
-"""What the runner asks about gates: which are settled, what applying them means, which held writes a commit re-bases.
+"""Settling gates in a runner's slice: which gates are settled, what applying them
+means, and which held writes a commit re-bases.
 
-Called inside the runner's slice, never by faces. Nothing is written before `insert`, which rides in the commit.
+Only the runner calls this, no page, API or command. Nothing is written before `insert`,
+which rides in the commit.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -9,7 +11,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from approvals.gates.request_state import RequestState, load_states, require_all_decisions
+from approvals.gates.request_state import (
+    RequestState,
+    load_states,
+    require_all_decisions,
+)
 from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints.db import statements
 from checkpoints.event_log import NewEvent
@@ -19,13 +25,18 @@ from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
-from orchestrator.engine.base import Base
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import TamperedRow
-from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.reduce import Settled, WriteValue
-from orchestrator.engine.requests import WaitingRequest, as_settled, moved_writes, settle_requests
+from orchestrator.engine.gates.requests import (
+    WaitingRequest,
+    as_settled,
+    moved_writes,
+    settle_requests,
+)
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.step.base import Base
+from orchestrator.engine.step.frontier import Frontier
+from orchestrator.engine.step.reduce import Settled, WriteValue
 
 State = dict[str, dict[str, Any]]
 WAITING = (RequestStatus.OPEN, RequestStatus.SETTLED)
@@ -33,24 +44,34 @@ WAITING = (RequestStatus.OPEN, RequestStatus.SETTLED)
 
 @frozen
 class Rebasing:
-    """Held writes whose bound base a commit moves: their next revisions, and the requests that are open again."""
+    """Held writes whose bound base a commit moves: their next revisions, and the
+    requests that are open again.
+    """
 
     rows: list[PendingWrite] = field(default_factory=list)
     reopened: list[UUID] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
 
     def insert(self) -> None:
-        """In the caller's transaction. An edit that came in between collides on (write, revision)."""
+        """Insert the revisions and reopen the requests, in the caller's transaction. An
+        edit that was signed meanwhile collides on (write, revision).
+        """
         if self.rows:
             statements.insert_rows(PendingWrite, self.rows)
         if self.reopened:
-            again = {"status": RequestStatus.OPEN, "outcome": "", "settled_at": None, "settled_seq": None}
-            ApprovalRequest.objects.filter(id__in=self.reopened).update(**again)
+            ApprovalRequest.objects.filter(id__in=self.reopened).update(
+                status=RequestStatus.OPEN,
+                outcome="",
+                settled_at=None,
+                settled_seq=None,
+            )
 
 
 @frozen
 class Settlement:
-    """The gates that a settlement applies, in the order in which their last decisions are numbered."""
+    """The gates that a settlement applies, in the order in which their last decisions
+    are numbered.
+    """
 
     settled: list[Settled]
     requests: list[ApprovalRequest]
@@ -62,46 +83,79 @@ class Settlement:
 
 
 def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState]:
-    """The requests of the current line that no settlement has applied, as they stand: at least those of these tasks,
-    which wait for people. Four queries, two if there are none. Raises `TamperedRow` and `WrongKey`.
+    """Return the state of the requests of the current line that no settlement has
+    applied: at least those of these tasks, which wait for people. Four queries, two if
+    there are none. Raises `TamperedRow` and `WrongKey`.
     """
+    # Each row that is left verifies, so only the count shows that one was deleted.
     require_all_decisions(lease.id, lease.decisions)
-    rows = ApprovalRequest.objects.filter(run=lease.id, line=lease.line, status__in=WAITING).order_by("id")
-    asked = load_states(list(rows), lease.protection)
-    _require_asked(lease, set(tasks) - {one.task for one in asked})
-    return asked
+    requests = ApprovalRequest.objects.filter(
+        run=lease.id, line=lease.line, status__in=WAITING
+    ).order_by("id")
+    states = load_states(list(requests), lease.protection)
+    # Without this check the run would wait for ever for a request that was deleted.
+    tasks_without_request = set(tasks) - {state.task for state in states}
+    _require_closed(lease, tasks_without_request)
+    return states
 
 
-def _require_asked(lease: Lease, tasks: Collection[Task]) -> None:
-    """Raise where a waiting task's request is gone or says that it was applied. A withdrawn or expired one is over."""
+def _require_closed(lease: Lease, tasks: Collection[Task]) -> None:
+    """Raise `TamperedRow` unless the requests of these waiting tasks are withdrawn or
+    expired. Otherwise one of them is gone, or its row claims that it was applied.
+    """
     if not tasks:
         return
-    closed = (RequestStatus.WITHDRAWN, RequestStatus.EXPIRED)
-    rows = ApprovalRequest.objects.filter(run=lease.id, line=lease.line, status__in=closed)
-    there = {Task(*one) for one in rows.values_list("node", "visit", "index")}
-    for task in sorted(set(tasks) - there):
-        what = f"{task} of run {lease.key} waits for people"
-        raise TamperedRow(f"{what}, and its request is gone or says that it was applied", task=str(task))
+    closed = ApprovalRequest.objects.filter(
+        run=lease.id,
+        line=lease.line,
+        status__in=(RequestStatus.WITHDRAWN, RequestStatus.EXPIRED),
+    )
+    rows = closed.values_list("node", "visit", "index")
+    closed_tasks = {Task(node, visit, index) for node, visit, index in rows}
+    for task in sorted(set(tasks) - closed_tasks):
+        raise TamperedRow(
+            f"{task} of run {lease.key} waits for people, "
+            "and its request is gone or says that it was applied",
+            task=str(task),
+        )
 
 
 def settle_gates(
-    asked: Sequence[RequestState], compiled: Compiled, frontier: Frontier, state: State, protection: Protection
+    states: Sequence[RequestState],
+    compiled: Compiled,
+    frontier: Frontier,
+    state: State,
+    protection: Protection,
 ) -> Settlement:
-    """The settled gates that apply. Left out is one whose base an earlier one moves: re-basing opens it again.
+    """Return the settled gates that apply. A gate whose base is moved by an earlier one
+    is left out, because re-basing opens it again.
 
-    `asked` has been verified by whoever read it. Raises `TamperedRow` where a request only says that it is settled.
+    `states` were verified when they were read. Raises `TamperedRow` where a request is
+    marked as settled without being so.
     """
-    ready = [one for one in asked if one.request.status == RequestStatus.SETTLED]
-    for one in ready:
-        _require_outcome(one)
-    settled = settle_requests([_waiting(one, protection) for one in ready], compiled, frontier, state)
-    tasks = {one.task for one in settled}
-    return Settlement(settled, [one.request for one in ready if one.task in tasks])
+    ready = [
+        request_state
+        for request_state in states
+        if request_state.request.status == RequestStatus.SETTLED
+    ]
+    # The status is not sealed, so the decisions have to bear it out.
+    for request_state in ready:
+        _require_outcome(request_state)
+    waiting = [_waiting(request_state, protection) for request_state in ready]
+    settled = settle_requests(waiting, compiled, frontier, state)
+
+    applied_tasks = {gate.task for gate in settled}
+    requests = [
+        request_state.request
+        for request_state in ready
+        if request_state.task in applied_tasks
+    ]
+    return Settlement(settled, requests)
 
 
 @frozen
 class _StoredRevision:
-    """The newest revision of a held write, as its row has it."""
+    """The newest revision of a held write, as its row has it. The engine reads it."""
 
     row: PendingWrite
     protection: Protection
@@ -123,44 +177,76 @@ class _StoredRevision:
 
     def applied(self) -> WriteValue:
         row = self.row
+        # A write to memory lands only on the version that it was made from.
         version = pending_writes.base_of(row).version
-        return WriteValue(row.channel, sealed_columns.read_value(row, "value"), row.label or None, version)
+        return WriteValue(
+            row.channel,
+            sealed_columns.read_value(row, "value"),
+            row.label or None,
+            version,
+        )
 
 
-def _waiting(one: RequestState, protection: Protection) -> WaitingRequest[_StoredRevision]:
-    return WaitingRequest(one.task, [_StoredRevision(row, protection) for row in one.writes], one.standings)
+def _waiting(
+    state: RequestState, protection: Protection
+) -> WaitingRequest[_StoredRevision]:
+    revisions = [_StoredRevision(row, protection) for row in state.writes]
+    return WaitingRequest(state.task, revisions, state.standings)
 
 
-def settled_of(one: RequestState, protection: Protection) -> Settled:
-    """A settled request as its settlement applies it. Raises `TamperedRow` where its decisions do not settle it."""
-    _require_outcome(one)
-    return as_settled(_waiting(one, protection))
+def settled_of(state: RequestState, protection: Protection) -> Settled:
+    """Return a settled request as its settlement applies it. Raises `TamperedRow` where
+    its decisions do not settle it.
+    """
+    _require_outcome(state)
+    return as_settled(_waiting(state, protection))
 
 
-def _require_outcome(one: RequestState) -> None:
-    if one.outcome is None:
+def _require_outcome(state: RequestState) -> None:
+    if state.outcome is None:
         raise TamperedRow(
-            "a request is marked settled, but its decisions do not settle it", request=str(one.request.id)
+            "a request is marked settled, but its decisions do not settle it",
+            request=str(state.request.id),
         )
 
 
 def rebase_writes(
-    asked: Sequence[RequestState], compiled: Compiled, state: State, *, at: datetime, protection: Protection
+    states: Sequence[RequestState],
+    compiled: Compiled,
+    state: State,
+    *,
+    at: datetime,
+    protection: Protection,
 ) -> Rebasing:
-    """The re-basing of held writes that `state`, about to be committed, asks for. A rejected write stays rejected."""
-    result = Rebasing()
-    if not asked:
-        return result
-    for one in asked:
-        moved = moved_writes(_waiting(one, protection), compiled, state)
+    """Return the re-basing of held writes that `state`, about to be committed, makes
+    necessary. A rejected write stays rejected.
+    """
+    rebasing = Rebasing()
+    if not states:
+        return rebasing
+    for request_state in states:
+        waiting = _waiting(request_state, protection)
+        moved = moved_writes(waiting, compiled, state)
         for revision in moved:
-            row = revision.row
-            base = pending_writes.Base.read(compiled, state, row.channel, shows=revision.shows)
-            fresh = pending_writes.rebased(row, base=base, at=at, protection=protection)
-            result.rows.append(fresh)
-            facts = {"write": str(row.write), "revision": fresh.revision, "channel": row.channel}
-            result.events.append(NewEvent("write_rebased", facts, node=row.node, task=row.task))
-        if moved and one.request.status == RequestStatus.SETTLED:
-            result.reopened.append(one.request.id)
-    sealed_rows.seal_and_encrypt(result.rows, protection)
-    return result
+            base = pending_writes.StoredBase.read(
+                compiled, state, revision.channel, shows=revision.shows
+            )
+            rebased = pending_writes.rebased(
+                revision.row, base=base, at=at, protection=protection
+            )
+            rebasing.rows.append(rebased)
+            rebasing.events.append(_rebased_event(rebased))
+        # People have to sign the moved writes again.
+        if moved and request_state.request.status == RequestStatus.SETTLED:
+            rebasing.reopened.append(request_state.request.id)
+    sealed_rows.seal_and_encrypt(rebasing.rows, protection)
+    return rebasing
+
+
+def _rebased_event(rebased: PendingWrite) -> NewEvent:
+    facts = {
+        "write": str(rebased.write),
+        "revision": rebased.revision,
+        "channel": rebased.channel,
+    }
+    return NewEvent("write_rebased", facts, node=rebased.node, task=rebased.task)

@@ -1,7 +1,8 @@
-"""The channels that people changed on the way to a line without anybody's signature: by a patch, or by what they said
-that an unknown effect had returned.
+"""The channels that people changed on the way to a line without anybody's signature: by
+a patch, or by the output that they gave for an effect with an unknown outcome.
 
-Where a gate reads such a channel to say whether it asks, or whom, its request says who changed it. Reads only.
+Where a gate reads such a channel to determine whether it asks, or whom, its request
+names the people who changed it. Reads only.
 """
 
 from collections import defaultdict
@@ -16,66 +17,101 @@ from checkpoints.models import PendingWrite, RunLine, TaskResult
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine.held_patch import PATCH
+from orchestrator.engine.step.held_patch import PATCH
 
 Changes = Mapping[str, Sequence[str]]
-"""Channel -> the user names of those who changed it, in the order in which they did; "The system" for nobody."""
+"""Channel -> the user names of those who changed it, in the order in which they did;
+"The system" for nobody.
+"""
 
 
 def unsigned_changes(way: Sequence[Stretch]) -> Changes:
-    """Return who changed which channels on this way, at the beginning of its lines and on them. Three queries, and one
-    for each outcome that was settled.
+    """Return who changed which channels on this way, at the beginning of its lines and
+    on them. Three queries, and one for each outcome that was settled.
 
     Raises `TamperedRow`, `WrongKey`.
     """
-    changes: dict[str, list[str]] = defaultdict(list)
-    for channel, name in (*_patched_on(way), *_settled_on(way)):
-        if name not in changes[channel]:
-            changes[channel].append(name)
-    return changes
+    names_by_channel: dict[str, list[str]] = defaultdict(list)
+    for channel, name in (*_patches_on(way), *_settled_outputs_on(way)):
+        names = names_by_channel[channel]
+        if name not in names:
+            names.append(name)
+    return names_by_channel
 
 
 def sentence_of(changes: Changes, reads: Iterable[str], *, decides: str) -> str:
-    """Return who changed what of these channels, and that this decides something; empty where nobody did."""
-    found = [
+    """Return the sentence on who changed which of these channels, and on what that
+    decided; empty where nobody did.
+    """
+    read_channels = {*reads}
+    clauses = [
         f"{' and '.join(names)} set {channel} without a signature"
         for channel, names in sorted(changes.items())
-        if channel in {*reads}
+        if channel in read_channels
     ]
-    return f"{'; '.join(found)}, which decided {decides}" if found else ""
+    if not clauses:
+        return ""
+    return f"{'; '.join(clauses)}, which decided {decides}"
 
 
-def _patched_on(way: Sequence[Stretch]) -> Iterable[tuple[str, str]]:
-    """What each line of this way was patched with when it began, the oldest first; not what waited for signatures."""
+def _patches_on(way: Sequence[Stretch]) -> Iterable[tuple[str, str]]:
+    """Yield the channels with which each line of this way was patched when it began,
+    the oldest first, and the name of the person; not those that waited for signatures.
+    """
     begun = Q(pk__in=[])
-    held = Q(pk__in=[])
-    for one in way:
-        begun |= Q(run=one.run, number=one.line)
-        held |= Q(run=one.run, line=one.line)
-    rows = list(RunLine.objects.filter(begun).exclude(patched=[]).select_related("run", "by").defer("run__input"))
-    if not rows:
+    on_lines = Q(pk__in=[])
+    for stretch in way:
+        begun |= Q(run=stretch.run, number=stretch.line)
+        on_lines |= Q(run=stretch.run, line=stretch.line)
+    lines_patched = list(
+        RunLine.objects.filter(begun)
+        .exclude(patched=[])
+        .select_related("run", "by")
+        # The input of a run may be large, and its protection does not need it.
+        .defer("run__input")
+    )
+    if not lines_patched:
         return
-    writes = PendingWrite.objects.filter(held, node=PATCH).values_list("run", "line", "channel")
-    signed = {(run, line, channel) for run, line, channel in writes}
-    places = {(one.run, one.line): number for number, one in enumerate(reversed(way))}
-    for row in sorted(rows, key=lambda row: places[row.run_id, row.number]):
+
+    # Guarded channels of a patch were held until people had signed them.
+    held_writes = PendingWrite.objects.filter(on_lines, node=PATCH)
+    signed = set(held_writes.values_list("run", "line", "channel"))
+    # The numbers of lines compare within one run only; the way has the newest first.
+    age = {
+        (stretch.run, stretch.line): number
+        for number, stretch in enumerate(reversed(way))
+    }
+    lines_patched.sort(key=lambda row: age[row.run_id, row.number])
+    for row in lines_patched:
         sealed_rows.verify_row(row, protection_of(row.run))
         for channel in row.patched:
             if (row.run_id, row.number, channel) not in signed:
-                yield channel, _name(row.by)
+                yield channel, _name_of(row.by)
 
 
-def _settled_on(way: Sequence[Stretch]) -> Iterable[tuple[str, str]]:
-    """What people said that effects on this way had returned; what a gate held of it was signed, or never applied."""
-    rows = TaskResult.objects.filter(lines.within(way), settled_by__isnull=False).order_by("id")
-    for row in rows.select_related("run", "settled_by").defer("run__input"):
+def _settled_outputs_on(way: Sequence[Stretch]) -> Iterable[tuple[str, str]]:
+    """Yield the channels in the outputs that people gave for effects on this way, and
+    the name of the person. An output that a gate held was signed, or never applied.
+    """
+    results = (
+        TaskResult.objects.filter(lines.within(way), settled_by__isnull=False)
+        .order_by("id")
+        .select_related("run", "settled_by")
+        .defer("run__input")
+    )
+    for row in results:
         sealed_rows.verify_row(row, protection_of(row.run))
-        held = PendingWrite.objects.filter(run=row.run_id, line=row.line, node=row.node, visit=row.visit)
-        if held.exists():
+        held_writes = PendingWrite.objects.filter(
+            run=row.run_id, line=row.line, node=row.node, visit=row.visit
+        )
+        if held_writes.exists():
             continue
-        for write in (read_value(row, "output") or {}).get("writes", ()):
-            yield write["channel"], _name(row.settled_by)
+        output = read_value(row, "output") or {}
+        for write in output.get("writes", ()):
+            yield write["channel"], _name_of(row.settled_by)
 
 
-def _name(person: object) -> str:
-    return str(person.get_username()) if isinstance(person, get_user_model()) else "The system"
+def _name_of(person: object) -> str:
+    if isinstance(person, get_user_model()):
+        return str(person.get_username())
+    return "The system"

@@ -45,7 +45,7 @@ def refuse_every_update(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0005_requests_by_their_point'),
+        ('approvals', '0001_squashed_0005_requests_by_their_point'),
     ]
 
     operations = [

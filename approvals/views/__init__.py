@@ -1,1 +1,3 @@
-"""The pages of floor 2: inbox, review, signing, receipt. Each asks the permissions and calls the verbs of the API."""
+"""The pages of floor 2: inbox, review, signing, receipt. Each asks the permissions and
+calls the verbs of the API.
+"""

@@ -1,6 +1,8 @@
-"""Keeping what somebody chose in a review and has not signed: by script as one chooses, or by a button."""
+"""Saving the choices that a person made in a review and has not signed: by script with
+each choice, or by a button.
+"""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -16,71 +18,114 @@ from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import RequestState, load_states, policy_of
 from approvals.models import Decision
 from approvals.views import group_form, review_form, write_cards
+from approvals.views.composed_review import newest_number, requests_of, review_of
 from approvals.views.drafted_outcome import drafted_outcome
-from approvals.views.page import LISTS, opens_payloads, posted_from_review, single_fields, visible_run
-from approvals.views.review import (
-    Tally,
-    as_posted,
-    choices_posted,
-    reasons_not_to_sign,
-    requests_of,
-    review_of,
-    show_again,
+from approvals.views.page import (
+    LISTS,
+    opens_payloads,
+    posted_from_review,
+    single_fields,
+    visible_run,
 )
+from approvals.views.posted_review import as_posted, choices_posted, posted_number
+from approvals.views.shown_review import Tally
+from approvals.views.signing_reasons import reasons_not_to_sign
+from approvals.views.unsigned_review import show_again
 from checkpoints import versions
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import CountersignError
-from orchestrator.engine.verdicts import excludes
+from orchestrator.engine.gates.verdicts import excludes
 
-KEPT = "Your choices are kept; nothing is signed. You find them here whenever you come back."
+KEPT = (
+    "Your choices are kept; nothing is signed. You find them here whenever you come"
+    " back."
+)
 CHANGED = "Some writes changed while you decided; your choices for those are not kept."
-NEWER = "Not kept: another page of yours has newer choices. Keep these again to put them in their place."
+NEWER = (
+    "Not kept: another page of yours has newer choices. Keep these again to put them in"
+    " their place."
+)
 
 
 @posted_from_review
 @single_fields(repeated=LISTS)
 @opens_payloads
 def draft_page(request: HttpRequest, ref: str) -> HttpResponse:
-    """Keep the posted choices. A script is told what happens when they are signed, or by 409 that another page has
-    newer ones; anybody else sees the review.
+    """Save the posted choices. A script gets what would happen if they were signed, or
+    409 where another page has newer ones; a browser without scripts gets the review.
     """
-    user, run = cast(AbstractBaseUser, request.user), visible_run(request.user, ref)
+    user = cast(AbstractBaseUser, request.user)
+    run = visible_run(request.user, ref)
     states = load_states(requests_of(run), protection_of(run))
-    number = request.POST.get("number", "")
-    at = int(number) if number.isdecimal() and len(number) < 16 else 1
+    # Drafts of writes that this person may not decide are not saved.
     rows = _open_to(user, run, states)
-    found, moved = review_form.drafts_in(request.POST, rows, _typed_in(request.POST, run))
-    if request.POST.getlist("group"):
-        of_groups, moved_groups = _drafts_of_groups(request, run)
-        own = {draft.write for draft in found}
-        found += [draft for draft in of_groups if draft.write not in own]
-        moved += moved_groups
-    kept = save_drafts(user, run, found, number=at)
+    drafts, moved = _posted_drafts(request, run, rows)
+    is_saved = save_drafts(user, run, drafts, number=posted_number(request.POST))
+
     if request.headers.get("X-Fragment"):
-        return _fragment(run, user, states, rows, moved) if kept else HttpResponse(status=409, headers={"X-Newer": "1"})
-    if not kept:
-        key, opened = request.POST.get("key", "")[:200], request.POST.getlist("write")
-        shown = review_of(run, user, key=key, drawing=as_posted(request.POST), opened=opened)
-        chosen = choices_posted(request, shown)
-        return show_again(request, shown, chosen, CountersignError("newer_choices", NEWER))
-    messages.success(request, f"{KEPT} {CHANGED}" if moved else KEPT)
+        if not is_saved:
+            return HttpResponse(status=409, headers={"X-Newer": "1"})
+        return _fragment(run, user, states, rows, moved)
+    if not is_saved:
+        return _shown_as_posted(request, run)
+    sentence = f"{KEPT} {CHANGED}" if moved else KEPT
+    messages.success(request, sentence)
     return redirect("review", run.id)
 
 
-def _drafts_of_groups(request: HttpRequest, run: Run) -> tuple[list[DraftChoice], list[str]]:
-    """What the posted verdicts of groups draft, write by write; and the groups of which something has changed."""
+def _posted_drafts(
+    request: HttpRequest,
+    run: Run,
+    rows: dict[str, PendingWrite],
+) -> tuple[list[DraftChoice], list[str]]:
+    """Return the posted choices as drafts, and what has changed since the page was
+    drawn.
+    """
+    is_typed = _typed_in(request.POST, run)
+    drafts, moved = review_form.drafts_in(request.POST, rows, is_typed)
+    if not request.POST.getlist("group"):
+        return drafts, moved
+    of_groups, moved_groups = _drafts_of_groups(request, run)
+    # A choice for a write itself outranks the verdict of its group.
+    own = {draft.write for draft in drafts}
+    drafts += [draft for draft in of_groups if draft.write not in own]
+    return drafts, moved + moved_groups
+
+
+def _drafts_of_groups(
+    request: HttpRequest,
+    run: Run,
+) -> tuple[list[DraftChoice], list[str]]:
+    """Return a draft for each write of the groups with a posted verdict, and the groups
+    in which something has changed.
+    """
     opened = request.POST.getlist("write")
     shown = review_of(run, request.user, drawing=as_posted(request.POST), opened=opened)
     group_form.note_opened(shown.groups, request.POST, request.user.pk)
     return group_form.group_drafts(shown.groups, request.POST)
 
 
+def _shown_as_posted(request: HttpRequest, run: Run) -> HttpResponse:
+    """Show the posted choices again: another page has saved newer ones."""
+    shown = review_of(
+        run,
+        request.user,
+        key=request.POST.get("key", "")[:200],
+        drawing=as_posted(request.POST),
+        opened=request.POST.getlist("write"),
+    )
+    chosen = choices_posted(request, shown)
+    return show_again(request, shown, chosen, CountersignError("newer_choices", NEWER))
+
+
 def keep_after_sign_in(user: Any, ref: str, posted: QueryDict) -> None:
-    """Keep what somebody chose whose session had ended, now that the same person is back. What somebody else chose, or
-    what cannot be kept any more, is not: signing in goes before.
+    """Save the choices of a person whose session had ended, now that the same person is
+    back. Choices of another person, and those that can no longer be saved, are dropped:
+    signing in must not fail because of them.
     """
+    # The form has the account that it was drawn for.
     if posted.get("by") == str(user.pk):
         with suppress(Http404, CountersignError):
             _keep_all(user, visible_run(user, ref), posted)
@@ -88,47 +133,82 @@ def keep_after_sign_in(user: Any, ref: str, posted: QueryDict) -> None:
 
 def _keep_all(user: Any, run: Run, posted: QueryDict) -> None:
     rows = _open_to(user, run, load_states(requests_of(run), protection_of(run)))
-    found, _ = review_form.drafts_in(posted, rows, _typed_in(posted, run))
-    newest = max((one.number for one in drafts_of(user, run).values()), default=0)
-    save_drafts(user, run, [one for one in found if not one.empty], number=newest + 1)
+    drafts, _ = review_form.drafts_in(posted, rows, _typed_in(posted, run))
+    newest = newest_number(drafts_of(user, run))
+    # An empty draft would remove one that another page saved meanwhile.
+    filled = [draft for draft in drafts if not draft.empty]
+    save_drafts(user, run, filled, number=newest + 1)
 
 
 def _typed_in(posted: QueryDict, run: Run) -> Callable[[PendingWrite], bool]:
-    """Tells of a write whether somebody changed its posted edit form; a form that one did not touch is posted too."""
-    compiled, drawing, plain = versions.graph_for(run), as_posted(posted), posted.dict()
+    """Return a function that returns whether the person changed the posted edit form of a
+    write; an untouched form is posted too.
+    """
+    compiled = versions.graph_for(run)
+    drawing = as_posted(posted)
+    plain = posted.dict()
 
     def is_typed(row: PendingWrite) -> bool:
         if compiled is None or row.channel not in compiled.channels:
             return False
         value = read_value(row, "value")
+        # The form is built as it was drawn, and then filled with what was posted.
         control = write_cards.control_of(compiled, row, value, drawing)
-        return control is not None and not review_form.is_as_drawn(control, plain, value)
+        if control is None:
+            return False
+        return not review_form.is_as_drawn(control, plain, value)
 
     return is_typed
 
 
-def _open_to(user: Any, run: Run, states: list[RequestState]) -> dict[str, PendingWrite]:
-    """The writes that this person may decide now, by id."""
+def _open_to(
+    user: Any,
+    run: Run,
+    states: Sequence[RequestState],
+) -> dict[str, PendingWrite]:
+    """Return the writes that this person may decide now, by id."""
     refused = refusal_to_sign(run) is not None
-    why_not = reasons_not_to_sign(user, [one.request for one in states], run, refused=refused)
-    return {
-        str(row.write): row
-        for one in states
-        for row in one.writes
-        if not why_not[one.request.id]
-        and not one.standings[row.write].settled
-        and not excludes(policy_of(one.request), row.author_id, user.pk)
-    }
+    requests = [state.request for state in states]
+    why_not = reasons_not_to_sign(user, requests, refused=refused)
+    rows: dict[str, PendingWrite] = {}
+    for state in states:
+        if why_not[state.request.id]:
+            continue
+        policy = policy_of(state.request)
+        for row in state.writes:
+            if state.standings[row.write].settled:
+                continue
+            if not excludes(policy, row.author_id, user.pk):
+                rows[str(row.write)] = row
+    return rows
 
 
-def _fragment(run: Run, user: Any, states: list[RequestState], rows: Collection[str], moved: list[str]) -> HttpResponse:
-    made = Decision.objects.filter(request__in=[one.request for one in states]).order_by("event_seq")
-    kept = {write: one for write, one in drafts_of(user, run).items() if write in rows}
+def _fragment(
+    run: Run,
+    user: Any,
+    states: Sequence[RequestState],
+    rows: Collection[str],
+    moved: list[str],
+) -> HttpResponse:
+    """Answer a script with the parts of the page that depend on drafts."""
+    requests = [state.request for state in states]
+    decisions = Decision.objects.filter(request__in=requests).order_by("event_seq")
+    drafts = drafts_of(user, run)
+    # Drafts of writes that this person may not decide now would not be signed.
+    for write in drafts.keys() - set(rows):
+        del drafts[write]
     compiled = versions.graph_for(run)
     ahead = departed_line(run, compiled, states).ahead
-    following = drafted_outcome(compiled, states, list(made), kept, user.pk, ahead=ahead)
-    chosen = [kept[write].verdict if write in kept else "" for write in rows]
-    tally = Tally(*(chosen.count(verdict) for verdict in ("approve", "edit", "reject", "")))
-    context = {"next": following, "moved": " ".join(moved), "may_sign": True, "tally": tally}
-    parts = [render_to_string(f"approvals/{name}.html", context) for name in ("_next", "_meter")]
-    return HttpResponse("".join(parts), headers={"Cache-Control": "no-store"})
+    following = drafted_outcome(
+        compiled, states, list(decisions), drafts, user.pk, ahead=ahead
+    )
+    verdicts = [drafts[write].verdict if write in drafts else "" for write in rows]
+    context = {
+        "next": following,
+        "moved": " ".join(moved),
+        "may_sign": True,
+        "tally": Tally.of_verdicts(verdicts),
+    }
+    next_part = render_to_string("approvals/_next.html", context)
+    meter_part = render_to_string("approvals/_meter.html", context)
+    return HttpResponse(next_part + meter_part, headers={"Cache-Control": "no-store"})

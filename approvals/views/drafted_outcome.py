@@ -1,6 +1,8 @@
-"""What happens when a person signs what he chose: computed from the drafts, write by write, and off the graph's edges.
+"""The outcome of signing a person's drafts: computed write by write, and then along the
+graph's edges.
 
-Pure over rows that were read; it decides nothing. Where it cannot know it says "may".
+Pure over rows that were read; it decides nothing. Where the outcome is open the words
+are "may".
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,26 +17,33 @@ from approvals.gates.edited_texts import gate_of, has_other_texts, request_texts
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import review_form, write_cards
-from approvals.views.card_pages import MANY, Drawing, drawing_with
+from approvals.views.card_pages import MANY, DrawnCards, drawing_with
 from approvals.views.consequences import NOTHING_FOLLOWS, Fate, Line, lines_after
 from approvals.views.write_cards import title_of
 from checkpoints import timeline
 from checkpoints.conf import conf
 from checkpoints.models import PendingWrite
 from checkpoints.sealing.sealed_columns import read_value
-from orchestrator.engine.compile import Compiled, State
-from orchestrator.engine.effect import APPROVED, REJECTED
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
-from orchestrator.engine.gate import present_edit
-from orchestrator.engine.verdicts import Given, Held, Standing, judge, outcome
+from orchestrator.engine.gates.verdicts import Given, Held, Standing, judge, outcome
+from orchestrator.engine.graphs.compile import Compiled, State
+from orchestrator.engine.graphs.effect import APPROVED, REJECTED
+from orchestrator.engine.graphs.gate import present_edit
 
 LATEST = 2**62
-"""The number of a decision that is not in the log yet."""
+"""The sequence number of a decision that is not in the log yet."""
+WHEN = {
+    "approved": "all is approved",
+    "rejected": "all is rejected",
+    "partial": "some is approved and some rejected",
+}
 
 
 @dataclass(slots=True)
 class Next:
-    """What signing does. `now` is what becomes of each write, `then` what runs behind each request that it settles."""
+    """The outcome of signing. `now` is what becomes of each write, `then` what runs
+    after each request that is settled.
+    """
 
     now: list[Line] = field(default_factory=list)
     then: list[tuple[str, list[Line]]] = field(default_factory=list)
@@ -43,8 +52,8 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class _Drafted:
-    """A write with the draft on it: what it would be called, its amount, the value of an edit, and why it could not be
-    signed.
+    """A write with its draft: the title and amount that it would have, the value of an
+    edit, and why it could not be signed.
     """
 
     row: PendingWrite
@@ -55,6 +64,10 @@ class _Drafted:
     value: Any = None
 
     @property
+    def write(self) -> UUID:
+        return self.row.write
+
+    @property
     def edits(self) -> bool:
         return self.draft is not None and self.draft.verdict == "edit"
 
@@ -62,143 +75,274 @@ class _Drafted:
 def drafted_outcome(
     compiled: Compiled | None,
     states: Sequence[RequestState],
-    made: Sequence[Decision],
+    decisions: Sequence[Decision],
     drafts: Mapping[str, DraftChoice],
     by: int | None,
     *,
     ahead: Ahead = NOTHING_AHEAD,
 ) -> Next:
-    """What happens when `by` signs these drafts now. Drafts for other revisions than the newest are none."""
-    found = Next()
-    drawing = drawing_with(drafts, _UNASKED, sum(len(one.writes) for one in states))
-    state = cache(lambda: timeline.head_state(states[0].request.run_id))
-    for one in states:
-        if one.request.status == RequestStatus.OPEN:
-            writes = [_drafted(one, row, compiled, drafts.get(str(row.write)), drawing) for row in one.writes]
-            own = [d for d in made if d.request_id == one.request.id]
-            retold = _beside_other_texts(compiled, one, writes, state)
-            _add_request(found, compiled, one, writes, _standings(one, writes, own, by, retold), retold, ahead)
-    found.now = _folded(found.now)
-    return found
+    """Return what happens when `by` signs these drafts now. Drafts for other revisions
+    than the newest count as none.
+    """
+    following = Next()
+    writes = sum(len(state.writes) for state in states)
+    drawing = drawing_with(drafts, _NO_FORMS, writes)
+
+    # Only an edit with texts to compare needs the head state, so it is read lazily.
+    @cache
+    def head_state() -> State:
+        return timeline.head_state(states[0].request.run_id)
+
+    for state in states:
+        if state.request.status != RequestStatus.OPEN:
+            continue
+        drafted = [
+            _drafted(state, row, compiled, drafts.get(str(row.write)), drawing)
+            for row in state.writes
+        ]
+        # Requests share a run and its decisions, but no write.
+        own = [d for d in decisions if d.request_id == state.request.id]
+        reworded = _beside_other_texts(compiled, state, drafted, head_state)
+        after = _standings(state, drafted, own, by, reworded)
+        following.now += _lines_of_writes(state, drafted, after, reworded)
+        _add_request(following, compiled, state, drafted, after, ahead)
+    following.now = _folded(following.now)
+    return following
 
 
 def _folded(lines: list[Line]) -> list[Line]:
-    """The lines as they are where they are few; of many that say the same, how many there are."""
+    """Return the lines as they are where they are few; else one line for all writes
+    with the same outcome.
+    """
     if len(lines) <= MANY:
         return lines
     alike: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
-        alike.setdefault((line.more.partition(" Amount:")[0], line.icon), []).append(line)
-    return [
-        Line(f"{len(same):,} writes", more, icon=icon) if len(same) > 1 else same[0]
-        for (more, icon), same in alike.items()
-    ]
+        # Amounts differ from write to write; the outcome is shared.
+        outcome_text = line.detail.partition(" Amount:")[0]
+        alike.setdefault((outcome_text, line.icon), []).append(line)
+    folded = []
+    for (outcome_text, icon), members in alike.items():
+        if len(members) == 1:
+            folded += members
+        else:
+            folded.append(Line(f"{len(members):,} writes", outcome_text, icon=icon))
+    return folded
 
 
-_UNASKED = Drawing(fields=lambda _: False, asked=lambda _: False)
+def _no_form(write: str) -> bool:
+    return False
+
+
+_NO_FORMS = DrawnCards(fields=_no_form, requested=_no_form)
 
 
 def _drafted(
-    one: RequestState, row: PendingWrite, compiled: Compiled | None, draft: DraftChoice | None, drawing: Drawing
+    state: RequestState,
+    row: PendingWrite,
+    compiled: Compiled | None,
+    draft: DraftChoice | None,
+    drawing: DrawnCards,
 ) -> _Drafted:
+    """Return a write with its draft, or without it where the draft would not count."""
     shown = read_value(row, "shown") or {}
-    amount = "" if shown.get("money") is None else str(shown["money"])
-    valid = draft and draft.verdict and draft.hash == row.hash and not one.standings[row.write].settled
-    if not valid or draft is None:
-        return _Drafted(row, None, title_of(row, shown), amount)
+    title = title_of(row, shown)
+    amount = _amount_in(shown)
+    if draft is None or not _counts(draft, state, row):
+        return _Drafted(row, None, title, amount)
+    # Only an edit changes title, amount and value.
     if draft.verdict != "edit" or compiled is None:
-        return _Drafted(row, draft, title_of(row, shown), amount)
+        return _Drafted(row, draft, title, amount)
+
     proposed = read_value(row, "value")
-    choice = review_form.choice_of(draft, write_cards.control_of(compiled, row, proposed, drawing))
     try:
-        if choice.errors:
-            raise InvalidValue(choice.errors[0])
-        value = compiled.channels[row.channel].stage(choice.value, limit=conf().max_value_bytes)
+        value = _edited_value(draft, row, compiled, proposed, drawing)
     except (InvalidValue, PayloadTooLarge) as error:
-        return _Drafted(row, draft, title_of(row, shown), amount, error.message)
-    again = present_edit(gate_of(compiled, row), row.channel, value, original=proposed, shown=shown)
-    edited = "" if again.get("money") is None else str(again["money"])
-    amount = f"{edited} instead of {amount}" if edited != amount else amount
-    return _Drafted(row, draft, title_of(row, again), amount, value=value)
+        return _Drafted(row, draft, title, amount, error.message)
+    # The gate presents the edited value as it will after signing.
+    reworded = present_edit(
+        gate_of(compiled, row), row.channel, value, original=proposed, shown=shown
+    )
+    edited_amount = _amount_in(reworded)
+    if edited_amount != amount:
+        amount = f"{edited_amount} instead of {amount}"
+    return _Drafted(row, draft, title_of(row, reworded), amount, value=value)
+
+
+def _amount_in(shown: Mapping[str, Any]) -> str:
+    money = shown.get("money")
+    return "" if money is None else str(money)
+
+
+def _counts(draft: DraftChoice, state: RequestState, row: PendingWrite) -> bool:
+    """Return whether a draft is a verdict on the newest revision of an open write."""
+    if not draft.verdict or draft.hash != row.hash:
+        return False
+    return not state.standings[row.write].settled
+
+
+def _edited_value(
+    draft: DraftChoice,
+    row: PendingWrite,
+    compiled: Compiled,
+    proposed: Any,
+    drawing: DrawnCards,
+) -> Any:
+    """Return the value of a drafted edit. Raises `InvalidValue` and `PayloadTooLarge`
+    where it could not be signed.
+    """
+    control = write_cards.control_of(compiled, row, proposed, drawing)
+    choice = review_form.choice_of(draft, control)
+    if choice.errors:
+        raise InvalidValue(choice.errors[0])
+    # The check that signing makes: the real type, and the size.
+    channel = compiled.channels[row.channel]
+    return channel.stage(choice.value, limit=conf().max_value_bytes)
+
+
+def _lines_of_writes(
+    state: RequestState,
+    drafted: Sequence[_Drafted],
+    after: Mapping[UUID, Standing],
+    reworded: Collection[UUID],
+) -> list[Line]:
+    """Return a line for each write that signing changes."""
+    lines = []
+    for write in drafted:
+        line = _line_of_write(state, write, after[write.write], reworded)
+        if line is not None:
+            lines.append(line)
+    return lines
+
+
+def _line_of_write(
+    state: RequestState,
+    drafted: _Drafted,
+    after: Standing,
+    reworded: Collection[UUID],
+) -> Line | None:
+    if drafted.draft is not None:
+        return _line_of(drafted, state, after)
+    before = state.standings[drafted.write]
+    if after.verdict == REJECTED:
+        if before.settled:
+            return None
+        return Line(drafted.title, "Rejected with it: all or nothing.", icon="x")
+    if drafted.write in reworded and before.by:
+        text = (
+            "Your edit changes the title or the facts beside it. Signatures that no"
+            f" longer count: {len(before.by)}."
+        )
+        return Line(drafted.title, text, icon="clock")
+    return None
 
 
 def _add_request(
-    found: Next,
+    following: Next,
     compiled: Compiled | None,
-    one: RequestState,
-    writes: Sequence[_Drafted],
+    state: RequestState,
+    drafted: Sequence[_Drafted],
     after: Mapping[UUID, Standing],
-    retold: Collection[UUID],
     ahead: Ahead,
 ) -> None:
-    for each in writes:
-        lost = len(one.standings[each.row.write].by) if each.row.write in retold else 0
-        if each.draft is None and lost and after[each.row.write].verdict != REJECTED:
-            text = f"Your edit changes the title or the facts beside it. Signatures that no longer count: {lost}."
-            found.now.append(Line(each.title, text, icon="clock"))
-        elif each.draft is not None:
-            found.now.append(_line_of(each, one, after[each.row.write]))
-        elif after[each.row.write].verdict == REJECTED and not one.standings[each.row.write].settled:
-            found.now.append(Line(each.title, "Rejected with it: all or nothing.", icon="x"))
+    """Add what runs after the request, or that it still waits for people."""
     result = outcome(after.values())
-    if result is None or any(each.wrong for each in writes):
-        found.waits = True
-    elif compiled is not None and any(each.draft for each in writes):
-        fates = [Fate(e.row.channel, e.title, after[e.row.write].verdict == APPROVED) for e in writes]
-        lines = lines_after(compiled, one.request.node, result, fates, ahead)
-        found.then.append((f"Then, as {WHEN[result]}", lines or [NOTHING_FOLLOWS]))
-
-
-WHEN = {"approved": "all is approved", "rejected": "all is rejected", "partial": "some is approved and some rejected"}
+    # A draft that cannot be signed leaves its write open.
+    if result is None or any(write.wrong for write in drafted):
+        following.waits = True
+        return
+    if compiled is None or not any(write.draft for write in drafted):
+        return
+    # The nodes behind the gate read applied writes, and miss rejected ones.
+    fates = []
+    for write in drafted:
+        applied = after[write.write].verdict == APPROVED
+        fates.append(Fate(write.row.channel, write.title, applied))
+    lines = lines_after(compiled, state.request.node, result, fates, ahead)
+    following.then.append((f"Then, as {WHEN[result]}", lines or [NOTHING_FOLLOWS]))
 
 
 def _beside_other_texts(
-    compiled: Compiled | None, one: RequestState, writes: Sequence[_Drafted], state: Callable[[], State]
+    compiled: Compiled | None,
+    state: RequestState,
+    drafted: Sequence[_Drafted],
+    head_state: Callable[[], State],
 ) -> set[UUID]:
-    """The writes that come back when these drafts are signed: an edit changes the title or the facts beside them."""
-    edits = {each.row.write: each.value for each in writes if each.edits and not each.wrong}
+    """Return the writes that must be decided anew when these drafts are signed: an edit
+    changes the title or the facts beside them.
+    """
+    edits: dict[UUID, Any] = {}
+    for write in drafted:
+        if write.edits and not write.wrong:
+            edits[write.write] = write.value
     if compiled is None or not edits:
         return set()
-    texts = request_texts(one.request, compiled, one.writes, edits, state)
-    return {row.write for row in one.writes if row.write not in edits and has_other_texts(row, texts)}
+    texts = request_texts(state.request, compiled, state.writes, edits, head_state)
+    return {
+        row.write
+        for row in state.writes
+        if row.write not in edits and has_other_texts(row, texts)
+    }
 
 
 def _standings(
-    one: RequestState, writes: Sequence[_Drafted], made: Sequence[Decision], by: int | None, retold: Collection[UUID]
+    state: RequestState,
+    drafted: Sequence[_Drafted],
+    decisions: Sequence[Decision],
+    by: int | None,
+    reworded: Collection[UUID],
 ) -> dict[UUID, Standing]:
-    given = [Given(d.write, d.revision, d.verdict, d.by_id, d.event_seq) for d in made]
+    """Return how the writes of a request stand once the drafts are signed."""
+    verdicts = [
+        Given(d.write, d.revision, d.verdict, d.by_id, d.event_seq) for d in decisions
+    ]
+    # The same judgement as that of signing, over rows that do not exist yet.
     held = []
-    for each in writes:
-        row = each.row
-        revision = row.revision + 1 if each.edits or row.write in retold else row.revision
-        held.append(Held(row.write, revision, by if each.edits else row.author_id))
-        if each.draft is not None:
-            given.append(Given(row.write, revision, each.draft.verdict, by, LATEST))
-    return judge(held, given, policy_of(one.request))
+    for write in drafted:
+        row = write.row
+        revision = row.revision
+        # Signatures count for a revision; an edit of a write or of its texts makes a
+        # new one.
+        if write.edits or row.write in reworded:
+            revision += 1
+        author = by if write.edits else row.author_id
+        held.append(Held(row.write, revision, author))
+        if write.draft is not None:
+            verdict = write.draft.verdict
+            verdicts.append(Given(row.write, revision, verdict, by, LATEST))
+    return judge(held, verdicts, policy_of(state.request))
 
 
-def _line_of(each: _Drafted, one: RequestState, standing: Standing) -> Line:
-    """What becomes of a write that was chosen for."""
-    verdict = each.draft.verdict if each.draft else ""
-    amount = f" Amount: {each.amount}." if each.amount else ""
-    if each.wrong:
-        return Line(each.title, f"Your edit cannot be signed yet: {each.wrong}", icon="warn")
-    if standing.verdict == REJECTED:
-        return Line(each.title, "Rejected: it does not happen.", icon="x")
-    if standing.verdict == APPROVED:
-        return Line(each.title, f"{'Approved as you edit it' if verdict == 'edit' else 'Approved'}.{amount}")
+def _line_of(drafted: _Drafted, state: RequestState, after: Standing) -> Line:
+    """Return what becomes of a write with a draft."""
+    verdict = drafted.draft.verdict if drafted.draft else ""
+    if drafted.wrong:
+        text = f"Your edit cannot be signed yet: {drafted.wrong}"
+        return Line(drafted.title, text, icon="warn")
+    if after.verdict == REJECTED:
+        return Line(drafted.title, "Rejected: it does not happen.", icon="x")
+
+    amount = f" Amount: {drafted.amount}." if drafted.amount else ""
+    if after.verdict == APPROVED:
+        approved = "Approved as you edit it" if verdict == "edit" else "Approved"
+        return Line(drafted.title, f"{approved}.{amount}")
     if verdict == "edit":
-        return Line(each.title, f"{_after_edit(one, each.row)}{amount}", icon="pen")
-    have, needed = len(standing.by), one.request.quorum
+        text = _after_edit(state, drafted.row)
+        return Line(drafted.title, f"{text}{amount}", icon="pen")
     if verdict == "reject":
-        return Line(each.title, f"One rejection of {one.request.policy['reject_quorum']}; it stays open.", icon="x")
-    more = f"{have} of {needed} signatures; it waits for {needed - have} more."
-    return Line(each.title, f"{more}{amount}", icon="clock")
+        needed_rejections = state.request.policy["reject_quorum"]
+        text = f"One rejection of {needed_rejections}; it stays open."
+        return Line(drafted.title, text, icon="x")
+    have = len(after.by)
+    needed = state.request.quorum
+    text = f"{have} of {needed} signatures; it waits for {needed - have} more."
+    return Line(drafted.title, f"{text}{amount}", icon="clock")
 
 
-def _after_edit(one: RequestState, row: PendingWrite) -> str:
-    lost = len(one.standings[row.write].by)
+def _after_edit(state: RequestState, row: PendingWrite) -> str:
+    lost = len(state.standings[row.write].by)
+    # An edit is a new revision; signatures were for the older one.
     again = f" Signatures before it no longer count: {lost}." if lost else ""
-    if policy_of(one.request).four_eyes:
+    if policy_of(state.request).four_eyes:
         return f"Your edit is proposed; somebody else must sign it.{again}"
     return f"Your edit is proposed, with your signature; it waits for others.{again}"

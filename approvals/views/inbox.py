@@ -1,4 +1,6 @@
-"""The inbox: what waits for me, what I signed that is not final, what was decided. Nothing is approved from here."""
+"""The inbox: requests that wait for a person, those that the person signed and that are
+not final, and those that were decided. Nothing is approved from here.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,20 +20,34 @@ from approvals import inbox
 from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
 from approvals.models import ApprovalRequest, Decision, Draft, RequestStatus
 from approvals.views.inbox_effects import EffectCount, effects_of
-from approvals.views.page import read_number, render
+from approvals.views.page import read_page, refuses_unreadable_filters, render
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine.held_patch import PATCH
+from orchestrator.engine.step.held_patch import PATCH
 
 PAGE = 50
-FOLDERS = {"mine": "Waiting for you", "signed": "Signed, not final", "decided": "Decided"}
-_SIGNED = ("request", "write", "verdict", "by", "by_name", "at", "by__first_name", "by__last_name", "by__username")
+FOLDERS = {
+    "mine": "Waiting for you",
+    "signed": "Signed, not final",
+    "decided": "Decided",
+}
+_SIGNED = (
+    "request",
+    "write",
+    "verdict",
+    "by",
+    "by_name",
+    "at",
+    "by__first_name",
+    "by__last_name",
+    "by__username",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InboxRow:
     """One request as a row."""
 
     id: UUID
@@ -61,16 +77,25 @@ class Row:
 
 @login_required
 @require_safe
+@refuses_unreadable_filters
 def inbox_page(request: HttpRequest) -> HttpResponse:
-    """One folder, by pages of fifty."""
+    """Show one folder, in pages of fifty."""
     folder = request.GET.get("folder", "mine")
-    folder = folder if folder in FOLDERS else "mine"
+    if folder not in FOLDERS:
+        folder = "mine"
     words = request.GET.get("q", "").strip()[:200]
-    number = max(1, read_number(request.GET.get("page", "")) or 1)
-    # Read before the rows: what changes meanwhile changes the mark, and the page asks for it.
+    number = read_page(request)
+    # Read before the rows: what changes meanwhile changes the mark, and the page asks
+    # for it.
     mark = inbox.mark_of(request.user)
-    found = list(_with_people(_matching(_folder(request.user, folder), words))[(number - 1) * PAGE : number * PAGE + 1])
-    rows = _rows(found[:PAGE], request.user)
+    requests = _with_people(_matching(_folder(request.user, folder), words))
+    # One request beyond the page tells whether there is a next page.
+    start = (number - 1) * PAGE
+    page = list(requests[start : start + PAGE + 1])
+    rows = _rows(page[:PAGE], request.user)
+    following = None
+    if len(page) > PAGE:
+        following = number + 1
     context = {
         "folder": folder,
         "label": FOLDERS[folder],
@@ -78,7 +103,7 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "columns": _columns(rows),
         "mark": mark,
-        "more": number + 1 if len(found) > PAGE else None,
+        "more": following,
         "q": words,
         "zone": timezone.get_current_timezone_name(),
     }
@@ -88,14 +113,22 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def inbox_rows(request: HttpRequest) -> HttpResponse:
-    """The named rows alone, as far as this person may see their runs: for a list that is on the screen."""
-    wanted = [text for text in request.GET.getlist("id")[:PAGE] if is_uuid(text)]
-    found = _with_people(inbox.visible_requests(request.user).filter(id__in=wanted))
-    return render(request, "approvals/_ask_rows.html", {"rows": _rows(list(found), request.user)}, section="reviews")
+    """Show only the rows with the given ids, if this person may see their runs: a list
+    on the screen renews them.
+    """
+    # Django raises an error for an id that is no UUID.
+    ids = [text for text in request.GET.getlist("id")[:PAGE] if is_uuid(text)]
+    requests = _with_people(inbox.visible_requests(request.user).filter(id__in=ids))
+    return render(
+        request,
+        "approvals/_ask_rows.html",
+        {"rows": _rows(list(requests), request.user)},
+        section="reviews",
+    )
 
 
 def is_uuid(text: str) -> bool:
-    """Whether a text is an id."""
+    """Return whether a text is a UUID."""
     try:
         UUID(text)
     except ValueError:
@@ -104,9 +137,13 @@ def is_uuid(text: str) -> bool:
 
 
 def _with_people(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]":
-    """With reviewers and signers: a query for each, however many requests there are."""
+    """Prefetch reviewers and signers: one query for each, however many requests there
+    are.
+    """
     signed = Decision.objects.select_related("by").only(*_SIGNED).order_by("event_seq")
-    return requests.prefetch_related("reviewers", Prefetch("decisions", signed, to_attr="signed"))
+    return requests.prefetch_related(
+        "reviewers", Prefetch("decisions", signed, to_attr="signed")
+    )
 
 
 def _folder(user: Any, folder: str) -> "QuerySet[ApprovalRequest]":
@@ -116,9 +153,13 @@ def _folder(user: Any, folder: str) -> "QuerySet[ApprovalRequest]":
     return inbox.signed_by(user).filter(is_open if folder == "signed" else ~is_open)
 
 
-def _matching(requests: "QuerySet[ApprovalRequest]", words: str) -> "QuerySet[ApprovalRequest]":
+def _matching(
+    requests: "QuerySet[ApprovalRequest]",
+    words: str,
+) -> "QuerySet[ApprovalRequest]":
     if not words:
         return requests
+    # Titles may be encrypted, so they cannot be searched.
     here = Q(run__key__icontains=words) | Q(run__label__icontains=words)
     return requests.filter(here | Q(graph__icontains=words) | Q(node__icontains=words))
 
@@ -126,39 +167,79 @@ def _matching(requests: "QuerySet[ApprovalRequest]", words: str) -> "QuerySet[Ap
 def _counts(user: Any, waiting: int) -> list[dict[str, Any]]:
     signed = _folder(user, "signed").order_by().count()
     counts = {"mine": waiting, "signed": signed, "decided": None}
-    return [{"name": name, "label": label, "count": counts[name]} for name, label in FOLDERS.items()]
+    folders = []
+    for name, label in FOLDERS.items():
+        folders.append({"name": name, "label": label, "count": counts[name]})
+    return folders
 
 
-def _columns(rows: Sequence[Row]) -> str:
-    """The classes that hide what says the same in every row: signatures where each needs one, and deadlines."""
-    one_signature = all(row.quorum == 1 and not row.signers for row in rows)
-    no_deadline = all(row.open and not row.deadline for row in rows)
-    return " ".join(name for name, hidden in (("no-quor", one_signature), ("no-due", no_deadline)) if hidden)
+def _columns(rows: Sequence[InboxRow]) -> str:
+    """Return the classes that hide columns with the same content in every row:
+    signatures where each request needs one, and deadlines where there are none.
+    """
+    classes = []
+    if all(row.quorum == 1 and not row.signers for row in rows):
+        classes.append("no-quor")
+    if all(row.open and not row.deadline for row in rows):
+        classes.append("no-due")
+    return " ".join(classes)
 
 
-def _rows(requests: list[ApprovalRequest], user: Any) -> list[Row]:
+def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
+    """Return the rows of requests. The number of queries does not grow with them."""
+    # One query for the keys of all encrypted titles, instead of one for each.
     data_keys.know_keys_of(requests)
-    names = names_of(_accounts(r.principal for one in requests for r in one.reviewers.all()))
-    effects, drafted = effects_of(requests), _drafted(requests, user)
-    repeats = repeated_effects(request.run for request in requests if request.status == RequestStatus.OPEN)
-    return [
-        _row(
+    # The names of all reviewers are read together.
+    principals: list[str] = []
+    for request in requests:
+        principals += _principals(request)
+    names = names_of(_accounts(principals))
+    effects = effects_of(requests)
+    drafted = _drafted(requests, user)
+    open_runs = [request.run for request in _open(requests)]
+    repeats_by_run = repeated_effects(open_runs)
+
+    rows = []
+    for request in requests:
+        # Only while people still decide is there anything to warn of.
+        repeats = NO_REPEATS
+        if request.status == RequestStatus.OPEN:
+            repeats = repeats_by_run.get(request.run_id, NO_REPEATS)
+        row = _row(
             request,
             user,
             names,
             effects[request.id],
-            repeats.get(request.run_id, NO_REPEATS) if request.status == RequestStatus.OPEN else NO_REPEATS,
+            repeats,
             drafted.get(request.run_id, 0),
         )
-        for request in requests
-    ]
+        rows.append(row)
+    return rows
+
+
+def _open(requests: Iterable[ApprovalRequest]) -> list[ApprovalRequest]:
+    return [request for request in requests if request.status == RequestStatus.OPEN]
+
+
+def _principals(request: ApprovalRequest) -> list[str]:
+    """Return the reviewers of a request, which are prefetched."""
+    return [reviewer.principal for reviewer in request.reviewers.all()]
 
 
 def _drafted(requests: Sequence[ApprovalRequest], user: Any) -> dict[UUID, int]:
-    """How many writes of each run this person has drafted a choice for. One query."""
-    runs = {request.run_id for request in requests if request.status == RequestStatus.OPEN}
-    rows = Draft.objects.filter(by=user.pk, run__in=runs).order_by().values_list("run").annotate(count=Count("id"))
-    return dict(rows) if runs else {}
+    """Return for how many writes of each run this person has drafted a choice. One
+    query.
+    """
+    runs = {request.run_id for request in _open(requests)}
+    if not runs:
+        return {}
+    rows = (
+        Draft.objects.filter(by=user.pk, run__in=runs)
+        .order_by()
+        .values_list("run")
+        .annotate(count=Count("id"))
+    )
+    return dict(rows)
 
 
 def _row(
@@ -168,29 +249,25 @@ def _row(
     effects: list[EffectCount],
     repeats: Repeats,
     drafted: int,
-) -> Row:
-    # Under four eyes an edit counts as nobody's signature.
-    eyed = request.policy.get("four_eyes")
-    signed = [d for d in request.signed if d.by_id and not (eyed and d.verdict == "edit")]  # type: ignore[attr-defined]
-    signers = {d.by_id: name_of(d.by) for d in signed}
-    is_open = request.status == RequestStatus.OPEN
-    began = user.pk in (request.run.started_by_id, request.run.on_behalf_of_id)
-    own = is_open and eyed and began
-    return Row(
+) -> InboxRow:
+    signed = _signatures(request)
+    by_person = {decision.by_id: name_of(decision.by) for decision in signed}
+    signers = list(by_person.values())
+    return InboxRow(
         id=request.id,
         run=request.run,
         title=str(read_or_reason(request, "title") or request.node),
-        asked_of=asked_of([r.principal for r in request.reviewers.all()], user, names),
+        asked_of=asked_of(_principals(request), user, names),
         graph=request.graph,
         writes=request.writes,
         quorum=request.quorum,
-        signers=list(signers.values()),
-        signed=len({d.write for d in signed}),
+        signers=signers,
+        signed=len({decision.write for decision in signed}),
         opened_at=request.opened_at,
         deadline=request.deadline,
-        open=is_open,
-        state=_state(request, list(signers.values())),
-        why_not="somebody else must sign" if own else "",
+        open=request.status == RequestStatus.OPEN,
+        state=_state(request, signers),
+        why_not=_why_not(request, user),
         fault=fault_of(request, protection_of(request.run)),
         effects=effects,
         of_patch=request.node == PATCH,
@@ -199,55 +276,111 @@ def _row(
     )
 
 
+def _signatures(request: ApprovalRequest) -> list[Decision]:
+    """Return the decisions of people that are signatures."""
+    four_eyes = request.policy.get("four_eyes")
+    signatures = []
+    for decision in request.signed:  # type: ignore[attr-defined]
+        # Under four eyes an edit counts as nobody's signature.
+        is_proposal = four_eyes and decision.verdict == "edit"
+        if decision.by_id and not is_proposal:
+            signatures.append(decision)
+    return signatures
+
+
+def _why_not(request: ApprovalRequest, user: Any) -> str:
+    """Return why this person may not sign an open request of a run they started; empty where
+    they may.
+    """
+    # Under four eyes nobody signs for a run that they started.
+    starters = (request.run.started_by_id, request.run.on_behalf_of_id)
+    if request.status != RequestStatus.OPEN or user.pk not in starters:
+        return ""
+    return "somebody else must sign" if request.policy.get("four_eyes") else ""
+
+
 def _state(request: ApprovalRequest, signers: list[str]) -> str:
-    """What became of a request: how it was settled, by whom and when."""
+    """Return how a request was settled, by whom and when; its status before that."""
     if not request.outcome:
         return str(request.get_status_display())
-    by = f" by {', '.join(signers)}" if signers else ""
-    return f"{request.outcome}{by}{f' at {time_of(request.settled_at)}' if request.settled_at else ''}"
+    sentence = request.outcome
+    if signers:
+        sentence += f" by {', '.join(signers)}"
+    if request.settled_at:
+        sentence += f" at {time_of(request.settled_at)}"
+    return str(sentence)
 
 
 def time_of(at: datetime) -> str:
-    """A time in a sentence; with its day where that is not today."""
+    """Return a time for a sentence; with its day where that is not today."""
     local = timezone.localtime(at)
-    today = local.date() == timezone.localdate()
-    return f"{local:%H:%M}" if today else f"{local:%H:%M} on {local.day} {local:%B}"
+    if local.date() == timezone.localdate():
+        return f"{local:%H:%M}"
+    return f"{local:%H:%M} on {local.day} {local:%B}"
 
 
 def name_of_node(node: str) -> str:
-    """What pages call a node: its name, or a patch, which has none."""
+    """Return the name of a node on pages. The node of a patch has no name; it is called
+    a patch.
+    """
     return "a patch" if node == PATCH else node
 
 
 def name_of(person: Any) -> str:
-    """A person's name as on every page."""
+    """Return a person's name as on every page."""
     return str(person.get_full_name() or person.get_username())
 
 
 def names_of(accounts: Iterable[str]) -> dict[str, str]:
-    """Account -> the person's name. An account that is gone keeps its own. One query, none where nobody is named."""
-    wanted = {account for account in accounts if account}
+    """Return the person's name for each account; the account itself where it no longer
+    exists. One query, none without accounts.
+    """
+    names = {account: account for account in accounts if account}
+    if not names:
+        return {}
     model = get_user_model()
-    field = f"{model.USERNAME_FIELD}__in"
-    found = model._default_manager.filter(**{field: wanted}) if wanted else ()
-    return {**{account: account for account in wanted}, **{p.get_username(): name_of(p) for p in found}}
+    people = model._default_manager.filter(
+        **{f"{model.USERNAME_FIELD}__in": set(names)}
+    )
+    for person in people:
+        names[person.get_username()] = name_of(person)
+    return names
 
 
 def _accounts(principals: Iterable[str]) -> list[str]:
-    return [principal.removeprefix("user:") for principal in principals if principal.startswith("user:")]
+    accounts = []
+    for principal in principals:
+        if principal.startswith("user:"):
+            accounts.append(principal.removeprefix("user:"))
+    return accounts
 
 
-def asked_of(principals: Iterable[str], user: Any, names: Mapping[str, str] | None = None) -> str:
-    """The reviewers in words: you, names of groups and people. `names` as `names_of` gives them, where the caller has
-    them already.
+def asked_of(
+    principals: Iterable[str],
+    user: Any,
+    names: Mapping[str, str] | None = None,
+) -> str:
+    """Return the reviewers in words: you, names of groups and people. `names` is the
+    result of `names_of`, where the caller has it already.
     """
-    listed, me = list(principals), user.get_username()
-    known = names_of(a for a in _accounts(listed) if a != me) if names is None else names
+    principals = list(principals)
+    own_account = user.get_username()
+    if names is None:
+        accounts = _accounts(principals)
+        names = names_of(account for account in accounts if account != own_account)
     words = []
-    for principal in listed:
+    for principal in principals:
         kind, _, name = principal.partition(":")
-        if kind == "user":
-            words.append("you" if name == me else known.get(name, name))
+        if kind == "user" and name == own_account:
+            words.append("you")
+        elif kind == "user":
+            words.append(names.get(name, name))
+        elif kind == "perm":
+            words.append(f"holders of {name}")
         else:
-            words.append(f"holders of {name}" if kind == "perm" else name.replace("_", " "))
-    return ", ".join(sorted(words, key=lambda w: w != "you"))
+            words.append(name.replace("_", " "))
+    return ", ".join(sorted(words, key=_you_first))
+
+
+def _you_first(word: str) -> bool:
+    return word != "you"

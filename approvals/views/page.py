@@ -1,4 +1,6 @@
-"""What every page shares: its frame (none for scripts that ask for parts), and what it says where it is not shown."""
+"""The parts that all pages share: the frame (none for scripts that fetch parts), and
+the answers where a page cannot be shown.
+"""
 
 from collections.abc import Callable, Collection, Sized
 from functools import wraps
@@ -11,12 +13,18 @@ from django.shortcuts import render as render_template
 from django.urls import reverse
 
 from approvals import permissions
-from checkpoints import audit_log
+from checkpoints.audit import lines as audit_log
 from checkpoints.core.strict_json import NotStrict, refuse_repeated
 from checkpoints.db.outage import RETRY_SECONDS
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import unreadable_reason
-from orchestrator.engine.errors import AWAY, UNREADABLE, UnknownThing
+from orchestrator.engine.errors import (
+    AWAY,
+    UNREADABLE,
+    CountersignError,
+    InvalidValue,
+    UnknownThing,
+)
 
 View = Callable[..., HttpResponse]
 
@@ -26,19 +34,31 @@ MOST_NUMBER = 2**31 - 1
 
 
 def render(
-    request: HttpRequest, template: str, context: dict[str, Any], *, section: str = "", status: int = 200
+    request: HttpRequest,
+    template: str,
+    context: dict[str, Any],
+    *,
+    section: str = "",
+    status: int = 200,
 ) -> HttpResponse:
-    """A page in the console's frame. `section` marks its place in the bar."""
+    """Return a page in the console's frame. `section` marks its place in the bar."""
     base = PARTS if request.headers.get("X-Fragment") else FRAME
-    answer = render_template(request, template, {**context, "base": base, "section": section}, status=status)
-    # Pages show what this person may see now; a shared computer's cache must not keep them.
-    answer.headers["Cache-Control"] = "no-store" if request.method == "POST" else "private, no-cache"
+    answer = render_template(
+        request, template, {**context, "base": base, "section": section}, status=status
+    )
+    # Pages show what this person may see now; a shared computer's cache must not keep
+    # them.
+    is_post = request.method == "POST"
+    answer.headers["Cache-Control"] = "no-store" if is_post else "private, no-cache"
+    # One address answers a script with a part, and a person with the whole page.
     answer.headers["Vary"] = "Cookie, X-Fragment"
     return answer
 
 
 def visible_run(user: Any, ref: str | UUID) -> Run:
-    """The run of that id or key, or 404 for whoever may not see it."""
+    """Return the run with that id or key. Raises `Http404` where the user may not see
+    it.
+    """
     try:
         return permissions.visible_run(user, ref)
     except UnknownThing as error:
@@ -46,44 +66,99 @@ def visible_run(user: Any, ref: str | UUID) -> Run:
 
 
 LISTS = frozenset({"write", "group", "seen"})
-"""What the form of a review says several times: its writes, their groups, and the requests that stand on it."""
+"""The fields that the form of a review repeats: its writes, their groups, and the
+requests that it shows.
+"""
 
 
 def single_fields(*, repeated: Collection[str] = ()) -> Callable[[View], View]:
-    """A page whose posted form says each thing once: one that says it twice, in fields or files, is refused by name.
+    """Decorate a page so that it refuses a posted form in which a field or file stands
+    twice, and names it. `repeated` are the fields that are lists.
 
-    Else the last would count, which a proxy or a person reading the first did not see. `repeated` are lists.
+    Otherwise the last one would count, while a proxy or a person may have read the
+    first.
     """
 
     def wrap(view: View) -> View:
         @wraps(view)
         def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            return answer_to_repeated(request, repeated) or view(request, *args, **kwargs)
+            refusal = answer_to_repeated(request, repeated)
+            return refusal or view(request, *args, **kwargs)
 
         return page
 
     return wrap
 
 
-def answer_to_repeated(request: HttpRequest, repeated: Collection[str]) -> HttpResponse | None:
-    """The page that refuses a form in which a field or file but these stands twice, and names it; else None."""
-    given: list[tuple[str, Sized]] = [*request.POST.lists(), *request.FILES.lists()]
+def answer_to_repeated(
+    request: HttpRequest,
+    repeated: Collection[str],
+) -> HttpResponse | None:
+    """Return the page that refuses a form in which a field or file stands twice, except
+    for `repeated`, and names it; else None.
+    """
+    fields: list[tuple[str, Sized]] = [*request.POST.lists(), *request.FILES.lists()]
+    names: list[str] = []
+    for name, values in fields:
+        if name not in repeated:
+            names += [name] * len(values)
     try:
-        refuse_repeated(name for name, each in given if name not in repeated for _ in range(len(each)))
+        refuse_repeated(names)
     except NotStrict as error:
-        return error_page(request, "Sent twice", f"The field {error}. Nothing was changed.", status=400)
+        return error_page(
+            request,
+            "Sent twice",
+            f"The field {error}. Nothing was changed.",
+            status=400,
+        )
     return None
 
 
 def read_number(text: str) -> int | None:
-    """The whole number that an address says, in plain digits and no larger than a column holds; else None."""
+    """Return the whole number of an address, in plain digits and no larger than a
+    column holds; else None.
+    """
     # The length first: Python reads no number of thousands of digits.
-    plain = text.isascii() and text.isdigit() and len(text) <= 10 and int(text) <= MOST_NUMBER
-    return int(text) if plain else None
+    if not text.isascii() or not text.isdigit() or len(text) > 10:
+        return None
+    number = int(text)
+    return number if number <= MOST_NUMBER else None
+
+
+def read_page(request: HttpRequest) -> int:
+    """Return the number of the requested page of a list, the first being 1. Raises
+    `InvalidValue`.
+    """
+    text = request.GET.get("page", "")
+    number = read_number(text) if text else 1
+    if not number:
+        raise InvalidValue(
+            "“page” is a number from 1 on; follow the links of the list", path="page"
+        )
+    return number
+
+
+def refuses_unreadable_filters(view: View) -> View:
+    """Decorate a list so that it answers with an error page where its address has a
+    filter or page number that no list can have.
+    """
+
+    @wraps(view)
+    def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except InvalidValue as error:
+            return error_page(
+                request, "This filter cannot be read", f"{error.message}.", status=400
+            )
+
+    return page
 
 
 def needs_role(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """A page about the installation rather than about a run: who has no role at all does not learn that it is there."""
+    """Decorate a page about the installation rather than about a run: people without
+    any role do not learn that it exists.
+    """
 
     @wraps(view)
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -95,12 +170,17 @@ def needs_role(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
 
 
 CARRIED = ("csrfmiddlewaretoken", "username", "password", "next")
-"""Fields of the sign-in form itself: what was posted under these names is not carried along."""
+"""Fields of the sign-in form itself: values posted under these names are not carried
+along.
+"""
 
 
-def posted_from_review(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """What a review posts to. Whoever opens the address is led to the review; whose session has ended signs in there,
-    with what was chosen carried along.
+def posted_from_review(
+    view: Callable[..., HttpResponse],
+) -> Callable[..., HttpResponse]:
+    """Decorate a page that a review posts to. Opening its address leads to the review.
+    A person whose session has ended gets the sign-in page, with the choices carried
+    along.
     """
 
     @wraps(view)
@@ -109,46 +189,81 @@ def posted_from_review(view: Callable[..., HttpResponse]) -> Callable[..., HttpR
             return redirect("review", ref)
         if request.user.is_authenticated:
             return view(request, ref)
+        # A script cannot show a sign-in page; its page says that the session has ended.
         if request.headers.get("X-Fragment"):
             return HttpResponse(status=401)
-        context = {"next": reverse("review", args=[ref]), "review": ref, "carried": carried(request)}
+        context = {
+            "next": reverse("review", args=[ref]),
+            "review": ref,
+            "carried": carried(request),
+        }
         return render(request, "orchestrator/login.html", context, status=401)
 
     return page
 
 
 def carried(request: HttpRequest) -> list[tuple[str, str]]:
-    """What a review posted, as hidden fields of the sign-in form."""
-    return [(name, str(one)) for name, all_ in request.POST.lists() if name not in CARRIED for one in all_]
+    """Return the posted fields of a review as hidden fields of the sign-in form."""
+    fields: list[tuple[str, str]] = []
+    for name, values in request.POST.lists():
+        if name in CARRIED:
+            continue
+        for value in values:
+            fields.append((name, str(value)))
+    return fields
 
 
 def opens_payloads(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """A page that cannot do without payloads: where one cannot be opened, or is not what was written, it says which."""
+    """Decorate a page that cannot do without payloads: where one cannot be decrypted,
+    or is not what was written, the answer names it.
+    """
 
     @wraps(view)
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         try:
             return view(request, *args, **kwargs)
         except UNREADABLE as error:
-            text = f"{error.facts.get('row', 'A record')} {unreadable_reason(error)}. Nothing was changed."
-            answer = error_page(request, "This cannot be shown", text, status=503 if isinstance(error, AWAY) else 409)
-            if answer.status_code == 503:
-                answer.headers["Retry-After"] = str(RETRY_SECONDS)
-            return answer
+            return _unreadable_page(request, error)
 
     return page
 
 
-def error_page(request: HttpRequest, title: str, text: str, *, status: int) -> HttpResponse:
-    """A page that says what went wrong, and what became of it."""
-    return render(request, "orchestrator/error.html", {"title": title, "text": text}, status=status)
+def _unreadable_page(request: HttpRequest, error: CountersignError) -> HttpResponse:
+    row = error.facts.get("row", "A record")
+    text = f"{row} {unreadable_reason(error)}. Nothing was changed."
+    # Nothing is wrong with the record where a storage does not answer for now.
+    is_away = isinstance(error, AWAY)
+    status = 503 if is_away else 409
+    answer = error_page(request, "This cannot be shown", text, status=status)
+    if is_away:
+        answer.headers["Retry-After"] = str(RETRY_SECONDS)
+    return answer
+
+
+def error_page(
+    request: HttpRequest,
+    title: str,
+    text: str,
+    *,
+    status: int,
+) -> HttpResponse:
+    """Return a page with what went wrong, and what became of the request."""
+    return render(
+        request,
+        "orchestrator/error.html",
+        {"title": title, "text": text},
+        status=status,
+    )
 
 
 def may_post(request: HttpRequest, run: Run, right: str, *, refusal: str) -> bool:
-    """Whether this person has the right to act on a run. Who posts without it leaves an audit line `refusal`, which
-    names the right.
+    """Return whether this person has the right to act on a run. Posting without it
+    leaves an audit line `refusal`, which names the right.
     """
     may = permissions.may(request.user, right)
+    # Opening the page is no attempt to act.
     if request.method == "POST" and not may:
-        audit_log.record(refusal, actor=request.user, run=run.id, graph=run.graph, right=right)
+        audit_log.record(
+            refusal, actor=request.user, run=run.id, graph=run.graph, right=right
+        )
     return may

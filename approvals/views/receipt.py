@@ -1,7 +1,7 @@
 """The receipt of a signing: a stable address whose meaning never changes.
 
-Who signed keeps the right to his verdicts and what became of them. What they were about is shown to those who may see
-the run, as everywhere.
+The signer keeps the right to see their verdicts and what became of them. The values
+that they were about are shown to those who may see the run, as everywhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,41 +14,60 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
+from approvals.display import comparison
+from approvals.display.value_types import ValueType, type_of_channel
 from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
-from approvals.views import comparison
 from approvals.views.inbox import names_of
-from approvals.views.page import read_number, render
-from approvals.views.value_types import ValueType, type_of_channel
+from approvals.views.page import read_page, refuses_unreadable_filters, render
 from approvals.views.write_cards import LARGE, Shown, first_page
 from checkpoints import versions
-from checkpoints.models import PendingWrite
+from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value, unreadable_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import UNREADABLE, UnknownThing
+from orchestrator.engine.graphs.compile import Compiled
 
 PAGE = 20
 """Writes on one page of a receipt."""
-LOOKS = {"approve": ("Approved", "check"), "edit": ("Edited", "pen"), "reject": ("Rejected", "x")}
+LOOKS = {
+    "approve": ("Approved", "check"),
+    "edit": ("Edited", "pen"),
+    "reject": ("Rejected", "x"),
+}
 SETTLED_BY = {"approve": "approved", "reject": "rejected"}
-"""How a write stands that is settled by a verdict: of it the receipt need not say more than the verdict."""
+"""The state of a write that is settled by a verdict. Where a write is in it, the
+receipt need not add to the verdict.
+"""
 CAME_BACK = {
     "edit": "Came back: somebody edited it after you opened it.",
     "rebase": "Came back: its current value moved after it was proposed.",
-    "texts": "Came back: an edit of another write changed the title or the facts beside it.",
+    "texts": (
+        "Came back: an edit of another write changed the title or the facts beside it."
+    ),
     "withdrawn": "Not counted: the question was withdrawn.",
 }
-CLOSED = "You may not see this run any more, so your receipt shows your verdicts without what they were about."
-KEPT = "Your edit is what is proposed now. It counts as nobody's approval: under four eyes somebody else must sign it."
-EXCLUDED = "Not counted: you had edited this write, and under four eyes somebody else must approve or reject it."
+CLOSED = (
+    "You may not see this run any more, so your receipt shows your verdicts without"
+    " what they were about."
+)
+KEPT = (
+    "Your edit is what is proposed now. It counts as nobody's approval: under four eyes"
+    " somebody else must sign it."
+)
+EXCLUDED = (
+    "Not counted: you had edited this write, and under four eyes somebody else must"
+    " approve or reject it."
+)
 
 
 @dataclass(slots=True)
-class Line:
-    """One write of the receipt. `shown` is the value that was signed, beside what was proposed where they differ."""
+class SignedWrite:
+    """One write of the receipt. `shown` is the value that was signed, beside the
+    proposal where they differ.
+    """
 
     number: int
     write: str
@@ -73,47 +92,74 @@ class Line:
 
 @login_required
 @require_safe
+@refuses_unreadable_filters
 def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
-    """What was signed, what came back, and where to go on. For who signed, and for who may read the audit log and see
-    the run. Who signed and may not see the run any more is shown verdicts and results alone.
+    """Show what was signed, what came back, and where to go on: to the signer, and to
+    those who may read the audit log and see the run. A signer who may no longer see the
+    run gets verdicts and results alone.
     """
     receipt = Receipt.objects.select_related("by", "run").filter(id=receipt_id).first()
     if receipt is None:
         raise Http404("there is no such receipt")
-    seen = permissions.may_see_run(request.user, receipt.run)
-    if receipt.by_id != request.user.pk and not (seen and permissions.may(request.user, "view_audit")):
+    run = receipt.run
+    # Rights may have been withdrawn since the signing; the signature remains theirs.
+    sees_run = permissions.may_see_run(request.user, run)
+    if receipt.by_id != request.user.pk and not _may_read(request.user, sees_run):
         raise Http404("there is no such receipt")
-    number = max(1, read_number(request.GET.get("page", "")) or 1)
+    number = read_page(request)
     start = (number - 1) * PAGE
-    lines = _lines(receipt, start) if seen else _verdicts(receipt, start)
+    lines = _lines(receipt, start) if sees_run else _verdicts(receipt, start)
+    _add_decisions(lines, receipt)
+
     results = [line["result"] for line in receipt.lines]
-    decided = dict(Decision.objects.filter(receipt=receipt).values_list("write", "id"))
-    for line in lines:
-        line.decision = decided.get(UUID(line.write))
     came_back = "came_back" in results
-    still_open = seen and ApprovalRequest.objects.filter(run=receipt.run, status=RequestStatus.OPEN).exists()
+    still_open = sees_run and _has_open_request(run)
+    earlier = number - 1 if number > 1 else None
+    later = number + 1 if start + PAGE < len(receipt.lines) else None
     context = {
         "receipt": receipt,
-        "fault": fault_of(receipt, protection_of(receipt.run)),
-        "run": receipt.run if seen else None,
+        "fault": fault_of(receipt, protection_of(run)),
+        "run": run if sees_run else None,
         "lines": lines,
         "title": _title(results),
         "count": len(receipt.lines),
-        "earlier": number - 1 if number > 1 else None,
-        "later": number + 1 if start + PAGE < len(receipt.lines) else None,
+        "earlier": earlier,
+        "later": later,
         "came_back": came_back,
         "still_open": still_open,
-        "now": _now(came_back, still_open) if seen else CLOSED,
-        "next": inbox.waiting_for(request.user).exclude(run=receipt.run).first(),
+        "now": _now(sees_run, came_back, still_open),
+        "next": inbox.waiting_for(request.user).exclude(run=run).first(),
     }
     return render(request, "approvals/receipt.html", context, section="reviews")
+
+
+def _may_read(user: Any, sees_run: bool) -> bool:
+    """Return whether a person may read the receipts of others."""
+    return sees_run and permissions.may(user, "view_audit")
+
+
+def _add_decisions(lines: Sequence[SignedWrite], receipt: Receipt) -> None:
+    """Add to each line the id of its decision, which can be exported."""
+    decisions = Decision.objects.filter(receipt=receipt).values_list("write", "id")
+    id_by_write = dict(decisions)
+    for line in lines:
+        # A verdict that did not count has left no decision.
+        line.decision = id_by_write.get(UUID(line.write))
+
+
+def _has_open_request(run: Run) -> bool:
+    requests = ApprovalRequest.objects.filter(run=run, status=RequestStatus.OPEN)
+    return requests.exists()
 
 
 @login_required
 @require_safe
 def receipt_file(request: HttpRequest, decision: UUID) -> HttpResponse:
-    """One decision as a signed file. For whom, `find_exportable` says; others get 404. A HEAD exports nothing."""
+    """Return one decision as a signed file, to those for whom `find_exportable` finds
+    it; others get 404. A HEAD exports nothing.
+    """
     try:
+        # An export leaves a line in the audit log, which a HEAD must not.
         if request.method == "HEAD":
             find_exportable(decision, by=request.user)
             return HttpResponse(content_type="application/json")
@@ -121,48 +167,93 @@ def receipt_file(request: HttpRequest, decision: UUID) -> HttpResponse:
     except UnknownThing as error:
         raise Http404(error.message) from error
     except UNREADABLE as error:
-        return HttpResponse(f"{error.message}\n", status=409, content_type="text/plain; charset=utf-8")
-    named = {"Content-Disposition": f'attachment; filename="receipt-{decision}.json"'}
-    return HttpResponse(file, content_type="application/json", headers=named)
+        return HttpResponse(
+            f"{error.message}\n", status=409, content_type="text/plain; charset=utf-8"
+        )
+    headers = {"Content-Disposition": f'attachment; filename="receipt-{decision}.json"'}
+    return HttpResponse(file, content_type="application/json", headers=headers)
 
 
 def _title(results: Sequence[str]) -> str:
+    """Return how many decisions counted and how many did not, and why."""
+    # A kept edit was signed as well, though it approves nothing.
     signed = results.count("counted") + results.count("kept")
-    said = [f"{signed} decision{'' if signed == 1 else 's'} signed"]
-    words = {"kept": "does not count as an approval", "excluded": "not counted", "came_back": "came back"}
-    said += [f"{results.count(one)} {word}" for one, word in words.items() if one in results]
-    return ", ".join(said + ([f"{results.count('already')} already settled"] if "already" in results else []))
+    decisions = "1 decision" if signed == 1 else f"{signed} decisions"
+    parts = [f"{decisions} signed"]
+    words = {
+        "kept": "does not count as an approval",
+        "excluded": "not counted",
+        "came_back": "came back",
+        "already": "already settled",
+    }
+    for result, word in words.items():
+        if result in results:
+            parts.append(f"{results.count(result)} {word}")
+    return ", ".join(parts)
 
 
-def _now(came_back: bool, still_open: bool) -> str:
+def _now(sees_run: bool, came_back: bool, still_open: bool) -> str:
+    """Return how the run goes on, for those who may see it."""
+    if not sees_run:
+        return CLOSED
     if came_back:
-        return "What came back has changed since you opened it. Nothing was signed for it: look at it and decide again."
+        return (
+            "What came back has changed since you opened it. Nothing was signed for it:"
+            " look at it and decide again."
+        )
     if still_open:
         return "The run keeps waiting for what is still undecided."
     return "Everything is decided. The run continues on its own."
 
 
-def _lines(receipt: Receipt, start: int) -> list[Line]:
-    """One query for the revisions that were signed, and what the nodes had proposed; large values are left out."""
-    shown = receipt.lines[start : start + PAGE]
-    writes = [line["write"] for line in shown]
-    rows = PendingWrite.objects.filter(run=receipt.run_id, write__in=writes, size__lte=LARGE)
+def _lines(receipt: Receipt, start: int) -> list[SignedWrite]:
+    """Return the lines of a page with the signed revisions and what the nodes had
+    proposed. One query for both; large values are left out.
+    """
+    entries = receipt.lines[start : start + PAGE]
+    # A line of the receipt has the hash of the revision, not its value.
+    writes = [entry["write"] for entry in entries]
+    rows = PendingWrite.objects.filter(
+        run=receipt.run_id, write__in=writes, size__lte=LARGE
+    )
     revisions = {(str(row.write), row.revision): row for row in rows}
-    names = names_of(account for line in receipt.lines for account in line.get("by") or ())
-    context = _Context(revisions, names, protection_of(receipt.run), versions.graph_for(receipt.run))
-    return [_line(number, line, context) for number, line in enumerate(shown, start=start + 1)]
+    context = _Context(
+        revisions,
+        _names_in(receipt),
+        protection_of(receipt.run),
+        versions.graph_for(receipt.run),
+    )
+    lines = []
+    for number, entry in enumerate(entries, start=start + 1):
+        lines.append(_line(number, entry, context))
+    return lines
 
 
-def _verdicts(receipt: Receipt, start: int) -> list[Line]:
-    """The lines without anything of the run: no label, no value, no row of it is read."""
-    names = names_of(account for line in receipt.lines for account in line.get("by") or ())
-    shown = enumerate(receipt.lines[start : start + PAGE], start=start + 1)
-    return [_plain(number, line, names, label=f"Write {number}") for number, line in shown]
+def _verdicts(receipt: Receipt, start: int) -> list[SignedWrite]:
+    """Return the lines without anything of the run: no label, no value, no row of it is
+    read.
+    """
+    names = _names_in(receipt)
+    lines = []
+    entries = receipt.lines[start : start + PAGE]
+    for number, entry in enumerate(entries, start=start + 1):
+        lines.append(_plain(number, entry, names, label=f"Write {number}"))
+    return lines
+
+
+def _names_in(receipt: Receipt) -> dict[str, str]:
+    """Return the names of the people whom the receipt mentions, by account."""
+    accounts: list[str] = []
+    for entry in receipt.lines:
+        accounts += entry.get("by") or ()
+    return names_of(accounts)
 
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """What the lines of a receipt are drawn with: the revisions of its writes, people by account, and their graph."""
+    """The data that the lines of a receipt are drawn with: the revisions of its writes,
+    people by account, and their graph.
+    """
 
     revisions: Mapping[tuple[str, int], PendingWrite]
     names: Mapping[str, str]
@@ -170,71 +261,102 @@ class _Context:
     compiled: Compiled | None
 
 
-def _line(number: int, kept: dict[str, Any], context: _Context) -> Line:
-    line = _plain(number, kept, context.names, label=kept.get("label") or kept["write"])
-    row = context.revisions.get((line.write, kept["revision"]))
+def _line(number: int, entry: dict[str, Any], context: _Context) -> SignedWrite:
+    label = entry.get("label") or entry["write"]
+    line = _plain(number, entry, context.names, label=label)
+    row = context.revisions.get((line.write, entry["revision"]))
+    if row is None:
+        return line
     first = context.revisions.get((line.write, 1))
+    # The proposal is missing where it is too large to be compared.
+    rows = [row] if first is None else [row, first]
     try:
-        if row is not None:
-            # Whoever could change what was signed would have it shown as signed.
-            sealed_rows.verify_rows([one for one in (row, first) if one is not None], context.protection)
-            _fill(line, row, first, type_of_channel(context.compiled, row.channel))
+        # Otherwise anyone who can change a row could have another value shown as signed.
+        sealed_rows.verify_rows(rows, context.protection)
+        _fill(line, row, first, type_of_channel(context.compiled, row.channel))
     except UNREADABLE as error:
         line.unread = f"Its value {unreadable_reason(error)}."
     return line
 
 
-def _plain(number: int, kept: dict[str, Any], names: Mapping[str, str], *, label: str) -> Line:
-    word, icon = LOOKS[kept["verdict"]]
-    return Line(
+def _plain(
+    number: int,
+    entry: dict[str, Any],
+    names: Mapping[str, str],
+    *,
+    label: str,
+) -> SignedWrite:
+    word, icon = LOOKS[entry["verdict"]]
+    return SignedWrite(
         number,
-        write=kept["write"],
-        hash=kept["hash"],
-        result=kept["result"],
+        write=entry["write"],
+        hash=entry["hash"],
+        result=entry["result"],
         word=word,
         icon=icon,
-        verdict=kept["verdict"],
-        text=_text(kept, names),
+        verdict=entry["verdict"],
+        text=_text(entry, names),
         label=label,
     )
 
 
-def _fill(line: Line, row: PendingWrite, first: PendingWrite | None, declared: ValueType) -> None:
+def _fill(
+    line: SignedWrite,
+    row: PendingWrite,
+    first: PendingWrite | None,
+    declared: ValueType,
+) -> None:
+    """Add the value that was signed, beside the proposal where they differ."""
     shown = read_value(row, "shown") or {}
     line.label = str(shown.get("label") or line.label)
     line.as_proposed = str(shown.get("as_proposed") or "")
+    # Other verdicts signed no value that could be shown.
     if line.result not in ("counted", "kept"):
         return
     value = read_value(row, "value")
     line.differs = first is not None and row.author_id is not None
+    # An edited value is shown with the changes that people made to the proposal.
     if first is not None and line.differs:
         proposed = read_value(first, "value")
-        change = comparison.compare(proposed, value, heads=("Proposed", "Signed"), declared=declared)
+        change = comparison.compare(
+            proposed, value, heads=("Proposed", "Signed"), declared=declared
+        )
     else:
         change = comparison.alone(value, declared=declared)
     line.shown = first_page(change)
 
 
-def _text(line: dict[str, Any], names: Mapping[str, str]) -> str:
-    if line["result"] == "counted":
-        return _counted(line)
-    if line["result"] == "came_back":
-        return CAME_BACK.get(line.get("why", ""), "Came back: it changed after you opened it.")
-    if line["result"] in ("kept", "excluded"):
-        return KEPT if line["result"] == "kept" else EXCLUDED
-    by = ", ".join(names[account] for account in line.get("by") or ()) or "the system"
-    return f"Already {line.get('why') or 'settled'}, by {by}."
+def _text(entry: dict[str, Any], names: Mapping[str, str]) -> str:
+    """Return what became of a verdict."""
+    if entry["result"] == "counted":
+        return _counted(entry)
+    # Nothing was signed, since the write is not what this person saw.
+    if entry["result"] == "came_back":
+        return CAME_BACK.get(
+            entry.get("why", ""), "Came back: it changed after you opened it."
+        )
+    if entry["result"] == "kept":
+        return KEPT
+    if entry["result"] == "excluded":
+        return EXCLUDED
+    people = [names[account] for account in entry.get("by") or ()]
+    by = ", ".join(people) or "the system"
+    return f"Already {entry.get('why') or 'settled'}, by {by}."
 
 
-def _counted(line: dict[str, Any]) -> str:
-    """How far the write is, where that is not what its verdict says already."""
-    found = []
-    if line.get("settled") and line["settled"] != SETTLED_BY.get(line["verdict"]):
-        found.append(f"Counts. This write is {line['settled']}.")
-    elif not line.get("settled") and line["verdict"] != "reject" and line.get("needed", 0) > 1:
-        found.append(f"Counts: {line['signatures']} of {line['needed']} signatures.")
-    elif not line.get("settled"):
-        found.append("Counts. This write needs more signatures.")
-    if line.get("again"):
-        found.append("Your earlier verdict on it is replaced: you count once.")
-    return " ".join(found)
+def _counted(entry: dict[str, Any]) -> str:
+    """Return how far the write is, where its verdict does not already imply it."""
+    sentences = []
+    settled = entry.get("settled")
+    if settled:
+        if settled != SETTLED_BY.get(entry["verdict"]):
+            sentences.append(f"Counts. This write is {settled}.")
+    elif entry["verdict"] != "reject" and entry.get("needed", 0) > 1:
+        sentences.append(
+            f"Counts: {entry['signatures']} of {entry['needed']} signatures."
+        )
+    else:
+        sentences.append("Counts. This write needs more signatures.")
+    if entry.get("again"):
+        sentences.append("Your earlier verdict on it is replaced: you count once.")
+    return " ".join(sentences)

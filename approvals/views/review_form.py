@@ -1,4 +1,6 @@
-"""What the review form posts, as decisions; and what a person chose, kept for when the page must be shown again."""
+"""The posted review form as decisions and drafts, and a person's choices, kept for when
+the page must be shown again.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +12,14 @@ from approvals.drafts import DraftChoice
 from approvals.forms import reading
 from approvals.forms.controls import Control
 from checkpoints.models import PendingWrite
-from orchestrator.engine.ops import same
+from orchestrator.engine.values.ops import same
 
 VERDICTS = ("approve", "edit", "reject")
 
 
 @dataclass(slots=True)
 class Choice:
-    """What was chosen for one write."""
+    """A person's choice for one write."""
 
     write: str
     hash: str
@@ -28,106 +30,183 @@ class Choice:
     errors: list[str] = field(default_factory=list)
 
     def decision(self) -> dict[str, Any]:
-        """As the signing verb wants it."""
-        found: dict[str, Any] = {"write": self.write, "hash": self.hash, "verdict": self.verdict, "reason": self.reason}
+        """Return the choice as the verb `sign` takes it."""
+        decision: dict[str, Any] = {
+            "write": self.write,
+            "hash": self.hash,
+            "verdict": self.verdict,
+            "reason": self.reason,
+        }
         if self.verdict == "edit":
-            found["value"] = self.value
-        return found
+            decision["value"] = self.value
+        return decision
 
 
 def choices(posted: QueryDict, controls: Mapping[str, Control]) -> dict[str, Choice]:
-    """The choices of the posted form, by write; a write without a verdict is none. `controls` are edit forms by write.
+    """Return the choices of the posted form, by write; a write without a verdict is
+    none. `controls` are edit forms by write.
 
-    An edit's value is read from its form; what cannot be read is marked on the control and noted in `errors`.
+    An edit's value is read from its form; what cannot be read is marked on the control
+    and noted in `errors`.
     """
-    found, plain = {}, posted.dict()
+    chosen: dict[str, Choice] = {}
+    fields = posted.dict()
     for write in posted.getlist("write"):
         verdict = posted.get(f"v-{write}", "")
         if verdict in VERDICTS:
-            found[write] = _choice(plain, write, verdict, controls.get(write))
-    return found
+            chosen[write] = _choice(fields, write, verdict, controls.get(write))
+    return chosen
 
 
-def _choice(posted: Mapping[str, Any], write: str, verdict: str, control: Control | None) -> Choice:
-    seen, reason = str(posted.get(f"h-{write}", "")), str(posted.get(f"r-{write}", "")).strip()
-    choice = Choice(write, seen, verdict, reason, control)
-    if control is not None and not _is_drawn(posted, write):
-        # Nothing was typed: what is drawn now is what the write holds, not empty fields.
+def _choice(
+    posted: Mapping[str, Any],
+    write: str,
+    verdict: str,
+    control: Control | None,
+) -> Choice:
+    hash_ = str(posted.get(f"h-{write}", ""))
+    reason = str(posted.get(f"r-{write}", "")).strip()
+    choice = Choice(write, hash_, verdict, reason, control)
+    if control is None:
+        return choice
+    if not _is_drawn(posted, write):
+        # Nothing was typed: the form is drawn now with the value of the write, not with
+        # empty fields.
         if verdict == "edit":
-            choice.errors = ["Its edit form was not open, so nothing was edited. Now it is."]
-    elif control is not None:
-        # Read in any case: what was typed is kept also where another verdict was chosen in the end.
-        value = reading.read_form(control, posted)
-        choice.value = None if value is reading.ABSENT else value
-        marked = reading.errors(control)
-        if verdict == "edit":
-            choice.errors = [f"{one.label or 'Value'}: {one.error}" for one in marked]
-        else:
-            for one in marked:
-                one.error = ""
+            choice.errors = [
+                "Its edit form was not open, so nothing was edited. Now it is."
+            ]
+        return choice
+    # Read in any case: what was typed is kept even where another verdict was chosen in
+    # the end.
+    value = reading.read_form(control, posted)
+    choice.value = None if value is reading.ABSENT else value
+    if verdict == "edit":
+        choice.errors = _errors_of(control)
+    else:
+        for marked in reading.errors(control):
+            marked.error = ""
     return choice
 
 
+def _errors_of(control: Control) -> list[str]:
+    """Return a sentence for each field of a form that is marked as wrong."""
+    return [
+        f"{marked.label or 'Value'}: {marked.error}"
+        for marked in reading.errors(control)
+    ]
+
+
 def drafts_in(
-    posted: QueryDict, rows: Mapping[str, PendingWrite], is_typed: Callable[[PendingWrite], bool]
+    posted: QueryDict,
+    rows: Mapping[str, PendingWrite],
+    is_typed: Callable[[PendingWrite], bool],
 ) -> tuple[list[DraftChoice], list[str]]:
-    """What the posted form chose, as drafts, and the writes that have changed since it was drawn. `rows` are the writes
-    that this person may decide, by id; what is posted for others is not kept. Of an edit form that was not chosen the
-    fields are kept where `is_typed` says that somebody changed one.
+    """Return the choices of the posted form as drafts, and the writes that have changed
+    since it was drawn. `rows` are the writes that this person may decide, by id;
+    choices for others are not kept. The fields of an edit form that was not chosen are
+    kept where `is_typed` returns that one was changed.
     """
-    found, moved, plain = [], [], posted.dict()
+    drafts: list[DraftChoice] = []
+    moved: list[str] = []
+    plain = posted.dict()
     for write in dict.fromkeys(posted.getlist("write")):
-        row, verdict = rows.get(write), str(plain.get(f"v-{write}", ""))
+        row = rows.get(write)
+        # Settled meanwhile, or never this person's to decide.
         if row is None:
             continue
         if plain.get(f"h-{write}") != row.hash:
             moved.append(write)
-            continue
-        verdict = verdict if verdict in VERDICTS else ""
-        reason = str(plain.get(f"r-{write}", ""))[:10_000]
-        names = (n for n in plain if n == f"d-{write}" or n == f"e-{write}" or n.startswith(f"e-{write}."))
-        fields = {name: str(plain[name]) for name in names}
-        fields = fields if verdict == "edit" or (fields and is_typed(row)) else {}
-        found.append(DraftChoice(write, row.revision, row.hash, verdict, reason, fields))
-    return found, moved
+        else:
+            drafts.append(_draft_of(plain, write, row, is_typed))
+    return drafts, moved
+
+
+def _draft_of(
+    posted: Mapping[str, Any],
+    write: str,
+    row: PendingWrite,
+    is_typed: Callable[[PendingWrite], bool],
+) -> DraftChoice:
+    verdict = str(posted.get(f"v-{write}", ""))
+    if verdict not in VERDICTS:
+        verdict = ""
+    reason = str(posted.get(f"r-{write}", ""))[:10_000]
+    fields = _edit_fields(posted, write)
+    # A form that was drawn but never touched would be kept as an edit of nothing.
+    if verdict != "edit" and not (fields and is_typed(row)):
+        fields = {}
+    return DraftChoice(write, row.revision, row.hash, verdict, reason, fields)
+
+
+def _edit_fields(posted: Mapping[str, Any], write: str) -> dict[str, str]:
+    """Return the posted fields of a write's edit form, with the one that names its
+    shape.
+    """
+    # The name of a nested field continues behind a dot.
+    names = {f"d-{write}", f"e-{write}"}
+    return {
+        name: str(value)
+        for name, value in posted.items()
+        if name in names or name.startswith(f"e-{write}.")
+    }
 
 
 def is_as_drawn(control: Control, posted: Mapping[str, Any], value: Any) -> bool:
-    """Whether an edit form that was drawn for this value was posted without a change. Fills the control in."""
-    return same(reading.read_form(control, posted), value) and not reading.errors(control)
+    """Return whether an edit form that was drawn for this value was posted without a
+    change. Fills the control in.
+    """
+    if not same(reading.read_form(control, posted), value):
+        return False
+    return not reading.errors(control)
 
 
 def choice_of(draft: DraftChoice, control: Control | None) -> Choice:
-    """What a draft chose, with its edit form filled in as it was typed."""
-    own = {f"h-{draft.write}": draft.hash, f"r-{draft.write}": draft.reason}
-    return _choice(
-        {**draft.fields, **own},
-        draft.write,
-        draft.verdict,
-        control if draft.fields or draft.verdict == "edit" else None,
-    )
+    """Return the choice of a draft, with its edit form filled in as it was typed."""
+    posted = {
+        **draft.fields,
+        f"h-{draft.write}": draft.hash,
+        f"r-{draft.write}": draft.reason,
+    }
+    # Without typed fields the form is drawn from the value of the write.
+    if draft.verdict != "edit" and not draft.fields:
+        control = None
+    return _choice(posted, draft.write, draft.verdict, control)
 
 
 def _is_drawn(posted: Mapping[str, Any], write: str) -> bool:
-    """Whether the edit form of a write was on the page: of one that was not, every field would count as emptied."""
-    return f"d-{write}" in posted or any(name.startswith(f"e-{write}") for name in posted)
+    """Return whether the edit form of a write was on the page: every field of a form
+    that was not would count as emptied.
+    """
+    if f"d-{write}" in posted:
+        return True
+    return any(name.startswith(f"e-{write}") for name in posted)
 
 
-def refuse(choice: Choice, message: str, found: Sequence[Mapping[str, str]], *, channel: str) -> None:
-    """Note what the verb found wrong: at the fields where that can be told, and in the list at the top.
+def refuse(
+    choice: Choice,
+    message: str,
+    errors: Sequence[Mapping[str, str]],
+    *,
+    channel: str,
+) -> None:
+    """Note the errors that the verb reports: at their fields where these can be found,
+    and in the list at the top.
 
-    `found` is [{path, reason}] as the engine names it, paths beginning with the channel.
+    `errors` are [{path, reason}] as the engine names them, paths beginning with the
+    channel.
     """
     if choice.control is None or choice.verdict != "edit":
         choice.errors.append(message)
         return
-    for one in found:
-        path = one["path"].removeprefix(channel).lstrip(".")
-        if not reading.place(choice.control, path, one["reason"]):
-            choice.control.error = one["reason"]
-    choice.errors += [f"{one.label or 'Value'}: {one.error}" for one in reading.errors(choice.control)]
+    for error in errors:
+        path = error["path"].removeprefix(channel).lstrip(".")
+        # An error that belongs to no field is one of the whole value.
+        if not reading.place(choice.control, path, error["reason"]):
+            choice.control.error = error["reason"]
+    choice.errors += _errors_of(choice.control)
 
 
-def unreadable(found: Sequence[Choice]) -> bool:
-    """Whether something could not even be read."""
-    return any(choice.errors for choice in found)
+def unreadable(chosen: Sequence[Choice]) -> bool:
+    """Return whether a choice could not even be read."""
+    return any(choice.errors for choice in chosen)

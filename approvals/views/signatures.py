@@ -1,6 +1,8 @@
-"""The signature slots of a review: who signed, whose signature counts, who is still needed. No queries."""
+"""The signature slots of a review: who signed, whose signature counts, and how many are
+still needed. It makes no queries.
+"""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,10 +12,14 @@ from approvals.gates.request_state import RequestState
 from approvals.models import Decision, RequestStatus
 from approvals.views.inbox import asked_of, name_of
 
+VERBS = {"approve": "approved", "edit": "edited", "reject": "rejected"}
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One needed signature, or one that somebody gave. `counts`: for a write as it stands."""
+    """A signature that is needed, or one that a person gave. `counts`: for a write in
+    its newest revision.
+    """
 
     name: str
     text: str
@@ -25,40 +31,81 @@ class Slot:
         return self.at is None
 
 
-def slots(asked: Mapping[UUID, RequestState], decisions: Iterable[Decision], user: Any, may_sign: bool) -> list[Slot]:
-    """Who signed, and what is still open: one slot a person, and one for each signature that is lacking."""
-    per_person: dict[Any, list[Decision]] = {}
+def slots(
+    states: Mapping[UUID, RequestState],
+    decisions: Iterable[Decision],
+    user: Any,
+    may_sign: bool,
+) -> list[Slot]:
+    """Return a slot for each person who signed, and one for each signature that is
+    lacking.
+    """
+    by_person: dict[Any, list[Decision]] = {}
     for decision in decisions:
-        per_person.setdefault(decision.by_id, []).append(decision)
-    counting = {by for one in asked.values() for standing in one.standings.values() for by in standing.by}
-    found = [_signed_slot(given, user, given[0].by_id in counting) for given in per_person.values()]
-    lacking = max((_lacking(one) for one in asked.values()), default=0)
-    for number in range(lacking):
-        own = may_sign and number == 0 and _may_still_sign(asked, user)
-        names = {p for one in asked.values() for p in one.request.policy["reviewers"]}
-        others = Slot("Somebody else", f"May sign: {asked_of(sorted(names), user)}.")
-        more = "For the writes that are left." if user.pk in per_person else ""
-        found.append(Slot("You", more) if own else others)
-    return found
+        by_person.setdefault(decision.by_id, []).append(decision)
+    # A signature for an older revision is listed, but counts no more.
+    counting = _people_who_count(states)
+    signed = [
+        _signed_slot(own, user, counts=person in counting)
+        for person, own in by_person.items()
+    ]
+    # The request that lacks most decides; one person can sign for all of them.
+    lacking = max(map(_lacking, states.values()), default=0)
+    if lacking <= 0:
+        return signed
+
+    others = Slot("Somebody else", f"May sign: {asked_of(_reviewers(states), user)}.")
+    open_slots = [others] * lacking
+    # One of the lacking signatures can be this person's own.
+    if may_sign and _may_still_sign(states, user):
+        has_signed = user.pk in by_person
+        text = "For the writes that are left." if has_signed else ""
+        open_slots[0] = Slot("You", text)
+    return signed + open_slots
 
 
-def _may_still_sign(asked: Mapping[UUID, RequestState], user: Any) -> bool:
-    """Whether a write is open that this person has not signed."""
-    standings = (standing for one in asked.values() for standing in one.standings.values())
-    return any(not standing.settled and user.pk not in standing.by for standing in standings)
+def _people_who_count(states: Mapping[UUID, RequestState]) -> set[int | None]:
+    """Return the accounts whose signature counts for some write."""
+    people: set[int | None] = set()
+    for state in states.values():
+        for standing in state.standings.values():
+            people.update(standing.by)
+    return people
 
 
-def _signed_slot(given: list[Decision], user: Any, counts: bool) -> Slot:
-    more = "" if counts else " It does not count for what is asked now."
-    return Slot(_person(given[0], user), _summary(given) + more, max(d.at for d in given), counts)
+def _reviewers(states: Mapping[UUID, RequestState]) -> list[str]:
+    principals: set[str] = set()
+    for state in states.values():
+        principals.update(state.request.policy["reviewers"])
+    return sorted(principals)
 
 
-def _lacking(asked: RequestState) -> int:
-    """How many signatures the least signed of the open writes still needs."""
-    if asked.request.status != RequestStatus.OPEN:
+def _may_still_sign(states: Mapping[UUID, RequestState], user: Any) -> bool:
+    """Return whether a write is open that this person has not signed."""
+    for state in states.values():
+        for standing in state.standings.values():
+            if not standing.settled and user.pk not in standing.by:
+                return True
+    return False
+
+
+def _signed_slot(decisions: Sequence[Decision], user: Any, *, counts: bool) -> Slot:
+    text = _summary(decisions)
+    if not counts:
+        text += " It does not count for what is asked now."
+    at = max(decision.at for decision in decisions)
+    return Slot(_person(decisions[0], user), text, at, counts)
+
+
+def _lacking(state: RequestState) -> int:
+    """Return how many signatures the least signed of the open writes still needs."""
+    if state.request.status != RequestStatus.OPEN:
         return 0
-    still = [asked.request.quorum - len(s.by) for s in asked.standings.values() if not s.settled]
-    return max(still, default=0)
+    lacking = []
+    for standing in state.standings.values():
+        if not standing.settled:
+            lacking.append(state.request.quorum - len(standing.by))
+    return max(lacking, default=0)
 
 
 def _person(decision: Decision, user: Any) -> str:
@@ -67,7 +114,11 @@ def _person(decision: Decision, user: Any) -> str:
     return "You" if decision.by_id == user.pk else name_of(decision.by)
 
 
-def _summary(given: list[Decision]) -> str:
-    counts = {word: sum(1 for d in given if d.verdict == word) for word in ("approve", "edit", "reject")}
-    words = {"approve": "approved", "edit": "edited", "reject": "rejected"}
-    return ", ".join(f"{words[word]} {count}" for word, count in counts.items() if count).capitalize() + "."
+def _summary(decisions: Sequence[Decision]) -> str:
+    """Return how many writes a person approved, edited and rejected."""
+    verdicts = [decision.verdict for decision in decisions]
+    parts = []
+    for verdict, did in VERBS.items():
+        if verdict in verdicts:
+            parts.append(f"{did} {verdicts.count(verdict)}")
+    return ", ".join(parts).capitalize() + "."

@@ -1,29 +1,37 @@
-"""The parts of the review page as plain values: questions, slips, signature slots. Built from rows, no queries."""
+"""The parts of the review page as plain values: a question for each request, and a slip
+for each pending write. Built from rows; only `why_in_words` may query a name.
+"""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
+from approvals.display import comparison
+from approvals.display.leaf import Leaf, leaf_of
+from approvals.display.value_types import (
+    NOTHING_DECLARED,
+    ValueType,
+    schema_of_channel,
+    type_of_channel,
+    type_of_fact,
+)
 from approvals.forms import controls
 from approvals.forms.controls import Control
 from approvals.gates.departed_line import DepartedLine
 from approvals.gates.edited_texts import gate_of
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
-from approvals.views import card_pages, comparison
-from approvals.views.card_pages import FIELDS, JSON, CardPages, Drawing, Pager, Raw
+from approvals.views import card_pages
+from approvals.views.card_pages import FIELDS, JSON, CardPages, DrawnCards, Pager, Raw
 from approvals.views.inbox import name_of, names_of, time_of
-from approvals.views.leaf import Leaf, leaf_of
 from approvals.views.review_form import Choice
-from approvals.views.value_types import NOTHING_DECLARED, ValueType, type_of_channel, type_of_fact
 from approvals.views.write_effects import WriteEffect, effect_of_write
 from approvals.views.write_groups import (
     Fields,
-    Group,
+    WriteGroup,
     WriteLine,
     amount_of,
     changed_fields,
@@ -33,36 +41,44 @@ from checkpoints.core.visible_json import label_of
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_columns
-from orchestrator.engine.compile import Compiled
-from orchestrator.engine.held_patch import PATCH
-from orchestrator.engine.trace import is_memory
-from orchestrator.engine.verdicts import EXCLUDED, Standing, excludes
+from orchestrator.engine.gates.verdicts import EXCLUDED, Standing, excludes
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.trace import is_memory
+from orchestrator.engine.step.held_patch import PATCH
 
 LARGE = 32 * 1024
-"""Bytes of a value from which its edit form is drawn only where somebody asks for it."""
+"""Size in bytes from which a value's edit form is drawn only on request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks at a request: the id of the account, and why this person may not sign it; empty where he may."""
+    """The person who looks at a request: the account's id, and why this person may not
+    sign it; empty where they may.
+    """
 
     id: int | None
     why_not: str
 
 
 STALE = {
-    "rebase": "Its current value moved after it was proposed, so it needs to be decided anew.",
+    "rebase": (
+        "Its current value moved after it was proposed, so it needs to be decided anew."
+    ),
     "edit": "A reviewer edited this. You decide on the edited value.",
-    "texts": "An edit of another write changed the title or the facts above, so it needs to be decided anew.",
+    "texts": (
+        "An edit of another write changed the title or the facts above, so it needs to"
+        " be decided anew."
+    ),
 }
-"""What is said of an open write by the reason of its revision."""
+"""The note on an open write, by the reason of its revision."""
 DID = {"approve": "approved it", "edit": "edited it", "reject": "rejected it"}
 CHOSEN = {"approve": "Approved", "edit": "Edited", "reject": "Rejected"}
 LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
+"""Label, icon and style of a settled write, by its verdict."""
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class DecisionOnSlip:
     """One decision as a line on its slip."""
 
     name: str
@@ -73,9 +89,9 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The page of a comparison that a slip shows, and the page of what is unchanged."""
+    """The page of a comparison that a slip shows, and the page of unchanged fields."""
 
-    parts: list[comparison.Part]
+    parts: list[comparison.ShownRows]
     pager: Pager
     same: list[Any]
     same_count: int
@@ -103,15 +119,15 @@ class WriteCard:
     may: bool
     reason_required: bool
     control: Control | None
-    signed: list[Signed]
-    drawing: Drawing
+    signed: list[DecisionOnSlip]
+    drawing: DrawnCards
     editable: bool = False
     as_proposed: str = ""
     why_not: str = ""
     own: str = ""
     original: Raw | None = None
     edit: "EditCard | None" = None
-    before: list[Signed] = field(default_factory=list)
+    before: list[DecisionOnSlip] = field(default_factory=list)
     stale: str = ""
     settled_line: str = ""
     withdrawn: bool = False
@@ -137,14 +153,22 @@ class WriteCard:
 
     @property
     def shape(self) -> str:
-        """Which of the two edit forms is drawn; it is posted with it."""
-        return FIELDS if self.drawing.fields(self.write) else JSON
+        """The edit form that is drawn, `fields` or `json`; it is posted with the form."""
+        if self.drawing.fields(self.write):
+            return FIELDS
+        return JSON
 
     @property
     def version(self) -> str:
-        """Changes with everything that a person decides on."""
-        gone = "-withdrawn" if self.withdrawn else ""
-        return f"{self.row.hash[:16]}-{self.standing.verdict}-{len(self.standing.by)}{gone}"
+        """A text that changes with everything that a person decides on."""
+        parts = [
+            self.row.hash[:16],
+            self.standing.verdict,
+            str(len(self.standing.by)),
+        ]
+        if self.withdrawn:
+            parts.append("withdrawn")
+        return "-".join(parts)
 
     @property
     def verdict(self) -> str:
@@ -152,8 +176,7 @@ class WriteCard:
 
     @property
     def verdict_label(self) -> str:
-        edited = self.verdict == "approved" and self.row.reason == "edit"
-        return "Edited" if edited else LOOKS[self.verdict][0]
+        return _verdict_label(self.standing, self.row)
 
     @property
     def verdict_style(self) -> str:
@@ -161,9 +184,11 @@ class WriteCard:
 
     @property
     def settled_icon(self) -> str:
-        if self.verdict == "approved" and self.row.reason == "edit":
+        if not self.verdict:
+            return "dots"
+        if _is_approved_edit(self.standing, self.row):
             return "pen"
-        return LOOKS[self.verdict][1] if self.verdict else "dots"
+        return LOOKS[self.verdict][1]
 
     @property
     def by_system(self) -> bool:
@@ -176,7 +201,7 @@ class WriteCard:
 
 @dataclass(frozen=True, slots=True)
 class EditCard:
-    """What an edit changed, as the part of a slip that draws a change wants it."""
+    """The change that an edit made, in the form that the template of a change reads."""
 
     anchor: str
     write: str
@@ -187,7 +212,9 @@ class EditCard:
 
 @dataclass(slots=True)
 class Question:
-    """One request: what it asks, and its slips; of many writes all as lines, in groups or apart."""
+    """One request with its title and facts, and its slips; in a review of many writes
+    all of them as lines, in groups or apart.
+    """
 
     id: UUID
     title: str
@@ -201,7 +228,7 @@ class Question:
     reason: str = ""
     of_patch: bool = False
     lines: list[WriteLine] = field(default_factory=list)
-    groups: list[Group] = field(default_factory=list)
+    groups: list[WriteGroup] = field(default_factory=list)
     apart: list[WriteLine] = field(default_factory=list)
     reason_required: Collection[str] = ()
     pager: Pager | None = None
@@ -213,60 +240,79 @@ class Question:
 
 
 def question(
-    asked: RequestState,
+    state: RequestState,
     viewer: Viewer,
     decisions: Iterable[Decision],
     compiled: Compiled | None,
     *,
     first: int,
-    drawing: Drawing,
+    drawing: DrawnCards,
     line: DepartedLine,
     drawn: Collection[str] | None = None,
 ) -> Question:
-    """One request as the page shows it. `first` is the number of its first slip; without `compiled` nothing is
-    edited. `line` is that of its run. Of many writes only those that are `drawn` become slips; all become lines.
+    """Return one request as the page shows it. `first` is the number of its first slip;
+    without `compiled` nothing can be edited. `line` is the line of its run. In a review
+    of many writes only those that are `drawn` become slips; all become lines.
     """
-    request = asked.request
-    made = list(decisions)
+    request = state.request
+    decisions = list(decisions)
     by_write: dict[UUID, list[Decision]] = {}
-    for decision in made:
+    for decision in decisions:
         by_write.setdefault(decision.write, []).append(decision)
-    is_open = request.status == RequestStatus.OPEN
-    slips = [
-        _slip(asked, row, compiled, drawing, number=first + n, given=by_write.get(row.write, []), viewer=viewer)
-        for n, row in enumerate(asked.writes)
-        if drawn is None or str(row.write) in drawn
-    ]
+
+    slips: list[WriteCard] = []
     lines: list[WriteLine] = []
-    if drawn is not None:
-        lines = [
-            _line(asked, row, compiled, line, number=first + n, given=by_write.get(row.write, []), viewer=viewer)
-            for n, row in enumerate(asked.writes)
-        ]
+    for number, row in enumerate(state.writes, start=first):
+        own = by_write.get(row.write, [])
+        if drawn is None or str(row.write) in drawn:
+            slip = _slip(
+                state,
+                row,
+                compiled,
+                drawing,
+                number=number,
+                decisions=own,
+                viewer=viewer,
+            )
+            slip.settled_line = _settled_line(slip.standing, row, decisions)
+            slip.withdrawn = request.status == RequestStatus.WITHDRAWN
+            slip.before = [_signed(decision) for decision in line.before_of(row)]
+            slip.effect = effect_of_write(compiled, row.node, row.channel, line.ahead)
+            slips.append(slip)
+        # A review of many has a line for each write, drawn whole or not.
+        if drawn is not None:
+            lines.append(
+                _line(
+                    state,
+                    row,
+                    compiled,
+                    line,
+                    number=number,
+                    decisions=own,
+                    viewer=viewer,
+                )
+            )
+    # Similar writes can be decided as one.
     groups, apart = grouped(lines)
-    for slip in slips:
-        slip.settled_line = _settled_line(slip, made)
-        slip.withdrawn = request.status == RequestStatus.WITHDRAWN
-        slip.before = [_signed(decision) for decision in line.before_of(slip.row)]
-        slip.effect = effect_of_write(compiled, slip.row.node, slip.row.channel, line.ahead)
-    facts = _facts(request, asked.writes, compiled)
-    title = str(sealed_columns.read_value(request, "title") or f"Decide what {request.node} proposes")
-    why = why_in_words(str(sealed_columns.read_value(request, "why") or ""))
+
+    why = sealed_columns.read_value(request, "why")
+    # The reason why this person may not sign matters only while others may.
+    is_open = request.status == RequestStatus.OPEN
     why_not = viewer.why_not if is_open else ""
+    of_patch = request.node == PATCH
     policy = policy_of(request)
-    reason, whole = line.reason if request.node == PATCH else "", policy.all_or_nothing
     return Question(
-        request.id,
-        title,
-        facts,
-        why,
-        why_not,
-        is_open,
-        whole,
-        policy.four_eyes,
-        slips,
-        reason,
-        of_patch=request.node == PATCH,
+        id=request.id,
+        title=_title(request),
+        facts=_facts(request, state.writes, compiled),
+        why=why_in_words(str(why or "")),
+        why_not=why_not,
+        open=is_open,
+        all_or_nothing=policy.all_or_nothing,
+        four_eyes=policy.four_eyes,
+        slips=slips,
+        reason=line.reason if of_patch else "",
+        of_patch=of_patch,
         lines=lines,
         groups=groups,
         apart=apart,
@@ -274,191 +320,327 @@ def question(
     )
 
 
+def _title(request: ApprovalRequest) -> str:
+    title = sealed_columns.read_value(request, "title")
+    return str(title or f"Decide what {request.node} proposes")
+
+
 def _line(
-    asked: RequestState,
+    state: RequestState,
     row: PendingWrite,
     compiled: Compiled | None,
     line: DepartedLine,
     *,
     number: int,
-    given: list[Decision],
+    decisions: Sequence[Decision],
     viewer: Viewer,
 ) -> WriteLine:
-    """One write of many, before it is opened. A large value is not taken apart."""
-    shown = sealed_columns.read_value(row, "shown") or {}
-    standing = asked.standings[row.write]
-    is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
+    """Return one write of many as it is shown before it is opened."""
+    shown = _shown_in(row)
+    standing = state.standings[row.write]
+    is_open = _is_open(state, standing)
     changed: Fields = {"": (None, None)}
     others: Fields = {}
     declared = type_of_channel(compiled, row.channel)
+    # A large value is not compared field by field.
     if is_open and row.size <= LARGE:
-        base, value = _base_of(row), sealed_columns.read_value(row, "value")
+        base = _base_of(row)
+        value = sealed_columns.read_value(row, "value")
         adds = not base.bound
-        changed, others = changed_fields(base.value, value, adds=adds, stated=shown.get("change", ()))
-        declared = declared.field("") if adds and isinstance(value, list) else declared
-    settled = _settled_by(standing, row, given) if standing.settled else ""
+        changed, others = changed_fields(
+            base.value, value, adds=adds, stated=shown.get("change", ())
+        )
+        # The fields compared are those of the one item that is added.
+        if adds and isinstance(value, list):
+            declared = declared.field("")
     return WriteLine(
         number,
         row,
-        asked.request.id,
+        state.request.id,
         title_of(row, shown),
         name_of_writes(compiled, row),
         open=is_open,
-        may=is_open and not (viewer.why_not or _why_not(asked, row, viewer)),
+        may=is_open and not (viewer.why_not or _why_not(state, row, viewer)),
         changed=changed,
         others=others,
         declared=declared,
         effect=effect_of_write(compiled, row.node, row.channel, line.ahead),
         amount=amount_of(shown.get("money")),
-        settled_line=settled,
+        settled_line=_settled_line(standing, row, decisions),
     )
 
 
-_PATCHED = re.compile(r"(.+?) set this(?: by a patch)?, so it needs the signatures that the gate of (\S+) asks for\.?")
+def _shown_in(row: PendingWrite) -> dict[str, Any]:
+    """Return what the row stores for showing the write."""
+    return sealed_columns.read_value(row, "shown") or {}
+
+
+def _is_open(state: RequestState, standing: Standing) -> bool:
+    """Return whether a write can still be decided."""
+    return state.request.status == RequestStatus.OPEN and not standing.settled
+
+
+_PATCHED = re.compile(
+    r"(.+?) set this(?: by a patch)?, so it needs the signatures"
+    r" that the gate of (\S+) asks for\.?"
+)
 
 
 def why_in_words(why: str) -> str:
-    """Why people are asked, as a page says it: whoever patched a value is a person, not an account."""
-    found = _PATCHED.match(why)
-    if found is None:
+    """Return why a request was opened, as a page words it: with the name of the person
+    who patched a value, not the account.
+    """
+    match = _PATCHED.match(why)
+    if match is None:
         return why
-    who, gate = found.groups()
-    known = names_of([who]) if " set this by a patch" in why else {}
-    said = f"{known.get(who, who)} changed this by hand." if known else f"{who} set this."
-    rest = why[found.end() :].strip()
-    return f"{said} It needs the same signatures as at {gate}. {rest}".strip()
+    author, gate = match.groups()
+    if " set this by a patch" in why:
+        # Only the account of a person is looked up; other authors are not accounts.
+        cause = f"{names_of([author]).get(author, author)} changed this by hand."
+    else:
+        cause = f"{author} set this."
+    rest = why[match.end() :].strip()
+    return f"{cause} It needs the same signatures as at {gate}. {rest}".strip()
 
 
-def _settled_line(slip: WriteCard, decisions: Iterable[Decision]) -> str:
-    """Who settled a write, and when; empty where nobody has."""
-    return _settled_by(slip.standing, slip.row, decisions) if slip.standing.settled else ""
+def _settled_line(
+    standing: Standing,
+    row: PendingWrite,
+    decisions: Iterable[Decision],
+) -> str:
+    """Return who settled a write, and when; empty while it is not settled."""
+    if not standing.settled:
+        return ""
+    # Signatures on older revisions, and those that four eyes exclude, settled nothing.
+    counted = [decision for decision in decisions if decision.by_id in standing.by]
+    people = dict.fromkeys(_decided_by(decision) for decision in counted)
+    # A decision made after the write was settled does not tell when it was settled.
+    times = [decision.at for decision in counted if decision.event_seq <= standing.seq]
+    sentence = _verdict_label(standing, row)
+    if people:
+        sentence += f" by {' and '.join(people)}"
+    if times:
+        sentence += f" at {time_of(max(times))}"
+    return f"{sentence}."
 
 
-def _settled_by(standing: Standing, row: PendingWrite, decisions: Iterable[Decision]) -> str:
-    edited = standing.verdict == "approved" and row.reason == "edit"
-    label = "Edited" if edited else LOOKS[standing.verdict][0]
-    counted = [d for d in decisions if d.by_id in standing.by]
-    people = dict.fromkeys("the system" if d.by is None else name_of(d.by) for d in counted)
-    at = max((d.at for d in counted if d.event_seq <= standing.seq), default=None)
-    by = f" by {' and '.join(people)}" if people else ""
-    return f"{label}{by}{f' at {time_of(at)}' if at else ''}."
+def _decided_by(decision: Decision) -> str:
+    if decision.by is None:
+        return "the system"
+    return name_of(decision.by)
 
 
-def _facts(request: ApprovalRequest, rows: Sequence[PendingWrite], compiled: Compiled | None) -> list[dict[str, Any]]:
-    """The facts of a request as they were fixed when it was opened; amounts read as their types declare."""
+def _is_approved_edit(standing: Standing, row: PendingWrite) -> bool:
+    return standing.verdict == "approved" and row.reason == "edit"
+
+
+def _verdict_label(standing: Standing, row: PendingWrite) -> str:
+    if _is_approved_edit(standing, row):
+        return "Edited"
+    return LOOKS[standing.verdict][0]
+
+
+def _facts(
+    request: ApprovalRequest,
+    rows: Sequence[PendingWrite],
+    compiled: Compiled | None,
+) -> list[dict[str, Any]]:
+    """Return the facts of a request as they were fixed when it was opened; amounts are
+    formatted as their types declare.
+    """
+    # A fact is stored without its type, which the graph declares at its path.
     paths = _paths_of_facts(rows, compiled)
-    kept = sealed_columns.read_value(request, "facts") or ()
-    return [_fact(str(fact["label"]), fact.get("value"), compiled, paths.get(fact["label"], "")) for fact in kept]
+    facts = []
+    for fact in sealed_columns.read_value(request, "facts") or ():
+        path = paths.get(fact["label"], "")
+        facts.append(_fact(str(fact["label"]), fact.get("value"), compiled, path))
+    return facts
 
 
-def _paths_of_facts(rows: Sequence[PendingWrite], compiled: Compiled | None) -> dict[str, str]:
-    """Where the gate of these writes finds its facts, by label."""
+def _paths_of_facts(
+    rows: Sequence[PendingWrite],
+    compiled: Compiled | None,
+) -> dict[str, str]:
+    """Return the paths at which the gate of these writes finds its facts, by label."""
     if compiled is None or not rows:
         return {}
     return {fact.label: fact.path for fact in gate_of(compiled, rows[0]).facts}
 
 
-def _fact(label: str, value: Any, compiled: Compiled | None, path: str) -> dict[str, Any]:
+def _fact(
+    label: str,
+    value: Any,
+    compiled: Compiled | None,
+    path: str,
+) -> dict[str, Any]:
     declared = type_of_fact(compiled, path) if path else NOTHING_DECLARED
     return {"label": label, "leaf": leaf_of(value, longest=300, declared=declared)}
 
 
-def _signed(decision: Decision) -> Signed:
+def _signed(decision: Decision) -> DecisionOnSlip:
+    reason = sealed_columns.read_value(decision, "reason")
     name = name_of(decision.by) if decision.by else "The system"
-    return Signed(name, DID[decision.verdict], decision.at, str(sealed_columns.read_value(decision, "reason") or ""))
+    return DecisionOnSlip(
+        name=name,
+        did=DID[decision.verdict],
+        at=decision.at,
+        reason=str(reason or ""),
+    )
 
 
 def _slip(
-    asked: RequestState,
+    state: RequestState,
     row: PendingWrite,
     compiled: Compiled | None,
-    drawing: Drawing,
+    drawing: DrawnCards,
     *,
     number: int,
-    given: list[Decision],
+    decisions: Sequence[Decision],
     viewer: Viewer,
 ) -> WriteCard:
-    value, shown = (sealed_columns.read_value(row, name) for name in ("value", "shown"))
-    base, shown, write, standing = _base_of(row), shown or {}, str(row.write), asked.standings[row.write]
-    is_open = asked.request.status == RequestStatus.OPEN and not standing.settled
-    why_not, adds = _why_not(asked, row, viewer) if is_open else "", not base.bound
+    value = sealed_columns.read_value(row, "value")
+    shown = _shown_in(row)
+    base = _base_of(row)
+    standing = state.standings[row.write]
+
+    is_open = _is_open(state, standing)
+    why_not = _why_not(state, row, viewer)
     may = is_open and not (viewer.why_not or why_not)
-    editable = may and compiled is not None and row.channel in compiled.channels
-    declared = type_of_channel(compiled, row.channel)
-    stated = shown.get("change", ())
-    change = comparison.compare(base.value, value, adds=adds, change=stated, steps=drawing.steps, declared=declared)
+    own = _own(state, row, decisions, viewer) if may else ""
+    stale = _stale(row) if is_open and not why_not else ""
+    # Without the version of the graph there is no type that an edit could be held to.
+    control = None
+    editable = False
+    if may and _declares_channel(compiled, row):
+        editable = True
+        control = control_of(cast(Compiled, compiled), row, value, drawing)
+
+    change = comparison.compare(
+        base.value,
+        value,
+        adds=not base.bound,
+        change=shown.get("change", ()),
+        steps=drawing.steps,
+        declared=type_of_channel(compiled, row.channel),
+    )
+    write = str(row.write)
     return WriteCard(
         number=number,
         row=row,
-        request=asked.request.id,
+        request=state.request.id,
         title=title_of(row, shown),
         say=_say(shown.get("reversible"), row.channel),
         shown=page_of(change, drawing.pages, write),
         **_raw_of(value, base, drawing.pages, write),
-        adds=adds,
+        adds=not base.bound,
         standing=standing,
         open=is_open,
         may=may,
-        reason_required=row.channel in asked.request.policy["reason_required"],
-        control=control_of(compiled, row, value, drawing) if editable and compiled else None,
-        signed=[_signed(decision) for decision in given],
+        reason_required=row.channel in state.request.policy["reason_required"],
+        control=control,
+        signed=[_signed(decision) for decision in decisions],
         drawing=drawing,
         editable=editable,
         as_proposed=str(shown.get("as_proposed") or ""),
         why_not=why_not,
-        own=_own(asked, row, given, viewer) if may else "",
-        stale=_stale(row) if is_open and not why_not else "",
+        own=own,
+        stale=stale,
     )
 
 
-def _base_of(row: PendingWrite) -> pending_writes.Base:
-    """What a write is shown against. A patch takes the place of what is there, whatever the channel's reducer says."""
+def _declares_channel(compiled: Compiled | None, row: PendingWrite) -> bool:
+    return compiled is not None and row.channel in compiled.channels
+
+
+def _base_of(row: PendingWrite) -> pending_writes.StoredBase:
+    """Return the value that a write is compared with. A patch replaces the value that
+    is there, whatever the channel's reducer does.
+    """
     base = pending_writes.base_of(row)
     if row.node != PATCH:
         return base
-    return replace(base, bound=True, shows={name: one for name, one in base.shows.items() if name != row.channel})
+    # The channel that is patched is the base itself, and no longer context.
+    others = {name: value for name, value in base.shows.items() if name != row.channel}
+    return replace(base, bound=True, shows=others)
 
 
-def _raw_of(value: Any, base: pending_writes.Base, pages: CardPages, write: str) -> dict[str, Any]:
-    """The values of a slip as raw JSON: `raw`, `raw_now`, and `beside` with what the decision is bound to besides."""
-    raw = partial(card_pages.raw_json, pages=pages, write=write)
+def _raw_of(
+    value: Any,
+    base: pending_writes.StoredBase,
+    pages: CardPages,
+    write: str,
+) -> dict[str, Any]:
+    """Return the values of a slip as raw JSON: `raw`, `raw_now`, and `beside` with the
+    other values that the decision is bound to.
+    """
+    # An unbound write is combined with what is there, and need not replace it.
+    now_label = "now" if base.bound else "there already"
+    beside = []
+    for number, (name, other) in enumerate(base.shows.items()):
+        label = label_of(name)
+        beside.append(
+            card_pages.raw_json(label, other, pages, write, f"beside{number}")
+        )
     return {
-        "raw": raw("proposed", value, part="json"),
-        "raw_now": raw("now" if base.bound else "there already", base.value, part="now"),
-        "beside": [raw(label_of(name), one, part=f"beside{n}") for n, (name, one) in enumerate(base.shows.items())],
+        "raw": card_pages.raw_json("proposed", value, pages, write, "json"),
+        "raw_now": card_pages.raw_json(now_label, base.value, pages, write, "now"),
+        "beside": beside,
     }
 
 
-def title_of(row: PendingWrite, shown: dict[str, Any]) -> str:
-    """What a write is called. `shown` is what is shown of it, as its row keeps it."""
+def title_of(row: PendingWrite, shown: Mapping[str, Any]) -> str:
+    """Return the title of a write. `shown` is what the row stores for showing it."""
     return str(shown.get("label") or row.label or f"{row.node} sets {row.channel}")
 
 
 def name_of_writes(compiled: Compiled | None, row: PendingWrite) -> str:
-    """What all writes like this one are called: the gate's label where it reads nothing of the value."""
+    """Return the name of all writes like this one: the gate's label where it does not
+    quote the value.
+    """
     show = gate_of(compiled, row).writes.get(row.channel) if compiled else None
-    label = show.label if show and show.label else ""
-    return label if label and "{" not in label else f"{row.node} sets {row.channel}"
+    # A label with a field of the value differs from write to write.
+    if show and show.label and "{" not in show.label:
+        return show.label
+    return f"{row.node} sets {row.channel}"
 
 
-def _why_not(asked: RequestState, row: PendingWrite, viewer: Viewer) -> str:
-    """Why this person may not decide this one write, though perhaps others of the request."""
-    excluded = not viewer.why_not and excludes(policy_of(asked.request), row.author_id, viewer.id)
+def _why_not(state: RequestState, row: PendingWrite, viewer: Viewer) -> str:
+    """Return why this person may not decide this open write, although perhaps others of
+    the request.
+    """
+    if viewer.why_not or not _is_open(state, state.standings[row.write]):
+        return ""
+    # Four eyes: nobody decides on a value that they edited.
+    excluded = excludes(policy_of(state.request), row.author_id, viewer.id)
     return EXCLUDED if excluded else ""
 
 
-def _own(asked: RequestState, row: PendingWrite, given: list[Decision], viewer: Viewer) -> str:
-    """What this person's earlier verdict on the open write does, and what another one would."""
-    mine = [d for d in given if d.by_id == viewer.id and d.revision == row.revision]
-    if not mine or viewer.id not in asked.standings[row.write].by:
+def _own(
+    state: RequestState,
+    row: PendingWrite,
+    decisions: Sequence[Decision],
+    viewer: Viewer,
+) -> str:
+    """Return a sentence on how this person's earlier verdict on the open write counts,
+    and what a new one would do; empty where there is none that counts.
+    """
+    own = []
+    for decision in decisions:
+        if decision.by_id == viewer.id and decision.revision == row.revision:
+            own.append(decision)
+    if not own or viewer.id not in state.standings[row.write].by:
         return ""
-    return f"You {DID[mine[-1].verdict]} already. It counts once; if you decide again, only the newer verdict counts."
+    return (
+        f"You {DID[own[-1].verdict]} already. It counts once; if you decide again, only"
+        " the newer verdict counts."
+    )
 
 
 def page_of(change: comparison.Comparison, pages: CardPages, write: str) -> Shown:
-    """The page of a comparison that somebody asked for."""
+    """Return the requested page of a comparison."""
     pager = pages.pager(write, "change", change.pages)
-    same = pages.pager(write, "same", max(1, -(-len(change.same) // comparison.PAGE)))
+    same_pages = card_pages.count_pages(len(change.same), comparison.PAGE)
+    same = pages.pager(write, "same", same_pages)
     start = same.number * comparison.PAGE
     return Shown(
         parts=change.page(pager.number),
@@ -472,12 +654,15 @@ def page_of(change: comparison.Comparison, pages: CardPages, write: str) -> Show
 
 
 def _say(reversible: Any, channel: str) -> str:
+    """Return a sentence on whether a write can be undone."""
     if isinstance(reversible, str) and reversible:
         return reversible
     if reversible is not None:
         return "Can be undone." if reversible else "Cannot be undone."
     if is_memory(channel):
-        return "Is remembered for all runs once it is approved; a rewind does not undo it."
+        return (
+            "Is remembered for all runs once it is approved; a rewind does not undo it."
+        )
     return "Becomes part of the run once it is approved."
 
 
@@ -485,37 +670,66 @@ def _stale(row: PendingWrite) -> str:
     return STALE.get(row.reason, "")
 
 
-def control_of(compiled: Compiled, row: PendingWrite, value: Any, drawing: Drawing) -> Control | None:
-    """The edit form of a write; None where its value is large and nobody asked for the form."""
+def control_of(
+    compiled: Compiled,
+    row: PendingWrite,
+    value: Any,
+    drawing: DrawnCards,
+) -> Control | None:
+    """Return the edit form of a write; None where its value is large and nobody
+    requested the form.
+    """
     write = str(row.write)
-    if row.size > LARGE and not drawing.asked(write):
+    if row.size > LARGE and not drawing.requested(write):
         return None
+    prefix = f"e-{row.write}"
+    # An empty schema gets the plainest form, one field of JSON.
     if not drawing.fields(write):
-        return controls.root({}, prefix=f"e-{row.write}", value=value)
-    channel = compiled.channels[row.channel]
-    definitions = channel.model.model_json_schema(by_alias=False).get("$defs", {})
-    return controls.root({**channel.schema, "$defs": definitions}, prefix=f"e-{row.write}", value=value)
+        return controls.root({}, prefix=prefix, value=value)
+    schema = schema_of_channel(compiled.channels[row.channel])
+    return controls.root(schema, prefix=prefix, value=value)
 
 
 def first_page(change: comparison.Comparison) -> Shown:
-    """The first page of a comparison, for where there is room for no more."""
+    """Return the first page of a comparison, for where there is no room for others."""
+    # No page is requested, and no pager drawn; a note mentions the rest.
     shown = page_of(change, CardPages(), "")
-    more = change.pages > 1 or len(change.same) > comparison.PAGE
-    rest = f"{shown.unlisted}There is more than fits here. " if more else shown.unlisted
-    return replace(shown, pager=Pager("change", 0, 1), same_pager=Pager("same", 0, 1), unlisted=rest)
+    unlisted = shown.unlisted
+    if change.pages > 1 or len(change.same) > comparison.PAGE:
+        unlisted = f"{shown.unlisted}There is more than fits here. "
+    return replace(
+        shown,
+        pager=Pager("change", 0, 1),
+        same_pager=Pager("same", 0, 1),
+        unlisted=unlisted,
+    )
 
 
 def add_original(slip: WriteCard, value: Any, declared: ValueType) -> None:
-    """Put what the node had proposed beside an edited write. `declared` is the type of both."""
+    """Put the node's proposal, `value`, beside an edited write. `declared` is the type
+    of both.
+    """
     edited = sealed_columns.read_value(slip.row, "value")
-    heads = ("Proposed", "Edited")
-    change = comparison.compare(value, edited, steps=slip.drawing.steps, heads=heads, declared=declared)
-    slip.edit = EditCard(f"{slip.anchor}-e", slip.write, slip.number, first_page(change))
-    slip.original = card_pages.raw_json("originally", value, slip.drawing.pages, slip.write, "original")
+    change = comparison.compare(
+        value,
+        edited,
+        steps=slip.drawing.steps,
+        heads=("Proposed", "Edited"),
+        declared=declared,
+    )
+    slip.edit = EditCard(
+        f"{slip.anchor}-e", slip.write, slip.number, first_page(change)
+    )
+    slip.original = card_pages.raw_json(
+        "originally", value, slip.drawing.pages, slip.write, "original"
+    )
 
 
 def keep_choice(slip: WriteCard, choice: Choice) -> None:
-    """Put what was chosen back onto its slip."""
-    slip.chosen, slip.reason, slip.errors = choice.verdict, choice.reason, choice.errors
+    """Put a choice back onto its slip."""
+    slip.chosen = choice.verdict
+    slip.reason = choice.reason
+    slip.errors = choice.errors
+    # The posted form has what was typed, and marks what cannot be read.
     if choice.control is not None:
         slip.control = choice.control

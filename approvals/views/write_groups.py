@@ -1,6 +1,8 @@
-"""Many writes as a few groups: what writes of one likeness have in common, what differs, and which stand apart. Pure.
+"""Many writes as a few groups: what similar writes have in common, where they differ,
+and which stand apart. Pure.
 
-A group is decided as one once three of its writes were opened; the seal of a group is that of all that it holds.
+A group can be decided as one once three of its writes were opened; its seal covers all
+of its writes.
 """
 
 import hashlib
@@ -12,30 +14,34 @@ from statistics import median
 from typing import Any
 from uuid import UUID
 
-from approvals.views.leaf import ABSENT, Leaf, label_of_path, leaf_of
-from approvals.views.value_types import ValueType
+from approvals.display.comparison import states_change
+from approvals.display.drawn_change import NOT_THERE, draw_change
+from approvals.display.leaf import ABSENT, Leaf, label_of_path, leaf_of
+from approvals.display.value_types import ValueType
 from approvals.views.write_effects import WriteEffect
 from checkpoints.models import PendingWrite
-from orchestrator.engine.canonical import encode
-from orchestrator.engine.ops import same
+from orchestrator.engine.values.canonical import encode
+from orchestrator.engine.values.ops import same
 
 SMALLEST = 4
-"""Writes that make a group; fewer of one likeness stand apart."""
+"""Similar writes that make a group; fewer stand apart."""
 MOST_GROUPS = 12
 SAMPLES = 3
 FAR = 10
-"""Times the median amount of its group from which a write stands apart."""
+"""A write stands apart if its amount is more than so many times the group's median."""
 MOST_ROWS = 12
-"""Fields that a group shows; of more it says how many."""
+"""Fields that a group shows; the others are counted."""
+LONGEST_SHARED = 200
+"""Characters of a value that all writes of a group share."""
 
 Fields = Mapping[str, tuple[Any, Any]]
-"""Field -> what is there and what is proposed."""
+"""Field -> the current and the proposed value."""
 
 
 @dataclass(slots=True)
 class WriteLine:
-    """One pending write as a line of a review of many. `name` is what the gate calls all writes of its channel, and
-    `chosen` the verdict that was drafted for it.
+    """One pending write as a line of a review of many. `name` is the gate's name for
+    all writes to its channel, and `chosen` the verdict that is drafted for this one.
     """
 
     number: int
@@ -64,8 +70,14 @@ class WriteLine:
 
     @property
     def likeness(self) -> tuple[Any, ...]:
-        """Writes that have the same are of one group."""
-        return (self.request, self.row.node, self.row.channel, self.row.reason, tuple(sorted(self.changed)))
+        """The key that is equal for all writes of a group."""
+        return (
+            self.request,
+            self.row.node,
+            self.row.channel,
+            self.row.reason,
+            tuple(sorted(self.changed)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +90,10 @@ class GroupRow:
 
 
 @dataclass(slots=True)
-class Group:
-    """Writes of one likeness. `seen` are the samples that this person has opened as they stand."""
+class WriteGroup:
+    """Similar writes. `seen` are the samples whose newest revision this person has
+    opened.
+    """
 
     id: str
     title: str
@@ -124,147 +138,252 @@ class Group:
 
     @property
     def fresh(self) -> bool:
-        """Whether nothing was there before, for any of them."""
+        """Return whether no write of the group replaces a value."""
         return all(row.now is None or row.now.kind == "nothing" for row in self.rows)
 
     @property
+    def sample_writes(self) -> set[str]:
+        return {line.write for line in self.samples}
+
+    @property
     def to_open(self) -> int:
-        """How many samples are still to be opened before it can be approved."""
-        return sum(1 for line in self.samples if line.write not in self.seen)
+        """The number of samples still to be opened before the group can be approved."""
+        return len(self.sample_writes - self.seen)
 
     @property
     def may_approve(self) -> bool:
+        # An approval is drafted only once the samples were opened, so a draft proves
+        # it.
         return not self.to_open or self.chosen == "approve"
 
     @property
     def own(self) -> int:
-        """How many of its writes were decided on their own."""
-        return sum(1 for line in self.lines if line.chosen and line.chosen != self.chosen)
+        """The number of writes that were decided on their own."""
+        own = [line for line in self.lines if line.chosen not in ("", self.chosen)]
+        return len(own)
 
     @property
     def seal(self) -> str:
-        """One hash over every write of the group as it stands."""
+        """One hash over the newest revisions of all writes of the group."""
         text = "\n".join(f"{line.write} {line.row.hash}" for line in self.lines)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def changed_fields(now: Any, proposed: Any, *, adds: bool, stated: Sequence[str]) -> tuple[Fields, Fields]:
-    """What a write changes by field, and its further fields where it states a change itself. `adds` and `stated` as
-    `comparison.compare` takes them; a value that is no object is one field without a name.
+def changed_fields(
+    now: Any,
+    proposed: Any,
+    *,
+    adds: bool,
+    stated: Sequence[str],
+) -> tuple[Fields, Fields]:
+    """Return what a write changes, by field, and its other fields where the value
+    itself states a change. `adds` and `stated` are those of `comparison.compare`; a
+    value that is not an object is one field without a name.
     """
     if adds:
         now = None
+        # One added item is compared field by field; several are one value.
         if isinstance(proposed, list) and len(proposed) == 1:
             proposed = proposed[0]
     others: Fields = {}
-    if _states_change(proposed, stated):
-        others = {key: (ABSENT, value) for key, value in proposed.items() if key not in stated}
-        now, proposed = proposed[stated[0]], proposed[stated[1]]
+    if states_change(proposed, stated):
+        before, after = stated
+        others = {
+            key: (ABSENT, value) for key, value in proposed.items() if key not in stated
+        }
+        now = proposed[before]
+        proposed = proposed[after]
     return dict(_differing(now, proposed)), others
 
 
-def _states_change(value: Any, stated: Sequence[str]) -> bool:
-    both = len(stated) == 2 and isinstance(value, Mapping)
-    return both and all(isinstance(value.get(key), Mapping) for key in stated)
-
-
 def _differing(now: Any, proposed: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:
-    if not isinstance(proposed, Mapping) or not (now is None or isinstance(now, Mapping)):
+    """Yield the fields that differ, with both values."""
+    before = {} if now is None else now
+    if not isinstance(proposed, Mapping) or not isinstance(before, Mapping):
         yield "", (now, proposed)
         return
-    before = now or {}
     for key in dict.fromkeys([*proposed, *before]):
-        old, new = before.get(key, ABSENT), proposed.get(key, ABSENT)
+        old = before.get(key, ABSENT)
+        new = proposed.get(key, ABSENT)
+        # `same` compares JSON values, and there is none on one of the sides.
         if old is ABSENT or new is ABSENT or not same(old, new):
             yield key, (old, new)
 
 
 def amount_of(money: Any) -> Decimal | None:
-    """The amount that a gate declares for a write; None where there is none."""
+    """Return the amount that a gate declares for a write; None where there is none."""
+    if money is None:
+        return None
     try:
-        return None if money is None else Decimal(str(money))
+        return Decimal(str(money))
     except InvalidOperation:
         return None
 
 
-def grouped(lines: Iterable[WriteLine]) -> tuple[list[Group], list[WriteLine]]:
-    """The groups of those lines that can be decided, the largest ones; and every other line, in order."""
+def grouped(lines: Iterable[WriteLine]) -> tuple[list[WriteGroup], list[WriteLine]]:
+    """Return the largest groups of lines that can be decided, and all other lines, in
+    order.
+    """
+    lines = list(lines)
+    # A few similar writes are read faster one by one.
+    large = [members for members in _alike(lines) if len(members) >= SMALLEST]
+    # Of more than a page shows, the largest groups spare the reader most.
+    large.sort(key=len, reverse=True)
+    groups = [_group(members) for members in large[:MOST_GROUPS]]
+    within: set[str] = set()
+    for group in groups:
+        for line in group.lines:
+            within.add(line.write)
+    return groups, [line for line in lines if line.write not in within]
+
+
+def _alike(lines: Iterable[WriteLine]) -> list[list[WriteLine]]:
+    """Return the lines that can be decided, by likeness, without outliers."""
     alike: dict[tuple[Any, ...], list[WriteLine]] = {}
-    every = list(lines)
-    for line in every:
+    for line in lines:
         if line.may:
             alike.setdefault(line.likeness, []).append(line)
-    near = [_without_far(members) for members in alike.values()]
-    large = sorted((members for members in near if len(members) >= SMALLEST), key=len, reverse=True)
-    groups = [_group(members) for members in large[:MOST_GROUPS]]
-    within = {line.write for group in groups for line in group.lines}
-    return groups, [line for line in every if line.write not in within]
+    return [_without_outliers(members) for members in alike.values()]
 
 
-def _without_far(members: list[WriteLine]) -> list[WriteLine]:
-    """The lines whose amount is not far above that of the others."""
-    amounts = [abs(line.amount) for line in members if line.amount is not None]
+def _without_outliers(members: list[WriteLine]) -> list[WriteLine]:
+    """Return the lines whose amount is not far above that of the others."""
+    amounts = []
+    for line in members:
+        if line.amount is not None:
+            amounts.append(abs(line.amount))
+    # The median of a few amounts does not show what is usual.
     if len(amounts) < SMALLEST:
         return members
     limit = FAR * median(amounts)
-    return [line for line in members if line.amount is None or abs(line.amount) <= limit]
+    usual = []
+    for line in members:
+        if line.amount is None or abs(line.amount) <= limit:
+            usual.append(line)
+    return usual
 
 
-def _group(lines: list[WriteLine]) -> Group:
+def _group(lines: list[WriteLine]) -> WriteGroup:
     first = lines[0]
-    rows = [_row(lines, key, others=False) for key in first.changed]
-    rows += [_row(lines, key, others=True) for key in first.others]
-    name = hashlib.sha256(repr(first.likeness).encode()).hexdigest()[:12]
-    return Group(name, _title(lines), lines, rows[:MOST_ROWS], len(rows[MOST_ROWS:]), _samples(lines), _total(lines))
+    rows = []
+    for key in first.changed:
+        rows.append(_row(lines, key, others=False))
+    for key in first.others:
+        rows.append(_row(lines, key, others=True))
+    return WriteGroup(
+        id=hashlib.sha256(repr(first.likeness).encode()).hexdigest()[:12],
+        title=_title(lines),
+        lines=lines,
+        rows=rows[:MOST_ROWS],
+        more_rows=len(rows[MOST_ROWS:]),
+        samples=_samples(lines),
+        total=_total(lines),
+    )
 
 
 def _title(lines: Sequence[WriteLine]) -> str:
+    """Return how many writes there are, their name, and the fields that they replace."""
+    # Titles that quote the value differ; the gate's name for them does not.
     titles = {line.title for line in lines}
     name = titles.pop() if len(titles) == 1 else lines[0].name
-    replaced = [key for key, (old, _) in lines[0].changed.items() if key and old is not ABSENT]
-    fields = ", ".join(label_of_path((key,)).lower() for key in replaced)
-    return f"{len(lines):,} × {name}{': ' if fields else ''}{fields}"
+    title = f"{len(lines):,} × {name}"
+    fields = []
+    for key, (old, _) in lines[0].changed.items():
+        if key and old is not ABSENT:
+            fields.append(label_of_path((key,)).lower())
+    return f"{title}: {', '.join(fields)}" if fields else title
 
 
 def _row(lines: Sequence[WriteLine], key: str, *, others: bool) -> GroupRow:
-    pairs = [(line.others if others else line.changed).get(key, (ABSENT, ABSENT)) for line in lines]
-    declared = lines[0].declared.at((key,)) if key else lines[0].declared
-    label = label_of_path((key,)) if key else "Value"
-    now = None if others else _shared([old for old, _ in pairs], declared)
-    return GroupRow(label, now, _shared([new for _, new in pairs], declared))
+    """Return the row of one field."""
+    label = "Value"
+    declared = lines[0].declared
+    if key:
+        label = label_of_path((key,))
+        declared = declared.at((key,))
+    olds = []
+    news = []
+    for line in lines:
+        fields = line.others if others else line.changed
+        # A field need not be there in each write.
+        old, new = fields.get(key, (ABSENT, ABSENT))
+        olds.append(old)
+        news.append(new)
+    new_count = _count_distinct(news)
+    if others:
+        return GroupRow(label, None, _shared(news, new_count, declared))
+    old_count = _count_distinct(olds)
+    if old_count > 1 or new_count > 1:
+        now = _shared(olds, old_count, declared)
+        return GroupRow(label, now, _shared(news, new_count, declared))
+    # Two long values are shown where they differ.
+    change = draw_change(
+        olds[0],
+        news[0],
+        declared=declared,
+        longest=LONGEST_SHARED,
+        missing=NOT_THERE,
+    )
+    return GroupRow(label, change.before, change.after)
 
 
-def _shared(values: Sequence[Any], declared: ValueType) -> Leaf:
-    """The value that all have, or how many different ones there are."""
-    count = Counter(b"" if value is ABSENT else encode(value) for value in values)
-    if len(count) == 1:
-        return leaf_of(values[0], longest=200, declared=declared)
-    return Leaf("count", f"{len(count):,} different values")
+def _shared(values: Sequence[Any], count: int, declared: ValueType) -> Leaf:
+    """Return the value that all writes have, or how many different ones there are."""
+    if count == 1:
+        return leaf_of(values[0], longest=LONGEST_SHARED, declared=declared)
+    return Leaf("count", f"{count:,} different values")
+
+
+def _count_distinct(values: Sequence[Any]) -> int:
+    distinct = set()
+    for value in values:
+        # No JSON is empty.
+        data = b"" if value is ABSENT else encode(value)
+        distinct.add(data)
+    return len(distinct)
 
 
 def _samples(lines: Sequence[WriteLine]) -> list[WriteLine]:
-    """The writes that have to be opened: the first, the last, and the one that is farthest from the rest."""
-    middle = lines[1:-1]
-    if all(line.amount is not None for line in lines):
-        usual = median(line.amount for line in lines if line.amount is not None)
-        farthest = max(middle, key=lambda line: abs((line.amount or 0) - usual))
-    else:
-        usual_size = median(line.row.size for line in lines)
-        farthest = max(middle, key=lambda line: abs(line.row.size - usual_size))
+    """Return the writes that have to be opened: the first, the last, and the one whose
+    amount, or size where not all have an amount, is farthest from the others.
+    """
+    # Where money is unknown, an odd size is the best hint at an odd value.
+    sizes: list[Any] = _amounts(lines) or [line.row.size for line in lines]
+    usual = median(sizes)
+    distances = [abs(size - usual) for size in sizes]
+    middle = range(1, len(lines) - 1)
+    farthest = lines[max(middle, key=distances.__getitem__)]
     return sorted([lines[0], farthest, lines[-1]], key=lambda line: line.number)
 
 
+def _amounts(lines: Sequence[WriteLine]) -> list[Decimal]:
+    """Return the amounts of writes; empty where one of them has none."""
+    amounts = []
+    for line in lines:
+        if line.amount is None:
+            return []
+        amounts.append(line.amount)
+    return amounts
+
+
 def _total(lines: Sequence[WriteLine]) -> Leaf | None:
-    """The sum of the amounts that the gate declares."""
-    if any(line.amount is None for line in lines):
+    """Return the sum of the amounts that the gate declares; None where a write has
+    none.
+    """
+    amounts = _amounts(lines)
+    if not amounts:
         return None
-    total = sum((line.amount for line in lines if line.amount is not None), Decimal(0))
+    total = sum(amounts, Decimal(0))
     return leaf_of(str(total), declared=lines[0].declared.money())
 
 
-def choose_by_drafts(group: Group) -> None:
-    """Say of a group what was drafted for it: the verdict of most, once each of its writes has one."""
-    count = Counter(line.chosen for line in group.lines)
-    verdict, times = count.most_common(1)[0]
-    if verdict in ("approve", "reject") and not count[""] and times * 2 > group.count:
+def choose_by_drafts(group: WriteGroup) -> None:
+    """Set the verdict that is drafted for a group: the one that more than half of its
+    writes have, once each of them has one.
+    """
+    counts = Counter(line.chosen for line in group.lines)
+    if counts[""]:
+        return
+    verdict, times = counts.most_common(1)[0]
+    if verdict in ("approve", "reject") and times * 2 > group.count:
         group.chosen = verdict

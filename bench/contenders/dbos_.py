@@ -68,8 +68,8 @@ async def _leaf(n: int) -> int:
 
 
 @DBOS.step()
-async def _join(found: list[int]) -> int:
-    return sum(found)
+async def _join(numbers: list[int]) -> int:
+    return sum(numbers)
 
 
 @DBOS.workflow()
@@ -109,12 +109,14 @@ def _five(log: str, number: int) -> None:
 
 @cache
 def _launched() -> None:
-    """Launching goes on with what a dead process left, so it is part of what W4 measures."""
+    """Launching goes on with what a dead process left, so it is part of what W4
+    measures.
+    """
     DBOS.launch()
 
 
 def close() -> None:
-    """The end of the process."""
+    """Release what the process holds, at its end."""
     DBOS.destroy()
 
 
@@ -124,20 +126,24 @@ def counts() -> dict[str, Any]:
 
 
 def w1(steps: int) -> dict[str, Any]:
-    """A workflow of so many steps, from the call to its end."""
+    """Time a workflow of so many steps, from the call to its end."""
     _launched()
     seen.clear()
     _on_step[0] = seen.append
-    cpu, begun = time.process_time(), time.perf_counter()
+    cpu = time.process_time()
+    begun = time.perf_counter()
     end = _loop(steps)
-    took, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    took = time.perf_counter() - begun
+    cpu = time.process_time() - cpu
     assert seen == list(range(1, steps + 1)), "a step was lost or worked on twice"
     assert end == steps
     return {"seconds": took, "cpu": cpu}
 
 
 def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
-    """A list that grows with each step. The seconds of each step, and bytes on disk after the steps in `marks`."""
+    """A list that grows with each step. The seconds of each step, and bytes on disk
+    after the steps in `marks`.
+    """
     _launched()
     stamps = here.Stamps(marks)
     _on_step[0] = stamps.step
@@ -146,7 +152,9 @@ def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
 
 
 def w3(journaled: bool) -> dict[str, Any]:
-    """100 steps at once and one that joins them; each is durable on its own in any case."""
+    """100 steps at once and one that joins them; each is durable on its own in any
+    case.
+    """
     _launched()
     seen.clear()
     begun = time.perf_counter()
@@ -158,9 +166,12 @@ def w3(journaled: bool) -> dict[str, Any]:
 
 
 def w4_die(steps: int) -> dict[str, Any]:
-    """Be killed right after that many steps are durable. Answers before: the run and the seconds of its steps."""
+    """Be killed right after that many steps are durable. Answers before: the run and
+    the seconds of its steps.
+    """
     _launched()
-    stamps, run = here.Stamps([]), str(uuid.uuid4())
+    stamps = here.Stamps([])
+    run = str(uuid.uuid4())
 
     def step(number: int) -> None:
         stamps.step(number)
@@ -187,13 +198,17 @@ def w5_list(run: str) -> dict[str, Any]:
 
     client = DBOSClient(system_database_url=_config["system_database_url"])
     number = len(client.list_workflow_steps(run))
-    took = here.milliseconds(lambda: client.list_workflow_steps(run, limit=50, offset=number - 50))
+    took = here.milliseconds(
+        lambda: client.list_workflow_steps(run, limit=50, offset=number - 50)
+    )
     client.destroy()
     return {"ms": took, "newest": number}
 
 
 def w6_start(log: str) -> dict[str, Any]:
-    """Start a workflow that waits for one decision after the other. There is no worker: this process does it all."""
+    """Start a workflow that waits for one decision after the other. There is no worker:
+    this process does it all.
+    """
     _launched()
     return {"run": DBOS.start_workflow(_asking).workflow_id}
 
@@ -216,7 +231,9 @@ def workers_ready() -> dict[str, Any]:
 
 
 def w7(number: int, log: str) -> dict[str, Any]:
-    """Enqueue workflows of five steps, and wait until all have ended, here or in another process."""
+    """Enqueue workflows of five steps, and wait until all have ended, here or in
+    another process.
+    """
     workers_ready()
     begun = time.perf_counter()
     handles = [DBOS.enqueue_workflow(QUEUE, _five, log, n) for n in range(number)]
@@ -224,5 +241,7 @@ def w7(number: int, log: str) -> dict[str, Any]:
         handle.get_result(polling_interval_sec=0.02)
     took = time.perf_counter() - begun
     steps = Counter(text.split()[1] for text in Path(log).read_text().splitlines())
-    assert steps == Counter(f"{n}:{step}" for n in range(number) for step in range(1, 6)), "lost or worked on twice"
+    assert steps == Counter(
+        f"{n}:{step}" for n in range(number) for step in range(1, 6)
+    ), "lost or worked on twice"
     return {"seconds": took}

@@ -1,4 +1,6 @@
-"""What the processes of contenders share: where their database is, and how its bytes and their steps are measured."""
+"""What the processes of contenders share: where their database is, and how its bytes
+and their steps are measured.
+"""
 
 import os
 import time
@@ -23,7 +25,7 @@ def sqlite_path() -> Path:
 
 
 def dsn() -> str:
-    """For libpq."""
+    """Return the database's address for libpq."""
     parts = urlsplit(URL)
     return f"user={parts.username} dbname={parts.path[1:]} host={parse_qs(parts.query)['host'][0]}"
 
@@ -49,22 +51,27 @@ def size() -> int:
 
 
 class Resumed:
-    """What a process sees that goes on after a dead one: its first new step, and the one after, when it dies too."""
+    """What a process sees that goes on after a dead one: its first new step, and the
+    one after, when it dies too.
+    """
 
     def __init__(self, after: int, die: Callable[[dict[str, Any]], None]) -> None:
-        self._after, self._die = after, die
+        self._after = after
+        self._die = die
         self._begun = time.perf_counter()
         self._at: list[float] = []
 
     def step(self, number: int) -> None:
         self._at.append(1000 * (time.perf_counter() - self._begun))
-        assert number == self._after + len(self._at), f"step {number} after {self._after}: lost or worked on twice"
+        assert number == self._after + len(self._at), (
+            f"step {number} after {self._after}: lost or worked on twice"
+        )
         if len(self._at) == 2:
             self._die({"to_node_ms": self._at[0], "to_commit_ms": self._at[1]})
 
 
 def milliseconds(act: Callable[[], Any]) -> float:
-    """The median of some calls."""
+    """Return the median time of some calls."""
     took = []
     for _ in range(REPEATED):
         begun = time.perf_counter()
@@ -92,6 +99,9 @@ class Stamps:
         assert len(self._at) == steps, "a step was lost or worked on twice"
         self._bytes[str(steps)] = size()
         return {
-            "steps": [after - before for before, after in zip(self._at, self._at[1:], strict=False)],
+            "steps": [
+                after - before
+                for before, after in zip(self._at, self._at[1:], strict=False)
+            ],
             "bytes": self._bytes,
         }

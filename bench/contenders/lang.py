@@ -1,4 +1,6 @@
-"""LangGraph with its own checkpointers as a contender: durable after each superstep (`durability="sync"`)."""
+"""LangGraph with its own checkpointers as a contender: durable after each superstep
+(`durability="sync"`).
+"""
 
 import operator
 import sqlite3
@@ -30,7 +32,11 @@ def _saver() -> Any:
     from psycopg.rows import dict_row
 
     # As its documentation makes the connection.
-    _links.append(psycopg.connect(here.dsn(), autocommit=True, prepare_threshold=0, row_factory=dict_row))
+    _links.append(
+        psycopg.connect(
+            here.dsn(), autocommit=True, prepare_threshold=0, row_factory=dict_row
+        )
+    )
     return PostgresSaver(_links[0])
 
 
@@ -39,7 +45,7 @@ saver.setup()
 
 
 def close() -> None:
-    """The end of the process."""
+    """Release what the process holds, at its end."""
     for link in _links:
         link.close()
 
@@ -55,9 +61,13 @@ def _config(thread: str, *, limit: int = LONG) -> dict[str, Any]:
 
 def _run(graph: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     config = _config(str(uuid.uuid4()))
-    cpu, begun = time.process_time(), time.perf_counter()
+    cpu = time.process_time()
+    begun = time.perf_counter()
     state = graph.invoke(state, config, durability="sync")
-    return state, {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
+    return state, {
+        "seconds": time.perf_counter() - begun,
+        "cpu": time.process_time() - cpu,
+    }
 
 
 class Blob(TypedDict):
@@ -74,12 +84,14 @@ def _loop(steps: int, on_step: Callable[[int], None]) -> Any:
     built = StateGraph(Blob)
     built.add_node("step", step)
     built.add_edge(START, "step")
-    built.add_conditional_edges("step", lambda s: "step" if s["number"] < steps else END, ["step", END])
+    built.add_conditional_edges(
+        "step", lambda s: "step" if s["number"] < steps else END, ["step", END]
+    )
     return built.compile(checkpointer=saver)
 
 
 def w1(steps: int) -> dict[str, Any]:
-    """A loop of so many supersteps, from the call to the end."""
+    """Time a loop of so many supersteps, from the call to the end."""
     seen: list[int] = []
     end, took = _run(_loop(steps, seen.append), {"number": 0, "body": ""})
     assert seen == list(range(1, steps + 1)), "a step was lost or worked on twice"
@@ -93,7 +105,9 @@ class Lines(TypedDict):
 
 
 def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
-    """A list that grows with each step. The seconds of each step, and bytes on disk after the steps in `marks`."""
+    """A list that grows with each step. The seconds of each step, and bytes on disk
+    after the steps in `marks`.
+    """
     stamps = here.Stamps(marks)
 
     def append(state: Lines) -> dict[str, Any]:
@@ -104,7 +118,9 @@ def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
     built = StateGraph(Lines)
     built.add_node("append", append)
     built.add_edge(START, "append")
-    built.add_conditional_edges("append", lambda s: "append" if s["number"] < steps else END, ["append", END])
+    built.add_conditional_edges(
+        "append", lambda s: "append" if s["number"] < steps else END, ["append", END]
+    )
     state = {"lines": [line(-n, 1024) for n in range(fill)], "number": 0}
     end, _ = _run(built.compile(checkpointer=saver), state)
     assert len(end["lines"]) == fill + steps
@@ -117,7 +133,7 @@ class Gathered(TypedDict):
 
 
 def w3(journaled: bool) -> dict[str, Any]:
-    """A fan-out of 100 and its join; each leaf is durable on its own in any case."""
+    """Time a fan-out of 100 and its join; each leaf is durable on its own in any case."""
     seen: list[int] = []
 
     def leaf(state: dict[str, int]) -> dict[str, Any]:
@@ -129,7 +145,9 @@ def w3(journaled: bool) -> dict[str, Any]:
     built.add_node("leaf", leaf)
     built.add_node("join", lambda state: {"total": sum(state["found"])})
     built.add_edge(START, "plan")
-    built.add_conditional_edges("plan", lambda s: [Send("leaf", {"n": n}) for n in range(100)], ["leaf"])
+    built.add_conditional_edges(
+        "plan", lambda s: [Send("leaf", {"n": n}) for n in range(100)], ["leaf"]
+    )
     built.add_edge("leaf", "join")
     built.add_edge("join", END)
     end, took = _run(built.compile(checkpointer=saver), {"found": [], "total": -1})
@@ -139,15 +157,20 @@ def w3(journaled: bool) -> dict[str, Any]:
 
 
 def w4_die(steps: int) -> dict[str, Any]:
-    """Be killed right after that many steps are durable. Answers before: the run and the seconds of its steps."""
-    stamps, thread = here.Stamps([]), str(uuid.uuid4())
+    """Be killed right after that many steps are durable. Answers before: the run and
+    the seconds of its steps.
+    """
+    stamps = here.Stamps([])
+    thread = str(uuid.uuid4())
 
     def step(number: int) -> None:
         stamps.step(number)
         if number == steps + 1:
             last_words({"run": thread, **stamps.facts(number)})
 
-    _loop(LONG, step).invoke({"number": 0, "body": ""}, _config(thread), durability="sync")
+    _loop(LONG, step).invoke(
+        {"number": 0, "body": ""}, _config(thread), durability="sync"
+    )
     raise AssertionError("the process should be dead")
 
 
@@ -165,10 +188,12 @@ def w4_resume(run: str, after: int) -> dict[str, Any]:
 def w5_list(run: str) -> dict[str, Any]:
     """Milliseconds to list the last 50 checkpoints."""
     graph = _loop(LONG, lambda number: None)
-    found = list(graph.get_state_history(_config(run), limit=50))
-    assert len(found) == 50
-    took = here.milliseconds(lambda: list(graph.get_state_history(_config(run), limit=50)))
-    return {"ms": took, "newest": found[0].metadata["step"]}
+    states = list(graph.get_state_history(_config(run), limit=50))
+    assert len(states) == 50
+    took = here.milliseconds(
+        lambda: list(graph.get_state_history(_config(run), limit=50))
+    )
+    return {"ms": took, "newest": states[0].metadata["step"]}
 
 
 class Proposals(TypedDict):
@@ -193,7 +218,9 @@ def _asking() -> Any:
 
 
 def w6_start(log: str) -> dict[str, Any]:
-    """Start a thread that asks again after each approval. There is no worker: this process does it all."""
+    """Start a thread that asks again after each approval. There is no worker: this
+    process does it all.
+    """
     thread = str(uuid.uuid4())
     _asking().invoke({"proposed": 0}, _config(thread), durability="sync")
     return {"run": thread}

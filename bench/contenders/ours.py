@@ -17,13 +17,22 @@ from checkpoints import timeline
 from checkpoints.db.clock import db_now
 from checkpoints.models import Checkpoint, Run
 from orchestrator import runs
-from orchestrator.engine import canonical
+from orchestrator.engine.values import canonical
 
-__all__ = ["w6_cycle", "w6_start", "w7", "w8_start", "w8_view", "w9", "w9_history", "workers_ready"]
+__all__ = [
+    "w6_cycle",
+    "w6_start",
+    "w7",
+    "w8_start",
+    "w8_view",
+    "w9",
+    "w9_history",
+    "workers_ready",
+]
 
 
 def close() -> None:
-    """The end of the process."""
+    """Release what the process holds, at its end."""
     connection.close()
 
 
@@ -33,31 +42,41 @@ def counts() -> dict[str, Any]:
 
 
 def w1(steps: int) -> dict[str, Any]:
-    """A run of so many supersteps, from its claim to its end."""
+    """Time a run of so many supersteps, from its claim to its end."""
     seen: list[int] = []
     graphs.watch.step = seen.append
     run = runs.start("bench_w1", {"steps": steps})
-    cpu, begun = time.process_time(), time.perf_counter()
+    cpu = time.process_time()
+    begun = time.perf_counter()
     run = runs.advance(run.id)
-    took, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    took = time.perf_counter() - begun
+    cpu = time.process_time() - cpu
     assert seen == list(range(1, steps + 1)), "a step was lost or worked on twice"
     _assert_finished(run, steps)
     return {"seconds": took, "cpu": cpu}
 
 
 def _assert_finished(run: Run, supersteps: int) -> None:
-    assert (run.status, run.superstep) == ("completed", supersteps), (run.status, run.superstep)
+    assert (run.status, run.superstep) == ("completed", supersteps), (
+        run.status,
+        run.superstep,
+    )
     assert Checkpoint.objects.filter(run=run, kept=True).count() == supersteps + 1
-    # A claim raises the epoch once and its beginning once more; long runs are given back and claimed again.
+    # A claim raises the epoch once and its beginning once more; long runs are given
+    # back and claimed again.
     assert run.epoch % 2 == 0, "a run was claimed and not worked on"
     assert run.epoch <= 2 + supersteps // 100, f"{run.epoch // 2} claims"
 
 
 def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
-    """A list that grows with each step. The seconds of each step, and bytes on disk after the steps in `marks`."""
+    """A list that grows with each step. The seconds of each step, and bytes on disk
+    after the steps in `marks`.
+    """
     stamps = Stamps(marks)
     graphs.watch.step = stamps.step
-    run = runs.advance(runs.start("bench_w2", {"steps": steps, "size": size, "fill": fill}).id)
+    run = runs.advance(
+        runs.start("bench_w2", {"steps": steps, "size": size, "fill": fill}).id
+    )
     _assert_finished(run, steps + 1)
     lines = timeline.head_state(run.id)["scratch"]["lines"]
     assert len(lines) == fill + steps, "a line was lost or doubled"
@@ -65,7 +84,7 @@ def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
 
 
 def w3(journaled: bool) -> dict[str, Any]:
-    """A fan-out of 100 and its join, from the claim to the end."""
+    """Time a fan-out of 100 and its join, from the claim to the end."""
     seen: list[int] = []
     graphs.watch.step = seen.append
     run = runs.start("bench_w3_journaled" if journaled else "bench_w3", {"leaves": 100})
@@ -78,7 +97,9 @@ def w3(journaled: bool) -> dict[str, Any]:
 
 
 def w4_die(steps: int) -> dict[str, Any]:
-    """Be killed right after that many steps are durable. Answers before: the run and the seconds of its steps."""
+    """Be killed right after that many steps are durable. Answers before: the run and
+    the seconds of its steps.
+    """
     run = runs.start("bench_w1", {"steps": graphs.LONG})
     stamps = Stamps([])
 
@@ -93,7 +114,9 @@ def w4_die(steps: int) -> dict[str, Any]:
 
 
 def w4_resume(run: str, after: int) -> dict[str, Any]:
-    """Go on with a dead one's run as soon as its lease has expired; be killed after one more step."""
+    """Go on with a dead one's run as soon as its lease has expired; be killed after one
+    more step.
+    """
     w1(3)
     expired = Run.objects.filter(id=UUID(run), lease_until__lt=db_now())
     while not expired.exists():
@@ -107,23 +130,39 @@ def w5_list(run: str) -> dict[str, Any]:
     """Milliseconds to list the last 50 checkpoints."""
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
-    found = timeline.list_checkpoints(UUID(run), limit=50)
-    newest = found[0].seq
-    assert [one.seq for one in found] == list(range(newest, newest - 50, -1)), "the list is not the newest 50"
-    return {"ms": milliseconds(lambda: timeline.list_checkpoints(UUID(run), limit=50)), "newest": newest}
+    checkpoints = timeline.list_checkpoints(UUID(run), limit=50)
+    newest = checkpoints[0].seq
+    assert [checkpoint.seq for checkpoint in checkpoints] == list(
+        range(newest, newest - 50, -1)
+    ), "the list is not the newest 50"
+    return {
+        "ms": milliseconds(lambda: timeline.list_checkpoints(UUID(run), limit=50)),
+        "newest": newest,
+    }
 
 
 def w5_read(run: str, seq: int) -> dict[str, Any]:
-    """Milliseconds to read the state at a checkpoint, the bytes that came for it, and those of the state."""
-    (found,) = Checkpoint.objects.filter(run=UUID(run), seq=seq).values_list("id", flat=True)
-    state = timeline.state_at(found)
-    assert state["scratch"]["number"] == _number(run, seq), "another state than that of the checkpoint"
+    """Milliseconds to read the state at a checkpoint, the bytes that came for it, and
+    those of the state.
+    """
+    (checkpoint,) = Checkpoint.objects.filter(run=UUID(run), seq=seq).values_list(
+        "id", flat=True
+    )
+    state = timeline.state_at(checkpoint)
+    assert state["scratch"]["number"] == _number(run, seq), (
+        "another state than that of the checkpoint"
+    )
     with fetched.counting() as counted:
-        timeline.state_at(found)
+        timeline.state_at(checkpoint)
     assert counted.bytes, "nothing was read"
     size = len(canonical.encode(state))
     ratio = counted.bytes / size
-    return {"ms": milliseconds(lambda: timeline.state_at(found)), "read": counted.bytes, "state": size, "ratio": ratio}
+    return {
+        "ms": milliseconds(lambda: timeline.state_at(checkpoint)),
+        "read": counted.bytes,
+        "state": size,
+        "ratio": ratio,
+    }
 
 
 def _number(run: str, seq: int) -> int:

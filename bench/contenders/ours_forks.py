@@ -1,4 +1,6 @@
-"""W9 through the public API: forks from the middle of histories, and bare starts, each with its first step."""
+"""W9 through the public API: forks from the middle of histories, and bare starts, each
+with its first step.
+"""
 
 import time
 from collections.abc import Callable
@@ -13,17 +15,26 @@ from orchestrator import runs
 
 
 def w9_history(steps: int) -> dict[str, Any]:
-    """A run that took so many supersteps."""
+    """Return a run that took so many supersteps."""
     run = runs.advance(runs.start("bench_w1", {"steps": steps}).id)
-    assert (run.status, run.superstep) == ("completed", steps), (run.status, run.superstep)
+    assert (run.status, run.superstep) == ("completed", steps), (
+        run.status,
+        run.superstep,
+    )
     return {"run": str(run.id)}
 
 
 def w9(short: str, long: str, times: int) -> dict[str, Any]:
-    """Milliseconds of a fork from the middle of the short history, of the long one, and of a bare start."""
+    """Milliseconds of a fork from the middle of the short history, of the long one, and
+    of a bare start.
+    """
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
-    acts: dict[str, Callable[[], Run]] = {"short": _forks(short), "long": _forks(long), "start": _started}
+    acts: dict[str, Callable[[], Run]] = {
+        "short": _forks(short),
+        "long": _forks(long),
+        "start": _started,
+    }
     took: dict[str, list[float]] = {name: [] for name in acts}
     for _ in range(times):
         for name, act in acts.items():
@@ -31,18 +42,22 @@ def w9(short: str, long: str, times: int) -> dict[str, Any]:
             run = runs.advance(act().id)
             took[name].append(1000 * (time.perf_counter() - begun))
             assert run.status == "completed", run.status
-    return {name: median(found) for name, found in took.items()}
+    return {name: median(times) for name, times in took.items()}
 
 
 def _forks(history: str) -> Callable[[], Run]:
-    """What forks a history from its middle, patched so that one step is left."""
+    """Return what forks a history from its middle, patched so that one step is left."""
     run = runs.get(UUID(history))
     middle = Checkpoint.objects.get(run=run.id, seq=run.superstep // 2)
 
     def fork() -> Run:
-        made = runs.fork(middle.id, patch={"scratch": {"number": run.superstep - 1}}, key=f"fork-{uuid4()}")
-        assert made.superstep == middle.superstep, "the fork began elsewhere"
-        return made
+        new_run = runs.fork(
+            middle.id,
+            patch={"scratch": {"number": run.superstep - 1}},
+            key=f"fork-{uuid4()}",
+        )
+        assert new_run.superstep == middle.superstep, "the fork began elsewhere"
+        return new_run
 
     return fork
 

@@ -1,4 +1,6 @@
-"""Countersign as a contender where a page is looked at: W8. Views are called in this process, without a server."""
+"""Countersign as a contender where a page is looked at: W8. Views are called in this
+process, without a server.
+"""
 
 import time
 from typing import Any
@@ -12,7 +14,7 @@ from orchestrator import runs
 
 
 def w8_start(shape: str) -> dict[str, Any]:
-    """A run that waits for the decision on a value of that shape."""
+    """Return a run that waits for the decision on a value of that shape."""
     get_user_model().objects.get_or_create(username="reviewer")
     run = runs.advance(runs.start("bench_w8", {"shape": shape}).id)
     assert run.status == "paused", (run.status, run.error_code)
@@ -20,12 +22,16 @@ def w8_start(shape: str) -> dict[str, Any]:
 
 
 def w8_view(run: str) -> dict[str, Any]:
-    """The milliseconds of CPU that one view of its review takes, and the bytes of the page."""
+    """Return the milliseconds of CPU that one view of its review takes, and the bytes
+    of the page.
+    """
     request = RequestFactory().get(reverse("review", args=[run]))
     request.user = get_user_model().objects.get(username="reviewer")
     begun = time.process_time()
     answer = review_page(request, run)
     took = time.process_time() - begun
     assert answer.status_code == 200
-    assert b"Decision for write 1" in answer.content, "the page does not ask for the decision"
+    assert b"Decision for write 1" in answer.content, (
+        "the page does not ask for the decision"
+    )
     return {"cpu_ms": 1000 * took, "page_bytes": len(answer.content)}

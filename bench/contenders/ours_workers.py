@@ -1,4 +1,6 @@
-"""Countersign as a contender where other processes do the work: W6 and W7. Workers run beside this process."""
+"""Countersign as a contender where other processes do the work: W6 and W7. Workers run
+beside this process.
+"""
 
 import time
 from collections import Counter
@@ -19,13 +21,15 @@ PATIENCE = 120.0
 
 
 def workers_ready() -> dict[str, Any]:
-    """Wait until a worker has told that it is there."""
+    """Wait until a worker has registered."""
     _until(lambda: Worker.objects.filter(stopped_at=None).exists())
     return {}
 
 
 def w6_start(log: str) -> dict[str, Any]:
-    """Start a run whose gate opens again after each approval, and wait until it asks for the first time."""
+    """Start a run whose gate opens again after each approval, and wait until it asks
+    for the first time.
+    """
     get_user_model().objects.get_or_create(username="reviewer")
     run = runs.start("bench_w6", {"log": log})
     _paused(run.id)
@@ -33,10 +37,18 @@ def w6_start(log: str) -> dict[str, Any]:
 
 
 def w6_cycle(run: str, log: str, number: int) -> dict[str, Any]:
-    """Approve what is asked, wait for the node's code in the worker and for the next pause. `number` from 1."""
+    """Approve what is asked, wait for the node's code in the worker and for the next
+    pause. `number` from 1.
+    """
     user = get_user_model().objects.get(username="reviewer")
-    (row,) = pending_writes.newest(PendingWrite.objects.filter(run=UUID(run), visit=number))
-    reviews.sign(run, [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}], by=user)
+    (row,) = pending_writes.newest(
+        PendingWrite.objects.filter(run=UUID(run), visit=number)
+    )
+    reviews.sign(
+        run,
+        [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}],
+        by=user,
+    )
     committed = time.monotonic_ns()
     lines = _until(lambda: _lines(log, number + 1))
     began, content = lines[-1].split()
@@ -55,17 +67,24 @@ def _paused(run: Any) -> None:
 
 
 def w7(number: int, log: str) -> dict[str, Any]:
-    """Start runs of five steps at once, and wait until workers have ended them. Seconds from commit to the last end."""
+    """Start runs of five steps at once, and wait until workers have ended them. Seconds
+    from commit to the last end.
+    """
     with transaction.atomic():
-        mine = [runs.start("bench_w7", {"log": log, "number": n}).id for n in range(number)]
+        mine = [
+            runs.start("bench_w7", {"log": log, "number": n}).id for n in range(number)
+        ]
     begun = time.perf_counter()
     ours = Run.objects.filter(id__in=mine)
-    # The file first: who asks the database for hundreds of runs a hundred times a second measures himself.
+    # The file first: who asks the database for hundreds of runs a hundred times a
+    # second measures himself.
     _until(lambda: _size(log) >= 5 * number, pause=0.01)
     _until(lambda: not ours.exclude(status="completed").exists())
     took = time.perf_counter() - begun
     steps = Counter(line.split()[1] for line in Path(log).read_text().splitlines())
-    assert set(steps) == {f"{n}:{step}" for n in range(number) for step in range(1, 6)}, "a step was lost"
+    assert set(steps) == {
+        f"{n}:{step}" for n in range(number) for step in range(1, 6)
+    }, "a step was lost"
     assert set(steps.values()) == {1}, "a step was worked on twice"
     assert Checkpoint.objects.filter(run__in=mine, kept=True).count() == 6 * number
     epochs = ours.aggregate(least=Min("epoch"), most=Max("epoch"))
@@ -74,13 +93,13 @@ def w7(number: int, log: str) -> dict[str, Any]:
 
 
 def _size(log: str) -> int:
-    """How many lines there are."""
+    """Return how many lines there are."""
     return Path(log).read_bytes().count(b"\n") if Path(log).exists() else 0
 
 
 def _until(condition: Any, *, pause: float = 0.001) -> Any:
     end = time.monotonic() + PATIENCE
-    while not (found := condition()):
+    while not (result := condition()):
         assert time.monotonic() < end, "waited too long"
         time.sleep(pause)
-    return found
+    return result

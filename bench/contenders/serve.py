@@ -1,4 +1,5 @@
-"""A contender's process: reads requests, one JSON object a line, calls the verb of that name, writes its answer.
+"""A contender's process: reads requests, one JSON object a line, calls the verb of that
+name, writes its answer.
 
 Started by `bench.contender` as `python -m bench.contenders.serve MODULE`.
 """
@@ -17,7 +18,9 @@ _answers: list[TextIO] = []
 
 
 def answer(value: dict[str, Any]) -> None:
-    """Answer the request in hand; verbs that do not live long enough to return call it themselves."""
+    """Answer the request in hand; verbs that do not live long enough to return call it
+    themselves.
+    """
     _answers[0].write(json.dumps(value) + "\n")
     _answers[0].flush()
 
@@ -39,9 +42,9 @@ def main(module: str) -> None:
         django.setup()
     verbs = import_module(module)
     for line in sys.stdin:
-        asked = json.loads(line)
-        verb = asked.pop("verb")
-        answer({} if verb == "ready" else getattr(verbs, verb)(**asked))
+        message = json.loads(line)
+        verb = message.pop("verb")
+        answer({} if verb == "ready" else getattr(verbs, verb)(**message))
     verbs.close()
 
 

@@ -1,4 +1,5 @@
-"""Every SQLite connection of a contender: made as durable as the others', and its statements counted on request.
+"""Every SQLite connection of a contender: made as durable as the others', and its
+statements counted on request.
 
 `watch` is called before a contender's libraries open their first connection.
 """
@@ -14,16 +15,22 @@ _connect = sqlite3.connect
 
 
 def watch() -> None:
-    """From now on connections use WAL and synchronous=FULL; with BENCH_COUNT set, they count."""
+    """From now on connections use WAL and synchronous=FULL; with BENCH_COUNT set, they
+    count.
+    """
     sqlite3.connect = sqlite3.dbapi2.connect = _watched  # type: ignore[assignment]
 
 
 def kind(sql: str) -> str:
-    """What a statement counts as: control, reads or writes."""
+    """Return what a statement counts as: control, reads or writes."""
     text = sql.lstrip().upper()
     if text.startswith(CONTROL):
         return "control"
-    return "reads" if text.startswith("SELECT") and " FROM " in " ".join(text.split()) else "writes"
+    return (
+        "reads"
+        if text.startswith("SELECT") and " FROM " in " ".join(text.split())
+        else "writes"
+    )
 
 
 def _watched(*args: Any, **kwargs: Any) -> sqlite3.Connection:

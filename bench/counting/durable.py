@@ -1,4 +1,6 @@
-"""Durable commits, counted exactly and across processes: in the write-ahead log that they went to."""
+"""Durable commits, counted exactly and across processes: in the write-ahead log that
+they went to.
+"""
 
 import re
 import sqlite3
@@ -16,7 +18,7 @@ class Commits(ABC):
 
     @abstractmethod
     def count(self) -> int:
-        """How many transactions that wrote something were committed since then."""
+        """Return how many transactions that wrote something were committed since then."""
 
     @abstractmethod
     def close(self) -> None:
@@ -30,9 +32,12 @@ class SqliteCommits(Commits):
         self._path = server.path(place.name).with_suffix(".sqlite3-wal")
         self._link: sqlite3.Connection = place.connect()
         self._link.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-        self._link.execute("CREATE TABLE IF NOT EXISTS bench_mark (number integer)").close()
+        self._link.execute(
+            "CREATE TABLE IF NOT EXISTS bench_mark (number integer)"
+        ).close()
         self._link.execute("INSERT INTO bench_mark VALUES (1)").close()
-        # A reader of this snapshot keeps the log from being begun anew, whoever checkpoints.
+        # A reader of this snapshot keeps the log from being begun anew, whoever
+        # checkpoints.
         self._link.execute("BEGIN").close()
         self._link.execute("SELECT count(*) FROM bench_mark").fetchall()
         self._before = self._frames()
@@ -44,30 +49,37 @@ class SqliteCommits(Commits):
         self._link.close()
 
     def _frames(self) -> int:
-        found = 0
+        commits = 0
         with self._path.open("rb") as log:
             page_size, _, salt = struct.unpack("!8xII8s8x", log.read(32))
             while len(header := log.read(24)) == 24:
                 size, same = struct.unpack("!4xI8s8x", header)
                 if same != salt:
                     break
-                found += size > 0
+                commits += size > 0
                 log.seek(page_size, 1)
-        return found
+        return commits
 
 
 class PostgresqlCommits(Commits):
-    """A commit record is written for each transaction that changed something, and waited for."""
+    """A commit record is written for each transaction that changed something, and
+    waited for.
+    """
 
     def __init__(self, server: Postgresql, place: Place) -> None:
-        self._server, self._place = server, place
+        self._server = server
+        self._place = place
         self._from = self._position("insert")
 
     def count(self) -> int:
         until = self._position("flush")
         if until == self._from:
             return 0
-        command = [postgres.binaries() / "pg_waldump", "-p", self._server.socket / "data" / "pg_wal"]
+        command = [
+            postgres.binaries() / "pg_waldump",
+            "-p",
+            self._server.socket / "data" / "pg_wal",
+        ]
         facts = subprocess.run(
             [*map(str, command), "-s", self._from, "-e", until, "-r", "Transaction"],
             capture_output=True,
@@ -81,11 +93,13 @@ class PostgresqlCommits(Commits):
 
     def _position(self, which: str) -> str:
         with closing(self._place.connect()) as link:
-            return str(link.execute(f"SELECT pg_current_wal_{which}_lsn()").fetchone()[0])
+            return str(
+                link.execute(f"SELECT pg_current_wal_{which}_lsn()").fetchone()[0]
+            )
 
 
 def commits(place: Place) -> Commits:
-    """A count that begins now."""
+    """Return a count that begins now."""
     if isinstance(place.server, Sqlite):
         return SqliteCommits(place.server, place)
     assert isinstance(place.server, Postgresql)

@@ -13,7 +13,9 @@ FETCHES = ("fetchone", "fetchmany", "fetchall")
 
 @dataclass
 class Fetched:
-    """Bytes of binary values and characters of texts; other values are as small as their columns."""
+    """Bytes of binary values and characters of texts; other values are as small as
+    their columns.
+    """
 
     bytes: int = 0
 
@@ -28,19 +30,20 @@ class Fetched:
 @contextmanager
 def counting() -> Iterator[Fetched]:
     """Count what Django's cursors give within the block."""
-    counted, plain = Fetched(), CursorWrapper.__getattr__
+    counted = Fetched()
+    plain = CursorWrapper.__getattr__
 
     def watched(cursor: CursorWrapper, name: str) -> Any:
-        found = plain(cursor, name)
-        return _counted(found, counted) if name in FETCHES else found
+        value = plain(cursor, name)
+        return _counted(value, counted) if name in FETCHES else value
 
     with patch.object(CursorWrapper, "__getattr__", watched):
         yield counted
 
 
 def _counted(fetch: Callable[..., Any], counted: Fetched) -> Callable[..., Any]:
-    def act(*given: Any) -> Any:
-        rows = fetch(*given)
+    def act(*arguments: Any) -> Any:
+        rows = fetch(*arguments)
         counted.add(rows)
         return rows
 

@@ -1,7 +1,8 @@
-"""Between a client and PostgreSQL: a proxy on a Unix socket that counts messages of the protocol. Used only where
-nothing is timed.
+"""Between a client and PostgreSQL: a proxy on a Unix socket that counts messages of the
+protocol. Used only where nothing is timed.
 
-A round trip is a message that obliges the server to answer at once: Sync, Query or Flush.
+A round trip is a message that obliges the server to answer at once: Sync, Query or
+Flush.
 """
 
 import selectors
@@ -15,7 +16,9 @@ from bench.counting.connections import kind
 
 
 class Frontend:
-    """What a client says: counts statements, round trips and transactions as they pass."""
+    """The messages of a client: counts statements, round trips and transactions as they
+    pass.
+    """
 
     def __init__(self, counted: "Counter[str]") -> None:
         self._counted = counted
@@ -27,9 +30,11 @@ class Frontend:
     def feed(self, data: bytes) -> None:
         self._rest += data
         if not self._greeted and len(self._rest) >= 4:
-            # The first message has no type; on a Unix socket nobody asks for TLS before it.
+            # The first message has no type; on a Unix socket nobody asks for TLS before
+            # it.
             (size,) = struct.unpack_from("!I", self._rest)
-            self._rest, self._greeted = self._rest[size:], True
+            self._rest = self._rest[size:]
+            self._greeted = True
         while len(self._rest) >= 5:
             (size,) = struct.unpack_from("!I", self._rest, 1)
             if len(self._rest) < size + 1:
@@ -56,7 +61,9 @@ class Frontend:
 
 
 class Wire:
-    """The proxy: listens in `folder`, passes on to the server's socket in `server`. One thread."""
+    """The proxy: listens in `folder`, passes on to the server's socket in `server`. One
+    thread.
+    """
 
     def __init__(self, folder: Path, server: Path) -> None:
         self.counted: Counter[str] = Counter()
@@ -91,7 +98,10 @@ class Wire:
         client, _ = self._listening.accept()
         server = socket.socket(socket.AF_UNIX)
         server.connect(self._server)
-        self._peers |= {client: (server, Frontend(self.counted)), server: (client, None)}
+        self._peers |= {
+            client: (server, Frontend(self.counted)),
+            server: (client, None),
+        }
         for link in (client, server):
             self._selector.register(link, selectors.EVENT_READ)
 
@@ -103,7 +113,7 @@ class Wire:
                 frontend.feed(data)
             other.sendall(data)
             return
-        for one in (link, other):
-            self._selector.unregister(one)
-            del self._peers[one]
-            one.close()
+        for end in (link, other):
+            self._selector.unregister(end)
+            del self._peers[end]
+            end.close()

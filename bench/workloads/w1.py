@@ -1,4 +1,6 @@
-"""W1: a loop of n supersteps, a state of 1 KB replaced in each, durable after each. Rows 1 to 5 of the targets."""
+"""W1: a loop of n supersteps, a state of 1 KB replaced in each, durable after each.
+Rows 1 to 5 of the targets.
+"""
 
 import time
 from typing import Any
@@ -12,54 +14,74 @@ from bench.places import Place, Postgresql
 
 
 def run(bench: Bench) -> None:
-    """Rates beside the limit, the same with slow commits, and what one superstep costs, counted."""
+    """Measure rates beside the limit, also with slow commits, and count what one
+    superstep costs.
+    """
     _rates(bench, "W1")
     if bench.vendor == "postgresql":
-        _rates(bench, "W1 unprepared", peers=False, COUNTERSIGN_PREPARED_STATEMENTS="false")
+        _rates(
+            bench, "W1 unprepared", peers=False, COUNTERSIGN_PREPARED_STATEMENTS="false"
+        )
     if bench.vendor == "postgresql" and bench.delay_ms:
         _slow(bench)
     for who in (OURS, *bench.peers):
         bench.add("W1 counted", who, **_counted(bench, who))
 
 
-def _rates(bench: Bench, workload: str, *, limit: Limit | None = None, **how: Any) -> None:
+def _rates(
+    bench: Bench, workload: str, *, limit: Limit | None = None, **how: Any
+) -> None:
     limit = limit or bench.limit
     steps = bench.size(200, 80) if "delay_ms" in how else 400
     with bench.contenders("w1", **how) as contenders:
-        for one in contenders:
-            # Connections, caches and plans are there before anything is timed, and SQLite's log has its size.
-            one.ask("w1", steps=20 if "delay_ms" in how else 400)
+        for contender in contenders:
+            # Connections, caches and plans are there before anything is timed, and
+            # SQLite's log has its size.
+            contender.ask("w1", steps=20 if "delay_ms" in how else 400)
         for number in range(bench.rounds):
-            for one in contenders:
-                facts, commits = limit.around(_timed, one, steps)
+            for contender in contenders:
+                facts, commits = limit.around(_timed, contender, steps)
                 rate = steps / facts["seconds"]
-                figures = {name: 1000 * facts[name] / steps for name in ("cpu", "server_cpu")}
+                figures = {
+                    name: 1000 * facts[name] / steps for name in ("cpu", "server_cpu")
+                }
                 bench.add(
-                    workload, one.name, round=number, limit=commits, steps=rate, fraction=rate / commits,
-                    client_cpu_ms=figures["cpu"], server_cpu_ms=figures["server_cpu"],
+                    workload,
+                    contender.name,
+                    round=number,
+                    limit=commits,
+                    steps=rate,
+                    fraction=rate / commits,
+                    client_cpu_ms=figures["cpu"],
+                    server_cpu_ms=figures["server_cpu"],
                     cpu_ms=sum(figures.values()),
-                )  # fmt: skip
+                )
 
 
-def _timed(one: Contender, steps: int) -> dict[str, Any]:
-    before = server.cpu_seconds(one.place)
-    facts = one.ask("w1", steps=steps)
-    return {**facts, "server_cpu": server.cpu_seconds(one.place) - before}
+def _timed(contender: Contender, steps: int) -> dict[str, Any]:
+    before = server.cpu_seconds(contender.place)
+    facts = contender.ask("w1", steps=steps)
+    return {**facts, "server_cpu": server.cpu_seconds(contender.place) - before}
 
 
 def _slow(bench: Bench) -> None:
-    """The same with some milliseconds more for each commit, as on a network disk."""
+    """Measure the same with slower commits, as on a network disk."""
     limit = Limit(bench.server.fresh("limit", ours=False, delay_ms=bench.delay_ms))
     fastest = limit.fastest_ms(50)
-    assert fastest >= bench.delay_ms, f"a commit took {fastest:.2f} ms: it was not made slower"
+    assert fastest >= bench.delay_ms, (
+        f"a commit took {fastest:.2f} ms: it was not made slower"
+    )
     _rates(bench, "W1 slow", limit=limit, delay_ms=bench.delay_ms)
     limit.close()
 
 
 def _counted(bench: Bench, who: str) -> dict[str, float]:
-    """Per superstep: what a run of 3n costs beyond one of n, so that starts and ends do not count."""
+    """Per superstep: what a run of 3n costs beyond one of n, so that starts and ends do
+    not count.
+    """
     n = 40
-    few, many = _cost(bench, who, n), _cost(bench, who, 3 * n)
+    few = _cost(bench, who, n)
+    many = _cost(bench, who, 3 * n)
     return {name: (many[name] - few.get(name, 0)) / (2 * n) for name in many}
 
 
@@ -68,36 +90,53 @@ def _cost(bench: Bench, who: str, steps: int) -> dict[str, int]:
     bench.limit.tell()
     if isinstance(bench.server, Postgresql):
         return _cost_on_postgresql(bench.server, place, who, steps)
-    with Contender(who, place, BENCH_COUNT="1") as one:
-        one.ask("w1", steps=5)
-        before, commits = one.ask("counts"), durable.commits(place)
-        one.ask("w1", steps=steps)
-        made = commits.count()
-        after = one.ask("counts")
+    with Contender(who, place, BENCH_COUNT="1") as contender:
+        contender.ask("w1", steps=5)
+        before = contender.ask("counts")
+        commits = durable.commits(place)
+        contender.ask("w1", steps=steps)
+        commit_count = commits.count()
+        after = contender.ask("counts")
         commits.close()
     # In WAL mode with synchronous=FULL each commit is one sync of the log.
     counted = {name: after[name] - before.get(name, 0) for name in ("reads", "writes")}
-    return {**counted, "statements": sum(counted.values()), "transactions": made, "fsyncs": made}
+    return {
+        **counted,
+        "statements": sum(counted.values()),
+        "transactions": commit_count,
+        "fsyncs": commit_count,
+    }
 
 
-def _cost_on_postgresql(postgres: Postgresql, place: Place, who: str, steps: int) -> dict[str, int]:
+def _cost_on_postgresql(
+    postgres: Postgresql, place: Place, who: str, steps: int
+) -> dict[str, int]:
     wire = Wire(place.folder, postgres.socket)
-    _gone(place)
+    _wait_for_backends(place)
     fsyncs = server.wal_fsyncs(place)
-    with Contender(who, postgres.through(place, place.folder)) as one:
-        one.ask("w1", steps=5)
-        before, commits = wire.counted.copy(), durable.commits(place)
-        one.ask("w1", steps=steps)
-        after, made = wire.counted.copy(), commits.count()
+    with Contender(who, postgres.through(place, place.folder)) as contender:
+        contender.ask("w1", steps=5)
+        before = wire.counted.copy()
+        commits = durable.commits(place)
+        contender.ask("w1", steps=steps)
+        after = wire.counted.copy()
+        commit_count = commits.count()
     wire.close()
-    _gone(place)
-    counted = {name: after[name] - before[name] for name in ("reads", "writes", "round_trips")}
+    _wait_for_backends(place)
+    counted = {
+        name: after[name] - before[name] for name in ("reads", "writes", "round_trips")
+    }
     statements = counted["reads"] + counted["writes"]
-    return {**counted, "statements": statements, "transactions": made, "fsyncs": server.wal_fsyncs(place) - fsyncs}
+    return {
+        **counted,
+        "statements": statements,
+        "transactions": commit_count,
+        "fsyncs": server.wal_fsyncs(place) - fsyncs,
+    }
 
 
-def _gone(place: Place) -> None:
-    """Wait until its backends have ended, and with that told what they did."""
+def _wait_for_backends(place: Place) -> None:
+    """Wait until its backends have ended, which only then report their statistics."""
     end = time.monotonic() + 10
     while server.connected(place):
         assert time.monotonic() < end, "a backend did not end"

@@ -1,4 +1,6 @@
-"""W8: the page of a review whose value has 4 MiB; the CPU that one view of it costs, for several shapes of value."""
+"""W8: the page of a review whose value has 4 MiB; the CPU that one view of it costs,
+for several shapes of value.
+"""
 
 from bench.bench import OURS, Bench
 from bench.contender import Contender
@@ -6,9 +8,16 @@ from bench.graphs import PROPOSALS
 
 
 def run(bench: Bench) -> None:
-    """One run for each shape; its page is asked for again and again."""
-    with Contender(OURS, bench.place(OURS, "w8")) as one:
-        asked = {shape: one.ask("w8_start", shape=shape)["run"] for shape in PROPOSALS}
+    """Request the page of one run for each shape, again and again."""
+    with Contender(OURS, bench.place(OURS, "w8")) as contender:
+        reviews = {
+            shape: contender.ask("w8_start", shape=shape)["run"] for shape in PROPOSALS
+        }
         for number in range(bench.rounds):
-            for shape, review in asked.items():
-                bench.add("W8", shape=shape, round=number, **one.ask("w8_view", run=review))
+            for shape, review in reviews.items():
+                bench.add(
+                    "W8",
+                    shape=shape,
+                    round=number,
+                    **contender.ask("w8_view", run=review),
+                )

@@ -12,7 +12,7 @@ from bench.places import ROOT, Place
 
 @contextmanager
 def worker(place: Place, *, slots: int) -> Iterator[None]:
-    """One worker with so many worker processes, until the block ends."""
+    """Run one worker with so many worker processes, until the block ends."""
     with (place.folder / "worker.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "manage.py", "worker"],
@@ -24,7 +24,9 @@ def worker(place: Place, *, slots: int) -> Iterator[None]:
         )
     try:
         yield
-        assert process.poll() is None, f"the worker ended by itself: {(place.folder / 'worker.log').read_text()}"
+        assert process.poll() is None, (
+            f"the worker ended by itself: {(place.folder / 'worker.log').read_text()}"
+        )
     finally:
         process.send_signal(signal.SIGTERM)
         try:

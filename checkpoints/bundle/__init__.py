@@ -1,6 +1,8 @@
-"""Bundles: a run as one signed file that leaves the house, is verified offline, and comes in elsewhere to be read.
+"""Bundles: a run as one signed file that leaves the installation, is verified offline,
+and is imported elsewhere to be read.
 
-docs/bundles.md describes the format. `export` and `load` follow the rule of `checkpoints.rights`.
+docs/bundles.md describes the format. `export` and `load` follow the rule of
+`checkpoints.rights`.
 """
 
 from checkpoints.bundle.exporter import Exported, export
@@ -9,4 +11,14 @@ from checkpoints.bundle.signing_keys import public_key
 from checkpoints.bundle.tables import BundledTable, add_table
 from checkpoints.bundle.verifier import Verdict, verify
 
-__all__ = ["BundledTable", "Exported", "Verdict", "add_table", "export", "load", "load_or_find", "public_key", "verify"]
+__all__ = [
+    "BundledTable",
+    "Exported",
+    "Verdict",
+    "add_table",
+    "export",
+    "load",
+    "load_or_find",
+    "public_key",
+    "verify",
+]

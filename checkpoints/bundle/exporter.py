@@ -1,6 +1,8 @@
-"""A run written to a bundle: it is verified, streamed page by page into a file of its own, signed, then handed over.
+"""Exporting a run to a bundle: it is verified, streamed page by page into a file,
+signed, then handed over.
 
-Memory holds a page of rows, never a run. Whoever exports leaves a line in the audit log before the bytes leave.
+Memory holds a page of rows, never a run. An export leaves a line in the audit log
+before the bytes leave.
 """
 
 import base64
@@ -18,7 +20,7 @@ from uuid import UUID
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 
-from checkpoints import audit_log
+from checkpoints.audit import lines as audit_log
 from checkpoints.bundle.line_writer import LineWriter
 from checkpoints.bundle.row_json import RowReader
 from checkpoints.bundle.signing_keys import private_key, public_key
@@ -42,20 +44,20 @@ from orchestrator.engine.frozen import frozen
 
 TRIES = 3
 FAULTS = 20
-"""Faults that a manifest names at most."""
+"""The most faults that a manifest names."""
 UNFINISHED = ".countersign-bundle-"
-"""How the name begins under which a file is first written."""
+"""The prefix of the name under which a file is first written."""
 A_DAY = 24 * 60 * 60
 File = str | PathLike[str] | BinaryIO
 
 LATER = ("metadata", "figure")
-"""Kinds of rows that earlier versions did not know."""
+"""The kinds of rows that earlier versions did not know."""
 
 
 @frozen
 class Exported:
-    """A bundle that was written: its run, number of lines, hash of the last line before the signature, size in bytes,
-    and the faults that its manifest names.
+    """A bundle that was written: its run, number of lines, hash of the last line before
+    the signature, size in bytes, and the faults that its manifest names.
     """
 
     run: UUID
@@ -65,36 +67,54 @@ class Exported:
     faults: tuple[str, ...] = ()
 
 
-def export(run_id: UUID | str, file: File, *, by: Any = None, as_is: bool = False) -> Exported:
-    """Write the bundle of a run to a path, or to a binary file. `by` None means the system.
+def export(
+    run_id: UUID | str, file: File, *, by: Any = None, as_is: bool = False
+) -> Exported:
+    """Write the bundle of a run to a path, or to a binary file. `by` None means the
+    system.
 
-    A path is replaced as a whole when all is written. Raises `UnknownThing`; `TamperedRow` where the run does not
-    verify, unless `as_is` is said; `WrongStatus` where it goes on all the while, or is being erased; `InvalidValue`,
+    A path is replaced as a whole when all is written. Raises `UnknownThing`;
+    `TamperedRow` where the run does not verify, unless `as_is` is set; `WrongStatus`
+    where it keeps moving, or is being erased; `InvalidValue`,
     `PayloadTooLarge`, `WrongKey`, `OSError`; `Forbidden`, where verbs ask for rights.
     """
     require_right_of_verb(by, "export_run")
     checked_yes_or_no(as_is, "as_is")
-    if not (_is_path(file) if isinstance(file, str | PathLike) else hasattr(file, "write")):
+    is_writable = hasattr(file, "write")
+    if isinstance(file, str | PathLike):
+        is_writable = _is_path(file)
+    if not is_writable:
         raise InvalidValue("file is a path, or a binary file", path="file")
     with written_whole(file) as out:
         for _ in range(TRIES):
+            # An earlier try may have written more than this one will.
             out.seek(0)
             out.truncate()
             run = _read(run_id)
             faults = _faults(run, as_is=as_is)
             exported = _written(run, faults, out)
-            if not _moved(run):
+            # Else the bundle would be of two moments.
+            if not _has_moved(run):
                 break
         else:
-            raise WrongStatus(f"run {run.key} goes on while it is exported; wait until it rests", status=run.status)
+            raise WrongStatus(
+                f"run {run.key} goes on while it is exported; wait until it rests",
+                status=run.status,
+            )
+        # Within the block, at whose end the bytes leave: never without this line.
         audit_log.record(
-            "run_exported", actor=by, run=run.id, lines=exported.lines, last=exported.last, as_is=bool(faults)
+            "run_exported",
+            actor=by,
+            run=run.id,
+            lines=exported.lines,
+            last=exported.last,
+            as_is=bool(faults),
         )
     return exported
 
 
 def _is_path(file: str | PathLike[str]) -> bool:
-    """Whether a system can have a file of that name."""
+    """Return whether a system can have a file of that name."""
     try:
         return b"\x00" not in os.fsencode(file)
     except ValueError:
@@ -103,13 +123,20 @@ def _is_path(file: str | PathLike[str]) -> bool:
 
 @contextmanager
 def written_whole(file: File) -> Iterator[BinaryIO]:
-    """A file to write to that comes into the place of `file` when all went well, for nobody but its owner to read."""
+    """Open a file to write to that replaces `file` when all went well, and that only
+    its owner can read.
+    """
     if isinstance(file, str | PathLike):
         path = Path(file)
         _sweep(path.parent)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=UNFINISHED, delete=False) as temporary:
+        # In the same folder: within one file system a file replaces another at once.
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=UNFINISHED, delete=False
+        ) as temporary:
             try:
                 yield temporary  # type: ignore[misc]
+                # On the disk before it has its name, or a power cut could leave a part
+                # of it.
                 temporary.flush()
                 os.fsync(temporary.fileno())
                 Path(temporary.name).replace(path)
@@ -118,6 +145,7 @@ def written_whole(file: File) -> Iterator[BinaryIO]:
                 Path(temporary.name).unlink(missing_ok=True)
                 raise
         return
+    # The caller's file is not touched before all is written.
     with tempfile.TemporaryFile() as temporary:
         yield temporary
         temporary.seek(0)
@@ -125,12 +153,12 @@ def written_whole(file: File) -> Iterator[BinaryIO]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what exports to this folder left there that broke off more than a day ago."""
+    """Remove the unfinished files of exports that broke off more than a day ago."""
     before = time.time() - A_DAY
-    for left in folder.glob(f"{UNFINISHED}*"):
+    for path in folder.glob(f"{UNFINISHED}*"):
         with suppress(OSError):
-            if left.stat().st_mtime < before:
-                left.unlink()
+            if path.stat().st_mtime < before:
+                path.unlink()
 
 
 def _read(run_id: UUID | str) -> Run:
@@ -140,46 +168,70 @@ def _read(run_id: UUID | str) -> Run:
     return run
 
 
-def _moved(run: Run) -> bool:
-    """Whether somebody has written to the run since it was read, or erases values of it, so that what was written is of
-    two moments.
+def _has_moved(run: Run) -> bool:
+    """Return whether the run was written to since it was read, or values of it are
+    being erased, so that the bundle is of two moments.
     """
-    now = Run.objects.filter(id=run.id).values_list("event_seq", "head", "epoch", "erasure").first()
+    rows = Run.objects.filter(id=run.id)
+    now = rows.values_list("event_seq", "head", "epoch", "erasure").first()
     return now != (run.event_seq, run.head, run.epoch, run.erasure)
 
 
 def _faults(run: Run, *, as_is: bool) -> list[str]:
-    found = [fault.reason for fault in verify_run(run.id, most=FAULTS)]
-    if found and not (as_is or _moved(run)):
-        message = f"run {run.key} does not verify: {found[0]}; it can be exported as it is, and the bundle says so"
-        raise TamperedRow(message, run=str(run.id), reasons=found)
-    return found if as_is else []
+    """Return the faults of a run that is exported as it is. Raises `TamperedRow` where
+    it has some and must verify.
+    """
+    reasons = [fault.reason for fault in verify_run(run.id, most=FAULTS)]
+    if as_is:
+        return reasons
+    # A run that was written to meanwhile is read again.
+    if reasons and not _has_moved(run):
+        message = (
+            f"run {run.key} does not verify: {reasons[0]}; "
+            "it can be exported as it is, and the bundle says so"
+        )
+        raise TamperedRow(message, run=str(run.id), reasons=reasons)
+    return []
 
 
 def _written(run: Run, faults: Sequence[str], out: BinaryIO) -> Exported:
-    writer, reader = LineWriter(out), RowReader(run)
+    """Write the lines of a bundle in the order of the format, and sign them."""
+    writer = LineWriter(out)
+    reader = RowReader(run)
     writer.write("manifest", **_manifest(run, faults, reader))
     erased = ErasedRows.of_run(run.id)
-    writer.write("run", row=reader.json_of(run), **_beside(run, erased))
+    writer.write("run", row=reader.json_of(run), **_erasure_note(run, erased))
     counts = {**dict.fromkeys(ROWS, 0), "run": 1}
     for kind in ROWS[1:]:
-        for row, more in _rows(run, TABLES[kind]):
-            writer.write(kind, row=reader.json_of(row), **more, **_beside(row, erased))
+        for row, beside in _rows(run, TABLES[kind]):
+            columns = reader.json_of(row)
+            note = _erasure_note(row, erased)
+            writer.write(kind, row=columns, **beside, **note)
             counts[kind] += 1
     for kind in ROWS[1:]:
         for seals in _seals(run, TABLES[kind]):
             writer.write("seals", of=kind, seals=seals)
-    # A verifier of an earlier version knows nothing of these, and takes in a bundle that has none.
-    writer.write("counts", counts={kind: n for kind, n in counts.items() if n or kind not in LATER})
+
+    # A verifier of an earlier version does not know these kinds, and accepts a bundle
+    # without them.
+    for kind in LATER:
+        if not counts[kind]:
+            del counts[kind]
+    writer.write("counts", counts=counts)
     last = writer.last
     writer.sign(private_key(), public_key())
     return Exported(run.id, writer.lines, last, out.tell(), tuple(faults))
 
 
-def _beside(row: Model, erased: ErasedRows) -> dict[str, Any]:
-    """What the line of a row of which something was erased says of that: the record, and hashes of what stands now."""
-    said = erased.said_of(row)
-    return {"erased": {"record": str(said.record_id), "columns": said.contents}} if said and said.contents else {}
+def _erasure_note(row: Model, erased: ErasedRows) -> dict[str, Any]:
+    """Return the note beside a row from which something was erased: the record, and the
+    hashes of its columns now.
+    """
+    erased_row = erased.said_of(row)
+    if not erased_row or not erased_row.contents:
+        return {}
+    note = {"record": str(erased_row.record_id), "columns": erased_row.contents}
+    return {"erased": note}
 
 
 def _manifest(run: Run, faults: Sequence[str], reader: RowReader) -> dict[str, Any]:
@@ -198,68 +250,107 @@ def _manifest(run: Run, faults: Sequence[str], reader: RowReader) -> dict[str, A
         "removed": {name: _stretches(part) for name, part in parts.items()},
         "origins": _origins(run),
         "erasures": erasures_of(run, reader),
+        # Wrapped by the keyring: it opens the rows only where that key is.
         "data_key": base64.b64encode(data_keys.wrapped_key_of(run.id)).decode(),
     }
 
 
 def _stretches(part: RemovedStretches) -> list[list[Any]]:
-    return [[one.first, one.last, one.before, one.after] for one in part.all]
+    stretches = []
+    for stretch in part.all:
+        stretches.append([stretch.first, stretch.last, stretch.before, stretch.after])
+    return stretches
 
 
 def _origins(run: Run) -> list[dict[str, Any]]:
-    """Which other runs this one comes from: the origin of a fork, and the parent."""
+    """Return the other runs that this one comes from: the origin of a fork, and the
+    parent.
+    """
+    origins: list[dict[str, Any]] = []
     rows = RunLine.objects.filter(run=run.id).exclude(departure_run=run.id)
-    found = [
-        {"how": row.travel, "run": str(row.departure_run), "checkpoint": str(row.departure), "hash": row.departure_hash}
-        for row in rows
-    ]
-    return found + ([{"how": "parent", "run": str(run.parent_run), "task": run.parent_task}] if run.parent_run else [])
+    for row in rows:
+        origin = {
+            "how": row.travel,
+            "run": str(row.departure_run),
+            "checkpoint": str(row.departure),
+            "hash": row.departure_hash,
+        }
+        origins.append(origin)
+    if run.parent_run:
+        parent = str(run.parent_run)
+        origins.append({"how": "parent", "run": parent, "task": run.parent_task})
+    return origins
 
 
 def _rows(run: Run, table: BundledTable) -> Iterator[tuple[Model, Mapping[str, Any]]]:
-    """Each row with what its line says beside the row."""
-    chain = _Parents(run)
-    for page in pages(_of(run, table), table.by, size=table.size):
+    """Yield each row with the keys that its line has beside the row."""
+    parents = _Parents(run)
+    for page in pages(_rows_of_run(run, table), table.by, size=table.size):
         for row in page:
-            yield row, chain.beside(row)
+            yield row, parents.beside(row)
 
 
-def _of(run: Run, table: BundledTable) -> "QuerySet[Any]":
+def _rows_of_run(run: Run, table: BundledTable) -> "QuerySet[Any]":
     return table.model._base_manager.filter(run=run.id)
 
 
 class _Parents:
-    """What lines say beside rows: of a checkpoint the hash of its parent, of a write what its base binds."""
+    """The keys that lines have beside rows: with a checkpoint the hash of its parent,
+    with a write the binding of its base.
+    """
 
     def __init__(self, run: Run) -> None:
-        self._run, self._known = run, dict[UUID | None, str]({None: ""})
+        self._run = run
+        self._last_hashes: dict[UUID | None, str] = {None: ""}
 
     def beside(self, row: Model) -> dict[str, Any]:
+        # The base of an encrypted run is secret, and its keyed hash not recomputed.
         if isinstance(row, PendingWrite) and not self._run.encrypted:
             return {"binding": pending_writes.base_of(row).binding().decode()}
-        return {"parent_hash": self._parent_hash(row)} if isinstance(row, Checkpoint) else {}
+        if isinstance(row, Checkpoint):
+            return {"parent_hash": self._parent_hash(row)}
+        return {}
 
     def _parent_hash(self, row: Checkpoint) -> str:
-        hash_ = self._known.get(row.parent)
+        hash_ = self._last_hashes.get(row.parent)
         if hash_ is None and row.parent is not None:
-            found = Checkpoint.objects.filter(id=row.parent).values_list("content_hash", flat=True).first()
-            departures = RunLine.objects.filter(run=self._run.id, departure=row.parent)
-            hash_ = found or departures.values_list("departure_hash", flat=True).first() or self._removed(row)
-        self._known = {None: "", row.id: row.content_hash}
+            hash_ = self._hash_elsewhere(row, row.parent)
+        # The parent is nearly always the row before, so only that one is remembered.
+        self._last_hashes = {None: "", row.id: row.content_hash}
         return hash_ or ""
 
-    def _removed(self, row: Checkpoint) -> str:
-        """The hash of a parent that was removed."""
-        gone = removed_history(self._run.id, protection_of(self._run)).checkpoints
-        return next((one.after for one in gone.all if one.last == row.seq - 1), "")
+    def _hash_elsewhere(self, row: Checkpoint, parent: UUID) -> str:
+        """Return the hash of a parent that is not the row before: it is another row, or
+        only the line that departed from it has its hash, or it was removed.
+        """
+        rows = Checkpoint.objects.filter(id=parent)
+        hash_ = rows.values_list("content_hash", flat=True).first()
+        if hash_:
+            return hash_
+        departures = RunLine.objects.filter(run=self._run.id, departure=parent)
+        hash_ = departures.values_list("departure_hash", flat=True).first()
+        return hash_ or self._removed_hash(row)
+
+    def _removed_hash(self, row: Checkpoint) -> str:
+        """Return the hash of a parent that was removed."""
+        history = removed_history(self._run.id, protection_of(self._run))
+        for stretch in history.checkpoints.all:
+            if stretch.last == row.seq - 1:
+                return stretch.after
+        return ""
 
 
 def _seals(run: Run, table: BundledTable) -> Iterator[list[list[str]]]:
-    """[identity, key id, seal in hex] of each row, a page a line. Only the installation that sealed can verify them."""
+    """Yield [identity, key id, seal in hex] of each row, a page at a time. Only the
+    installation that sealed can verify them.
+    """
     identity = getattr(table.model, "IDENTITY", None)
     if identity is None or not hasattr(table.model, "seal"):
         return
     columns = tuple(dict.fromkeys((table.by, *identity, "seal", "seal_key")))
-    for page in pages(_of(run, table).only(*columns), table.by):
-        names = [" ".join(str(getattr(row, name)) for name in identity) for row in page]
-        yield [[name, row.seal_key, bytes(row.seal or b"").hex()] for name, row in zip(names, page, strict=True)]
+    for page in pages(_rows_of_run(run, table).only(*columns), table.by):
+        seals = []
+        for row in page:
+            row_identity = " ".join(str(getattr(row, name)) for name in identity)
+            seals.append([row_identity, row.seal_key, bytes(row.seal or b"").hex()])
+        yield seals

@@ -1,9 +1,11 @@
-"""Whether a bundle is what its house signed, offline: this one file, the standard library and `cryptography`.
+"""Verifies offline that a bundle is what its house signed.
 
     python verifier.py FILE --key HEX
 
-`docs/bundles.md` describes the format. The public key is given, never taken from the bundle. A first pass follows the
-chain of lines up to its signature and reads none of them as JSON; a second one compares what they say of each other.
+It needs this one file, the standard library and `cryptography`. `docs/bundles.md`
+describes the format. From top to bottom this is the order in which one would check a
+bundle by hand: first the chain of its lines up to the signature, without reading any of
+them as JSON, then what the lines hold, each compared with those before it.
 """
 
 import argparse
@@ -13,27 +15,68 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+Row = dict[str, Any]
+Numbered = dict[int, Any]
+End = tuple[str, int]  # the hash that is signed, and the number of all lines
+
 FORMAT = "countersign-bundle-1"
-LONGEST_LINE, LONGEST_SIGNATURE = 256 * 1024 * 1024, 1000
-HEAD, MIDDLE, TAIL = b'{"hash":"', b'","body":', b"}\n"
-BODY, BEGIN = len(HEAD) + 64 + len(MIDDLE), "0" * 64
-SIGNED = rb'{"kind":"signature","lines":(\d+),"last":"(.{64})","key":"([0-9a-f]{64})","signature":"([0-9a-f]{128})"}'
-PRIME, EIGHTH = 2**255 - 19, 0x5FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
-SMALL = {0, 1, PRIME - 1, EIGHTH, PRIME - EIGHTH}  # where points of small order lie: with one as a key anybody signs
-ROWS = ("run", "event", "line", "checkpoint", "write", "result", "late_result", "landing", "memory_record", "metadata",
-        "figure", "request", "receipt", "decision")  # fmt: skip
-KINDS, ONCE = ("manifest", *ROWS, "seals", "counts", "signature"), ("manifest", "run", "counts", "signature")
-DECIDED = {"decision_signed": False, "approval_not_needed": True}  # whether nobody was asked
+LONGEST_LINE = 256 * 1024 * 1024
+LONGEST_SIGNATURE = 1000
+
+# A line. Its hash is over the hash of the line before and its own body.
+HEAD = b'{"hash":"'
+MIDDLE = b'","body":'
+TAIL = b"}\n"
+LINE = HEAD + rb"(.{64})" + MIDDLE + rb"(.*)" + TAIL
+BEGIN = "0" * 64
+SIGNATURE = (
+    r'{"kind":"signature","lines":(\d+),"last":"(.{64})",'
+    r'"key":"([0-9a-f]{64})","signature":"([0-9a-f]{128})"}'
+)
+# The points of small order of the curve: with one as a public key anybody can sign.
+PRIME = 2**255 - 19
+EIGHTH = 0x5FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+SMALL = {0, 1, PRIME - 1, EIGHTH, PRIME - EIGHTH}
+
+# The kinds of lines in their order, and which of them hold rows.
+ORDER = (
+    "manifest run event line checkpoint write result late_result landing memory_record"
+    " metadata figure request receipt decision seals counts signature"
+)
+KINDS = tuple(ORDER.split())
+ROWS = KINDS[1:-3]
+ONCE = ("manifest", "run", "counts", "signature")
+# Events that record a decision, and whether nobody was asked for it.
+DECISIONS = {"decision_signed": False, "approval_not_needed": True}
+# Events whose facts are compared with other rows.
+READABLE = ("run_started", "checkpoint_noted", "erased")
+
+# What the hash of a row is over, in order; the payloads as bytes.
+EVENT = "before run seq type at node task actor payload"
+CHECKPOINT = (
+    "parent_hash run line seq superstep source fingerprint format committed"
+    " event_seq event_hash change_hash"
+)
+WRITE = "run line task position revision channel value bound_hash policy_hash shown"
+PAYLOADS = ("payload", "value", "shown")
+
+
+class Fields(Row):
+    """A JSON object whose values are read by their names: `row.seq`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
 
 
 class Verdict(NamedTuple):
-    """`bad_line` is the first bad line, counted from 1; 0 where no line is, or the file or the key cannot be read."""
+    """The first bad line, counted from 1, is 0 if there is none, or none can be read."""
 
     ok: bool
     bad_line: int
@@ -45,295 +88,462 @@ class Bad(Exception):
 
 
 def verify(file: Any, public_key: Any) -> Verdict:
-    """The verdict on a bundle, a path or a binary file that can be read twice. The key is 32 bytes. Never raises."""
+    """Return the verdict on a bundle: a path, or a binary file that can be read twice.
+    The key is 32 bytes, and never taken from the bundle. Never raises.
+    """
     try:
-        with nullcontext(file) if hasattr(file, "readline") else Path(file).open("rb") as opened:
+        is_open = hasattr(file, "readline")
+        with nullcontext(file) if is_open else Path(file).open("rb") as opened:
             begin = opened.tell()
             signed = require_signed(opened, public_key)
             opened.seek(begin)
             Contents().read(opened, signed)
+            return Verdict(True, 0, "")
+    except Bad as bad:
+        bad_line, reason = bad.args
     except Exception as error:
-        named = error.args if isinstance(error, Bad) else (0, f"it cannot be read: {type(error).__name__}: {error}")
-        return Verdict(False, named[0], named[1].encode("unicode_escape").decode())
-    return Verdict(True, 0, "")
+        bad_line = 0
+        reason = f"it cannot be read: {type(error).__name__}: {error}"
+    # A reason may quote the file, whose text must not control a terminal.
+    return Verdict(False, bad_line, reason.encode("unicode_escape").decode())
 
 
-def chained(file: BinaryIO, signed: tuple[str, int] | None = None) -> Iterator[tuple[int, bytes, str]]:
-    """(number, body, hash) of each line, the chain followed up to the end that is `signed`. Raises `Bad`."""
-    number, before = 0, BEGIN
-    while line := file.readline(LONGEST_LINE + 1):
+def require_signed(file: BinaryIO, public_key: bytes) -> End:
+    """Raise `Bad` unless the chain holds and this key signed its end."""
+    if not isinstance(public_key, bytes) or len(public_key) != 32:
+        raise Bad(0, "the public key must be 32 bytes")
+    # The top bit is a sign; a number beyond the field is the same point again.
+    if int.from_bytes(public_key, "little") % 2**255 % PRIME in SMALL:
+        raise Bad(0, "anybody can sign with this public key")
+    number = 0
+    body = b""
+    last_hash = signed_hash = BEGIN
+    for number, body, hash_ in chained(file):  # noqa: B007
+        signed_hash = last_hash
+        last_hash = hash_
+    if len(body) > LONGEST_SIGNATURE or not body.startswith(b'{"kind":"signature"'):
+        raise Bad(number + 1, "truncated: the signature is missing")
+    _require_signature(body, number, signed_hash, public_key)
+    return signed_hash, number
+
+
+def chained(
+    file: BinaryIO, signed: End | None = None
+) -> Iterator[tuple[int, bytes, str]]:
+    """Yield (number, body, hash) of each line while the chain holds. It must end where
+    it was `signed`. Raises `Bad`.
+    """
+    number = 0
+    before = BEGIN
+    while True:
+        line = file.readline(LONGEST_LINE + 1)
+        if not line:
+            break
         number += 1
         if signed and number >= signed[1] and (before, number) != signed:
             raise Bad(number, "the file was replaced while it was read")
-        said = re.search(rb'"format":"([A-Za-z0-9._ -]{1,80})"', line[:LONGEST_SIGNATURE]) if number == 1 else None
-        if said and said[1].decode() != FORMAT:
-            raise Bad(1, f"format {said[1].decode()} is not known here; this verifier knows {FORMAT}")
-        if not line.endswith(b"\n"):
-            raise Bad(number, "truncated: the line has no end" if len(line) <= LONGEST_LINE else "the line is too long")
-        if not (line.startswith(HEAD) and line[BODY - len(MIDDLE) : BODY] == MIDDLE and line.endswith(TAIL)):
-            raise Bad(number, "the line has not the form of one")
-        body, given = line[BODY : -len(TAIL)], line[len(HEAD) : len(HEAD) + 64]
-        now = hashlib.sha256(before.encode() + body).hexdigest()
-        if given != now.encode():
+        hash_, body = _parts_of_line(line, number)
+        computed = hashlib.sha256(before.encode() + body).hexdigest()
+        if hash_ != computed.encode():
             raise Bad(number, "the line is not chained to the one before it")
-        yield number, body, now
-        before = now
+        yield number, body, computed
+        before = computed
     if signed and number != signed[1]:
         raise Bad(number + 1, "the file was replaced while it was read")
 
 
-def require_signed(file: BinaryIO, public_key: bytes) -> tuple[str, int]:
-    """The hash that is signed, and all lines. Raises `Bad` where the chain breaks, or another key signed its end."""
-    if not isinstance(public_key, bytes) or len(public_key) != 32:
-        raise Bad(0, "the public key must be 32 bytes")
-    if int.from_bytes(public_key, "little") % 2**255 % PRIME in SMALL:
-        raise Bad(0, "anybody can sign with this public key")
-    last, found = BEGIN, (0, b"", BEGIN)
-    for line in chained(file):
-        last, found = found[2], line
-    number, body, _ = found
-    if len(body) > LONGEST_SIGNATURE or not body.startswith(b'{"kind":"signature"'):
-        raise Bad(number + 1, "truncated: the signature is missing")
-    said, key, lines = re.fullmatch(SIGNED, body), public_key.hex(), number - 1
-    if said and said[3].decode() != key:
-        raise Bad(number, f"it is signed with another key: {said[3].decode()}")
-    if not said or said.group(1, 2) != (b"%d" % lines, last.encode()):
-        raise Bad(number, "the signature is of other lines, or not written as it must be")
+def _parts_of_line(line: bytes, number: int) -> tuple[bytes, bytes]:
+    """Return hash and body of a line. Raises `Bad` where it is not written as one."""
+    # Another format is refused by its name, for its lines may have another form too.
+    if number == 1:
+        start = line[:LONGEST_SIGNATURE]
+        name = re.search(rb'"format":"([A-Za-z0-9._ -]{1,80})"', start)
+        if name and name[1] != FORMAT.encode():
+            advice = f"this verifier knows {FORMAT}"
+            raise Bad(1, f"format {name[1].decode()} is not known here; {advice}")
+    if len(line) > LONGEST_LINE and not line.endswith(b"\n"):
+        raise Bad(number, "the line is too long")
+    if not line.endswith(b"\n"):
+        raise Bad(number, "truncated: the line has no end")
+    parts = re.fullmatch(LINE, line, re.DOTALL)
+    if not parts:
+        raise Bad(number, "the line has not the form of one")
+    return parts[1], parts[2]
+
+
+def _require_signature(body: bytes, number: int, hash_: str, public_key: bytes) -> None:
+    key = public_key.hex()
+    lines = number - 1
+    # One character for each byte, so that nothing else can be read as the same text.
+    claim = re.fullmatch(SIGNATURE, body.decode("latin-1"))
+    if claim and claim[3] != key:
+        raise Bad(number, f"it is signed with another key: {claim[3]}")
+    if not claim or claim.group(1, 2) != (str(lines), hash_):
+        reason = "the signature is of other lines, or not written as it must be"
+        raise Bad(number, reason)
     try:
-        signed = signed_text(key, lines, last)
-        Ed25519PublicKey.from_public_bytes(public_key).verify(bytes.fromhex(said[4].decode()), signed)
+        signature = bytes.fromhex(claim[4])
+        text = signed_text(key, lines, hash_)
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, text)
     except (InvalidSignature, ValueError):
         raise Bad(number, "the signature is not of this key") from None
-    return last, number
 
 
 def signed_text(key: str, lines: int, last: str) -> bytes:
-    """What the signature is over: format, public key, number of lines before it, hash of the last of them."""
+    """Return what is signed: `lines` are before the signature, `last` is their hash."""
     return f"{FORMAT}\n{key}\n{lines}\n{last}\n".encode()
 
 
-def parsed(body: bytes, number: int) -> dict[str, Any]:
-    """The JSON object of a line. Raises `Bad` for what is none, says a thing twice, or is nested too deeply."""
+class Contents:
+    """Compares the lines of a bundle with each other as they come. Keeps their numbers
+    and hashes, never a payload.
+    """
+
+    run = ""
+    encrypted = False
+    as_is = ""  # the first fault of a run that was exported despite it
+    kind = -1  # of the line before: its place in KINDS
+    erased: frozenset[str] = frozenset()  # columns of the row at hand
+    checkpoint = ""  # the id of the last one
+    metadata_erased = False
+
+    def __init__(self) -> None:
+        self.run_row = Fields()
+        self.body = Fields()  # the line at hand
+        self.counts = dict.fromkeys(ROWS, 0)
+        # Number and hash of the last row of each chain.
+        self.ends = {"events": (0, ""), "checkpoints": (-1, "")}
+        # First number of a removed stretch -> its last one, hash before, last hash.
+        self.removed: dict[str, Numbered] = {"events": {}, "checkpoints": {}}
+        self.departures: Row = {}  # checkpoint -> its hash
+        self.erasures: Row = {}  # record -> hash of its rows
+        self.logged_erasures: set[str] = set()
+        self.decided: Numbered = {}  # event -> whether nobody was asked
+        self.requests: set[str] = set()
+        # Write -> hash of a revision -> its number, and the hash of its value.
+        self.revisions: dict[str, Row] = {}
+        # By checkpoint: notes in the log (metadata hash, totals), and those in rows.
+        self.noted: Numbered = {}
+        self.metadata: Numbered = {}
+        self.figures: Numbered = {}
+
+    def read(self, file: BinaryIO, signed: End) -> None:
+        """Raise `Bad` for the first line that does not fit, or was not `signed`."""
+        for number, body, _ in chained(file, signed):
+            try:
+                self.take(parsed(body, number), number)
+            except ValueError as error:
+                raise Bad(number, str(error)) from None
+            except (TypeError, LookupError, AttributeError) as error:
+                reason = f"it does not say what it must: {error!r}"
+                raise Bad(number, reason[:200]) from None
+        if self.as_is:
+            reason = f"exported as it is, for the run did not verify: {self.as_is}"
+            raise Bad(1, reason)
+
+    def take(self, body: Row, number: int) -> None:
+        """Raise `ValueError` unless the next line fits those before it."""
+        name = body["kind"]
+        kind = KINDS.index(name)
+        in_order = kind > self.kind or (kind == self.kind and name not in ONCE)
+        must(in_order, "the lines are not in their order")
+        must(number > 2 or kind == number - 1, "manifest and run come first")
+        has_counts = name != "signature" or self.kind == kind - 1
+        must(has_counts, "the counts of the rows are missing")
+        self.kind = kind
+        self.body = content = Fields(**body)
+        if name in ROWS:
+            self.counts[name] += 1
+            content = Fields(**body["row"])
+            run = content.id if name == "run" else content.run
+            must(run == self.run, "the row is of another run")
+            # A row of which nothing was erased has no such note.
+            note = body.get("erased", {"record": "", "columns": {}})
+            self.erased = self._erased_columns(content, **note)
+        # The other kinds have nothing that could be compared.
+        if hasattr(self, f"check_{name}"):
+            getattr(self, f"check_{name}")(content)
+
+    def _erased_columns(self, row: Row, record: str, columns: Row) -> frozenset[str]:
+        """Return the columns that were erased, once their new hashes are as noted."""
+        is_known = record in self.erasures or not (record or columns)
+        must(is_known, "it names an erasure that the manifest does not")
+        for name, hash_ in columns.items():
+            fits = self.encrypted or digest(row[name]) == hash_
+            must(fits, "what stands in the place of what was erased has another hash")
+        return frozenset(columns)
+
+    def check_manifest(self, body: Fields) -> None:
+        must(body.format == FORMAT, "the format is not known here")
+        self.run = body.run
+        self.encrypted = body.encrypted is True
+        fits = bool(body.faults) == body.as_is
+        must(fits, "faults and as_is do not fit each other")
+        must(all(body.faults), "a fault without a text")
+        if body.as_is:
+            self.as_is = str(body.faults[0])[:300]
+        self.erasures = {row["id"]: row["rows_hash"] for row in body.erasures}
+        for part, stretches in self.removed.items():
+            for first, last, before, after in body.removed[part]:
+                fits = type(first) is type(last) is int and first <= last
+                must(fits, "a removed stretch ends before it begins")
+                stretches[first] = (last, before, after)
+
+    def check_run(self, row: Fields) -> None:
+        self.run_row = row
+        fits = self.encrypted == row.encrypted
+        must(fits, "run and manifest differ in whether it is encrypted")
+        self._require_digest(row, "input")
+
+    def check_event(self, row: Fields) -> None:
+        number = row.seq
+        last, before = self._end_before("events", number)
+        must(number == last + 1, f"line {last + 1} of the log is missing")
+        computed = row_hash(row, EVENT, before=before)
+        what = f"line {number} of the log"
+        self._require_hash(computed, row.hash, what, "payload")
+        self.ends["events"] = (number, row.hash)
+        if row.type in DECISIONS:
+            self.decided[number] = DECISIONS[row.type]
+        if row.type in READABLE and not self.encrypted:
+            self._read_facts(row.type, json.loads(row.payload))
+
+    def _read_facts(self, type_: str, facts: Row) -> None:
+        if type_ == "erased":
+            fits = self.erasures.get(facts["record"]) == facts["rows_hash"]
+            must(fits, "the manifest lacks this erasure")
+            self.logged_erasures.add(facts["record"])
+            return
+        metadata_hash = facts.get("metadata", "")
+        totals = facts.get("figures", {})
+        if metadata_hash or totals:
+            self.noted[facts.get("seq", -1)] = (metadata_hash, totals)
+
+    def _end_before(self, part: str, next_: int) -> tuple[int, str]:
+        """Return (number, hash) of the row before row `next_` of a chain: that of the
+        last removed stretch that begins exactly where the chain stands, if any.
+        """
+        number, hash_ = self.ends[part]
+        while True:
+            stretch = self.removed[part].get(number + 1)
+            if not stretch or stretch[1] != hash_ or stretch[0] >= next_:
+                return number, hash_
+            number, _, hash_ = stretch
+
+    def check_line(self, row: Fields) -> None:
+        self.departures[row.departure] = row.departure_hash
+
+    def check_checkpoint(self, row: Fields) -> None:
+        number = row.seq
+        parent_hash = self._parent_hash(row)
+        fits = self.body.parent_hash == parent_hash
+        must(fits, f"checkpoint {number} does not follow its parent")
+        self._require_digest(row, "change")
+        # A checkpoint without a snapshot has an empty hash of it.
+        snapshot = row.snapshot
+        if snapshot:
+            snapshot = digest(snapshot)
+        self._require_hash(snapshot, row.snapshot_hash, "the snapshot", "snapshot")
+        derived = {"parent_hash": parent_hash, "committed": int(row.committed)}
+        computed = row_hash(row, CHECKPOINT, **derived)
+        self._require_hash(computed, row.content_hash, f"checkpoint {number}")
+        departure_hash = self.departures.get(row.id, row.content_hash)
+        must(departure_hash == row.content_hash, "a line departs otherwise")
+        self.ends["checkpoints"] = (number, row.content_hash)
+        self.checkpoint = row.id
+
+    def _parent_hash(self, row: Fields) -> Any:
+        last, last_hash = self.ends["checkpoints"]
+        number, before = self._end_before("checkpoints", row.seq)
+        must(row.seq == number + 1, f"checkpoint {number + 1} is missing")
+        if not row.parent:
+            return ""
+        if row.parent == self.checkpoint:
+            return last_hash
+        if row.parent in self.departures:
+            return self.departures[row.parent]
+        # Behind a removed stretch the parent is its last row.
+        if number != last:
+            return before
+        # The first one of a fork that a store made may follow any other.
+        if row.seq == 0:
+            return self.body.parent_hash
+        return "missing"
+
+    def check_write(self, row: Fields) -> None:
+        base = digest(self.body.get("binding", ""))
+        self._require_hash(base, row.bound_hash, "the base", "base")
+        task = f"{row.node}:{row.visit}:{row.index}"
+        computed = row_hash(row, WRITE, task=task)
+        what = "this revision of a write"
+        self._require_hash(computed, row.hash, what, "value", "shown")
+        value_hash = ""
+        if not self.encrypted and "value" not in self.erased:
+            value_hash = digest(row.value)
+        revisions = self.revisions.setdefault(row.write, {})
+        revisions[row.hash] = (row.revision, value_hash)
+
+    def check_metadata(self, row: Fields) -> None:
+        if self.erased:
+            self.metadata_erased = True
+        self.metadata.setdefault(row.seq, {})[row.name] = row.value
+
+    def check_figure(self, row: Fields) -> None:
+        sums = self.figures.setdefault(row.seq, {})
+        sums[row.name] = sums.get(row.name, 0) + row.millionths
+
+    def check_request(self, row: Fields) -> None:
+        self.requests.add(row.id)
+
+    def check_decision(self, row: Fields) -> None:
+        number = row.event_seq
+        nobody_asked = row.verdict == "not_needed"
+        if number in self.decided:
+            fits = self.decided[number] == nobody_asked
+        else:
+            stretches = self.removed["events"].items()
+            fits = any(first <= number <= stretch[0] for first, stretch in stretches)
+        must(fits, "the log does not speak of this decision")
+        if not nobody_asked:
+            self._require_decided_revision(row)
+
+    def _require_decided_revision(self, row: Fields) -> None:
+        must(row.request in self.requests, "the request of this decision is missing")
+        revisions = self.revisions.get(row.write, {})
+        number, seen_hash = revisions.get(row.seen_hash, (row.revision + 1, ""))
+        must(number <= row.revision, "what was seen is no revision of the write")
+        decided_hash = dict(revisions.values()).get(row.revision)
+        must(decided_hash is not None, "the revision that was decided is missing")
+        if row.verdict != "reject":
+            self._require_final_value(row, decided_hash)
+        elif not self.encrypted:
+            must(not row.final_value, "a rejection has a final value")
+        # Only an edit may decide another value than the one that was seen.
+        if row.verdict == "approve":
+            self._require_final_value(row, seen_hash)
+
+    def _require_final_value(self, row: Fields, value_hash: Any) -> None:
+        # The hash is empty where the value cannot be read.
+        if not value_hash:
+            return
+        computed = digest(row.final_value)
+        what = "the value that was signed"
+        self._require_hash(computed, value_hash, what, "final_value")
+
+    def check_counts(self, body: Fields) -> None:
+        run = self.run_row
+        # Bundles of earlier versions leave out the kinds that these did not have.
+        counts = {**dict.fromkeys(ROWS, 0), **body.counts}
+        must(counts == self.counts, "the rows are not as many as were written")
+        if not self.encrypted:
+            self._require_notes()
+        end = self._end_before("events", run.event_seq + 1)
+        fits = end == (run.event_seq, run.event_hash)
+        must(fits, "the log does not end where the run says")
+        last = (*self.ends["checkpoints"], self.checkpoint)
+        fits = last == (run.head_seq, run.head_hash, run.head)
+        must(fits, "the head is not the last checkpoint")
+        fits = self.counts["decision"] == run.decisions
+        must(fits, "the run counts other decisions")
+        if not self.encrypted:
+            fits = self.logged_erasures == {*self.erasures}
+            must(fits, "the log does not tell of each erasure")
+
+    def _require_notes(self) -> None:
+        """Require that metadata and figures have the hashes and totals of the log."""
+        for seq, (metadata_hash, totals) in self.noted.items():
+            sums = self.figures.pop(seq, {})
+            must(sums == totals, "the log says other totals of the figures")
+            values = self.metadata.pop(seq, {})
+            computed = ""
+            if values:
+                names = sorted(values)
+                entries = [f"{json.dumps(name)}:{values[name]}" for name in names]
+                computed = digest("{" + ",".join(entries) + "}")
+            fits = computed == metadata_hash or self.metadata_erased
+            must(fits, "the log says another hash of the metadata")
+        # The event of what is over may be in a removed stretch.
+        fits = bool(self.removed["events"]) or not (self.metadata or self.figures)
+        must(fits, "the log does not speak of these notes")
+
+    def _require_hash(self, computed: str, hash_: str, what: str, *over: str) -> None:
+        # Hashes of encrypted runs are keyed; one over an erased column is of its past.
+        is_comparable = not self.encrypted and not self.erased & {*over}
+        must(not is_comparable or computed == hash_, f"{what} has another hash")
+
+    def _require_digest(self, row: Fields, column: str) -> None:
+        hash_ = row[f"{column}_hash"]
+        self._require_hash(digest(row[column]), hash_, f"the {column}", column)
+
+
+def must(fits: bool, reason: str) -> None:
+    if not fits:
+        raise ValueError(reason)
+
+
+def parsed(body: bytes, number: int) -> Row:
+    """Return the JSON object of a line. Raises `Bad` where it is no such object."""
     try:
-        found = json.loads(body.decode(), object_pairs_hook=_object, parse_constant=lambda one: _require(False, one))
+        # Python would read NaN, which JSON does not have.
+        no_nan = partial(must, False)
+        text = body.decode()
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=no_nan)
     except (ValueError, RecursionError) as error:
-        raise Bad(number, f"the line is no JSON, or is nested too deeply: {error}"[:200]) from None
-    if not isinstance(found, dict):
+        reason = f"the line is not valid JSON, or is nested too deeply: {error}"
+        raise Bad(number, reason[:200]) from None
+    if not isinstance(value, dict):
         raise Bad(number, "the line is no object")
-    return found
+    return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    _require(len(found := dict(pairs)) == len(pairs), "a key is given more than once")
-    return found
-
-
-def framed_hash(*parts: Any) -> str:
-    """SHA-256 over the framed parts: a JSON list in which [n] stands for a part of n bytes, then those bytes."""
-    head = [[len(part)] if isinstance(part, bytes) else part for part in parts]
-    text = json.dumps(head, separators=(",", ":"), ensure_ascii=False).encode()
-    return hashlib.sha256(text + b"".join(part for part in parts if isinstance(part, bytes))).hexdigest()
+def _object(pairs: list[tuple[str, Any]]) -> Row:
+    value = dict(pairs)
+    must(len(value) == len(pairs), "a key is given more than once")
+    return value
 
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Contents:
-    """What the lines of a bundle say of each other. It keeps numbers and hashes, never a payload."""
-
-    def __init__(self) -> None:
-        self.run, self.encrypted, self.as_is, self.kind = "", False, "", -1
-        self.row, self.counts = dict[str, Any](), dict.fromkeys(ROWS, 0)
-        self.removed: dict[str, dict[int, tuple[int, str, str]]] = {"events": {}, "checkpoints": {}}
-        self.event, self.point = (0, ""), (-1, "", "")
-        self.departures, self.erasures, self.decided = dict[str, str](), dict[str, str](), dict[int, bool]()
-        self.revisions: dict[str, dict[str, tuple[int, str]]] = {}
-        self.requests, self.told, self.erased = set[str](), set[str](), frozenset[str]()
-        self.noted: dict[int, tuple[str, dict[str, int]]] = {}
-        self.metadata, self.figures = dict[int, dict[str, str]](), dict[int, dict[str, int]]()
-        self.notes_erased = False
-
-    def read(self, file: BinaryIO, signed: tuple[str, int]) -> None:
-        """Raises `Bad` for the first line that does not fit, or is not of what was `signed`."""
-        for number, body, _ in chained(file, signed):
-            try:
-                self.take(parsed(body, number), number)
-            except (ValueError, TypeError, LookupError, AttributeError) as error:
-                fits = isinstance(error, ValueError)
-                raise Bad(number, str(error) if fits else f"it does not say what it must: {error!r}"[:200]) from None
-        if self.as_is:
-            raise Bad(1, f"exported as it is, for the run did not verify: {self.as_is}")
-
-    def take(self, body: dict[str, Any], number: int) -> None:
-        """The next line. Raises `ValueError` where it does not fit those before it."""
-        kind, name = KINDS.index(body["kind"]), body["kind"]
-        _require(kind > self.kind or (kind == self.kind and name not in ONCE), "the lines are not in their order")
-        _require((kind == 0) == (number == 1) and (kind == 1) == (number == 2), "manifest and run come first")
-        _require(name != "signature" or self.kind == kind - 1, "the counts of the rows are missing")
-        self.kind = kind
-        if name in ROWS:
-            self.counts[name] += 1
-            _require(body["row"]["id" if name == "run" else "run"] == self.run, "the row is of another run")
-            self.erased = self._erased(body["row"], **body.get("erased", {"record": "", "columns": {}}))
-        getattr(self, f"on_{name}", lambda _: None)(body)
-
-    def _erased(self, row: dict[str, Any], record: str, columns: dict[str, str]) -> frozenset[str]:
-        """The columns of a row of which something was erased; what stands there now has the hash that its note says."""
-        _require(record in self.erasures or not (record or columns), "it names an erasure that the manifest does not")
-        fits = self.encrypted or all(digest(row[name]) == hash_ for name, hash_ in columns.items())
-        _require(fits, "what stands in the place of what was erased has another hash")
-        return frozenset(columns)
-
-    def _require_hash(self, now: str, hash_: str, what: str, *columns: str) -> None:
-        _require(self.encrypted or now == hash_ or bool(self.erased & {*columns}), f"{what} has another hash")
-
-    def on_manifest(self, body: dict[str, Any]) -> None:
-        _require(body["format"] == FORMAT, "the format is not known here")
-        self.run, self.encrypted = body["run"], body["encrypted"] is True
-        _require(bool(body["faults"]) == body["as_is"], "faults and as_is do not fit each other")
-        self.as_is = str(body["faults"][0])[:300] if body["as_is"] else ""
-        self.erasures = {one["id"]: one["rows_hash"] for one in body["erasures"]}
-        for part in ("events", "checkpoints"):
-            for first, last, before, after in body["removed"][part]:
-                _require(type(first) is type(last) is int and first <= last, "a removed stretch ends before it begins")
-                self.removed[part][first] = (last, before, after)
-
-    def on_run(self, body: dict[str, Any]) -> None:
-        self.row = body["row"]
-        _require(self.encrypted == self.row["encrypted"], "run and manifest differ in whether it is encrypted")
-        self._require_hash(digest(self.row["input"]), self.row["input_hash"], "the input", "input")
-
-    def on_event(self, body: dict[str, Any]) -> None:
-        row = body["row"]
-        seq, before = self._follow("events", *self.event, row["seq"])
-        _require(row["seq"] == seq + 1, f"line {seq + 1} of the log is missing")
-        parts = [row[name] for name in ("run", "seq", "type", "at", "node", "task", "actor")]
-        now = framed_hash(before, *parts, row["payload"].encode())
-        self._require_hash(now, row["hash"], f"line {row['seq']} of the log", "payload")
-        self.event = (row["seq"], row["hash"])
-        if row["type"] in DECIDED:
-            self.decided[row["seq"]] = DECIDED[row["type"]]
-        if row["type"] in ("run_started", "checkpoint_noted") and not self.encrypted:
-            said = json.loads(row["payload"])
-            if said.get("metadata") or said.get("figures"):
-                self.noted[said.get("seq", -1)] = (said.get("metadata", ""), said.get("figures", {}))
-        if row["type"] == "erased" and not self.encrypted:
-            said = json.loads(row["payload"])
-            _require(self.erasures.get(said["record"]) == said["rows_hash"], "the manifest lacks this erasure")
-            self.told.add(said["record"])
-
-    def _follow(self, part: str, number: int, hash_: str, seen: int) -> tuple[int, str]:
-        """Where a chain stands before its row of number `seen`: behind the stretches that were removed there."""
-        while (gone := self.removed[part].get(number + 1)) and gone[1] == hash_ and gone[0] < seen:
-            number, hash_ = gone[0], gone[2]
-        return number, hash_
-
-    def on_line(self, body: dict[str, Any]) -> None:
-        self.departures[body["row"]["departure"]] = body["row"]["departure_hash"]
-
-    def on_checkpoint(self, body: dict[str, Any]) -> None:
-        row, (last, hash_, one) = body["row"], self.point
-        seq, before = self._follow("checkpoints", last, hash_, row["seq"])
-        _require(row["seq"] == seq + 1, f"checkpoint {seq + 1} is missing")
-        parent, follows = row["parent"] or "", {**self.departures, one: hash_, "": ""}
-        # Behind a removed stretch the parent is the last row of it; of a fork that a store made it may be anything.
-        unknown = before if seq != last else body["parent_hash"] if not row["seq"] else "missing"
-        before = follows.get(parent, unknown)
-        _require(body["parent_hash"] == before, f"checkpoint {row['seq']} does not follow its parent")
-        self._require_hash(digest(row["change"]), row["change_hash"], "the change", "change")
-        snapshot = row["snapshot"] and digest(row["snapshot"])
-        self._require_hash(snapshot, row["snapshot_hash"], "the snapshot", "snapshot")
-        header = [row[name] for name in ("run", "line", "seq", "superstep", "source", "fingerprint", "format")]
-        end = (int(row["committed"]), row["event_seq"], row["event_hash"], row["change_hash"])
-        self._require_hash(framed_hash(before, *header, *end), row["content_hash"], f"checkpoint {row['seq']}")
-        _require(self.departures.get(row["id"], row["content_hash"]) == row["content_hash"], "a line departs otherwise")
-        self.point = (row["seq"], row["content_hash"], row["id"])
-
-    def on_write(self, body: dict[str, Any]) -> None:
-        row = body["row"]
-        self._require_hash(digest(body.get("binding", "")), row["bound_hash"], "the base", "base")
-        task = f"{row['node']}:{row['visit']}:{row['index']}"
-        parts = (row["run"], row["line"], task, row["position"], row["revision"], row["channel"])
-        texts = (row["value"].encode(), row["bound_hash"], row["policy_hash"], row["shown"].encode())
-        self._require_hash(framed_hash(*parts, *texts), row["hash"], "this revision of a write", "value", "shown")
-        value = "" if self.encrypted or "value" in self.erased else digest(row["value"])
-        self.revisions.setdefault(row["write"], {})[row["hash"]] = (row["revision"], value)
-
-    def on_metadata(self, body: dict[str, Any]) -> None:
-        row = body["row"]
-        self.notes_erased = self.notes_erased or bool(self.erased)
-        self.metadata.setdefault(row["seq"], {})[row["name"]] = row["value"]
-
-    def on_figure(self, body: dict[str, Any]) -> None:
-        row = body["row"]
-        sums = self.figures.setdefault(row["seq"], {})
-        sums[row["name"]] = sums.get(row["name"], 0) + row["millionths"]
-
-    def _require_notes(self) -> None:
-        """Metadata and figures are those whose hashes and totals the log says, where it can be read."""
-        if self.encrypted:
-            return
-        for seq, (hash_, figures) in self.noted.items():
-            _require(self.figures.pop(seq, {}) == figures, "the log says other totals of the figures")
-            values = self.metadata.pop(seq, {})
-            text = ",".join(f"{json.dumps(name)}:{values[name]}" for name in sorted(values))
-            now = digest(f"{{{text}}}") if values else ""
-            _require(now == hash_ or self.notes_erased, "the log says another hash of the metadata")
-        events_removed = bool(self.removed["events"])
-        _require(events_removed or not (self.metadata or self.figures), "the log does not speak of these notes")
-
-    def on_request(self, body: dict[str, Any]) -> None:
-        self.requests.add(body["row"]["id"])
-
-    def on_decision(self, body: dict[str, Any]) -> None:
-        row, unasked = body["row"], body["row"]["verdict"] == "not_needed"
-        logged, removed = self.decided.get(row["event_seq"]), self.removed["events"].items()
-        gone = any(first <= row["event_seq"] <= one[0] for first, one in removed)
-        _require(logged == unasked or (logged is None and gone), "the log does not speak of this decision")
-        if unasked:
-            return
-        _require(row["request"] in self.requests, "the request of this decision is missing")
-        revisions = self.revisions.get(row["write"], {})
-        number, seen = revisions.get(row["seen_hash"], (row["revision"] + 1, ""))
-        _require(number <= row["revision"], "what was seen is no revision of the write")
-        decided = dict(revisions.values()).get(row["revision"])
-        _require(decided is not None, "the revision that was decided is missing")
-        if row["verdict"] != "reject":
-            self._require_signed(row, decided)
-        if row["verdict"] == "approve":
-            # Only who edits decides another value than was seen.
-            self._require_signed(row, seen)
-
-    def _require_signed(self, row: dict[str, Any], value_hash: str | None) -> None:
-        """The final value of a decision has this hash, where it can be told."""
-        if value_hash:
-            self._require_hash(digest(row["final_value"]), value_hash, "the value that was signed", "final_value")
-
-    def on_counts(self, body: dict[str, Any]) -> None:
-        row, counts = self.row, self.counts
-        # Bundles of earlier versions do not count what these did not know.
-        _require({**dict.fromkeys(ROWS, 0), **body["counts"]} == counts, "the rows are not as many as were written")
-        self._require_notes()
-        end = self._follow("events", *self.event, row["event_seq"] + 1)
-        _require(end == (row["event_seq"], row["event_hash"]), "the log does not end where the run says")
-        _require(self.point == (row["head_seq"], row["head_hash"], row["head"]), "the head is not the last checkpoint")
-        _require(counts["decision"] == row["decisions"], "the run counts other decisions")
-        _require(self.encrypted or self.told == {*self.erasures}, "the log does not tell of each erasure")
+def row_hash(row: Fields, columns: str, **derived: Any) -> str:
+    """Return the hash over these columns of a row, and what is derived from it."""
+    values = {**row, **derived}
+    parts = []
+    for name in columns.split():
+        value = values[name]
+        if name in PAYLOADS:
+            value = value.encode()
+        parts.append(value)
+    return framed_hash(*parts)
 
 
-def _require(fits: bool, reason: str) -> None:
-    if not fits:
-        raise ValueError(reason)
+def framed_hash(*parts: Any) -> str:
+    """Hash a JSON list in which [n] stands for a part of n bytes, then those bytes."""
+    frame: list[Any] = []
+    payloads = b""
+    for part in parts:
+        if isinstance(part, bytes):
+            frame.append([len(part)])
+            payloads += part
+        else:
+            frame.append(part)
+    text = json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode()
+    return hashlib.sha256(text + payloads).hexdigest()
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Verify a bundle of a run, offline.")
     parser.add_argument("file")
-    parser.add_argument("--key", dest="public_key", required=True, type=bytes.fromhex, metavar="64_HEXADECIMAL_DIGITS")
-    ok, bad_line, reason = verify(**vars(parser.parse_args(arguments)))
-    sys.stdout.write("ok\n" if ok else f"line {bad_line}: {reason}\n".removeprefix("line 0: "))
-    return int(not ok)
+    digits = "64_HEXADECIMAL_DIGITS"
+    parser.add_argument("--key", required=True, type=bytes.fromhex, metavar=digits)
+    options = parser.parse_args(arguments)
+    ok, bad_line, reason = verify(options.file, options.key)
+    if ok:
+        sys.stdout.write("ok\n")
+        return 0
+    sys.stdout.write(f"line {bad_line}: {reason}\n".removeprefix("line 0: "))
+    return 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The rules of a store. Each is a function of one store; keys of runs in it are used once and never again."""
+"""The rules of a store. Each is a function of one store; keys of runs in it are used
+once and never again.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -13,13 +15,19 @@ from orchestrator.engine.errors import InvalidValue, KeyConflict, UnknownThing
 class Store(Protocol):
     """The eight verbs."""
 
-    def save(self, run: UUID | str, state: Mapping[str, Any], **about: Any) -> Stored: ...
+    def save(
+        self, run: UUID | str, state: Mapping[str, Any], **about: Any
+    ) -> Stored: ...
     def get(self, checkpoint: UUID | str) -> Snapshot: ...
-    def load(self, run: UUID | str, node: str | None = None, superstep: int | None = None) -> Snapshot: ...
+    def load(
+        self, run: UUID | str, node: str | None = None, superstep: int | None = None
+    ) -> Snapshot: ...
     def latest(self, run: UUID | str) -> Stored | None: ...
     def delete(self, checkpoint: UUID | str) -> None: ...
     def clear(self, run: UUID | str) -> int: ...
-    def fork(self, checkpoint: UUID | str, patch: Mapping[str, Any] | None = None) -> Stored: ...
+    def fork(
+        self, checkpoint: UUID | str, patch: Mapping[str, Any] | None = None
+    ) -> Stored: ...
     def list(
         self,
         graph: str | None = None,
@@ -31,13 +39,35 @@ class Store(Protocol):
     ) -> Sequence[Stored]: ...
 
 
-EMPTY: dict[str, dict[str, Any]] = {"input": {}, "scratch": {}, "artifacts": {}, "diagnostics": {}}
+EMPTY: dict[str, dict[str, Any]] = {
+    "input": {},
+    "scratch": {},
+    "artifacts": {},
+    "diagnostics": {},
+}
+# Values at the limits of the canonical form, and keys that look like paths.
 STATES: tuple[dict[str, Any], ...] = (
     {},
-    {"scratch": {"n": 2**53 - 1, "x": -0.5, "no": None, "yes": True, "deep": {"a": [1, [2, {}], ""]}}},
-    {"scratch": {"text": "ä 漢字 \u2028 \U0001f600"}, "artifacts": {"report": "x" * 20_000}},
-    {"input": {"claim": "C-1"}, "diagnostics": {"supersteps": 3}, "scratch": {"": 1, "a.b": 2, "a/b": 3}},
+    {
+        "scratch": {
+            "n": 2**53 - 1,
+            "x": -0.5,
+            "no": None,
+            "yes": True,
+            "deep": {"a": [1, [2, {}], ""]},
+        }
+    },
+    {
+        "scratch": {"text": "ä 漢字 \u2028 \U0001f600"},
+        "artifacts": {"report": "x" * 20_000},
+    },
+    {
+        "input": {"claim": "C-1"},
+        "diagnostics": {"supersteps": 3},
+        "scratch": {"": 1, "a.b": 2, "a/b": 3},
+    },
 )
+# Values without a canonical form, and states that have no partitions.
 REFUSED: tuple[Any, ...] = (
     {"scratch": {"n": float("nan")}},
     {"scratch": {"n": 2**70}},
@@ -55,9 +85,15 @@ def what_is_saved_is_loaded(store: Store) -> None:
     key = _key()
     for state in STATES:
         saved = store.save(key, state)
-        for found in (store.get(saved.id), store.get(str(saved.id)), store.load(key)):
-            must(found.meta == saved, "a checkpoint comes back with other metadata than save gave")
-            must(found.state == {**EMPTY, **state}, f"a state comes back as {found.state!r:.200}")
+        for loaded in (store.get(saved.id), store.get(str(saved.id)), store.load(key)):
+            must(
+                loaded.meta == saved,
+                "a checkpoint comes back with other metadata than save gave",
+            )
+            must(
+                loaded.state == {**EMPTY, **state},
+                f"a state comes back as {loaded.state!r:.200}",
+            )
 
 
 def a_value_that_cannot_be_kept_is_refused_and_nothing_is_saved(store: Store) -> None:
@@ -65,9 +101,16 @@ def a_value_that_cannot_be_kept_is_refused_and_nothing_is_saved(store: Store) ->
     for state in REFUSED:
         with refusing(InvalidValue, words=f"save of {state!r:.60}"):
             store.save(key, state)
-    for about in ({"graph": "g" * 201}, {"version": 3}, {"superstep": -1}, {"superstep": 1.5}, {"node": [3]}):
+    for about in (
+        {"graph": "g" * 201},
+        {"version": 3},
+        {"superstep": -1},
+        {"superstep": 1.5},
+        {"node": [3]},
+    ):
         with refusing(InvalidValue, words=f"save with {about!r:.60}"):
             store.save(key, {}, **about)
+    # Deeper than Python recurses: a refusal, not a `RecursionError`.
     deep: Any = 1
     for _ in range(10_000):
         deep = [deep]
@@ -77,67 +120,145 @@ def a_value_that_cannot_be_kept_is_refused_and_nothing_is_saved(store: Store) ->
 
 
 def what_callers_do_to_their_objects_is_not_seen(store: Store) -> None:
-    key, state = _key(), {"scratch": {"notes": ["one"]}}
+    key = _key()
+    state = {"scratch": {"notes": ["one"]}}
     saved = store.save(key, state)
     state["scratch"]["notes"].append("two")
     first = store.get(saved.id)
     first.state["scratch"]["notes"].append("three")
-    must(store.get(saved.id).state["scratch"] == {"notes": ["one"]}, "a caller's object is the store's own")
+    must(
+        store.get(saved.id).state["scratch"] == {"notes": ["one"]},
+        "a caller's object is the store's own",
+    )
 
 
 def ids_sort_by_time_and_counts_are_in_order(store: Store) -> None:
     key = _key()
-    made = [store.save(key, {"scratch": {"n": n}}) for n in range(50)]
-    must([one.id.version for one in made] == [7] * 50, "ids are no UUIDv7")
-    must(sorted(one.id for one in made) == [one.id for one in made], "ids do not rise")
-    must([one.seq for one in made] == [*range(50)], "seq does not count from 0")
-    must([one.superstep for one in made] == [*range(50)], "supersteps do not count on")
-    must([one.parent for one in made] == [None, *(one.id for one in made[:-1])], "parents are not the ones before")
-    must(store.latest(key) == made[-1], "latest is not the newest of saves within a millisecond")
-    must(store.load(key).meta == made[-1], "load is not the newest of saves within a millisecond")
+    # So many that several fall within one millisecond.
+    saves = [store.save(key, {"scratch": {"n": n}}) for n in range(50)]
+    must([meta.id.version for meta in saves] == [7] * 50, "ids are no UUIDv7")
+    must(
+        sorted(meta.id for meta in saves) == [meta.id for meta in saves],
+        "ids do not rise",
+    )
+    must([meta.seq for meta in saves] == [*range(50)], "seq does not count from 0")
+    must(
+        [meta.superstep for meta in saves] == [*range(50)], "supersteps do not count on"
+    )
+    must(
+        [meta.parent for meta in saves] == [None, *(meta.id for meta in saves[:-1])],
+        "parents are not the ones before",
+    )
+    must(
+        store.latest(key) == saves[-1],
+        "latest is not the newest of saves within a millisecond",
+    )
+    must(
+        store.load(key).meta == saves[-1],
+        "load is not the newest of saves within a millisecond",
+    )
 
 
 def lists_give_metadata_newest_first(store: Store) -> None:
-    key, other, graph = _key(), _key(), _key()
-    made = []
+    key = _key()
+    other = _key()
+    graph = _key()
+    saves = []
     for n in range(5):
-        made.append(store.save(key, {"scratch": {"n": n}}, graph=graph))
+        saves.append(store.save(key, {"scratch": {"n": n}}, graph=graph))
+        # Between the others, so that an order by time alone shows.
         store.save(other, {}, graph="another")
-    newest = made[::-1]
-    must(list(store.list(run=key)) == newest, "list(run=) is not the run's checkpoints, newest first")
-    must(list(store.list(graph=graph)) == newest, "list(graph=) is not the graph's checkpoints, newest first")
-    must(list(store.list(graph="another", run=key)) == [], "list(graph=, run=) gives what fits only one of both")
+    newest = saves[::-1]
+    must(
+        list(store.list(run=key)) == newest,
+        "list(run=) is not the run's checkpoints, newest first",
+    )
+    must(
+        list(store.list(graph=graph)) == newest,
+        "list(graph=) is not the graph's checkpoints, newest first",
+    )
+    must(
+        list(store.list(graph="another", run=key)) == [],
+        "list(graph=, run=) gives what fits only one of both",
+    )
     must(list(store.list(run=key, limit=2)) == newest[:2], "limit is not kept")
-    for page in (store.list(run=key, before=newest[1].id), store.list(graph, before=newest[1].id)):
-        must(list(page) == newest[2:], "before= gives another page than what comes before it")
-    must(list(store.list(run=key, before=f"{key}:at-3", limit=2)) == newest[2:4], "before= does not take an alias")
-    must(not any(hasattr(one, "state") for one in store.list(run=key)), "a list gives states")
-    must({one.id for one in store.list(limit=10)} >= {newest[0].id}, "a list of all misses the newest")
+    for page in (
+        store.list(run=key, before=newest[1].id),
+        store.list(graph, before=newest[1].id),
+    ):
+        must(
+            list(page) == newest[2:],
+            "before= gives another page than what comes before it",
+        )
+    must(
+        list(store.list(run=key, before=f"{key}:at-3", limit=2)) == newest[2:4],
+        "before= does not take an alias",
+    )
+    must(
+        not any(hasattr(meta, "state") for meta in store.list(run=key)),
+        "a list gives states",
+    )
+    must(
+        {meta.id for meta in store.list(limit=10)} >= {newest[0].id},
+        "a list of all misses the newest",
+    )
 
 
 def lists_give_the_oldest_first_where_they_are_asked_to(store: Store) -> None:
-    key, graph = _key(), _key()
-    made = [store.save(key, {"scratch": {"n": n}}, graph=graph) for n in range(5)]
-    must(list(store.list(run=key, ascending=True)) == made, "list(ascending=) of a run is not its oldest first")
-    must(list(store.list(graph, ascending=True, limit=2)) == made[:2], "a limit takes other than the oldest")
-    for found in (store.list(run=key, after=made[1].id, ascending=True), store.list(graph, after=made[1].id, limit=3)):
-        must({one.id for one in found} == {one.id for one in made[2:]}, "after= gives other than what comes after it")
-    between = store.list(run=key, after=f"{key}:initial", before=f"{key}:step-3", ascending=True)
-    must(list(between) == made[1:3], "after= and before= do not give what is between them")
+    key = _key()
+    graph = _key()
+    saves = [store.save(key, {"scratch": {"n": n}}, graph=graph) for n in range(5)]
+    must(
+        list(store.list(run=key, ascending=True)) == saves,
+        "list(ascending=) of a run is not its oldest first",
+    )
+    must(
+        list(store.list(graph, ascending=True, limit=2)) == saves[:2],
+        "a limit takes other than the oldest",
+    )
+    for listed in (
+        store.list(run=key, after=saves[1].id, ascending=True),
+        store.list(graph, after=saves[1].id, limit=3),
+    ):
+        must(
+            {meta.id for meta in listed} == {meta.id for meta in saves[2:]},
+            "after= gives other than what comes after it",
+        )
+    between = store.list(
+        run=key, after=f"{key}:initial", before=f"{key}:step-3", ascending=True
+    )
+    must(
+        list(between) == saves[1:3],
+        "after= and before= do not give what is between them",
+    )
 
 
 def a_save_with_the_same_id_is_one_checkpoint(store: Store) -> None:
-    key, id = _key(), uuid7()
+    key = _key()
+    id = uuid7()
     store.save(key, {"scratch": {"n": 0}})
     saved = store.save(key, {"scratch": {"n": 1}}, id=id, node="a")
     must(saved.id == id, "a checkpoint has another id than it was saved with")
     for again in (id, str(id)):
-        must(store.save(key, {"scratch": {"n": 1}}, id=again) == saved, "a repeated save is another checkpoint")
-    must([one.seq for one in store.list(run=key)] == [1, 0], "a repeated save is kept twice")
+        must(
+            store.save(key, {"scratch": {"n": 1}}, id=again) == saved,
+            "a repeated save is another checkpoint",
+        )
+    must(
+        [meta.seq for meta in store.list(run=key)] == [1, 0],
+        "a repeated save is kept twice",
+    )
+    # An id that is sent again is the same save only with the same run and state.
     for run_, state in ((key, {"scratch": {"n": 2}}), (_key(), {"scratch": {"n": 1}})):
-        with refusing(KeyConflict, words="save of another state, or of another run, under an id that is there"):
+        with refusing(
+            KeyConflict,
+            words="save of another state, or of another run, under an id that is there",
+        ):
             store.save(run_, state, id=id)
-    must(store.get(id).state["scratch"] == {"n": 1}, "a refused save changed what is there")
+    must(
+        store.get(id).state["scratch"] == {"n": 1},
+        "a refused save changed what is there",
+    )
     for wrong in ("", "x", 7):
         with refusing(InvalidValue, words=f"save with the id {wrong!r}"):
             store.save(key, {}, id=wrong)
@@ -158,23 +279,57 @@ def load_finds_the_newest_of_a_node_or_a_superstep(store: Store) -> None:
     first = store.save(key, {"scratch": {"n": 1}}, node="a", superstep=1)
     store.save(key, {"scratch": {"n": 2}}, node=["b", "c"], superstep=2)
     again = store.save(key, {"scratch": {"n": 3}}, node="a", superstep=2)
-    must(store.load(key, node="a").meta == again, "load(node=) is not the node's newest")
-    must(store.load(key, node="c").state["scratch"] == {"n": 2}, "load(node=) misses one of several nodes")
+    must(
+        store.load(key, node="a").meta == again, "load(node=) is not the node's newest"
+    )
+    must(
+        store.load(key, node="c").state["scratch"] == {"n": 2},
+        "load(node=) misses one of several nodes",
+    )
     must(store.load(key, superstep=1).meta == first, "load(superstep=) is another one")
-    must(store.load(key, superstep=2).meta == again, "load(superstep=) is not the newest of the superstep")
-    must(store.load(key, node="b", superstep=2).state["scratch"] == {"n": 2}, "load(node=, superstep=) mixes them up")
-    for wanted in ({"node": "z"}, {"superstep": 9}, {"node": "b", "superstep": 1}):
-        with refusing(UnknownThing, words=f"load of {wanted}"):
-            store.load(key, **wanted)
+    must(
+        store.load(key, superstep=2).meta == again,
+        "load(superstep=) is not the newest of the superstep",
+    )
+    must(
+        store.load(key, node="b", superstep=2).state["scratch"] == {"n": 2},
+        "load(node=, superstep=) mixes them up",
+    )
+    for conditions in ({"node": "z"}, {"superstep": 9}, {"node": "b", "superstep": 1}):
+        with refusing(UnknownThing, words=f"load of {conditions}"):
+            store.load(key, **conditions)
 
 
 def aliases_name_checkpoints(store: Store) -> None:
     key = _key()
-    made = [store.save(key, {"scratch": {"n": n}}, superstep=step) for n, step in enumerate((0, 1, 1, 2))]
-    wanted = {"initial": 0, "at-0": 0, "at-1": 1, "at-2": 2, "step-1": 2, "line-1:step-1": 2, "step-2": 3}
-    for alias, n in wanted.items():
-        must(store.get(f"{key}:{alias}").meta == made[n], f"alias {alias} is another checkpoint")
-    for alias in ("at-9", "step-9", "line-2:step-1", "line-0:step-1", "last", "", "at--1"):
+    saves = [
+        store.save(key, {"scratch": {"n": n}}, superstep=step)
+        for n, step in enumerate((0, 1, 1, 2))
+    ]
+    # Of two rows of one superstep its alias names the newer one.
+    place_of_alias = {
+        "initial": 0,
+        "at-0": 0,
+        "at-1": 1,
+        "at-2": 2,
+        "step-1": 2,
+        "line-1:step-1": 2,
+        "step-2": 3,
+    }
+    for alias, n in place_of_alias.items():
+        must(
+            store.get(f"{key}:{alias}").meta == saves[n],
+            f"alias {alias} is another checkpoint",
+        )
+    for alias in (
+        "at-9",
+        "step-9",
+        "line-2:step-1",
+        "line-0:step-1",
+        "last",
+        "",
+        "at--1",
+    ):
         with refusing(UnknownThing, words=f"alias {alias!r}"):
             store.get(f"{key}:{alias}")
 
@@ -195,30 +350,53 @@ def what_is_not_there_is_named_and_deleting_it_is_no_error(store: Store) -> None
 
 def delete_takes_one_and_no_other(store: Store) -> None:
     key = _key()
-    made = [store.save(key, {"scratch": {"n": n}}) for n in range(3)]
-    store.delete(made[1].id)
-    store.delete(made[1].id)
-    must([one.id for one in store.list(run=key)] == [made[2].id, made[0].id], "delete took another one, or none")
-    must(store.get(made[2].id).state["scratch"] == {"n": 2}, "a checkpoint cannot be read without its parent")
+    saves = [store.save(key, {"scratch": {"n": n}}) for n in range(3)]
+    store.delete(saves[1].id)
+    store.delete(saves[1].id)
+    must(
+        [meta.id for meta in store.list(run=key)] == [saves[2].id, saves[0].id],
+        "delete took another one, or none",
+    )
+    must(
+        store.get(saves[2].id).state["scratch"] == {"n": 2},
+        "a checkpoint cannot be read without its parent",
+    )
     with refusing(UnknownThing, words="get of a deleted checkpoint"):
-        store.get(made[1].id)
+        store.get(saves[1].id)
+    # An alias by number would otherwise name another checkpoint than before.
     after = store.save(key, {})
     must(after.seq == 3, "a seq is used twice")
 
 
 def clear_takes_one_run_and_no_other(store: Store) -> None:
     key = _key()
-    keys = [key, f"{key}%", f"{key}_", f"{key}x", f"%{key}", f"{key}~1", key.upper(), f"{key} "]
-    for one in keys:
-        store.save(one, {"scratch": {"key": one}})
-        store.save(one, {"scratch": {"key": one}})
+    # Keys that begin or end alike, or differ in case, and wildcards of LIKE patterns.
+    keys = [
+        key,
+        f"{key}%",
+        f"{key}_",
+        f"{key}x",
+        f"%{key}",
+        f"{key}~1",
+        key.upper(),
+        f"{key} ",
+    ]
+    for each_key in keys:
+        store.save(each_key, {"scratch": {"key": each_key}})
+        store.save(each_key, {"scratch": {"key": each_key}})
     for cleared in (f"{key}%", f"{key}_"):
         must(store.clear(cleared) == 2, "clear gives another number than there were")
-    for one in keys:
-        left = 0 if one in (f"{key}%", f"{key}_") else 2
-        must(len(store.list(run=one)) == left, f"clear of another run's key changed {one!r}, or left its own")
-        if left:
-            must(store.load(one).state["scratch"] == {"key": one}, f"the run of {one!r} has another's state")
+    for each_key in keys:
+        remaining = 0 if each_key in (f"{key}%", f"{key}_") else 2
+        must(
+            len(store.list(run=each_key)) == remaining,
+            f"clear of another run's key changed {each_key!r}, or left its own",
+        )
+        if remaining:
+            must(
+                store.load(each_key).state["scratch"] == {"key": each_key},
+                f"the run of {each_key!r} has another's state",
+            )
 
 
 def runs_are_named_by_id_or_key(store: Store) -> None:
@@ -226,6 +404,7 @@ def runs_are_named_by_id_or_key(store: Store) -> None:
     saved = store.save(id, {"scratch": {"n": 1}})
     must(saved.run == id, "a run that is named by its id gets another")
     must(store.latest(str(id)) == saved, "a run's id as text names another run")
+    # A key with a colon or slash would be read as an alias or a path.
     for wrong in ("", "a/b", "a:b", "x" * 201, "a\x00", 7):
         verbs: dict[str, Callable[[Any], Any]] = {
             "save": lambda run_: store.save(run_, {}),
@@ -243,31 +422,64 @@ def a_fork_begins_a_run_of_its_own(store: Store) -> None:
     key = _key()
     store.save(key, {}, graph="g", version="3", fingerprint="f" * 64)
     about = {"graph": "g", "version": "3", "fingerprint": "f" * 64, "superstep": 7}
-    origin = store.save(key, {"input": {"a": 1}, "scratch": {"n": 1}, "artifacts": {"r": "x"}}, **about)
+    origin = store.save(
+        key, {"input": {"a": 1}, "scratch": {"n": 1}, "artifacts": {"r": "x"}}, **about
+    )
     before = store.get(origin.id)
     forked = store.fork(origin.id)
-    must(forked.run != origin.run and forked.id != origin.id, "a fork has its origin's run or id")
-    must((forked.seq, forked.superstep, forked.source) == (0, 7, "fork"), "a fork begins elsewhere")
+    must(
+        forked.run != origin.run and forked.id != origin.id,
+        "a fork has its origin's run or id",
+    )
+    must(
+        (forked.seq, forked.superstep, forked.source) == (0, 7, "fork"),
+        "a fork begins elsewhere",
+    )
     must(forked.parent == origin.id, "a fork does not know its origin")
     same = (forked.graph, forked.version, forked.fingerprint) == ("g", "3", "f" * 64)
     must(same, "a fork is of another graph")
-    must(store.get(forked.id).state == before.state, "a fork without a patch has another state")
+    must(
+        store.get(forked.id).state == before.state,
+        "a fork without a patch has another state",
+    )
     store.save(forked.run, {"scratch": {"n": 2}})
     must(store.get(origin.id) == before, "a fork changed its origin")
     must(store.latest(key) == origin, "a fork's history is its origin's")
     again = store.fork(f"{forked.run}:at-1")
-    must(store.get(again.id).state["scratch"] == {"n": 2}, "a fork of a fork begins elsewhere")
+    must(
+        store.get(again.id).state["scratch"] == {"n": 2},
+        "a fork of a fork begins elsewhere",
+    )
+    # A fork begins with a snapshot, and needs no row of its origin.
     store.clear(key)
     must(store.get(forked.id).state == before.state, "a fork is gone with its origin")
 
 
 def a_fork_can_be_patched(store: Store) -> None:
-    saved = store.save(_key(), {"scratch": {"n": 1, "old": 2, "list": ["a"]}, "artifacts": {"r": {"x": 1, "y": 2}}})
-    patch = {"scratch": {"n": 5, "old": None}, "artifacts": [{"op": "replace", "path": "/r/x", "value": 9}]}
-    found = store.get(store.fork(saved.id, patch).id).state
-    must(found["scratch"] == {"n": 5, "list": ["a"]}, "a merge patch is not applied as RFC 7396 says")
-    must(found["artifacts"] == {"r": {"x": 9, "y": 2}}, "operations are not applied as RFC 6902 says")
-    must(store.get(saved.id).state["scratch"] == {"n": 1, "old": 2, "list": ["a"]}, "a patch changed the origin")
+    saved = store.save(
+        _key(),
+        {
+            "scratch": {"n": 1, "old": 2, "list": ["a"]},
+            "artifacts": {"r": {"x": 1, "y": 2}},
+        },
+    )
+    patch = {
+        "scratch": {"n": 5, "old": None},
+        "artifacts": [{"op": "replace", "path": "/r/x", "value": 9}],
+    }
+    state = store.get(store.fork(saved.id, patch).id).state
+    must(
+        state["scratch"] == {"n": 5, "list": ["a"]},
+        "a merge patch is not applied as RFC 7396 says",
+    )
+    must(
+        state["artifacts"] == {"r": {"x": 9, "y": 2}},
+        "operations are not applied as RFC 6902 says",
+    )
+    must(
+        store.get(saved.id).state["scratch"] == {"n": 1, "old": 2, "list": ["a"]},
+        "a patch changed the origin",
+    )
 
 
 def a_patch_that_does_not_fit_is_refused_and_nothing_is_saved(store: Store) -> None:
@@ -310,7 +522,9 @@ STORE_RULES: tuple[Callable[[Store], None], ...] = (
 
 
 def check_store(make: Callable[[], Store]) -> None:
-    """Hold a store to the rules of the eight verbs. `make` gives a store. Raises `Broken`, naming the rule."""
+    """Check that a store keeps the rules of the eight verbs. `make` returns a store.
+    Raises `Broken`, naming the rule.
+    """
     run(STORE_RULES, make)
 
 

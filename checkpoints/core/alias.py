@@ -1,8 +1,11 @@
-"""Aliases of checkpoints: `<key>:initial`, `<key>:step-<n>`, `<key>:line-<l>:step-<n>`, `<key>:at-<seq>`. Pure."""
+"""Aliases of checkpoints: `<key>:initial`, `<key>:step-<n>`, `<key>:line-<l>:step-<n>`,
+`<key>:at-<seq>`. Pure.
+"""
 
 import re
 from dataclasses import dataclass
 
+# Nine digits at most, so that a number fits into the column that it is compared with.
 _ALIAS = re.compile(
     r"(?P<key>[^/:\x00\ud800-\udfff]{1,200}):(?:(?P<initial>initial)|at-(?P<seq>\d{1,9})"
     r"|(?:line-(?P<line>\d{1,9}):)?step-(?P<step>\d{1,9}))"
@@ -11,7 +14,9 @@ _ALIAS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """What an alias says: a run's key, and either a seq, or a superstep of a line (None: the current one)."""
+    """An alias as its parts: the key of a run, and either a seq, or a superstep of a
+    line (None: the current one).
+    """
 
     key: str
     seq: int | None = None
@@ -20,10 +25,17 @@ class Alias:
 
 
 def parsed(text: str) -> Alias | None:
-    """The alias, or None for any other text."""
+    """Return the alias that a text is; None for any other text."""
     match = _ALIAS.fullmatch(text)
     if match is None:
         return None
-    if match["step"]:
-        return Alias(match["key"], superstep=int(match["step"]), line=int(match["line"]) if match["line"] else None)
-    return Alias(match["key"], seq=0 if match["initial"] else int(match["seq"]))
+    key = match["key"]
+    if match["initial"]:
+        return Alias(key, seq=0)
+    if match["seq"]:
+        return Alias(key, seq=int(match["seq"]))
+    # The last form of the three, in which the line may be missing.
+    line = None
+    if match["line"]:
+        line = int(match["line"])
+    return Alias(key, superstep=int(match["step"]), line=line)

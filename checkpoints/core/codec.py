@@ -1,6 +1,8 @@
-"""How canonical bytes are kept: one format byte, then the bytes, compressed where that pays. Pure.
+"""The stored form of canonical bytes: one format byte, then the bytes, compressed where
+that pays. Pure.
 
-The format byte stands in front so that rows written today stay readable whatever tomorrow's rows look like.
+The format byte comes first so that rows written today stay readable whatever the form
+of tomorrow's rows.
 """
 
 import threading
@@ -12,12 +14,14 @@ ZSTD = b"\x02"
 _THRESHOLD = 512
 """Bytes below which a zstd frame costs more than it saves."""
 
-
 _local = threading.local()
 
 
 def _compressor() -> zstandard.ZstdCompressor:
-    """This thread's own: to make one costs more than to use it, and two threads must not share one."""
+    """Return this thread's compressor: making one costs more than using it, and two
+    threads must not share one.
+    """
+    # Level 1, since every commit compresses: 1 KB takes about 5 µs.
     if not hasattr(_local, "compressor"):
         _local.compressor = zstandard.ZstdCompressor(level=1)
     compressor: zstandard.ZstdCompressor = _local.compressor
@@ -25,7 +29,7 @@ def _compressor() -> zstandard.ZstdCompressor:
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:
-    """This thread's own, as `_compressor`."""
+    """Return this thread's decompressor, for the same reasons."""
     if not hasattr(_local, "decompressor"):
         _local.decompressor = zstandard.ZstdDecompressor()
     decompressor: zstandard.ZstdDecompressor = _local.decompressor
@@ -33,19 +37,23 @@ def _decompressor() -> zstandard.ZstdDecompressor:
 
 
 class UnknownFormat(ValueError):
-    """The first byte names no format that this version reads. Cure: read the row with the version that wrote it."""
+    """The first byte names no format that this version reads. Cure: read the row with
+    the version that wrote it.
+    """
 
 
 def pack(data: bytes) -> bytes:
-    """The bytes as they are kept."""
+    """Return the bytes as they are stored."""
+    # The form is chosen by length alone, so equal bytes have equal stored forms.
     if len(data) < _THRESHOLD:
         return PLAIN + data
     return ZSTD + _compressor().compress(data)
 
 
-def unpack(kept: bytes) -> bytes:
-    """The bytes as they were given to `pack`. Raises `UnknownFormat`."""
-    form, data = kept[:1], kept[1:]
+def unpack(packed: bytes) -> bytes:
+    """Return the bytes that `pack` was called with. Raises `UnknownFormat`."""
+    form = packed[:1]
+    data = packed[1:]
     if form == PLAIN:
         return data
     if form == ZSTD:

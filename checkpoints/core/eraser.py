@@ -1,7 +1,7 @@
-"""What becomes of a run's values when they are erased: all of them, or those at paths of its state. Pure.
+"""Erasing the values of a run: all of them, or those at paths of its state. Pure.
 
-Both erasers answer the same questions, one a kind of value that rows hold. A change of a checkpoint is erased op by op,
-so that erased changes still come to the erased state.
+Both erasers have one method for each kind of value that rows hold. A change of a
+checkpoint is erased op by op, so that erased changes still produce the erased state.
 """
 
 import json
@@ -11,35 +11,57 @@ from typing import Any
 from checkpoints.core.state_paths import PARTITIONS, STATE, StatePath
 from checkpoints.core.tombstone import TEXT, tombstone
 from checkpoints.core.visible_text import CUT
-from orchestrator.engine import ops
-from orchestrator.engine.ops import Op
+from orchestrator.engine.values import ops
+from orchestrator.engine.values.ops import Op
 
 Where = tuple[Any, ...]
-"""Where a value stands in a document: partition, channel, keys and indices; None for an index that is not known."""
+"""The place of a value in a document: partition, channel, keys and indices; None for an
+unknown index. The partition `*` stands for any in which the channel may be.
+"""
 
 SHORTEST_WORD = 4
-"""Characters of a text that is looked for within other texts; a shorter one is erased at its path only."""
-LONGEST_ERASED = max(CUT) // SHORTEST_WORD * len(TEXT)
-"""A text that was cut off may be so long when each word in it was erased."""
-_TEXTS = frozenset({"message", "why", "path", "warnings", "label", "reads"})
-"""Keys of the engine's own notes under which texts stand that a node may have brought."""
-ERROR_TEXTS = frozenset({"message", "why", "error", "traceback", "cure"})
-"""Keys under which an error is told. Libraries quote values there in forms that no search finds: shortened in the
-middle, escaped, as Python writes them.
+"""Characters of a text that is searched for within other texts; a shorter one is erased
+only at its path.
 """
-_KEPT_OF_ERROR = frozenset({"code", "type", "node", "task", "version", "fingerprint", "run", "checkpoint"})
-"""Names and ids in what an error tells."""
+LONGEST_ERASED = max(CUT) // SHORTEST_WORD * len(TEXT)
+"""The length that a text which was cut off may have once each word in it was erased."""
+_TEXTS = frozenset({"message", "why", "path", "warnings", "label", "reads"})
+"""Keys of the engine's notes whose texts may contain values of a node."""
+ERROR_TEXTS = frozenset({"message", "why", "error", "traceback", "cure"})
+"""Keys of the texts of an error. Libraries quote values there in forms that no search
+finds: shortened in the middle, escaped, as Python writes them.
+"""
+_NAMES_IN_ERROR = frozenset(
+    {"code", "type", "node", "task", "version", "fingerprint", "run", "checkpoint"}
+)
+"""Keys of an error whose values are names and ids, which stay."""
 _NOTES = frozenset({"frontier", "open", "diagnostics"})
+"""Partitions that hold the engine's notes."""
 
-_KEPT_OF_OPEN = frozenset({"superstep", "results", "asked", "tries", "due", "without", "stored", "overlay"})
-_KEPT_OF_FRONTIER = frozenset({
-    "tokens", "errors", "visits", "sends", "waiting", "rejected", "visited", "written"
-})  # fmt: skip
-"""What keeps its form there; anything else goes as a whole, so that nothing new is forgotten."""
+_PARTS_OF_OPEN = frozenset(
+    {"superstep", "results", "asked", "tries", "due", "without", "stored", "overlay"}
+)
+_PARTS_OF_FRONTIER = frozenset(
+    {
+        "tokens",
+        "errors",
+        "visits",
+        "sends",
+        "waiting",
+        "rejected",
+        "visited",
+        "written",
+    }
+)
+"""The parts of both notes that keep their form. Any other part is erased as a whole, so
+that a new one cannot be forgotten here.
+"""
 
 
 class WholeEraser:
-    """Erases every value of a run. Names, numbers of rows, hashes and who did what when are no values."""
+    """Erases every value of a run. Names, numbers of rows, hashes, and who did what
+    when, are not values.
+    """
 
     counts = False
 
@@ -47,210 +69,311 @@ class WholeEraser:
         self.mark = tombstone(record)
 
     def value(self, channel: str, value: Any) -> Any:
-        """The value of a channel, or of a write to it."""
-        return None if value is None else self.mark
+        """Erase the value of a channel, or of a write to it."""
+        return self.opaque(value)
 
     def opaque(self, value: Any) -> Any:
-        """A value whose form nobody needs."""
-        return None if value is None else self.mark
+        """Erase a value whose form nothing depends on."""
+        if value is None:
+            return None
+        return self.mark
 
     def texts(self, value: Any) -> Any:
-        """A value whose form pages need: texts and numbers in it go."""
+        """Erase the texts and numbers in a value whose form pages depend on."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {key: self.texts(inner) for key, inner in value.items()}
+            erased = {}
+            for key, inner in value.items():
+                erased[key] = self.texts(inner)
+            return erased
         if isinstance(value, list):
-            return [self.texts(inner) for inner in value]
-        return value if value is None or isinstance(value, bool) else self.mark
+            return [self.texts(item) for item in value]
+        if value is None or isinstance(value, bool):
+            return value
+        return self.mark
 
     def text(self, text: str) -> str:
-        """A text that stays a text."""
-        return TEXT if text else text
+        """Erase a text that must stay a text."""
+        if not text:
+            return text
+        return TEXT
 
     def error(self, value: Any) -> Any:
-        """Erase an error, as any value whose form pages need."""
+        """Erase an error, as any value whose form pages depend on."""
         return self.texts(value)
 
     def input(self, value: Any) -> Any:
-        """What the run was started with."""
+        """Erase the input that the run was started with."""
         return self.mark
 
     def at(self, value: Any, where: Where) -> Any:
-        """What stands at this place of a document."""
+        """Erase the value at this place of a document."""
         if self.is_whole(where):
             return self.opaque(value)
         if isinstance(value, str):
-            return self.text(value) if where[0] in _NOTES and _TEXTS.intersection(where[1:]) else value
-        return _inner(value, where, self.at)
+            if _is_text_in_notes(where):
+                return self.text(value)
+            return value
+        return _erased_inside(value, where, self.at)
 
     def patch(self, value: Any) -> Any:
-        """What a fork changed."""
+        """Erase the patch of a fork."""
         return self.opaque(value)
 
     def key(self, key: str, where: Where) -> str:
-        """The name of something in a box that stands there."""
+        """Return the key of a dict at this place as it is: names are not values."""
         return key
 
     def is_whole(self, where: Where) -> bool:
-        """Whether all that stands there goes."""
-        return (len(where) == 2 and where[0] in STATE) or _is_noted_value(where) or _is_unknown_note(where)
+        """Return whether everything at this place is erased."""
+        if len(where) == 2 and where[0] in STATE:
+            return True
+        return _is_value_in_notes(where) or _is_unknown_part_of_notes(where)
 
 
-def _is_noted_value(where: Where) -> bool:
-    """Whether a value of a node or a person stands there, in the engine's own notes."""
+def _is_value_in_notes(where: Where) -> bool:
+    """Return whether the engine's notes hold a value of a node or a person at this
+    place.
+    """
     match where:
-        case ("open", "results", _, "output", "writes", _, "value") | ("open", "results", _, "output", "sends", _, 1):
+        case ("open", "results", _, "output", "writes", _, "value"):
             return True
-        case ("open", "stored", "input") | ("open", "overlay", _, _, "value"):
+        case ("open", "results", _, "output", "sends", _, 1):
             return True
-        case ("frontier", "sends", _, 1, _) | ("frontier", "waiting", _, _, "sends", _, 1):
+        case ("open", "stored", "input"):
+            return True
+        case ("open", "overlay", _, _, "value"):
+            return True
+        case ("frontier", "sends", _, 1, _):
+            return True
+        case ("frontier", "waiting", _, _, "sends", _, 1):
             return True
     return False
 
 
+def _is_text_in_notes(where: Where) -> bool:
+    """Return whether the engine's notes hold a text at this place that may contain
+    values of a node.
+    """
+    return where[0] in _NOTES and not _TEXTS.isdisjoint(where[1:])
+
+
 def _is_error_text(where: Where) -> bool:
-    """Return whether an error is told there, in the engine's own notes."""
+    """Return whether the engine's notes hold a text of an error at this place."""
     if where[0] not in _NOTES:
         return False
     return where[-1] in ERROR_TEXTS or where[:2] == ("diagnostics", "warnings")
 
 
-def _is_unknown_note(where: Where) -> bool:
+def _is_unknown_part_of_notes(where: Where) -> bool:
     match where:
         case ("open", part):
-            return part not in _KEPT_OF_OPEN
+            return part not in _PARTS_OF_OPEN
         case ("frontier", part):
-            return part not in _KEPT_OF_FRONTIER
+            return part not in _PARTS_OF_FRONTIER
     return False
 
 
 class PathEraser:
-    """Erases the values at these paths of a run's state, and the `words` that stood there wherever else they occur."""
+    """Erases the values at these paths of a run's state, and every other occurrence of
+    the `words` that stood there.
+    """
 
     counts = True
-    """It needs the state before a change: paths name items of lists by number."""
+    """Paths name items of lists by number, so changes are erased with the state before
+    them.
+    """
 
-    def __init__(self, record: Any, paths: Sequence[StatePath], words: Iterable[str]) -> None:
+    def __init__(
+        self,
+        record: Any,
+        paths: Sequence[StatePath],
+        words: Iterable[str],
+    ) -> None:
         self.mark = tombstone(record)
         self._paths = paths
-        long_words = [word for word in words if len(word) >= SHORTEST_WORD]
-        self._words = sorted({form for word in long_words for form in _forms(word)}, key=len, reverse=True)
+        forms: set[str] = set()
+        for word in words:
+            if len(word) >= SHORTEST_WORD:
+                forms |= _forms(word)
+        # The longest first: a word that contains another one is erased as a whole. In one
+        # order for all processes, since keys are numbered by it.
+        self._words = sorted(forms, key=lambda word: (-len(word), word))
 
     def value(self, channel: str, value: Any) -> Any:
-        """The value of a channel, or of a write to it."""
+        """Erase the value of a channel, or of a write to it."""
         return self.at(value, ("*", channel))
 
     def opaque(self, value: Any) -> Any:
-        """A value whose form nobody needs."""
+        """Erase the words in a value whose form nothing depends on."""
         return self.texts(value)
 
     def texts(self, value: Any) -> Any:
-        """A value anywhere else than in the state: each text in it."""
+        """Erase the words in each text of a value outside the state."""
         return self.at(value, ("",))
 
     def text(self, text: str) -> str:
-        """A text that stays a text."""
-        kept, at = "", 0
-        for start, end in _joined(self._found(text)):
-            kept, at = kept + text[at:start] + TEXT, end
-        return kept + text[at:]
+        """Erase the words in a text."""
+        erased = ""
+        end_of_last = 0
+        for start, end in _joined(self._spans_of_words(text)):
+            erased += text[end_of_last:start] + TEXT
+            end_of_last = end
+        return erased + text[end_of_last:]
 
     def error(self, value: Any) -> Any:
         """Erase every text of an error as a whole; its names, ids and numbers stay."""
         if isinstance(value, str):
-            return TEXT if value else value
+            if not value:
+                return value
+            return TEXT
         if isinstance(value, dict):
-            return {key: inner if key in _KEPT_OF_ERROR else self.error(inner) for key, inner in value.items()}
+            erased = {}
+            for key, inner in value.items():
+                if key in _NAMES_IN_ERROR:
+                    erased[key] = inner
+                else:
+                    erased[key] = self.error(inner)
+            return erased
         if isinstance(value, list):
-            return [self.error(inner) for inner in value]
+            return [self.error(item) for item in value]
         return value
 
-    def _found(self, text: str) -> Iterator[tuple[int, int]]:
-        """From where to where words stand in a text; at its end also the beginning of one, where it may be cut off."""
+    def _spans_of_words(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield start and end of each word in a text; also of the beginning of a word
+        at its end, where the text may be cut off.
+        """
         for word in self._words:
             start = text.find(word)
             while start >= 0:
-                yield start, start + len(word)
-                start = text.find(word, start + len(word))
+                end = start + len(word)
+                yield start, end
+                start = text.find(word, end)
+
+        # At a cut only the beginning of a word is there.
         if not _may_be_cut(text):
             return
+        # From the left, so that the longest ending that begins a word is erased.
         for start in range(len(text) - SHORTEST_WORD + 1):
-            if any(word.startswith(text[start:]) for word in self._words):
+            ending = text[start:]
+            if any(word.startswith(ending) for word in self._words):
                 yield start, len(text)
                 return
 
     def input(self, value: Any) -> Any:
-        """What the run was started with."""
+        """Erase the input that the run was started with."""
         return self.at(value, ("input",))
 
     def patch(self, value: Any) -> Any:
-        """What a fork changed: partitions, each of them values or operations; or channels."""
-        if isinstance(value, dict) and value.keys() <= set(PARTITIONS):
-            return {name: self._part(part, name) for name, part in value.items()}
-        return self.at(value, ("*",))
+        """Erase the patch of a fork: partitions, each of them with values or
+        operations; or channels.
+        """
+        if not isinstance(value, dict) or not value.keys() <= set(PARTITIONS):
+            return self.at(value, ("*",))
+        erased = {}
+        for name, part in value.items():
+            erased[name] = self._partition(part, name)
+        return erased
 
-    def _part(self, part: Any, name: str) -> Any:
-        return [self._operation(one, name) for one in part] if isinstance(part, list) else self.at(part, (name,))
+    def _partition(self, part: Any, name: str) -> Any:
+        if isinstance(part, list):
+            return [self._operation(operation, name) for operation in part]
+        return self.at(part, (name,))
 
     def _operation(self, operation: Any, partition: str) -> Any:
-        """An operation of RFC 6902, whose value stands where its pointer says."""
-        if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
+        """Erase an operation of RFC 6902, whose pointer is the place of its value."""
+        if not isinstance(operation, dict):
             return self.texts(operation)
-        keys = _keys(operation["path"])
-        # A number may be a key or the place in a list, and says nothing there.
-        wheres = [(partition, *keys), (partition, *(None if _is_place(key) else key for key in keys))]
-        left = {name: self.texts(inner) for name, inner in operation.items()} | {"op": operation.get("op")}
-        left |= {name: self._pointer(operation[name]) for name in ("path", "from") if name in operation}
-        if "value" in operation:
-            left["value"] = self._placed(operation["value"], wheres)
-        return left
+        pointer = operation.get("path")
+        if not isinstance(pointer, str):
+            return self.texts(operation)
 
-    def _placed(self, value: Any, wheres: Sequence[Where]) -> Any:
-        if any(self.is_whole(where[:end]) for where in wheres for end in range(2, len(where) + 1)):
-            return None if value is None else self.mark
-        for where in dict.fromkeys(wheres):
+        erased = {name: self.texts(inner) for name, inner in operation.items()}
+        # The operation must still be one of the RFC.
+        erased["op"] = operation.get("op")
+        for name in ("path", "from"):
+            if name in operation:
+                erased[name] = self._pointer(operation[name])
+        if "value" in operation:
+            places = _places_of(pointer, partition)
+            erased["value"] = self._at_any(operation["value"], places)
+        return erased
+
+    def _at_any(self, value: Any, places: Sequence[Where]) -> Any:
+        """Erase a value that may stand at any of these places."""
+        if any(self._is_within_whole(where) for where in places):
+            return self._marked(value)
+        for where in dict.fromkeys(places):
             value = self.at(value, where)
         return value
 
+    def _is_within_whole(self, where: Where) -> bool:
+        """Return whether everything here, or around here in a channel, is erased."""
+        # A path has a channel at least, so nothing is erased above it.
+        lengths = range(2, len(where) + 1)
+        return any(self.is_whole(where[:length]) for length in lengths)
+
     def _pointer(self, pointer: Any) -> str:
-        """Where an operation points to; the channel keeps its name."""
-        head, *rest = str(pointer).split("/", 2)
-        channel, below = rest[:1], _keys("/" + rest[1]) if len(rest) > 1 else []
-        return "/".join([head, *channel, *(self.text(key).replace("~", "~0").replace("/", "~1") for key in below)])
+        """Erase the words in the pointer of an operation; the channel keeps its name."""
+        before, *channel_and_keys = str(pointer).split("/", 2)
+        parts = [before, *channel_and_keys[:1]]
+        for joined_keys in channel_and_keys[1:]:
+            for key in _keys_of(f"/{joined_keys}"):
+                parts.append(_escaped(self.text(key)))
+        return "/".join(parts)
 
     def key(self, key: str, where: Where) -> str:
-        """The name of something in a box that stands there. Names that differ stay different: each word has a number.
-        Names of channels stay, and those that the engine gave.
+        """Erase the words in a key of a dict at this place. Keys that differ stay
+        different: each word has a number. Names of channels stay, and names that the
+        engine gave.
         """
-        if (len(where) == 1 and where[0]) or not self._holds_words(where):
+        is_partition = len(where) == 1 and where[0] != ""
+        if is_partition or not self._holds_words(where):
             return key
         for number, word in enumerate(self._words):
             key = key.replace(word, f"{TEXT[:-1]} {number}]")
         return key
 
     def at(self, value: Any, where: Where) -> Any:
-        """What stands at this place of a document."""
+        """Erase the value at this place of a document."""
         if self.is_whole(where):
-            return None if value is None else self.mark
-        if isinstance(value, str) and _is_error_text(where):
-            return self.error(value)
+            return self._marked(value)
         if isinstance(value, str):
-            noted = where[0] in _NOTES and _TEXTS.intersection(where[1:])
-            return self.text(value) if noted or self._holds_words(where) else value
+            return self._text_at(value, where)
         if isinstance(value, dict):
-            return {self.key(key, where): self.at(inner, (*where, key)) for key, inner in value.items()}
-        return _inner(value, where, self.at)
+            erased = {}
+            for key, inner in value.items():
+                erased[self.key(key, where)] = self.at(inner, (*where, key))
+            return erased
+        return _erased_inside(value, where, self.at)
+
+    def _marked(self, value: Any) -> Any:
+        if value is None:
+            return None
+        return self.mark
+
+    def _text_at(self, text: str, where: Where) -> Any:
+        # Before the search for words, which misses values in texts of errors.
+        if _is_error_text(where):
+            return self.error(text)
+        if _is_text_in_notes(where) or self._holds_words(where):
+            return self.text(text)
+        return text
 
     def _holds_words(self, where: Where) -> bool:
-        """Whether what stands there came of a node or a person: not the engine's own notes, which are read by form."""
+        """Return whether the value at this place is from a node or a person, and not
+        one of the engine's own notes, which are parsed by their form.
+        """
         if where[0] not in _NOTES:
             return True
-        return any(_is_noted_value(where[:length]) for length in range(3, len(where) + 1))
+        # The places of values in the notes have three parts or more.
+        lengths = range(3, len(where) + 1)
+        return any(_is_value_in_notes(where[:length]) for length in lengths)
 
     def is_whole(self, where: Where) -> bool:
-        """Whether all that stands there goes."""
-        return any(_is_at(where, path.parts) and _is_in(where[0], path.partitions) for path in self._paths)
+        """Return whether everything at this place is erased."""
+        return any(_may_be_at(where, path) for path in self._paths)
 
 
 Eraser = WholeEraser | PathEraser
@@ -258,95 +381,207 @@ Eraser = WholeEraser | PathEraser
 
 def _forms(word: str) -> set[str]:
     """Return a word as it is, and as Python and JSON write it within quotes."""
-    return {word, repr(word)[1:-1], ascii(word)[1:-1], json.dumps(word)[1:-1]}
+    return {
+        word,
+        repr(word)[1:-1],
+        ascii(word)[1:-1],
+        json.dumps(word)[1:-1],
+    }
 
 
-def _keys(pointer: str) -> list[str]:
-    """The keys of a pointer of RFC 6901."""
-    return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]
+def _keys_of(pointer: str) -> list[str]:
+    """Return the keys of a pointer of RFC 6901."""
+    keys = []
+    for escaped_key in pointer.split("/")[1:]:
+        # In this order: `~01` is the text `~1`.
+        key = escaped_key.replace("~1", "/")
+        keys.append(key.replace("~0", "~"))
+    return keys
 
 
-def _is_place(key: str) -> bool:
+def _escaped(key: str) -> str:
+    """Return a key as a pointer of RFC 6901 contains it."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def _places_of(pointer: str, partition: str) -> list[Where]:
+    """Return the places in a partition to which a pointer may lead: a number in it is a
+    key of a dict, or the index of an item, which is unknown once items moved.
+    """
+    keys = _keys_of(pointer)
+    keys_or_none = [None if _may_be_index(key) else key for key in keys]
+    return [(partition, *keys), (partition, *keys_or_none)]
+
+
+def _may_be_index(key: str) -> bool:
     return key == "-" or key.isdigit()
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Parts of a text in order, those that overlap as one."""
+    """Return parts of a text in order, with those that overlap as one."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if joined and start < joined[-1][1]:
-            joined[-1] = joined[-1][0], max(joined[-1][1], end)
+            last_start, last_end = joined[-1]
+            joined[-1] = (last_start, max(last_end, end))
         else:
             joined.append((start, end))
     return joined
 
 
 def _may_be_cut(text: str) -> bool:
-    """Whether a text was cut off where rows keep so many characters; one of which something was erased since has
-    another length.
+    """Return whether a text may have been cut off at the most characters that a row
+    holds. A text in which something was erased since has another length.
     """
-    return len(text) in CUT or (TEXT in text and len(text) <= LONGEST_ERASED)
+    if len(text) in CUT:
+        return True
+    return TEXT in text and len(text) <= LONGEST_ERASED
 
 
-def _is_at(where: Where, parts: Sequence[str | int]) -> bool:
-    """Whether a place is that of a path, or may be. What was written to a list may be its new items alone, so there
-    the number of the item in the list says nothing; nor does it where it is not known.
-    """
-    if len(where) - 1 != len(parts):
+def _may_be_at(where: Where, path: StatePath) -> bool:
+    """Return whether a place is that of a path, as far as it is known."""
+    if len(where) - 1 != len(path.parts):
         return False
-    return all(
-        have == want or (isinstance(want, int) and (have is None or (where[0] == "*" and at == 1)))
-        for at, (have, want) in enumerate(zip(where[1:], parts, strict=True))
-    )
+    for depth, (key, part) in enumerate(zip(where[1:], path.parts, strict=True)):
+        if key == part:
+            continue
+        # A write to a list may have only its new items, so their numbers in the write
+        # say nothing about their numbers in the list.
+        is_number_unknown = key is None or (where[0] == "*" and depth == 1)
+        if not (isinstance(part, int) and is_number_unknown):
+            return False
+    return _may_be_in(where[0], path.partitions)
 
 
-def _is_in(partition: str, partitions: Sequence[str]) -> bool:
-    return partition in partitions or (partition == "*" and any(one in STATE for one in partitions))
+def _may_be_in(partition: str, partitions: Sequence[str]) -> bool:
+    if partition in partitions:
+        return True
+    return partition == "*" and any(name in STATE for name in partitions)
 
 
-def _inner(value: Any, where: Where, at: Callable[[Any, Where], Any], first: int = 0) -> Any:
-    """A box with each of its values erased; anything else as it is."""
+def _erased_inside(
+    value: Any,
+    where: Where,
+    at: Callable[[Any, Where], Any],
+    first: int = 0,
+) -> Any:
+    """Return a dict or a list with each of its values erased; any other value as it is.
+    `first` is the index of the first item of a list.
+    """
     if isinstance(value, dict):
-        return {key: at(inner, (*where, key)) for key, inner in value.items()}
+        erased = {}
+        for key, inner in value.items():
+            erased[key] = at(inner, (*where, key))
+        return erased
     if isinstance(value, list):
-        return [at(inner, (*where, first + n)) for n, inner in enumerate(value)]
+        erased_items = []
+        for index, item in enumerate(value, first):
+            erased_items.append(at(item, (*where, index)))
+        return erased_items
     return value
 
 
-def erased_document(document: Mapping[str, Any], eraser: Eraser) -> dict[str, Any]:
-    """The document of a checkpoint, erased."""
-    return {name: eraser.at(values, (name,)) for name, values in document.items()}
+def erased_document(
+    document: Mapping[str, Any],
+    eraser: Eraser,
+) -> dict[str, Any]:
+    """Return the document of a checkpoint, erased."""
+    erased = {}
+    for name, values in document.items():
+        erased[name] = eraser.at(values, (name,))
+    return erased
 
 
-def erased_change(change: Iterable[Op], before: Any, eraser: Eraser) -> list[Op]:
-    """The ops of a checkpoint, erased. `before` is the document before them, which tells where a list goes on; None
-    where nobody needs it.
+def erased_change(
+    change: Iterable[Op],
+    before: Any,
+    eraser: Eraser,
+) -> list[Op]:
+    """Return the ops of a checkpoint, erased. `before` is the document before them,
+    which has the lengths of the lists that go on; None where the eraser does not need
+    it.
     """
     erased = []
     for op in change:
         erased.append(_erased_op(op, (), before, eraser))
-        before = None if before is None else ops.apply(before, op)
+        # The next op may append to a list that this one made longer.
+        if before is not None:
+            before = ops.apply(before, op)
     return erased
 
 
-def _erased_op(op: Op, where: Where, before: Any, eraser: Eraser) -> Op:
+def _erased_op(
+    op: Op,
+    where: Where,
+    before: Any,
+    eraser: Eraser,
+) -> Op:
+    """Return an op on the value at this place, erased; the place of the whole document
+    is empty.
+    """
     if where and eraser.is_whole(where):
-        return op if op == ops.put(None) else ops.put(eraser.mark)
-    kind = op["op"]
-    if kind == "set":
-        value = op["value"]
-        return ops.put(eraser.at(value, where) if where else erased_document(value, eraser))
-    if kind == "append":
+        # A value that is None has nothing to erase, in a change as in a document.
+        if op == ops.put(None):
+            return op
+        return ops.put(eraser.mark)
+
+    match op["op"]:
+        case "set" if where:
+            return ops.put(eraser.at(op["value"], where))
+        case "set":
+            return ops.put(erased_document(op["value"], eraser))
+        case "append" | "insert" | "merge" as kind:
+            items = _erased_items(op, where, before, eraser)
+            return {"op": kind, "items": items}
+    return _erased_within(op, where, before, eraser)
+
+
+def _erased_items(
+    op: Op,
+    where: Where,
+    before: Any,
+    eraser: Eraser,
+) -> Any:
+    """Return the items that an op adds to the value at this place, erased."""
+    items = op["items"]
+    if op["op"] == "merge":
+        return eraser.at(items, where)
+    if op["op"] == "append":
+        # New items are numbered on from those that the list has.
         first = len(before) if isinstance(before, list) else 0
-        return {"op": kind, "items": _inner(op["items"], where, eraser.at, first)}
-    if kind == "insert":
-        return {"op": kind, "items": [eraser.at(item, (*where, None)) for item in op["items"]]}
-    if kind == "merge":
-        return {"op": kind, "items": eraser.at(op["items"], where)}
-    inside = before if isinstance(before, dict) else {}
-    keys = {
-        eraser.key(key, where) if where else key: _erased_op(inner, (*where, key), inside.get(key), eraser)
-        for key, inner in op["keys"].items()
-    }
-    gone = {"gone": [eraser.key(key, where) for key in op["gone"]]} if where and "gone" in op else {}
-    return {**op, "keys": keys, **gone}
+        return _erased_inside(items, where, eraser.at, first)
+    # Where new items come to stand in a sorted set is not known.
+    unknown = (*where, None)
+    return [eraser.at(item, unknown) for item in items]
+
+
+def _erased_within(
+    op: Op,
+    where: Where,
+    before: Any,
+    eraser: Eraser,
+) -> Op:
+    """Return an op on keys of a dict, erased."""
+    keys = {}
+    for key, inner in op["keys"].items():
+        inner_before = None
+        if isinstance(before, dict):
+            inner_before = before.get(key)
+        erased_inner = _erased_op(inner, (*where, key), inner_before, eraser)
+        keys[_erased_key(key, where, eraser)] = erased_inner
+
+    erased = {**op, "keys": keys}
+    if "gone" in op:
+        erased["gone"] = [_erased_key(key, where, eraser) for key in op["gone"]]
+    return erased
+
+
+def _erased_key(
+    key: str,
+    where: Where,
+    eraser: Eraser,
+) -> str:
+    # The keys of a whole document are partitions, which keep their names.
+    if not where:
+        return key
+    return eraser.key(key, where)

@@ -1,5 +1,5 @@
-"""Identifiers that sort by time: UUID version 7 of RFC 9562 (48 bits of milliseconds, then a counter, then chance); and
-what callers give for one, as a UUID or its text.
+"""Identifiers that sort by time: UUID version 7 of RFC 9562 (48 bits of milliseconds,
+then a counter, then random bits); and ids that callers pass as a UUID or its text.
 """
 
 import os
@@ -15,32 +15,54 @@ _last = 0
 
 
 def uuid7() -> UUID:
-    """A new UUIDv7. Within one process each is greater than the one before, also inside one millisecond."""
+    """Return a new UUIDv7. Within one process each is greater than the one before, also
+    inside one millisecond.
+    """
     global _last
     with _lock:
-        # 12 bits below the millisecond come from the clock's own fraction; a tie or a clock set back counts on from
-        # the last.
+        # 12 bits below the millisecond come from the clock's own fraction; a tie or a
+        # clock set back counts on from the last.
         moment = max(time.time_ns() * 4096 // 1_000_000, _last + 1)
         _last = moment
-    milliseconds, fraction = moment >> 12, moment & 0xFFF
-    chance = int.from_bytes(os.urandom(8), "big") & ((1 << 62) - 1)
-    return UUID(int=(milliseconds & ((1 << 48) - 1)) << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | chance)
+    milliseconds = moment >> 12
+    fraction = moment & 0xFFF
+    random_bits = int.from_bytes(os.urandom(8), "big") & ((1 << 62) - 1)
+    # The version 7 and the variant 0b10 have fixed places among the bits.
+    value = (milliseconds & ((1 << 48) - 1)) << 80
+    value |= 0x7 << 76
+    value |= fraction << 64
+    value |= 0b10 << 62
+    value |= random_bits
+    return UUID(int=value)
 
 
 def uuid_of(value: Any, what: str) -> UUID:
-    """The id that a UUID or its text is. Raises `UnknownThing`, for what is no id names nothing."""
+    """Return an id that is passed as a UUID or its text. Raises `UnknownThing`: a text
+    that is no id names nothing.
+    """
+    if isinstance(value, UUID):
+        return value
     try:
-        return value if isinstance(value, UUID) else UUID(str(value))
+        return UUID(str(value))
     except ValueError as error:
         raise unknown_thing(what, value) from error
 
 
 def unknown_thing(what: str, value: object) -> UnknownThing:
-    """That there is none, in words that every log and database can hold."""
+    """Return the error that there is no such thing, in words that every log and
+    database can hold.
+    """
     shown = str(value)[:80].encode("utf-8", "replace").decode().replace("\x00", "?")
     return UnknownThing(f"there is no {what} {shown!r}", **{what: shown})
 
 
 def is_storable(text: str) -> bool:
-    """Whether a column can hold or compare it: no NUL, and no half of a surrogate pair."""
-    return "\x00" not in text and (text.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in text))
+    """Return whether a column can hold or compare it: no NUL, and no half of a
+    surrogate pair.
+    """
+    if "\x00" in text:
+        return False
+    # Most texts are ASCII, which need not be walked.
+    if text.isascii():
+        return True
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -1,6 +1,8 @@
-"""Which superstep's row stays in the timeline. Pure; the published table in the docs is this module.
+"""The rule of which superstep's row stays in the timeline. Pure; the table in the docs
+is this module.
 
-Every superstep commits. A row that does not stay is the recovery point, which the next commit replaces.
+Every superstep commits. A row that does not stay is the recovery point, which the next
+commit replaces.
 """
 
 from collections.abc import Sequence
@@ -12,25 +14,34 @@ AFTER = frozenset[str | None]({"after", "both"})
 
 
 @frozen
-class Superstep:
-    """What the policy looks at. `ran` and `next`: the `checkpoint=` of the nodes that ran and that run next."""
+class PolicySuperstep:
+    """A superstep as the policy sees it. `ran` and `next`: the `checkpoint=` of the
+    nodes that ran and that run next.
+    """
 
     number: int
     ran: Sequence[str | None]
     next: Sequence[str | None]
-    asked: bool = False
+    asks_checkpoint: bool = False
     opens_gate: bool = False
     ends: bool = False
 
 
-def stays(policy: str | int, step: Superstep) -> bool:
-    """Whether the row of this superstep stays.
+def stays(policy: str | int, step: PolicySuperstep) -> bool:
+    """Return whether the row of this superstep stays.
 
-    `policy` is the graph's: "every_node", "explicit", "none", "manual", or n for `Interval(n)`. A node's own setting
-    overrides it; one task that asks is enough. A superstep that opens a gate, and the end, always stay.
+    `policy` is the graph's: "every_node", "explicit", "none", "manual", or n for
+    `Interval(n)`. A node's setting overrides it; one task that requests its row is
+    enough. A superstep that opens a gate, and the end, always stay.
     """
-    if step.asked or step.opens_gate or step.ends or not BEFORE.isdisjoint(step.next):
+    if step.asks_checkpoint or step.opens_gate or step.ends:
         return True
-    own = set(step.ran)
-    due = policy > 0 and step.number % policy == 0 if isinstance(policy, int) else policy == "every_node"
-    return not AFTER.isdisjoint(own) or (None in own and due)
+    if not BEFORE.isdisjoint(step.next) or not AFTER.isdisjoint(step.ran):
+        return True
+    # The policy counts for nodes without a setting alone.
+    if None not in step.ran:
+        return False
+    # `Interval(0)` is the same as manual.
+    if isinstance(policy, int):
+        return policy > 0 and step.number % policy == 0
+    return policy == "every_node"

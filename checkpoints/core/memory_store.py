@@ -1,4 +1,6 @@
-"""A store in this process's memory, with the verbs of `CheckpointStore` and without Django: for tests and notebooks."""
+"""A store in this process's memory, with the verbs of `CheckpointStore` and without
+Django: for tests and notebooks.
+"""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -8,19 +10,23 @@ from typing import Any
 from uuid import UUID
 
 from checkpoints.core import records
-from checkpoints.core.alias import parsed
+from checkpoints.core.alias import Alias, parsed
 from checkpoints.core.ids import uuid7
 from checkpoints.core.records import About, Snapshot, State, Stored
-from orchestrator.engine import canonical, registry
+from orchestrator.engine import registry
 from orchestrator.engine.errors import UnknownThing
-from orchestrator.engine.patch import patched
+from orchestrator.engine.travel.patch import patched
+from orchestrator.engine.values import canonical
 
 
 class MemoryStore:
     """Keeps checkpoints until the process ends. Threads may share one."""
 
     def __init__(self) -> None:
-        self._kept: dict[UUID, tuple[Stored, bytes]] = {}
+        self._entries: dict[UUID, tuple[Stored, bytes]] = {}
+        """Metadata and canonical state of each checkpoint."""
+        # Reentrant, since `save` looks for the newest checkpoint while it holds the
+        # lock.
         self._lock = threading.RLock()
 
     def save(
@@ -35,24 +41,42 @@ class MemoryStore:
         superstep: int | None = None,
         id: UUID | str | None = None,
     ) -> Stored:
-        """Keep a state as the newest checkpoint of a run; again with the same `id`, it is kept once. Raises
-        `InvalidValue` naming what cannot be kept, `KeyConflict` where the id is another checkpoint's.
+        """Keep a state as the newest checkpoint of a run; again with the same `id`, it
+        is kept once. Raises `InvalidValue` naming what cannot be kept, `KeyConflict`
+        where the id is another checkpoint's.
         """
-        checked, of, own = records.checked_state(state), records.run_id(run), records.checkpoint_id(id)
+        checked = records.checked_state(state)
+        run_id = records.run_id(run)
+        own_id = records.checkpoint_id(id)
         about = About(graph, version, fingerprint, node, superstep)
+
+        # Two threads must not get the same number in a run.
         with self._lock:
-            if own in self._kept:
-                return records.saved_before(self._loaded(self._kept[own][0]), of, checked)
-            before = self.latest(of)
-            seq, number = (before.seq + 1, before.superstep + 1) if before else (0, 0)
+            if own_id in self._entries:
+                saved, _ = self._entries[own_id]
+                return records.saved_before(self._loaded(saved), run_id, checked)
+
+            seq = 0
+            next_superstep = 0
+            source = "input"
+            parent = None
+            latest = self.latest(run_id)
+            if latest is not None:
+                seq = latest.seq + 1
+                next_superstep = latest.superstep + 1
+                source = "manual"
+                parent = latest.id
+            if superstep is not None:
+                next_superstep = superstep
+
             return self._add(
                 checked,
-                id=own,
-                run=of,
+                id=own_id,
+                run=run_id,
                 seq=seq,
-                superstep=number if superstep is None else superstep,
-                source="manual" if before else "input",
-                parent=before.id if before else None,
+                superstep=next_superstep,
+                source=source,
+                parent=parent,
                 graph=graph,
                 version=version,
                 fingerprint=fingerprint,
@@ -60,22 +84,37 @@ class MemoryStore:
             )
 
     def get(self, checkpoint: UUID | str) -> Snapshot:
-        """A checkpoint by id or alias. Raises `UnknownThing`."""
-        found = self._find(checkpoint)
-        if found is None:
+        """Return a checkpoint by id or alias. Raises `UnknownThing`."""
+        stored = self._find(checkpoint)
+        if stored is None:
             raise records.unknown(checkpoint)
-        return self._loaded(found)
+        return self._loaded(stored)
 
-    def load(self, run: UUID | str, node: str | None = None, superstep: int | None = None) -> Snapshot:
-        """The newest checkpoint of a run: of those that a node made, or of a superstep. Raises `UnknownThing`."""
-        for one in self._of(run):
-            if (node is None or node in one.nodes) and superstep in (None, one.superstep):
-                return self._loaded(one)
-        raise UnknownThing(f"run {run} has no such checkpoint", run=str(run), node=node, superstep=superstep)
+    def load(
+        self,
+        run: UUID | str,
+        node: str | None = None,
+        superstep: int | None = None,
+    ) -> Snapshot:
+        """Return the newest checkpoint of a run: of those that a node made, or of a
+        superstep. Raises `UnknownThing`.
+        """
+        for stored in self._newest_first(run):
+            is_of_node = node is None or node in stored.nodes
+            if is_of_node and superstep in (None, stored.superstep):
+                return self._loaded(stored)
+        raise UnknownThing(
+            f"run {run} has no such checkpoint",
+            run=str(run),
+            node=node,
+            superstep=superstep,
+        )
 
     def latest(self, run: UUID | str) -> Stored | None:
-        """The newest checkpoint of a run, without its state; None where it has none."""
-        return next(iter(self._of(run)), None)
+        """Return the newest checkpoint of a run, without its state; None where it has
+        none.
+        """
+        return next(iter(self._newest_first(run)), None)
 
     def list(
         self,
@@ -86,46 +125,65 @@ class MemoryStore:
         after: UUID | str | None = None,
         ascending: bool = False,
     ) -> Sequence[Stored]:
-        """Metadata of up to `limit` checkpoints, newest first, or oldest first (`ascending`); those that come before
-        another one, or after one, where it is named.
+        """Return the metadata of up to `limit` checkpoints, newest first, or oldest
+        first (`ascending`); with `before` or `after` only those that come before or
+        after that checkpoint.
 
-        Raises `InvalidValue` for a limit that is none, `UnknownThing` for a `before` or `after` that is not there.
+        Raises `InvalidValue` for an invalid limit, `UnknownThing` for a `before` or
+        `after` that is not there.
         """
-        most = records.checked_limit(limit)
-        found = self._of(run) if run is not None else sorted(self._all(), key=lambda one: one.id, reverse=True)
-        place: Callable[[Stored], Any] = attrgetter("seq" if run is not None else "id")
+        checked_limit = records.checked_limit(limit)
+        order: Callable[[Stored], Any]
+        if run is None:
+            # Ids sort by time across runs.
+            order = attrgetter("id")
+            candidates: Sequence[Stored] = sorted(self._all(), key=order, reverse=True)
+        else:
+            order = attrgetter("seq")
+            candidates = self._newest_first(run)
+
         if before is not None:
-            last = place(self.get(before).meta)
-            found = [one for one in found if place(one) < last]
+            end = order(self.get(before).meta)
+            candidates = [stored for stored in candidates if order(stored) < end]
         if after is not None:
-            first = place(self.get(after).meta)
-            found = [one for one in found if place(one) > first]
-        wanted = [one for one in found if graph in (None, one.graph)]
-        return (wanted[::-1] if ascending else wanted)[:most]
+            start = order(self.get(after).meta)
+            candidates = [stored for stored in candidates if order(stored) > start]
+        if graph is not None:
+            candidates = _of_graph(candidates, graph)
+        if ascending:
+            candidates = candidates[::-1]
+        return candidates[:checked_limit]
 
     def delete(self, checkpoint: UUID | str) -> None:
         """Forget a checkpoint. One that is not there is no error."""
-        found = self._find(checkpoint)
-        if found is not None:
-            self._kept.pop(found.id, None)
+        stored = self._find(checkpoint)
+        if stored is not None:
+            # Another thread may have forgotten it meanwhile.
+            self._entries.pop(stored.id, None)
 
     def clear(self, run: UUID | str) -> int:
-        """Forget all checkpoints of a run. Gives how many there were."""
+        """Forget all checkpoints of a run, and return how many there were."""
         with self._lock:
-            gone = self._of(run)
-            for one in gone:
-                del self._kept[one.id]
-        return len(gone)
+            checkpoints = self._newest_first(run)
+            for stored in checkpoints:
+                del self._entries[stored.id]
+        return len(checkpoints)
 
-    def fork(self, checkpoint: UUID | str, patch: Mapping[str, Any] | None = None) -> Stored:
-        """A new run that begins with this checkpoint's state, patched: {partition: merge patch or operations}.
+    def fork(
+        self, checkpoint: UUID | str, patch: Mapping[str, Any] | None = None
+    ) -> Stored:
+        """Begin a new run with this checkpoint's state, patched: {partition: merge
+        patch or operations}.
 
-        Raises `UnknownThing`, `InvalidValue` naming what does not fit the graph, where that is registered here.
+        Raises `UnknownThing`, and `InvalidValue` naming what does not fit the graph, if
+        that is registered here.
         """
         origin = self.get(checkpoint)
-        meta, state = origin.meta, origin.state
+        meta = origin.meta
+        state = origin.state
         if patch:
-            state = {**state, **patched(state, patch, graph=registry.find_graph(meta.fingerprint))}
+            graph = registry.find_graph(meta.fingerprint)
+            state = {**state, **patched(state, patch, graph=graph)}
         return self._add(
             state,
             run=uuid7(),
@@ -140,33 +198,62 @@ class MemoryStore:
         )
 
     def _add(self, state: State, *, id: UUID | None = None, **meta: Any) -> Stored:
-        data, now = canonical.dumps(state), datetime.now(UTC)
-        one = Stored(id=id or uuid7(), line=1, created_at=now, stored_size=len(data), state_size=len(data), **meta)
-        self._kept[one.id] = one, data
-        return one
+        data = canonical.dumps(state)
+        stored = Stored(
+            id=id or uuid7(),
+            line=1,
+            created_at=datetime.now(UTC),
+            stored_size=len(data),
+            state_size=len(data),
+            **meta,
+        )
+        self._entries[stored.id] = (stored, data)
+        return stored
 
-    def _loaded(self, one: Stored) -> Snapshot:
-        return Snapshot(one, canonical.loads(self._kept[one.id][1]))
+    def _loaded(self, stored: Stored) -> Snapshot:
+        _, data = self._entries[stored.id]
+        return Snapshot(stored, canonical.loads(data))
 
     def _all(self) -> Sequence[Stored]:
+        # Another thread must not save while the entries are walked.
         with self._lock:
-            return [one for one, _ in self._kept.values()]
+            return [stored for stored, _ in self._entries.values()]
 
-    def _of(self, run: UUID | str) -> Sequence[Stored]:
-        id = records.run_id(run)
-        return sorted((one for one in self._all() if one.run == id), key=lambda one: one.seq, reverse=True)
+    def _newest_first(self, run: UUID | str) -> Sequence[Stored]:
+        run_id = records.run_id(run)
+        own = [stored for stored in self._all() if stored.run == run_id]
+        return sorted(own, key=attrgetter("seq"), reverse=True)
 
     def _find(self, checkpoint: UUID | str) -> Stored | None:
         alias = parsed(str(checkpoint))
         if alias is None:
-            return self._by_id(str(checkpoint))
-        for one in self._of(alias.key):
-            if one.seq == alias.seq or (alias.seq is None and one.superstep == alias.superstep):
-                return one if alias.line in (None, one.line) else None
+            return self._find_by_id(str(checkpoint))
+        for stored in self._newest_first(alias.key):
+            if _is_at(stored, alias):
+                # The newest one decides, even if it is of another line.
+                if alias.line in (None, stored.line):
+                    return stored
+                return None
         return None
 
-    def _by_id(self, text: str) -> Stored | None:
+    def _find_by_id(self, text: str) -> Stored | None:
         try:
-            return self._kept.get(UUID(text), (None,))[0]
+            id = UUID(text)
         except ValueError:
             return None
+        entry = self._entries.get(id)
+        if entry is None:
+            return None
+        stored, _ = entry
+        return stored
+
+
+def _of_graph(checkpoints: Sequence[Stored], graph: str) -> Sequence[Stored]:
+    return [stored for stored in checkpoints if stored.graph == graph]
+
+
+def _is_at(stored: Stored, alias: Alias) -> bool:
+    """Return whether a checkpoint has the number or the superstep of an alias."""
+    if alias.seq is None:
+        return stored.superstep == alias.superstep
+    return stored.seq == alias.seq

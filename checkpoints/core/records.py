@@ -1,4 +1,6 @@
-"""What stores take and give: a checkpoint's metadata, and the same with its state. Pure; every store uses it."""
+"""The arguments and results of stores: a checkpoint's metadata, and the same with its
+state. Pure; every store uses it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,8 +10,8 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import is_storable, unknown_thing
-from orchestrator.engine import canonical
 from orchestrator.engine.errors import InvalidValue, KeyConflict, UnknownThing
+from orchestrator.engine.values import canonical
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 MOST = 1000
@@ -20,7 +22,7 @@ State = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A checkpoint without its state: all that a list gives. Sizes are in bytes."""
+    """A checkpoint without its state, as lists return it. Sizes are in bytes."""
 
     id: UUID
     run: UUID
@@ -40,64 +42,97 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A checkpoint with its state: {input, scratch, artifacts, diagnostics}, each by channel."""
+    """A checkpoint with its state: {input, scratch, artifacts, diagnostics}, each by
+    channel.
+    """
 
     meta: Stored
     state: State
 
 
 def run_id(run: UUID | str) -> UUID:
-    """The id of a run by its id or key. A key that stands for no run of the database has an id of its own, always the
-    same. Raises `InvalidValue` for what can be no key.
+    """Return the id of a run by its id or key. A key that names no run of the database
+    has an id too, always the same. Raises `InvalidValue` for a value that cannot be a
+    key.
     """
     if isinstance(run, UUID):
         return run
-    if not isinstance(run, str) or not 1 <= len(run) <= 200 or set(run) & {"/", ":"} or not is_storable(run):
-        raise InvalidValue("a run is named by its id, or by a key of 1 to 200 characters without / and :", path="run")
+    is_key = isinstance(run, str) and 1 <= len(run) <= 200 and is_storable(run)
+    if not is_key or not {"/", ":"}.isdisjoint(run):
+        raise InvalidValue(
+            "a run is named by its id, "
+            "or by a key of 1 to 200 characters without / and :",
+            path="run",
+        )
     try:
         return UUID(run)
     except ValueError:
-        return uuid5(NAMESPACE_URL, f"countersign:run:{canonical.digest(run.encode('utf-8', 'surrogatepass'))}")
+        digest = canonical.digest(run.encode("utf-8", "surrogatepass"))
+        return uuid5(NAMESPACE_URL, f"countersign:run:{digest}")
 
 
 def checkpoint_id(id: UUID | str | None) -> UUID | None:
-    """The id that a checkpoint is to have; None where the store makes one. Raises `InvalidValue`."""
+    """Return the id that a checkpoint gets; None where the store makes one. Raises
+    `InvalidValue`.
+    """
     if id is None or isinstance(id, UUID):
         return id
     try:
         return UUID(id)
+    # Values of other types fail within `UUID`.
     except (ValueError, AttributeError, TypeError) as error:
         raise InvalidValue("a checkpoint's id is a UUID", path="id") from error
 
 
-def saved_before(saved: Snapshot, run: UUID, state: State) -> Stored:
-    """What a save gives whose id is there already. Raises `KeyConflict` where that is another checkpoint."""
+def saved_before(
+    saved: Snapshot,
+    run: UUID,
+    state: State,
+) -> Stored:
+    """Return the result of a save whose id is there already. Raises `KeyConflict` where
+    that is another checkpoint.
+    """
     if saved.meta.run != run or saved.state != state:
-        message = f"checkpoint {saved.meta.id} is there already, of another run or with another state"
-        raise KeyConflict(message, checkpoint=str(saved.meta.id))
+        raise KeyConflict(
+            f"checkpoint {saved.meta.id} is there already, "
+            "of another run or with another state",
+            checkpoint=str(saved.meta.id),
+        )
     return saved.meta
 
 
 def checked_state(state: Mapping[str, Any]) -> State:
-    """The state as it is kept: JSON of its own, all partitions there. Raises `InvalidValue` naming the place."""
+    """Return the state as it is stored: a copy as JSON, with all partitions. Raises
+    `InvalidValue` naming the place.
+    """
     if not isinstance(state, Mapping) or not set(state) <= set(PARTITIONS):
-        raise InvalidValue(f"a state is an object with {', '.join(PARTITIONS)}", path="")
+        raise InvalidValue(
+            f"a state is an object with {', '.join(PARTITIONS)}", path=""
+        )
     for name, values in state.items():
         if not isinstance(values, Mapping):
             raise InvalidValue(f"{name} is an object of channels", path=name)
-    return {name: canonical.normalised(dict(state.get(name, {})), path=(name,)) for name in PARTITIONS}
+    # A copy, so that the caller may change its state afterwards.
+    checked = {}
+    for name in PARTITIONS:
+        values = dict(state.get(name, {}))
+        checked[name] = canonical.normalised(values, path=(name,))
+    return checked
 
 
 def checked_limit(limit: int) -> int:
-    """The limit of a list. Raises `InvalidValue`."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST:
+    """Return the limit of a list. Raises `InvalidValue`."""
+    is_number = isinstance(limit, int) and not isinstance(limit, bool)
+    if not is_number or not 1 <= limit <= MOST:
         raise InvalidValue(f"limit is a whole number from 1 to {MOST}", path="limit")
     return limit
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What `save` is told of a checkpoint beside its state. Raises `InvalidValue` for what no row can hold."""
+    """The arguments of `save` that describe a checkpoint besides its state. Raises
+    `InvalidValue` for those that no row can hold.
+    """
 
     graph: str = ""
     version: str = ""
@@ -109,20 +144,32 @@ class About:
         for name, most in (("graph", 200), ("version", 50), ("fingerprint", 64)):
             text = getattr(self, name)
             checked_text(text, name, most=most)
-        if not isinstance(self.node, Sequence) or not all(
-            isinstance(one, str) and is_storable(one) for one in self.nodes
-        ):
+        if not isinstance(self.node, Sequence) or not all(map(_is_name, self.nodes)):
             raise InvalidValue("node is a name or a list of names", path="node")
-        number = self.superstep
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**31):
+        if self.superstep is not None and not _is_number(self.superstep):
             raise InvalidValue("superstep is a whole number from 0", path="superstep")
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that made the checkpoint."""
-        return tuple(self.node) if not isinstance(self.node, str) else (self.node,) if self.node else ()
+        """Return the nodes that made the checkpoint."""
+        if not isinstance(self.node, str):
+            return tuple(self.node)
+        if not self.node:
+            return ()
+        return (self.node,)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and is_storable(value)
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a whole number that its column holds."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return False
+    return 0 <= value < 2**31
 
 
 def unknown(checkpoint: object) -> UnknownThing:
-    """That there is no such checkpoint."""
+    """Return the error that there is no such checkpoint."""
     return unknown_thing("checkpoint", checkpoint)

@@ -1,4 +1,6 @@
-"""Which texts may be the key of a run. Keys stand in addresses and aliases, beside ids. Pure."""
+"""The rule of which texts may be the key of a run. Keys are part of addresses and
+aliases, in the same places as ids. Pure.
+"""
 
 import re
 

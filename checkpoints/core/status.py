@@ -1,4 +1,6 @@
-"""The statuses of a run, each of which says what a person can do next. Pure; imported by everybody, imports nobody."""
+"""The statuses of a run, each of which determines the next possible acts of a person.
+Pure; every module may import it, and it imports none.
+"""
 
 from enum import StrEnum
 
@@ -18,10 +20,14 @@ class Status(StrEnum):
 
 
 ENDS = frozenset({Status.COMPLETED, Status.REJECTED, Status.CANCELLED})
-"""A run in one of these is over."""
+"""A run with one of these is over."""
 
-STOPPED = frozenset({Status.FAILED, Status.UNKNOWN, Status.INCOMPATIBLE, Status.TAMPERED})
-"""A run in one of these goes on only after a person has acted."""
+STOPPED = frozenset(
+    {Status.FAILED, Status.UNKNOWN, Status.INCOMPATIBLE, Status.TAMPERED}
+)
+"""A run with one of these goes on only after a person has acted."""
 
 CLOSED_TO_DECISIONS = ENDS | {Status.TAMPERED, Status.INCOMPATIBLE}
-"""In these nobody can decide an open request; in all others a decision is taken and kept."""
+"""With these an open request cannot be decided; with all others a decision is accepted
+and stored.
+"""

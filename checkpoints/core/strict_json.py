@@ -1,4 +1,6 @@
-"""JSON from outside, read one way at every door: what other readers could take for something else is refused. Pure."""
+"""Parsing of JSON from outside, in the same way at every entrance: a text that other
+parsers could read as another value is refused. Pure.
+"""
 
 import json
 from collections.abc import Iterable
@@ -6,7 +8,9 @@ from typing import Any
 
 
 class NotStrict(ValueError):
-    """The text is no JSON, or says one thing twice. The message names the place; `path` is that of a repeated key."""
+    """The text is no JSON, or has a key twice. The message names the place; `path` is
+    that of a repeated key.
+    """
 
     def __init__(self, message: str, *, path: str = "") -> None:
         super().__init__(message)
@@ -18,18 +22,24 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def parse_strict(text: str | bytes) -> Any:
-    """The value of a JSON text: no key twice in one object, no NaN or Infinity, no half of a surrogate pair.
+    """Return the value of a JSON text: no key twice in one object, no NaN or Infinity,
+    no half of a surrogate pair.
 
     Raises `NotStrict`.
     """
     try:
-        given = text.decode() if isinstance(text, bytes) else text
-        found = json.loads(given, object_pairs_hook=_Pairs, parse_constant=_no)
-        return _plain(found, "")
+        # `json.loads` would guess the encoding of bytes.
+        if isinstance(text, bytes):
+            text = text.decode()
+        # As pairs, because a dict has lost a repeated key already.
+        parsed = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_refuse)
+        return _plain(parsed, "")
     except NotStrict:
         raise
     except json.JSONDecodeError as error:
-        raise NotStrict(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise NotStrict(
+            f"line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from None
     except RecursionError:
         raise NotStrict("it is nested too deeply") from None
     except UnicodeDecodeError:
@@ -39,7 +49,7 @@ def parse_strict(text: str | bytes) -> Any:
 
 
 def refuse_repeated(names: Iterable[str]) -> None:
-    """Raises `NotStrict` naming the first of these names that comes twice."""
+    """Raise `NotStrict` naming the first of these names that comes twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -49,31 +59,38 @@ def refuse_repeated(names: Iterable[str]) -> None:
 
 
 def shown_key(name: str) -> str:
-    """A key as a message can carry it."""
+    """Return a key as a message can contain it."""
     return name[:200].encode("utf-8", "replace").decode()
 
 
-def _no(word: str) -> Any:
-    raise NotStrict(f"{word} is no JSON")
+def _refuse(word: str) -> Any:
+    raise NotStrict(f"{word} is not valid JSON")
 
 
 def _plain(value: Any, path: str) -> Any:
-    if isinstance(value, _Pairs):
-        found: dict[str, Any] = {}
-        for name, inner in value:
-            here = f"{path}.{shown_key(name)}" if path else shown_key(name)
-            _require_whole(name, here)
-            if name in found:
-                raise NotStrict(f"{here} is given more than once", path=here)
-            found[name] = _plain(inner, here)
-        return found
-    if isinstance(value, list):
-        return [_plain(inner, f"{path}[{n}]") for n, inner in enumerate(value)]
+    """Return the value with objects as dicts. Raises `NotStrict`."""
+    if isinstance(value, list) and not isinstance(value, _Pairs):
+        return [_plain(item, f"{path}[{index}]") for index, item in enumerate(value)]
     if isinstance(value, str):
         _require_whole(value, path)
-    return value
+    if not isinstance(value, _Pairs):
+        return value
+
+    values: dict[str, Any] = {}
+    for name, inner in value:
+        inner_path = shown_key(name)
+        if path:
+            inner_path = f"{path}.{inner_path}"
+        _require_whole(name, inner_path)
+        if name in values:
+            raise NotStrict(f"{inner_path} is given more than once", path=inner_path)
+        values[name] = _plain(inner, inner_path)
+    return values
 
 
 def _require_whole(text: str, path: str) -> None:
-    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+    # Most texts are ASCII, which need not be walked.
+    if text.isascii():
+        return
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise NotStrict(f"{path or 'it'} holds half of a surrogate pair")

@@ -1,7 +1,8 @@
-"""What stands in the place of what was erased. Pure; docs/erasure.md tells the form to everybody who reads rows.
+"""Tombstones, which replace erased content. Pure; docs/erasure.md documents the form for
+everyone who reads rows.
 
-In the place of a value: `{"erased": true, "record": "<id of the erasure record>"}`. Where the form of a row wants a
-text, as in a title or the message of an error: `TEXT`.
+A value is replaced by `{"erased": true, "record": "<id of the erasure record>"}`; a text
+that must stay a text, such as a title or the message of an error, by `TEXT`.
 """
 
 from typing import Any
@@ -10,15 +11,31 @@ TEXT = "[erased]"
 
 
 def tombstone(record: Any) -> dict[str, Any]:
-    """What stands in the place of a value that this record tells of."""
+    """Return the replacement for a value that was erased under this record."""
     return {"erased": True, "record": str(record)}
 
 
 def is_tombstone(value: Any) -> bool:
-    """Whether this stands in the place of an erased value."""
-    return isinstance(value, dict) and value.keys() == {"erased", "record"} and value["erased"] is True
+    """Return whether this replaces an erased value."""
+    # By identity, since to Python 1 is equal to True.
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"erased", "record"}
+        and value["erased"] is True
+    )
 
 
-def agrees(told: Any, has: Any) -> bool:
-    """Whether a row has what a line of the log told of it: the same, or nothing any more, where that was erased."""
-    return told == has or (is_tombstone(told) and not has)
+def holds_tombstone(value: Any) -> bool:
+    """Return whether this value, or something in it, was erased."""
+    if isinstance(value, list):
+        return any(map(holds_tombstone, value))
+    if isinstance(value, dict):
+        return is_tombstone(value) or any(map(holds_tombstone, value.values()))
+    return False
+
+
+def agrees(logged: Any, stored: Any) -> bool:
+    """Return whether a row agrees with a line of the log: it has the recorded value, or
+    nothing where the recorded value was erased.
+    """
+    return logged == stored or (is_tombstone(logged) and not stored)

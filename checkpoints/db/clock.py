@@ -1,4 +1,6 @@
-"""The database's clock, by which leases and due times are judged, so that skew between hosts cannot matter."""
+"""The database's clock, by which leases and due times are judged, so that skew between
+hosts cannot matter.
+"""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
@@ -10,11 +12,13 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 STANDS_FOR_NOW = datetime(9999, 12, 31, 23, 59, 58, 987654, tzinfo=UTC)
-"""What `kept_now` says on SQLite; nobody's own moment."""
+"""The placeholder that `kept_now` uses on SQLite; no real moment."""
 
 
 def db_now() -> Any:
-    """An expression for the moment of the statement. SQLite lives on one host, so there its clock is the host's."""
+    """Return an expression for the moment of the statement. SQLite lives on one host,
+    so its clock is the host's.
+    """
     if connection.vendor == "sqlite":
         return Value(timezone.now(), output_field=DateTimeField())
     return Now()
@@ -22,18 +26,26 @@ def db_now() -> Any:
 
 @cache
 def kept_now() -> Any:
-    """`db_now` for a statement whose text is kept: `checkpoints.db.statements` puts in the moment when it is run."""
-    return Value(STANDS_FOR_NOW, output_field=DateTimeField()) if connection.vendor == "sqlite" else Now()
+    """Return `db_now` for a statement whose text is kept: `checkpoints.db.statements`
+    puts in the moment when it is executed.
+    """
+    # SQLite gets the moment as a parameter, which a kept text must not fix.
+    if connection.vendor == "sqlite":
+        return Value(STANDS_FOR_NOW, output_field=DateTimeField())
+    return Now()
 
 
 def db_in(seconds: float) -> Any:
-    """An expression for `seconds` from now."""
+    """Return an expression for `seconds` from now."""
     if connection.vendor == "sqlite":
-        return Value(timezone.now() + timedelta(seconds=seconds), output_field=DateTimeField())
+        moment = timezone.now() + timedelta(seconds=seconds)
+        return Value(moment, output_field=DateTimeField())
     return _later(seconds)
 
 
 @lru_cache(maxsize=100)
 def _later(seconds: float) -> Any:
-    """The same expression for the same seconds: to make and to hash one costs more than to look it up."""
+    """Return the same expression for the same seconds: making and hashing one costs
+    more than looking it up.
+    """
     return Now() + timedelta(seconds=seconds)

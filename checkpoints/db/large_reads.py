@@ -8,10 +8,11 @@ from django.db import connection, transaction
 
 @contextmanager
 def few_groups() -> Iterator[None]:
-    """A block for one query that puts millions of rows into few groups. PostgreSQL cannot know how few they are, and
-    would sort all rows on the disk; here it hashes. More memory would not help: a larger table of hashes leaves the
-    caches of the processor. The block is rolled back, the setting with it, so nothing may be written in it. Does
-    nothing on SQLite.
+    """Open a block for one query that puts millions of rows into few groups. PostgreSQL
+    cannot know how few they are, and would sort all rows on the disk; here it hashes.
+    More memory would not help: a larger table of hashes leaves the caches of the
+    processor. The block is rolled back, the setting with it, so nothing may be written
+    in it. Does nothing on SQLite.
     """
     if connection.vendor != "postgresql":
         yield

@@ -1,5 +1,6 @@
-"""How long somebody who freezes or vanishes inside a transaction may keep its locks. PostgreSQL only: a server can end
-the transactions of others. What holds a lock on SQLite is a process of this host, and nobody can take it away.
+"""Limits to how long a client that freezes or vanishes inside a transaction keeps its
+locks. PostgreSQL only: a server can end the transactions of others. On SQLite a lock is
+held by a process of this host, and nobody can take it away.
 """
 
 from typing import Any, TypeVar
@@ -14,81 +15,110 @@ from checkpoints.conf import conf
 Row = TypeVar("Row", bound=Model)
 
 LOCK_SECONDS = 5.0
-"""What a person's act waits for a lock that somebody else has: a page must answer."""
+"""How long a person's act waits for a lock that is taken: a page must answer."""
 _IDLE = "idle_in_transaction_session_timeout"
 
 
 def idle_seconds() -> float:
-    """After so long without a statement the server ends a transaction: before the lease of its owner runs out, and
-    later than an atomic node may take.
+    """Return the seconds without a statement after which the server ends a transaction:
+    before the lease of its owner runs out, and later than an atomic node may take.
     """
     return conf().lease_seconds * 2 / 3
 
 
 def limit_connections() -> None:
-    """Let each connection to the default database that is opened from now on, in this process and in those forked from
-    it, end where its owner or its server freezes or vanishes. For processes that do nothing but work on runs.
+    """Make each connection to the default database that is opened from now on, in this
+    process and in those forked from it, end where its owner or its server freezes or
+    vanishes. For processes that only work on runs.
     """
     options: dict[str, Any] = connections[DEFAULT_DB_ALIAS].settings_dict["OPTIONS"]
     if connections[DEFAULT_DB_ALIAS].vendor == "postgresql":
         for name, value in _of_the_client().items():
+            # What a project sets itself stays.
             options.setdefault(name, value)
     connection_created.connect(_limit, dispatch_uid="checkpoints.db.limits")
 
 
 def within_limits(rows: "QuerySet[Row]") -> "QuerySet[Row]":
-    """The query, which waits for locks no longer than `LOCK_SECONDS`, then raises `OperationalError`; and from which on
-    its transaction may not be idle longer than `idle_seconds`. It costs no statement of its own.
+    """Return the query, which waits for locks no longer than `LOCK_SECONDS`, then
+    raises `OperationalError`; and after which its transaction may not be idle longer
+    than `idle_seconds`. It costs no further statement.
     """
     if connections[DEFAULT_DB_ALIAS].vendor != "postgresql":
         return rows
     limits = {"lock_timeout": LOCK_SECONDS, _IDLE: idle_seconds()}
-    # A row passes the condition before it is locked. True: until the transaction ends.
-    said = {
-        f"{name}_said": Func(
-            Value(name), Value(_ms(seconds)), Value(True), function="set_config", output_field=CharField()
+    aliases: dict[str, Any] = {}
+    conditions: dict[str, Any] = {}
+    for name, seconds in limits.items():
+        # True: the setting holds until the transaction ends.
+        aliases[f"{name}_said"] = Func(
+            Value(name),
+            Value(_milliseconds(seconds)),
+            Value(True),
+            function="set_config",
+            output_field=CharField(),
         )
-        for name, seconds in limits.items()
-    }
-    bounded: QuerySet[Row] = rows.alias(**said).filter(**{f"{name}__isnull": False for name in said})
-    return bounded
+        # A row passes the condition before it is locked.
+        conditions[f"{name}_said__isnull"] = False
+    limited: QuerySet[Row] = rows.alias(**aliases).filter(**conditions)
+    return limited
 
 
 def _of_the_client() -> dict[str, int]:
-    """Options of libpq: a server that vanished is noticed within about a lease."""
+    """Return options of libpq with which a server that vanished is noticed within about
+    a lease.
+    """
+    # A third of silence, then two probes a third apart without an answer: a lease.
     third = max(1, round(conf().lease_seconds / 3))
-    beats = {"keepalives": 1, "keepalives_idle": third, "keepalives_interval": third, "keepalives_count": 2}
-    return {**beats, "tcp_user_timeout": round(conf().lease_seconds * 1000)}
+    return {
+        "keepalives": 1,
+        "keepalives_idle": third,
+        "keepalives_interval": third,
+        "keepalives_count": 2,
+        # No probes are sent while data waits to be acknowledged; this ends that wait.
+        "tcp_user_timeout": round(conf().lease_seconds * 1000),
+    }
 
 
 def _of_the_server() -> dict[str, str]:
-    """Its settings for one session: a client that froze or vanished is noticed within a lease."""
+    """Return the server's settings for one session with which a client that froze or
+    vanished is noticed within a lease.
+    """
     client = _of_the_client()
-    tcp = {f"tcp_{name}": str(value) for name, value in client.items() if name.startswith("keepalives_")}
-    return {_IDLE: _ms(idle_seconds()), **tcp, "tcp_user_timeout": str(client["tcp_user_timeout"])}
+    settings = {_IDLE: _milliseconds(idle_seconds())}
+    for name, value in client.items():
+        if name.startswith("keepalives_"):
+            settings[f"tcp_{name}"] = str(value)
+    settings["tcp_user_timeout"] = str(client["tcp_user_timeout"])
+    return settings
 
 
 _STRICTER = "s.setting::bigint NOT BETWEEN 1 AND w.given::bigint"
-"""0 is no limit; whoever set a shorter one keeps it."""
+"""0 is no limit; a shorter one that is set already stays."""
 
 
 def _limit(connection: BaseDatabaseWrapper, **_: Any) -> None:
+    # Runs are in the default database; others of a host project are left alone.
     if connection.vendor != "postgresql" or connection.alias != DEFAULT_DB_ALIAS:
         return
     limits = _of_the_server()
-    wanted = ", ".join(["(%s, %s)"] * len(limits))
+    places = ", ".join(["(%s, %s)"] * len(limits))
     text = (
-        f"SELECT set_config(s.name, w.given, false) FROM (VALUES {wanted}) AS w (name, given)"  # noqa: S608
-        f" JOIN pg_settings AS s ON s.name = w.name WHERE {_STRICTER}"
+        "SELECT set_config(s.name, w.given, false) "  # noqa: S608
+        f"FROM (VALUES {places}) AS w (name, given) "
+        f"JOIN pg_settings AS s ON s.name = w.name WHERE {_STRICTER}"
     )
+    params: list[str] = []
+    for name, value in limits.items():
+        params += [name, value]
     try:
         with connection.cursor() as cursor:
-            cursor.execute(text, [word for pair in limits.items() for word in pair])
+            cursor.execute(text, params)
     except Error:
-        # Half-opened it would be used without limits.
+        # Left open, it would be used without limits.
         connection.close()
         raise
 
 
-def _ms(seconds: float) -> str:
+def _milliseconds(seconds: float) -> str:
     return str(max(1, round(seconds * 1000)))

@@ -1,5 +1,5 @@
-"""Queries of the ORM whose text is kept, by shape, for they cost more to compile than to do. The journal, leases and
-jobs call it. It knows no table.
+"""Queries of the ORM whose text is kept, by shape, for they cost more to compile than
+to execute. The journal, leases and jobs call it. It knows no table.
 """
 
 from collections.abc import Callable
@@ -17,31 +17,35 @@ from checkpoints.db.clock import STANDS_FOR_NOW
 from checkpoints.db.rows import Row, fetch_rows, to_driver
 
 Query = Callable[..., "QuerySet[Any, Any]"]
-"""Builds a query from values. It is called once for its text, with values that stand for all others: what it builds
-must not depend on them. It says `kept_now()` where it means the moment of the statement.
+"""Builds a query from values. It is called once for its text, with values that stand
+for all others: the query must not depend on them. It uses `kept_now()` for the moment
+of the statement.
 """
 
 
 def select(model: type[Row], query: Query, *values: UUID | int | str) -> list[Row]:
-    """The rows of `query(*values)`, a query for all columns of the model."""
+    """Return the rows of `query(*values)`, a query for all columns of the model."""
     names = [field.attname for field in model._meta.concrete_fields]
-    return fetch_rows(model, names, *compiled(query, *values))
+    text, params = compiled(query, *values)
+    return fetch_rows(model, names, text, params)
 
 
 def select_values(query: Query, *values: UUID | int | str) -> list[tuple[Any, ...]]:
-    """What `query(*values)`, a query for some columns, finds, as the database gives it; for numbers and texts."""
+    """Return the records of `query(*values)`, a query for some columns, as the driver
+    returns them; for numbers and texts.
+    """
     try:
         text, params = compiled(query, *values)
     except EmptyResultSet:
         return []
     with connections[DEFAULT_DB_ALIAS].cursor() as cursor:
         cursor.execute(text, params)
-        found: list[tuple[Any, ...]] = cursor.fetchall()
-    return found
+        records: list[tuple[Any, ...]] = cursor.fetchall()
+    return records
 
 
 def exists(query: Query, *values: UUID | int | str) -> bool:
-    """Whether `query(*values)` has a row."""
+    """Return whether `query(*values)` has a row."""
     try:
         text, params = compiled(query, *values)
     except EmptyResultSet:
@@ -52,28 +56,67 @@ def exists(query: Query, *values: UUID | int | str) -> bool:
 
 
 def compiled(query: Query, *values: UUID | int | str) -> tuple[str, list[Any]]:
-    """The text and the parameters of `query(*values)`. Raises `EmptyResultSet` where it can have no row."""
+    """Return the text and the parameters of `query(*values)`. Raises `EmptyResultSet`
+    where it can have no row.
+    """
     vendor = connections[DEFAULT_DB_ALIAS].vendor
     text, places = _text(query, tuple(map(type, values)), vendor)
-    given = [to_driver(value, vendor) for value in (*values, timezone.now())]
-    return text, [given[at] if at is not None else always for at, always in places]
+    driver_values = [to_driver(value, vendor) for value in (*values, timezone.now())]
+    params = []
+    for position, constant in places:
+        if position is None:
+            params.append(constant)
+        else:
+            params.append(driver_values[position])
+    return text, params
 
 
 @lru_cache(maxsize=500)
-def _text(query: Query, kinds: tuple[type, ...], vendor: str) -> tuple[str, list[tuple[int | None, Any]]]:
-    """The text, and of each parameter which value it is (behind the last: the moment), else what it always is."""
-    stands = [_STANDS[kind](n) for n, kind in enumerate(kinds)]
-    at = {to_driver(value, vendor): n for n, value in enumerate([*stands, STANDS_FOR_NOW])}
-    text, params = query(*stands).query.sql_with_params()
-    # Words of ours stand in the text: a plan made for whatever a parameter may be could not use an index over some
-    # statuses only, and would read all rows that were ever queued.
-    text = text.replace("%%", "%%%%") % tuple(f"'{one}'" if isinstance(one, Enum) else "%s" for one in params)
-    return text, [(at.get(one), one) for one in params if not isinstance(one, Enum)]
+def _text(
+    query: Query, kinds: tuple[type, ...], vendor: str
+) -> tuple[str, list[tuple[int | None, Any]]]:
+    """Return the text, and for each parameter the position of the value that it takes
+    (behind the last value: the moment), or None with the constant that it always is.
+    """
+    # The query is built with placeholder values, which are recognised afterwards.
+    placeholders = []
+    for number, kind in enumerate(kinds):
+        placeholders.append(_PLACEHOLDERS[kind](number))
+    positions = {}
+    for position, placeholder in enumerate([*placeholders, STANDS_FOR_NOW]):
+        positions[to_driver(placeholder, vendor)] = position
+    text, params = query(*placeholders).query.sql_with_params()
+
+    # Constants of ours stand in the text: a plan for any value of a parameter could not
+    # use an index over some statuses only, and would read all rows that were ever
+    # queued.
+    texts = []
+    places = []
+    for param in params:
+        if isinstance(param, Enum):
+            texts.append(f"'{param}'")
+        else:
+            texts.append("%s")
+            places.append((positions.get(param), param))
+    # Formatted here and once more by the cursor, each of which halves a `%%`.
+    return text.replace("%%", "%%%%") % tuple(texts), places
 
 
-_STANDS: dict[type, Callable[[int], Any]] = {
-    UUID: lambda n: UUID(int=2**128 - 1 - n),
-    int: lambda n: 2_000_000_000 + n,
-    str: lambda n: f"stands for value {n}",
+def _uuid_placeholder(number: int) -> UUID:
+    return UUID(int=2**128 - 1 - number)
+
+
+def _int_placeholder(number: int) -> int:
+    return 2_000_000_000 + number
+
+
+def _text_placeholder(number: int) -> str:
+    return f"stands for value {number}"
+
+
+_PLACEHOLDERS: dict[type, Callable[[int], Any]] = {
+    UUID: _uuid_placeholder,
+    int: _int_placeholder,
+    str: _text_placeholder,
 }
-"""By kind, what stands for the n-th value: in range, and nobody's own."""
+"""By type, the placeholder for the n-th value: in range, and no real value."""

@@ -1,5 +1,6 @@
-"""Rows of the database as instances of models, and values as a driver takes and gives them, where the ORM takes longer
-than the database. Here alone a row is made without `Model.__init__`. It knows no table and writes nothing.
+"""Rows of the database as instances of models, and the conversion of values for
+drivers, where the ORM takes longer than the database. No other module makes a row
+without `Model.__init__`. It knows no table and writes nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,41 +26,65 @@ class _Stored(ModelState):
     db = DEFAULT_DB_ALIAS
 
 
-def new_row(model: type[Row], stored: dict[str, Any] | None = None, /, **values: Any) -> Row:
-    """A row as `model(**values)` makes it, by attribute names, at a fraction of the cost: nothing asks its signals. Or
-    one that is in the database, of what is `stored` there: what is not among it is read when it is asked for.
+def new_row(
+    model: type[Row],
+    stored: dict[str, Any] | None = None,
+    /,
+    **values: Any,
+) -> Row:
+    """Return a row as `model(**values)` makes it, by attribute names, at a fraction of
+    the cost: no signals are sent. Or one that is in the database, with the attributes
+    that are `stored` there: others are read when they are used.
     """
     row = model.__new__(model)
     if stored is not None:
         row.__dict__ = stored
         row._state = _Stored()
         return row
-    plain, made = _defaults(model)
-    for name, make in made.items():
+    # Values that are made anew for each row, unless they are passed.
+    constants, factories = _defaults(model)
+    for name, make in factories.items():
         if name not in values:
             values[name] = make()
-    row.__dict__ = {**plain, **values}
+    row.__dict__ = {**constants, **values}
     row._state = ModelState()
     return row
 
 
 @cache
-def _defaults(model: type[Model]) -> tuple[dict[str, Any], dict[str, Callable[[], Any]]]:
-    """The defaults of a model's fields: values, and functions that make one."""
-    fields = model._meta.concrete_fields
-    made = {f.attname: f.get_default for f in fields if f.has_default() and callable(f.default)}
-    return {f.attname: f.get_default() for f in fields if f.attname not in made}, made
+def _defaults(
+    model: type[Model],
+) -> tuple[dict[str, Any], dict[str, Callable[[], Any]]]:
+    """Return the defaults of a model's fields: values, and functions that make one."""
+    constants = {}
+    factories = {}
+    for field in model._meta.concrete_fields:
+        if field.has_default() and callable(field.default):
+            factories[field.attname] = field.get_default
+        else:
+            constants[field.attname] = field.get_default()
+    return constants, factories
 
 
-def fetch_rows(model: type[Row], names: Sequence[str], text: str, params: Iterable[Any]) -> list[Row]:
-    """The rows of a SELECT whose columns set these attributes, in this order. Those of fields are converted as the ORM
-    does, others are set as they come; what has no column is read when it is asked for.
+def fetch_rows(
+    model: type[Row],
+    names: Sequence[str],
+    text: str,
+    params: Iterable[Any],
+) -> list[Row]:
+    """Return the rows of a SELECT whose columns set these attributes, in this order.
+    Those of fields are converted as the ORM does, others are set as they come;
+    attributes without a column are read when they are used.
     """
-    now = connections[DEFAULT_DB_ALIAS]
-    with now.cursor() as cursor:
-        cursor.execute(text, [to_driver(value, now.vendor) for value in params])
-        found = from_driver(model, names, cursor.fetchall(), now.vendor)
-    return [new_row(model, dict(zip(names, values, strict=True))) for values in found]
+    database = connections[DEFAULT_DB_ALIAS]
+    vendor = database.vendor
+    with database.cursor() as cursor:
+        cursor.execute(text, [to_driver(value, vendor) for value in params])
+        records = from_driver(model, names, cursor.fetchall(), vendor)
+    rows = []
+    for record in records:
+        rows.append(new_row(model, dict(zip(names, record, strict=True))))
+    return rows
 
 
 def fetch_range(
@@ -70,48 +95,78 @@ def fetch_range(
     text: str,
     params: Iterable[Any],
 ) -> tuple[list[Row], Other | None]:
-    """The rows of a SELECT whose first columns are all of the model's, in any order; and what is behind them in the
-    last row, the attributes `others` of a row that was joined. Of rows between the first and the last only the
-    attributes `between` are set.
+    """Return the rows of a SELECT whose first columns are all of the model's, in any
+    order; and the row of `beside` that was joined to the last one, whose attributes
+    `others` are in the columns behind them. Of rows between the first and the last only
+    the attributes `between` are set.
     """
-    now = connections[DEFAULT_DB_ALIAS]
-    with now.cursor() as cursor:
-        cursor.execute(text, [to_driver(value, now.vendor) for value in params])
-        found = cursor.fetchall()
-        names = _attributes(model, tuple([column[0] for column in cursor.description]))
-    if not found:
+    database = connections[DEFAULT_DB_ALIAS]
+    vendor = database.vendor
+    with database.cursor() as cursor:
+        cursor.execute(text, [to_driver(value, vendor) for value in params])
+        records = cursor.fetchall()
+        columns = tuple([column[0] for column in cursor.description])
+    if not records:
         return [], None
-    ends = from_driver(model, names, [values[: len(names)] for values in (found[0], found[-1])], now.vendor)
-    first, last = (new_row(model, dict(zip(names, values, strict=True))) for values in ends)
-    chosen = itemgetter(*map(names.index, between))
-    inner = from_driver(model, between, [chosen(values) for values in found[1:-1]], now.vendor)
-    middle = [new_row(model, dict(zip(between, values, strict=True))) for values in inner]
-    [joined] = from_driver(beside, others, [found[-1][len(names) :]], now.vendor)
-    rows = [first, *middle, last] if len(found) > 1 else [last]
-    return rows, new_row(beside, dict(zip(others, joined, strict=True)))
+    names = _attributes(model, columns)
+
+    # The first and the last row with all attributes.
+    first_record = records[0][: len(names)]
+    last_record = records[-1][: len(names)]
+    ends = from_driver(model, names, [first_record, last_record], vendor)
+    first = new_row(model, dict(zip(names, ends[0], strict=True)))
+    last = new_row(model, dict(zip(names, ends[1], strict=True)))
+
+    # Most of a long range lies between them, and few of its values are converted.
+    pick_between = itemgetter(*map(names.index, between))
+    picked = [pick_between(record) for record in records[1:-1]]
+    middle = []
+    for values in from_driver(model, between, picked, vendor):
+        middle.append(new_row(model, dict(zip(between, values, strict=True))))
+
+    joined_record = records[-1][len(names) :]
+    [joined] = from_driver(beside, others, [joined_record], vendor)
+    joined_row = new_row(beside, dict(zip(others, joined, strict=True)))
+    if len(records) == 1:
+        return [last], joined_row
+    return [first, *middle, last], joined_row
 
 
 @cache
 def _attributes(model: type[Model], columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The attributes of a model that the first of these columns set, as many as it has fields."""
-    known = {f.column: f.attname for f in model._meta.concrete_fields}
-    return tuple(known[column] for column in columns[: len(known)])
+    """Return the attributes of a model that the first of these columns set, as many as
+    it has fields.
+    """
+    by_column = {field.column: field.attname for field in model._meta.concrete_fields}
+    return tuple(by_column[column] for column in columns[: len(by_column)])
 
 
 @cache
-def named_columns(model: type[Model], names: tuple[str, ...], table: str) -> str:
-    """The columns of these attributes, for the text of a SELECT that calls the model's table `table`."""
-    known = {f.attname: f.column for f in model._meta.concrete_fields}
-    return ", ".join(f'{table}."{known[name]}"' for name in names)
+def named_columns(
+    model: type[Model],
+    names: tuple[str, ...],
+    table: str,
+) -> str:
+    """Return the columns of these attributes, for the text of a SELECT in which the
+    model's table is called `table`.
+    """
+    columns = {field.attname: field.column for field in model._meta.concrete_fields}
+    quoted = [f'{table}."{columns[name]}"' for name in names]
+    return ", ".join(quoted)
 
 
 _PLAIN = frozenset({str, int, bytes, bool, type(None)})
-AS_IT_IS = {"sqlite": _PLAIN, "postgresql": _PLAIN | {UUID, datetime}}
+AS_IT_IS = {
+    "sqlite": _PLAIN,
+    "postgresql": _PLAIN | {UUID, datetime},
+}
 """Types, by vendor, whose values a driver takes as they are."""
 
 
 def to_driver(value: Any, vendor: str) -> Any:
-    """A value as the driver takes it. SQLite keeps ids as hex and times as text, like the ORM."""
+    """Return a value as the driver takes it. SQLite keeps ids as hex and times as text,
+    like the ORM.
+    """
     kind = type(value)
     if kind in AS_IT_IS[vendor]:
         return value
@@ -120,39 +175,77 @@ def to_driver(value: Any, vendor: str) -> Any:
     if kind is datetime:
         return str(value.astimezone(UTC).replace(tzinfo=None))
     # Members of text enumerations: a driver may take them by name.
-    return str.__str__(value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return str.__str__(value)
+    return value
 
 
 def json_to_driver(value: Any, vendor: str) -> Any:
-    """A value of a JSON column as the driver takes it."""
-    return None if value is None else orjson.dumps(value).decode()
+    """Return a value of a JSON column as the driver takes it."""
+    if value is None:
+        return None
+    return orjson.dumps(value).decode()
 
 
-def from_driver(model: type[Model], names: Sequence[str], found: list[Any], vendor: str) -> list[Sequence[Any]]:
-    """Rows as the driver gave them, with the values of these fields as the ORM would give them."""
+def from_driver(
+    model: type[Model],
+    names: Sequence[str],
+    records: list[Any],
+    vendor: str,
+) -> list[Sequence[Any]]:
+    """Return the driver's records with the values of these fields as the ORM would
+    return them.
+    """
     converters = _converters(model, tuple(names), vendor)
     if not converters:
-        return found
-    rows: list[Any] = [*map(list, found)]
-    for at, convert in converters:
-        for row in rows:
-            if row[at] is not None:
-                row[at] = convert(row[at])
-    return rows
+        return records
+    # A record of the driver is a tuple, which cannot be changed.
+    converted: list[Any] = [*map(list, records)]
+    for position, convert in converters:
+        for record in converted:
+            if record[position] is not None:
+                record[position] = convert(record[position])
+    return converted
 
 
 @cache
-def _converters(model: type[Model], names: tuple[str, ...], vendor: str) -> list[tuple[int, Callable[[Any], Any]]]:
-    """Places of values that a driver does not give as they are, and what makes of such a one what the ORM gives."""
+def _converters(
+    model: type[Model],
+    names: tuple[str, ...],
+    vendor: str,
+) -> list[tuple[int, Callable[[Any], Any]]]:
+    """Return the positions of values that a driver does not return as the ORM does, and
+    the functions that convert them.
+    """
     fields: list[Any] = list(model._meta.concrete_fields)
-    kinds = {name: getattr(f, "target_field", f).get_internal_type() for f in fields for name in (f.name, f.attname)}
-    known = _GIVEN[vendor]
-    return [(at, known[kinds[name]]) for at, name in enumerate(names) if kinds.get(name) in known]
+    type_names = {}
+    for field in fields:
+        # A foreign key has the values of the key that it refers to.
+        type_name = getattr(field, "target_field", field).get_internal_type()
+        type_names[field.name] = type_name
+        type_names[field.attname] = type_name
+    converters = []
+    for position, name in enumerate(names):
+        convert = _CONVERTERS[vendor].get(type_names.get(name, ""))
+        if convert is not None:
+            converters.append((position, convert))
+    return converters
 
 
 # Neighbouring rows name the same run, and each other as parents.
 _uuid = lru_cache(maxsize=8)(UUID)
-_GIVEN: dict[str, dict[str, Callable[[Any], Any]]] = {
-    "sqlite": {"UUIDField": _uuid, "DateTimeField": lambda at: at.replace(tzinfo=UTC), "JSONField": orjson.loads},
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC)
+
+
+_CONVERTERS: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "sqlite": {
+        "UUIDField": _uuid,
+        "DateTimeField": _in_utc,
+        "JSONField": orjson.loads,
+    },
     "postgresql": {"JSONField": orjson.loads},
 }
+"""By vendor and type of field, the functions that convert values of a driver."""

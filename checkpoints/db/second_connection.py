@@ -1,4 +1,6 @@
-"""A connection beside the one whose transaction is not ours to end: what must be committed now is written there."""
+"""A second connection, for writes that must be committed now while the transaction of
+the first is not ours to end.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,15 +13,20 @@ from checkpoints.db.limits import LOCK_SECONDS
 
 @contextmanager
 def open_second_connection() -> Iterator[BaseDatabaseWrapper]:
-    """Another connection to the default database, for PostgreSQL; every statement on it commits by itself.
+    """Open another connection to the default database, for PostgreSQL; every statement
+    on it commits by itself.
 
-    It waits for locks no longer than `LOCK_SECONDS`, then raises `OperationalError`: the transaction beside it may be
-    what holds them, and would wait for itself.
+    It waits for locks no longer than `LOCK_SECONDS`, then raises `OperationalError`:
+    the transaction beside it may be what holds them, and would wait for itself.
     """
-    found = connections[DEFAULT_DB_ALIAS].copy()
+    second = connections[DEFAULT_DB_ALIAS].copy()
     try:
-        with found.cursor() as cursor:
-            cursor.execute("SELECT set_config('lock_timeout', %s, false)", [f"{round(LOCK_SECONDS * 1000)}ms"])
-        yield found
+        with second.cursor() as cursor:
+            # For the session: set for a transaction, it would end with this statement.
+            cursor.execute(
+                "SELECT set_config('lock_timeout', %s, false)",
+                [f"{round(LOCK_SECONDS * 1000)}ms"],
+            )
+        yield second
     finally:
-        found.close()
+        second.close()

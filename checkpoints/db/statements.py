@@ -1,5 +1,6 @@
-"""Statements that are written at every superstep, built from the models' own fields without the ORM's compilers, which
-would cost more than the commit; and what the ORM lacks: an UPDATE that returns columns. Used by leases, ledger, worker.
+"""Statements that are written at every superstep, built from the models' own fields
+without the ORM's compilers, which would cost more than the commit; and what the ORM
+lacks: an UPDATE that returns columns. Used by leases, ledger, worker.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +23,12 @@ Shared = tuple[tuple[str, str], ...]
 Statement = tuple[str, list[Any]]
 """A text and its parameters."""
 Texts = tuple[tuple[str, str], ...]
-"""Fields, and of each what stands behind its column: a value to assign, or a condition."""
+"""Fields, each with the text behind its column: a value to assign, or a condition."""
 
+# The method by which Django tells an expression from a value.
 _EXPRESSION = "resolve_expression"
 _STANDS_FOR_NOW = str(STANDS_FOR_NOW.replace(tzinfo=None))
-"""As it is among the parameters of SQLite, the one place where it is a parameter."""
+"""Its form among the parameters of SQLite, the one database where it is a parameter."""
 
 MOST_ROWS = 500
 """Rows of one INSERT: SQLite takes some 32,000 parameters a statement."""
@@ -34,19 +36,24 @@ MOST_ROWS = 500
 
 @frozen
 class Update:
-    """An UPDATE of the rows whose fields equal `where` (None: are null); `values` are as for `QuerySet.update`,
-    expressions included.
+    """An UPDATE of the rows whose fields equal `where` (None: are null); `values` are
+    as for `QuerySet.update`, expressions included.
     """
 
     model: type[Model]
     where: Mapping[str, Any]
     values: Mapping[str, Any]
 
-    def sql(self, vendor: str, *, returning: tuple[str, ...] = (), met: Texts = ()) -> Statement:
-        """The statement, of those that also meet `met`. Names come from the models; every value is a parameter."""
+    def sql(
+        self, vendor: str, *, returning: tuple[str, ...] = (), met: Texts = ()
+    ) -> Statement:
+        """Return the statement, for rows that also meet `met`. Names come from the
+        models; every value is a parameter.
+        """
         as_it_is = AS_IT_IS[vendor]
         texts: list[tuple[str, str]] = []
         params: list[Any] = []
+        # Most values are plain, and their text is known without a look at the field.
         for name, value in self.values.items():
             if value is None:
                 texts.append((name, "NULL"))
@@ -55,33 +62,47 @@ class Update:
                 texts.append((name, "%s"))
                 params.append(value)
                 continue
-            text, more = assignment_sql(self.model, name, value, vendor)
+            text, value_params = assignment_sql(self.model, name, value, vendor)
             texts.append((name, text))
-            params += more
-        for value in self.where.values():
-            if value is not None:
-                params.append(value if type(value) in as_it_is else to_driver(value, vendor))
-        where = [(name, "IS NULL" if value is None else "= %s") for name, value in self.where.items()]
+            params += value_params
+
+        # The parameters stand in the order of the text: those of SET come first.
+        where = []
+        for name, value in self.where.items():
+            if value is None:
+                where.append((name, "IS NULL"))
+                continue
+            where.append((name, "= %s"))
+            if type(value) not in as_it_is:
+                value = to_driver(value, vendor)
+            params.append(value)
         return update_sql(self.model, tuple(texts), (*met, *where), returning), params
 
 
 def update_returning(
-    model: type[Model], where: Mapping[str, Any], returning: Sequence[str], **values: Any
+    model: type[Model],
+    where: Mapping[str, Any],
+    returning: Sequence[str],
+    **values: Any,
 ) -> list[Sequence[Any]]:
-    """Execute an `Update`. Returns the named fields of the updated rows as they are now; no row means that the
-    condition did not hold.
+    """Execute an `Update`. Returns the named fields of the updated rows as they are
+    now; no row means that the condition did not hold.
     """
-    now = connections[DEFAULT_DB_ALIAS]
-    with now.cursor() as cursor:
-        cursor.execute(*Update(model, where, values).sql(now.vendor, returning=tuple(returning)))
-        return from_driver(model, returning, cursor.fetchall(), now.vendor)
+    database = connections[DEFAULT_DB_ALIAS]
+    update = Update(model, where, values)
+    text, params = update.sql(database.vendor, returning=tuple(returning))
+    with database.cursor() as cursor:
+        cursor.execute(text, params)
+        return from_driver(model, returning, cursor.fetchall(), database.vendor)
 
 
 def insert_rows(model: type[Model], rows: Sequence[Model]) -> None:
-    """Insert new rows as they are, all fields given: no defaults, no signals, no generated ids read back."""
-    now = connections[DEFAULT_DB_ALIAS]
-    with now.cursor() as cursor:
-        for text, params in insert_statements(model, rows, now.vendor):
+    """Insert new rows as they are, all fields given: no defaults, no signals, no
+    generated ids read back.
+    """
+    database = connections[DEFAULT_DB_ALIAS]
+    with database.cursor() as cursor:
+        for text, params in insert_statements(model, rows, database.vendor):
             cursor.execute(text, params)
 
 
@@ -93,36 +114,63 @@ def insert_while(
     lock: bool = True,
     using: BaseDatabaseWrapper | None = None,
 ) -> bool:
-    """Insert a new row if there is one of `held` whose fields equal `where`, which stays so until the transaction ends:
-    on PostgreSQL that row is locked against changes, without `lock` it is not; on SQLite whoever inserts is the only
-    one who writes. One statement, on the connection `using` where one is given. False: there is none, and nothing was
-    inserted.
+    """Insert a new row if there is one of `held` whose fields equal `where`, which
+    stays so until the transaction ends: on PostgreSQL that row is locked against
+    changes, without `lock` it is not; on SQLite the transaction that inserts is the
+    only one that writes. One statement, on the connection `using` where one is given.
+    Returns False where there is none, and nothing was inserted.
     """
-    now, model = using or connections[DEFAULT_DB_ALIAS], type(row)
-    params = params_of(model, [row], now.vendor) + [to_driver(value, now.vendor) for value in where.values()]
-    with now.cursor() as cursor:
-        cursor.execute(_insert_while_sql(model, held, tuple(where), now.vendor, lock), params)
+    database = using or connections[DEFAULT_DB_ALIAS]
+    vendor = database.vendor
+    model = type(row)
+    params = params_of(model, [row], vendor)
+    params += [to_driver(value, vendor) for value in where.values()]
+    text = _insert_while_sql(model, held, tuple(where), vendor, lock)
+    with database.cursor() as cursor:
+        cursor.execute(text, params)
         return bool(cursor.rowcount)
 
 
 @lru_cache(maxsize=500)
-def _insert_while_sql(model: type[Model], held: type[Model], names: tuple[str, ...], vendor: str, lock: bool) -> str:
-    # In a SELECT nothing but a cast tells the type of a parameter.
-    places = [f"%s::{one.cast}" if vendor == "postgresql" else "%s" for one in columns_of(model)]
+def _insert_while_sql(
+    model: type[Model],
+    held: type[Model],
+    names: tuple[str, ...],
+    vendor: str,
+    lock: bool,
+) -> str:
+    columns = columns_of(model)
+    places = ["%s"] * len(columns)
+    locked = ""
+    if vendor == "postgresql":
+        # In a SELECT nothing but a cast gives the type of a parameter.
+        places = [f"%s::{column.cast}" for column in columns]
+        locked = " FOR SHARE" if lock else ""
     met = " AND ".join(f"{column(held, name)} = %s" for name in names)
-    locked = " FOR SHARE" if lock and vendor == "postgresql" else ""
-    into = f"INSERT INTO {quoted(model._meta.db_table)} ({names_of(model)})"
-    return f"{into} SELECT {', '.join(places)} FROM {quoted(held._meta.db_table)} WHERE {met}{locked}"  # noqa: S608
+    return (
+        f"INSERT INTO {quoted(model._meta.db_table)} ({names_of(model)}) "  # noqa: S608
+        f"SELECT {', '.join(places)} FROM {quoted(held._meta.db_table)} "
+        f"WHERE {met}{locked}"
+    )
 
 
-def insert_statements(model: type[Model], rows: Sequence[Model], vendor: str) -> list[Statement]:
-    parts = [rows[begin : begin + MOST_ROWS] for begin in range(0, len(rows), MOST_ROWS)]
-    return [(_insert_sql(model, len(part)), params_of(model, part, vendor)) for part in parts]
+def insert_statements(
+    model: type[Model], rows: Sequence[Model], vendor: str
+) -> list[Statement]:
+    """Return the statements that insert these rows, `MOST_ROWS` each."""
+    batch = []
+    for begin in range(0, len(rows), MOST_ROWS):
+        part = rows[begin : begin + MOST_ROWS]
+        params = params_of(model, part, vendor)
+        batch.append((_insert_sql(model, len(part)), params))
+    return batch
 
 
 @frozen
 class _Column:
-    """A column that an INSERT gives: its name, its attribute on a row, its type for a cast, how a value is adapted."""
+    """A column that an INSERT sets: its name, its attribute on a row, its type for a
+    cast, and the function that adapts a value.
+    """
 
     name: str
     attname: str
@@ -132,48 +180,69 @@ class _Column:
 
 @cache
 def columns_of(model: type[Model], shared: Shared = ()) -> tuple[_Column, ...]:
-    """The columns that an INSERT gives, but for those that come from the fence."""
-    fields: list[Any] = [f for f in model._meta.concrete_fields if not f.generated and not _auto(f)]
-    return tuple(
-        _Column(f.column, f.attname, cast(model, f.name), json_to_driver if isinstance(f, JSONField) else to_driver)
-        for f in fields
-        if f.attname not in dict(shared)
-    )
+    """Return the columns that an INSERT sets, without those from the fence."""
+    from_fence = dict(shared)
+    fields: list[Any] = list(model._meta.concrete_fields)
+    columns = []
+    for field in fields:
+        is_made_by_database = field.generated or _is_auto(field)
+        if is_made_by_database or field.attname in from_fence:
+            continue
+        adapt = json_to_driver if isinstance(field, JSONField) else to_driver
+        field_type = cast(model, field.name)
+        columns.append(_Column(field.column, field.attname, field_type, adapt))
+    return tuple(columns)
 
 
 def cast(model: type[Model], name: str) -> str:
-    """The type for a cast, without a length: a cast to a length would cut silently, where an insert refuses."""
+    """Return the type for a cast, without a length: a cast to a length would cut
+    silently, where an insert refuses.
+    """
     field = field_of(model, name)
-    kind = field.rel_db_type(connection) if field.is_relation else field.db_type(connection)
-    return str(kind).partition("(")[0]
+    db_type = field.rel_db_type if field.is_relation else field.db_type
+    return str(db_type(connection)).partition("(")[0]
 
 
 @cache
 def names_of(model: type[Model], shared: Shared = ()) -> str:
-    """The columns of an INSERT, those that come from the fence last."""
-    own = [quoted(column.name) for column in columns_of(model, shared)]
-    return ", ".join([*own, *(column(model, attname.removesuffix("_id")) for attname, _ in shared)])
+    """Return the columns of an INSERT, those that come from the fence last."""
+    names = [quoted(column.name) for column in columns_of(model, shared)]
+    for attname, _ in shared:
+        names.append(column(model, attname.removesuffix("_id")))
+    return ", ".join(names)
 
 
 @lru_cache(maxsize=500)
 def _insert_sql(model: type[Model], rows: int) -> str:
     values = values_sql(rows, ["%s"] * len(columns_of(model)))
-    return f"INSERT INTO {quoted(model._meta.db_table)} ({names_of(model)}) VALUES {values}"  # noqa: S608
+    table = quoted(model._meta.db_table)
+    return f"INSERT INTO {table} ({names_of(model)}) VALUES {values}"  # noqa: S608
 
 
 def values_sql(rows: int, places: Sequence[str]) -> str:
-    """The rows of a VALUES list, of such places of parameters each."""
-    return ", ".join([f"({', '.join(places)})"] * rows)
+    """Return the rows of a VALUES list, each with these places of parameters."""
+    row = f"({', '.join(places)})"
+    return ", ".join([row] * rows)
 
 
 @lru_cache(maxsize=500)
-def update_sql(model: type[Model], sets: Texts, where: Texts, returning: tuple[str, ...] = (), given: str = "") -> str:
-    """The text of an UPDATE, which may take values from a relation."""
+def update_sql(
+    model: type[Model],
+    sets: Texts,
+    where: Texts,
+    returning: tuple[str, ...] = (),
+    relation: str = "",
+) -> str:
+    """Return the text of an UPDATE, which may take values from a relation."""
     assigned = ", ".join(f"{column(model, name)} = {text}" for name, text in sets)
     met = " AND ".join(f"{column(model, name)} {text}" for name, text in where)
-    source = f" FROM {given}" if given else ""
-    told = f" RETURNING {', '.join(column(model, name) for name in returning)}" if returning else ""
-    return f"UPDATE {quoted(model._meta.db_table)} SET {assigned}{source} WHERE {met}{told}"  # noqa: S608
+    source = f" FROM {relation}" if relation else ""
+    table = quoted(model._meta.db_table)
+    update = f"UPDATE {table} SET {assigned}{source} WHERE {met}"  # noqa: S608
+    if not returning:
+        return update
+    columns = ", ".join(column(model, name) for name in returning)
+    return f"{update} RETURNING {columns}"
 
 
 def column(model: type[Model], name: str) -> str:
@@ -185,41 +254,63 @@ def quoted(name: str) -> str:
     return connection.ops.quote_name(name)
 
 
-def params_of(model: type[Model], rows: Sequence[Model], vendor: str, shared: Shared = ()) -> list[Any]:
-    """The parameters of an INSERT: the rows' values as they are, but for the columns whose kind needs adapting."""
-    values, special = values_of(model, vendor, shared)
+def params_of(
+    model: type[Model], rows: Sequence[Model], vendor: str, shared: Shared = ()
+) -> list[Any]:
+    """Return the parameters of an INSERT: the rows' values as they are, but for the
+    columns whose type needs adapting.
+    """
+    read_values, to_adapt = values_of(model, vendor, shared)
     params: list[Any] = []
     for row in rows:
-        given = list(values(row))
-        for at, adapt in special:
-            if adapt is not to_driver or type(given[at]) is not str:
-                given[at] = adapt(given[at], vendor)
-        params += given
+        values = list(read_values(row))
+        for position, adapt in to_adapt:
+            # A plain text, unlike a member of an enumeration, is taken as it is.
+            if adapt is not to_driver or type(values[position]) is not str:
+                values[position] = adapt(values[position], vendor)
+        params += values
     return params
 
 
 @cache
 def values_of(
     model: type[Model], vendor: str, shared: Shared
-) -> tuple[Callable[[Model], tuple[Any, ...]], list[tuple[int, Callable[[Any, str], Any]]]]:
-    """What reads all columns of a row, and which of them a driver does not take as they are."""
+) -> tuple[
+    Callable[[Model], tuple[Any, ...]], list[tuple[int, Callable[[Any, str], Any]]]
+]:
+    """Return the function that reads all columns of a row, and the positions of those
+    that a driver does not take as they are, with the function that adapts their values.
+    """
     columns = columns_of(model, shared)
-    special = [(n, column.adapt) for n, column in enumerate(columns) if column.cast not in _TAKEN[vendor]]
-    return attrgetter(*(column.attname for column in columns)), special
+    to_adapt = []
+    for position, column in enumerate(columns):
+        if column.cast not in _TAKEN[vendor]:
+            to_adapt.append((position, column.adapt))
+    return attrgetter(*(column.attname for column in columns)), to_adapt
 
 
-_WHOLE = ("integer", "smallint", "bigint", "integer unsigned", "smallint unsigned", "bigint unsigned")
+_WHOLE = (
+    "integer",
+    "smallint",
+    "bigint",
+    "integer unsigned",
+    "smallint unsigned",
+    "bigint unsigned",
+)
 _TAKEN = {
     "sqlite": frozenset({*_WHOLE, "bool", "BLOB"}),
-    "postgresql": frozenset({*_WHOLE, "boolean", "bytea", "uuid", "timestamp with time zone"}),
+    "postgresql": frozenset(
+        {*_WHOLE, "boolean", "bytea", "uuid", "timestamp with time zone"}
+    ),
 }
-"""Types of columns, by vendor, whose values a driver takes as they are. Text is not among them: it may come as a member
-of an enumeration, which a driver may take by its name.
+"""Types of columns, by vendor, whose values a driver takes as they are. Text is not
+among them: it may come as a member of an enumeration, which a driver may take by its
+name.
 """
 
 
-def _auto(field: Any) -> bool:
-    """Whether the database makes the value."""
+def _is_auto(field: Any) -> bool:
+    """Return whether the database makes the value."""
     return bool(getattr(field, "db_returning", False) and field.primary_key)
 
 
@@ -229,24 +320,41 @@ def field_of(model: type[Model], name: str) -> Any:
 
 
 def field_to_driver(model: type[Model], name: str, value: Any, vendor: str) -> Any:
-    return json_to_driver(value, vendor) if isinstance(field_of(model, name), JSONField) else to_driver(value, vendor)
+    if isinstance(field_of(model, name), JSONField):
+        return json_to_driver(value, vendor)
+    return to_driver(value, vendor)
 
 
-def assignment_sql(model: type[Model], name: str, value: Any, vendor: str) -> tuple[str, Sequence[Any]]:
-    """The right side of an assignment to a field, an expression or a value, and its parameters."""
-    given = value.value if type(value) is Value else value
-    if not hasattr(given, _EXPRESSION):
-        return "%s", [field_to_driver(model, name, given, vendor)]
-    text, params = _computed(model, name, given)
-    return text, [to_driver(timezone.now(), vendor) if one == _STANDS_FOR_NOW else one for one in params]
+def assignment_sql(
+    model: type[Model], name: str, value: Any, vendor: str
+) -> tuple[str, Sequence[Any]]:
+    """Return the right side of an assignment to a field, an expression or a value, and
+    its parameters.
+    """
+    # A wrapped value is taken out, for compiling it would cost more than the statement.
+    if type(value) is Value:
+        value = value.value
+    if not hasattr(value, _EXPRESSION):
+        return "%s", [field_to_driver(model, name, value, vendor)]
+    text, compiled_params = _compiled(model, name, value)
+    params = []
+    for param in compiled_params:
+        # The compiled text is kept, the moment is that of the statement.
+        if param == _STANDS_FOR_NOW:
+            param = to_driver(timezone.now(), vendor)
+        params.append(param)
+    return text, params
 
 
 @lru_cache(maxsize=500)
-def _computed(model: type[Model], name: str, value: Any) -> tuple[str, Sequence[Any]]:
-    """An expression on the right side of an assignment to a field, and its parameters. Expressions are equal where all
-    that they are made of is; the field keeps those apart whose values are equal and of another type (1 and True).
+def _compiled(model: type[Model], name: str, value: Any) -> tuple[str, Sequence[Any]]:
+    """Return the text of an expression that is assigned to a field, and its parameters.
+    Expressions are equal where all their parts are; the field keeps those apart whose
+    values are equal and of another type (1 and True).
     """
     query = UpdateQuery(model)
     compiler: Any = query.get_compiler(connection=connection)
-    sql, params = compiler.compile(value.resolve_expression(query, allow_joins=False, for_save=True))
+    sql, params = compiler.compile(
+        value.resolve_expression(query, allow_joins=False, for_save=True)
+    )
     return sql, list(params)

@@ -1,8 +1,8 @@
-"""Rows erased batch by batch: what is left of them sealed anew, and a row of the record for each, in one transaction
-under the lock of their run.
+"""Erasing rows batch by batch: each is sealed anew without its values and noted in the
+record, in one transaction under the lock of its run.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -21,20 +21,20 @@ from checkpoints.sealing import data_keys, run_row, sealed_columns, sealed_rows
 from checkpoints.sealing.erased_rows import ErasedRows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection, protection_of
-from orchestrator.engine import canonical
 from orchestrator.engine.errors import WrongKey
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.values import canonical
 
 BATCH = 100
-"""Rows of one transaction."""
+"""The most rows of one transaction."""
 CHECKPOINTS = 20
-"""Checkpoints of one transaction: each may hold a whole state."""
+"""The most checkpoints of one transaction: each may hold a whole state."""
 
 
 @frozen
 class Batch:
-    """How far a table has got: rows looked at, the key behind which it goes on, and of how many rows the record now
-    tells.
+    """One batch of a table: how many rows were read, the key behind which the next one
+    begins, and how many rows were noted in the record.
     """
 
     rows: int
@@ -42,96 +42,147 @@ class Batch:
     noted: int
 
 
-def erase_rows(place: Place, record: ErasureRecord, eraser: Eraser, after: Any = None) -> Iterator[Batch]:
-    """The rows of a place, in order of their keys. Raises `TamperedRow` and `WrongKey` before it seals what does not
-    verify.
+def erase_rows(
+    place: Place, record: ErasureRecord, eraser: Eraser, after: Any = None
+) -> Iterator[Batch]:
+    """Erase the rows of a place, in order of their keys, and yield each batch. Raises
+    `TamperedRow` and `WrongKey` before it seals a row that does not verify.
     """
+
+    def new_values(row: Any) -> Values:
+        return place.left(row, eraser)
+
+    size = 1 if place.shared else BATCH
     while True:
         with transaction.atomic():
             run = locked_run.lock_run(record.run, also_imported=True)
             data_keys.read_use_again(run.id)
             rows = place.rows(run.id).order_by("pk")
-            page = (rows if after is None else rows.filter(pk__gt=after))[: 1 if place.shared else BATCH]
-            keys = list(page.values_list("pk", flat=True))
-            # Another run may write a row that is shared while this waits for it: then it is not this run's any more.
-            mine = rows.filter(pk__in=keys).select_for_update() if place.shared else rows.filter(pk__in=keys)
-            noted = _erase_page(list(mine), record, protection_of(run), lambda row: place.left(row, eraser))
+            page = rows if after is None else rows.filter(pk__gt=after)
+            keys = list(page[:size].values_list("pk", flat=True))
+            own_rows = rows.filter(pk__in=keys)
+            if place.shared:
+                # Another run may write a shared row while this waits for it: then it is
+                # not this run's any more.
+                own_rows = own_rows.select_for_update()
+            noted = _erase_page(list(own_rows), record, protection_of(run), new_values)
         if not keys:
             return
+        # By the keys, for a row may be another run's by the time of its lock.
         after = keys[-1]
         yield Batch(len(keys), str(after), noted)
 
 
 def _erase_page(
-    page: Sequence[Any], record: ErasureRecord, protection: Protection, left: Callable[[Any], Values]
+    page: Sequence[Any],
+    record: ErasureRecord,
+    protection: Protection,
+    new_values: Callable[[Any], Values],
 ) -> int:
-    """A page that was erased already is passed by: a piece of a job may be done twice. Gives how many were noted."""
+    """Erase the rows of a page, and return how many were noted. Rows that were erased
+    already are skipped: a piece of a job may be repeated.
+    """
     noted = 0
-    for row in _not_yet(page, record):
-        own = Protection(row.encrypted) if isinstance(getattr(row, "encrypted", None), bool) else protection
-        sealed_rows.verify_row(row, own)
-        if values := left(row):
-            _seal_anew(row, values, record, own)
+    for row in _not_yet_erased(page, record):
+        # A row that runs share is encrypted or not by itself.
+        row_protection = protection
+        # Memory is the installation's, written by encrypted runs and by others.
+        if isinstance(getattr(row, "encrypted", None), bool):
+            row_protection = Protection(row.encrypted)
+        sealed_rows.verify_row(row, row_protection)
+        values = new_values(row)
+        if values:
+            _seal_anew(row, values, record, row_protection)
             noted += 1
+    # Also rows that stay as they are: the run's data key may be destroyed at the end.
     for row in page:
         encrypt_anew(row)
     return noted
 
 
 def encrypt_anew(row: Any) -> None:
-    """Encrypt what is left in a row under the key that encrypts it now, where another one did: a data key that is to be
-    destroyed takes nothing with it that stays. Neither seal nor content changes.
+    """Encrypt the payloads of a row under the current key, where another one was used:
+    so a data key that is to be destroyed takes nothing with it that stays. Neither seal
+    nor content changes.
     """
-    new = {}
+    changed = {}
     for name in type(row).PAYLOADS:
-        kept = bytes(getattr(row, name) or b"")
-        if kept[:1] == ENCRYPTED and key_of(kept) != (data_keys.key_for(row) or keyring().encrypter):
+        stored = bytes(getattr(row, name) or b"")
+        if stored[:1] != ENCRYPTED:
+            continue
+        # Once the data key of a run is retired, a key of the ring encrypts its rows.
+        current_key = data_keys.key_for(row) or keyring().encrypter
+        if key_of(stored) != current_key:
             plain = sealed_rows.decrypted(row, name)
-            new[name] = sealed_rows.encrypted(row, name, plain, Protection(encrypted=True))
-    if new:
-        type(row)._base_manager.filter(pk=row.pk).update(**new)
+            changed[name] = sealed_rows.encrypted(
+                row, name, plain, Protection(encrypted=True)
+            )
+    if changed:
+        type(row)._base_manager.filter(pk=row.pk).update(**changed)
 
 
 def require_own_key_unused(run: Run) -> None:
-    """Raise `WrongKey` where what is left of a run is still encrypted under the key that is to be destroyed."""
-    places = [(place.rows(run.id), place.model) for place in (*PLACES, FIRST_LINE)]
-    places += [(Checkpoint.objects.filter(run=run.id), Checkpoint), (Run.objects.filter(id=run.id), Run)]
+    """Raise `WrongKey` where payloads of a run are still encrypted under the key that
+    is to be destroyed.
+    """
+    places: list[tuple[Any, Any]] = []
+    for place in (*PLACES, FIRST_LINE):
+        places.append((place.rows(run.id), place.model))
+    places.append((Checkpoint.objects.filter(run=run.id), Checkpoint))
+    places.append((Run.objects.filter(id=run.id), Run))
     for rows, model in places:
-        given: Any = model
-        columns = ("change", "snapshot") if model is Checkpoint else given.PAYLOADS
+        columns = ("change", "snapshot") if model is Checkpoint else model.PAYLOADS
         if data_keys.is_under_own_key(rows, columns, run.id):
-            message = f"rows of {model._meta.db_table} are still encrypted under the data key of run {run.key}"
+            message = (
+                f"rows of {model._meta.db_table} are still encrypted "
+                f"under the data key of run {run.key}"
+            )
             raise WrongKey(message, run=str(run.id))
 
 
-def _not_yet(page: Sequence[Any], record: ErasureRecord) -> list[Any]:
+def _not_yet_erased(page: Sequence[Any], record: ErasureRecord) -> list[Any]:
     if not page:
         return []
     keys = [str(row.pk) for row in page]
-    done = ErasedRow.objects.filter(record=record, table=page[0]._meta.db_table, row__in=keys)
-    there = set(done.values_list("row", flat=True))
-    return [row for row in page if str(row.pk) not in there]
+    # By this record alone: an earlier erasure of other paths left the rest of a row.
+    done = ErasedRow.objects.filter(
+        record=record, table=page[0]._meta.db_table, row__in=keys
+    )
+    erased_keys = set(done.values_list("row", flat=True))
+    return [row for row in page if str(row.pk) not in erased_keys]
 
 
-def _seal_anew(row: Any, values: Values, record: ErasureRecord, protection: Protection) -> None:
+def _seal_anew(
+    row: Any, values: Values, record: ErasureRecord, protection: Protection
+) -> None:
     old = (bytes(row.seal), row.seal_key)
-    packed = {name: value for name, value in values.items() if name in type(row).PAYLOADS}
     names = sealed_rows.seal_again(row, protection, **values)
-    contents = {name: codec.unpack(data) for name, data in packed.items() if data}
-    # The database lets a decision be changed only where its record is there.
+    contents = {}
+    for name, value in values.items():
+        if value and name in type(row).PAYLOADS:
+            contents[name] = codec.unpack(value)
+    # The database lets a decision be changed only where its note exists.
     note_row(row, record, old, contents, protection)
-    type(row)._base_manager.filter(pk=row.pk).update(**{name: getattr(row, name) for name in names})
+    changed = {name: getattr(row, name) for name in names}
+    # The default manager of decisions refuses every change.
+    type(row)._base_manager.filter(pk=row.pk).update(**changed)
 
 
 def note_row(
-    row: Any, record: ErasureRecord, old: tuple[bytes, str], contents: dict[str, bytes], protection: Protection
+    row: Any,
+    record: ErasureRecord,
+    old: tuple[bytes, str],
+    contents: dict[str, bytes],
+    protection: Protection,
 ) -> None:
-    """Write down a row with its old seal, its new one, and the hashes of what stands in it now: in what an earlier
-    erasure changed too, for only the newest says what stands there.
+    """Note a row with its old seal, its new one, and the hashes of its contents now:
+    also of the columns that an earlier erasure changed, for only the newest counts.
     """
-    before = ErasedRows.of_rows([row]).said_of(row)
-    hashes = {name: protection.digest(data) for name, data in contents.items()}
-    said = ErasedRow(
+    earlier_note = ErasedRows.of_rows([row]).said_of(row)
+    hashes = dict(earlier_note.contents) if earlier_note else {}
+    for name, data in contents.items():
+        hashes[name] = protection.digest(data)
+    note = ErasedRow(
         record=record,
         run=record.run,
         table=row._meta.db_table,
@@ -140,15 +191,19 @@ def note_row(
         old_key=old[1],
         new_seal=bytes(row.seal),
         new_key=row.seal_key,
-        contents={**(before.contents if before else {}), **hashes},
+        contents=hashes,
         at=timezone.now(),
     )
-    sealed_rows.seal(said, sealed_rows.PLAIN)
-    said.save(force_insert=True)
+    sealed_rows.seal(note, sealed_rows.PLAIN)
+    note.save(force_insert=True)
 
 
-def erase_checkpoints(record: ErasureRecord, eraser: Eraser, after: int | None = None) -> Iterator[Batch]:
-    """The checkpoints of a run, the newest first: so what is left can be folded, and what is not erased yet too."""
+def erase_checkpoints(
+    record: ErasureRecord, eraser: Eraser, after: int | None = None
+) -> Iterator[Batch]:
+    """Erase the checkpoints of a run, the newest first, and yield each batch: in this
+    order the ones that are erased can be folded, and the others too.
+    """
     while True:
         replaced: list[tuple[Checkpoint, str, bytes]] = []
         noted = 0
@@ -156,16 +211,23 @@ def erase_checkpoints(record: ErasureRecord, eraser: Eraser, after: int | None =
             run = locked_run.lock_run(record.run, also_imported=True)
             data_keys.read_use_again(run.id)
             rows = Checkpoint.objects.filter(run=run.id).order_by("-seq")
-            page = list((rows if after is None else rows.filter(seq__lt=after))[:CHECKPOINTS])
-            for row in _not_yet(page, record):
-                erased, was = _erase_checkpoint(row, record, eraser, protection_of(run))
-                noted += erased
-                replaced += was
-        for row, column, kept in replaced:
-            payloads.delete_payload(row.backend, payloads.name_of(row.run_id, row.id, column), kept)
+            if after is not None:
+                rows = rows.filter(seq__lt=after)
+            page = list(rows[:CHECKPOINTS])
+            for row in _not_yet_erased(page, record):
+                is_erased, old_payloads = _erase_checkpoint(
+                    row, record, eraser, protection_of(run)
+                )
+                noted += is_erased
+                replaced += old_payloads
+        # Only now: a transaction that is rolled back still needs the old bytes.
+        for row, column, stored in replaced:
+            name = payloads.name_of(row.run_id, row.id, column)
+            payloads.delete_payload(row.backend, name, stored)
         if page:
             after = page[-1].seq
             yield Batch(len(page), after, noted)
+        # Runs that are erased have ended or were imported, so no checkpoint is added.
         if len(page) < CHECKPOINTS:
             return
 
@@ -173,73 +235,147 @@ def erase_checkpoints(record: ErasureRecord, eraser: Eraser, after: int | None =
 def _erase_checkpoint(
     row: Checkpoint, record: ErasureRecord, eraser: Eraser, protection: Protection
 ) -> tuple[bool, list[tuple[Checkpoint, str, bytes]]]:
-    """Gives whether anything was erased, and what a backend keeps of it no longer, to be deleted after the commit. New
-    bytes are put before the row points to them; where that is cut off they are swept.
+    """Return whether anything was erased, and the payloads that a backend no longer
+    needs, to be deleted after the commit. New bytes are stored before the row points to
+    them; after an interruption they are swept.
     """
     sealed_rows.verify_row(row, protection)
     stored = {name: reader.stored_bytes(row, name) for name in ("change", "snapshot")}
-    parts = {name: reader.bytes_of(row, name, protection, stored=data) for name, data in stored.items() if data}
-    for name, data in parts.items():
-        reader.require_hashed(row, data, protection, begins=name == "snapshot")
-    left = {name: canonical.encode(_left(row, name, data, eraser)) for name, data in parts.items()}
-    changed = {name: data for name, data in left.items() if data != parts[name]}
-    # What stays is encrypted anew, under another key than the one that will be destroyed.
-    left = left if protection.encrypted and not record.paths else changed
-    if not left:
+    # The key of a run that is erased as a whole will be destroyed, so what stays is
+    # encrypted anew under another one.
+    changes_key = protection.encrypted and not record.paths
+    new_contents = _new_contents(row, stored, eraser, protection, every=changes_key)
+    if not new_contents:
         return False, []
-    was = {name: bytes(getattr(row, name)) for name in left}
-    old = (bytes(row.seal or b""), row.seal_key)
-    locked = {name: sealed_rows.encrypted(row, name, codec.pack(data), protection) for name, data in left.items()}
-    columns = _put(row, locked)
-    row.stored_size = sum(len(data) for data in (stored | locked).values())
+
+    old_seal = (bytes(row.seal or b""), row.seal_key)
+    old_payloads = []
+    # Bytes within the row go with the update of the row.
+    if row.backend != payloads.DATABASE:
+        for name in new_contents:
+            old_payloads.append((row, name, bytes(getattr(row, name))))
+    for name, data in new_contents.items():
+        packed = codec.pack(data)
+        stored[name] = sealed_rows.encrypted(row, name, packed, protection)
+    columns = _put(row, stored, new_contents)
+    row.stored_size = sum(len(data) for data in stored.values())
     names = sealed_rows.seal_again(row, protection)
-    note_row(row, record, old, left, protection)
-    values = {name: getattr(row, name) for name in names} | columns | {"stored_size": row.stored_size}
+    note_row(row, record, old_seal, new_contents, protection)
+    values = {name: getattr(row, name) for name in names}
+    values |= columns
+    values["stored_size"] = row.stored_size
     Checkpoint.objects.filter(id=row.id).update(**values)
-    elsewhere = row.backend != payloads.DATABASE
-    return True, [(row, name, kept) for name, kept in was.items()] if elsewhere else []
+    return True, old_payloads
 
 
-def _left(row: Checkpoint, column: str, data: bytes, eraser: Eraser) -> Any:
-    if column == "snapshot":
-        return erased_document(canonical.loads(data), eraser)
-    before = reader.document_at(row.parent) if eraser.counts and row.parent is not None else None
-    return erased_change(canonical.loads(data), before, eraser)
+def _new_contents(
+    row: Checkpoint,
+    stored: dict[str, bytes],
+    eraser: Eraser,
+    protection: Protection,
+    *,
+    every: bool,
+) -> dict[str, bytes]:
+    """Return the payloads of a checkpoint that change, or `every` one, without the
+    erased values.
+    """
+    new_contents = {}
+    for name, stored_data in stored.items():
+        if not stored_data:
+            continue
+        data = reader.bytes_of(row, name, protection, stored=stored_data)
+        new_data = _erased_payload(row, name, data, eraser, protection)
+        if every or new_data != data:
+            new_contents[name] = new_data
+    return new_contents
 
 
-def _put(row: Checkpoint, locked: dict[str, bytes]) -> dict[str, bytes]:
+def _put(
+    row: Checkpoint, stored: dict[str, bytes], names: Iterable[str]
+) -> dict[str, bytes]:
+    """Store payloads in the row's backend under new names, and return the columns."""
     columns = {}
-    for name, data in locked.items():
-        where = payloads.name_of(row.run_id, row.id, name)
-        columns[name] = payloads.put_payload(row.backend, where, data, under=uuid4().hex)
+    for column in names:
+        name = payloads.name_of(row.run_id, row.id, column)
+        # A backend refuses other bytes under a name that it has, so each gets a new one.
+        columns[column] = payloads.put_payload(
+            row.backend, name, stored[column], under=uuid4().hex
+        )
     return columns
 
 
+def _erased_payload(
+    row: Checkpoint, column: str, data: bytes, eraser: Eraser, protection: Protection
+) -> bytes:
+    """Return the snapshot or the change of a checkpoint without the erased values.
+    Raises `TamperedRow` where it does not have its hash.
+    """
+    is_snapshot = column == "snapshot"
+    reader.require_hashed(row, data, protection, begins=is_snapshot)
+    if is_snapshot:
+        return canonical.encode(erased_document(canonical.loads(data), eraser))
+    # Some erasers must know what the ops of a change are applied to.
+    before = None
+    if eraser.counts and row.parent is not None:
+        before = reader.document_at(row.parent)
+    return canonical.encode(erased_change(canonical.loads(data), before, eraser))
+
+
 def erase_run_row(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
-    """What the locked row of a run, and the first line of its log, say of its values: input, error, label, facts."""
-    _erase_page(list(FIRST_LINE.rows(run.id)), record, protection_of(run), lambda row: FIRST_LINE.left(row, eraser))
-    given = run_row.input_of(run)
-    left = eraser.input(given)
+    """Erase the values in the locked row of a run, and in the first event of its log:
+    input, error, label, facts.
+    """
     protection = protection_of(run)
-    packed = {"input": pack_json(left)} if left != given else {}
-    for column, erase in (("error", eraser.error), ("progress", eraser.texts)):
-        value = sealed_columns.read_value(run, column)
-        if value is not None and (kept := erase(value)) != value:
-            packed[column] = pack_json(kept)
-    values: dict[str, Any] = {name: sealed_rows.encrypted(run, name, data, protection) for name, data in packed.items()}
+
+    def new_values(row: Any) -> Values:
+        return FIRST_LINE.left(row, eraser)
+
+    _erase_page(list(FIRST_LINE.rows(run.id)), record, protection, new_values)
+
+    packed = _changed_payloads(run, eraser)
+    values: dict[str, Any] = {}
+    for name, data in packed.items():
+        values[name] = sealed_rows.encrypted(run, name, data, protection)
     values |= _shown_left(run, record, eraser)
     if not values:
         return
-    if not ErasedRow.objects.filter(record=record, table=run._meta.db_table, row=str(run.id)).exists():
-        contents = {name: codec.unpack(data) for name, data in packed.items() if name == "input"}
-        note_row(run, record, (bytes(run.seal or b""), run.seal_key), contents, protection)
+    notes = ErasedRow.objects.filter(
+        record=record, table=run._meta.db_table, row=str(run.id)
+    )
+    if not notes.exists():
+        # The seal covers the input alone.
+        contents = {}
+        if "input" in packed:
+            contents["input"] = codec.unpack(packed["input"])
+        old_seal = (bytes(run.seal or b""), run.seal_key)
+        note_row(run, record, old_seal, contents, protection)
     Run.objects.filter(id=run.id).update(**values)
+    # Or `encrypt_anew` would write back the values that were just erased.
     run.refresh_from_db(fields=list(values))
     encrypt_anew(run)
 
 
+def _changed_payloads(run: Run, eraser: Eraser) -> dict[str, bytes]:
+    """Return the payloads of a run's row that change, packed, without erased values."""
+    packed = {}
+    input_json = run_row.input_of(run)
+    erased_input = eraser.input(input_json)
+    if erased_input != input_json:
+        packed["input"] = pack_json(erased_input)
+    for column, erase in (("error", eraser.error), ("progress", eraser.texts)):
+        value = sealed_columns.read_value(run, column)
+        if value is None:
+            continue
+        erased_value = erase(value)
+        if erased_value != value:
+            packed[column] = pack_json(erased_value)
+    return packed
+
+
 def _shown_left(run: Run, record: ErasureRecord, eraser: Eraser) -> dict[str, Any]:
-    """Label and facts: of all values nothing, which lists tell from the run's own name."""
+    """Return label and facts without erased values: empty where all values are erased,
+    and lists show the run's key.
+    """
     if not record.paths:
         return {"label": "", "facts": {}}
     return {"label": eraser.text(run.label), "facts": eraser.texts(run.facts)}

@@ -1,5 +1,6 @@
-"""What stands at paths of a run's state, in every state that it has had, and in what was proposed and decided: whether
-a path is there at all, and the texts by which it is found elsewhere.
+"""Collects the values at paths of a run's state, from every state that it has had and
+from values that were proposed and decided. They show whether a path exists at all, and
+which texts to look for elsewhere.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,59 +14,90 @@ from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, PendingWrite, Run
 from checkpoints.sealing import run_row, sealed_columns
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine import canonical
+from orchestrator.engine.values import canonical
 
 PAGE = 20
 
 
 def documents_of(run: Run) -> Iterator[Mapping[str, Any]]:
-    """The input, then the document at each checkpoint, in order."""
+    """Yield the input, then the document at each checkpoint, in order."""
+    # The input is kept with the run, and not in the documents of its checkpoints.
     yield {"input": run_row.input_of(run)}
-    last, document = None, None
     protection = protection_of(run)
-    for page in pages(Checkpoint.objects.filter(run=run.id), "seq", size=PAGE):
+    document = None
+    last_id = None
+    rows = Checkpoint.objects.filter(run=run.id)
+    for page in pages(rows, "seq", size=PAGE):
         for row in page:
-            change = reader.bytes_of(row, "change", protection)
-            if document is not None and last == row.parent:
-                document = reader.changed_channels(document, canonical.loads(change))
+            data = reader.bytes_of(row, "change", protection)
+            # Most documents are the one before with a change.
+            if document is not None and last_id == row.parent:
+                change = canonical.loads(data)
+                document = reader.changed_channels(document, change)
             else:
                 document = reader.document_at(row.id)
-            last = row.id
+            last_id = row.id
+            # A removal may have deleted the row since the page was read.
             if document is not None:
                 yield document
 
 
 def values_at(run: Run, paths: Sequence[StatePath]) -> dict[StatePath, list[Any]]:
-    """What has stood at each path, each value once; no values for a path that was never there."""
-    found: dict[StatePath, dict[bytes, Any]] = {path: {} for path in paths}
+    """Return the values that have been at each path, each value once; none for a path
+    that was never there.
+    """
+    # By their canonical bytes, so that each value is there once.
+    values_by_path: dict[StatePath, dict[bytes, Any]] = {}
+    for path in paths:
+        values_by_path[path] = {}
     for document in documents_of(run):
-        for path in paths:
-            _note(found[path], value_in(document, path))
-    for channel, value in _proposed(run.id, {path.channel for path in paths}):
-        for path in paths:
-            if path.channel == channel and any(part in STATE for part in path.partitions):
-                _note(found[path], value_at(value, path.parts[1:]))
-    return {path: list(values.values()) for path, values in found.items()}
+        for path, values in values_by_path.items():
+            value = value_in(document, path)
+            _add(values, value)
+
+    # A value that was proposed may never have reached the state.
+    channels = {path.channel for path in paths}
+    for channel, proposed_value in _proposed_values(run.id, channels):
+        for path, values in values_by_path.items():
+            if not _is_in_channel(path, channel):
+                continue
+            # The first part of a path is the channel.
+            value = value_at(proposed_value, path.parts[1:])
+            _add(values, value)
+    return {path: list(values.values()) for path, values in values_by_path.items()}
 
 
-def _note(values: dict[bytes, Any], value: Any) -> None:
-    if value is not ABSENT and not is_tombstone(value):
-        values.setdefault(canonical.encode(value), value)
+def _is_in_channel(path: StatePath, channel: str) -> bool:
+    if path.channel != channel:
+        return False
+    return any(partition in STATE for partition in path.partitions)
 
 
-def _proposed(run: UUID, channels: set[str]) -> Iterator[tuple[str, Any]]:
-    for page in pages(PendingWrite.objects.filter(run=run, channel__in=channels), "id"):
+def _add(values: dict[bytes, Any], value: Any) -> None:
+    """Add a value, unless there is none, or it was erased before."""
+    if value is ABSENT or is_tombstone(value):
+        return
+    key = canonical.encode(value)
+    values.setdefault(key, value)
+
+
+def _proposed_values(run: UUID, channels: set[str]) -> Iterator[tuple[str, Any]]:
+    """Yield channel and value of each revision of each write to these channels."""
+    writes = PendingWrite.objects.filter(run=run, channel__in=channels)
+    for page in pages(writes, "id"):
         for row in page:
-            yield row.channel, sealed_columns.read_value(row, "value")
+            value = sealed_columns.read_value(row, "value")
+            yield row.channel, value
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Every text in a value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from texts_in(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from texts_in(inner)
+    """Yield every text in a value."""
+    match value:
+        case str():
+            yield value
+        case dict():
+            for item in value.values():
+                yield from texts_in(item)
+        case list():
+            for item in value:
+                yield from texts_in(item)

@@ -1,5 +1,6 @@
-"""Forks that a store made of a run and that nobody has resumed: checkpoints that have no run. They have the values of
-the run that they came from; no log could tell of tombstones in them, so they are cleared as a whole.
+"""Deletes forks that a store made of a run and that were never resumed, which are
+checkpoints without a run. They have the values of the run that they came from, and no
+log in which tombstones could be recorded, so they are deleted as a whole.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,22 +14,26 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
 
 STORE_FORK = "store fork"
-"""How such a fork came of a run."""
+"""How such a fork inherits from a run, in an erasure's record."""
 
 
 def forks_made_of(runs: Collection[UUID]) -> set[UUID]:
-    """The ids under which forks of these runs are kept, whether they have a run by now or not. A query a thousand."""
-    found: set[UUID] = set()
-    for some in in_parts(runs):
-        points = Checkpoint.objects.filter(run__in=some).order_by().values("id")
-        rows = Checkpoint.objects.filter(source=Source.FORK, parent__in=points).order_by()
-        found |= set(rows.values_list("run", flat=True))
-    return found
+    """Return the ids of forks of these runs, whether they have a run by now or not. One
+    query for a thousand runs.
+    """
+    forks: set[UUID] = set()
+    for part in in_parts(runs):
+        points = Checkpoint.objects.filter(run__in=part).order_by().values("id")
+        rows = Checkpoint.objects.filter(source=Source.FORK, parent__in=points)
+        ids = rows.order_by().values_list("run", flat=True)
+        forks.update(ids)
+    return forks
 
 
 def clear(forks: Iterable[UUID]) -> set[UUID]:
-    """Delete the checkpoints of these forks, and of forks that a store made of them; one that has a run stays. Gives
-    the ids that were looked at. Done twice, it finds what is left.
+    """Delete the checkpoints of these forks, and of forks that a store made of them; a
+    fork that has a run stays. Return the ids of all that were examined. May be
+    repeated, and then clears the rest.
     """
     cleared: set[UUID] = set()
     level = {*forks}
@@ -39,14 +44,20 @@ def clear(forks: Iterable[UUID]) -> set[UUID]:
 
 
 def _cleared(level: set[UUID]) -> set[UUID]:
-    """Gives what was forked of these. Whoever forks one waits for its row, and then finds it gone."""
+    """Delete the checkpoints of these forks, and return the forks of them. A process
+    that is forking one waits for its row, and then finds it deleted.
+    """
     with transaction.atomic():
-        level = level - set(Run.objects.filter(id__in=level).values_list("id", flat=True))
+        with_run = Run.objects.filter(id__in=level).values_list("id", flat=True)
+        # One that was resumed has a log, in which its tombstones can be recorded.
+        level = level - set(with_run)
         rows = Checkpoint.objects.filter(run__in=level)
-        # In an order of its own: one by runs would join them, and these have none.
-        gone = list(rows.select_for_update(of=("self",)).order_by("id"))
+        # Ordered by their id: an order by runs would join them, and these have none.
+        deleted = list(rows.select_for_update(of=("self",)).order_by("id"))
+        # Their forks are found by the rows that go.
         below = forks_made_of(level)
         rows.delete()
-    for row in gone:
+    # Only now: a transaction that is rolled back still needs the bytes.
+    for row in deleted:
         checkpoint_rows.delete_payloads(row)
     return below

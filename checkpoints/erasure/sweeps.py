@@ -1,8 +1,9 @@
-"""What is erased outside the sealed rows of a run: uploaded files, texts of jobs, answers that are kept. Each sweep may
-be begun again at any moment and finds what is left to do. Other floors add theirs when they are ready.
+"""Erases values outside the sealed rows of a run: uploaded files, texts of jobs,
+archived bundles. Each sweep may be repeated at any moment and does what remains to be
+done. Other floors add theirs at start-up.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from checkpoints import payloads, uploads
 from checkpoints.conf import conf
@@ -28,18 +29,21 @@ _EVER = datetime.max.replace(tzinfo=UTC)
 
 
 def eraser_of(record: ErasureRecord) -> Eraser:
-    """Return the eraser of the values that a record tells of."""
+    """Return the eraser of the values that a record names."""
     if not record.paths:
         return WholeEraser(record.id)
     words = sealed_columns.read_value(record, "words") or []
-    return PathEraser(record.id, [parsed_path(path) for path in record.paths], words)
+    paths = [parsed_path(path) for path in record.paths]
+    return PathEraser(record.id, paths, words)
 
 
 @frozen
 class Sweep:
-    """A place outside sealed rows. `count` is what the plan tells; `erase` does it, in transactions of its own.
-    `again`: something may come there while the erasure goes on, so it is done once more at its end, under the lock of
-    the run.
+    """A place outside sealed rows that an erasure clears.
+
+    `count`: how many values are there, for the plan. `erase`: does the work, in its own
+    transactions. `again`: values may be added there during an erasure, so it is
+    repeated at the end, under the lock of the run.
     """
 
     name: str
@@ -48,99 +52,197 @@ class Sweep:
     again: bool = False
 
 
-def _references(run: Run) -> list[dict[str, Any]]:
-    return uploads.refs_in(sealed_columns.read_value(run, "input"))
+def _files_in(input_json: Any) -> set[str]:
+    """Return the ids of the uploaded files that the input of a run names."""
+    return {reference["file"] for reference in uploads.refs_in(input_json)}
 
 
-def _erase_files(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
-    """Delete the files that are named nowhere any more; those that another run names stay, and the record says so. A
-    run that is being erased as a whole names nothing.
+def _erase_files(
+    run: Run,
+    record: ErasureRecord,
+    eraser: Eraser,
+) -> None:
+    """Delete the files that are named nowhere any more; those that another run names
+    stay, and are listed in the record. A run that is being erased as a whole names
+    none.
     """
-    given = sealed_columns.read_value(run, "input")
-    kept = {one["file"] for one in uploads.refs_in(eraser.input(given))}
-    named = {ref["file"] for ref in uploads.refs_in(given)}
-    gone = [UUID(file) for file in named - kept]
-    _erase_names([UUID(file) for file in named & kept], run, eraser)
-    if not gone:
+    input_json = sealed_columns.read_value(run, "input")
+    files_before = _files_in(input_json)
+    files_after = _files_in(eraser.input(input_json))
+    unneeded = [UUID(file) for file in files_before - files_after]
+    staying = [UUID(file) for file in files_before & files_after]
+    _erase_names(staying, run, eraser)
+    if not unneeded:
         return
-    going = ErasureRecord.objects.filter(ended_at=None, paths=[]).values("run")
+    whole_erasures = ErasureRecord.objects.filter(ended_at=None, paths=[])
+    is_erased = Q(run=run.id) | Q(run__in=whole_erasures.values("run"))
     with transaction.atomic():
-        UploadReference.objects.filter(Q(run=run.id) | Q(run__in=going), upload__in=gone).delete()
-        stay = uploads.delete_unneeded(gone)
-    record.kept_files = sorted({*record.kept_files, *map(str, stay)})
+        # Runs erased along name it too, and each would keep the file for the others.
+        references = UploadReference.objects.filter(is_erased, upload__in=unneeded)
+        references.delete()
+        needed = uploads.delete_unneeded(unneeded)
+    _note_kept_files(record, map(str, needed))
 
 
-def _erase_names(files: list[UUID], run: Run, eraser: Eraser) -> None:
+def _note_kept_files(record: ErasureRecord, names: Iterable[str]) -> None:
+    """List files in the record that an erasure did not delete."""
+    kept_files = {*record.kept_files, *names}
+    record.kept_files = sorted(kept_files)
+
+
+def _erase_names(files: Collection[UUID], run: Run, eraser: Eraser) -> None:
     """Erase the names of files that stay, where no other run shows them any more."""
     for upload in Upload.objects.filter(id__in=files):
-        left = eraser.text(upload.name)
-        if left != upload.name and not _is_shown_elsewhere(upload, run):
-            Upload.objects.filter(id=upload.id).update(name=left)
+        erased_name = eraser.text(upload.name)
+        if erased_name == upload.name:
+            continue
+        if _is_shown_elsewhere(upload, run):
+            continue
+        row = Upload.objects.filter(id=upload.id)
+        row.update(name=erased_name)
 
 
 def _is_shown_elsewhere(upload: Upload, run: Run) -> bool:
-    """Return whether the input of another run keeps the name of a file. Only runs of which something was erased are
-    opened: each of the others keeps it.
+    """Return whether the input of another run keeps the name of a file. Only runs of
+    which something was erased are opened: each of the others keeps it.
     """
-    others = UploadReference.objects.filter(upload=upload).exclude(run=run.id).values("run")
-    rows = Run.objects.filter(id__in=others).order_by("id")
-    if rows.filter(erasure=None).exists():
+    references = UploadReference.objects.filter(upload=upload)
+    others = references.exclude(run=run.id).values("run")
+    runs = Run.objects.filter(id__in=others).order_by("id")
+    if runs.filter(erasure=None).exists():
         return True
-    return any(_keeps_name(other, upload) for other in rows.iterator(chunk_size=BATCH))
+    return any(_keeps_name(other, upload) for other in runs.iterator(chunk_size=BATCH))
 
 
 def _keeps_name(run: Run, upload: Upload) -> bool:
-    """Return whether an input names a file by its name, once the erasures of its run have ended."""
-    left = sealed_columns.read_value(run, "input")
+    """Return whether an input names a file by its name, once the erasures of its run
+    have ended.
+    """
+    input_json = sealed_columns.read_value(run, "input")
     for record in ErasureRecord.objects.filter(run=run.id, ended_at=None):
-        left = eraser_of(record).input(left)
-    return any((ref["file"], ref["name"]) == (str(upload.id), upload.name) for ref in uploads.refs_in(left))
+        eraser = eraser_of(record)
+        input_json = eraser.input(input_json)
+    for reference in uploads.refs_in(input_json):
+        is_same_file = reference["file"] == str(upload.id)
+        if is_same_file and reference["name"] == upload.name:
+            return True
+    return False
 
 
-def _erase_jobs(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
-    for job in Job.objects.filter(run=run.id).exclude(error=""):
-        Job.objects.filter(id=job.id).update(error=eraser.error(job.error))
+def _jobs_with_errors(run: Run) -> "QuerySet[Job]":
+    return Job.objects.filter(run=run.id).exclude(error="")
+
+
+def _erase_jobs(
+    run: Run,
+    record: ErasureRecord,
+    eraser: Eraser,
+) -> None:
+    for job in _jobs_with_errors(run):
+        erased_error = eraser.error(job.error)
+        Job.objects.filter(id=job.id).update(error=erased_error)
 
 
 def erase_orphans(run: Run) -> None:
-    """Delete what payload backends keep of a run and no row points to: what stood there before, and what a worker put
-    that never committed. Nobody commits to a run that has ended.
+    """Delete the payloads of a run in backends that no row refers to: those that were
+    replaced, and those of a worker that never committed. A run that has ended gets no
+    more commits.
     """
     _delete_orphans(run.id)
 
 
 def _delete_orphans(run: UUID) -> None:
     for backend in payloads.backends().values():
+        # Payloads in the rows themselves are erased with these.
         if backend.in_row:
             continue
         names = iter(backend.names(before=_EVER, folder=str(run)))
-        while batch := list(islice(names, BATCH)):
+        batch = list(islice(names, BATCH))
+        while batch:
             for name in orphans_among(batch):
                 backend.delete(name, b"")
+            batch = list(islice(names, BATCH))
 
 
 def _archives(run: Run) -> list[str]:
-    """The bundles of a run that stand in the folder in which retention archives runs, by name."""
+    """Return the names of a run's bundles in the folder in which retention archives
+    runs.
+    """
     folder = conf().archive_folder
-    return sorted(path.name for path in Path(folder).glob(f"{run.id}-*.bundle")) if folder else []
+    if not folder:
+        return []
+    bundles = Path(folder).glob(f"{run.id}-*.bundle")
+    return sorted(path.name for path in bundles)
 
 
-def _note_archives(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
-    """An archived bundle is signed as a whole, so nothing in it can be erased; the record names it."""
-    record.kept_files = sorted({*record.kept_files, *_archives(run)})
+def _note_archives(
+    run: Run,
+    record: ErasureRecord,
+    eraser: Eraser,
+) -> None:
+    """List archived bundles in the record. A bundle is signed as a whole, so nothing in
+    it can be erased.
+    """
+    _note_kept_files(record, _archives(run))
 
 
-def _clear_store_forks(run: Run, record: ErasureRecord, eraser: Eraser) -> None:
-    """The record names those that go, so that nothing is forgotten where this is cut off."""
-    asked = [UUID(one["run"]) for one in record.inherited if one["how"] == STORE_FORK and one["erased"]]
-    for fork in store_forks.clear(asked):
+def _clear_store_forks(
+    run: Run,
+    record: ErasureRecord,
+    eraser: Eraser,
+) -> None:
+    """Delete the forks that the record names, so that none is forgotten after an
+    interruption.
+    """
+    forks = []
+    for inherited in record.inherited:
+        is_store_fork = inherited["how"] == STORE_FORK
+        # The record names those too that were not to be erased along.
+        if is_store_fork and inherited["erased"]:
+            forks.append(UUID(inherited["run"]))
+    for fork in store_forks.clear(forks):
         _delete_orphans(fork)
 
 
+# A plan names these forks among the runs that inherited values.
+def _count_nothing(run: Run) -> int:
+    return 0
+
+
+def _count_archives(run: Run) -> int:
+    return len(_archives(run))
+
+
+def _count_files(run: Run) -> int:
+    input_json = sealed_columns.read_value(run, "input")
+    return len(uploads.refs_in(input_json))
+
+
+def _count_jobs(run: Run) -> int:
+    return _jobs_with_errors(run).count()
+
+
 SWEEPS: list[Sweep] = [
-    Sweep("forks that a store made", lambda run: 0, _clear_store_forks),
-    Sweep("archived bundles", lambda run: len(_archives(run)), _note_archives, again=True),
-    Sweep("uploaded files", lambda run: len(_references(run)), _erase_files),
-    Sweep("jobs", lambda run: Job.objects.filter(run=run.id).exclude(error="").count(), _erase_jobs),
+    Sweep(
+        "forks that a store made",
+        count=_count_nothing,
+        erase=_clear_store_forks,
+    ),
+    Sweep(
+        "archived bundles",
+        count=_count_archives,
+        erase=_note_archives,
+        again=True,
+    ),
+    Sweep(
+        "uploaded files",
+        count=_count_files,
+        erase=_erase_files,
+    ),
+    Sweep(
+        "jobs",
+        count=_count_jobs,
+        erase=_erase_jobs,
+    ),
 ]
-"""In the order in which they are done: files are found by an input that still names them."""
+"""In the order in which they run: files are found by an input that still names them."""

@@ -1,4 +1,4 @@
-"""Results that come after their run was erased."""
+"""The erasure of results that arrive after their run was erased."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,19 @@ from checkpoints.sealing.sealed_columns import pack_json
 
 
 def drop_erased(lease: Lease, rows: Sequence[LateResult]) -> None:
-    """Of late results of a run that is erased, or is being erased, nothing but tombstones is kept. Under its lock, so
-    that an erasure that begins finds the others.
+    """Replace the contents of late results by tombstones if their run is erased, or is
+    being erased. The run is locked, so that an erasure that begins later finds the
+    others.
     """
-    held = Run.objects.select_for_update().filter(id=lease.id).order_by()
-    record = held.values_list("erasure", flat=True).first()
+    locked_run = Run.objects.select_for_update().filter(id=lease.id).order_by()
+    record = locked_run.values_list("erasure", flat=True).first()
     if record is None:
         return
+    # The erasure, in another process, may have retired the run's data key.
     data_keys.read_use_again(lease.id)
     mark = pack_json(tombstone(record))
     for row in rows:
-        row.output, row.error = (mark if kept else b"" for kept in (row.output, row.error))
+        if row.output:
+            row.output = mark
+        if row.error:
+            row.error = mark

@@ -1,7 +1,9 @@
-"""The journal of write and external tasks: an intent before, a result after. The executor writes it, recovery reads it.
+"""The journal of write and external tasks: an intent before, a result after. The
+executor writes it, recovery reads it.
 
-An intent rides with its `started` line in one commit. A result commit checks the epoch under the row's lock and writes
-no line. A result is accepted only for the attempt whose intent is open; one that comes too late is kept as evidence.
+An intent rides with its `started` line in one commit. A result commit checks the epoch
+under the row's lock and writes no line. A result is accepted only for the attempt whose
+intent is open; one that comes too late is kept as evidence.
 """
 
 from collections import Counter
@@ -25,22 +27,30 @@ from checkpoints.journal import intents as intent_log
 from checkpoints.journal.erased_results import drop_erased
 from checkpoints.journal.intents import Intent
 from checkpoints.ledger import commit as ledger
-from checkpoints.models import Checkpoint, LateResult, Run, RunEvent, TaskResult, checkpoint
+from checkpoints.models import (
+    Checkpoint,
+    LateResult,
+    Run,
+    RunEvent,
+    TaskResult,
+    checkpoint,
+)
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue.leases import Lease
 from checkpoints.queue.processes import this_process
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection, protection_of
-from orchestrator.engine import Task, canonical
+from orchestrator.engine import Task
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.values import canonical
 
 log = structlog.get_logger(__name__)
 
 
 @frozen
 class Entry:
-    """What is known of the newest attempt of a task."""
+    """The newest attempt of a task, as it is recorded."""
 
     task: Task
     attempt: int
@@ -54,8 +64,9 @@ class Entry:
 
 @frozen
 class Ending:
-    """How an attempt ended. `output` as JSON of the engine's Output, `error` as {type, message, traceback}. `intent` is
-    its row as `write_intents` gave it, where that was in this process.
+    """The end of an attempt. `output` is JSON of the engine's Output, `error` is {type,
+    message, traceback}. `intent` is its row as `write_intents` returned it, if that was
+    in this process.
     """
 
     task: Task
@@ -69,48 +80,87 @@ class Ending:
 
 
 def entries_for_takeover(lease: Lease, head: ledger.Head) -> dict[Task, Entry]:
-    """`entries` for whoever takes the run over. Raises `TamperedRow` also where an attempt has no row though the log
-    says that it began: without its row the effect would be made again.
+    """Return `entries` for a worker that takes the run over. Raises `TamperedRow` also
+    where an attempt has no row although the log records that it began: without its row
+    the effect would be made again.
     """
-    found = entries(lease)
-    # A superstep that was cut off is in hand still where the run then went on with another version, under signatures.
-    if lease.end.seq > head.logged or head.payload.open or head.source in checkpoint.BETWEEN:
+    current = entries(lease)
+    # A superstep that was cut off is still in progress where the run then went on with
+    # another version, under signatures.
+    is_cut_off = head.payload.open or head.source in checkpoint.BETWEEN
+    # Each intent comes with a line: where none follows the head, none can be missing.
+    if is_cut_off or lease.end.seq > head.logged:
         _require_begun(lease)
-    return found
+    return current
 
 
 def _require_begun(lease: Lease) -> None:
-    """Every attempt that began since the last whole superstep, or on this line, has its row. Two queries."""
-    known = Q(committed=True) | Q(source__in=checkpoint.BEGINNINGS)
-    whole = Checkpoint.objects.filter(known, run=lease.id, line=lease.line).order_by("-seq")
-    begun = RunEvent.objects.filter(run=lease.id, type="line_begun").order_by("-seq")
-    since = functions.Coalesce(Subquery(whole.values("event_seq")[:1]), Subquery(begun.values("seq")[:1]), 0)
-    events = RunEvent.objects.filter(run=lease.id, type="effects_started", seq__gt=since)
+    """Raise `TamperedRow` unless every attempt that began since the last whole
+    superstep, or on this line, has its row. Two queries.
+    """
+    begun = _attempts_begun(lease)
+    if not begun:
+        return
+    rows = TaskResult.objects.filter(
+        run=lease.id,
+        line=lease.line,
+        node__in={Task.parse(task).node for task in begun},
+    )
+    stored = Counter(row.task for row in rows.only("node", "visit", "index"))
+    for task, number in begun.items():
+        if stored.get(task, 0) < number:
+            raise TamperedRow(
+                f"{number} attempts of {task} began, "
+                f"and {stored.get(task, 0)} are there",
+                task=task,
+            )
+
+
+def _attempts_begun(lease: Lease) -> "Counter[str]":
+    """Return how many attempts of each task began since the last whole superstep, or on
+    this line. One query. Raises `TamperedRow`, `WrongKey`.
+    """
+    is_whole = Q(committed=True) | Q(source__in=checkpoint.BEGINNINGS)
+    own_checkpoints = Checkpoint.objects.filter(is_whole, run=lease.id, line=lease.line)
+    newest_whole = own_checkpoints.order_by("-seq").values("event_seq")[:1]
+    # Of a line whose first checkpoints were removed, the log still has the beginning.
+    beginnings = RunEvent.objects.filter(run=lease.id, type="line_begun")
+    newest_beginning = beginnings.order_by("-seq").values("seq")[:1]
+    since = functions.Coalesce(Subquery(newest_whole), Subquery(newest_beginning), 0)
+    events = RunEvent.objects.filter(
+        run=lease.id, type="effects_started", seq__gt=since
+    )
+    rows = list(events)
+    # A line may name any number of tasks, so that it is verified before they are listed.
+    sealed_rows.verify_rows(rows, lease.protection)
+    attempts: Counter[str] = Counter()
     try:
-        attempts = Counter(
-            str(task) for content in events.values_list("task", flat=True) for task in intent_log.tasks_of(content)
-        )
+        for row in rows:
+            attempts.update(map(str, intent_log.tasks_of(row.task)))
     except ValueError as error:
-        raise TamperedRow(f"a line of run {lease.key} does not say what began: {error}", run=str(lease.id)) from error
-    rows = TaskResult.objects.filter(run=lease.id, line=lease.line, node__in={Task.parse(one).node for one in attempts})
-    there = Counter(row.task for row in rows.only("node", "visit", "index")) if attempts else {}
-    for task, number in attempts.items():
-        if there.get(task, 0) < number:
-            raise TamperedRow(f"{number} attempts of {task} began, and {there.get(task, 0)} are there", task=task)
+        raise TamperedRow(
+            f"a line of run {lease.key} does not say what began: {error}",
+            run=str(lease.id),
+        ) from error
+    return attempts
 
 
 def entries(lease: Lease) -> dict[Task, Entry]:
-    """The newest attempt of each task of the superstep in hand: those that no checkpoint lists yet. One query.
+    """Return the newest attempt of each task of the superstep in progress: those that
+    no checkpoint lists yet. One query.
 
     Raises `TamperedRow` and `WrongKey`: a result that does not verify is not used.
     """
-    rows = query_cache.select(TaskResult, _in_hand, lease.id, lease.line)
+    rows = query_cache.select(TaskResult, _in_progress, lease.id, lease.line)
     sealed_rows.verify_rows(rows, lease.protection)
+    # Rows are in the order of attempts, so the newest one of a task stays.
     return {Task(row.node, row.visit, row.index): _entry(row) for row in rows}
 
 
-def _in_hand(run: UUID, line: int) -> "QuerySet[TaskResult]":
-    return TaskResult.objects.filter(run=run, line=line, seq__isnull=True).order_by("attempt")
+def _in_progress(run: UUID, line: int) -> "QuerySet[TaskResult]":
+    return TaskResult.objects.filter(run=run, line=line, seq__isnull=True).order_by(
+        "attempt"
+    )
 
 
 def _entry(row: TaskResult) -> Entry:
@@ -127,15 +177,20 @@ def _entry(row: TaskResult) -> Entry:
 
 
 def write_intents(lease: Lease, intents: Sequence[Intent]) -> dict[Task, TaskResult]:
-    """One commit: the intents of a superstep with their lines. The lease is whole afterwards. Gives the rows.
+    """Write the intents of a superstep with their lines in one commit, and return their
+    rows. The lease has its full length afterwards.
 
-    Earlier attempts of these tasks that are still open are closed as failed: their result, should it come, is late.
-    Raises `StaleLease`. A log that moved meanwhile is followed; the hold says so.
+    Earlier attempts of these tasks that are still open are closed as failed: their
+    result, should it arrive, is late. Raises `StaleLease`. If the log moved meanwhile,
+    the lease follows it, and its `moved` is set.
     """
-    events, rows = intent_log.intent_events(intents), _intent_rows(lease, intents)
+    events = intent_log.intent_events(intents)
+    rows = _intent_rows(lease, intents)
+    tasks_begun_before = [intent.task for intent in intents if intent.attempt > 1]
 
     def insert() -> None:
-        _end(lease, [intent.task for intent in intents if intent.attempt > 1], [Outcome.OPEN], Outcome.FAILED)
+        # In the commit of the next attempt, so that a task never has two that are open.
+        _end(lease, tasks_begun_before, [Outcome.OPEN], Outcome.FAILED)
         bulk.insert_all(rows, _OF_AN_INTENT)
 
     while True:
@@ -145,122 +200,189 @@ def write_intents(lease: Lease, intents: Sequence[Intent]) -> dict[Task, TaskRes
             ledger.refresh_lease(lease)
             lease.moved = True
         else:
-            return {intent.task: row for intent, row in zip(intents, rows, strict=True)}
+            tasks = [intent.task for intent in intents]
+            return dict(zip(tasks, rows, strict=True))
 
 
-_OF_AN_INTENT = ("node", "visit", "index", "attempt", "effect", "input_hash", "over_at", "seal")
+_OF_AN_INTENT = (
+    "node",
+    "visit",
+    "index",
+    "attempt",
+    "effect",
+    "input_hash",
+    "over_at",
+    "seal",
+)
 """The fields in which the intents of one commit differ."""
 
 
 def _intent_rows(lease: Lease, intents: Sequence[Intent]) -> Sequence[TaskResult]:
-    at, me, lease_seconds = lease.now(), this_process(), conf().lease_seconds
+    now = lease.now()
+    process = this_process()
+    lease_seconds = conf().lease_seconds
     common = {
         "run_id": lease.id,
         "line": lease.line,
         "epoch": lease.epoch,
         "worker": lease.worker,
-        "host": me.host,
-        "pid_space": me.pid_space,
-        "pid": me.pid,
-        "process_started": me.started,
+        "host": process.host,
+        "pid_space": process.pid_space,
+        "pid": process.pid,
+        "process_started": process.started,
         "superstep": lease.superstep + 1,
-        "intent_at": at,
+        "intent_at": now,
     }
-    rows = [
-        new_row(
+    rows = []
+    for intent in intents:
+        # After lease and timeout only a frozen process can still act.
+        over_at = now + timedelta(seconds=lease_seconds + intent.timeout)
+        row = new_row(
             TaskResult,
             **common,
-            node=i.task.node,
-            visit=i.task.visit,
-            index=i.task.index,
-            attempt=i.attempt,
-            effect=i.effect,
-            input_hash=i.input_hash,
-            over_at=at + timedelta(seconds=lease_seconds + i.timeout),
+            node=intent.task.node,
+            visit=intent.task.visit,
+            index=intent.task.index,
+            attempt=intent.attempt,
+            effect=intent.effect,
+            input_hash=intent.input_hash,
+            over_at=over_at,
         )
-        for i in intents
-    ]
+        rows.append(row)
     return sealed_rows.seal_and_encrypt(rows, lease.protection)
 
 
 def write_results(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
-    """One commit for the endings that are ready. Gives those that were too late: their attempt was no longer open.
+    """Write the endings that are ready in one commit. Returns those that were too late:
+    their attempt was no longer open.
 
-    Raises `StaleLease` where another epoch has the run, `TamperedRow` where an intent does not verify; then every
-    ending is kept as evidence.
+    Raises `StaleLease` where another epoch has the run, `TamperedRow` where an intent
+    does not verify; then every ending is kept as evidence.
     """
     try:
         if all(ending.intent is not None and ending.thread_ended for ending in endings):
+            # One statement writes endings of this process, unless their rows changed.
             with suppress(_NotAsBegun):
                 return _recorded(lease, endings, _close_as_begun)
         return _recorded(lease, endings, _close)
     except (TamperedRow, WrongKey):
+        # Evidence for the person who settles what came of the effect.
         keep_late_results(lease, endings)
         raise
 
 
 Close = Callable[[Lease, Sequence[Ending]], list[Ending]]
-"""Writes endings to their open intents, in the caller's transaction; gives those whose attempt is not open any more."""
+"""Writes endings to their open intents, in the caller's transaction; returns those
+whose attempt is not open any more.
+"""
 
 
-def _recorded(lease: Lease, endings: Sequence[Ending], close: Close) -> list[Ending]:
+def _recorded(
+    lease: Lease,
+    endings: Sequence[Ending],
+    close: Close,
+) -> list[Ending]:
     with transaction.atomic():
-        mine = query_cache.exists(_locked, lease.id, lease.epoch)
-        late = close(lease, endings) if mine else list(endings)
+        # Locked, so that no other worker takes the run over before this is committed.
+        is_current = query_cache.exists(_locked, lease.id, lease.epoch)
+        late = list(endings)
+        if is_current:
+            late = close(lease, endings)
         keep_late_results(lease, late)
-    if not mine:
-        raise StaleLease("another worker has this run", run=str(lease.id), epoch=lease.epoch)
+    # After the transaction, so that the evidence stays.
+    if not is_current:
+        raise StaleLease(
+            "another worker has this run", run=str(lease.id), epoch=lease.epoch
+        )
     return late
 
 
 class _NotAsBegun(Exception):
-    """An intent is not any more what this process wrote: its row must be looked at."""
+    """An intent is no longer what this process wrote: its row must be read."""
 
 
 def _close_as_begun(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
-    """In one statement: a row that is in all its fields as this process sealed it verifies, and is open."""
+    """Write endings in one statement: a row whose fields are all as this process sealed
+    them verifies, and is open. Raises `_NotAsBegun`.
+    """
     before = [ending.intent for ending in endings if ending.intent is not None]
     now = timezone.now()
-    after = [
-        new_row(TaskResult, **(vars(row) | _ended(ending, now))) for row, ending in zip(before, endings, strict=True)
-    ]
-    # Nothing of an intent is encrypted, for all its payloads are empty.
+    after = []
+    for row, ending in zip(before, endings, strict=True):
+        after.append(new_row(TaskResult, **(vars(row) | _ended(ending, now))))
+    # Nothing in the intents was encrypted, because all their payloads are empty.
     sealed_rows.seal_and_encrypt(after, lease.protection)
-    if bulk.update_all(before, after, own=_OF_AN_INTENT, names=_OF_AN_ENDING, alike=_OF_ALL) != len(endings):
+    number_updated = bulk.update_all(
+        before,
+        after,
+        own=_OF_AN_INTENT,
+        names=_OF_AN_ENDING,
+        alike=_OF_ALL,
+    )
+    if number_updated != len(endings):
         raise _NotAsBegun
     return []
 
 
 _OF_AN_ENDING = ("outcome", "output", "error", "took_ms", "seal")
 _OF_ALL = ("result_at", "thread_ended_at", "seal_key")
-"""The fields that change when attempts end: those of each, and those in which endings of one commit are alike."""
+"""The fields that change when attempts end: those of each, and those in which endings
+of one commit are alike.
+"""
 
 
 def _locked(run: UUID, epoch: int) -> "QuerySet[Run, Any]":
-    return Run.objects.select_for_update().filter(id=run, epoch=epoch, status=Status.RUNNING).order_by().values("id")
+    return (
+        Run.objects.select_for_update()
+        .filter(id=run, epoch=epoch, status=Status.RUNNING)
+        .order_by()
+        .values("id")
+    )
 
 
 def _open(run: UUID, line: int, *tasks: str | int) -> "QuerySet[TaskResult]":
-    """The open intents of tasks, each given as node, visit and index."""
-    wanted = Q(pk__in=[])
-    for node, visit, index in zip(*[iter(tasks)] * 3, strict=True):
-        # Run and line in each, so that each is one look into the index however long the line is.
-        wanted |= Q(run=run, line=line, node=node, visit=visit, index=index)
-    return TaskResult.objects.filter(wanted, outcome=Outcome.OPEN).order_by()
+    """Return the open intents of tasks, each passed as node, visit and index."""
+    of_tasks = Q(pk__in=[])
+    for node, visit, index in zip(tasks[::3], tasks[1::3], tasks[2::3], strict=True):
+        # Run and line in each, so that each is one look into the index however long the
+        # line is.
+        of_tasks |= Q(run=run, line=line, node=node, visit=visit, index=index)
+    return TaskResult.objects.filter(of_tasks, outcome=Outcome.OPEN).order_by()
 
 
 def _close(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
-    """Write endings to their open intents, in the caller's transaction, in two statements. Gives those whose attempt is
-    not open any more.
+    """Write endings to their open intents, in the caller's transaction, in two
+    statements. Returns those whose attempt is not open any more.
     """
-    tasks = [part for one in endings for part in (one.task.node, one.task.visit, one.task.index)]
-    rows = query_cache.select(TaskResult, _open, lease.id, lease.line, *tasks)
-    open_now = {(Task(row.node, row.visit, row.index), row.attempt): row for row in rows}
-    # Taken out, so that of two endings of one attempt only the first is for it.
-    found = [(ending, open_now.pop((ending.task, ending.attempt), None)) for ending in endings]
+    parameters: list[str | int] = []
+    for ending in endings:
+        task = ending.task
+        parameters += [task.node, task.visit, task.index]
+    rows = query_cache.select(TaskResult, _open, lease.id, lease.line, *parameters)
+    open_intents = {}
+    for row in rows:
+        open_intents[Task(row.node, row.visit, row.index), row.attempt] = row
+
+    # Taken out, so that of two endings of one attempt only the first is written to it.
+    pairs = []
+    for ending in endings:
+        intent = open_intents.pop((ending.task, ending.attempt), None)
+        pairs.append((ending, intent))
     now = timezone.now()
-    written = amend_results([(row, _ended(ending, now)) for ending, row in found if row is not None], lease.protection)
-    return [ending for ending, row in found if row is None or row.pk not in written]
+    written = amend_results(
+        [
+            (intent, _ended(ending, now))
+            for ending, intent in pairs
+            if intent is not None
+        ],
+        lease.protection,
+    )
+    # An intent may have been closed since it was read.
+    late = []
+    for ending, intent in pairs:
+        if intent is None or intent.pk not in written:
+            late.append(ending)
+    return late
 
 
 def _ended(ending: Ending, now: datetime) -> dict[str, Any]:
@@ -275,25 +397,35 @@ def _ended(ending: Ending, now: datetime) -> dict[str, Any]:
 
 
 def _packed(value: dict[str, Any] | None) -> bytes:
-    """What a payload column keeps of an output or an error, both of which were made canonical where they arose."""
-    return codec.pack(canonical.encode(value)) if value is not None else b""
+    """Return the content of a payload column for an output or an error, both of which
+    were made canonical where they arose.
+    """
+    if value is None:
+        return b""
+    return codec.pack(canonical.encode(value))
 
 
 def amend_result(row: TaskResult, protection: Protection, **values: Any) -> bool:
-    """Change a result that verifies and seal it anew, in the caller's transaction. Payloads are given packed, plain.
+    """Change a result that verifies and seal it anew, in the caller's transaction.
+    Payloads are passed packed and not encrypted.
 
-    False where its outcome has changed since it was read. Raises `TamperedRow`, `WrongKey`: a new seal on a row that
-    does not verify would cover up what was done to it.
+    Returns False where its outcome has changed since it was read. Raises `TamperedRow`,
+    `WrongKey`: a new seal on a row that does not verify would cover up how it was
+    changed.
     """
     return bool(amend_results([(row, values)], protection))
 
 
-def amend_results(changes: Sequence[tuple[TaskResult, dict[str, Any]]], protection: Protection) -> set[int]:
-    """`amend_result` for several rows, the same fields of each, in one statement. Gives the keys of the rows that were
-    written. Raises as `amend_result` does; then none was.
+def amend_results(
+    changes: Sequence[tuple[TaskResult, dict[str, Any]]], protection: Protection
+) -> set[int]:
+    """Change several results as `amend_result` does, the same fields of each, in one
+    statement. Returns the keys of the rows that were written. Raises as `amend_result`
+    does; then none was.
     """
     names: list[str] = []
     rows = [row for row, _ in changes]
+    # Taken before the rows change: a row is written only with the outcome it had.
     before = [row.outcome for row in rows]
     sealed_rows.verify_rows(rows, protection)
     for row, values in changes:
@@ -301,100 +433,165 @@ def amend_results(changes: Sequence[tuple[TaskResult, dict[str, Any]]], protecti
     return bulk.update_each(rows, names, was="outcome", before=before)
 
 
-def run_atomically(lease: Lease, task: Task, attempt: int, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Do the node's work, its result and, last, the fence in one transaction; so its work happens once or not at all.
+def run_atomically(
+    lease: Lease,
+    task: Task,
+    attempt: int,
+    work: Callable[[], dict[str, Any]],
+) -> dict[str, Any]:
+    """Do the node's work, write its result and, last, check the fence in one
+    transaction, so that its work happens once or not at all.
 
-    `work` gives the output as JSON. Raises what `work` raises, and `StaleLease` where the attempt or the lease is gone:
-    in both cases nothing happened.
+    `work` returns the output as JSON. Raises what `work` raises, and `StaleLease` where
+    the attempt or the lease is gone: in both cases nothing happened.
     """
     begun = timezone.now()
     with transaction.atomic():
         output = work()
-        took = int((timezone.now() - begun).total_seconds() * 1000)
-        late = _close(lease, [Ending(task, attempt, Outcome.DONE, output, took_ms=took)])
+        seconds = (timezone.now() - begun).total_seconds()
+        took_ms = int(seconds * 1000)
+        ending = Ending(task, attempt, Outcome.DONE, output, took_ms=took_ms)
+        late = _close(lease, [ending])
+        # Last, for it locks the run's row, and nobody could sign while the node works.
         held = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING}
         fenced = statements.update_returning(Run, held, ["id"], epoch=lease.epoch)
         if late or not fenced:
-            raise StaleLease("the attempt is over", run=str(lease.id), task=str(task), attempt=attempt)
+            raise StaleLease(
+                "the attempt is over",
+                run=str(lease.id),
+                task=str(task),
+                attempt=attempt,
+            )
     return output
 
 
 def keep_late_results(lease: Lease, endings: Sequence[Ending]) -> None:
-    """Keep endings that nobody applies: the one insert without a fence. The attempts are marked as over."""
+    """Keep endings that are never applied, by the only insert without a fence. The
+    attempts are marked as over.
+    """
     if not endings:
         return
-    rows = [
-        LateResult(
+    rows = []
+    of_attempts = Q(pk__in=[])
+    for ending in endings:
+        task = ending.task
+        row = LateResult(
             run_id=lease.id,
             line=lease.line,
-            node=ending.task.node,
-            visit=ending.task.visit,
-            index=ending.task.index,
+            node=task.node,
+            visit=task.visit,
+            index=task.index,
             attempt=ending.attempt,
             epoch=lease.epoch,
             output=_packed(ending.output),
             error=_packed(ending.error),
             at=timezone.now(),
         )
-        for ending in endings
-    ]
-    over = Q(pk__in=[])
-    for row in rows:
-        over |= Q(node=row.node, visit=row.visit, index=row.index, attempt=row.attempt)
+        rows.append(row)
+        of_attempts |= Q(
+            node=task.node,
+            visit=task.visit,
+            index=task.index,
+            attempt=ending.attempt,
+        )
+    attempts = TaskResult.objects.filter(of_attempts, run=lease.id, line=lease.line)
     with transaction.atomic():
+        # Before they are sealed: of an erased run only tombstones are stored.
         drop_erased(lease, rows)
-        statements.insert_rows(LateResult, sealed_rows.seal_and_encrypt(rows, lease.protection))
-        _seal_thread_ended(lease.id, TaskResult.objects.filter(over, run=lease.id, line=lease.line), lease.protection)
+        sealed = sealed_rows.seal_and_encrypt(rows, lease.protection)
+        statements.insert_rows(LateResult, sealed)
+        _seal_thread_ended(lease.id, attempts, lease.protection)
 
 
-def note_thread_ended(run: UUID, line: int, task: Task, attempt: int) -> None:
-    """Note that the thread of an attempt has ended: from now on it cannot act any more."""
-    protection = protection_of(Run.objects.only("encrypted", "hash_key").get(id=run))
+def note_thread_ended(
+    run: UUID,
+    line: int,
+    task: Task,
+    attempt: int,
+) -> None:
+    """Note that the thread of an attempt has ended, and so cannot act any more."""
+    row = Run.objects.only("encrypted", "hash_key").get(id=run)
+    attempts = _attempts_of(run, line, task).filter(attempt=attempt)
     with transaction.atomic():
-        _seal_thread_ended(run, _of(run, line, task).filter(attempt=attempt), protection)
+        _seal_thread_ended(run, attempts, protection_of(row))
 
 
-def _seal_thread_ended(run: UUID, attempts: "QuerySet[TaskResult]", protection: Protection) -> None:
-    """Write that the threads of these attempts have ended. Of a row that does not verify nothing is written."""
+def _seal_thread_ended(
+    run: UUID,
+    attempts: "QuerySet[TaskResult]",
+    protection: Protection,
+) -> None:
+    """Write that the threads of these attempts have ended. A row that does not verify
+    stays as it is.
+    """
     now = timezone.now()
-    # The run before its result, as everywhere: whoever else seals a result anew has read it under this lock.
+    # The run is locked before its results, as everywhere: other code that seals a
+    # result anew has read it under this lock.
     list(Run.objects.select_for_update().filter(id=run).order_by().values_list("id"))
     for row in attempts.select_for_update().order_by("id"):
         try:
             amend_result(row, protection, thread_ended_at=now)
         except (TamperedRow, WrongKey) as error:
-            log.warning("thread_end_not_noted", row=sealed_rows.name_of(row), error=error.message)
+            log.warning(
+                "thread_end_not_noted",
+                row=sealed_rows.name_of(row),
+                error=error.message,
+            )
 
 
 def mark_tasks_unknown(lease: Lease, tasks: Iterable[Task]) -> None:
-    """These tasks are for a person to settle: open attempts, and results for another input. In the caller's
-    transaction.
+    """Leave these tasks for a person to settle: open attempts, and results for another
+    input. In the caller's transaction.
     """
     _end(lease, tasks, [Outcome.OPEN, Outcome.DONE], Outcome.UNKNOWN)
 
 
-def _end(lease: Lease, tasks: Iterable[Task], those: Sequence[Outcome], outcome: Outcome) -> None:
-    """Give the attempts of these tasks with one of `those` outcomes another one: one query and one statement."""
-    wanted = set(tasks)
-    if not wanted:
+def _end(
+    lease: Lease,
+    tasks: Iterable[Task],
+    outcomes: Sequence[Outcome],
+    new_outcome: Outcome,
+) -> None:
+    """Change the outcome of the attempts of these tasks that have one of `outcomes`:
+    one query and one statement.
+    """
+    ended_tasks = set(tasks)
+    if not ended_tasks:
         return
     rows = TaskResult.objects.filter(
-        run=lease.id, line=lease.line, outcome__in=those, node__in={task.node for task in wanted}
+        run=lease.id,
+        line=lease.line,
+        outcome__in=outcomes,
+        node__in={task.node for task in ended_tasks},
     )
-    found = [row for row in rows if Task(row.node, row.visit, row.index) in wanted]
-    amend_results([(row, {"outcome": outcome}) for row in found], lease.protection)
+    changes: list[tuple[TaskResult, dict[str, Any]]] = []
+    for row in rows:
+        if Task(row.node, row.visit, row.index) in ended_tasks:
+            changes.append((row, {"outcome": new_outcome}))
+    amend_results(changes, lease.protection)
 
 
 def list_update(lease: Lease, seq: int, **only: str) -> statements.Update:
-    """Notes the checkpoint that lists the journaled results of the superstep in hand; for that commit's transaction."""
-    return statements.Update(TaskResult, {"run_id": lease.id, "line": lease.line, "seq": None, **only}, {"seq": seq})
+    """Return the update that notes which checkpoint lists the journaled results of the
+    superstep in progress, for the transaction of its commit.
+    """
+    unlisted = {"run_id": lease.id, "line": lease.line, "seq": None}
+    return statements.Update(TaskResult, {**unlisted, **only}, {"seq": seq})
 
 
 def list_done_results(lease: Lease, seq: int) -> None:
-    """The same for those that are done alone, in the transaction that is open."""
+    """Note the checkpoint that lists only the results that are done, in the transaction
+    that is open.
+    """
     done = list_update(lease, seq, outcome=Outcome.DONE)
     statements.update_returning(TaskResult, done.where, ["id"], **done.values)
 
 
-def _of(run: UUID, line: int, task: Task) -> Any:
-    return TaskResult.objects.filter(run=run, line=line, node=task.node, visit=task.visit, index=task.index)
+def _attempts_of(run: UUID, line: int, task: Task) -> "QuerySet[TaskResult]":
+    return TaskResult.objects.filter(
+        run=run,
+        line=line,
+        node=task.node,
+        visit=task.visit,
+        index=task.index,
+    )

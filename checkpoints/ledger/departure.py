@@ -1,7 +1,9 @@
-"""Beginning a line at a checkpoint: the first of a fork or a replay, or the next line of the same run.
+"""Beginning a line at a checkpoint: the first of a fork or a replay, or the next line
+of the same run.
 
-Whoever goes back in time calls this, with everything computed. Each is one transaction, or joins the caller's. What is
-written of the point of departure is a link; its own rows stay as they are.
+The verbs of time travel call it, and have computed everything beforehand. Each function
+is one transaction, or joins the caller's. Only a link to the point of departure is
+written; its own rows stay as they are.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,14 +30,15 @@ from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine.frozen import frozen
 
 Inside = Callable[[], None]
-"""What else is written in the transaction."""
+"""Writes other rows in the same transaction."""
 
 
 @frozen
 class NewLine:
-    """A line before it is written: where it departs, its first checkpoint, the nodes before which it stops, the
-    channels that its patch changed, and who began it why. `behind`: a row of its run that is there already, which the
-    first checkpoint follows; else it follows the departure.
+    """A line before it is written: where it departs, its first checkpoint, the nodes
+    before which it stops, the channels that its patch changed, who began it and why.
+    `behind`: a row of its run that exists already, which the first checkpoint follows;
+    without it, it follows the departure.
     """
 
     travel: str
@@ -49,11 +52,18 @@ class NewLine:
     behind: Checkpoint | None = None
 
     def facts(self) -> dict[str, Any]:
-        """What the log says of it."""
-        facts: dict[str, Any] = {"travel": str(self.travel), "departure": str(self.departure.id)}
-        facts |= {"departure_seq": self.departure.seq, "departure_run": str(self.departure.run_id)}
-        facts |= {"stops": list(self.stops), "patched": list(self.patched)}
-        return facts | ({"reason": self.reason} if self.reason else {})
+        """Return the facts that the log holds about it."""
+        facts: dict[str, Any] = {
+            "travel": str(self.travel),
+            "departure": str(self.departure.id),
+            "departure_seq": self.departure.seq,
+            "departure_run": str(self.departure.run_id),
+            "stops": list(self.stops),
+            "patched": list(self.patched),
+        }
+        if self.reason:
+            facts["reason"] = self.reason
+        return facts
 
 
 def create_departed_run(
@@ -67,31 +77,50 @@ def create_departed_run(
     metadata: Mapping[str, Any] | None = None,
     indexed: Collection[str] = (),
 ) -> Run:
-    """Insert a run whose first checkpoint departs from one of another run: its row, line, checkpoint, log.
+    """Insert a run whose first checkpoint departs from one of another run: its row,
+    line, checkpoint, log.
 
-    `run` is unsaved, with what the caller knows of it, its metadata too. Raises `IntegrityError` where its
-    key is taken, `SaveFailed`.
+    `run` is unsaved, with what the caller knows of it, its metadata too. Raises
+    `IntegrityError` where its key is taken, `SaveFailed`.
     """
+    metadata = metadata or {}
     with transaction.atomic():
         at = timezone.now()
+        # The header carries the run's protection, so its data key must exist first.
         data_keys.make_data_key(run)
-        run.created_at, run.input, run.status = at, pack_json(input_json), status
-        run.superstep, run.pending = new.checkpoint.superstep, new.checkpoint.payload.pending
-        header, first = RunHeader.of(run), uuid7()
+        run.created_at = at
+        run.input = pack_json(input_json)
+        run.status = status
+        run.superstep = new.checkpoint.superstep
+        run.pending = new.checkpoint.payload.pending
+        header = RunHeader.of(run)
+
+        # The log refers to the checkpoint, and the checkpoint's hash covers the log.
+        checkpoint_id = uuid7()
         change = checkpoint_rows.full_delta(new.checkpoint, header.protection)
+        facts = {
+            "change": change.hash,
+            "origin": str(new.departure.id),
+            **new.facts(),
+            **metadata_facts(metadata, header.protection),
+        }
         actor = new.by.get_username() if new.by else ""
-        more = {"change": change.hash, "origin": str(new.departure.id), **new.facts()}
-        more |= metadata_facts(metadata or {}, header.protection)
-        lines, end = first_events(run, header, first, actor=actor, at=at, also=events, **more)
-        row = _first_row(header, first, new, change, seq=new.behind.seq + 1 if new.behind else 0, end=end, at=at)
+        event_rows, end = first_events(
+            run, header, checkpoint_id, actor=actor, at=at, also=events, **facts
+        )
+        seq = new.behind.seq + 1 if new.behind else 0
+        row = _first_row(header, checkpoint_id, new, change, seq=seq, end=end, at=at)
         run.head_seq = row.seq
-        insert_run(run, header, first, row.content_hash, end)
+
+        # The other rows refer to the run's row, and a key that is taken shows there.
+        insert_run(run, header, checkpoint_id, row.content_hash, end)
+        # Missing files are no obstacle: an imported origin may name files of elsewhere.
         uploads.note_references(run.id, input_json)
         row.save(force_insert=True)
         _insert_line(run, new, number=1, at=at)
         of_run = notes.OfRun(run.id, run.graph, header.protection, indexed)
-        notes.insert_metadata(of_run, notes.OF_RUN, metadata or {}, at)
-        event_log.insert_events(lines)
+        notes.insert_metadata(of_run, notes.OF_RUN, metadata, at)
+        event_log.insert_events(event_rows)
         inside()
         if status == Status.QUEUED:
             notify.notify_workers()
@@ -99,55 +128,96 @@ def create_departed_run(
 
 
 def begin_line(
-    run: Run, new: NewLine, *, status: str, before: Sequence[NewEvent], events: Sequence[NewEvent], inside: Inside
+    run: Run,
+    new: NewLine,
+    *,
+    status: str,
+    before: Sequence[NewEvent],
+    events: Sequence[NewEvent],
+    inside: Inside,
 ) -> int:
-    """Begin the next line of a locked run that nobody has in hand. Its log says `before`, that it begins, and `events`.
-    Gives the number of the line of the log that says that it begins.
+    """Begin the next line of a locked run that no worker has leased. Its log gets
+    `before`, the event that the line begins, and `events`. Returns the number of the
+    event that the line begins.
 
-    The epoch rises, so a worker that was frozen past its lease finds it gone. Raises `SaveFailed`, and `TamperedRow` or
-    `WrongKey` where its head does not verify.
+    The epoch rises, so a worker that was frozen past its lease finds it lost. Raises
+    `SaveFailed`, and `TamperedRow` or `WrongKey` where its head does not verify.
     """
-    at, kept = timezone.now(), [*before, *locked_run.keep_head(run)]
-    actor = new.by.get_username() if new.by else ""
+    at = timezone.now()
+    # The head becomes the end of its line, so it must not be replaced any more.
+    preceding_events = [*before, *locked_run.keep_head(run)]
+    # Before the header, which carries the line to every row that is made below.
     run.line += 1
-    header, first = RunHeader.of(run), uuid7()
+    header = RunHeader.of(run)
+
+    # The log refers to the checkpoint, and the checkpoint's hash covers the log.
+    checkpoint_id = uuid7()
     change = checkpoint_rows.full_delta(new.checkpoint, header.protection)
-    facts = {"line": run.line, "checkpoint": str(first), "change": change.hash, **new.facts()}
-    saved = {"kept": True, "superstep": new.checkpoint.superstep, "source": str(new.checkpoint.source)}
-    begun = [NewEvent("line_begun", {**facts, **saved}, actor=actor)]
-    lines, end = event_log.chain(
-        run.id, LogEnd(run.event_seq, run.event_hash), [*kept, *begun, *events], at=at, protection=header.protection
+    facts = {
+        "line": run.line,
+        "checkpoint": str(checkpoint_id),
+        "change": change.hash,
+        **new.facts(),
+        "kept": True,
+        "superstep": new.checkpoint.superstep,
+        "source": str(new.checkpoint.source),
+    }
+    actor = new.by.get_username() if new.by else ""
+    line_begun = NewEvent("line_begun", facts, actor=actor)
+    event_rows, end = event_log.chain(
+        run.id,
+        LogEnd(run.event_seq, run.event_hash),
+        [*preceding_events, line_begun, *events],
+        at=at,
+        protection=header.protection,
     )
-    row = _first_row(header, first, new, change, seq=run.head_seq + 1, end=end, at=at)
+    row = _first_row(
+        header, checkpoint_id, new, change, seq=run.head_seq + 1, end=end, at=at
+    )
+
     row.save(force_insert=True)
-    event_log.insert_events(lines)
+    event_log.insert_events(event_rows)
     _insert_line(run, new, number=run.line, at=at)
     _take_head(run, row, end, status=status, pending=new.checkpoint.payload.pending)
     inside()
     notify.notify_workers()
-    return lines[len(kept)].seq
+    return event_rows[len(preceding_events)].seq
 
 
 def _first_row(
-    header: RunHeader, first: Any, new: NewLine, change: Delta, *, seq: int, end: LogEnd, at: datetime
+    header: RunHeader,
+    checkpoint_id: Any,
+    new: NewLine,
+    change: Delta,
+    *,
+    seq: int,
+    end: LogEnd,
+    at: datetime,
 ) -> Checkpoint:
     row, _ = checkpoint_rows.standalone_row(
-        header, first, new.checkpoint, change, seq=seq, parent=new.behind or new.departure, end=end, at=at
+        header,
+        checkpoint_id,
+        new.checkpoint,
+        change,
+        seq=seq,
+        parent=new.behind or new.departure,
+        end=end,
+        at=at,
     )
     return row
 
 
 def _insert_line(run: Run, new: NewLine, *, number: int, at: datetime) -> None:
-    protection, there = sealed_rows.protection_of(run), new.departure
+    departure = new.departure
     row = RunLine(
         run=run,
         number=number,
         travel=new.travel,
-        parent_line=there.line,
-        departure=there.id,
-        departure_run=there.run_id,
-        departure_seq=there.seq,
-        departure_hash=there.content_hash,
+        parent_line=departure.line,
+        departure=departure.id,
+        departure_run=departure.run_id,
+        departure_seq=departure.seq,
+        departure_hash=departure.content_hash,
         stops=sorted(new.stops),
         patched=sorted(new.patched),
         patch=b"" if new.patch is None else pack_json(new.patch),
@@ -155,23 +225,51 @@ def _insert_line(run: Run, new: NewLine, *, number: int, at: datetime) -> None:
         by=new.by,
         at=at,
     )
-    sealed_rows.seal_and_encrypt([row], protection)
+    sealed_rows.seal_and_encrypt([row], sealed_rows.protection_of(run))
     row.save(force_insert=True)
 
 
-def _take_head(run: Run, row: Checkpoint, end: LogEnd, *, status: str, pending: str) -> None:
-    """The run's row stands at the first checkpoint of its new line, as if nothing had come behind it."""
+def _take_head(
+    run: Run,
+    row: Checkpoint,
+    end: LogEnd,
+    *,
+    status: str,
+    pending: str,
+) -> None:
+    """Put the run's row at the first checkpoint of its new line, as if nothing had
+    followed the departure.
+    """
     log: dict[str, Any] = {"event_seq": end.seq, "event_hash": end.hash}
-    sealed = run_row.seal_columns(run, head=row.id, head_hash=row.content_hash, decisions=run.decisions, **log)
-    stands = {"line": run.line, "head": row.id, "head_seq": row.seq, "head_hash": row.content_hash}
-    free = {"epoch": F("epoch") + 1, "lease_until": None, "leased_by": None, "claims_since_progress": 0}
-    nothing = {"error": b"", "error_code": "", "progress": b"", "at_node": "", "ended_at": None, "cancel_at": None}
+    sealed = run_row.seal_columns(
+        run, head=row.id, head_hash=row.content_hash, decisions=run.decisions, **log
+    )
+    new_head = {
+        "line": run.line,
+        "head": row.id,
+        "head_seq": row.seq,
+        "head_hash": row.content_hash,
+    }
+    no_lease = {
+        "epoch": F("epoch") + 1,
+        "lease_until": None,
+        "leased_by": None,
+        "claims_since_progress": 0,
+    }
+    nothing_behind = {
+        "error": b"",
+        "error_code": "",
+        "progress": b"",
+        "at_node": "",
+        "ended_at": None,
+        "cancel_at": None,
+    }
     Run.objects.filter(id=run.id).update(
         **log,
         **sealed,
-        **stands,
-        **free,
-        **nothing,
+        **new_head,
+        **no_lease,
+        **nothing_behind,
         superstep=row.superstep,
         pending=pending,
         tape=tape.extend(run.tape, tape.BACK),
@@ -181,11 +279,20 @@ def _take_head(run: Run, row: Checkpoint, end: LogEnd, *, status: str, pending: 
     )
 
 
-def allow_effects(run: Run, line: RunLine, nodes: Sequence[str], *, by: Any) -> NewEvent:
-    """Let these nodes of a locked run's line start; gives the event that says so."""
+def allow_effects(
+    run: Run,
+    line: RunLine,
+    nodes: Sequence[str],
+    *,
+    by: Any,
+) -> NewEvent:
+    """Let these nodes of a locked run's line start. Returns the event that says so."""
     protection = sealed_rows.protection_of(run)
+    # Verified first, or the new seal would cover up stops that were taken away by hand.
     sealed_rows.verify_row(line, protection)
-    left = [node for node in line.stops if node not in nodes]
-    line.save(update_fields=sealed_rows.seal_again(line, protection, stops=left))
+    remaining_stops = [node for node in line.stops if node not in nodes]
+    changed_fields = sealed_rows.seal_again(line, protection, stops=remaining_stops)
+    line.save(update_fields=changed_fields)
     actor = by.get_username() if by else ""
-    return NewEvent("effects_allowed", {"line": line.number, "nodes": sorted(nodes)}, actor=actor)
+    facts = {"line": line.number, "nodes": sorted(nodes)}
+    return NewEvent("effects_allowed", facts, actor=actor)

@@ -1,5 +1,5 @@
-"""Sums of figures by run, graph or day, over a number of days. They read one index, and of it the entries of the days
-and the graph that were asked for.
+"""Sums of figures by run, graph or day, over a number of days. They read one index, and
+of it only the entries of those days and that graph.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,17 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "graph": ("graph", "name"),
     "run": ("-of_run", "graph", "name"),
 }
-"""What sums can be told by -> the columns of one sum, in the order of the list. Ids of runs sort by time."""
+"""The columns of one sum by the word for its grouping, in the order of the list. Ids of
+runs sort by time.
+"""
 MOST_DAYS = 366
 DAYS = 30
-"""Days that are summed where nothing is said of the first."""
+"""Days that are summed where no first day is given."""
 
 
 @frozen
 class Range:
-    """Which figures are summed, and by what. Both days belong to it."""
+    """The figures to sum, and how to group them. Both days belong to it."""
 
     by: str
     graph: str
@@ -35,19 +37,31 @@ class Range:
 
     @property
     def days(self) -> list[str]:
-        """Each day, as rows have them."""
-        ordinals = range(self.first.toordinal(), self.last.toordinal() + 1)
+        """Each day as rows have it."""
+        first = self.first.toordinal()
+        last = self.last.toordinal()
+        ordinals = range(first, last + 1)
         return [date.fromordinal(ordinal).isoformat() for ordinal in ordinals]
 
 
-def checked_range(by: str, graph: str, first: date | None = None, last: date | None = None) -> Range:
-    """The range; without a last day up to today (UTC), without a first one `DAYS` of them. Raises `InvalidValue`."""
+def checked_range(
+    by: str,
+    graph: str,
+    first: date | None = None,
+    last: date | None = None,
+) -> Range:
+    """Return the range: without a last day up to today (UTC), without a first one the
+    last `DAYS`. Raises `InvalidValue`.
+    """
     if by not in GROUPS:
         raise InvalidValue(f"figures are summed by {', '.join(GROUPS)}", path="by")
     if last is None:
-        last = max(first or date.min, datetime.now(UTC).date())
+        today = datetime.now(UTC).date()
+        last = max(first or date.min, today)
     if first is None:
-        first = date.fromordinal(max(1, last.toordinal() - DAYS + 1))
+        # Not before the first day that there is.
+        first_ordinal = max(1, last.toordinal() - DAYS + 1)
+        first = date.fromordinal(first_ordinal)
     if first > last:
         raise InvalidValue("the first day lies behind the last", path="from")
     if (last - first).days >= MOST_DAYS:
@@ -55,25 +69,39 @@ def checked_range(by: str, graph: str, first: date | None = None, last: date | N
     return Range(by, graph, first, last)
 
 
-def sums_of(figures: "QuerySet[TaskFigure]", asked: Range) -> "QuerySet[Any, Any]":
-    """The sums of these figures in millionths, as {name, sum, …} with what else they are told by. One query."""
+def sums_of(figures: "QuerySet[TaskFigure]", sum_range: Range) -> "QuerySet[Any, Any]":
+    """Return the sums of these figures in millionths, as {name, sum, …} with the
+    other columns of their grouping. One query.
+    """
     # Each day is named: an index that begins with the days then goes on with the graph.
-    rows = figures.filter(day__in=asked.days)
-    if asked.graph:
-        rows = rows.filter(graph=asked.graph)
-    order = GROUPS[asked.by]
+    rows = figures.filter(day__in=sum_range.days)
+    if sum_range.graph:
+        rows = rows.filter(graph=sum_range.graph)
+    order = GROUPS[sum_range.by]
     columns = [column.removeprefix("-") for column in order]
-    # As an expression, for which no index is in order: else PostgreSQL goes through the figures of all days by run.
+    # As an expression, for which no index is in order: else PostgreSQL goes through the
+    # figures of all days by run.
     rows = rows.annotate(of_run=Coalesce("run_id", "run_id", output_field=UUIDField()))
-    sums: QuerySet[Any, Any] = rows.order_by(*order).values(*columns).annotate(sum=Sum("millionths"))
+    sums: QuerySet[Any, Any] = (
+        rows.order_by(*order).values(*columns).annotate(sum=Sum("millionths"))
+    )
     return sums
 
 
-def after(rows: "QuerySet[Any, Any]", by: str, position: Sequence[str]) -> "QuerySet[Any, Any]":
-    """Of these sums those that follow the one with these values in the columns of `GROUPS`."""
-    behind, same = Q(pk__in=[]), Q()
+def after(
+    rows: "QuerySet[Any, Any]",
+    by: str,
+    position: Sequence[str],
+) -> "QuerySet[Any, Any]":
+    """Return those of these sums that follow the one with these values in the columns
+    of `GROUPS`.
+    """
+    behind = Q(pk__in=[])
+    # A sum lies behind by the first column in which it differs.
+    same_so_far = Q()
     for column, value in zip(GROUPS[by], position, strict=True):
         name = column.removeprefix("-")
-        behind |= same & Q(**{f"{name}__{'lt' if column != name else 'gt'}": value})
-        same &= Q(**{name: value})
+        comparison = "lt" if column.startswith("-") else "gt"
+        behind |= same_so_far & Q(**{f"{name}__{comparison}": value})
+        same_so_far &= Q(**{name: value})
     return rows.filter(behind)

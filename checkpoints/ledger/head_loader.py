@@ -1,4 +1,6 @@
-"""What a holder reads before he works: the head and the input of his run, proven to be what was sealed."""
+"""Loading what a lease holder needs before it works: the head and the input of its
+run, proven to be what was sealed.
+"""
 
 from typing import Any
 
@@ -11,44 +13,65 @@ from checkpoints.models import Run
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import run_row
 from checkpoints.sealing.sealed_columns import read_value
-from orchestrator.engine import canonical
 from orchestrator.engine.errors import PayloadLost, TamperedRow
+from orchestrator.engine.values import canonical
 
 
 def load_head(lease: Lease) -> Head:
-    """The head of a begun run, once its rows prove to be what was sealed. One query. Raises `UnknownThing` where its
-    row is gone, `TamperedRow`, `WrongKey`.
+    """Return the head of a run that has begun, once its rows prove to be what was
+    sealed. One query. Raises `UnknownThing` where its row is gone, `TamperedRow`,
+    `WrongKey`.
     """
     try:
-        return _loaded(lease)
+        return _load_verified(lease)
     except PayloadLost:
         # A rotation of keys may have put the bytes elsewhere since the rows were read.
-        return _loaded(lease)
+        return _load_verified(lease)
 
 
-def _loaded(lease: Lease) -> Head:
+def _load_verified(lease: Lease) -> Head:
     rows = list(reader.range_of(lease.head))
     if not rows:
-        raise TamperedRow(f"checkpoint {lease.head} of run {lease.key} is gone", run=str(lease.id))
+        raise TamperedRow(
+            f"checkpoint {lease.head} of run {lease.key} is gone", run=str(lease.id)
+        )
     newest = rows[-1]
+    # The seal proves which head the run's row names, before it is compared with it.
     run_row.verify_seal(lease, event_seq=lease.end.seq, event_hash=lease.end.hash)
-    if (newest.run_id, newest.line, newest.content_hash) != (lease.id, lease.line, lease.head_hash):
-        raise TamperedRow(f"{newest} is not the head that run {lease.key} names", checkpoint=str(newest.id))
+    is_head = (
+        newest.run_id == lease.id
+        and newest.line == lease.line
+        and newest.content_hash == lease.head_hash
+    )
+    if not is_head:
+        raise TamperedRow(
+            f"{newest} is not the head that run {lease.key} names",
+            checkpoint=str(newest.id),
+        )
     head = reader.head_of(rows, lease.protection)
     if not lease.departed:
-        # Else a replay would act, and a fork repeat what its origin did, where somebody took away what says so.
+        # Else a replay would act, and a fork repeat what its origin did, if the row
+        # that makes them one were taken away.
         lines.require_started(lease, first=rows[0])
     return head
 
 
 def input_of(lease: Lease) -> Any:
-    """The input of a begun run, as it was staged. Raises `TamperedRow` where it is not what the run was started with,
-    `WrongKey`.
+    """Return the input of a run that has begun, as it was staged. Raises `TamperedRow`
+    where it is not what the run was started with, `WrongKey`.
     """
     row = new_row(Run, id=lease.id, input=lease.input)
-    given = read_value(row, "input")
+    input_json = read_value(row, "input")
+    # Nothing of an encrypted run may stand in plain, even where its hash still fits.
     if lease.protection.encrypted and lease.input[:1] != ENCRYPTED:
-        raise TamperedRow(f"the input of run {lease.key} is not encrypted, but the run is", run=str(lease.id))
-    if lease.protection.digest(canonical.encode(given)) != lease.input_hash:
-        raise TamperedRow(f"the input of run {lease.key} is not what it was started with", run=str(lease.id))
-    return given
+        raise TamperedRow(
+            f"the input of run {lease.key} is not encrypted, but the run is",
+            run=str(lease.id),
+        )
+    # The seal of the run's row covers the hash of the input, not the input itself.
+    if lease.protection.digest(canonical.encode(input_json)) != lease.input_hash:
+        raise TamperedRow(
+            f"the input of run {lease.key} is not what it was started with",
+            run=str(lease.id),
+        )
+    return input_json

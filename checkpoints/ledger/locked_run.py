@@ -1,7 +1,9 @@
-"""Acts on a run by whoever is not its lease holder: signing, settling, cancelling, resuming.
+"""Acts on a run that is not leased to the caller: signing, settling, cancelling,
+resuming.
 
-Each locks the run's row, checks its seal, and appends its events in the transaction that is open. The verbs of floors 2
-and 3 call this module; the lease holder commits by `checkpoints.ledger.commit`.
+Each locks the run's row, checks its seal, and appends its events in the transaction
+that is open. The verbs of floors 2 and 3 call this module; the lease holder commits by
+`checkpoints.ledger.commit`.
 """
 
 import inspect
@@ -24,43 +26,77 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.queue import notify
 from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine.errors import CountersignError, UnknownThing, WrongStatus
+from orchestrator.engine.errors import (
+    CountersignError,
+    OlderSeal,
+    UnknownThing,
+    WrongStatus,
+)
 
 log = structlog.get_logger(__name__)
 
 
 def lock_run(run_id: UUID, *, also_imported: bool = False) -> Run:
-    """The run's row, locked until the caller's transaction ends. Whoever is not its lease holder appends under this
-    lock. Raises `UnknownThing`, and `TamperedRow` or `WrongKey` where it is not as it was sealed: the caller's new seal
-    would cover that up; `WrongStatus` for an imported run, unless that is wanted too; `OperationalError` where
-    somebody else keeps it locked.
+    """Return the run's row, locked until the caller's transaction ends. Everybody
+    but its lease holder appends under this lock.
+
+    Raises `UnknownThing`; `TamperedRow` or `WrongKey` where it is not as it was sealed,
+    for the caller's new seal would cover that up; `WrongStatus` for an imported run,
+    unless `also_imported`; `OperationalError` where another transaction keeps it
+    locked.
     """
+    # A worker that is frozen in its commit must not keep a person waiting for its lock.
     run = within_limits(Run.objects.select_for_update().filter(id=run_id)).first()
     if run is None:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
     run_row.verify_run_row(run)
     if run.imported and not also_imported:
-        raise WrongStatus(f"run {run.key} was imported, so it can only be read and forked", status=run.status)
+        raise WrongStatus(
+            f"run {run.key} was imported, so it can only be read and forked",
+            status=run.status,
+        )
     return run
 
 
 def append_locked(
-    run: Run, events: Sequence[NewEvent], *, at: datetime, decisions: int | None = None, **values: Any
+    run: Run,
+    events: Sequence[NewEvent],
+    *,
+    at: datetime,
+    decisions: int | None = None,
+    **values: Any,
 ) -> int:
-    """Close an act on a locked run: its lines and one UPDATE. `decisions`: how many it has now. Gives its last seq."""
+    """Close an act on a locked run: its events and one UPDATE. `decisions` is the
+    number it has now, where that changed. Returns the seq of the last event.
+    """
     before = LogEnd(run.event_seq, run.event_hash)
-    rows, end = event_log.chain(run.id, before, events, at=at, protection=protection_of(run))
+    rows, end = event_log.chain(
+        run.id, before, events, at=at, protection=protection_of(run)
+    )
     event_log.insert_events(rows)
-    run.decisions = run.decisions if decisions is None else decisions
+
+    # The seal covers the end of the log and the number of decisions.
+    if decisions is not None:
+        run.decisions = decisions
     log: dict[str, Any] = {"event_seq": end.seq, "event_hash": end.hash}
-    sealed = run_row.seal_columns(run, head=run.head, head_hash=run.head_hash, decisions=run.decisions, **log)
-    Run.objects.filter(id=run.id).update(decisions=run.decisions, **log, **sealed, **values)
-    run.event_seq, run.event_hash, run.seal, run.seal_key = end.seq, end.hash, sealed["seal"], sealed["seal_key"]
+    sealed = run_row.seal_columns(
+        run, head=run.head, head_hash=run.head_hash, decisions=run.decisions, **log
+    )
+    Run.objects.filter(id=run.id).update(
+        decisions=run.decisions, **log, **sealed, **values
+    )
+
+    # The caller may append again under the same lock.
+    run.event_seq = end.seq
+    run.event_hash = end.hash
+    run.seal = sealed["seal"]
+    run.seal_key = sealed["seal_key"]
     return end.seq
 
 
 def keep_head(run: Run) -> list[NewEvent]:
-    """Let the head of a locked run stay in the timeline, for no other row will follow it. Gives the line that says so.
+    """Make the head of a locked run stay in the timeline, because no other row will
+    follow it. Returns a list of the event that says so, empty where it stays anyway.
 
     Raises `TamperedRow` and `WrongKey` where its row does not verify.
     """
@@ -68,16 +104,24 @@ def keep_head(run: Run) -> list[NewEvent]:
     if head is None:
         return []
     protection = protection_of(run)
+    # A new seal on a row that was changed would cover that up.
     sealed_rows.verify_row(head, protection)
     names = sealed_rows.seal_again(head, protection, kept=True)
-    Checkpoint.objects.filter(id=head.id).update(**{name: getattr(head, name) for name in names})
-    return [NewEvent("checkpoint_kept", {"checkpoint": str(head.id), "superstep": head.superstep})]
+    values = {name: getattr(head, name) for name in names}
+    Checkpoint.objects.filter(id=head.id).update(**values)
+    facts = {"checkpoint": str(head.id), "superstep": head.superstep}
+    return [NewEvent("checkpoint_kept", facts)]
 
 
 def requeue_run(run: Run, *, events: Sequence[NewEvent], only: frozenset[str]) -> None:
-    """Queue a locked, stopped run again. Raises `WrongStatus` where its status is not one of `only`."""
+    """Queue a locked, stopped run again. Raises `WrongStatus` where its status is not
+    one of `only`.
+    """
     if run.status not in only:
-        raise WrongStatus(f"run {run.key} is {run.status}, not {' or '.join(sorted(only))}", status=run.status)
+        raise WrongStatus(
+            f"run {run.key} is {run.status}, not {' or '.join(sorted(only))}",
+            status=run.status,
+        )
     append_locked(
         run,
         events,
@@ -92,18 +136,42 @@ def requeue_run(run: Run, *, events: Sequence[NewEvent], only: frozenset[str]) -
     notify.notify_workers()
 
 
-def mark_tampered(run_id: UUID, error: CountersignError, *, ended: bool = False) -> bool:
-    """`stop_as_tampered` without a lease. A leased run is left to its holder. One that ended stays ended, unless runs
-    that `ended` are meant too. Gives whether this marked it: one that was so already keeps what it was marked for.
+def mark_tampered(
+    run_id: UUID,
+    error: CountersignError,
+    *,
+    ended: bool = False,
+) -> bool:
+    """Mark a run as tampered, as `stop_as_tampered` does with a lease. A leased run is
+    left to its holder. A run that ended stays ended, unless `ended` includes those too.
+    Returns whether this call marked it: a run that was marked before keeps the reason
+    for it.
     """
-    run = Run.objects.only("encrypted", "hash_key", "graph", "key").filter(id=run_id).first()
+    # Nothing is wrong with a run whose rows only wait to be sealed anew.
+    if isinstance(error, OlderSeal):
+        return False
+    rows = Run.objects.filter(id=run_id)
+    run = rows.only("encrypted", "hash_key", "graph", "key").first()
     if run is None:
         return False
-    details = {"code": error.code, "message": error.message, "cure": inspect.getdoc(type(error))}
+    details = {
+        "code": error.code,
+        "message": error.message,
+        "cure": " ".join((inspect.getdoc(type(error)) or "").split()),
+    }
     why = error_columns(run_id, details, protection_of(run))
-    left = [Status.RUNNING, Status.TAMPERED, *(() if ended else ENDS)]
-    rows = Run.objects.filter(id=run_id).exclude(status__in=left)
-    marked = bool(rows.update(status=Status.TAMPERED, due_at=None, **why))
+    unmarked_statuses = [Status.RUNNING, Status.TAMPERED]
+    if not ended:
+        unmarked_statuses += ENDS
+    # Checked by the UPDATE itself: without a lock a worker may claim the run by now.
+    to_mark = rows.exclude(status__in=unmarked_statuses)
+    marked = bool(to_mark.update(status=Status.TAMPERED, due_at=None, **why))
     if marked:
-        log.error("run_tampered", run=str(run_id), key=run.key, graph=run.graph, code=error.code)
+        log.error(
+            "run_tampered",
+            run=str(run_id),
+            key=run.key,
+            graph=run.graph,
+            code=error.code,
+        )
     return marked

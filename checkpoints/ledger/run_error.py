@@ -1,4 +1,6 @@
-"""Why a run stopped, as the run's row keeps it: `error` (encrypted where the run is) and `error_code`."""
+"""Why a run stopped, as the run's row keeps it: `error` (encrypted where the run is)
+and `error_code`.
+"""
 
 from typing import Any
 from uuid import UUID
@@ -10,16 +12,27 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.errors import WrongKey
 
 
-def error_columns(run: UUID, error: dict[str, Any], protection: Protection) -> dict[str, Any]:
-    """The columns that say why a run stopped. Where there is no key to encrypt them with, the code alone says it."""
+def error_columns(
+    run: UUID,
+    error: dict[str, Any],
+    protection: Protection,
+) -> dict[str, Any]:
+    """Return the columns that record why a run stopped: the code alone where there is
+    no key to encrypt the rest with.
+    """
     try:
-        kept = sealed_rows.encrypted(Run(id=run), "error", pack_json(error), protection)
+        packed = sealed_rows.encrypted(
+            Run(id=run), "error", pack_json(error), protection
+        )
+    # A missing key is what such a run may stop for, and it must stop all the same.
     except WrongKey:
-        kept = b""
-    return {"error": kept, "error_code": str(error["code"])}
+        packed = b""
+    return {"error": packed, "error_code": str(error["code"])}
 
 
 def stored_error(run: Run) -> dict[str, Any] | None:
-    """Why a run stopped: {code, message, node, task, type, attempt, traceback}, or None."""
+    """Return why a run stopped, {code, message, node, task, type, attempt, traceback},
+    or None.
+    """
     error: dict[str, Any] | None = read_value(run, "error")
     return error

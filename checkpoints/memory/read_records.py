@@ -1,7 +1,9 @@
-"""What tasks read from memory, kept: to be seen again by a resumed task (modes snapshot, journaled), and to be shown.
+"""Records of what tasks read from memory, for a resumed task to see it again (modes
+snapshot, journaled), and for pages.
 
-In those two modes a row is written before the node gets its answer. In live mode the rows ride in the commit. A task
-that must run again because memory changed loses its records first.
+In those two modes a row is written before the node gets its answer. In live mode the
+rows ride in the commit. A task that must run again because memory changed loses its
+records first.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +21,7 @@ from checkpoints.core.status import Status
 from checkpoints.core.tombstone import is_tombstone
 from checkpoints.db import statements
 from checkpoints.db.second_connection import open_second_connection
-from checkpoints.memory.shelf import Shelf, off_the_loop
+from checkpoints.memory.shelf import DatabaseShelf, off_the_loop
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryRecord, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.fields import task_columns
@@ -27,59 +29,103 @@ from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine import Task
-from orchestrator.engine.canonical import Json
-from orchestrator.engine.errors import CountersignError, StaleLease, TamperedRow, WrongKey
-from orchestrator.engine.memory import Answer, Standing
-from orchestrator.engine.output import Output, WriteValue
-from orchestrator.engine.trace import LIVE, Trace
+from orchestrator.engine.errors import (
+    CountersignError,
+    StaleLease,
+    TamperedRow,
+    WrongKey,
+)
+from orchestrator.engine.graphs.trace import LIVE, Trace
+from orchestrator.engine.step.memory import Answer, KeyStanding
+from orchestrator.engine.step.output import Output, Recorded, WriteValue
+from orchestrator.engine.values.canonical import Json
 
 JOURNAL = "journal"
 
 
 @dataclass(slots=True)
 class ReplayingShelf:
-    """A shelf that gives a task what it was given before, call by call; anything else it reads as it is now."""
+    """A shelf that gives a task what it was given before, call by call, and reads
+    anything else as it is now.
+    """
 
     lease: Lease
     task: Task
     mode: str
-    live: Shelf
+    live: DatabaseShelf
     masked: Callable[[Json], Json] = lambda value: value
     atomic: bool = False
     refused: CountersignError | None = None
     _records: list[MemoryRecord] | None = None
-    _given: set[int] = field(default_factory=set)
+    _returned: set[int] = field(default_factory=set)
     _resumed: bool = False
 
+    @property
+    def recorded(self) -> Recorded | None:
+        """Return how many records this task has; None where it has none, or none were
+        read.
+        """
+        if not self._records:
+            return None
+        return Recorded(self.lease.id.hex, self.lease.line, len(self._records))
+
     def get(self, namespace: str, key: str) -> Answer:
-        return off_the_loop(lambda: self._answer(["get", namespace, key], lambda: self.live.get(namespace, key)))
+        def read() -> Answer:
+            return self.live.get(namespace, key)
+
+        return off_the_loop(lambda: self._answer(["get", namespace, key], read))
 
     def search(self, text: str, namespace: str, limit: int) -> Answer:
-        asked = ["search", text, namespace, limit]
-        return off_the_loop(lambda: self._answer(asked, lambda: self.live.search(text, namespace, limit)))
+        call: list[Json] = ["search", text, namespace, limit]
 
-    def standing(self, namespace: str, key: str) -> Standing:
+        def read() -> Answer:
+            return self.live.search(text, namespace, limit)
+
+        return off_the_loop(lambda: self._answer(call, read))
+
+    def standing(self, namespace: str, key: str) -> KeyStanding:
         return self.live.standing(namespace, key)
 
     def journal(self, writes: Sequence[WriteValue]) -> Sequence[WriteValue]:
-        """Take down what the task wishes; what it wished when it first got so far is what counts."""
-        return off_the_loop(lambda: self._journal(writes))
+        """Record the writes that the task wishes, and return those that count: the ones
+        that it wished when it first came this far.
+        """
+        # The record is written before the executor masks what the task returns.
+        masked = [self._masked_write(write) for write in writes]
+        return off_the_loop(lambda: self._journal(masked))
 
-    def _answer(self, asked: list[Json], read: Callable[[], Answer]) -> Answer:
-        asked = self.masked(asked)
-        kept = self._next(asked)
-        if kept is None:
-            answer = read()
-            if self._keep(asked[0], asked, _answer_json(answer)):
+    def _answer(self, call: list[Json], read: Callable[[], Answer]) -> Answer:
+        call = self.masked(call)
+        record = self._next_record(call)
+        if record is None:
+            answer = self._masked_answer(read())
+            if self._record(call[0], call, _answer_json(answer)):
                 return replace(answer, unrecorded=self._resumed)
-            kept = self._next(asked)  # another worker has this very task, and was first
-        return _answer_of(sealed_columns.read_value(kept, "found")) if kept else read()
+            # Another worker has this very task, and was first.
+            record = self._next_record(call)
+        if record is None:
+            return self._masked_answer(read())
+        return _answer_of(sealed_columns.read_value(record, "found"))
 
-    def _next(self, asked: list[Json]) -> MemoryRecord | None:
-        """The first record of this call that was not given yet."""
+    def _masked_answer(self, answer: Answer) -> Answer:
+        """Return the answer as the node gets it now and from its record later."""
+        traces: list[Trace] = []
+        for trace in answer.traces:
+            # It may have been remembered before its secret was one of the settings'.
+            traces.append(replace(trace, content=self.masked(trace.content)))
+        return replace(answer, traces=tuple(traces))
+
+    def _masked_write(self, write: WriteValue) -> WriteValue:
+        label = self.masked(write.label)
+        return replace(write, value=self.masked(write.value), label=label)
+
+    def _next_record(self, call: list[Json]) -> MemoryRecord | None:
+        """Return the first record of this call that was not returned yet."""
         for row in self._loaded():
-            if row.kind != JOURNAL and row.n not in self._given and sealed_columns.read_value(row, "asked") == asked:
-                self._given.add(row.n)
+            if row.kind == JOURNAL or row.n in self._returned:
+                continue
+            if sealed_columns.read_value(row, "asked") == call:
+                self._returned.add(row.n)
                 return row
         return None
 
@@ -90,22 +136,35 @@ class ReplayingShelf:
         return self._records
 
     def _read(self) -> list[MemoryRecord]:
-        rows = list(_of(self.lease, [self.task]).order_by("n"))
+        rows = list(_records_of(self.lease, [self.task]).order_by("n"))
         for row in rows:
             try:
                 sealed_rows.verify_row(row, self.lease.protection)
             except (TamperedRow, WrongKey) as error:
+                # The node may catch the error, so the executor looks here when it has
+                # ended.
                 self.refused = error
                 raise
         return rows
 
-    def _keep(self, kind: str, asked: Json, found: Json) -> bool:
-        """Write a record down. False: somebody else wrote one in its place, and the records were read anew. Raises
-        `StaleLease`: a record that comes after the lease was lost would stand in a run that goes on without it.
+    def _record(self, kind: str, call: Json, result: Json) -> bool:
+        """Write a record, and return whether it was written: if not, another one was
+        written instead, and the records were read anew. Raises `StaleLease`: a
+        record that comes after the lease was lost would belong to a run that goes on
+        without it.
         """
         records = self._loaded()
         n = max((row.n for row in records), default=-1) + 1
-        row = _record(self.lease, self.task, n, kind=kind, mode=self.mode, asked=asked, found=found, at=timezone.now())
+        row = _record_row(
+            self.lease,
+            self.task,
+            n,
+            kind=kind,
+            mode=self.mode,
+            call=call,
+            result=result,
+            at=timezone.now(),
+        )
         row.unrecorded = self._resumed and kind != JOURNAL
         sealed_rows.seal_and_encrypt([row], self.lease.protection)
         try:
@@ -114,141 +173,264 @@ class ReplayingShelf:
             self._records = self._read()
             return False
         records.append(row)
-        self._given.add(n)
+        self._returned.add(n)
         return True
 
     def _insert(self, row: MemoryRecord) -> None:
-        """Under the fence, in one statement. Raises `IntegrityError`, `StaleLease`."""
+        """Insert a record under the fence, in one statement. Raises `IntegrityError`,
+        `StaleLease`.
+        """
         lease = self.lease
         held = {"id": lease.id, "epoch": lease.epoch, "status": Status.RUNNING}
-        if connection.in_atomic_block and not self.atomic and connection.vendor == "postgresql":
-            # The node began this transaction by itself. A record in it would keep the run's row locked, so that nobody
-            # signs, cancels or renews the lease until it ends; and it would go with a rollback, though it was read.
+        if self._in_transaction_of_node():
+            # A record in it would keep the run's row locked, so that nobody signs,
+            # cancels or renews the lease until it ends; and a rollback would take the
+            # record along, though it was read.
             with open_second_connection() as apart:
                 inserted = statements.insert_while(row, Run, held, using=apart)
         else:
-            # An atomic task has its own fence, last; it locks the run's row then, and not before.
+            # An atomic task has its own fence, last; it locks the run's row then, and
+            # not before.
             with transaction.atomic() if connection.in_atomic_block else nullcontext():
                 inserted = statements.insert_while(row, Run, held, lock=not self.atomic)
         if not inserted:
-            raise StaleLease("another worker has this run", run=str(lease.id), epoch=lease.epoch)
+            raise StaleLease(
+                "another worker has this run", run=str(lease.id), epoch=lease.epoch
+            )
+
+    def _in_transaction_of_node(self) -> bool:
+        """Return whether the node itself began the transaction that is open, on a
+        database where a second connection can write meanwhile.
+        """
+        if self.atomic or not connection.in_atomic_block:
+            return False
+        return connection.vendor == "postgresql"
 
     def _journal(self, writes: Sequence[WriteValue]) -> Sequence[WriteValue]:
-        kept = self._journaled()
-        if kept is None and writes:
-            if self._keep(JOURNAL, [JOURNAL], [write.to_json() for write in writes]):
+        journaled = self._journaled()
+        if journaled is None and writes:
+            if self._record(JOURNAL, [JOURNAL], [write.to_json() for write in writes]):
                 return writes
-            kept = self._journaled()
-        return writes if kept is None else kept
+            # Another worker has this very task, and was first.
+            journaled = self._journaled()
+        return writes if journaled is None else journaled
 
     def _journaled(self) -> list[WriteValue] | None:
-        rows = [row for row in self._loaded() if row.kind == JOURNAL]
-        return [WriteValue.from_json(one) for one in sealed_columns.read_value(rows[0], "found")] if rows else None
+        for row in self._loaded():
+            if row.kind == JOURNAL:
+                writes = sealed_columns.read_value(row, "found")
+                return [WriteValue.from_json(write) for write in writes]
+        return None
 
 
-def _record(
-    lease: Lease, task: Task, n: int, *, kind: str, mode: str, asked: Json, found: Json, at: datetime
+def _record_row(
+    lease: Lease,
+    task: Task,
+    n: int,
+    *,
+    kind: str,
+    mode: str,
+    call: Json,
+    result: Json,
+    at: datetime,
 ) -> MemoryRecord:
     return MemoryRecord(
         **task_columns(lease.id, lease.line, task),
         n=n,
         kind=kind,
         mode=mode,
-        asked=pack_json(asked),
-        found=pack_json(found),
+        asked=pack_json(call),
+        found=pack_json(result),
         superstep=lease.superstep + 1,
         at=at,
     )
 
 
 def _answer_json(answer: Answer) -> Json:
-    return {"version": answer.version, "traces": [_trace_json(one) for one in answer.traces]}
+    return {
+        "version": answer.version,
+        "traces": [_trace_json(trace) for trace in answer.traces],
+    }
 
 
-def _trace_json(one: Trace) -> dict[str, Json]:
-    content = {"run": one.run.hex if one.run else None, "node": one.node, "superstep": one.superstep}
-    return {"ref": one.ref, "content": one.content, **content, "at": one.at.isoformat() if one.at else None}
+def _trace_json(trace: Trace) -> dict[str, Json]:
+    return {
+        "ref": trace.ref,
+        "content": trace.content,
+        "run": trace.run.hex if trace.run else None,
+        "node": trace.node,
+        "superstep": trace.superstep,
+        "at": trace.at.isoformat() if trace.at else None,
+    }
 
 
-def _answer_of(kept: dict[str, Any]) -> Answer:
-    return Answer(tuple(_trace_of(one) for one in kept["traces"]), kept["version"])
+def _answer_of(result: dict[str, Any]) -> Answer:
+    traces = tuple(_trace_of(trace) for trace in result["traces"])
+    return Answer(traces, result["version"])
 
 
-def _trace_of(kept: dict[str, Any]) -> Trace:
-    namespace, key, version, strength = kept["ref"]
-    run = UUID(kept["run"]) if kept["run"] else None
-    at = datetime.fromisoformat(kept["at"]) if kept["at"] else None
-    return Trace(namespace, key, kept["content"], strength, version, run, kept["node"], kept["superstep"], at)
+def _trace_of(json: dict[str, Any]) -> Trace:
+    namespace, key, version, strength = json["ref"]
+    run = UUID(json["run"]) if json["run"] else None
+    at = datetime.fromisoformat(json["at"]) if json["at"] else None
+    return Trace(
+        namespace,
+        key,
+        json["content"],
+        strength,
+        version,
+        run,
+        json["node"],
+        json["superstep"],
+        at,
+    )
 
 
-def _of(lease: Lease, tasks: Iterable[Task]) -> "QuerySet[MemoryRecord]":
-    wanted = Q(pk__in=[])
+def _records_of(lease: Lease, tasks: Iterable[Task]) -> "QuerySet[MemoryRecord]":
+    of_tasks = Q(pk__in=[])
     for task in tasks:
-        wanted |= Q(node=task.node, visit=task.visit, index=task.index)
-    return MemoryRecord.objects.filter(wanted, run=lease.id, line=lease.line)
+        of_tasks |= Q(node=task.node, visit=task.visit, index=task.index)
+    return MemoryRecord.objects.filter(of_tasks, run=lease.id, line=lease.line)
 
 
 def delete_read_records(lease: Lease, tasks: Iterable[Task]) -> None:
-    """Let these tasks read anew: what they read led to a conflict."""
-    _of(lease, tasks).delete()
+    """Delete the records of these tasks, so that they read memory anew: what they had
+    read led to a conflict.
+    """
+    _records_of(lease, tasks).delete()
 
 
-def records_of_live_reads(lease: Lease, outputs: Iterable[tuple[Task, Output]], *, at: datetime) -> list[MemoryRecord]:
-    """The rows of what tasks read in live mode: what they found by name, without its content."""
-    rows = [
-        _record(lease, task, n, kind=read["asked"][0], mode=LIVE, asked=read["asked"], found=read["found"], at=at)
-        for task, output in outputs
-        for n, read in enumerate(output.reads)
-        if read["mode"] == LIVE
-    ]
+def records_of_live_reads(
+    lease: Lease, outputs: Iterable[tuple[Task, Output]], *, at: datetime
+) -> list[MemoryRecord]:
+    """Return the rows that record what tasks read in live mode: their results are names
+    of traces, without content.
+    """
+    rows = []
+    for task, output in outputs:
+        for n, read in enumerate(output.reads):
+            if read["mode"] != LIVE:
+                continue
+            row = _record_row(
+                lease,
+                task,
+                n,
+                kind=read["asked"][0],
+                mode=LIVE,
+                call=read["asked"],
+                result=read["found"],
+                at=at,
+            )
+            rows.append(row)
     return list(sealed_rows.seal_and_encrypt(rows, lease.protection))
 
 
 def memory_at(checkpoint: Checkpoint) -> dict[str, Any] | None:
-    """What its superstep read from memory, and what landed with it: {reads, landed, added, updated, removed}, the first
-    two by task, the others as [namespace/key]; None where there was nothing of both. Content is there where its mode
+    """Return what a checkpoint's superstep read from memory, and what landed with it:
+    {reads, landed, added, updated, removed}, the first two by task, the others as
+    [namespace/key]; None where there was neither. Reads have content where their mode
     keeps it. Two queries.
     """
-    records = MemoryRecord.objects.filter(run=checkpoint.run_id, line=checkpoint.line, superstep=checkpoint.superstep)
-    ran = checkpoint.source == Source.SUPERSTEP
-    reads = [_read_json(row) for row in records.exclude(kind=JOURNAL).order_by("id")] if ran else []
+    reads: list[dict[str, Any]] = []
+    # A checkpoint of another source has the number of a superstep that it did not run.
+    if checkpoint.source == Source.SUPERSTEP:
+        records = MemoryRecord.objects.filter(
+            run=checkpoint.run_id, line=checkpoint.line, superstep=checkpoint.superstep
+        )
+        shown = records.exclude(kind=JOURNAL).order_by("id")
+        reads = [_read_json(row) for row in shown]
     landings = list(
-        MemoryLanding.objects.filter(run=checkpoint.run_id, line=checkpoint.line, seq=checkpoint.seq).order_by("id")
+        MemoryLanding.objects.filter(
+            run=checkpoint.run_id, line=checkpoint.line, seq=checkpoint.seq
+        ).order_by("id")
     )
-    names = ("n", "namespace", "key", "version", "deleted", "change")
-    landed = [{"task": row.task, **{name: getattr(row, name) for name in names}} for row in landings]
-    if not (reads or landed):
+    if not reads and not landings:
         return None
+    landed = [_landing_json(row) for row in landings]
     return {"reads": reads, "landed": landed, **memory_changes(landings)}
 
 
+def _landing_json(row: MemoryLanding) -> dict[str, Any]:
+    return {
+        "task": row.task,
+        "n": row.n,
+        "namespace": row.namespace,
+        "key": row.key,
+        "version": row.version,
+        "deleted": row.deleted,
+        "change": row.change,
+    }
+
+
 def memory_changes(landings: Iterable[MemoryLanding]) -> dict[str, list[str]]:
-    """What these landings come to: {added, updated, removed}, each key once, as `namespace/key`, in order."""
-    found: dict[str, str] = {}
+    """Return the sum of these landings: {added, updated, removed}, each key once, as
+    `namespace/key`, in order.
+    """
+    word_of_key: dict[str, str] = {}
     for row in landings:
-        word = row.change or ("removed" if row.deleted else "added" if row.version == 1 else "updated")
         address = f"{row.namespace}/{row.key}"
-        before = found.get(address)
-        if before is None or word == "nothing":
-            found.setdefault(address, word)
-        elif before == "added":
-            # What was added and removed by one commit is not there before it, and not after it.
-            found[address] = "added" if word != "removed" else "nothing"
-        elif before == "nothing":
-            found[address] = word
-        else:
-            found[address] = "removed" if word == "removed" else "updated"
-    return {word: sorted(key for key, one in found.items() if one == word) for word in ("added", "updated", "removed")}
+        before = word_of_key.get(address)
+        word_of_key[address] = _word_after(before, _word_of(row))
+    return {
+        word: sorted(key for key, sum_ in word_of_key.items() if sum_ == word)
+        for word in ("added", "updated", "removed")
+    }
+
+
+def _word_of(row: MemoryLanding) -> str:
+    """Return what a landing did to its key."""
+    if row.change:
+        return row.change
+    # Rows of older versions do not have the word.
+    if row.deleted:
+        return "removed"
+    return "added" if row.version == 1 else "updated"
+
+
+def _word_after(before: str | None, word: str) -> str:
+    """Return the effect of two changes of a key, one after the other, as one word."""
+    if before is None or before == "nothing":
+        return word
+    if word == "nothing":
+        return before
+    # A key that one commit added and removed was not there before it, and is not there
+    # after it.
+    if before == "added":
+        return "nothing" if word == "removed" else "added"
+    return "removed" if word == "removed" else "updated"
 
 
 def _read_json(row: MemoryRecord) -> dict[str, Any]:
-    asked, found = (sealed_columns.read_value(row, name) for name in ("asked", "found"))
-    if is_tombstone(asked) or is_tombstone(found):
-        # Both go as a whole, and there is nothing to tell but that something was read.
-        asked, found = [row.kind], [] if row.mode == LIVE else {"traces": []}
-    kind, *asked = asked
-    kept = found["traces"] if row.mode != LIVE else [{"ref": ref} for ref in found]
-    names = ("namespace", "key", "version", "strength")
-    traces = [{**dict(zip(names, one["ref"], strict=True)), "content": one.get("content")} for one in kept]
-    content = {"task": row.task, "kind": kind, "asked": asked, "mode": row.mode, "unrecorded": row.unrecorded}
-    return {**content, "traces": traces}
+    call = sealed_columns.read_value(row, "asked")
+    result = sealed_columns.read_value(row, "found")
+    if is_tombstone(call) or is_tombstone(result):
+        # Both are erased as a whole. All that remains is that something was read.
+        call = [row.kind]
+        result = [] if row.mode == LIVE else {"traces": []}
+    kind, *arguments = call
+    if row.mode == LIVE:
+        traces = [_shown_trace(ref, None) for ref in result]
+    else:
+        traces = [
+            _shown_trace(trace["ref"], trace.get("content"))
+            for trace in result["traces"]
+        ]
+    return {
+        "task": row.task,
+        "kind": kind,
+        "asked": arguments,
+        "mode": row.mode,
+        "unrecorded": row.unrecorded,
+        "traces": traces,
+    }
+
+
+def _shown_trace(ref: Sequence[Any], content: Any) -> dict[str, Any]:
+    namespace, key, version, strength = ref
+    return {
+        "namespace": namespace,
+        "key": key,
+        "version": version,
+        "strength": strength,
+        "content": content,
+    }

@@ -1,6 +1,8 @@
-"""The shelf of a replay: a task sees what it saw, what the replay itself remembers, and else memory as it is now.
+"""The shelf of a replay: a task sees what it saw in the origin, what the replay itself
+remembers, and otherwise memory as it is now.
 
-Nothing is written: what a replay remembers is an overlay that its own checkpoints carry.
+Nothing is written: what a replay remembers is an overlay that its own checkpoints
+carry.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,51 +11,70 @@ from typing import Any
 from uuid import UUID
 
 from checkpoints.memory.read_records import ReplayingShelf
-from checkpoints.memory.shelf import Shelf
+from checkpoints.memory.shelf import DatabaseShelf
 from checkpoints.models import MemoryLanding, MemoryRecord
 from checkpoints.models.fields import of_tasks
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
-from orchestrator.engine.canonical import Json
 from orchestrator.engine.errors import CountersignError
-from orchestrator.engine.memory import Answer, Standing
-from orchestrator.engine.output import WriteValue
-from orchestrator.engine.trace import LIVE, Landing, Trace, ranked, words_in
+from orchestrator.engine.graphs.trace import LIVE, Landing, Trace, ranked, words_in
+from orchestrator.engine.step.memory import Answer, KeyStanding
+from orchestrator.engine.step.output import Recorded, WriteValue
+from orchestrator.engine.values.canonical import Json
 
 Overlay = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""{namespace: {key: {value, version}}}; a value of None is forgotten."""
+"""{namespace: {key: {value, version}}}; a value of None means forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class OriginLine:
-    """Whose records a replay reads: the line of the origin that it departed from."""
+    """The line of the origin from which a replay departed, and whose records it
+    reads.
+    """
 
     id: UUID
     line: int
     protection: Protection
 
-    def versions(self, namespace: str, *keys: str) -> dict[str, frozenset[int]]:
-        """The versions that this line made of traces of a namespace, by key; of these keys only, where some are given.
-        One query.
+    def versions(
+        self,
+        namespace: str,
+        *keys: str,
+    ) -> dict[str, frozenset[int]]:
+        """Return the versions that this line made of traces of a namespace, by key;
+        only of these keys, where some are given. One query.
         """
-        rows = MemoryLanding.objects.filter(run=self.id, line=self.line, namespace=namespace)
-        found: dict[str, set[int]] = {}
-        for key, version in (rows.filter(key__in=keys) if keys else rows).values_list("key", "version"):
-            found.setdefault(key, set()).add(version)
-        return {key: frozenset(versions) for key, versions in found.items()}
+        rows = MemoryLanding.objects.filter(
+            run=self.id, line=self.line, namespace=namespace
+        )
+        if keys:
+            rows = rows.filter(key__in=keys)
+        versions: dict[str, set[int]] = {}
+        for key, version in rows.values_list("key", "version"):
+            versions.setdefault(key, set()).add(version)
+        return {key: frozenset(numbers) for key, numbers in versions.items()}
 
 
 class RecordedShelf(ReplayingShelf):
-    """Gives a task what its origin was given, call by call, and writes nothing down."""
+    """A shelf that gives a task what its origin was given, call by call, and records
+    nothing.
+    """
 
     __slots__ = ()
 
     def journal(self, writes: Sequence[WriteValue]) -> Sequence[WriteValue]:
         return writes
 
-    def _keep(self, kind: str, asked: Json, found: Json) -> bool:
+    def _record(
+        self,
+        kind: str,
+        call: Json,
+        result: Json,
+    ) -> bool:
+        # As if it had been written, so that the answer just read is the one that
+        # counts.
         return True
 
 
@@ -61,124 +82,241 @@ class RecordedShelf(ReplayingShelf):
 class OverlaidShelf:
     """Memory as it is now, under what the replay remembers."""
 
-    live: Shelf
+    live: DatabaseShelf
     overlay: Overlay
     refused: CountersignError | None = None
+    recorded: Recorded | None = None
 
     def get(self, namespace: str, key: str) -> Answer:
         own = self.overlay.get(namespace, {}).get(key)
         if own is None:
             return self.live.get(namespace, key)
         trace = _trace(namespace, key, own)
-        return Answer((trace,) if trace else (), own["version"])
+        if trace is None:
+            return Answer((), own["version"])
+        return Answer((trace,), own["version"])
 
-    def search(self, text: str, namespace: str, limit: int) -> Answer:
-        own = self.overlay.get(namespace, {})
-        found = self.live.search(text, namespace, limit + len(own)).traces
-        mine = [trace for key, kept in own.items() if (trace := _trace(namespace, key, kept))]
-        others = [one for one in found if one.key not in own]
-        return Answer(tuple(ranked([*mine, *others], words_in(text), limit)))
+    def search(
+        self,
+        text: str,
+        namespace: str,
+        limit: int,
+    ) -> Answer:
+        overlaid = self.overlay.get(namespace, {})
+        # Each key of the overlay may hide a trace, so as many more are searched for.
+        live = self.live.search(text, namespace, limit + len(overlaid))
+        traces = []
+        for key, entry in overlaid.items():
+            trace = _trace(namespace, key, entry)
+            if trace:
+                traces.append(trace)
+        for trace in live.traces:
+            if trace.key not in overlaid:
+                traces.append(trace)
+        return Answer(tuple(ranked(traces, words_in(text), limit)))
 
-    def standing(self, namespace: str, key: str) -> Standing:
+    def standing(self, namespace: str, key: str) -> KeyStanding:
         own = self.overlay.get(namespace, {}).get(key)
         if own is None:
             return self.live.standing(namespace, key)
-        return Standing(own["version"], own["value"] is not None)
+        return KeyStanding(own["version"], own["value"] is not None)
 
     def journal(self, writes: Sequence[WriteValue]) -> Sequence[WriteValue]:
         return writes
 
-    def moved(self, asked: Sequence[Any], found: Sequence[Any], origin: OriginLine) -> str | None:
-        """The place where this call would find something else now than was `found`, by name; None where it would find
-        the same, but for what the origin itself has remembered since.
+    def moved(
+        self,
+        call: Sequence[Any],
+        result: Sequence[Any],
+        origin: OriginLine,
+    ) -> str | None:
+        """Return the name of the place where this call would now have another result;
+        None where it would have the same, apart from what the origin itself has
+        remembered since.
         """
-        kind, *call = asked
-        answer = self.get(*call) if kind == "get" else self.search(*call)
-        place = self.differs(asked, found, [one.ref for one in answer.traces])
+        kind, *arguments = call
+        if kind == "get":
+            answer = self.get(*arguments)
+        else:
+            answer = self.search(*arguments)
+        result_now = [trace.ref for trace in answer.traces]
+        place = self.differs(call, result, result_now)
         if place is None:
             return None
+
+        # A difference that only the origin made does not count.
         if kind == "search":
-            text, namespace, limit = call
-            return None if self._found_besides(text, namespace, limit, found, origin) else place
-        namespace, key = call
+            text, namespace, limit = arguments
+            if self._search_is_same(text, namespace, limit, result, origin):
+                return None
+            return place
+
+        namespace, key = arguments
         if key in self.overlay.get(namespace, {}):
             return place
-        versions = origin.versions(namespace, key).get(key, frozenset())
-        return None if _is_own(versions, answer.version, found[0][2] if found else 0) else place
+        own_versions = origin.versions(namespace, key).get(key, frozenset())
+        version_then = 0
+        if result:
+            version_then = result[0][2]
+        if _is_own(own_versions, answer.version, version_then):
+            return None
+        return place
 
-    def _found_besides(self, text: str, namespace: str, limit: int, found: Sequence[Any], origin: OriginLine) -> bool:
-        """Whether a search finds the same, apart from traces that only the origin has changed since."""
-        made = {key: of for key, of in origin.versions(namespace).items() if key not in self.overlay.get(namespace, {})}
-        now = [one.ref for one in self.search(text, namespace, limit + len(made)).traces] if made else []
-        there, then = {key: version for _, key, version, _ in now}, {key: version for _, key, version, _ in found}
-        own = set()
-        for key in made.keys() & (there.keys() | then.keys()):
-            version = there[key] if key in there else self.live.standing(namespace, key).version
-            own |= {key} if _is_own(made[key], version, then.get(key, 0)) else set()
-        others, before = ([ref for ref in refs if ref[1] not in own] for refs in (now, found))
-        # Where it found as many as it asked for, there may have been more.
-        others = others[: len(before)] if len(found) == limit else others
-        return bool(own) and self.differs(["search", text, namespace, limit], before, others) is None
-
-    def differs(self, asked: Sequence[Any], found: Sequence[Any], now: Sequence[Any]) -> str | None:
-        """The place where this call found something else `now` than was `found`, both by name; None for the same."""
-        kind, *call = asked
-        if [self._named(ref) for ref in now] != [self._named(ref) for ref in found]:
-            return ".".join(("memory", *call)) if kind == "get" else f"memory.{call[1]}"
-        return next((f"memory.{ref[0]}.{ref[1]}" for ref in found if self._is_new(ref)), None)
-
-    def _named(self, ref: Sequence[Any]) -> list[Any]:
-        """What is compared of a name: what the replay itself remembers is counted on from memory as it is now."""
-        namespace, key, version, strength = ref
-        return (
-            [namespace, key, strength]
-            if key in self.overlay.get(namespace, {})
-            else [namespace, key, strength, version]
+    def _search_is_same(
+        self,
+        text: str,
+        namespace: str,
+        limit: int,
+        result: Sequence[Any],
+        origin: OriginLine,
+    ) -> bool:
+        """Return whether a search has the same result, apart from traces that only the
+        origin has changed since.
+        """
+        versions_by_origin = origin.versions(namespace)
+        for key in self.overlay.get(namespace, {}):
+            versions_by_origin.pop(key, None)
+        if not versions_by_origin:
+            return False
+        # Each trace that the origin changed may hide one, so as many more are searched.
+        wider = self.search(text, namespace, limit + len(versions_by_origin))
+        result_now = [trace.ref for trace in wider.traces]
+        own_keys = self._keys_changed_by_origin(
+            namespace, versions_by_origin, result, result_now
         )
+        if not own_keys:
+            return False
+        others_then = [ref for ref in result if ref[1] not in own_keys]
+        others_now = [ref for ref in result_now if ref[1] not in own_keys]
+        # Where the result was as long as its limit, there may have been further traces.
+        if len(result) == limit:
+            others_now = others_now[: len(others_then)]
+        call = ["search", text, namespace, limit]
+        return self.differs(call, others_then, others_now) is None
+
+    def _keys_changed_by_origin(
+        self,
+        namespace: str,
+        versions_by_origin: Mapping[str, Collection[int]],
+        result_then: Sequence[Any],
+        result_now: Sequence[Any],
+    ) -> set[str]:
+        """Return the keys in either result that only the origin has changed since."""
+        now = {key: version for _, key, version, _ in result_now}
+        then = {key: version for _, key, version, _ in result_then}
+        own_keys = set()
+        for key, versions in versions_by_origin.items():
+            if key not in now and key not in then:
+                continue
+            version = now.get(key)
+            # A search does not find what was forgotten, but that has a version too.
+            if version is None:
+                version = self.live.standing(namespace, key).version
+            if _is_own(versions, version, then.get(key, 0)):
+                own_keys.add(key)
+        return own_keys
+
+    def differs(
+        self,
+        call: Sequence[Any],
+        result: Sequence[Any],
+        result_now: Sequence[Any],
+    ) -> str | None:
+        """Return the name of the place where this call has another result now than
+        then, both as names of traces; None for the same.
+        """
+        kind, *arguments = call
+        names_then = [self._compared(ref) for ref in result]
+        names_now = [self._compared(ref) for ref in result_now]
+        if names_now != names_then:
+            if kind == "get":
+                return ".".join(("memory", *arguments))
+            return f"memory.{arguments[1]}"
+        for ref in result:
+            if self._is_new(ref):
+                return f"memory.{ref[0]}.{ref[1]}"
+        return None
+
+    def _compared(self, ref: Sequence[Any]) -> list[Any]:
+        """Return the part of a name that is compared. The version of what the replay
+        itself remembers is not: it counts on from memory as it is now.
+        """
+        namespace, key, version, strength = ref
+        if key in self.overlay.get(namespace, {}):
+            return [namespace, key, strength]
+        return [namespace, key, strength, version]
 
     def _is_new(self, ref: Sequence[Any]) -> bool:
-        """Whether the replay remembers something else under this name than its origin read, as far as that is known:
-        memory keeps the newest content alone.
+        """Return whether the replay remembers something else under this name than its
+        origin read, as far as that is known: memory keeps only the newest content.
         """
         namespace, key = ref[:2]
         own = self.overlay.get(namespace, {}).get(key)
         if own is None or own["value"] is None:
             return False
-        landed = self.live.get(namespace, key).traces
-        return any(one.ref == [*ref] and one.content != own["value"]["content"] for one in landed)
+        content = own["value"]["content"]
+        live = self.live.get(namespace, key)
+        for trace in live.traces:
+            # Of another version the content that the origin read is unknown.
+            if trace.ref == [*ref]:
+                return bool(trace.content != content)
+        return False
 
 
-def _is_own(versions: Collection[int], now: int, then: int) -> bool:
-    """Whether all that was done to a key since it had version `then` made one of these versions."""
+def _is_own(
+    versions: Collection[int],
+    now: int,
+    then: int,
+) -> bool:
+    """Return whether every change of a key since version `then` made one of these
+    versions.
+    """
     while now > then and now in versions:
         now -= 1
     return now == then
 
 
-def live_reads(origin: OriginLine, tasks: Iterable[Task]) -> dict[Task, list[tuple[list[Any], list[Any]]]]:
-    """What these tasks of the origin asked memory in live mode, and found, by name. One query, none for no tasks."""
-    wanted = list(tasks)
-    if not wanted:
+def live_reads(
+    origin: OriginLine, tasks: Iterable[Task]
+) -> dict[Task, list[tuple[list[Any], list[Any]]]]:
+    """Return the calls that these tasks of the origin made in live mode, each with its
+    result as names of traces. One query, none for no tasks.
+    """
+    task_list = list(tasks)
+    if not task_list:
         return {}
-    rows = list(MemoryRecord.objects.filter(of_tasks(origin.id, origin.line, wanted), mode=LIVE).order_by("n"))
+    of_these = of_tasks(origin.id, origin.line, task_list)
+    rows = list(MemoryRecord.objects.filter(of_these, mode=LIVE).order_by("n"))
     sealed_rows.verify_rows(rows, origin.protection)
-    found: dict[Task, list[tuple[list[Any], list[Any]]]] = {}
+    reads: dict[Task, list[tuple[list[Any], list[Any]]]] = {}
     for row in rows:
         task = Task(row.node, row.visit, row.index)
-        found.setdefault(task, []).append((read_value(row, "asked"), read_value(row, "found")))
-    return found
+        read = (read_value(row, "asked"), read_value(row, "found"))
+        reads.setdefault(task, []).append(read)
+    return reads
 
 
-def _trace(namespace: str, key: str, kept: Mapping[str, Any]) -> Trace | None:
-    value = kept["value"]
-    return Trace(namespace, key, value["content"], value["strength"], kept["version"]) if value is not None else None
+def _trace(
+    namespace: str,
+    key: str,
+    entry: Mapping[str, Any],
+) -> Trace | None:
+    value = entry["value"]
+    if value is None:
+        return None
+    return Trace(namespace, key, value["content"], value["strength"], entry["version"])
 
 
 def overlay_after(overlay: Overlay, landings: Sequence[Landing]) -> Overlay:
-    """The overlay once these have landed on it."""
+    """Return the overlay once these have landed on it."""
     after = {namespace: dict(keys) for namespace, keys in overlay.items()}
-    for one in landings:
-        known = after.setdefault(one.namespace, {}).get(one.key)
-        version = (known["version"] if known else one.version or 0) + 1
-        after[one.namespace][one.key] = {"value": one.value, "version": version}
+    for landing in landings:
+        keys = after.setdefault(landing.namespace, {})
+        entry = keys.get(landing.key)
+        if entry:
+            version = entry["version"]
+        else:
+            # The version of memory that the write was made on.
+            version = landing.version or 0
+        keys[landing.key] = {"value": landing.value, "version": version + 1}
     return after

@@ -4,7 +4,7 @@ from django.db import migrations, models
 from django.utils import timezone
 
 from checkpoints.sealing import sealed_rows
-from checkpoints.sealing.as_of_migration import sealable
+from checkpoints.sealing.older_seals import sealable
 
 
 def keep_head(apps, schema_editor):
@@ -18,7 +18,7 @@ def keep_head(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("checkpoints", "0014_upload_references"),
+        ("checkpoints", "0001_squashed_0014_upload_references"),
     ]
 
     operations = [

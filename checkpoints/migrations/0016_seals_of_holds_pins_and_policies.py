@@ -6,8 +6,7 @@ The columns are added in the same transaction, so this cannot be done a second t
 from django.db import migrations, models
 from django.utils import timezone
 
-from checkpoints.sealing import sealed_rows
-from checkpoints.sealing.as_of_migration import sealable
+from checkpoints.sealing.older_seals import seal_as_older, sealable
 
 TABLES = ("LegalHold", "Pin", "RetentionPolicy")
 
@@ -17,13 +16,13 @@ def seal_rows(apps, schema_editor):
     for name in TABLES:
         model = sealable(apps.get_model("checkpoints", name))
         for row in model.objects.order_by("pk"):
-            sealed_rows.seal(row, sealed_rows.PLAIN)
+            seal_as_older(row)
             row.save(update_fields=["seal", "seal_key"])
             counts[name] = counts.get(name, 0) + 1
     if counts:
-        line = sealable(apps.get_model("checkpoints", "AuditLine"), UNSEALED=("number", "hash"), ADDED=("graph",))
+        line = sealable(apps.get_model("checkpoints", "AuditLine"), UNSEALED=("number", "hash"))
         row = line(at=timezone.now(), kind="rows_sealed", facts={"rows": counts})
-        sealed_rows.seal(row, sealed_rows.PLAIN)
+        seal_as_older(row)
         row.save()
 
 

@@ -5,8 +5,7 @@ The columns are added in the same transaction, so this cannot be done a second t
 
 from django.db import migrations, models
 
-from checkpoints.sealing import sealed_rows
-from checkpoints.sealing.as_of_migration import sealable
+from checkpoints.sealing.older_seals import seal_as_older, sealable
 
 
 def seal_versions(apps, schema_editor):
@@ -19,7 +18,7 @@ def seal_versions(apps, schema_editor):
     newest = {}
     for row in model.objects.order_by("first_seen_at", "id"):
         row.before = newest.get(row.name, "")
-        sealed_rows.seal(row, sealed_rows.PLAIN)
+        seal_as_older(row)
         row.save(update_fields=["before", "seal", "seal_key"])
         newest[row.name] = row.fingerprint
 

@@ -1,4 +1,6 @@
-"""The rows of the ledger, one noun a module: fields, constraints and filters. What changes them stands in the verbs."""
+"""The rows of the ledger, one noun a module: fields, constraints and filters. What
+changes them stands in the verbs.
+"""
 
 from checkpoints.models.audit_line import AuditHead, AuditLine
 from checkpoints.models.bundle_import import BundleImport
@@ -9,6 +11,7 @@ from checkpoints.models.job import Job
 from checkpoints.models.legal_hold import LegalHold, Pin
 from checkpoints.models.memory_trace import MemoryLanding, MemoryRecord, MemoryTrace
 from checkpoints.models.notes import RunMetadata, TaskFigure
+from checkpoints.models.older_seals import OlderSeals
 from checkpoints.models.pending_write import PendingWrite
 from checkpoints.models.retention_policy import RemovedKey, RetentionPolicy
 from checkpoints.models.run import Run, RunKey
@@ -32,6 +35,7 @@ __all__ = [
     "MemoryLanding",
     "MemoryRecord",
     "MemoryTrace",
+    "OlderSeals",
     "PendingWrite",
     "Pin",
     "RemovedKey",

@@ -1,5 +1,5 @@
-"""A line of the installation's audit log: decisions and other acts of people, refusals, and what is done to the
-installation itself. It outlives the runs that it is about.
+"""A line of the installation's audit log: decisions and other acts of people, refusals,
+and what is done to the installation itself. It outlives the runs that it is about.
 """
 
 from django.conf import settings
@@ -8,35 +8,46 @@ from django.db import models
 from checkpoints.models.fields import Sealed, hash_field
 
 ROUTINE = "heads_anchored"
-"""The kind that a job writes every minute: lists leave it out unless it is asked for."""
+"""The kind that a job writes every minute: lists leave it out unless it is asked for.
+"""
 NEWEST = ("-at", "-id")
 
 
 class AuditLine(Sealed):
-    """Append-only. Chained in batches by a job, so number and hash are empty until then."""
+    """Append-only. Chained in batches by a job, so number and hash are empty until
+    then.
+    """
 
     UNSEALED = ("number", "hash")
-    ADDED = ("graph",)
 
     id = models.BigAutoField(primary_key=True)
     number = models.BigIntegerField(null=True, blank=True, unique=True)
     at = models.DateTimeField()
     actor = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        db_index=False,
     )
     actor_name = models.CharField(max_length=150, blank=True, default="")
     kind = models.CharField(max_length=60)
     graph = models.CharField(max_length=200, blank=True, default="")
+    # No foreign keys: a line outlives the run and the request that it is about.
     run = models.UUIDField(null=True, blank=True)
     request = models.UUIDField(null=True, blank=True)
     facts = models.JSONField(
-        default=dict, blank=True, help_text="Ids and names; never a value that a person decides on."
+        default=dict,
+        blank=True,
+        help_text="Ids and names; never a value that a person decides on.",
     )
     hash = hash_field()
 
     class Meta:
         ordering = ["-id"]
-        # What the page filters by, each in the order in which it lists; and what anchoring asks for, by number.
+        # What the page filters by, each in the order in which it lists; and what
+        # anchoring asks for, by number.
         indexes = [
             models.Index(fields=["kind", "-id"], name="audit_line_by_kind"),
             models.Index(fields=["kind", *NEWEST], name="audit_line_kind_newest"),
@@ -44,8 +55,16 @@ class AuditLine(Sealed):
             models.Index(fields=["actor", *NEWEST], name="audit_line_actor_newest"),
             models.Index(fields=["graph", *NEWEST], name="audit_line_graph_newest"),
             models.Index(fields=NEWEST, name="audit_line_at"),
-            models.Index(fields=NEWEST, name="audit_line_newest", condition=~models.Q(kind=ROUTINE)),
-            models.Index(fields=NEWEST, name="audit_line_of_runs", condition=models.Q(run__isnull=False)),
+            models.Index(
+                fields=NEWEST,
+                name="audit_line_newest",
+                condition=~models.Q(kind=ROUTINE),
+            ),
+            models.Index(
+                fields=NEWEST,
+                name="audit_line_of_runs",
+                condition=models.Q(run__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -53,12 +72,15 @@ class AuditLine(Sealed):
 
 
 class AuditHead(Sealed):
-    """Where the chain of the audit log stands, by the job that chains it: one row, sealed anew with each batch. A log
-    whose last numbered line is another lost lines, or was numbered by somebody else.
+    """The head of the audit log's chain, as the job that chains it recorded it: one
+    row, sealed again with each batch. A log with another last numbered line has lost
+    lines, or was not numbered by this application.
     """
 
     id = models.SmallIntegerField(primary_key=True, default=1)
-    number = models.BigIntegerField(default=0, help_text="Of the last line that was chained; 0 where none was.")
+    number = models.BigIntegerField(
+        default=0, help_text="Of the last line that was chained; 0 where none was."
+    )
     hash = hash_field()
     at = models.DateTimeField()
 

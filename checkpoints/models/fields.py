@@ -1,8 +1,8 @@
 """Columns that many rows share. Abstract models and small helpers only.
 
-Numbers are plain `IntegerField`s, though none is negative: Django's positive ones have a check in the database, and
-PostgreSQL reads the text of a check anew whenever a row is written. The 18 of a superstep's three rows were a sixth of
-its work there.
+Numbers are plain `IntegerField`s, though none is negative: Django's positive ones have
+a check in the database, and PostgreSQL reads the text of a check anew whenever a row is
+written. The 18 of a superstep's three rows were a sixth of its work there.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from orchestrator.engine.identity import Task
+from orchestrator.engine.values.identity import Task
 
 HASH = 64
 """Characters of a SHA-256 in hexadecimal."""
@@ -30,23 +30,32 @@ else:
 
 
 class RowId(BigAutoField):
-    """An id that SQLite makes without AUTOINCREMENT, which would write a page more in each commit, only so that the id
-    of a newest row that was deleted is never given again.
+    """An id that SQLite makes without AUTOINCREMENT, which would write one more page in
+    each commit, only to never reuse the id of a newest row that was deleted.
     """
 
     def db_type_suffix(self, connection: BaseDatabaseWrapper) -> str | None:
-        return None if connection.vendor == "sqlite" else super().db_type_suffix(connection)
+        return (
+            None
+            if connection.vendor == "sqlite"
+            else super().db_type_suffix(connection)
+        )
 
 
 def pid_space_field() -> "models.CharField[str, str]":
-    """Where a pid counts: see `checkpoints.queue.processes`."""
+    """Return the field for where a pid counts: see `checkpoints.queue.processes`."""
     return models.CharField(
-        max_length=80, blank=True, default="", help_text="Boot of the host and pid namespace: where the pid counts."
+        max_length=80,
+        blank=True,
+        default="",
+        help_text="Boot of the host and pid namespace: where the pid counts.",
     )
 
 
 class Sealed(models.Model):
-    """A row that is sealed by the process that writes it: an HMAC-SHA256 over all its fields and the id of its key."""
+    """A row that is sealed by the process that writes it: an HMAC-SHA256 over all its
+    fields and the id of its key.
+    """
 
     PAYLOADS: ClassVar[tuple[str, ...]] = ()
     """Payload columns: packed canonical JSON, encrypted in an encrypted run."""
@@ -54,15 +63,10 @@ class Sealed(models.Model):
     """The fields that name a row before it is inserted."""
     UNSEALED: ClassVar[tuple[str, ...]] = ()
     """Fields that may change after the row was sealed."""
-    ADDED: ClassVar[tuple[str, ...]] = ()
-    """Fields that came when rows were sealed already: a seal covers them where one of them is not empty."""
-    SEALED_SINCE_2: ClassVar[tuple[str, ...]] = ()
-    """Fields that seals of the first format left out. What is written now is sealed with them."""
-    UNSEALED_SINCE_2: ClassVar[tuple[str, ...]] = ()
-    """Fields that seals of the first format covered and those of the second leave out, for they may change."""
-    SEALED_APART: ClassVar[tuple[str, ...]] = ()
-    """A column with a seal of its own, in no other, then the fields that it covers beside the row's identity. It is
-    there where the last of these is not empty, and the row's own seal is of the second format.
+    SEALED_LATER: ClassVar[tuple[str, ...]] = ()
+    """A column with a separate seal, which the row's own seal leaves out, then the
+    fields that it covers beside the row's identity. It is filled where the last of
+    these is not empty.
     """
     MOMENT: ClassVar[str] = "at"
     """The field that says when the row was written."""
@@ -75,7 +79,9 @@ class Sealed(models.Model):
 
 
 class OfTask(models.Model):
-    """A row of one task: (run, line, node, visit, index). The line is in the key, for a rewind meets the task again."""
+    """A row of one task: (run, line, node, visit, index). The line is in the key, for a
+    rewind meets the task again.
+    """
 
     line = models.IntegerField()
     node = models.CharField(max_length=200)
@@ -92,17 +98,26 @@ class OfTask(models.Model):
 
 
 def task_columns(run: UUID, line: int, task: Task) -> dict[str, Any]:
-    """The columns that say which task a row belongs to."""
-    return {"run_id": run, "line": line, "node": task.node, "visit": task.visit, "index": task.index}
+    """Return the columns that say which task a row belongs to."""
+    return {
+        "run_id": run,
+        "line": line,
+        "node": task.node,
+        "visit": task.visit,
+        "index": task.index,
+    }
 
 
 def of_tasks(run: UUID, line: int, tasks: Iterable[Task]) -> models.Q:
-    """The filter for the rows of these tasks."""
+    """Return the filter for the rows of these tasks."""
     indexes: dict[tuple[str, int], list[int]] = {}
     for task in tasks:
         indexes.setdefault((task.node, task.visit), []).append(task.index)
-    wanted = models.Q(pk__in=[])
-    # One condition a visit, not a task: SQLite takes no more than a thousand, and a fan-out may have more tasks.
-    for (node, visit), found in indexes.items():
-        wanted |= models.Q(run_id=run, line=line, node=node, visit=visit, index__in=found)
-    return wanted
+    of_these = models.Q(pk__in=[])
+    # One condition a visit, not a task: SQLite takes no more than a thousand, and a
+    # fan-out may have more tasks.
+    for (node, visit), of_visit in indexes.items():
+        of_these |= models.Q(
+            run_id=run, line=line, node=node, visit=visit, index__in=of_visit
+        )
+    return of_these

@@ -6,8 +6,9 @@ from checkpoints.models.fields import HASH, Sealed, hash_field
 
 
 class GraphVersion(Sealed):
-    """(name, version, fingerprint) and when it was first seen. `structure` is the text whose hash the fingerprint is:
-    what the version declares, for comparisons with others.
+    """(name, version, fingerprint) and when it was first seen. `structure` is the text
+    whose hash the fingerprint is: what the version declares, for comparisons with
+    others.
     """
 
     IDENTITY = ("name", "version", "fingerprint")
@@ -27,13 +28,19 @@ class GraphVersion(Sealed):
         blank=True,
         default="",
         editable=False,
-        help_text="Fingerprint of the newest version of its graph that had been seen then; empty for the first.",
+        help_text=(
+            "Fingerprint of the newest version of its graph that had been seen then; "
+            "empty for the first."
+        ),
     )
 
     class Meta:
         ordering = ["name", "-first_seen_at"]
         constraints = [
-            models.UniqueConstraint(fields=["name", "version", "fingerprint"], name="graph_version_fingerprint")
+            models.UniqueConstraint(
+                fields=["name", "version", "fingerprint"],
+                name="graph_version_fingerprint",
+            )
         ]
 
     def __str__(self) -> str:

@@ -1,4 +1,6 @@
-"""A job: work that belongs to the installation and not to the course of one run. Its row is its place in the queue."""
+"""A job: work that belongs to the installation and not to the course of one run. Its
+row is its place in the queue.
+"""
 
 from django.db import models
 from django.db.models import Q
@@ -7,7 +9,7 @@ from checkpoints.core.ids import uuid7
 
 
 class JobStatus(models.TextChoices):
-    """Where a job stands."""
+    """The statuses of a job."""
 
     QUEUED = "queued", "Queued"
     RUNNING = "running", "Running"
@@ -20,30 +22,53 @@ LIVE = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
 class Job(models.Model):
-    """A deadline, a sweep, a rotation of keys, a verification. Only `checkpoints.queue.jobs` changes it."""
+    """A deadline, a sweep, a rotation of keys, a verification. Only
+    `checkpoints.queue.jobs` changes it.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     kind = models.CharField(max_length=60)
     # NULL, not empty: a unique constraint counts empty texts as equal.
     name = models.CharField(  # noqa: DJ001
-        max_length=200, null=True, blank=True, help_text="Of the jobs with one name only one is queued or running."
+        max_length=200,
+        null=True,
+        blank=True,
+        help_text="Of the jobs with one name only one is queued or running.",
     )
-    facts = models.JSONField(default=dict, blank=True, help_text="Ids and names that its kind reads, never a value.")
+    facts = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Ids and names that its kind reads, never a value.",
+    )
     run = models.UUIDField(null=True, blank=True)
-    status = models.CharField(max_length=10, choices=JobStatus.choices, default=JobStatus.QUEUED)
+    status = models.CharField(
+        max_length=10, choices=JobStatus.choices, default=JobStatus.QUEUED
+    )
     priority = models.SmallIntegerField(default=0, help_text="Higher goes first.")
     due_at = models.DateTimeField()
 
     epoch = models.BigIntegerField(default=0)
     lease_until = models.DateTimeField(null=True, blank=True)
     leased_by = models.UUIDField(null=True, blank=True)
-    attempts = models.IntegerField(default=0, help_text="Begun since a slice of it last ended well.")
-    progress = models.JSONField(default=dict, blank=True, help_text="{done, total, note, place}")
+    attempts = models.IntegerField(
+        default=0, help_text="Begun since a slice of it last ended well."
+    )
+    progress = models.JSONField(
+        default=dict, blank=True, help_text="{done, total, note, place}"
+    )
     facts_seal = models.CharField(
-        max_length=120, blank=True, default="", editable=False, help_text="Of its facts: key id and HMAC."
+        max_length=120,
+        blank=True,
+        default="",
+        editable=False,
+        help_text="Of its facts: key id and HMAC.",
     )
     place_seal = models.CharField(
-        max_length=120, blank=True, default="", editable=False, help_text="Of its place: key id and HMAC."
+        max_length=120,
+        blank=True,
+        default="",
+        editable=False,
+        help_text="Of its place: key id and HMAC.",
     )
     error_code = models.CharField(max_length=60, blank=True, default="")
     error = models.TextField(blank=True, default="", help_text="What went wrong last.")
@@ -55,7 +80,9 @@ class Job(models.Model):
         ordering = ["-created_at", "-id"]
         constraints = [
             models.UniqueConstraint(
-                fields=["name"], condition=Q(status__in=[status.value for status in LIVE]), name="job_live_name"
+                fields=["name"],
+                condition=Q(status__in=[status.value for status in LIVE]),
+                name="job_live_name",
             ),
         ]
         indexes = [

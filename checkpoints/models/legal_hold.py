@@ -1,6 +1,6 @@
-"""What a person says must stay: a run under a legal hold, a checkpoint that is pinned. Only
-`checkpoints.retention.holds` writes these rows, each with a line in the audit log. A row that was released stays, to
-say who kept what and when.
+"""Legal holds on runs and pins on checkpoints, by which people keep them from removal.
+Only `checkpoints.retention.holds` writes these rows, each with a line in the audit log.
+A row that was released stays as a record of who kept what, and when.
 """
 
 from typing import ClassVar
@@ -15,15 +15,27 @@ LONGEST_REASON = 1000
 
 
 class Lasting(Sealed):
-    """Who keeps something of a run, since when, and who ended that; `released_at` None: it lasts."""
+    """A row that records who keeps something of a run, since when, and who ended that.
+    It lasts while `released_at` is None.
+    """
 
     by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        db_index=False,
     )
     at = models.DateTimeField()
     released_at = models.DateTimeField(null=True, blank=True)
     released_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        db_index=False,
     )
 
     class Meta:
@@ -35,11 +47,20 @@ class LegalHold(Lasting):
     """A run of which nothing is removed or erased while the hold lasts."""
 
     id = models.BigAutoField(primary_key=True)
+    # No foreign key: a released hold stays as a record, though its run may be removed.
     run = models.UUIDField()
-    reason = models.CharField(max_length=LONGEST_REASON, help_text="Readable to everybody who may see holds.")
+    reason = models.CharField(
+        max_length=LONGEST_REASON, help_text="Readable to everybody who may see holds."
+    )
 
     class Meta(Lasting.Meta):
-        indexes = [models.Index(fields=["run"], name="legal_hold_lasting", condition=models.Q(released_at=None))]
+        indexes = [
+            models.Index(
+                fields=["run"],
+                name="legal_hold_lasting",
+                condition=models.Q(released_at=None),
+            )
+        ]
 
     def __str__(self) -> str:
         return f"hold on {getattr(self, 'run_key', None) or self.run}"
@@ -56,16 +77,29 @@ class Pin(Lasting):
     class Meta(Lasting.Meta):
         constraints = [
             models.UniqueConstraint(
-                fields=["checkpoint"], condition=models.Q(released_at=None), name="pin_lasting_once"
+                fields=["checkpoint"],
+                condition=models.Q(released_at=None),
+                name="pin_lasting_once",
             )
         ]
-        indexes = [models.Index(fields=["run"], name="pin_lasting_by_run", condition=models.Q(released_at=None))]
+        indexes = [
+            models.Index(
+                fields=["run"],
+                name="pin_lasting_by_run",
+                condition=models.Q(released_at=None),
+            )
+        ]
 
     def __str__(self) -> str:
         return f"pin on {self.point}"
 
     @property
     def point(self) -> str:
-        """The alias of the checkpoint where the row was read with `run_key` and `seq`, else its id."""
-        key, seq = getattr(self, "run_key", None), getattr(self, "seq", None)
-        return f"{key}:at-{seq}" if key and seq is not None else str(self.checkpoint)
+        """Return the alias of the checkpoint where the row was read with `run_key` and
+        `seq`, else its id.
+        """
+        key = getattr(self, "run_key", None)
+        seq = getattr(self, "seq", None)
+        if key and seq is not None:
+            return f"{key}:at-{seq}"
+        return str(self.checkpoint)

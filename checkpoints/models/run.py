@@ -4,26 +4,20 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F
-from django.db.models.lookups import IsNull
 
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
 from checkpoints.core.visible_text import LONGEST_LABEL
 from checkpoints.models.fields import Sealed, hash_field
 
-CLAIMABLE = (Status.QUEUED, Status.RUNNING, Status.WAITING)
-"""The statuses in which a worker may have to do something."""
-CLAIM_ORDER = (F("priority").desc(), IsNull(F("due_at"), True).desc(), F("due_at").asc(), F("created_at").asc())
-"""Who is claimed first. Both databases order empty values by default, each in its own way; so that is said."""
-
-
 TIES = ("parent_run", "parent_line", "parent_task", "origin_checkpoint")
-"""What a run is tied to from its start on."""
+"""The columns that tie a run to others from its start on."""
 
 
 class Run(Sealed):
-    """One journey. The status, lease, wake and head columns are changed by `leases`, `wakes` and `ledger` only."""
+    """One journey. The status, lease, wake and head columns are changed by `leases`,
+    `wakes` and `ledger` only.
+    """
 
     PAYLOADS = ("input", "error", "progress")
 
@@ -36,16 +30,27 @@ class Run(Sealed):
     facts = models.JSONField(default=dict, blank=True)
     encrypted = models.BooleanField(default=False)
     hash_key = models.CharField(
-        max_length=40, blank=True, default="", help_text="Id of the key that makes its hashes; empty for plain SHA-256."
+        max_length=40,
+        blank=True,
+        default="",
+        help_text="Id of the key that makes its hashes; empty for plain SHA-256.",
     )
     payloads = models.CharField(
-        max_length=60, default="database", help_text="The backend that keeps its payloads, by its name in the settings."
+        max_length=60,
+        default="database",
+        help_text="The backend that keeps its payloads, by its name in the settings.",
     )
 
-    status = models.CharField(max_length=12, choices=[(s.value, s.value) for s in Status], default=Status.QUEUED)
+    status = models.CharField(
+        max_length=12,
+        choices=[(s.value, s.value) for s in Status],
+        default=Status.QUEUED,
+    )
     line = models.IntegerField(default=1)
     superstep = models.IntegerField(default=0)
-    head = models.UUIDField(null=True, blank=True, help_text="The newest checkpoint of the current line.")
+    head = models.UUIDField(
+        null=True, blank=True, help_text="The newest checkpoint of the current line."
+    )
     head_seq = models.IntegerField(default=0)
     head_hash = hash_field()
     event_seq = models.BigIntegerField(default=0)
@@ -53,7 +58,8 @@ class Run(Sealed):
     decisions = models.IntegerField(default=0)
     durable = models.BooleanField(default=True)
     imported = models.BooleanField(
-        default=False, help_text="It came in as a bundle: read-only, to be looked at and forked."
+        default=False,
+        help_text="It came in as a bundle: read-only, to be looked at and forked.",
     )
 
     epoch = models.BigIntegerField(default=0)
@@ -64,20 +70,38 @@ class Run(Sealed):
     priority = models.SmallIntegerField(default=0, help_text="Higher goes first.")
     claims_since_progress = models.IntegerField(default=0)
     cancel_at = models.DateTimeField(
-        null=True, blank=True, help_text="Somebody asked to cancel it; whoever has it in hand looks at each commit."
+        null=True,
+        blank=True,
+        help_text=(
+            "Somebody asked to cancel it; whoever has it in hand looks at each commit."
+        ),
     )
 
     input = models.BinaryField(default=b"")
     input_hash = hash_field()
     started_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        db_index=False,
     )
     on_behalf_of = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+        db_index=False,
     )
     parent_run = models.UUIDField(null=True, blank=True)
     parent_line = models.IntegerField(
-        default=0, help_text="The line of the parent on which its task started this run; 0 where it has no parent."
+        default=0,
+        help_text=(
+            "The line of the parent on which its task started this run; 0 where it has"
+            " no parent."
+        ),
     )
     parent_task = models.CharField(max_length=240, blank=True, default="")
     origin_checkpoint = models.UUIDField(null=True, blank=True)
@@ -88,14 +112,25 @@ class Run(Sealed):
         default="",
         help_text="What of its graph it needs to go on: edges, nodes, gates, channels.",
     )
-    tape = models.TextField(blank=True, default="", help_text="One short word a superstep, for lists.")
-    error = models.BinaryField(default=b"", help_text="Why it stopped: packed canonical JSON, empty where it did not.")
+    tape = models.TextField(
+        blank=True, default="", help_text="One short word a superstep, for lists."
+    )
+    error = models.BinaryField(
+        default=b"",
+        help_text="Why it stopped: packed canonical JSON, empty where it did not.",
+    )
     error_code = models.CharField(max_length=60, blank=True, default="")
     progress = models.BinaryField(
-        default=b"", help_text="What the node in hand reports, {task, done, total, note}: packed canonical JSON."
+        default=b"",
+        help_text=(
+            "What the node in hand reports, {task, done, total, note}: packed "
+            "canonical JSON."
+        ),
     )
 
-    erasure = models.UUIDField(null=True, blank=True, help_text="The newest record of what was erased of it.")
+    erasure = models.UUIDField(
+        null=True, blank=True, help_text="The newest record of what was erased of it."
+    )
 
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)
@@ -113,21 +148,28 @@ class Run(Sealed):
         ]
         # `unique=True` would add an index for LIKE, which no query has.
         constraints = [models.UniqueConstraint(fields=["key"], name="run_key")]
-        # Each change of status writes to all of them, so those that most runs have no value for leave them out.
+        # Each change of status writes to all of them, so those that most runs have no
+        # value for leave them out.
         indexes = [
             models.Index(fields=["-created_at", "-id"], name="run_newest"),
             models.Index(fields=["status", "-created_at"], name="run_by_status"),
             models.Index(fields=["graph", "-created_at"], name="run_by_graph"),
             *(
-                models.Index(fields=[field], name=f"run_by_{field}", condition=models.Q(**{f"{field}__isnull": False}))
+                models.Index(
+                    fields=[field],
+                    name=f"run_by_{field}",
+                    condition=models.Q(**{f"{field}__isnull": False}),
+                )
                 for field in ("started_by", "on_behalf_of", "parent_run")
             ),
-            # What the queue looks at: few rows at any time, however many runs have ended; in the order of a claim, so
-            # that a claim reads few of them, however many wait.
+            # What the queue looks at: the queued and waiting runs of one kind side by
+            # side, by due time. See `checkpoints.queue.due_runs`.
             models.Index(
-                *CLAIM_ORDER,
-                name="run_claimable",
-                condition=models.Q(status__in=[status.value for status in CLAIMABLE]),
+                fields=["graph", "fingerprint", "priority", "due_at", "created_at"],
+                name="run_ready",
+                condition=models.Q(
+                    status__in=[Status.QUEUED.value, Status.WAITING.value]
+                ),
             ),
         ]
 
@@ -136,19 +178,25 @@ class Run(Sealed):
 
 
 class RunKey(models.Model):
-    """One run's key. Destroyed (`wrapped` empty) when the run is erased; it goes with a run that retention removes, but
-    where the run was archived first: its bundle is opened with it.
+    """One run's key. Destroyed (`wrapped` empty) when the run is erased. It goes with a
+    run that retention removes, unless the run was archived first: its bundle is opened
+    with it.
     """
 
     PAYLOADS: ClassVar[tuple[str, ...]] = ("wrapped",)
     IDENTITY: ClassVar[tuple[str, ...]] = ("id",)
     UNSEALED: ClassVar[tuple[str, ...]] = ()
-    ADDED: ClassVar[tuple[str, ...]] = ()
     MOMENT: ClassVar[str] = "at"
 
-    id = models.UUIDField(primary_key=True, default=uuid7, editable=False, help_text="That of the run.")
-    wrapped = models.BinaryField(default=b"", help_text="32 bytes, encrypted under a key of the settings.")
-    retired = models.BooleanField(default=False, help_text="It only opens: its run is being erased.")
+    id = models.UUIDField(
+        primary_key=True, default=uuid7, editable=False, help_text="That of the run."
+    )
+    wrapped = models.BinaryField(
+        default=b"", help_text="32 bytes, encrypted under a key of the settings."
+    )
+    retired = models.BooleanField(
+        default=False, help_text="It only opens: its run is being erased."
+    )
     at = models.DateTimeField()
 
     def __str__(self) -> str:

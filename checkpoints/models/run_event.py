@@ -7,28 +7,41 @@ from checkpoints.models.run import Run
 
 
 class RunEvent(Sealed):
-    """One line. Written by `checkpoints.event_log` only, numbered without gaps, each chained to the one before."""
+    """One line. Written by `checkpoints.event_log` only, numbered without gaps, each
+    chained to the one before.
+    """
 
     PAYLOADS = ("payload",)
     IDENTITY = ("run_id", "seq")
 
     id = RowId(primary_key=True)
     # No constraint in the database, and no index: see Checkpoint.run.
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="events", db_constraint=False, db_index=False)
+    run = models.ForeignKey(
+        Run,
+        on_delete=models.PROTECT,
+        related_name="events",
+        db_constraint=False,
+        db_index=False,
+    )
     seq = models.BigIntegerField()
     type = models.CharField(max_length=40)
     at = models.DateTimeField()
     node = models.CharField(max_length=200, blank=True, default="")
     task = models.CharField(max_length=240, blank=True, default="")
     actor = models.CharField(
-        max_length=150, blank=True, default="", help_text="A user's name, or empty for the system."
+        max_length=150,
+        blank=True,
+        default="",
+        help_text="A user's name, or empty for the system.",
     )
     payload = models.BinaryField(default=b"", help_text="Packed canonical JSON.")
     hash = hash_field()
 
     class Meta:
         ordering = ["run_id", "seq"]
-        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="run_event_seq")]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "seq"], name="run_event_seq")
+        ]
 
     def __str__(self) -> str:
         return f"{self.run_id} {self.seq} {self.type}"

@@ -1,4 +1,6 @@
-"""The journal of write and external tasks: an intent before, a result after; and evidence that came too late."""
+"""The journal of write and external tasks: an intent before, a result after; and
+evidence that came too late.
+"""
 
 from django.conf import settings
 from django.db import models
@@ -8,7 +10,7 @@ from checkpoints.models.run import Run
 
 
 class Outcome(models.TextChoices):
-    """What is known of one attempt."""
+    """The outcomes of an attempt, as far as they are known."""
 
     OPEN = "open", "intent written, no result yet"
     DONE = "done", "happened, with this output"
@@ -22,14 +24,16 @@ class TaskResult(OfTask, Sealed):
 
     PAYLOADS = ("output", "error", "settled_reason")
     IDENTITY = ("run_id", "line", "node", "visit", "index", "attempt")
-    # The checkpoint that lists a result is sealed itself, and says which tasks it lists.
+    # The checkpoint that lists a result is sealed itself, and says which tasks it
+    # lists.
     UNSEALED = ("seq",)
-    ADDED = ("pid_space",)
-    SEALED_SINCE_2 = ("thread_ended_at",)
     MOMENT = "intent_at"
 
     id = models.BigAutoField(primary_key=True)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="task_results", db_index=False)
+    # No separate index: the first constraint below begins with the run.
+    run = models.ForeignKey(
+        Run, on_delete=models.PROTECT, related_name="task_results", db_index=False
+    )
     attempt = models.IntegerField()
     effect = models.CharField(max_length=10)
     epoch = models.BigIntegerField()
@@ -37,29 +41,50 @@ class TaskResult(OfTask, Sealed):
     host = models.CharField(max_length=255, blank=True, default="")
     pid_space = pid_space_field()
     pid = models.IntegerField(default=0)
-    process_started = models.BigIntegerField(default=0, help_text="Clock ticks: tells a reused pid.")
+    process_started = models.BigIntegerField(
+        default=0, help_text="Clock ticks: tells a reused pid."
+    )
     superstep = models.IntegerField(help_text="The superstep in whose course it ran.")
     input_hash = hash_field()
     intent_at = models.DateTimeField()
-    over_at = models.DateTimeField(help_text="After lease and timeout: past this only a frozen process still acts.")
+    over_at = models.DateTimeField(
+        help_text="After lease and timeout: past this only a frozen process still acts."
+    )
     thread_ended_at = models.DateTimeField(null=True, blank=True)
-    outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.OPEN)
-    output = models.BinaryField(default=b"", help_text="Packed canonical JSON of what the node returned.")
-    error = models.BinaryField(default=b"", help_text="Packed canonical JSON: type, message, traceback.")
+    outcome = models.CharField(
+        max_length=10, choices=Outcome.choices, default=Outcome.OPEN
+    )
+    output = models.BinaryField(
+        default=b"", help_text="Packed canonical JSON of what the node returned."
+    )
+    error = models.BinaryField(
+        default=b"", help_text="Packed canonical JSON: type, message, traceback."
+    )
     result_at = models.DateTimeField(null=True, blank=True)
     took_ms = models.IntegerField(default=0)
-    seq = models.IntegerField(null=True, blank=True, help_text="The first checkpoint that lists it.")
-    settled_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    seq = models.IntegerField(
+        null=True, blank=True, help_text="The first checkpoint that lists it."
     )
-    settled_reason = models.BinaryField(default=b"", help_text="Packed canonical JSON: a string.")
+    settled_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+    )
+    settled_reason = models.BinaryField(
+        default=b"", help_text="Packed canonical JSON: a string."
+    )
 
     class Meta:
         ordering = ["run_id", "id"]
         constraints = [
             models.UniqueConstraint(
-                fields=["run", "line", "node", "visit", "index", "attempt"], name="task_result_attempt"
+                fields=["run", "line", "node", "visit", "index", "attempt"],
+                name="task_result_attempt",
             ),
+            # Refused by the database itself, whatever else goes wrong: two results of a
+            # task.
             models.UniqueConstraint(
                 fields=["run", "line", "node", "visit", "index"],
                 condition=models.Q(outcome="done"),
@@ -68,7 +93,11 @@ class TaskResult(OfTask, Sealed):
         ]
         # The superstep in hand: few rows at any time, however long the line is.
         indexes = [
-            models.Index(fields=["run", "line"], name="task_result_in_hand", condition=models.Q(seq__isnull=True)),
+            models.Index(
+                fields=["run", "line"],
+                name="task_result_in_hand",
+                condition=models.Q(seq__isnull=True),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -76,9 +105,12 @@ class TaskResult(OfTask, Sealed):
 
 
 class LateResult(OfTask, Sealed):
-    """A result whose attempt was no longer open: evidence for whoever settles, never applied by itself."""
+    """A result whose attempt was no longer open: evidence for whoever settles, never
+    applied by itself.
+    """
 
     PAYLOADS = ("output", "error")
+    # With its time: one attempt may leave several late results.
     IDENTITY = ("run_id", "line", "node", "visit", "index", "attempt", "at")
 
     id = models.BigAutoField(primary_key=True)

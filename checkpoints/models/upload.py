@@ -1,4 +1,6 @@
-"""An uploaded file: bytes in Django's storage, the row that lets inputs refer to them, and which runs do."""
+"""An uploaded file: bytes in Django's storage, the row that lets inputs refer to them,
+and which runs do.
+"""
 
 from django.conf import settings
 from django.db import models
@@ -7,14 +9,22 @@ from checkpoints.core.ids import uuid7
 
 
 class Upload(models.Model):
-    """A file that a run's input may name. Inputs carry {file, name, size, sha256}, never a path."""
+    """A file that a run's input may name. Inputs carry {file, name, size, sha256},
+    never a path.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     stored_as = models.CharField(max_length=300, unique=True)
     name = models.CharField(max_length=255)
     size = models.BigIntegerField()
     sha256 = models.CharField(max_length=64)
-    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+    )
     at = models.DateTimeField()
 
     class Meta:
@@ -25,16 +35,23 @@ class Upload(models.Model):
 
 
 class UploadReference(models.Model):
-    """That the input of a run names an upload. Written with the run: who wants to know whether a file is still needed
-    opens no input.
+    """A record that the input of a run names an upload. Written with the run, so that
+    no input must be opened to find out whether a file is still needed.
     """
 
     id = models.BigAutoField(primary_key=True)
     run = models.UUIDField()
-    upload = models.ForeignKey(Upload, on_delete=models.PROTECT, related_name="references", db_index=False)
+    # No separate index: the constraint below begins with the upload.
+    upload = models.ForeignKey(
+        Upload, on_delete=models.PROTECT, related_name="references", db_index=False
+    )
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["upload", "run"], name="upload_reference_once")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["upload", "run"], name="upload_reference_once"
+            )
+        ]
         indexes = [models.Index(fields=["run"], name="upload_reference_by_run")]
 
     def __str__(self) -> str:

@@ -7,14 +7,17 @@ from checkpoints.models.fields import pid_space_field
 
 
 class Worker(models.Model):
-    """One cluster. Gone is proven by `stopped_at` only; host, pid space, pid and start name its sentinel to people."""
+    """One cluster. Only `stopped_at` proves that it is gone; host, pid space, pid and
+    start say to people which process its sentinel is.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     host = models.CharField(max_length=255)
     pid_space = pid_space_field()
     pid = models.IntegerField()
     process_started = models.BigIntegerField(
-        default=0, help_text="Start time of the process in clock ticks: tells a reused pid."
+        default=0,
+        help_text="Start time of the process in clock ticks: tells a reused pid.",
     )
     started_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField()
@@ -22,7 +25,9 @@ class Worker(models.Model):
     draining = models.BooleanField(default=False)
     slots = models.SmallIntegerField(default=0)
     busy = models.SmallIntegerField(default=0)
-    fingerprints = models.JSONField(default=list, help_text="Fingerprints of the graphs that it has registered.")
+    fingerprints = models.JSONField(
+        default=list, help_text="Fingerprints of the graphs that it has registered."
+    )
 
     class Meta:
         ordering = ["-heartbeat_at"]

@@ -1,8 +1,9 @@
-"""What a row's column keeps of a payload. The ledger, the store and the rotation of keys go through here; rows
-themselves are not known: callers give names and columns.
+"""The content of a row's column for a payload. The ledger, the store and the rotation
+of keys use this module, which does not know rows: callers pass names and columns.
 
-A backend in the row gives all of the column. For others it is what they gave, behind the last part of the name: bytes
-that are encrypted anew get a new name, for a name is never used for other bytes.
+A backend in the row determines the whole column. For others the column holds the result
+of the backend, preceded by the last part of the name: bytes that are encrypted again
+get a new name, because a name is never used for other bytes.
 """
 
 from uuid import UUID
@@ -10,42 +11,85 @@ from uuid import UUID
 from checkpoints.payloads.registry import backend
 from orchestrator.engine.errors import PayloadLost
 
+# Stored payloads begin with the bytes 1 to 3 (`codec`, `keyring`), so none is taken for
+# a record.
 _ELSEWHERE = b"\x04"
 
 
-def name_of(run: UUID, checkpoint: UUID, column: str) -> str:
-    """The name of a checkpoint's payload, as far as its column says no other."""
+def name_of(
+    run: UUID,
+    checkpoint: UUID,
+    column: str,
+) -> str:
+    """Return the name of a checkpoint's payload, unless its column has another."""
     return f"{run}/{checkpoint}/{column}"
 
 
-def put_payload(backend_name: str, name: str, data: bytes, *, under: str = "") -> bytes:
-    """Put the bytes, under `name` or under a part of its own below it. Gives the column. Raises what backends raise."""
-    one = backend(backend_name)
-    if one.in_row:
-        return one.put(name, data)
-    return _ELSEWHERE + bytes([len(under)]) + under.encode("ascii") + one.put(_below(name, under), data)
+def put_payload(
+    backend_name: str,
+    name: str,
+    data: bytes,
+    *,
+    under: str = "",
+) -> bytes:
+    """Put the bytes, under `name` or under the part `under` below it, and return the
+    column. Raises what backends raise.
+    """
+    store = backend(backend_name)
+    if store.in_row:
+        return store.put(name, data)
+    # The column begins with the part of the name that the row does not determine.
+    part = under.encode("ascii")
+    result = store.put(_below(name, under), data)
+    return _ELSEWHERE + bytes([len(part)]) + part + result
 
 
-def get_payload(backend_name: str, name: str, column: bytes) -> bytes:
-    """The bytes that a column stands for. Raises `PayloadLost`, `PayloadsUnavailable`, `UnknownBackend`."""
-    one = backend(backend_name)
-    return one.get(name, column) if one.in_row else one.get(*where(name, column))
+def get_payload(
+    backend_name: str,
+    name: str,
+    column: bytes,
+) -> bytes:
+    """Return the bytes that a column stands for. Raises `PayloadLost`,
+    `PayloadsUnavailable`, `UnknownBackend`.
+    """
+    store = backend(backend_name)
+    if store.in_row:
+        return store.get(name, column)
+    return store.get(*where(name, column))
 
 
 def delete_payload(backend_name: str, name: str, column: bytes = b"") -> None:
-    """Delete the bytes that a column stood for; without it, those under the name itself. They may be gone already."""
-    one = backend(backend_name)
-    if not one.in_row:
-        one.delete(*(where(name, column) if column else (name, b"")))
+    """Delete the bytes that a column stood for; without it, those under the name
+    itself. They may be gone already.
+    """
+    store = backend(backend_name)
+    # Bytes in the row go with the row.
+    if store.in_row:
+        return
+    if column:
+        store.delete(*where(name, column))
+    else:
+        store.delete(name, b"")
 
 
 def where(name: str, column: bytes) -> tuple[str, bytes]:
-    """Of a column of a backend outside the row: the name that the bytes have now, and what the backend gave."""
-    end = 2 + column[1] if len(column) > 1 and column[:1] == _ELSEWHERE else 0
-    if not 2 <= end <= len(column):
-        raise PayloadLost(f"the row's record of payload {name} is damaged", name=name)
-    return _below(name, column[2:end].decode("ascii", "replace")), column[end:]
+    """Return, for the column of a backend outside the row, the name that the bytes have
+    now, and the result of the backend. Raises `PayloadLost` where it is damaged.
+    """
+    if len(column) < 2 or column[:1] != _ELSEWHERE:
+        raise _damaged(name)
+    end = 2 + column[1]
+    if end > len(column):
+        raise _damaged(name)
+    under = column[2:end].decode("ascii", "replace")
+    return _below(name, under), column[end:]
+
+
+def _damaged(name: str) -> PayloadLost:
+    return PayloadLost(f"the row's record of payload {name} is damaged", name=name)
 
 
 def _below(name: str, under: str) -> str:
-    return f"{name}/{under}" if under else name
+    if not under:
+        return name
+    return f"{name}/{under}"

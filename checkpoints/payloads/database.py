@@ -1,11 +1,13 @@
-"""The default backend: the row itself holds the bytes, so both phases of a commit are one transaction."""
+"""The default backend: the row itself holds the bytes, so both phases of a commit are
+one transaction.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime
 
 
 class DatabasePayloads:
-    """Keeps everything in the row."""
+    """A backend that stores everything in the row."""
 
     in_row = True
 

@@ -1,4 +1,6 @@
-"""The payload backends of this installation by their names: `database`, and what COUNTERSIGN["PAYLOADS"] names."""
+"""The payload backends of this installation by their names: `database`, and those of
+COUNTERSIGN["PAYLOADS"].
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,62 +18,93 @@ from orchestrator.engine.errors import UnknownBackend
 
 DATABASE = "database"
 _DATABASE = DatabasePayloads()
-_WORDS: dict[str, Any] = {"database": DatabasePayloads, "files": FilePayloads, "memory": MemoryPayloads}
-_made: tuple[Conf, dict[str, PayloadBackend]] | None = None
+_WORDS: dict[str, Any] = {
+    "database": DatabasePayloads,
+    "files": FilePayloads,
+    "memory": MemoryPayloads,
+}
+_configured: tuple[Conf, dict[str, PayloadBackend]] | None = None
+"""The backends, with the settings that they were built from."""
 _lent: dict[str, PayloadBackend] = {}
 
 
 def backend(name: str) -> PayloadBackend:
-    """The backend of that name. Raises `UnknownBackend`; `ImproperlyConfigured` where its setting is no backend."""
+    """Return the backend of that name. Raises `UnknownBackend`; `ImproperlyConfigured`
+    where its setting is no backend.
+    """
     if name == DATABASE:
         return _DATABASE
-    made = backends()
-    if name in _lent and name not in made:
+    configured = backends()
+    if name in configured:
+        return configured[name]
+    if name in _lent:
         return _lent[name]
-    if name not in made:
-        raise UnknownBackend(
-            f"the settings know no payload backend {name!r}; known: {', '.join(sorted(made))}", backend=name
-        )
-    return made[name]
+    raise UnknownBackend(
+        f"the settings know no payload backend {name!r}; known: "
+        f"{', '.join(sorted(configured))}",
+        backend=name,
+    )
 
 
 def backends() -> dict[str, PayloadBackend]:
-    """All of them by name. Made once for each set of settings."""
-    global _made
+    """Return all backends by name. They are built once for each set of settings."""
+    global _configured
     now = conf()
-    if _made is None or _made[0] is not now:
-        _made = (now, {DATABASE: _DATABASE, **{name: _built(name, given) for name, given in now.payloads.items()}})
-    return _made[1]
+    if _configured is None or _configured[0] is not now:
+        by_name: dict[str, PayloadBackend] = {DATABASE: _DATABASE}
+        for name, entry in now.payloads.items():
+            by_name[name] = _build(name, entry)
+        # In one assignment: another thread must not meet backends of other settings.
+        _configured = (now, by_name)
+    return _configured[1]
 
 
 def lend(backend: PayloadBackend, name: str) -> str:
-    """Let this process know a backend that the settings do not name. Gives its name, by which rows will know it. Raises
-    `ImproperlyConfigured` where the settings have another of that name.
+    """Register in this process a backend that the settings do not name. Return its
+    name, which rows will have. Raises `ImproperlyConfigured` where the settings have
+    another one of that name.
     """
-    known = backends().get(name)
-    if known is not None and known is not backend:
-        raise ImproperlyConfigured(f"the settings have another payload backend of the name {name!r}")
+    configured = backends().get(name)
+    # A name in a row must mean one place, or its bytes would be looked for in the
+    # other.
+    if configured is not None and configured is not backend:
+        raise ImproperlyConfigured(
+            f"the settings have another payload backend of the name {name!r}"
+        )
     _lent[name] = backend
     return name
 
 
 def chosen(name: str | None) -> str:
-    """The backend for new runs of a graph that asks for `name`; for None the default. Raises `UnknownBackend`."""
+    """Return the backend for new runs of a graph that declares `name`; for None the
+    default. Raises `UnknownBackend`.
+    """
     name = name or conf().default_payloads
+    # An unknown one is refused here, before the run has its first checkpoint to save.
     backend(name)
     return name
 
 
-def _built(name: str, given: Mapping[str, Any]) -> PayloadBackend:
-    options = dict(given.get("options") or {})
+def _build(name: str, entry: Mapping[str, Any]) -> PayloadBackend:
+    options = dict(entry.get("options") or {})
     try:
-        if given["backend"] == "sealed":
-            return SealedPayloads(_built(name, options["of"]))
-        kind = _WORDS.get(given["backend"]) or import_string(given["backend"])
-        made: PayloadBackend = kind(**options)
+        if entry["backend"] == "sealed":
+            return SealedPayloads(_build(name, options["of"]))
+        kind = _WORDS.get(entry["backend"]) or import_string(entry["backend"])
+        backend: PayloadBackend = kind(**options)
     except (ImportError, TypeError, KeyError, ValueError, LookupError) as error:
-        raise ImproperlyConfigured(f"COUNTERSIGN['PAYLOADS'][{name!r}]: {error}") from error
-    missing = [what for what in ("in_row", "put", "get", "delete", "names") if not hasattr(made, what)]
+        raise ImproperlyConfigured(
+            f"COUNTERSIGN['PAYLOADS'][{name!r}]: {error}"
+        ) from error
+    # Otherwise a backend that lacks a method would fail only when a run commits.
+    missing = [
+        attribute
+        for attribute in ("in_row", "put", "get", "delete", "names")
+        if not hasattr(backend, attribute)
+    ]
     if missing:
-        raise ImproperlyConfigured(f"COUNTERSIGN['PAYLOADS'][{name!r}] is no payload backend: no {', '.join(missing)}")
-    return made
+        raise ImproperlyConfigured(
+            f"COUNTERSIGN['PAYLOADS'][{name!r}] is no payload backend: "
+            f"no {', '.join(missing)}"
+        )
+    return backend

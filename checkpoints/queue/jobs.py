@@ -1,12 +1,13 @@
-"""The verbs of jobs: add, claim, begin, report, finish, fail, cancel. Whoever changes what a job is for adds it in his
-transaction; the broker claims; `orchestrator.jobs` runs it.
+"""The verbs of jobs: add, claim, begin, report, finish, fail, cancel. A job is added in
+the transaction of the change that makes it necessary; the broker claims it, and
+`orchestrator.jobs` runs it.
 
-Every statement of a holder names the epoch, so whoever lost the lease changes nothing. Times are the database's.
+Every statement of a lease's holder names the epoch, so a holder that lost the lease
+changes nothing. Times are the database's.
 """
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,12 @@ import structlog
 from django.db.models import F, Q
 
 from checkpoints.conf import conf
-from checkpoints.core.arguments import checked_moment, checked_number, checked_seconds, checked_text
+from checkpoints.core.arguments import (
+    checked_moment,
+    checked_number,
+    checked_seconds,
+    checked_text,
+)
 from checkpoints.core.ids import uuid7, uuid_of
 from checkpoints.core.visible_text import LONGEST_JOB_ERROR
 from checkpoints.db.clock import db_in, db_now, kept_now
@@ -24,19 +30,34 @@ from checkpoints.queue.queue import BACK, Queue
 from orchestrator.engine.errors import CountersignError, StaleLease
 
 LONGEST = 100 * 366 * 86_400
-"""Seconds."""
+"""The longest `due_in`: the seconds of a hundred years."""
 PAUSED = datetime(9000, 1, 1, tzinfo=UTC)
-"""When a paused job is due: in no time that anybody counts."""
+"""When a paused job is due: never."""
 MOST_ATTEMPTS = 5
-"""Begun without a slice that ended well; then the job has failed, and stays failed."""
-_HELD = ["id", "epoch", "kind", "name", "facts", "run", "progress", "attempts", "facts_seal", "place_seal"]
+"""So many attempts without a slice that ended well; then the job has failed for good.
+"""
+# All that the holder needs to know of the job, taken by the statement that begins.
+_HELD = [
+    "id",
+    "epoch",
+    "kind",
+    "name",
+    "facts",
+    "run",
+    "progress",
+    "attempts",
+    "facts_seal",
+    "place_seal",
+]
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far a job has got. `place` is what its next slice goes on from: any JSON, read back as `JobHold.place`."""
+    """The progress of a job. Its next slice goes on from `place`: any JSON, which it
+    reads as `JobLease.place`.
+    """
 
     done: int
     total: int = 0
@@ -61,7 +82,9 @@ class JobLease:
 
     @property
     def place(self) -> Any:
-        """What the last report of an earlier slice or attempt said; None at the beginning."""
+        """Return the place in the last report of an earlier slice or attempt; None at
+        the beginning.
+        """
         return self.progress.get("place")
 
 
@@ -75,57 +98,98 @@ def add_job(
     priority: int = 0,
     **facts: Any,
 ) -> UUID:
-    """Queue a job in the caller's transaction, and give its id. `due_in` is in seconds. Raises `InvalidValue`.
+    """Queue a job in the caller's transaction, and return its id. `due_in` is in
+    seconds. Raises `InvalidValue`.
 
-    Where a job of that `name` is queued or running already, that one's id is given, and nothing is added.
+    Where a job of that `name` is queued or running already, its id is returned, and
+    nothing is added.
     """
-    due = db_in(checked_seconds(due_in, "due_in", most=LONGEST)) if due_at is None else checked_moment(due_at, "due_at")
+    due = _due(due_at, due_in)
     checked_text(kind, "kind", least=1, most=60)
     checked_number(priority, "priority", least=-(2**31), most=2**31 - 1)
     name = None if name is None else checked_text(name, "name", least=1, most=200)
     run = None if run is None else uuid_of(run, "run")
     row = Job(
-        id=uuid7(), kind=kind, name=name, facts=facts, run=run, priority=priority, due_at=due, created_at=db_now()
+        id=uuid7(),
+        kind=kind,
+        name=name,
+        facts=facts,
+        run=run,
+        priority=priority,
+        due_at=due,
+        created_at=db_now(),
     )
     row.facts_seal = job_seals.facts_seal(row.id, kind, name, run, facts)
-    while True:
-        Job.objects.bulk_create([row], ignore_conflicts=name is not None)
-        found = _live(name) if name is not None else row.id
-        if found is not None:  # else the one in our way has ended between the two statements
-            break
-    if found == row.id:
+    job_id = _insert_or_find(row)
+    # Else the job that is live already was announced when it was added.
+    if job_id == row.id:
         notify.notify_workers(notify.JOB_DUE)
-    return found
+    return job_id
+
+
+def _due(due_at: datetime | None, due_in: float) -> Any:
+    if due_at is not None:
+        return checked_moment(due_at, "due_at")
+    return db_in(checked_seconds(due_in, "due_in", most=LONGEST))
+
+
+def _insert_or_find(row: Job) -> UUID:
+    """Insert a job, unless one of its name is live. Return the id of the live job."""
+    if row.name is None:
+        Job.objects.bulk_create([row])
+        return row.id
+    while True:
+        # An error, even one that is caught, would end the caller's transaction.
+        Job.objects.bulk_create([row], ignore_conflicts=True)
+        job_id = _live(row.name)
+        # Else the conflicting job has ended between the two statements.
+        if job_id is not None:
+            return job_id
 
 
 def _live(name: str) -> UUID | None:
-    return Job.objects.filter(name=name, status__in=LIVE).values_list("id", flat=True).first()
+    rows = Job.objects.filter(name=name, status__in=LIVE)
+    return rows.values_list("id", flat=True).first()
+
+
+def _ready() -> Q:
+    return Q(status=JobStatus.QUEUED, due_at__lte=kept_now())
 
 
 JOBS = Queue(
-    Job, LIVE, lambda: Q(status=JobStatus.QUEUED, due_at__lte=kept_now()), ("-priority", "due_at", "created_at")
+    Job,
+    LIVE,
+    _ready,
+    ("-priority", "due_at", "created_at"),
 )
 """Jobs that are due, or whose worker is gone."""
-claim, any_due, renew = partial(JOBS.claim, only=None), partial(JOBS.any_due, None), JOBS.renew
+claim = JOBS.claim
+any_due = JOBS.any_due
+renew = JOBS.renew
 
 
 def claim_one(job_id: UUID, *, worker: UUID | None = None) -> int | None:
-    """Take this job if it is due. Gives its epoch."""
+    """Take this job if it is due, and return its epoch."""
     taken = JOBS.claim_one(job_id, worker=worker)
     return taken.epoch if taken else None
 
 
 def release(job_id: UUID, epoch: int) -> None:
-    """Put a claim that nobody has begun back into the queue."""
+    """Return a claim that was not begun to the queue."""
     JOBS.change(job_id, epoch, **BACK)
 
 
 def begin_job(job_id: UUID, epoch: int) -> JobLease | None:
-    """The worker's first statement. None means that it came too late and must leave. Counts an attempt.
+    """Begin the lease of a claim; it is the worker's first statement. Returns None
+    where the worker came too late and must leave. Counts an attempt.
 
-    A job whose facts or place are not as they were sealed has failed for good, and nobody works on it.
+    A job whose facts or place are not as they were sealed fails for good without being
+    run.
     """
-    rows = JOBS.lengthen(job_id, epoch, _HELD, epoch=epoch + 1, attempts=F("attempts") + 1)
+    # The epoch rises again, so that of two workers with one message only one begins.
+    rows = JOBS.lengthen(
+        job_id, epoch, _HELD, epoch=epoch + 1, attempts=F("attempts") + 1
+    )
     if not rows:
         return None
     lease = JobLease(**dict(zip(_HELD, rows[0], strict=True)))
@@ -139,69 +203,107 @@ def begin_job(job_id: UUID, epoch: int) -> JobLease | None:
 
 
 def heartbeat(job_id: UUID, epoch: int) -> bool:
-    """Lengthen a begun lease. False: it is lost."""
+    """Lengthen a begun lease. Returns False where it is lost."""
     return bool(JOBS.lengthen(job_id, epoch))
 
 
 def report(lease: JobLease, step: Step) -> None:
-    """Keep how far it has got, and lengthen the lease. Raises `StaleLease`."""
-    lease.progress = {"done": step.done, "total": step.total, "note": step.note[:200], "place": step.place}
+    """Save the progress of a job, and lengthen its lease. Raises `StaleLease`."""
+    lease.progress = {
+        "done": step.done,
+        "total": step.total,
+        "note": step.note[:200],
+        "place": step.place,
+    }
     lease.place_seal = job_seals.place_seal(lease.id, lease.kind, step.place)
-    until = db_in(conf().lease_seconds)
-    _change(lease, progress=lease.progress, place_seal=lease.place_seal, lease_until=until)
+    _change(
+        lease,
+        progress=lease.progress,
+        place_seal=lease.place_seal,
+        lease_until=db_in(conf().lease_seconds),
+    )
 
 
 def change_facts(lease: JobLease, facts: dict[str, Any]) -> None:
-    """Give a job other facts, sealed. Raises `StaleLease`."""
+    """Replace the facts of a job, and seal them. Raises `StaleLease`."""
     lease.facts = facts
-    lease.facts_seal = job_seals.facts_seal(lease.id, lease.kind, lease.name, lease.run, facts)
+    lease.facts_seal = job_seals.facts_seal(
+        lease.id, lease.kind, lease.name, lease.run, facts
+    )
     _change(lease, facts=facts, facts_seal=lease.facts_seal)
 
 
 def give_back(lease: JobLease) -> None:
-    """End a slice that went well: due again at once, on from its place. Raises `StaleLease`."""
+    """End a slice that went well: the job is due again at once, and goes on from its
+    place. Raises `StaleLease`.
+    """
     _change(lease, due_at=db_now(), attempts=0, **BACK)
 
 
 def finish_job(lease: JobLease, *, again_in: float | None = None) -> None:
-    """It is done; or, where it stands for ever, due again in so many seconds, from the beginning.
+    """End a job as done; or, where it is a standing job, make it due again in so many
+    seconds, from the beginning.
 
-    Raises `StaleLease`: called last in the transaction of what the job does, it makes that happen once.
+    Raises `StaleLease`: as the last call in the transaction of the job's work, it makes
+    sure that the work happens once.
     """
-    values: dict[str, Any] = BACK | {"error_code": "", "error": ""}
     if again_in is None:
-        _change(lease, **values | {"status": JobStatus.DONE, "ended_at": db_now()})
-    else:
-        _change(lease, due_at=db_in(again_in), attempts=0, progress={}, place_seal="", **values)
+        _change(lease, **_ended(JobStatus.DONE), error_code="", error="")
+        return
+    _change(
+        lease,
+        due_at=db_in(again_in),
+        attempts=0,
+        progress={},
+        place_seal="",
+        error_code="",
+        error="",
+        **BACK,
+    )
 
 
-def fail_job(lease: JobLease, code: str, message: str, *, again_in: float | None = None, final: bool = False) -> None:
-    """It went wrong: due again after a pause; after `MOST_ATTEMPTS` of them, or at once where this is `final`, failed,
-    or due again in `again_in` s.
+def fail_job(
+    lease: JobLease,
+    code: str,
+    message: str,
+    *,
+    again_in: float | None = None,
+    final: bool = False,
+) -> None:
+    """Make a job due again after a pause, because it went wrong. After `MOST_ATTEMPTS`
+    attempts, or at once where this is `final`, it has failed for good, or is due again
+    in `again_in` seconds.
 
     Raises `StaleLease`.
     """
-    values: dict[str, Any] = BACK | {"error_code": code, "error": message[:LONGEST_JOB_ERROR]}
+    error = {"error_code": code, "error": message[:LONGEST_JOB_ERROR]}
     if lease.attempts < MOST_ATTEMPTS and not final:
         # The first pause is 2 s, each next one twice as long.
-        _change(lease, due_at=db_in(2.0**lease.attempts), **values)
+        _change(lease, due_at=db_in(2.0**lease.attempts), **BACK, **error)
     elif again_in is not None:
-        _change(lease, due_at=db_in(again_in), attempts=0, **values)
+        _change(lease, due_at=db_in(again_in), attempts=0, **BACK, **error)
     else:
-        _change(lease, **values | {"status": JobStatus.FAILED, "ended_at": db_now()})
+        _change(lease, **_ended(JobStatus.FAILED), **error)
+
+
+def _ended(status: str) -> dict[str, Any]:
+    """Return the columns of a job that its holder ends."""
+    return {**BACK, "status": status, "ended_at": db_now()}
 
 
 def pause_job(job_id: UUID | str) -> bool:
-    """Let a job rest until `continue_job`; who works on it finds his lease lost, and what he had not reported is done
-    anew. False: it has ended.
+    """Pause a job until `continue_job`. Its worker finds its lease lost, and work that
+    it had not reported is done again. Returns False where the job has ended.
     """
     rows = Job.objects.filter(id=uuid_of(job_id, "job"), status__in=LIVE)
     return bool(rows.update(due_at=PAUSED, epoch=F("epoch") + 1, **BACK))
 
 
 def continue_job(job_id: UUID | str) -> bool:
-    """Let a job go on from its place. False: it was not paused."""
-    rows = Job.objects.filter(id=uuid_of(job_id, "job"), status=JobStatus.QUEUED, due_at=PAUSED)
+    """Continue a paused job from its place. Returns False where it was not paused."""
+    rows = Job.objects.filter(
+        id=uuid_of(job_id, "job"), status=JobStatus.QUEUED, due_at=PAUSED
+    )
     continued = bool(rows.update(due_at=db_now()))
     if continued:
         notify.notify_workers(notify.JOB_DUE)
@@ -209,21 +311,24 @@ def continue_job(job_id: UUID | str) -> bool:
 
 
 def is_paused(job: Job) -> bool:
-    """Whether a job rests until somebody lets it go on."""
+    """Return whether a job is paused until `continue_job`."""
     return job.status == JobStatus.QUEUED and job.due_at == PAUSED
 
 
 def cancel_job(job_id: UUID | str) -> bool:
-    """End a job that is queued or running; who works on it finds his lease lost. False: it had ended before."""
+    """End a job that is queued or running; its worker finds its lease lost. Returns
+    False where it had ended before.
+    """
     return bool(_cancel(Job.objects.filter(id=uuid_of(job_id, "job"))))
 
 
 def cancel_jobs_of(run_id: UUID | str) -> int:
-    """The same for all jobs of a run. Gives how many there were."""
+    """End all jobs of a run, and return how many there were."""
     return _cancel(Job.objects.filter(run=uuid_of(run_id, "run")))
 
 
 def _cancel(rows: Any) -> int:
+    # The epoch may stay: a holder changes its row only while that is running.
     changed: int = rows.filter(status__in=LIVE).update(
         status=JobStatus.CANCELLED, ended_at=db_now(), lease_until=None, leased_by=None
     )
@@ -232,4 +337,6 @@ def _cancel(rows: Any) -> int:
 
 def _change(lease: JobLease, **values: Any) -> None:
     if not JOBS.change(lease.id, lease.epoch, **values):
-        raise StaleLease("another worker has this job", job=str(lease.id), epoch=lease.epoch)
+        raise StaleLease(
+            "another worker has this job", job=str(lease.id), epoch=lease.epoch
+        )

@@ -1,7 +1,8 @@
-"""Leases: who may write to a run now. The broker claims, the worker begins, renews and gives back.
+"""Leases: the right to write to a run. The broker claims, the worker begins, renews and
+gives back.
 
-Every statement names the epoch, so whoever lost the lease changes nothing. None of them touches a sealed column or the
-log.
+Every statement names the epoch, so a worker that lost the lease changes nothing. None
+of them touches a sealed column or the log.
 """
 
 from collections.abc import Sequence
@@ -17,24 +18,56 @@ from django.utils import timezone
 
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
+from checkpoints.db.claim import claim_rows, has_row
 from checkpoints.db.clock import db_in, db_now, kept_now
 from checkpoints.event_log import LogEnd, NewEvent
 from checkpoints.models import Run
-from checkpoints.models.run import CLAIM_ORDER, CLAIMABLE
-from checkpoints.queue.queue import BACK, Claim, Claimable, Queue
+from checkpoints.queue import due_runs
+from checkpoints.queue.due_runs import Claimable
+from checkpoints.queue.queue import BACK, Claim, Queue
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 
+# All that a worker needs to know of the run, taken by the statement that begins.
 _LEASED = [
-    "id", "epoch", "key", "graph", "version", "fingerprint", "encrypted", "hash_key", "payloads", "line", "superstep",
-    "head", "head_seq", "head_hash", "event_seq", "event_hash", "wakes", "decisions", "seal", "seal_key",
-    "claims_since_progress", "input", "input_hash", "started_by", "on_behalf_of", "tape", "label", "started_at",
-    "origin_checkpoint", "cancel_at", "lease_until",
-]  # fmt: skip
+    "id",
+    "epoch",
+    "key",
+    "graph",
+    "version",
+    "fingerprint",
+    "encrypted",
+    "hash_key",
+    "payloads",
+    "line",
+    "superstep",
+    "head",
+    "head_seq",
+    "head_hash",
+    "event_seq",
+    "event_hash",
+    "wakes",
+    "decisions",
+    "seal",
+    "seal_key",
+    "claims_since_progress",
+    "input",
+    "input_hash",
+    "started_by",
+    "on_behalf_of",
+    "tape",
+    "label",
+    "started_at",
+    "origin_checkpoint",
+    "cancel_at",
+    "lease_until",
+]
 
 
 @dataclass(slots=True)
 class Lease:
-    """A begun lease, and the run as its holder knows it. The ledger keeps it in step with each commit."""
+    """A begun lease, and the run as its holder knows it. The ledger updates it with
+    each commit.
+    """
 
     id: UUID
     epoch: int
@@ -65,6 +98,7 @@ class Lease:
     started_at: datetime
     origin_checkpoint: UUID | None = None
     worker: UUID | None = None
+    # Set from the start, so that the first look reads the open requests.
     moved: bool = True
     cancelling: bool = False
     skew: timedelta = timedelta()
@@ -76,70 +110,124 @@ class Lease:
 
     @property
     def departed(self) -> bool:
-        """Whether its line began at a checkpoint of another."""
+        """Return whether its line began at a checkpoint of another line or run."""
         return self.line > 1 or self.origin_checkpoint is not None
 
     def now(self) -> datetime:
-        """The time by the database's clock, as this process last compared the two."""
+        """Return the time of the database's clock, as the clocks were last compared."""
         return timezone.now() + self.skew
 
 
 def _ready() -> Q:
-    queued = Q(status=Status.QUEUED) & (Q(due_at__isnull=True) | Q(due_at__lte=kept_now()))
+    # A run that has just been started has no due time.
+    queued = Q(status=Status.QUEUED) & (
+        Q(due_at__isnull=True) | Q(due_at__lte=kept_now())
+    )
     return queued | Q(status=Status.WAITING, due_at__lte=kept_now())
 
 
-RUNS = Queue(Run, CLAIMABLE, _ready, CLAIM_ORDER)
-"""Runs that want a worker: queued and due, waiting and due, or running under an expired lease."""
-claim, claim_one, any_run_due, renew = RUNS.claim, RUNS.claim_one, RUNS.any_due, RUNS.renew
+RUNS = Queue(Run, (Status.QUEUED, Status.RUNNING, Status.WAITING), _ready, ())
+"""Runs that want a worker: queued and due, waiting and due, or running under an expired
+lease. `due_runs` has the order in which they are claimed.
+"""
+claim_one = RUNS.claim_one
+renew = RUNS.renew
+
+
+def claim(
+    *, worker: UUID | None, limit: int, only: Claimable | None = None
+) -> list[Claim]:
+    """Take up to `limit` runs that need a worker, the first in order, of those that
+    can be worked on here; None: of all. One statement; rows that others are taking are
+    skipped.
+    """
+    taken = claim_rows(
+        Run,
+        due_runs.first_due(limit, only),
+        worker=worker,
+        look=due_runs.any_due(only),
+    )
+    return RUNS.claims(taken)
+
+
+def any_run_due(only: Claimable | None) -> bool:
+    """Return whether `claim` would find something. Only reads, so that an idle SQLite
+    worker takes no lock.
+    """
+    return has_row(due_runs.any_due(only))
 
 
 def is_held(run_id: UUID) -> bool:
-    """Whether a worker has the run in hand: a lease that has not run out, begun or not. On the database's clock."""
-    return Run.objects.filter(id=run_id, status=Status.RUNNING, lease_until__gte=db_now()).exists()
+    """Return whether a worker has a lease on the run, begun or not, that has not
+    expired by the database's clock.
+    """
+    return Run.objects.filter(
+        id=run_id, status=Status.RUNNING, lease_until__gte=db_now()
+    ).exists()
 
 
-def begin_lease(run_id: UUID, epoch: int, *, worker: UUID | None = None) -> Lease | None:
-    """The worker's first statement. None means that it came too late and must leave without a trace.
+def begin_lease(
+    run_id: UUID, epoch: int, *, worker: UUID | None = None
+) -> Lease | None:
+    """Begin the lease of a claim; it is the worker's first statement. Returns None
+    where the worker came too late and must leave without a trace.
 
-    Raises the epoch once more, so that of two workers with the same message one begins. Counts a begun claim; a
-    committed superstep sets the count back.
+    The epoch is increased again, so that only one of two workers with the same message
+    begins. Counts a begun claim; a committed superstep resets the count.
     """
     rows = RUNS.lengthen(run_id, epoch, _LEASED, epoch=epoch + 1, **_begun())
     return _lease(rows[0], worker) if rows else None
 
 
 def begin_next(*, worker: UUID | None, only: Claimable) -> Lease | None:
-    """Take the run that `claim` would take first, and begin it, in one statement: for who has his hands free, so that
-    there is no message between the two. The epoch is as after both.
+    """Take the run that `claim` would take first, and begin it, in one statement: an
+    idle worker needs no message between the two. The epoch is as after both.
     """
-    rows = RUNS.take(1, worker=worker, only=only, returning=_LEASED, epoch=_CLAIMED_AND_BEGUN, **_begun())
+    rows = claim_rows(
+        Run,
+        due_runs.first_due(1, only),
+        worker=worker,
+        look=due_runs.any_due(only),
+        returning=_LEASED,
+        epoch=_CLAIMED_AND_BEGUN,
+        **_begun(),
+    )
     return _lease(rows[0], worker) if rows else None
 
 
 _CLAIMED_AND_BEGUN = F("epoch") + 2
 _ONE_MORE = F("claims_since_progress") + 1
-_ONE_LESS = Case(When(claims_since_progress__gt=0, then=F("claims_since_progress") - 1), default=Value(0))
+# Never below 0: a superstep that was committed since the begin has reset the count.
+_ONE_LESS = Case(
+    When(claims_since_progress__gt=0, then=F("claims_since_progress") - 1),
+    default=Value(0),
+)
 
 
 @cache
 def _begun() -> dict[str, Any]:
-    """What the beginning of a claim changes beside its lease."""
-    first = Case(When(started_at__isnull=True, then=kept_now()), default=F("started_at"))
-    return {"claims_since_progress": _ONE_MORE, "started_at": first}
+    """Return the other columns that change where a lease begins."""
+    first_start = Case(
+        When(started_at__isnull=True, then=kept_now()), default=F("started_at")
+    )
+    return {"claims_since_progress": _ONE_MORE, "started_at": first_start}
 
 
-def _lease(held: Sequence[Any], worker: UUID | None) -> Lease:
-    run = dict(zip(_LEASED, held, strict=True))
+def _lease(values: Sequence[Any], worker: UUID | None) -> Lease:
+    run = dict(zip(_LEASED, values, strict=True))
     end = LogEnd(run.pop("event_seq"), run.pop("event_hash"))
     claims = run.pop("claims_since_progress")
     cancelling = bool(run.pop("cancel_at"))
-    skew = run.pop("lease_until") - timedelta(seconds=conf().lease_seconds) - timezone.now()
-    return Lease(end=end, claims=claims, worker=worker, cancelling=cancelling, skew=skew, **run)
+    # The statement that took these values made the lease as long as this.
+    begun_at = run.pop("lease_until") - timedelta(seconds=conf().lease_seconds)
+    skew = begun_at - timezone.now()
+    return Lease(
+        end=end, claims=claims, worker=worker, cancelling=cancelling, skew=skew, **run
+    )
 
 
 class Pulse(StrEnum):
-    """What a heartbeat found. Only a lost lease is false."""
+    """The result of a heartbeat. Only a lost lease is false."""
 
     LOST = ""
     HELD = "held"
@@ -147,8 +235,8 @@ class Pulse(StrEnum):
 
 
 def heartbeat(run_id: UUID, epoch: int, *, progress: bytes | None = None) -> Pulse:
-    """Lengthen a begun lease, and write the progress that the node reported, as its column keeps it. Tells a request to
-    cancel, too.
+    """Lengthen a begun lease, and write the progress that the node reported, in the
+    form of its column. The result also tells whether the run is to be cancelled.
     """
     values = {"progress": progress} if progress is not None else {}
     rows = RUNS.lengthen(run_id, epoch, ["cancel_at"], **values)
@@ -157,15 +245,20 @@ def heartbeat(run_id: UUID, epoch: int, *, progress: bytes | None = None) -> Pul
     return Pulse.CANCELLING if rows[0][0] else Pulse.HELD
 
 
-def give_back(run_id: UUID, epoch: int, *, counts: bool = True, due_in: float = 0.0) -> bool:
-    """End a slice: back to the queue, due in so many seconds. False: the lease was lost before. Where it says nothing
-    of the run (a drain, a backend that is away), `counts` is False: the begun claim is taken back.
+def give_back(
+    run_id: UUID, epoch: int, *, counts: bool = True, due_in: float = 0.0
+) -> bool:
+    """End a slice: the run is queued again, due in so many seconds. Returns False where
+    the lease was lost before. Where the run is not the reason that the slice ends (a
+    drain, a backend that is away), `counts` is False, and the begun claim is not
+    counted.
     """
     values = {} if counts else {"claims_since_progress": _ONE_LESS}
-    return bool(RUNS.change(run_id, epoch, due_at=db_in(due_in) if due_in else db_now(), **BACK, **values))
+    due_at = db_in(due_in) if due_in else db_now()
+    return bool(RUNS.change(run_id, epoch, due_at=due_at, **BACK, **values))
 
 
 def release(claims: Sequence[Claim]) -> None:
-    """Put claims that nobody has begun back into the queue, for a cluster that stops."""
-    for one in claims:
-        give_back(one.id, one.epoch)
+    """Return claims that were not begun to the queue, for a cluster that stops."""
+    for claim in claims:
+        give_back(claim.id, claim.epoch)

@@ -1,5 +1,6 @@
-"""Which process is this, and is that one still there? An attempt is over when its process is gone: nothing else proves
-it. Whoever takes a live process for a dead one makes an effect twice, so what cannot be told is never "gone".
+"""Identifies this process, and tells whether another one is gone. An attempt is over
+when its process is gone: nothing else proves it. Taking a live process for a dead one
+would repeat an effect, so a process in doubt is never "gone".
 """
 
 import os
@@ -9,8 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of one host. `pid_space` says where its pid means anything: the host's boot and the pid namespace.
-    `started` tells it from a later process that got the same id. Empty and 0: unknown.
+    """One process of one host. `pid_space` is where its pid has a meaning: the host's
+    boot and the pid namespace. `started` distinguishes it from a later process with the
+    same pid. Empty and 0 mean unknown.
     """
 
     host: str
@@ -19,8 +21,9 @@ class Process:
     started: int
 
     def is_gone(self) -> bool:
-        """Whether it has surely ended. False where nobody can tell from here: on another host, since another boot, from
-        another pid namespace (a container beside this one may have its host name), and where one of them is unknown.
+        """Return whether it has certainly ended. False where that cannot be known: on
+        another host, after another boot, in another pid namespace (a container beside
+        this one may have its host name), and where one of them is unknown.
         """
         if not (self.started and self.pid_space):
             return False
@@ -30,18 +33,22 @@ class Process:
             return _ticks(_stat(self.pid)) != self.started
         except (FileNotFoundError, ProcessLookupError):
             return not _is_hidden(self.pid)
+        # In doubt it is not gone, and its effect not repeated.
         except OSError:
             return False
 
 
 def this_process() -> Process:
-    """The process that asks."""
-    return Process(socket.gethostname(), pid_space(), os.getpid(), started_ticks(os.getpid()))
+    """Return the process that calls this."""
+    return Process(
+        socket.gethostname(), pid_space(), os.getpid(), started_ticks(os.getpid())
+    )
 
 
 def pid_space() -> str:
-    """Id of the host's boot, and inode of this process's pid namespace. Empty where the system does not say, and where
-    /proc is another namespace's: there the pids of this one name other processes.
+    """Return the id of the host's boot, and the inode of this process's pid namespace.
+    Empty where the system does not provide them, and where /proc belongs to another
+    namespace, in which the pids of this one name other processes.
     """
     try:
         if os.readlink("/proc/self") != str(os.getpid()):
@@ -53,9 +60,11 @@ def pid_space() -> str:
 
 
 def started_ticks(pid: int) -> int:
-    """When a process started, in clock ticks since boot (field 22 of /proc/<pid>/stat, proc(5)). 0: there is none.
+    """Return when a process started, in clock ticks since boot (field 22 of
+    /proc/<pid>/stat, proc(5)); 0 where there is none.
 
-    A process that has ended and was not yet waited for (a zombie) counts as none: it cannot act any more.
+    A process that has ended but was not yet waited for (a zombie) counts as none,
+    because it cannot act any more.
     """
     try:
         return _ticks(_stat(pid))
@@ -64,8 +73,9 @@ def started_ticks(pid: int) -> int:
 
 
 def _stat(pid: int) -> list[str]:
-    """State of a process, and the fields behind it. Raises `OSError`."""
+    """Return the state of a process, and the fields after it. Raises `OSError`."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        # The name before it, in brackets, may hold blanks and brackets itself.
         return file.read().rpartition(")")[2].split()
 
 
@@ -74,11 +84,14 @@ def _ticks(fields: list[str]) -> int:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether there is such a process though /proc does not show it: one of another user, mounted with `hidepid`."""
+    """Return whether there is such a process although /proc does not show it, as it
+    does not for those of other users if mounted with `hidepid`.
+    """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
+    # It is there, and another user's.
     except PermissionError:
         pass
     return True

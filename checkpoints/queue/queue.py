@@ -1,7 +1,8 @@
-"""A queue: the rows of one model that want a worker, and the leases on them. Runs and jobs are two of it; `leases` and
-`jobs` say what a lease on them is good for.
+"""A queue: the rows of one model that need a worker, and the leases on them. There is
+one of runs and one of jobs; `leases` and `jobs` define what a lease allows.
 
-Every statement of a holder names the epoch, so whoever lost the lease changes nothing. Times are the database's.
+Every statement of a lease's holder names the epoch, so a holder that lost the lease
+changes nothing. Times are the database's.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,16 +16,16 @@ from django.db.models import Q
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.db import query_cache
-from checkpoints.db.claim import TAKEN, claim_rows
+from checkpoints.db.claim import claim_rows
 from checkpoints.db.clock import db_in, kept_now
 from checkpoints.db.query_cache import Query
 from checkpoints.db.statements import update_returning
 from checkpoints.models import Job
 
 Found = list[Sequence[Any]]
-"""Of each row the fields that were asked for."""
+"""The requested fields of each row."""
 BACK = {"status": Status.QUEUED, "lease_until": None, "leased_by": None}
-"""The columns of a row that waits for a worker again."""
+"""The columns of a row that goes back to the queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +37,10 @@ class Claim:
     job: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Claimable:
-    """What this process can work on: fingerprints that it has registered, and graphs whose current version it has,
-    without the fingerprints that it leaves to others.
-    """
-
-    fingerprints: frozenset[str]
-    graphs: frozenset[str]
-    left: frozenset[str] = frozenset()
-
-    def condition(self) -> Q:
-        judged = Q(graph__in=sorted(self.graphs))
-        if self.left:
-            judged &= ~Q(fingerprint__in=sorted(self.left))
-        return Q(fingerprint__in=sorted(self.fingerprints)) | judged
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Queue:
-    """The rows of `model` that are `ready` or under an expired lease, in this order. `statuses` are those of its index.
-
-    Where a row is claimed, `only` says which can be worked on here, None that all can.
+    """The rows of `model` that are `ready` or under an expired lease, in this order.
+    `statuses` are those of its index.
     """
 
     model: type[Any]
@@ -65,70 +48,107 @@ class Queue:
     ready: Callable[[], Q]
     order: Sequence[Any]
 
-    def claim(self, *, worker: UUID | None, limit: int, only: Claimable | None) -> list[Claim]:
-        """Take up to `limit` rows that want a worker, the first in order. One statement; rows that others are taking
-        are passed by.
+    def claim(self, *, worker: UUID | None, limit: int) -> list[Claim]:
+        """Take up to `limit` rows that need a worker, the first in order. One
+        statement; rows that others are taking are skipped.
         """
-        return self._claims(self.take(limit, worker=worker, only=only))
-
-    def take(
-        self, limit: int, *, worker: UUID | None, only: Claimable | None, returning: Sequence[str] = TAKEN, **more: Any
-    ) -> Found:
-        """`claim` that also sets what `more` says, and gives the fields in `returning`."""
-        first, look = _first(self, only, limit), _anything(self, only)
-        return claim_rows(self.model, first, worker=worker, look=look, returning=returning, **more)
+        taken = claim_rows(
+            self.model,
+            query_cache.compiled(_first(self, limit)),
+            worker=worker,
+            look=query_cache.compiled(_anything(self)),
+        )
+        return self.claims(taken)
 
     def claim_one(self, row_id: UUID, *, worker: UUID | None = None) -> Claim | None:
-        """Take this row if it wants a worker, whatever it is of; None where it does not."""
-        claims = self._claims(claim_rows(self.model, _one(self), row_id, worker=worker))
+        """Take this row if it needs a worker, whichever process can work on it; None
+        where it does not.
+        """
+        query = query_cache.compiled(_this_row(self), row_id)
+        claims = self.claims(claim_rows(self.model, query, worker=worker))
         return claims[0] if claims else None
 
-    def _claims(self, taken: Found) -> list[Claim]:
+    def claims(self, taken: Found) -> list[Claim]:
+        """Return the fields of `TAKEN` of each row as claims."""
         return [Claim(row_id, epoch, self.model is Job) for row_id, epoch in taken]
 
-    def any_due(self, only: Claimable | None) -> bool:
-        """Whether a claim would find something. A read: it takes no lock, so an idle SQLite worker disturbs nobody."""
-        return query_cache.exists(_anything(self, only))
+    def any_due(self) -> bool:
+        """Return whether a claim would find something. Only reads, so that an idle
+        SQLite worker takes no lock.
+        """
+        return query_cache.exists(_anything(self))
 
     def is_due(self, row_id: UUID) -> bool:
-        """Whether `claim_one` would find this row. A read."""
-        return query_cache.exists(_one(self), row_id)
+        """Return whether `claim_one` would find this row. Only reads."""
+        return query_cache.exists(_this_row(self), row_id)
 
-    def due(self, only: Claimable | None = None) -> Any:
-        """The rows that a claim finds, for a query whose text is kept."""
+    def due(self) -> Any:
+        """Return the rows that a claim finds, for a query whose text is cached."""
         expired = Q(status=Status.RUNNING, lease_until__lt=kept_now())
-        # The statuses are said once more in the words of the index: that much a planner sees.
-        rows = self.model.objects.filter(self.ready() | expired, status__in=self.statuses)
-        return rows.filter(only.condition()) if only else rows
+        # The statuses are repeated as the index has them, or the planner would not use
+        # it.
+        return self.model.objects.filter(
+            self.ready() | expired, status__in=self.statuses
+        )
 
     def renew(self, claims: Iterable[Claim], *, worker: UUID) -> int:
-        """Lengthen leases that were handed out and not begun. Gives how many are still ours."""
-        ours = Q(pk__in=[])
-        for one in claims:
-            ours |= Q(id=one.id, epoch=one.epoch)
-        return int(self.model.objects.filter(ours, leased_by=worker).update(lease_until=db_in(conf().lease_seconds)))
+        """Lengthen leases that were handed out and not begun. Returns how many of them
+        are still held.
+        """
+        # A claim that has begun has a later epoch; only its heartbeat lengthens it.
+        held = Q(pk__in=[])
+        for claim in claims:
+            held |= Q(id=claim.id, epoch=claim.epoch)
+        rows = self.model.objects.filter(held, leased_by=worker)
+        lease_until = db_in(conf().lease_seconds)
+        return int(rows.update(lease_until=lease_until))
 
-    def change(self, row_id: UUID, epoch: int, returning: Sequence[str] = ("id",), /, **values: Any) -> Found:
-        """Change a row for who has its lease, and give the fields in `returning`. No row: the lease is lost."""
-        mine = {"id": row_id, "epoch": epoch, "status": Status.RUNNING}
-        return update_returning(self.model, mine, returning, **values)
+    def change(
+        self,
+        row_id: UUID,
+        epoch: int,
+        returning: Sequence[str] = ("id",),
+        /,
+        **values: Any,
+    ) -> Found:
+        """Change a row for the holder of its lease, and return the fields in
+        `returning`; no row where the lease is lost.
+        """
+        held = {"id": row_id, "epoch": epoch, "status": Status.RUNNING}
+        return update_returning(self.model, held, returning, **values)
 
-    def lengthen(self, row_id: UUID, epoch: int, returning: Sequence[str] = ("id",), /, **values: Any) -> Found:
-        """`change` after which the lease is as long as a new one."""
-        return self.change(row_id, epoch, returning, lease_until=db_in(conf().lease_seconds), **values)
+    def lengthen(
+        self,
+        row_id: UUID,
+        epoch: int,
+        returning: Sequence[str] = ("id",),
+        /,
+        **values: Any,
+    ) -> Found:
+        """Change a row as `change` does, and make its lease as long as a new one."""
+        lease_until = db_in(conf().lease_seconds)
+        return self.change(
+            row_id,
+            epoch,
+            returning,
+            lease_until=lease_until,
+            **values,
+        )
 
 
 @lru_cache(maxsize=100)
-def _first(queue: Queue, only: Claimable | None, limit: int) -> Query:
-    """The same function for the same values, so that its text is kept; and so the other two."""
-    return lambda: queue.due(only).order_by(*queue.order).values("id")[:limit]
+def _first(queue: Queue, limit: int) -> Query:
+    """Return the same function for the same values, as the other two do too, so that
+    the text of its query is cached.
+    """
+    return lambda: queue.due().order_by(*queue.order).values("id")[:limit]
 
 
 @lru_cache(maxsize=100)
-def _anything(queue: Queue, only: Claimable | None) -> Query:
-    return lambda: queue.due(only).order_by().values("id")[:1]
+def _anything(queue: Queue) -> Query:
+    return lambda: queue.due().order_by().values("id")[:1]
 
 
 @lru_cache(maxsize=100)
-def _one(queue: Queue) -> Query:
+def _this_row(queue: Queue) -> Query:
     return lambda row_id: queue.due().filter(id=row_id).values("id")

@@ -1,4 +1,4 @@
-"""What is kept, for how long, and what is removed: holds and pins, dry runs, removals, standing sweeps, erasure."""
+"""Retention of history: holds, pins, dry runs, removals, standing sweeps, erasure."""
 
 from checkpoints.retention.dry_runs import DryRun, dry_run
 from checkpoints.retention.erasure import begin_erasure, erase, plan_erasure
@@ -8,6 +8,19 @@ from checkpoints.retention.policy_schedules import confirm_policy, schedules_of
 from checkpoints.retention.prune_job import prune
 
 __all__ = [
-    "DryRun", "begin_erasure", "confirm_policy", "delete_policy", "dry_run", "erase", "hold", "is_held", "pin",
-    "plan_erasure", "prune", "release_hold", "save_policy", "schedules_of", "unpin",
-]  # fmt: skip
+    "DryRun",
+    "begin_erasure",
+    "confirm_policy",
+    "delete_policy",
+    "dry_run",
+    "erase",
+    "hold",
+    "is_held",
+    "pin",
+    "plan_erasure",
+    "prune",
+    "release_hold",
+    "save_policy",
+    "schedules_of",
+    "unpin",
+]

@@ -1,4 +1,6 @@
-"""A run written to a bundle before anything of it is removed, where its policy asks for that."""
+"""Archiving a run in a bundle before anything of it is removed, where its policy asks
+for that.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -8,25 +10,35 @@ from checkpoints import bundle
 from checkpoints.conf import conf
 from checkpoints.models import Run
 from checkpoints.retention.rule import Rule
-from orchestrator.engine.errors import InvalidValue, SaveFailed, UnknownThing, WrongStatus
+from orchestrator.engine.errors import (
+    InvalidValue,
+    SaveFailed,
+    UnknownThing,
+    WrongStatus,
+)
 from orchestrator.engine.frozen import frozen
 
 
 def require_folder(rule: Rule) -> None:
-    """Raise `InvalidValue` where a policy asks for an archive and the settings name no folder that is there."""
+    """Raise `InvalidValue` where a policy asks for an archive and the settings name no
+    folder that exists.
+    """
+    if not rule.archive:
+        return
     folder = conf().archive_folder
-    if rule.archive and not (folder and Path(folder).is_dir()):
+    if not folder or not Path(folder).is_dir():
         message = (
-            f"the policy of {rule.graph} archives runs before anything is removed, and COUNTERSIGN['ARCHIVE_FOLDER']"
-            " names no folder that is there; nothing is removed"
+            f"the policy of {rule.graph} archives runs before anything is removed, "
+            "and COUNTERSIGN['ARCHIVE_FOLDER'] names no folder that is there; "
+            "nothing is removed"
         )
         raise InvalidValue(message, path="archive")
 
 
 @frozen
 class Archived:
-    """The bundle of a run in the folder, and what it holds at least: the checkpoints before number `head_seq`, and the
-    log up to `event_seq`.
+    """The bundle of a run in the folder. It holds at least the checkpoints before
+    number `head_seq`, and the log up to `event_seq`.
     """
 
     name: str
@@ -35,39 +47,57 @@ class Archived:
 
 
 def write_bundle(rule: Rule, run_id: UUID, by: Any) -> Archived | None:
-    """Archive a run where its policy asks for that; None for none. The name holds where the log of the run stood, so
-    that no later bundle replaces it.
+    """Archive a run where its policy asks for that, else return None. The name has the
+    end of the run's log in it, so that no later bundle replaces it.
 
-    Raises as `bundle.export` does, `SaveFailed` where the file cannot be written, and `WrongStatus` where an erasure of
-    the run began before the file lay in the folder; then it does not stay there.
+    Raises as `bundle.export` does, `SaveFailed` where the file cannot be written, and
+    `WrongStatus` where an erasure of the run began before the file lay in the folder;
+    then it does not stay there.
     """
     if not rule.archive:
         return None
+    # Checked when the removal was queued too, but a worker may have another folder.
     require_folder(rule)
-    # Read before the bundle is written, which holds all this, and what the run did meanwhile.
-    found = Run.objects.filter(id=run_id).values_list("head_seq", "event_seq", "erasure").first()
-    if found is None:
+    # Read before the bundle is written, which holds all this, and what the run did
+    # meanwhile.
+    rows = Run.objects.filter(id=run_id)
+    columns = rows.values_list("head_seq", "event_seq", "erasure").first()
+    if columns is None:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
-    head_seq, event_seq, erasure = found
+    head_seq, event_seq, erasure = columns
     file = Path(conf().archive_folder) / f"{run_id}-{event_seq}.bundle"
     try:
         bundle.export(run_id, file, by=by)
         _require_not_erased_since(file, run_id, erasure)
     except OSError as error:
-        raise SaveFailed(f"the bundle of run {run_id} could not be written: {error}") from error
+        raise SaveFailed(
+            f"the bundle of run {run_id} could not be written: {error}"
+        ) from error
     return Archived(file.name, head_seq, event_seq)
 
 
 def _require_not_erased_since(file: Path, run_id: UUID, erasure: UUID | None) -> None:
-    """An erasure names the bundles that it finds in the folder. Of one that began before this bundle lay there nobody
-    knows, so it goes again.
+    """Delete the bundle and raise `WrongStatus` where an erasure began meanwhile. An
+    erasure lists the bundles that it finds in the folder; one that began before this
+    bundle lay there has not listed it.
     """
-    if Run.objects.filter(id=run_id).values_list("erasure", flat=True).first() != erasure:
+    # By its record and not by a flag: the run may have been erased once before.
+    rows = Run.objects.filter(id=run_id)
+    if rows.values_list("erasure", flat=True).first() != erasure:
         file.unlink(missing_ok=True)
-        raise WrongStatus(f"values of run {run_id} were erased while it was archived", run=str(run_id))
+        raise WrongStatus(
+            f"values of run {run_id} were erased while it was archived", run=str(run_id)
+        )
 
 
 def require_archived(archived: Archived | None, run: Run) -> None:
-    """Raise `WrongStatus` where a locked run has gone on since it was archived, so that its bundle lacks something."""
-    if archived and (run.head_seq, run.event_seq) != (archived.head_seq, archived.event_seq):
-        raise WrongStatus(f"run {run.key} went on while it was archived", status=run.status)
+    """Raise `WrongStatus` where a locked run has gone on since it was archived, so that
+    its bundle lacks something.
+    """
+    if archived is None:
+        return
+    end = (archived.head_seq, archived.event_seq)
+    if (run.head_seq, run.event_seq) != end:
+        raise WrongStatus(
+            f"run {run.key} went on while it was archived", status=run.status
+        )

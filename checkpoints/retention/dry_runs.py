@@ -1,5 +1,5 @@
-"""What a policy would remove now, counted: nothing is written. One query over columns, whatever the rows hold, and a
-short one for examples.
+"""Counting what a policy would remove now: nothing is written. One query over columns,
+whatever the rows hold, and a short one for examples.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,14 @@ from django.db.models import Count, F, Max, Min, Q, Sum
 
 from checkpoints.db.large_reads import few_groups
 from checkpoints.models import RetentionPolicy
-from checkpoints.retention.kept_points import OLD, REMOVED, WITH_RUN, WORDS, classified, numbered
+from checkpoints.retention.kept_points import (
+    OLD,
+    REMOVED,
+    WITH_RUN,
+    WORDS,
+    classified,
+    numbered,
+)
 from checkpoints.retention.rule import Rule, rule_of
 
 EXAMPLES = 20
@@ -19,9 +26,10 @@ EXAMPLES = 20
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a rule would remove. `counts`: {checkpoints, runs, kept}, `runs` those that go as a whole; `bytes` of the
-    removed; up to 20 `examples` {run, key, checkpoint, seq, bytes, at, why}; `reasons` word -> {count, bytes, words,
-    example}, of what stays and of what goes. Its four parts can be taken apart like a tuple.
+    """The rows that a rule would remove. `counts`: {checkpoints, runs, kept}, `runs`
+    those that go as a whole; `bytes` of the removed; up to 20 `examples` {run, key,
+    checkpoint, seq, bytes, at, why}; `reasons` word -> {count, bytes, words, example},
+    of what stays and of what goes. Its four parts can be unpacked like a tuple.
     """
 
     graph: str
@@ -37,50 +45,77 @@ class DryRun:
         return iter((self.counts, self.bytes, self.examples, self.reasons))
 
     def json(self) -> dict[str, Any]:
-        """For machines: {count, bytes, examples, runs, kept, reasons}."""
-        counts = {"count": self.counts["checkpoints"], "bytes": self.bytes, "examples": self.examples}
-        return {**counts, "runs": self.counts["runs"], "kept": self.counts["kept"], "reasons": self.reasons}
+        """Return it for machines: {count, bytes, examples, runs, kept, reasons}."""
+        return {
+            "count": self.counts["checkpoints"],
+            "bytes": self.bytes,
+            "examples": self.examples,
+            "runs": self.counts["runs"],
+            "kept": self.counts["kept"],
+            "reasons": self.reasons,
+        }
 
 
 def dry_run(policy: RetentionPolicy, *, now: datetime | None = None) -> DryRun:
-    """What the policy would remove, and why each other checkpoint stays. Raises `InvalidValue`."""
+    """Return what the policy would remove, and why each other checkpoint stays. Raises
+    `InvalidValue`.
+    """
     return count(rule_of(policy, now=now))
 
 
 def count(rule: Rule) -> DryRun:
-    """`dry_run` of a rule: two queries, one where nothing goes."""
-    rows = numbered(rule).values("why").annotate(
+    """Return the `dry_run` of a rule: two queries, one where nothing goes."""
+    sums = _sums_by_word(rule)
+    going = []
+    counts = {"checkpoints": 0, "runs": 0, "kept": 0}
+    reasons = {}
+    for word in WORDS:
+        if word not in sums:
+            continue
+        word_sums = sums[word]
+        reasons[word] = _reason(word, word_sums)
+        if word in REMOVED:
+            going.append(word_sums)
+            counts["checkpoints"] += word_sums["count"]
+        else:
+            counts["kept"] += word_sums["count"]
+    # Of any other word `runs` counts heads that stay, and no whole run goes.
+    if WITH_RUN in sums:
+        counts["runs"] = sums[WITH_RUN]["runs"]
+    return DryRun(
+        graph=rule.graph,
+        now=rule.now,
+        counts=counts,
+        bytes=sum(word_sums["bytes"] for word_sums in going),
+        examples=_examples(rule) if going else [],
+        reasons=reasons,
+        oldest=min((word_sums["oldest"] for word_sums in going), default=None),
+        newest=max((word_sums["newest"] for word_sums in going), default=None),
+    )
+
+
+def _sums_by_word(rule: Rule) -> dict[str, Mapping[str, Any]]:
+    rows = numbered(rule).values("why")
+    rows = rows.annotate(
         count=Count("id"),
         bytes=Sum("stored_size"),
         oldest=Min("created_at"),
         newest=Max("created_at"),
+        # Each run has one head, so the heads among the checkpoints are its runs.
         runs=Count("id", filter=Q(id=F("run__head"))),
+        # Any run would do; the least key is the same each time.
         example=Min("run__key"),
-    )  # fmt: skip
+    )
     words = list(WORDS)
     with few_groups():
-        found = {words[row["why"]]: row for row in rows}
-    going = [found[why] for why in REMOVED if why in found]
-    counts = {
-        "checkpoints": sum(row["count"] for row in going),
-        "runs": found[WITH_RUN]["runs"] if WITH_RUN in found else 0,
-        "kept": sum(row["count"] for why, row in found.items() if why not in REMOVED),
-    }
-    return DryRun(
-        rule.graph,
-        rule.now,
-        counts,
-        sum(row["bytes"] for row in going),
-        _examples(rule) if going else [],
-        {why: _reason(why, found[why]) for why in WORDS if why in found},
-        min((row["oldest"] for row in going), default=None),
-        max((row["newest"] for row in going), default=None),
-    )
+        return {words[row["why"]]: row for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
 class RunExample:
-    """What would be removed of a run: its checkpoints from `first` to `last`, or the `whole` run."""
+    """The part of a run that would be removed: its checkpoints from `first` to `last`,
+    or the `whole` run.
+    """
 
     run: str
     key: str
@@ -90,16 +125,23 @@ class RunExample:
     whole: bool
 
 
-def example_runs(policy: RetentionPolicy, found: DryRun) -> list[RunExample]:
-    """Return the runs of a dry run's examples, each with all that would be removed of it. One query."""
-    rule = rule_of(policy, now=found.now)
-    runs = {example["run"] for example in found.examples}
+def example_runs(policy: RetentionPolicy, counted: DryRun) -> list[RunExample]:
+    """Return the runs of a dry run's examples, each with all that would be removed of
+    it. One query.
+    """
+    # At the moment of the dry run: a later one would add rows that it did not count.
+    rule = rule_of(policy, now=counted.now)
+    runs = {example["run"] for example in counted.examples}
     going = classified(rule).filter(run__in=runs, why__in=REMOVED)
     rows = going.values("run_id", "run__key").annotate(
-        first=Min("seq"), last=Max("seq"), bytes=Sum("stored_size"), whole=Count("id", filter=Q(why=WITH_RUN))
+        first=Min("seq"),
+        last=Max("seq"),
+        bytes=Sum("stored_size"),
+        whole=Count("id", filter=Q(why=WITH_RUN)),
     )
-    return [
-        RunExample(
+    examples = []
+    for row in rows.order_by("run_id"):
+        example = RunExample(
             run=str(row["run_id"]),
             key=row["run__key"],
             first=row["first"],
@@ -107,26 +149,33 @@ def example_runs(policy: RetentionPolicy, found: DryRun) -> list[RunExample]:
             bytes=row["bytes"],
             whole=bool(row["whole"]),
         )
-        for row in rows.order_by("run_id")
-    ]
+        examples.append(example)
+    return examples
 
 
 def _reason(why: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"count": row["count"], "bytes": row["bytes"], "words": WORDS[why], "example": row["example"]}
+    return {
+        "count": row["count"],
+        "bytes": row["bytes"],
+        "words": WORDS[why],
+        "example": row["example"],
+    }
 
 
 def _examples(rule: Rule) -> list[dict[str, Any]]:
+    # In no order: a sort would read every row for twenty examples.
     rows = classified(rule).filter(why__in=[OLD, WITH_RUN])
     names = ("run_id", "run__key", "id", "seq", "stored_size", "created_at", "why")
-    return [
-        {
+    examples = []
+    for run, key, id_, seq, size, at, why in rows.values_list(*names)[:EXAMPLES]:
+        example = {
             "run": str(run),
             "key": key,
-            "checkpoint": str(id),
+            "checkpoint": str(id_),
             "seq": seq,
             "bytes": size,
             "at": at.isoformat(),
             "why": WORDS[why],
         }
-        for run, key, id, seq, size, at, why in rows.values_list(*names)[:EXAMPLES]
-    ]
+        examples.append(example)
+    return examples

@@ -1,4 +1,4 @@
-"""Erasure as retention knows it: what is under a legal hold is not erased."""
+"""Erasure under retention: runs under a legal hold are not erased."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,16 +19,20 @@ def erase(
     *,
     by: Any = None,
 ) -> ErasureRecord:
-    """Replace these paths of a run's state, or (None) all its values, by tombstones wherever they are kept; with
-    `forks` also in the runs that inherited them. Gives the signed record of it. `by` None is the system.
+    """Replace these paths of a run's state, or (None) all its values, by tombstones
+    wherever they are stored; with `forks` also in the runs that inherited them. Returns
+    the sealed record of it. `by` None is the system.
 
-    Raises, having changed nothing, `UnknownThing` (no such run, or nothing at a path), `InvalidValue`, `WrongStatus`
-    (a run can still go on, or is under a legal hold), `Erased` (all of it was erased already), `TamperedRow`,
-    `WrongKey`, `Forbidden` (who may not manage retention). Cut off by a crash it is gone on with by a worker, or by the
+    Raises, having changed nothing, `UnknownThing` (no such run, or nothing at a path),
+    `InvalidValue`, `WrongStatus` (a run can still go on, or is under a legal hold),
+    `Erased` (all of it was erased already), `TamperedRow`, `WrongKey`, `Forbidden` (for
+    a person who may not manage retention). After a crash a worker completes it, or the
     same call.
     """
     require_manager(by)
-    return erasure.erase(run_id, paths=paths, forks=forks, reason=reason, by=by, held=is_held)
+    return erasure.erase(
+        run_id, paths=paths, forks=forks, reason=reason, by=by, held=is_held
+    )
 
 
 def begin_erasure(
@@ -39,14 +43,21 @@ def begin_erasure(
     *,
     by: Any = None,
 ) -> ErasureRecord:
-    """As `erase`, but a worker does the work: gives the record when it is queued, and nothing can begin at the run's
-    checkpoints any more. `ended_at` of the record says when it is done. Raises as `erase` does, and `WrongStatus` while
-    another erasure of the run goes on.
+    """Begin an erasure as `erase` does, but leave the work to a worker. Returns the
+    record when the work is queued, and nothing can begin at the run's checkpoints any
+    more; its `ended_at` is set when all is done. Raises as `erase` does, and
+    `WrongStatus` while another erasure of the run goes on.
     """
     require_manager(by)
-    return erasure.begin_erasure(run_id, paths=paths, forks=forks, reason=reason, by=by, held=is_held)
+    return erasure.begin_erasure(
+        run_id, paths=paths, forks=forks, reason=reason, by=by, held=is_held
+    )
 
 
-def plan_erasure(run_id: UUID | str, paths: Sequence[str] | None = None, forks: bool = False) -> ErasurePlan:
-    """What `erase` would do, and which runs inherited the values; nothing is written. Raises as it does."""
+def plan_erasure(
+    run_id: UUID | str, paths: Sequence[str] | None = None, forks: bool = False
+) -> ErasurePlan:
+    """Return what `erase` would do, and which runs inherited the values; nothing is
+    written. Raises as `erase` does.
+    """
     return erasure.plan_erasure(run_id, paths=paths, forks=forks, held=is_held)

@@ -1,7 +1,8 @@
-"""Legal holds on runs and pins on checkpoints: what a person says must stay, who said so, and why.
+"""Puts legal holds on runs and pins on checkpoints, which keep their rows from being
+removed, and ends them.
 
-Each verb takes the run's row first, as a removal does, so of a hold and a removal that meet one comes first. Each
-leaves a line in the audit log.
+Each verb locks the run's row first, as a removal does, so a hold and a removal that
+meet happen one after the other. Each adds a line to the audit log.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from checkpoints import audit_log
+from checkpoints.audit import lines as audit_log
 from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import uuid_of
 from checkpoints.db.limits import within_limits
@@ -25,30 +26,34 @@ from orchestrator.engine.errors import UnknownThing, WrongStatus
 
 
 def is_held(run_ids: Iterable[UUID]) -> set[UUID]:
-    """Those of the runs that are under a legal hold; empty for none. Whoever removes or erases asks under the lock of
-    the runs' rows.
-
-    A run counts as held, too, where the rows of its holds are not what the audit log says of them: somebody may have
-    taken a hold away by SQL. Three queries.
+    """Return those of the runs that are under a legal hold. Removals and erasures call
+    it under the lock of the runs' rows. Three queries.
     """
     runs = list(run_ids)
-    held = set(LegalHold.objects.filter(run__in=runs, released_at=None).values_list("run", flat=True))
-    return held | {UUID(fault.run) for fault in hold_faults(runs)}
+    holds = LegalHold.objects.filter(run__in=runs, released_at=None)
+    held = set(holds.values_list("run", flat=True))
+    # Where the rows do not agree with the audit log, a hold may have been deleted by
+    # SQL.
+    for fault in hold_faults(runs):
+        held.add(UUID(fault.run))
+    return held
 
 
 def lock_unless_held(run: UUID) -> bool:
-    """Lock a run's row, so that no hold comes over it before the caller's transaction ends. False where one is;
-    nothing holds a run that is gone.
+    """Lock a run's row, so that no hold is put on it before the caller's transaction
+    ends. Return whether it is free of holds, as a run is that is gone.
     """
-    _row_locked(run)
+    _lock_row(run)
     return not is_held([run])
 
 
 def hold(run_id: UUID | str, reason: str, *, by: Any) -> LegalHold:
-    """Put a run under a legal hold; `by` None is the system. Several holds may lie on one run, each with its reason.
+    """Put a run under a legal hold; `by` None is the system. A run may have several
+    holds, each with its reason.
 
-    Raises `UnknownThing`, `InvalidValue` where there is no reason, `WrongStatus` while values of the run are being
-    erased, and `Forbidden` for whoever may not manage retention, as each of these verbs does.
+    Raises `UnknownThing`, `InvalidValue` where there is no reason, `WrongStatus` while
+    values of the run are being erased, and, like each of these verbs, `Forbidden` for a
+    person who may not manage retention.
     """
     require_manager(by)
     run = uuid_of(run_id, "run")
@@ -56,71 +61,110 @@ def hold(run_id: UUID | str, reason: str, *, by: Any) -> LegalHold:
     with transaction.atomic():
         _lock(run)
         require_not_being_erased(run)
-        row = LegalHold(run=run, reason=reason, by=by, at=timezone.now())
+        row = LegalHold(
+            run=run,
+            reason=reason,
+            by=by,
+            at=timezone.now(),
+        )
         _insert(row)
         audit_log.record("run_held", actor=by, run=run, hold=row.id, reason=reason)
     return row
 
 
 def require_not_being_erased(run: UUID) -> None:
-    """Raise `WrongStatus` where an erasure of a run was begun and has not ended: a hold would not stop it."""
-    record = ErasureRecord.objects.filter(run=run, ended_at=None).order_by("at", "id").first()
-    if record is not None:
-        key = Run.objects.filter(id=run).values_list("key", flat=True).first()
-        since = f"{record.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-        message = f"values of run {key} are being erased since {since}; nothing holds them any more"
-        raise WrongStatus(message, run=str(run), record=str(record.id))
+    """Raise `WrongStatus` while an erasure of a run is under way: a hold would not stop
+    it.
+    """
+    records = ErasureRecord.objects.filter(run=run, ended_at=None)
+    record = records.order_by("at", "id").first()
+    if record is None:
+        return
+    key = Run.objects.filter(id=run).values_list("key", flat=True).first()
+    since = f"{record.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    raise WrongStatus(
+        f"values of run {key} are being erased since {since};"
+        " nothing holds them any more",
+        run=str(run),
+        record=str(record.id),
+    )
 
 
 def release_hold(hold_id: int, *, by: Any, reason: str = "") -> bool:
-    """End a hold; the audit log says why. False: it had ended before, or there is none. Raises `InvalidValue`,
-    `Forbidden`, and `TamperedRow` or `WrongKey` where it is not as it was sealed.
+    """End a hold; the audit log records why. Return False where it had ended before, or
+    there is none. Raises `InvalidValue`, `Forbidden`, and `TamperedRow` or `WrongKey`
+    where it is not as it was sealed.
     """
     return _end(LegalHold.objects.filter(id=hold_id), "hold_released", by, reason)
 
 
 def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
-    """Keep a checkpoint until it is unpinned; gives the pin that lies on it where one does. Raises `UnknownThing` where
-    there is no such checkpoint in a timeline, `InvalidValue`, `Forbidden`.
+    """Keep a checkpoint until it is unpinned. Return the pin, which may be one that the
+    checkpoint already has. Raises `UnknownThing` where there is no such checkpoint in a
+    timeline, `InvalidValue`, `Forbidden`.
     """
     require_manager(by)
     checkpoint = uuid_of(checkpoint_id, "checkpoint")
     checked_text(reason, "reason", most=LONGEST_REASON)
-    named = Checkpoint.objects.filter(id=checkpoint, kept=True)
+    rows = Checkpoint.objects.filter(id=checkpoint, kept=True)
+    runs = rows.values_list("run", flat=True)
     with transaction.atomic():
-        run = named.values_list("run", flat=True).first()
+        run = runs.first()
+        # The checkpoint may be removed before the lock is there, but not under it.
         if run is not None:
             _lock(run)
-            run = named.values_list("run", flat=True).first()
+            run = runs.first()
         if run is None:
-            raise UnknownThing(f"there is no checkpoint {checkpoint}", checkpoint=str(checkpoint))
-        there = Pin.objects.filter(checkpoint=checkpoint, released_at=None).first()
-        if there is not None:
-            return there
-        row = Pin(checkpoint=checkpoint, run=run, reason=reason, by=by, at=timezone.now())
+            raise UnknownThing(
+                f"there is no checkpoint {checkpoint}", checkpoint=str(checkpoint)
+            )
+        pins = Pin.objects.filter(checkpoint=checkpoint, released_at=None)
+        # One `unpin` ends one pin, so a second one would keep the checkpoint.
+        earlier_pin = pins.first()
+        if earlier_pin is not None:
+            return earlier_pin
+        row = Pin(
+            checkpoint=checkpoint,
+            run=run,
+            reason=reason,
+            by=by,
+            at=timezone.now(),
+        )
         _insert(row)
-        audit_log.record("checkpoint_pinned", actor=by, run=run, checkpoint=str(checkpoint), reason=reason)
+        audit_log.record(
+            "checkpoint_pinned",
+            actor=by,
+            run=run,
+            checkpoint=str(checkpoint),
+            reason=reason,
+        )
     return row
 
 
 def unpin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> bool:
-    """Take the pin from a checkpoint; the audit log says why. False: there is none. Raises `InvalidValue`,
-    `Forbidden`.
+    """Take the pin from a checkpoint; the audit log records why. Return False where
+    there is none. Raises `InvalidValue`, `Forbidden`.
     """
     checkpoint = uuid_of(checkpoint_id, "checkpoint")
-    return _end(Pin.objects.filter(checkpoint=checkpoint), "checkpoint_unpinned", by, reason)
+    pins = Pin.objects.filter(checkpoint=checkpoint)
+    return _end(pins, "checkpoint_unpinned", by, reason)
 
 
 def _end(rows: Any, kind: str, by: Any, reason: str) -> bool:
+    """End the hold or the pin among these rows that has not ended. Return False where
+    there is none.
+    """
     require_manager(by)
     checked_text(reason, "reason", most=LONGEST_REASON)
     with transaction.atomic():
         row = rows.filter(released_at=None).first()
-        ended = row is not None and _ended(rows, row, by)
-        if ended:
-            what = {"checkpoint": str(row.checkpoint)} if isinstance(row, Pin) else {"hold": row.id}
-            audit_log.record(kind, actor=by, run=row.run, reason=reason, **what)
-    return ended
+        if row is None or not _release(rows, row, by):
+            return False
+        facts: dict[str, Any] = {"hold": row.id}
+        if isinstance(row, Pin):
+            facts = {"checkpoint": str(row.checkpoint)}
+        audit_log.record(kind, actor=by, run=row.run, reason=reason, **facts)
+    return True
 
 
 def _insert(row: LegalHold | Pin) -> None:
@@ -128,18 +172,31 @@ def _insert(row: LegalHold | Pin) -> None:
     row.save(force_insert=True)
 
 
-def _ended(rows: Any, row: LegalHold | Pin, by: Any) -> bool:
-    """End a hold or a pin that is as it was sealed. False where somebody else ended it first."""
+def _release(rows: Any, row: LegalHold | Pin, by: Any) -> bool:
+    """End a hold or a pin that is as it was sealed. Return False where another process
+    ended it first.
+    """
+    # The new seal would cover up a change that was made to the row.
     sealed_rows.verify_row(row, sealed_rows.PLAIN)
-    names = sealed_rows.seal_again(row, sealed_rows.PLAIN, released_at=timezone.now(), released_by=by)
-    return bool(rows.filter(id=row.id, released_at=None).update(**{name: getattr(row, name) for name in names}))
+    names = sealed_rows.seal_again(
+        row,
+        sealed_rows.PLAIN,
+        released_at=timezone.now(),
+        released_by=by,
+    )
+    values = {name: getattr(row, name) for name in names}
+    # The row was read without a lock: of two people who end it, one changes no row.
+    unreleased = rows.filter(id=row.id, released_at=None)
+    return bool(unreleased.update(**values))
 
 
-def _row_locked(run: UUID) -> Run | None:
-    found: Run | None = within_limits(Run.objects.select_for_update().filter(id=run).only("id")).first()
-    return found
+def _lock_row(run: UUID) -> Run | None:
+    rows = Run.objects.select_for_update().filter(id=run)
+    # A page must answer, also where a removal has hung with the lock.
+    row: Run | None = within_limits(rows.only("id")).first()
+    return row
 
 
 def _lock(run: UUID) -> None:
-    if _row_locked(run) is None:
+    if _lock_row(run) is None:
         raise UnknownThing(f"there is no run {run}", run=str(run))

@@ -1,7 +1,9 @@
-"""Which checkpoints a rule removes, and why each of the others stays: one decision, made by the database.
+"""The choice of the checkpoints that a rule removes, and the reason why each other one
+stays: one decision, made by the database.
 
-A dry run counts by it, and a removal asks it once more under the lock of the run. Other floors say what they need of
-a run: they add to `POINTS` and `REFERENCES` when they are ready.
+A dry run counts by it, and a removal makes it once more under the lock of the run.
+Other floors add what they need of a run to `POINTS` and `REFERENCES` when they are
+ready.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,10 +31,13 @@ from checkpoints.models.checkpoint import Source
 from checkpoints.models.run_line import Travel
 from checkpoints.retention.rule import Rule
 
-OLD, WITH_RUN = "old", "with_run"
+OLD = "old"
+WITH_RUN = "with_run"
 KEPT_BY_POLICY = "policy"
 REMOVED = (OLD, WITH_RUN)
-"""Of these a checkpoint goes: by itself, or with its whole run. Each other word says why one stays."""
+"""The words of checkpoints that go: by themselves, or with their whole run. Each other
+word is a reason to stay.
+"""
 WORDS = {
     OLD: "is removed",
     WITH_RUN: "is removed with its whole run",
@@ -49,131 +54,179 @@ WORDS = {
     "replayed": "an unfinished replay reads it",
     KEPT_BY_POLICY: "the policy keeps it",
 }
-"""What each word means to people, in the order in which it is looked for."""
+"""The words and their meaning to people, in the order in which they are checked."""
 
 _WAITING = (Status.PAUSED, Status.WAITING)
 
 Rows = Callable[[], "QuerySet[Any]"]
 POINTS: dict[str, Rows] = {}
-"""Word -> a query, correlated with a row of a checkpoint by `OuterRef`, that finds something where the checkpoint must
-stay.
+"""Word -> a query, correlated with a row of a checkpoint by `OuterRef`, that has a row
+where the checkpoint must stay.
 """
-REFERENCES: list[Rows] = []
-"""Queries, correlated likewise, that find something where the row of a run must stay."""
+REFERENCES: list[Any] = []
+"""Models whose rows keep the row of their run."""
 
 
 def classified(rule: Rule) -> "QuerySet[Any]":
-    """The checkpoints of a rule's graph, each with the word `why` that says what becomes of it."""
+    """Return the checkpoints of a rule's graph, each with its word as `why`."""
     return _annotated(rule, {word: word for word in WORDS}, CharField())
 
 
 def numbered(rule: Rule) -> "QuerySet[Any]":
-    """The same, `why` being the place of the word in `WORDS`: millions of numbers are grouped in less time than words,
-    which a database compares by the rules of a language.
+    """Return the same with the position of the word in `WORDS` as `why`: millions of
+    numbers are grouped in less time than words, which a database compares by the rules
+    of a language.
     """
-    return _annotated(rule, {word: place for place, word in enumerate(WORDS)}, SmallIntegerField())
+    positions = {word: position for position, word in enumerate(WORDS)}
+    return _annotated(rule, positions, SmallIntegerField())
 
 
-def _annotated(rule: Rule, values: Mapping[str, Any], kind: "Field[Any, Any]") -> "QuerySet[Any]":
-    when = [When(condition, then=Value(values[word])) for word, condition in _conditions(rule)]
+def _annotated(
+    rule: Rule, values: Mapping[str, Any], kind: "Field[Any, Any]"
+) -> "QuerySet[Any]":
+    when = []
+    for word, condition in _conditions(rule):
+        when.append(When(condition, then=Value(values[word])))
     rows = Checkpoint.objects.filter(run__graph=rule.graph).order_by()
-    annotated: QuerySet[Any] = rows.annotate(why=Case(*when, default=Value(values[KEPT_BY_POLICY]), output_field=kind))
+    annotated: QuerySet[Any] = rows.annotate(
+        why=Case(*when, default=Value(values[KEPT_BY_POLICY]), output_field=kind)
+    )
     return annotated
 
 
 def _conditions(rule: Rule) -> list[tuple[str, Any]]:
-    """In order: the first that is met counts."""
+    """Return the words and their conditions in order: the first that is met counts."""
     head = Q(id=F("run__head"))
-    found: list[tuple[str, Any]] = [
+    holds = LegalHold.objects.filter(run=OuterRef("run_id"), released_at=None)
+    pins = Pin.objects.filter(checkpoint=OuterRef("id"), released_at=None)
+    departures = RunLine.objects.filter(departure=OuterRef("id"))
+
+    # The whole run stays.
+    conditions: list[tuple[str, Any]] = [
         ("tampered", Q(run__status=Status.TAMPERED)),
         ("imported", Q(run__imported=True)),
-        ("held", Exists(LegalHold.objects.filter(run=OuterRef("run_id"), released_at=None))),
+        ("held", Exists(holds)),
         ("erasing", _being_erased()),
     ]
+    # Or it goes, with the checkpoints for which there is a reason below.
     if rule.ended:
-        found.append((WITH_RUN, _ended(rule) & _unreferenced()))
-    found += [
+        conditions.append((WITH_RUN, _ended(rule) & _unreferenced()))
+    conditions += [
         ("waits", head & Q(run__status__in=_WAITING)),
         ("head", head),
-        ("pinned", Exists(Pin.objects.filter(checkpoint=OuterRef("id"), released_at=None))),
-        ("forked_from", Q(Exists(RunLine.objects.filter(departure=OuterRef("id")))) | Q(Exists(_forks()))),
-        *((word, Exists(rows())) for word, rows in POINTS.items()),
+        ("pinned", Exists(pins)),
+        ("forked_from", Q(Exists(departures)) | Q(Exists(_forks()))),
+    ]
+    for word, rows in POINTS.items():
+        conditions.append((word, Exists(rows())))
+    conditions += [
         ("in_hand", _in_hand()),
         ("replayed", Exists(_replays())),
         (OLD, _old(rule)),
     ]
-    return found
+    return conditions
 
 
 def _being_erased() -> Q:
-    """An erasure goes through the rows of a run in batches. A removal between two of them would make a snapshot of rows
-    that it has not reached, at one behind which it is already; and where the run went, it would never end.
+    """Return the condition that an erasure of the run goes on. It goes through the rows
+    of a run in batches. A removal between two of them would make a snapshot of rows
+    that it has not reached yet, at one that it has passed; and if the run were removed,
+    the erasure would never end.
     """
     going_on = ErasureRecord.objects.filter(run=OuterRef("run_id"), ended_at=None)
     return Q(run__erasure__isnull=False) & Q(Exists(going_on))
 
 
 def _forks() -> "QuerySet[Checkpoint]":
-    """What a store forked has no line before it is resumed."""
+    """Return the first checkpoints of forks that a store made of a checkpoint: such a
+    fork has no line before it is resumed.
+    """
     return Checkpoint.objects.filter(parent=OuterRef("id"), source=Source.FORK)
 
 
 def _replays() -> "QuerySet[RunLine]":
-    """A replay reads of the line that it departed from where tasks went, up to its own end."""
-    of = {"departure_run": OuterRef("run_id"), "parent_line": OuterRef("line"), "departure_seq__lte": OuterRef("seq")}
-    return RunLine.objects.filter(**of, number=1, travel=Travel.REPLAY).exclude(run__status__in=ENDS)
+    """Return the unfinished replays that read a checkpoint: until its own end a replay
+    reads where tasks went on the line that it departed from.
+    """
+    replays = RunLine.objects.filter(
+        departure_run=OuterRef("run_id"),
+        parent_line=OuterRef("line"),
+        departure_seq__lte=OuterRef("seq"),
+        number=1,
+        travel=Travel.REPLAY,
+    )
+    return replays.exclude(run__status__in=ENDS)
 
 
 def _in_hand() -> Q:
-    """Rows that a worker may go on from: of its head's line from the row on with which a load of the head begins; and
-    the row before a head that the next commit replaces.
+    """Return the condition that a worker may go on from a row: one on its head's line
+    from the row on with which a load of the head begins; or the row before a head that
+    the next commit replaces.
     """
-    leased = Q(run__lease_until__isnull=False, line=F("run__line"), seq__gte=_of_head("anchor"))
-    # A run that ended has a head that stays, and most runs have ended: of those nothing is looked up.
+    leased = Q(
+        run__lease_until__isnull=False, line=F("run__line"), seq__gte=_of_head("anchor")
+    )
+    # A run that ended has a head that stays, and most runs have ended: for those
+    # nothing is looked up.
     goes_on = ~Q(run__status__in=ENDS) & Q(seq=F("run__head_seq") - 1)
     return leased | (goes_on & Q(Exact(_of_head("kept"), False)))
 
 
 def _of_head(column: str) -> Subquery:
-    """A value, read by its id, where a row asks for it. As something that exists it could be answered by a list of all
-    checkpoints, and a plan with such a list is worked on by one process.
+    """Return a column of the run's head, which is read by its id where a row needs it.
+    With EXISTS a database could answer from a list of all checkpoints, and a plan with
+    such a list is executed by one process.
     """
-    return Subquery(Checkpoint.objects.filter(id=OuterRef("run__head")).order_by().values(column))
+    heads = Checkpoint.objects.filter(id=OuterRef("run__head"))
+    return Subquery(heads.order_by().values(column))
 
 
 def _old(rule: Rule) -> Q:
-    """What the policy itself would not keep."""
+    """Return the condition that the policy itself does not keep a row."""
+    # A condition that no row meets: without an age nothing is old.
     aged = Q(pk__in=[])
     for status, moment in rule.older.items():
         aged |= Q(run__status=status, created_at__lt=moment)
     chosen = aged
     if rule.keep_last is not None:
+        # Where a status has an age too, both must say that a checkpoint goes.
         behind = Q(seq__lte=F("run__head_seq") - rule.keep_last)
         chosen = behind & (aged | ~Q(run__status__in=list(rule.older)))
-    return chosen | _ended(rule) if rule.ended else chosen
+    if rule.ended:
+        chosen |= _ended(rule)
+    return chosen
 
 
 def _ended(rule: Rule) -> Q:
-    """Whether a checkpoint's run stands still for longer than runs in its status are kept."""
-    found = Q(pk__in=[])
+    """Return the condition that a checkpoint's run has stood still for longer than runs
+    in its status are kept.
+    """
+    # A condition that no row meets, for a status without an age keeps its runs.
+    ended = Q(pk__in=[])
     for status, moment in rule.ended.items():
+        # A failed run has not ended; it has stood still since its newest checkpoint.
         still = LessThan(_of_head("created_at"), moment)
         since = Q(run__ended_at__lt=moment) | (Q(run__ended_at=None) & Q(still))
-        found |= Q(run__status=status, run__created_at__lt=moment) & since
-    return found
+        # The run's own age, a plain column, spares most rows the look at their head.
+        ended |= Q(run__status=status, run__created_at__lt=moment) & since
+    return ended
 
 
 def _unreferenced() -> Q:
-    """Whether nothing that stays speaks of a checkpoint's run, so that its row may go with all that hangs on it."""
+    """Return the condition that no row that stays refers to a checkpoint's run, so that
+    its row may go with all that hangs on it.
+    """
     run = OuterRef("run_id")
     forked = Checkpoint.objects.filter(source=Source.FORK).order_by().values("parent")
     referring = [
         RunLine.objects.filter(departure_run=run, number=1),
         Checkpoint.objects.filter(run=run, id__in=forked),
+        # The index of parents is partial; only a query that says so can use it.
         Run.objects.filter(parent_run=run, parent_run__isnull=False),
         Pin.objects.filter(run=run, released_at=None),
-        *(rows() for rows in REFERENCES),
+        *(model.objects.filter(run=run) for model in REFERENCES),
     ]
+    # A child's parent refers to it, and a worker may still write to a leased run.
     alone = Q(run__parent_run=None, run__lease_until=None)
     for rows in referring:
         alone &= ~Q(Exists(rows))

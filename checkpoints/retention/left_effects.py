@@ -1,7 +1,9 @@
-"""What a run did outside stays known when its rows are removed: its effects are left with the run that it was forked
-from, as results on a line that no run has. So plans of its relatives still list them.
+"""Keeping the outside effects of a run known when its rows are removed: they are left
+with the run that it was forked from, as results on a line that no run has. So plans of
+its relatives still list them.
 
-A run that was not forked leaves nothing: it is removed only when no fork of it is there any more.
+A run that was not forked leaves nothing: it is removed only when no fork of it exists
+any more.
 """
 
 from collections.abc import Iterator
@@ -17,54 +19,74 @@ from checkpoints.timeline.past_effects import LEFT_LINES, MEMORY
 from orchestrator.engine import Task
 
 ROWS = 100
-"""Results that are read at once: each may hold a large output."""
+"""How many results are read at once: each may hold a large output."""
 
 Left = tuple[Task, str, bool]
 """A task, its effect, and whether it certainly happened."""
 
 
 def leave_effects(run: Run) -> None:
-    """Leave what a run did, and what others had left with it, with its origin, in the caller's transaction; nothing
-    where it has none. Five statements, and one for each task.
+    """Leave the effects of a run, and those that others had left with it, with its
+    origin, in the caller's transaction; nothing where it has none. Five statements, and
+    one for each task.
     """
-    departure = RunLine.objects.filter(run=run.id, number=1).values_list("departure_run", flat=True).first()
-    origin = Run.objects.filter(id=departure).only("id", "encrypted", "hash_key").first() if departure else None
+    lines = RunLine.objects.filter(run=run.id, number=1)
+    departure = lines.values_list("departure_run", flat=True).first()
+    if not departure:
+        return
+    origins = Run.objects.filter(id=departure)
+    origin = origins.only("id", "encrypted", "hash_key").first()
     if origin is None:
         return
     at = timezone.now()
-    for left in dict.fromkeys([*_acted(run), *_landed(run)]):
-        _leave(origin, left, at)
+    # Attempts of a task, and its starts on several lines, are one effect.
+    for effect in dict.fromkeys([*_effects_of_nodes(run), *_landings(run)]):
+        _leave(origin, effect, at)
 
 
-def _acted(run: Run) -> Iterator[Left]:
-    """What its nodes did, or may have done; the certain ones first. Raises `TamperedRow` and `WrongKey` where a result
-    does not verify: it would be sealed as an effect of the family of its origin.
+def _effects_of_nodes(run: Run) -> list[Left]:
+    """Return what the nodes of a run did, or may have done; the certain ones first.
+    Raises `TamperedRow` and `WrongKey` where a result does not verify: it would be
+    sealed as an effect of the family of its origin.
     """
+    certain: list[Left] = []
+    uncertain: list[Left] = []
     rows = TaskResult.objects.filter(run=run.id).order_by("id")
-    found: list[Left] = []
     for row in rows.iterator(chunk_size=ROWS):
         sealed_rows.verify_row(row, protection_of(run))
-        if row.outcome != Outcome.NOT_DONE:
-            found.append((Task(row.node, row.visit, row.index), row.effect, row.outcome == Outcome.DONE))
-    yield from sorted(found, key=lambda left: not left[2])
+        task = Task(row.node, row.visit, row.index)
+        if row.outcome == Outcome.DONE:
+            certain.append((task, row.effect, True))
+        elif row.outcome != Outcome.NOT_DONE:
+            uncertain.append((task, row.effect, False))
+    # In this order no uncertain attempt is left beside a certain one.
+    return certain + uncertain
 
 
-def _landed(run: Run) -> Iterator[Left]:
-    rows = MemoryLanding.objects.filter(run=run.id).order_by("id").values_list("node", "visit", "index")
-    yield from ((Task(node, visit, index), MEMORY, True) for node, visit, index in rows)
+def _landings(run: Run) -> Iterator[Left]:
+    rows = MemoryLanding.objects.filter(run=run.id).order_by("id")
+    for node, visit, index in rows.values_list("node", "visit", "index"):
+        yield Task(node, visit, index), MEMORY, True
 
 
-def _leave(origin: Run, left: Left, at: datetime) -> None:
+def _leave(origin: Run, left_effect: Left, at: datetime) -> None:
     """Leave one effect, unless the same is there already."""
-    task, effect, certain = left
+    task, effect, certain = left_effect
     line = LEFT_LINES[effect == MEMORY]
-    place = {"run": origin, "line": line, "node": task.node, "visit": task.visit, "index": task.index}
-    there = TaskResult.objects.filter(**place).order_by("attempt")
-    outcomes = list(there.values_list("outcome", flat=True))
+    place = {
+        "run": origin,
+        "line": line,
+        "node": task.node,
+        "visit": task.visit,
+        "index": task.index,
+    }
+    results = TaskResult.objects.filter(**place).order_by("attempt")
+    outcomes = list(results.values_list("outcome", flat=True))
     if Outcome.DONE in outcomes or (outcomes and not certain):
         return
     row = TaskResult(
         **place,
+        # The number of an attempt is unique, and an uncertain one may be there already.
         attempt=len(outcomes) + 1,
         effect=effect,
         epoch=0,
@@ -73,6 +95,7 @@ def _leave(origin: Run, left: Left, at: datetime) -> None:
         over_at=at,
         thread_ended_at=at,
         result_at=at,
+        # Plans list a failed attempt as one that may have happened.
         outcome=Outcome.DONE if certain else Outcome.FAILED,
     )
     sealed_rows.seal_and_encrypt([row], protection_of(origin))

@@ -1,11 +1,13 @@
-"""The job that removes what a policy does not keep: run after run, each piece in a short transaction of its own, with
-its progress in the same transaction. Killed anywhere it goes on, and what it says it removed is what is gone.
+"""The job that removes what a policy does not keep: run after run, each piece in a
+short transaction, with its progress in the same one. It goes on after a kill at any
+moment, and reports exactly what it removed.
 """
 
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +16,7 @@ from django.contrib.auth import get_user_model
 from django.db import IntegrityError, OperationalError, transaction
 from django.utils import timezone
 
-from checkpoints import audit_log
+from checkpoints.audit import lines as audit_log
 from checkpoints.ledger import locked_run
 from checkpoints.models import Job, RetentionPolicy, Run
 from checkpoints.queue import jobs
@@ -28,7 +30,6 @@ from checkpoints.retention.rule import Rule, facts_of, rule_from, rule_of
 from checkpoints.retention.stretches import RemovedRows, remove_stretch
 from checkpoints.retention.whole_runs import remove_run
 from checkpoints.verification import TAMPERED, verify_checkpoints, verify_run
-from orchestrator.engine import canonical
 from orchestrator.engine.errors import (
     CountersignError,
     StaleLease,
@@ -37,27 +38,31 @@ from orchestrator.engine.errors import (
     WrongKey,
     WrongStatus,
 )
+from orchestrator.engine.values import canonical
 
 KIND = "prune_runs"
 HISTORY_PRUNED = "history_pruned"
 """The kind of the audit line that ends a removal."""
 LOOKED_AT = 500
-"""Runs of one look for what goes."""
+"""The runs of one query for what goes."""
 EVERY_SECONDS = 0.2
 MOST_NAMED = 100
-"""Runs that did not verify, and runs that another app names, which the audit line names; all are counted."""
+"""The most runs that the audit line names, of those that did not verify, and of those
+that another app names; all are counted.
+"""
 LONGEST_NAME = 200
-"""Characters of the name of a job."""
+"""The most characters of a job's name."""
 MOST_MOVED = 0.01
-"""Share by which the count may have moved since a person confirmed it."""
+"""The share by which the count may have moved since a person confirmed it."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class Pruned:
-    """How far a removal has got. `last` is the id of the last run that was looked at; `bad` are runs that did not
-    verify, `referred` those that rows of other apps name.
+    """The progress of a removal. `last` is the id of the last run that was looked at;
+    `bad` are runs that did not verify, `referred` those that rows of other apps name;
+    `told`: its audit line is written.
     """
 
     last: str = ""
@@ -71,7 +76,7 @@ class Pruned:
     told: bool = False
 
     def step(self, total: int) -> Step:
-        """Progress for the job's row."""
+        """Return the progress for the job's row."""
         rate = self.rows / self.seconds if self.seconds else 0.0
         note = f"{self.rows} checkpoints, {self.bytes} bytes, {rate:.0f} a second"
         return Step(self.rows, max(total, self.rows), note, place=asdict(self))
@@ -85,134 +90,191 @@ def prune(
     confirmed: int | None = None,
     most: int | None = None,
 ) -> Job:
-    """Queue the removal of what a policy does not keep, as it stands now; `by` None is the system. Gives its job; where
-    one for that graph is under way, that one.
+    """Queue the removal of what a policy does not keep, as it stands now; `by` None is
+    the system. Returns its job; where one for that graph is under way, that one.
 
     `most`: it stops behind the piece with which it has removed so many checkpoints.
 
-    `confirmed` is the number of checkpoints that a person typed: raises `WrongStatus` where the count has moved by more
-    than 1 % since, and where the removal under way is by an older policy. Raises `Forbidden` for whoever may not
-    manage retention, and `InvalidValue` for a policy that says nothing clear, or asks for an archive that cannot be
-    written.
+    `confirmed` is the number of checkpoints that a person typed: raises `WrongStatus`
+    where the count has moved by more than 1 % since, and where the removal under way is
+    by an older policy. Raises `Forbidden` for a person who may not manage retention,
+    and `InvalidValue` for a policy that is not valid, or asks for an archive that
+    cannot be written.
     """
     require_manager(by)
     rule = rule_of(policy, now=now)
+    # Refused here, where a person waits for the answer, and not only by the job.
     require_sound(rule.graph)
     require_folder(rule)
     expected = count(rule)
     if confirmed is not None:
         require_confirmed(expected, confirmed)
     total = expected.counts["checkpoints"]
-    limit = {} if most is None else {"most": most}
-    facts = {
-        **facts_of(rule),
-        **limit,
-        "total": total if most is None else min(total, most),
-        "by": by.get_username() if by else "",
-    }
+    facts = facts_of(rule)
+    if most is not None:
+        facts["most"] = most
+        total = min(total, most)
+    facts["total"] = total
+    facts["by"] = by.get_username() if by else ""
+    # Where a removal of this graph is under way, this is its job and not a new one.
     job = Job.objects.get(id=jobs.add_job(KIND, name=_name(rule.graph), **facts))
     if not rule_from(job.facts).says_the_same(rule):
-        message = f"a removal for {rule.graph} by an older policy is under way; stop it, or wait until it ends"
+        message = (
+            f"a removal for {rule.graph} by an older policy is under way; "
+            "stop it, or wait until it ends"
+        )
         raise WrongStatus(message, job=str(job.id))
     return job
 
 
 def _name(graph: str) -> str:
-    """The name by which the removals of one graph are one at a time."""
+    """Return the job's name, by which only one removal of a graph runs at a time."""
     name = f"{KIND} {graph}"
-    return name if len(name) <= LONGEST_NAME else f"{KIND} {canonical.digest(graph.encode())}"
+    if len(name) <= LONGEST_NAME:
+        return name
+    # Cut off, two long names of graphs could become one, and one removal would wait.
+    return f"{KIND} {canonical.digest(graph.encode())}"
 
 
 def require_confirmed(now: DryRun, confirmed: int) -> None:
-    """Raise `WrongStatus` where what would be removed has moved by more than 1 % since a person confirmed it."""
+    """Raise `WrongStatus` where what would be removed has moved by more than 1 % since
+    a person confirmed it.
+    """
     counted = now.counts["checkpoints"]
     if abs(counted - confirmed) > MOST_MOVED * max(confirmed, 1):
-        message = f"{counted} checkpoints would be removed now, not the {confirmed} that you confirmed: count again"
-
+        message = (
+            f"{counted} checkpoints would be removed now, "
+            f"not the {confirmed} that you confirmed: count again"
+        )
         raise WrongStatus(message, confirmed=confirmed, counted=counted)
 
 
 def prune_job(lease: JobLease) -> Iterator[Step]:
-    """The kind `prune_runs`. Facts: those of a rule, `total` and `by`."""
-    rule, by = rule_from(lease.facts), _person(lease.facts["by"])
+    """Do a job of the kind `prune_runs`. Facts: those of a rule, `total` and `by`."""
+    rule = rule_from(lease.facts)
+    by = _person(lease.facts["by"])
+    # The row may have been changed by SQL since the removal was queued.
     require_sound(rule.graph)
-    result, total = Pruned(**(lease.place or {})), int(lease.facts["total"])
+    result = Pruned(**(lease.place or {}))
+    total = int(lease.facts["total"])
     if rule.removes:
-        told = 0.0
+        last_step_at = 0.0
         for _ in _removed(lease, rule, by, result, total):
-            # Each removal has kept its progress itself; this only lets the slice end.
-            if time.monotonic() - told > EVERY_SECONDS:
+            # Each removal has saved its progress itself; this only lets the slice end.
+            if time.monotonic() - last_step_at > EVERY_SECONDS:
                 yield result.step(total)
-                told = time.monotonic()
+                last_step_at = time.monotonic()
+    # The worker may have been killed between the last report and the end of the job.
     if not result.told:
         with transaction.atomic():
-            _tell(rule.graph, by, result, job=lease.id, limit=_limit_reached(lease, result))
+            limit = _limit_reached(lease, result)
+            _record_end(rule.graph, by, result, job=lease.id, limit=limit)
             result.told = True
             jobs.report(lease, result.step(total))
 
 
 def stop(job_id: UUID, *, by: Any) -> bool:
-    """End a removal after the piece in hand, which is done whole or not at all, with its line in the audit log. False:
-    it had ended before. Raises `UnknownThing`, and `Forbidden` for whoever may not manage retention.
+    """End a removal after the current piece, which is done whole or not at all, with
+    its line in the audit log. Returns False where it had ended before. Raises
+    `UnknownThing`, and `Forbidden` for a person who may not manage retention.
     """
     require_manager(by)
     with transaction.atomic():
         if not jobs.cancel_job(job_id):
             return False
         job = Job.objects.get(id=job_id)
+        # After the cancellation, which ends the lease, no piece is committed.
         result = Pruned(**(job.progress.get("place") or {}))
-        _tell(job.facts["graph"], by, result, job=job_id, stopped=True)
+        _record_end(job.facts["graph"], by, result, job=job_id, stopped=True)
     return True
 
 
 def _limit_reached(lease: JobLease, result: Pruned) -> int | None:
-    """Return the most checkpoints that a removal may take, where it has taken so many."""
+    """Return the limit of a removal, where it has removed so many checkpoints."""
     most: int | None = lease.facts.get("most")
-    return most if most is not None and result.rows >= most else None
+    if most is None or result.rows < most:
+        return None
+    return most
 
 
-def _tell(graph: str, by: Any, result: Pruned, *, job: UUID, stopped: bool = False, limit: int | None = None) -> None:
-    facts: dict[str, Any] = {"graph": graph, "checkpoints": result.rows, "bytes": result.bytes}
-    facts |= {"runs": result.runs, "skipped": result.skipped, "bad": result.bad}
-    facts |= {"referred": result.referred} if result.referred else {}
-    facts |= {"stopped": True} if stopped else {}
-    facts |= {"limit": limit} if limit is not None else {}
+def _record_end(
+    graph: str,
+    by: Any,
+    result: Pruned,
+    *,
+    job: UUID,
+    stopped: bool = False,
+    limit: int | None = None,
+) -> None:
+    """Write the audit line that ends a removal."""
+    facts: dict[str, Any] = {
+        "graph": graph,
+        "checkpoints": result.rows,
+        "bytes": result.bytes,
+        "runs": result.runs,
+        "skipped": result.skipped,
+        "bad": result.bad,
+    }
+    if result.referred:
+        facts["referred"] = result.referred
+    if stopped:
+        facts["stopped"] = True
+    if limit is not None:
+        facts["limit"] = limit
     audit_log.record("history_pruned", actor=by, job=str(job), **facts)
 
 
-def _removed(lease: JobLease, rule: Rule, by: Any, result: Pruned, total: int) -> Iterator[None]:
-    began, before = timezone.now(), result.seconds
+def _removed(
+    lease: JobLease, rule: Rule, by: Any, result: Pruned, total: int
+) -> Iterator[None]:
+    """Remove piece by piece, and yield after each, until nothing goes any more or the
+    limit is reached.
+    """
+    began = timezone.now()
+    seconds_before = result.seconds
 
     def note(removed: RemovedRows) -> None:
-        result.rows, result.bytes = result.rows + removed.count, result.bytes + removed.bytes
+        result.rows += removed.count
+        result.bytes += removed.bytes
         result.runs += removed.runs
-        result.seconds = before + (timezone.now() - began).total_seconds()
+        # The time of earlier slices counts, or the rate would be that of the last one.
+        result.seconds = seconds_before + (timezone.now() - began).total_seconds()
+        # In the transaction of the piece, so that none is counted twice or not at all.
         jobs.report(lease, result.step(total))
 
     work = _Work(rule, by, result, note)
-    while ids := _next_runs(rule, result.last):
-        for one, whole in _with_something(rule, ids):
-            for _ in work.remove(one, whole=whole):
+    ids = _next_runs(rule, result.last)
+    while ids:
+        for run, whole in _runs_to_prune(rule, ids):
+            for _ in work.remove(run, whole=whole):
                 yield
                 if _limit_reached(lease, result) is not None:
                     return
-            result.last = str(one)
+            result.last = str(run)
             yield
             if _limit_reached(lease, result) is not None:
                 return
+        # Past runs from which nothing goes, or a next attempt would look at them again.
         result.last = str(ids[-1])
         yield
+        ids = _next_runs(rule, result.last)
 
 
 def _next_runs(rule: Rule, last: str) -> list[UUID]:
-    rows = Run.objects.filter(graph=rule.graph).order_by("id").values_list("id", flat=True)
-    return list((rows.filter(id__gt=UUID(last)) if last else rows)[:LOOKED_AT])
+    runs = Run.objects.filter(graph=rule.graph)
+    if last:
+        runs = runs.filter(id__gt=UUID(last))
+    return list(runs.order_by("id").values_list("id", flat=True)[:LOOKED_AT])
 
 
-def _with_something(rule: Rule, ids: list[UUID]) -> list[tuple[UUID, bool]]:
-    """Of these runs those of which something goes, in order of their ids, and whether all goes."""
-    rows = classified(rule).filter(run__in=ids, why__in=REMOVED).values_list("run_id", "why").distinct()
-    return sorted((run, why == WITH_RUN) for run, why in rows)
+def _runs_to_prune(rule: Rule, ids: list[UUID]) -> list[tuple[UUID, bool]]:
+    """Return those of these runs from which something goes, in order of their ids, and
+    whether all of it goes.
+    """
+    rows = classified(rule).filter(run__in=ids, why__in=REMOVED)
+    words = rows.values_list("run_id", "why").distinct()
+    # What makes a run go as a whole holds for all its rows, so each run is there once.
+    return sorted((run, why == WITH_RUN) for run, why in words)
 
 
 @dataclass(slots=True)
@@ -225,51 +287,79 @@ class _Work:
     note: Callable[[RemovedRows], None]
 
     def remove(self, run: UUID, *, whole: bool) -> Iterator[None]:
-        """Remove what goes of a run, yielding after each piece. A run that does not verify is left as it is, and is
-        tampered from then on; one that cannot be verified, is locked too long, or is named by a row of another app, is
-        left to the next removal.
+        """Remove what goes of a run, yielding between pieces. A run that does not
+        verify is left as it is, and is tampered from then on; one that cannot be
+        verified, is locked too long, or is named by a row of another app, is left to
+        the next removal.
         """
-        before = asdict(self.result)
+        result_before = asdict(self.result)
         try:
+            # Otherwise a summary line would sign away what was tampered with.
             _require_sound(run, whole=whole)
-            archived, name = write_bundle(self.rule, run, self.by), self.by.get_username() if self.by else ""
+            archived = write_bundle(self.rule, run, self.by)
             if whole:
-                remove_run(self.rule, run, by=self.by, archived=archived, inside=self.note)
+                remove_run(
+                    self.rule, run, by=self.by, archived=archived, inside=self.note
+                )
                 return
-            removed = remove_stretch(self.rule, run, by_name=name, archived=archived, inside=self.note)
-            while removed and removed.more:
-                before = asdict(self.result)
+            name = self.by.get_username() if self.by else ""
+            remove_next = partial(
+                remove_stretch,
+                self.rule,
+                run,
+                by_name=name,
+                archived=archived,
+                inside=self.note,
+            )
+            removed = remove_next()
+            while removed and removed.may_be_more:
+                # This piece is committed; a refusal of the next one leaves it.
+                result_before = asdict(self.result)
                 yield
-                removed = remove_stretch(self.rule, run, by_name=name, archived=archived, inside=self.note)
+                removed = remove_next()
+        # Another worker has the job; the run itself is not at fault.
         except StaleLease:
             raise
         except UnknownThing:
-            return  # removed since it was looked for
+            # It was removed since it was looked for.
+            return
         except (CountersignError, OperationalError, IntegrityError) as error:
-            for field_name, was in before.items():
-                setattr(self.result, field_name, was)
-            self._leave(run, error)
+            # The piece was rolled back, and its progress with it.
+            for field_name, value in result_before.items():
+                setattr(self.result, field_name, value)
+            self._skip(run, error)
 
-    def _leave(self, run: UUID, error: Exception) -> None:
+    def _skip(self, run: UUID, error: Exception) -> None:
         self.result.skipped += 1
         log.warning("not_pruned", run=str(run), error=str(error))
         if isinstance(error, IntegrityError) and len(self.result.referred) < MOST_NAMED:
             self.result.referred.append(str(run))
         if isinstance(error, CountersignError) and error.code in TAMPERED:
             locked_run.mark_tampered(run, error, ended=True)
-            audit_log.record("refused_tampered", actor=self.by, run=run, row=str(error.facts.get("row", "")))
+            audit_log.record(
+                "refused_tampered",
+                actor=self.by,
+                run=run,
+                row=str(error.facts.get("row", "")),
+            )
             if len(self.result.bad) < MOST_NAMED:
                 self.result.bad.append(str(run))
 
 
 def _require_sound(run: UUID, *, whole: bool) -> None:
-    """Raise the refusal of the first fault of what is removed: a run's checkpoints, or all that hangs on it."""
-    fault = next(iter(verify_run(run, most=1)), None) if whole else verify_checkpoints(run)
+    """Raise the refusal of the first fault of what is removed: a run's checkpoints, or
+    all that hangs on it.
+    """
+    # Of a run that goes as a whole nothing is left that could show a fault later.
+    faults = verify_run(run, most=1) if whole else [verify_checkpoints(run)]
+    fault = next(iter(faults), None)
     if fault is not None:
         kind = TamperedRow if fault.code in TAMPERED else WrongKey
         raise kind(fault.reason, row=fault.what)
 
 
 def _person(name: str) -> Any:
+    if not name:
+        return None
     users = get_user_model()
-    return users._default_manager.filter(**{users.USERNAME_FIELD: name}).first() if name else None
+    return users._default_manager.filter(**{users.USERNAME_FIELD: name}).first()

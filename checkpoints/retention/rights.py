@@ -1,4 +1,6 @@
-"""Who may say what is kept, removed and erased: whoever manages retention, and the system."""
+"""The right to keep, remove and erase: that of people who manage retention, and of the
+system.
+"""
 
 from typing import Any
 
@@ -8,7 +10,7 @@ PERMISSION = "checkpoints.manage_retention"
 
 
 def require_manager(by: Any) -> None:
-    """Raise `Forbidden` for a person who may not manage retention, `InvalidValue` for what is no person. None, which
-    means the system, may.
+    """Raise `Forbidden` for a person who may not manage retention, `InvalidValue` for
+    a value that is no person. None, which means the system, may.
     """
     require_right(by, "manage_retention")

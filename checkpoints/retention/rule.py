@@ -1,4 +1,6 @@
-"""What a policy says at one moment: the ages as moments, so that a dry run and the removal behind it mean the same."""
+"""A policy at one moment: its ages as moments, so that a dry run and the removal behind
+it mean the same.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -20,8 +22,9 @@ REMOVABLE = frozenset({*ENDS, Status.FAILED})
 
 @frozen
 class Rule:
-    """A policy with the moments that its ages come to: by status, checkpoints older than `older` and runs that stand
-    still since before `ended` go. `keep_last` None: no number of checkpoints goes by its place.
+    """A policy whose ages are moments: by status, checkpoints from before `older` go,
+    and runs that have stood still since before `ended`. `keep_last` None: no checkpoint
+    goes by its number.
     """
 
     graph: str
@@ -33,12 +36,13 @@ class Rule:
 
     @property
     def removes(self) -> bool:
-        """Whether it can remove anything at all."""
+        """Return whether it can remove anything at all."""
         return self.keep_last is not None or bool(self.older or self.ended)
 
     @property
     def removes_all(self) -> bool:
-        """Return whether nothing but what must stay is kept of the runs in some status."""
+        """Return whether only what must stay is kept of the runs in some status."""
+        # An age of no days removes whole runs, whatever is kept of the others.
         if any(moment >= self.now for moment in self.ended.values()):
             return True
         if self.keep_last:
@@ -48,61 +52,84 @@ class Rule:
         return self.keep_last == 0 and not self.older
 
     def says_the_same(self, other: "Rule") -> bool:
-        """Whether both are of one policy, at whatever moments."""
+        """Return whether both are of one policy, at whatever moments."""
         return self._days() == other._days()
 
     def _days(self) -> tuple[Any, ...]:
-        ages = [{status: self.now - at for status, at in one.items()} for one in (self.older, self.ended)]
-        return self.graph, self.keep_last, ages, self.archive
+        # As ages again, for the moments of one policy move with the clock.
+        older = {status: self.now - at for status, at in self.older.items()}
+        ended = {status: self.now - at for status, at in self.ended.items()}
+        return self.graph, self.keep_last, older, ended, self.archive
 
 
 def rule_of(policy: RetentionPolicy, *, now: datetime | None = None) -> Rule:
-    """What a policy says now. Raises `InvalidValue`, naming the field, for a policy that says nothing clear."""
+    """Return the rule of a policy now. Raises `InvalidValue`, naming the field, for a
+    policy that is not valid.
+    """
     now = now or timezone.now()
-    last = policy.keep_last
-    return Rule(
-        policy.graph,
-        now,
-        None if last is None else checked_number(last, "keep_last", most=2**31 - 1),
-        _moments(policy.max_age_days, "max_age_days", frozenset(Status) - {Status.TAMPERED}, now),
-        _moments(policy.remove_runs_after_days, "remove_runs_after_days", REMOVABLE, now),
-        bool(policy.archive),
-    )
+    keep_last = policy.keep_last
+    if keep_last is not None:
+        keep_last = checked_number(keep_last, "keep_last", most=2**31 - 1)
+    ages = policy.max_age_days
+    # Nothing of a tampered run is ever removed, so an age for it would mislead.
+    statuses = frozenset(Status) - {Status.TAMPERED}
+    older = _moments(ages, "max_age_days", statuses, now)
+    ages = policy.remove_runs_after_days
+    ended = _moments(ages, "remove_runs_after_days", REMOVABLE, now)
+    return Rule(policy.graph, now, keep_last, older, ended, bool(policy.archive))
 
 
-def _moments(given: Any, path: str, statuses: frozenset[Status], now: datetime) -> dict[str, datetime]:
-    if not isinstance(given, dict):
+def _moments(
+    ages: Any, path: str, statuses: frozenset[Status], now: datetime
+) -> dict[str, datetime]:
+    """Return the moments that these ages in days reach back to, by status. Raises
+    `InvalidValue`.
+    """
+    if not isinstance(ages, dict):
         raise InvalidValue(f"{path} is an object of statuses and days", path=path)
-    found = {}
-    for status, days in given.items():
+    moments = {}
+    for status, days in ages.items():
         where = f"{path}.{status}"
         if status not in statuses:
-            raise InvalidValue(f"{where}: a status here is one of {', '.join(sorted(statuses))}", path=where)
-        if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days <= MOST_DAYS:
-            raise InvalidValue(f"{where} is a number of days from 0 to {MOST_DAYS}", path=where)
-        found[str(status)] = now - timedelta(days=days)
-    return found
+            raise InvalidValue(
+                f"{where}: a status here is one of {', '.join(sorted(statuses))}",
+                path=where,
+            )
+        # JSON's `true` is an int to Python, and would mean one day.
+        is_number = isinstance(days, int | float) and not isinstance(days, bool)
+        if not is_number or not 0 <= days <= MOST_DAYS:
+            raise InvalidValue(
+                f"{where} is a number of days from 0 to {MOST_DAYS}", path=where
+            )
+        moments[str(status)] = now - timedelta(days=days)
+    return moments
 
 
 def facts_of(rule: Rule) -> dict[str, Any]:
-    """A rule as JSON, for a job."""
-    moments = {name: {s: at.isoformat() for s, at in getattr(rule, name).items()} for name in ("older", "ended")}
+    """Return a rule as JSON, for a job."""
     return {
         "graph": rule.graph,
         "now": rule.now.isoformat(),
         "keep_last": rule.keep_last,
-        **moments,
+        "older": {status: at.isoformat() for status, at in rule.older.items()},
+        "ended": {status: at.isoformat() for status, at in rule.ended.items()},
         "archive": rule.archive,
     }
 
 
 def rule_from(facts: Mapping[str, Any]) -> Rule:
-    """The rule that a job carries."""
-    moments = {name: {s: _moment(at) for s, at in facts[name].items()} for name in ("older", "ended")}
-    return Rule(facts["graph"], _moment(facts["now"]), facts["keep_last"], **moments, archive=facts["archive"])
+    """Return the rule in the facts of a job."""
+    return Rule(
+        graph=facts["graph"],
+        now=_moment(facts["now"]),
+        keep_last=facts["keep_last"],
+        older={status: _moment(at) for status, at in facts["older"].items()},
+        ended={status: _moment(at) for status, at in facts["ended"].items()},
+        archive=facts["archive"],
+    )
 
 
 def _moment(text: str) -> datetime:
-    found = parse_datetime(text)
-    assert found is not None
-    return found
+    moment = parse_datetime(text)
+    assert moment is not None
+    return moment

@@ -1,4 +1,4 @@
-"""What there is to keep: runs, checkpoints and bytes of each graph, by age."""
+"""Measures the stored history: runs, checkpoints and bytes of each graph, by age."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -14,29 +14,61 @@ from checkpoints.queue import jobs
 from checkpoints.queue.jobs import JobLease, Step
 
 AGES = (7, 30, 90)
-"""Days that divide the bytes."""
+"""The ages in days by which bytes are divided."""
 
 
 def stock(*, now: datetime | None = None) -> list[dict[str, Any]]:
-    """Per graph {graph, runs, checkpoints, bytes, ages}, the largest first. `ages` are the bytes of checkpoints younger
-    than a week, a month, three months, and older. One query over columns.
+    """Return {graph, runs, checkpoints, bytes, ages} of each graph, the largest first.
+    `ages` are the bytes of checkpoints younger than a week, a month, three months, and
+    older. One query over columns.
     """
-    now = now or timezone.now()
-    moments = [now - timedelta(days=days) for days in AGES]
-    begins, ends = [*moments, None], [None, *moments]
-    spans = [_between(*one) for one in zip(begins, ends, strict=True)]
-    ages = {f"age{n}": Sum("stored_size", filter=span) for n, span in enumerate(spans)}
-    counts = {"runs": Count("id", filter=Q(id=F("run__head"))), "checkpoints": Count("id"), "bytes": Sum("stored_size")}
-    rows: Any = Checkpoint.objects.order_by().values("run__graph").annotate(**counts, **ages)
-    found = [
-        {"graph": row["run__graph"], **{name: row[name] for name in counts}, "ages": [row[name] or 0 for name in ages]}
-        for row in rows
-    ]
-    return sorted(found, key=lambda one: (-int(one["bytes"]), str(one["graph"])))
+    counts = {
+        # Each run has one head, so the heads among the checkpoints are its runs.
+        "runs": Count("id", filter=Q(id=F("run__head"))),
+        "checkpoints": Count("id"),
+        "bytes": Sum("stored_size"),
+    }
+    ages = _sums_by_age(now or timezone.now())
+    by_graph = Checkpoint.objects.order_by().values("run__graph")
+    rows: Any = by_graph.annotate(**counts, **ages)
+    graphs = []
+    for row in rows:
+        graph = {"graph": row["run__graph"]}
+        for name in counts:
+            graph[name] = row[name]
+        # The database has no sum of no rows.
+        graph["ages"] = [row[name] or 0 for name in ages]
+        graphs.append(graph)
+    return sorted(graphs, key=_by_size)
+
+
+def _sums_by_age(now: datetime) -> dict[str, Sum]:
+    """Return the sums of bytes of each age, the youngest first."""
+    sums = {}
+    end = None
+    for number, days in enumerate(AGES):
+        begin = now - timedelta(days=days)
+        sums[f"age{number}"] = Sum(
+            "stored_size",
+            filter=_between(begin, end),
+        )
+        end = begin
+    # What is older than all of them.
+    sums[f"age{len(AGES)}"] = Sum(
+        "stored_size",
+        filter=_between(None, end),
+    )
+    return sums
+
+
+def _by_size(graph: dict[str, Any]) -> tuple[int, str]:
+    return -int(graph["bytes"]), str(graph["graph"])
 
 
 KIND = "measure_storage"
-"""The standing job that measures once a day, for pages that must not read every checkpoint."""
+"""The standing job that measures once a day, for pages that must not read every
+checkpoint.
+"""
 
 
 def measure_storage(lease: JobLease) -> Iterator[Step]:
@@ -48,12 +80,24 @@ def measure_storage(lease: JobLease) -> Iterator[Step]:
 
 
 def measured_stock() -> dict[str, Any]:
-    """Return {at, rows}: when the stock was measured last, and its rows as `stock` gives them. `at` None: never."""
-    facts = Job.objects.filter(kind=KIND, status__in=LIVE).values_list("facts", flat=True).first() or {}
-    at = parse_datetime(facts["at"]) if "at" in facts else None
-    return {"at": at, "rows": facts.get("rows", [])}
+    """Return {at, rows}: when the stock was last measured, None if never, and its rows
+    as `stock` returns them.
+    """
+    standing_jobs = Job.objects.filter(kind=KIND, status__in=LIVE)
+    facts = standing_jobs.values_list("facts", flat=True).first() or {}
+    measured_at = None
+    if "at" in facts:
+        measured_at = parse_datetime(facts["at"])
+    return {
+        "at": measured_at,
+        "rows": facts.get("rows", []),
+    }
 
 
 def _between(begin: datetime | None, end: datetime | None) -> Q:
-    found = Q(created_at__gte=begin) if begin else Q()
-    return found & Q(created_at__lt=end) if end else found
+    span = Q()
+    if begin:
+        span &= Q(created_at__gte=begin)
+    if end:
+        span &= Q(created_at__lt=end)
+    return span

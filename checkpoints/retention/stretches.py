@@ -1,5 +1,6 @@
-"""One stretch of a run's checkpoints removed: the row behind it is anchored anew, the rows go, and one line of the log
-says what was there. One short transaction under the lock of the run.
+"""Removing one stretch of a run's checkpoints: the row behind it is anchored anew, the
+rows go, and one event of the log records what was there. One short transaction under
+the lock of the run.
 """
 
 import json
@@ -20,7 +21,12 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.payloads import DATABASE
 from checkpoints.retention.archive import Archived
 from checkpoints.retention.kept_points import OLD, classified
-from checkpoints.retention.new_anchors import NewAnchor, make_anchor, row_behind, set_anchor
+from checkpoints.retention.new_anchors import (
+    NewAnchor,
+    make_anchor,
+    row_behind,
+    set_anchor,
+)
 from checkpoints.retention.rule import Rule, facts_of, rule_from
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.removed_history import KIND, removed_history
@@ -28,71 +34,95 @@ from orchestrator.engine.errors import TamperedRow, WrongStatus
 from orchestrator.engine.frozen import frozen
 
 MOST = 500
-"""Rows that one transaction removes. A longer stretch goes in pieces, from its end, each with its line."""
-
-
+"""The most rows that one transaction removes. A longer stretch goes in pieces, from its
+end, each with its event.
+"""
 TRIES = 3
 """How often a removal is begun anew because the run went on."""
 
 
 @frozen
 class RemovedRows:
-    """What one transaction took away: how many checkpoints, the bytes that they kept, and how many whole runs. `more`:
-    there may be another stretch.
+    """The rows that one transaction removed: how many checkpoints, their bytes, and how
+    many whole runs. `may_be_more`: there may be another stretch.
     """
 
     count: int
     bytes: int
     runs: int = 0
-    more: bool = False
+    may_be_more: bool = False
 
 
 Inside = Any
-"""Called with `RemovedRows` in the transaction: what else stands or falls with it."""
+"""Called with `RemovedRows` in the transaction, so that both are committed or none."""
 
 
 def remove_stretch(
-    rule: Rule, run_id: UUID, *, by_name: str, archived: Archived | None = None, inside: Inside
+    rule: Rule,
+    run_id: UUID,
+    *,
+    by_name: str,
+    archived: Archived | None = None,
+    inside: Inside,
 ) -> RemovedRows | None:
-    """Remove the last stretch of a run's checkpoints that the rule does not keep; None where it keeps all. Where they
-    were `archived`, only what that bundle holds goes, and the line of the log names it.
+    """Remove the last stretch of a run's checkpoints that the rule does not keep.
+    Returns what was removed, None where the rule keeps all. Where they were `archived`,
+    only what that bundle holds goes, and the event of the log names it.
 
-    Raises `TamperedRow` and `WrongKey` where what must be read does not verify, `UnknownThing`, `SaveFailed`,
-    `WrongStatus` where the run goes on all the while, `OperationalError` where somebody else keeps the run locked;
-    then nothing is removed.
+    Raises `TamperedRow` and `WrongKey` where what must be read does not verify,
+    `UnknownThing`, `SaveFailed`, `WrongStatus` where the run goes on all the while,
+    `OperationalError` where another transaction keeps the run locked; then nothing is
+    removed.
     """
     anchor: NewAnchor | None = None
     for _ in range(1 + TRIES):
         elsewhere: list[Checkpoint] = []
         with transaction.atomic():
             run = locked_run.lock_run(run_id)
-            stretch, more = _last_stretch(_going(rule, run, archived))
+            # Chosen anew at each attempt, since holds, pins and forks may have come.
+            stretch, may_be_more = _last_stretch(_going(rule, run, archived))
             if not stretch:
                 return None
-            wanted = row_behind(run, stretch[0][0])
-            snapshots = _anchored(run, stretch[0][0], wanted, anchor)
+            last, _ = stretch[0]
+            to_anchor = row_behind(run, last)
+            # None at the first attempt that needs an anchor, which only then is known.
+            snapshots = _anchored(run, last, to_anchor, anchor)
             if snapshots is not None:
-                removed = RemovedRows(len(stretch), sum(size for _, size in stretch), more=more)
-                elsewhere = _removed(run, stretch, snapshots, by_name=by_name, archived=archived)
+                size = sum(row_size for _, row_size in stretch)
+                removed = RemovedRows(len(stretch), size, may_be_more=may_be_more)
+                elsewhere = _removed(
+                    run, stretch, snapshots, by_name=by_name, archived=archived
+                )
+                # The progress of the job is committed with the rows, or neither is.
                 inside(removed)
         if snapshots is not None:
+            # Only now: a transaction that is rolled back still needs the bytes.
             for row in elsewhere:
                 checkpoint_rows.delete_payloads(row)
             return removed
-        # Without the lock, for payloads are read and put. Most stretches need none.
-        anchor = make_anchor(run, wanted) if wanted else None
-    raise WrongStatus(f"run {run_id} goes on while its history is removed", run=str(run_id))
+        # Made without the lock, for payloads are read and stored. Most stretches need
+        # none.
+        anchor = make_anchor(run, to_anchor) if to_anchor else None
+    raise WrongStatus(
+        f"run {run_id} goes on while its history is removed", run=str(run_id)
+    )
 
 
-def _anchored(run: Run, last: int, wanted: UUID | None, anchor: NewAnchor | None) -> list[list[str]] | None:
-    """Set the anchor where a load of the row behind checkpoint `last` needs one, which is `wanted`; gives what the line
-    of the log says of that: [[checkpoint, snapshot hash]]. None where that of `anchor` is not there, or has moved.
+def _anchored(
+    run: Run, last: int, to_anchor: UUID | None, anchor: NewAnchor | None
+) -> list[list[str]] | None:
+    """Set the anchor where the row behind checkpoint `last`, which is `to_anchor`,
+    cannot be loaded without one. Returns the fact of the log about that: [[checkpoint,
+    snapshot hash]]. None where `anchor` was not made for that row, or the row has
+    changed.
     """
-    if wanted is None:
+    if to_anchor is None:
         return []
-    if anchor is None or anchor.row.id != wanted or not set_anchor(run, last, anchor):
+    if anchor is None or anchor.row.id != to_anchor:
         return None
-    return [[str(wanted), anchor.row.snapshot_hash]]
+    if not set_anchor(run, last, anchor):
+        return None
+    return [[str(to_anchor), anchor.row.snapshot_hash]]
 
 
 def _removed(
@@ -103,46 +133,73 @@ def _removed(
     by_name: str,
     archived: Archived | None,
 ) -> list[Checkpoint]:
-    """Remove the rows, with a line in the log. Gives those whose bytes are elsewhere."""
-    first, last = stretch[-1][0], stretch[0][0]
+    """Remove the rows, with an event in the log. Returns those whose bytes a backend
+    keeps elsewhere.
+    """
+    first, _ = stretch[-1]
+    last, _ = stretch[0]
     rows = Checkpoint.objects.filter(run=run.id, seq__range=(first, last))
-    # With the one before them, if that has not gone already.
-    found = {seq: (hash_, backend) for seq, hash_, backend in query_cache.select_values(_span, run.id, first - 1, last)}
-    away = any(backend != DATABASE for seq, (_, backend) in found.items() if seq >= first)
-    elsewhere = list(rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot")) if away else []
-    facts = {
-        "checkpoints": _facts(run, first, last, {seq: one[0] for seq, one in found.items()}),
-        "snapshots": snapshots,
-    }
-    facts |= {"bundle": archived.name} if archived else {}
+
+    # With the row before them, if that has not gone already.
+    hashes = {}
+    are_elsewhere = False
+    for seq, hash_, backend in query_cache.select_values(
+        _span, run.id, first - 1, last
+    ):
+        hashes[seq] = hash_
+        if seq >= first and backend != DATABASE:
+            are_elsewhere = True
+
+    elsewhere = []
+    if are_elsewhere:
+        names = ("run_id", "backend", "change", "snapshot")
+        elsewhere = list(rows.exclude(backend=DATABASE).only(*names))
+    facts = {"checkpoints": _facts(run, first, last, hashes), "snapshots": snapshots}
+    if archived:
+        facts["bundle"] = archived.name
     rows.delete()
-    locked_run.append_locked(run, [NewEvent(KIND, facts, actor=by_name)], at=timezone.now())
+    event = NewEvent(KIND, facts, actor=by_name)
+    locked_run.append_locked(run, [event], at=timezone.now())
     return elsewhere
 
 
 def _going(rule: Rule, run: Run, archived: Archived | None) -> list[tuple[int, int]]:
-    """(seq, bytes) of rows that go, the newest first, at most `MOST`."""
+    """Return (seq, bytes) of rows that go, the newest first, at most `MOST`."""
+    # The run may have gone on since, and the bundle lacks what it did.
     before = archived.head_seq if archived else run.head_seq
-    found = query_cache.select_values(_rows_that_go(json.dumps(facts_of(rule), sort_keys=True)), run.id, before)
-    return [(int(seq), int(size)) for seq, size in found]
+    query = _rows_that_go(json.dumps(facts_of(rule), sort_keys=True))
+    rows = query_cache.select_values(query, run.id, before)
+    return [(int(seq), int(size)) for seq, size in rows]
 
 
 @lru_cache(maxsize=20)
 def _rows_that_go(facts: str) -> Query:
-    """The same function for the same rule, so that its text, which is long, is compiled once and not under the lock."""
-    rule = rule_from(json.loads(facts))
-    rows = classified(rule).filter(why=OLD).order_by("-seq").values_list("seq", "stored_size")
-    return lambda run, before: rows.filter(run=run, seq__lt=before)[:MOST]
+    """Return the same function for the same rule, so that its text, which is long, is
+    compiled once and not under the lock.
+    """
+    old = classified(rule_from(json.loads(facts))).filter(why=OLD)
+    rows = old.order_by("-seq").values_list("seq", "stored_size")
+
+    def rows_that_go(run: Any, before: Any) -> "QuerySet[Any, Any]":
+        return rows.filter(run=run, seq__lt=before)[:MOST]
+
+    return rows_that_go
 
 
-def _last_stretch(going: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], bool]:
-    """Those of the newest of these rows that follow each other without a gap, and whether there may be more."""
-    found: list[tuple[int, int]] = []
+def _last_stretch(
+    going: Sequence[tuple[int, int]],
+) -> tuple[list[tuple[int, int]], bool]:
+    """Return the newest of these rows that follow each other without a gap, and whether
+    there may be more.
+    """
+    stretch: list[tuple[int, int]] = []
     for seq, size in going:
-        if found and seq != found[-1][0] - 1:
+        if stretch and seq != stretch[-1][0] - 1:
             break
-        found.append((seq, size))
-    return found, len(going) == MOST or len(found) < len(going)
+        stretch.append((seq, size))
+    # A full page may be cut in the middle of a stretch; a gap shows an older one.
+    may_be_more = len(going) == MOST or len(stretch) < len(going)
+    return stretch, may_be_more
 
 
 def _span(run: Any, first: Any, last: Any) -> "QuerySet[Any]":
@@ -153,18 +210,37 @@ def _span(run: Any, first: Any, last: Any) -> "QuerySet[Any]":
 def _row_before(run: Run, first: int) -> tuple[int, str]:
     if first == 0:
         return -1, ""
-    row = Checkpoint.objects.filter(run=run.id, seq__lt=first).order_by("-seq").values_list("seq", "content_hash")
-    return row.first() or (-1, "")
+    rows = Checkpoint.objects.filter(run=run.id, seq__lt=first).order_by("-seq")
+    return rows.values_list("seq", "content_hash").first() or (-1, "")
 
 
-def _facts(run: Run, first: int, last: int, hashes: Mapping[int, str]) -> dict[str, Any]:
-    """What the line says of rows that go: their numbers, and the hash of the row before them and of the last."""
+def _facts(
+    run: Run, first: int, last: int, hashes: Mapping[int, str]
+) -> dict[str, Any]:
+    """Return the facts of the event about rows that go: their numbers, and the hash of
+    the row before them and of the last. Raises `TamperedRow` where rows before them are
+    gone without an event.
+    """
     after = hashes[last]
-    seq, before = (first - 1, hashes[first - 1]) if first - 1 in hashes else _row_before(run, first)
+    if first - 1 in hashes:
+        seq = first - 1
+        before = hashes[seq]
+    else:
+        seq, before = _row_before(run, first)
+    # The rows in between may have been removed by an earlier piece.
     if seq != first - 1:
-        gone = removed_history(run.id, protection_of(run)).checkpoints
-        seq, before = gone.follow(seq, before, first)
+        history = removed_history(run.id, protection_of(run))
+        seq, before = history.checkpoints.follow(seq, before, first)
     if seq != first - 1:
-        what = f"checkpoints of run {run.key} before {first} are gone, and no line of its log says so"
-        raise TamperedRow(what, run=str(run.id))
-    return {"first": first, "last": last, "count": last - first + 1, "before": before, "after": after}
+        message = (
+            f"checkpoints of run {run.key} before {first} are gone, "
+            "and no line of its log says so"
+        )
+        raise TamperedRow(message, run=str(run.id))
+    return {
+        "first": first,
+        "last": last,
+        "count": last - first + 1,
+        "before": before,
+        "after": after,
+    }

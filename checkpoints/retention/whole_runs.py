@@ -1,5 +1,6 @@
-"""Runs removed as a whole: all rows that hang on them, and one sealed line of the audit log a run, which says where its
-log stood. Only runs of which nothing that stays speaks: no fork, no child, no request, no decision.
+"""Removing whole runs: all rows that hang on them, with one sealed line of the audit
+log a run, which records where its log ended. Only runs to which no row that stays
+refers: no fork, no child, no request, no decision.
 """
 
 from typing import Any
@@ -8,7 +9,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import Count, Q, Sum
 
-from checkpoints import audit_log
+from checkpoints.audit import lines as audit_log
 from checkpoints.ledger import checkpoint_rows, locked_run
 from checkpoints.models import (
     Checkpoint,
@@ -35,51 +36,82 @@ from checkpoints.sealing import data_keys
 from checkpoints.verification.audit import REMOVED
 
 PARTS: list[Any] = [
-    MemoryRecord, MemoryLanding, LateResult, TaskResult, PendingWrite, RunLine, RunEvent, Checkpoint, UploadReference,
-    RunMetadata, TaskFigure,
-]  # fmt: skip
-"""What hangs on a run; other floors add theirs when they are ready. Memory that it left belongs to the installation,
-and stays; files that nobody names any more are swept.
+    MemoryRecord,
+    MemoryLanding,
+    LateResult,
+    TaskResult,
+    PendingWrite,
+    RunLine,
+    RunEvent,
+    Checkpoint,
+    UploadReference,
+    RunMetadata,
+    TaskFigure,
+]
+"""The models whose rows hang on a run; other floors add theirs when they are ready.
+Memory that it left belongs to the installation, and stays; files that no run names any
+more are swept.
 """
 
 
-def remove_run(rule: Rule, run_id: UUID, *, by: Any, archived: Archived | None, inside: Inside) -> RemovedRows | None:
-    """Remove a run, if the rule still does not keep it; None where it does. `archived` is its bundle, if it has one.
+def remove_run(
+    rule: Rule, run_id: UUID, *, by: Any, archived: Archived | None, inside: Inside
+) -> RemovedRows | None:
+    """Remove a run, if the rule still does not keep it. Returns what was removed, None
+    where the rule keeps it. `archived` is its bundle, if it has one.
 
-    Raises `UnknownThing`, `WrongStatus` where it went on since it was archived, `TamperedRow` and `WrongKey` where its
-    row is not as it was sealed, `OperationalError` where somebody else keeps it locked, and `IntegrityError` where a
-    row of another app names it; then nothing is removed.
+    Raises `UnknownThing`, `WrongStatus` where it went on since it was archived,
+    `TamperedRow` and `WrongKey` where its row is not as it was sealed,
+    `OperationalError` where another transaction keeps it locked, and `IntegrityError`
+    where a row of another app names it; then nothing is removed.
     """
     with transaction.atomic():
         run = locked_run.lock_run(run_id)
         require_archived(archived, run)
         rows = Checkpoint.objects.filter(run=run.id)
+        # The head stands for all rows: a run goes as a whole or not at all.
         if not classified(rule).filter(run=run.id, id=run.head, why=WITH_RUN).exists():
             return None
-        away = rows.exclude(backend=DATABASE).only("run_id", "backend", "change", "snapshot")
-        found = rows.aggregate(
-            count=Count("id"), bytes=Sum("stored_size"), away=Count("id", filter=~Q(backend=DATABASE))
+        sums = rows.aggregate(
+            count=Count("id"),
+            bytes=Sum("stored_size"),
+            away=Count("id", filter=~Q(backend=DATABASE)),
         )
-        elsewhere, removed = list(away) if found.pop("away") else [], RemovedRows(**found, runs=1)
-        _tell(run, by, archived)
+        elsewhere = []
+        if sums["away"]:
+            names = ("run_id", "backend", "change", "snapshot")
+            elsewhere = list(rows.exclude(backend=DATABASE).only(*names))
+        removed = RemovedRows(count=sums["count"], bytes=sums["bytes"], runs=1)
+        _record_removal(run, by, archived)
+        # Before the results go, from which it reads what was done.
         leave_effects(run)
         for model in PARTS:
             model.objects.filter(run=run.id).delete()
-        # Django would look in each table that may name a run; the database itself lets none go that is named.
+        # Django would look in each table that may name a run; the database itself
+        # deletes none that is named.
         Run.objects.filter(id=run.id)._raw_delete(connection.alias)
         if run.encrypted and archived is None:
-            # A bundle has the key as it is wrapped today; when the keys of the settings change, only the row follows.
+            # A bundle has the key as it is wrapped today; when the keys of the settings
+            # change, only the row follows.
             data_keys.remove_data_key(run.id)
+        # Ids never come again; under a chosen key `start` would repeat the journey.
         if run.key != str(run.id):
             RemovedKey.objects.update_or_create(key=run.key, defaults={"run": run.id})
         inside(removed)
+    # Only now: a transaction that is rolled back still needs the bytes.
     for row in elsewhere:
         checkpoint_rows.delete_payloads(row)
     return removed
 
 
-def _tell(run: Run, by: Any, archived: Archived | None) -> None:
-    facts: dict[str, Any] = {"key": run.key, "graph": run.graph, "status": run.status}
-    facts |= {"event_seq": run.event_seq, "event_hash": run.event_hash}
-    facts |= {"bundle": archived.name} if archived else {}
+def _record_removal(run: Run, by: Any, archived: Archived | None) -> None:
+    facts: dict[str, Any] = {
+        "key": run.key,
+        "graph": run.graph,
+        "status": run.status,
+        "event_seq": run.event_seq,
+        "event_hash": run.event_hash,
+    }
+    if archived:
+        facts["bundle"] = archived.name
     audit_log.record(REMOVED, actor=by, run=run.id, **facts)

@@ -1,6 +1,7 @@
-"""Rows whose payloads were erased: their hashes are those of what they held, so erasure records say what stands there.
+"""Owns what erasure records say of rows whose payloads were erased. The hashes of such
+a row are those of what it held, so the records say what it holds instead.
 
-Whoever compares bytes with a hash and finds another asks here. Nothing is asked of rows that are as they were hashed.
+Code that compares bytes with a hash comes here only where they differ.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,48 +18,66 @@ from orchestrator.engine.errors import CountersignError
 
 
 class ErasedRows:
-    """What valid records say of some rows; read when it is first asked for, in one query."""
+    """The statements of valid records about some rows. Read at first use, in one query."""
 
     def __init__(self, rows: "QuerySet[ErasedRow]") -> None:
-        self._found = rows
+        self._rows = rows
 
     @classmethod
     def of_run(cls, run: UUID) -> "ErasedRows":
-        """What is said of all rows of a run."""
+        """Return what is said of all rows of a run."""
         return cls(ErasedRow.objects.filter(run=run))
 
     @classmethod
     def none(cls) -> "ErasedRows":
-        """Nothing, without a query."""
+        """Return what is said where nothing was erased, without a query."""
         return cls(ErasedRow.objects.none())
 
     @classmethod
     def of_rows(cls, rows: Sequence[Model]) -> "ErasedRows":
-        """What is said of these rows of one table."""
+        """Return what is said of these rows of one table."""
         table = rows[0]._meta.db_table
-        return cls(ErasedRow.objects.filter(table=table, row__in=[str(row.pk) for row in rows]))
+        return cls(
+            ErasedRow.objects.filter(table=table, row__in=[str(row.pk) for row in rows])
+        )
 
     @cached_property
     def _newest(self) -> dict[tuple[str, str], ErasedRow]:
-        """A later erasure of the same row replaces an earlier one."""
-        return {(row.table, row.row): row for row in self._found.order_by("id") if is_sound(row)}
+        """Return the newest record of each row: a later erasure replaces an earlier
+        one.
+        """
+        newest = {}
+        # Later erasures have greater ids, so the newest record of a row comes last.
+        for erased_row in self._rows.order_by("id"):
+            if is_sound(erased_row):
+                newest[erased_row.table, erased_row.row] = erased_row
+        return newest
 
     def said_of(self, row: Model) -> ErasedRow | None:
-        """What the newest record says of a row; None where nothing was erased of it."""
+        """Return what the newest record says of a row; None where nothing was erased of
+        it.
+        """
         return self._newest.get((row._meta.db_table, str(row.pk)))
 
-    def covers(self, row: Any, column: str, data: bytes, protection: Protection) -> bool:
-        """Whether a record says that these canonical bytes stand in the place of what was erased."""
-        said = self.said_of(row)
-        return said is not None and said.contents.get(column) == protection.digest(data)
+    def covers(
+        self, row: Any, column: str, data: bytes, protection: Protection
+    ) -> bool:
+        """Return whether a record says that these canonical bytes replaced what was
+        erased.
+        """
+        erased_row = self.said_of(row)
+        if erased_row is None:
+            return False
+        # A column that the record does not name was not erased, and has no hash here.
+        return bool(erased_row.contents.get(column) == protection.digest(data))
 
     def all_said(self) -> Iterable[ErasedRow]:
-        """The newest of each row."""
+        """Return the newest record of each row."""
         return self._newest.values()
 
 
 def is_sound(row: ErasedRow) -> bool:
-    """Whether a row is as it was sealed: a forged one says nothing."""
+    """Return whether a record is as it was sealed. A forged one says nothing."""
     try:
         sealed_rows.verify_row(row, PLAIN)
     except CountersignError:
@@ -67,5 +86,5 @@ def is_sound(row: ErasedRow) -> bool:
 
 
 def is_erased(row: Model, column: str, data: bytes, protection: Protection) -> bool:
-    """`ErasedRows.covers` for one row. One query."""
+    """Return `ErasedRows.covers` for one row. One query."""
     return ErasedRows.of_rows([row]).covers(row, column, data, protection)

@@ -1,4 +1,6 @@
-"""What lists say of a row that is not as it was sealed: they mark it and go on, for one row must not hide others."""
+"""Owns the fault of a row that is not as it was sealed, for lists: they mark the row
+and go on, because one row must not hide others.
+"""
 
 from typing import Any
 
@@ -12,8 +14,10 @@ from orchestrator.engine.frozen import frozen
 
 @frozen
 class SealFault:
-    """Why a row that is shown does not prove to be what was written. `code` is that of the refusal: `tampered_row`, or
-    `wrong_key` where this cannot be told now; `row` names the row by table and identity.
+    """Why a row that is shown does not prove to be what was written. `code` is that of
+    the refusal: `tampered_row`; `wrong_key` where a missing key leaves that open;
+    `older_seal` where the row waits to be sealed anew. `row` names the row by table and
+    identity.
     """
 
     code: str
@@ -22,15 +26,17 @@ class SealFault:
 
     @property
     def tampered(self) -> bool:
+        """Return whether the row was changed, as far as this can be known now."""
         return self.code == TamperedRow.code_of_class
 
     def json(self) -> dict[str, str]:
+        """Return the fault for machines."""
         return {"code": self.code, "row": self.row, "reason": self.reason}
 
 
 def fault_of(row: Model, protection: Protection) -> SealFault | None:
-    """The fault of a row of a run so protected; None where it is as it was sealed. No query where all of its columns
-    were read.
+    """Return the fault of a row of a run with this protection; None where it is as it
+    was sealed. No query for a sound row whose columns were all read.
     """
     try:
         sealed_rows.verify_row(row, protection)
@@ -40,5 +46,5 @@ def fault_of(row: Model, protection: Protection) -> SealFault | None:
 
 
 def json_of(fault: SealFault | None) -> dict[str, Any] | None:
-    """A fault for machines: {code, row, reason}; None for none."""
+    """Return a fault for machines: {code, row, reason}; None for none."""
     return fault.json() if fault else None

@@ -1,4 +1,6 @@
-"""Values as payload columns keep them: canonical JSON, packed. The one place where rows and values meet."""
+"""Owns values as payload columns store them: canonical JSON, packed. The one place
+where rows and values meet.
+"""
 
 from typing import Any
 
@@ -8,7 +10,6 @@ from django.db.models import Model
 
 from checkpoints.core import codec
 from checkpoints.sealing import sealed_rows
-from orchestrator.engine import canonical
 from orchestrator.engine.errors import (
     UNREADABLE,
     CountersignError,
@@ -17,22 +18,27 @@ from orchestrator.engine.errors import (
     TamperedRow,
     UnknownBackend,
 )
+from orchestrator.engine.values import canonical
 
 
 def pack_json(value: Any) -> bytes:
-    """What a payload column keeps for a JSON value. Raises `InvalidValue` where the value has no canonical form."""
+    """Return the bytes that a payload column stores for a JSON value. Raises
+    `InvalidValue` where the value has no canonical form.
+    """
     return codec.pack(canonical.dumps(value))
 
 
-def unpack_json(kept: bytes | memoryview) -> Any:
-    """The JSON value of a payload column; None for an empty column. Raises `codec.UnknownFormat`."""
-    data = bytes(kept)
+def unpack_json(stored: bytes | memoryview) -> Any:
+    """Return the JSON value of a payload column; None for an empty column. Raises
+    `codec.UnknownFormat`.
+    """
+    data = bytes(stored)
     return canonical.loads(codec.unpack(data)) if data else None
 
 
 def read_value(row: Model, column: str) -> Any:
-    """The JSON value of a row's payload column, decrypted where it is encrypted; None for an empty column. Raises
-    `TamperedRow` and `WrongKey`, naming column and row.
+    """Return the JSON value of a row's payload column, decrypted; None for an empty
+    column. Raises `TamperedRow` and `WrongKey`, naming column and row.
     """
     data = read_bytes(row, column)
     try:
@@ -42,8 +48,9 @@ def read_value(row: Model, column: str) -> Any:
 
 
 def read_bytes(row: Model, column: str, stored: bytes | None = None) -> bytes:
-    """The canonical bytes of a row's payload column, or of `stored` that belongs there; empty for an empty one. Raises
-    `TamperedRow` and `WrongKey`, naming column and row.
+    """Return the canonical bytes of a row's payload column, or of `stored`, which
+    belongs there; empty for an empty one. Raises `TamperedRow` and `WrongKey`, naming
+    column and row.
     """
     data = sealed_rows.decrypted(row, column, stored)
     try:
@@ -53,12 +60,17 @@ def read_bytes(row: Model, column: str, stored: bytes | None = None) -> bytes:
 
 
 def _unreadable(row: Model, column: str, error: Exception) -> TamperedRow:
-    what = sealed_rows.name_of(row)
-    return TamperedRow(f"{column} of {what} cannot be read: {error}", row=what, column=column)
+    """Return the refusal of a column that holds no value."""
+    row_name = sealed_rows.name_of(row)
+    return TamperedRow(
+        f"{column} of {row_name} cannot be read: {error}", row=row_name, column=column
+    )
 
 
 def read_or_reason(row: Model, column: str) -> Any:
-    """`read_value` for lists: a sentence where the value cannot be opened, since one row must not hide the others."""
+    """Return `read_value` for lists: a sentence where the value cannot be opened, since
+    one row must not hide the others.
+    """
     try:
         return read_value(row, column)
     except UNREADABLE as error:
@@ -66,7 +78,7 @@ def read_or_reason(row: Model, column: str) -> Any:
 
 
 def unreadable_reason(error: CountersignError) -> str:
-    """In the words of pages why a value cannot be opened."""
+    """Return in the words of pages why a value cannot be opened."""
     if isinstance(error, PayloadLost | PayloadsUnavailable | UnknownBackend):
         return f"cannot be opened: {error.message}"
     if isinstance(error, TamperedRow):

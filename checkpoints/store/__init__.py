@@ -1,5 +1,6 @@
-"""Stores of checkpoints: `CheckpointStore` over rows and a payload backend, `MemoryStore` without Django, and the suite
-that both keep. Importing this loads no Django; `CheckpointStore` does.
+"""Stores of checkpoints: `CheckpointStore` over rows and a payload backend,
+`MemoryStore` without Django, and the conformance suite that both pass. Importing this
+loads no Django; using `CheckpointStore` does.
 """
 
 from importlib import import_module
@@ -16,6 +17,7 @@ __all__ = ["CheckpointStore", "MemoryStore", "Snapshot", "Stored", "conformance"
 
 
 def __getattr__(name: str) -> Any:
+    # Both load Django, so they are imported when they are first used.
     if name == "CheckpointStore":
         return import_module("checkpoints.store.rows").CheckpointStore
     if name == "conformance":

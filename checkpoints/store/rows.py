@@ -1,7 +1,8 @@
 """`CheckpointStore`: the eight verbs over rows of the database and a payload backend.
 
-Low level: people start, fork and clean up runs by `orchestrator.runs` and by retention. The history of a run that has a
-row is its workers' to write; here it can be read and forked. What is saved here belongs to runs without a row.
+Low level: people start and fork runs with `orchestrator.runs`, and retention cleans
+them up. Only its workers write the history of a run that has a row; here it can be read
+and forked. Checkpoints that are saved here belong to runs without a row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,20 +30,28 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import registry
 from orchestrator.engine.errors import Erased, UnknownThing, WrongStatus
-from orchestrator.engine.patch import patched
+from orchestrator.engine.travel.patch import patched
 
 _UNREAD = ("change", "snapshot", "seal", "snapshot_seal")
-_META = [field.name for field in Checkpoint._meta.concrete_fields if field.name not in _UNREAD]
-
-
+_META = [
+    field.name
+    for field in Checkpoint._meta.concrete_fields
+    if field.name not in _UNREAD
+]
 MOST_TEXT = 10_000
+"""The most characters of a graph's name that a list is filtered by."""
+_STATE = ("scratch", "artifacts")
 
 
 class CheckpointStore:
-    """Keeps checkpoints as rows, their bytes in a backend: one of the settings, or one's own, known here by `name`."""
+    """A store of checkpoints as rows, with their bytes in a backend: one of the
+    settings, or the caller's own, registered under `name`.
+    """
 
-    def __init__(self, payloads: str | PayloadBackend | None = None, *, name: str = "") -> None:
-        self._backend = _named(payloads, name)
+    def __init__(
+        self, payloads: str | PayloadBackend | None = None, *, name: str = ""
+    ) -> None:
+        self._backend = _backend_name(payloads, name)
 
     def save(
         self,
@@ -56,44 +65,65 @@ class CheckpointStore:
         superstep: int | None = None,
         id: UUID | str | None = None,
     ) -> Stored:
-        """Keep a state as the newest checkpoint of a run that has no row; again with the same `id`, it is one row.
-        Raises `InvalidValue` naming what cannot be kept, `KeyConflict` where the id is another checkpoint's,
+        """Save a state as the newest checkpoint of a run that has no row; a repeated
+        call with the same `id` makes no second row. Raises `InvalidValue` naming what
+        cannot be saved, `KeyConflict` where the id is another checkpoint's,
         `WrongStatus` for a run that has a row, `SaveFailed`.
         """
-        checked, of, own = records.checked_state(state), _run_id(run), records.checkpoint_id(id)
+        checked = records.checked_state(state)
+        run_id = _run_id(run)
+        given_id = records.checkpoint_id(id)
         about = About(graph, version, fingerprint, node, superstep)
-        _must_be_free(of)
+        _require_no_row(run_id)
         while True:
-            if own is not None and Checkpoint.objects.filter(id=own).exists():
-                return records.saved_before(self.get(own), of, checked)
+            # A caller that got no answer repeats the call with the same id.
+            if given_id and Checkpoint.objects.filter(id=given_id).exists():
+                return records.saved_before(self.get(given_id), run_id, checked)
             try:
-                return self._save(of, checked, about, own or uuid7())
+                return self._save(run_id, checked, about, given_id or uuid7())
             except IntegrityError:
-                # Somebody else saved at the same moment and has the seq, or the id; the next seq is free, or his again.
+                # Another caller saved at the same moment and has the seq, or the id.
+                # The next attempt takes a later seq, or finds the id.
                 continue
 
     def get(self, checkpoint: UUID | str) -> Snapshot:
-        """A checkpoint by id or alias. Raises `UnknownThing`, `TamperedRow`, `WrongKey`. Two queries for an id."""
-        id = _as_id(checkpoint)
-        rows = reader.range_of(_found(checkpoint).id if id is None else id)
+        """Return a checkpoint by id or alias. Raises `UnknownThing`, `TamperedRow`,
+        `WrongKey`. Two queries for an id.
+        """
+        checkpoint_id = _as_id(checkpoint)
+        if checkpoint_id is None:
+            checkpoint_id = _require(checkpoint).id
+        rows = reader.range_of(checkpoint_id)
         if not rows or not rows[-1].kept:
             raise records.unknown(checkpoint)
         return _loaded(rows)
 
-    def load(self, run: UUID | str, node: str | None = None, superstep: int | None = None) -> Snapshot:
-        """The newest checkpoint of a run: of those that a node made, or of a superstep. Raises as `get` does."""
-        rows = _of(_run_id(run))
+    def load(
+        self, run: UUID | str, node: str | None = None, superstep: int | None = None
+    ) -> Snapshot:
+        """Return the newest checkpoint of a run: of those that a node made, or of a
+        superstep. Raises as `get` does.
+        """
+        rows = _rows_of_run(_run_id(run))
         if superstep is not None:
             checked_number(superstep, "superstep")
-        for row in (rows if superstep is None else rows.filter(superstep=superstep)).iterator(chunk_size=100):
+            rows = rows.filter(superstep=superstep)
+        for row in rows.iterator(chunk_size=100):
             if node is None or node in _nodes(row):
                 return _loaded(reader.range_of(row.id))
-        raise UnknownThing(f"run {run} has no such checkpoint", run=str(run), node=node, superstep=superstep)
+        raise UnknownThing(
+            f"run {run} has no such checkpoint",
+            run=str(run),
+            node=node,
+            superstep=superstep,
+        )
 
     def latest(self, run: UUID | str) -> Stored | None:
-        """The newest checkpoint of a run, without its state; None where it has none."""
-        row = _of(_run_id(run)).first()
-        return _meta(row) if row else None
+        """Return the newest checkpoint of a run, without its state, if it has one."""
+        row = _rows_of_run(_run_id(run)).first()
+        if row is None:
+            return None
+        return _meta(row)
 
     def list(
         self,
@@ -104,142 +134,272 @@ class CheckpointStore:
         after: UUID | str | None = None,
         ascending: bool = False,
     ) -> Sequence[Stored]:
-        """Metadata of up to `limit` checkpoints, newest first, or oldest first (`ascending`); those that come before
-        another one, or after one, where it is named.
+        """Return metadata of up to `limit` checkpoints, newest first, or oldest first
+        (`ascending`); only those before or after another one, where it is named.
 
-        No payload is read. Raises `InvalidValue` for a limit that is none, `UnknownThing` for a `before` or `after`
-        that is not there.
+        No payload is read. Raises `InvalidValue` for an invalid limit, `UnknownThing`
+        for a `before` or `after` that does not exist.
         """
         most = records.checked_limit(limit)
         if graph is not None:
             checked_text(graph, "graph", most=MOST_TEXT)
-        rows, place = (_of(_run_id(run)), "seq") if run is not None else (_rows(), "id")
-        for end, way in ((before, "lt"), (after, "gt")):
-            if end is not None:
-                rows = rows.filter(**{f"{place}__{way}": getattr(_found(end), place)})
-        rows = (rows if graph is None else rows.filter(graph=graph)).order_by(place if ascending else f"-{place}")
-        return [_meta(row) for row in rows[:most]]
+        # Ids rise with time, but the seq is the order in which a run was written.
+        rows = _rows()
+        order = "id"
+        if run is not None:
+            rows = _rows_of_run(_run_id(run))
+            order = "seq"
+        if before is not None:
+            rows = rows.filter(**{f"{order}__lt": getattr(_require(before), order)})
+        if after is not None:
+            rows = rows.filter(**{f"{order}__gt": getattr(_require(after), order)})
+        if graph is not None:
+            rows = rows.filter(graph=graph)
+        if not ascending:
+            order = f"-{order}"
+        return [_meta(row) for row in rows.order_by(order)[:most]]
 
     def delete(self, checkpoint: UUID | str) -> None:
-        """Forget a checkpoint. One that is not there is no error. Raises `WrongStatus` for one of a run with a row, and
-        for a fork that was forked.
+        """Delete a checkpoint. A missing one is no error. Raises `WrongStatus` for one
+        of a run with a row, and for a fork that was forked.
         """
         row = _find(checkpoint)
-        if row is not None:
-            _must_be_free(row.run_id)
-            _remove(Checkpoint.objects.filter(id=row.id))
+        if row is None:
+            return
+        _require_no_row(row.run_id)
+        _remove(Checkpoint.objects.filter(id=row.id))
 
     def clear(self, run: UUID | str) -> int:
-        """Forget all checkpoints of a run. Gives how many there were. Raises `WrongStatus` for a run with a row, and
-        for a fork that was forked.
+        """Delete all checkpoints of a run, and return how many there were. Raises
+        `WrongStatus` for a run with a row, and for a fork that was forked.
         """
-        id = _run_id(run)
-        _must_be_free(id)
-        return _remove(Checkpoint.objects.filter(run=id))
+        run_id = _run_id(run)
+        _require_no_row(run_id)
+        return _remove(Checkpoint.objects.filter(run=run_id))
 
-    def fork(self, checkpoint: UUID | str, patch: Mapping[str, Any] | None = None) -> Stored:
-        """A new run that begins with this checkpoint's state, patched: {partition: merge patch or operations}.
+    def fork(
+        self, checkpoint: UUID | str, patch: Mapping[str, Any] | None = None
+    ) -> Stored:
+        """Begin a new run with this checkpoint's state, patched: {partition: merge
+        patch or operations}.
 
-        It has no row until it is resumed. Raises `UnknownThing`, `InvalidValue` naming what does not fit the graph,
-        where that is registered here, `SaveFailed`, and `Erased`.
+        It has no row until it is resumed. Raises `UnknownThing`, `InvalidValue` naming
+        what does not fit the graph, where that is registered here, `SaveFailed`, and
+        `Erased`.
         """
-        row = _found(checkpoint)
-        own = Run.objects.filter(id=row.run_id).first()
-        _require_unerased(own)
-        document = _document(reader.range_of(row.id), own)
-        origin = own or _origin(document)
-        before = {name: document[name] for name in ("scratch", "artifacts")}
-        state = patched(before, patch, graph=registry.find_graph(row.fingerprint)) if patch else before
-        about = _lineage(row, document, origin) | {"patched": _changed(before, state)}
-        versions, open_ = dict.fromkeys(document["versions"], 0), {**document["open"], "stored": about}
-        payload = Payload(state, document["diagnostics"], document["frontier"], versions, open_)
-        protection = protection_of(origin) if origin else Protection()
-        place = RunHeader(uuid7(), row.graph, row.version, row.fingerprint, 1, protection, self._backend)
+        row = _require(checkpoint)
+        own_run = Run.objects.filter(id=row.run_id).first()
+        _require_unerased(own_run)
+        document = _document(reader.range_of(row.id), own_run)
+        origin = own_run or _origin(document)
+        before = {name: document[name] for name in _STATE}
+        state = before
+        if patch:
+            graph = registry.find_graph(row.fingerprint)
+            state = patched(before, patch, graph=graph)
+
+        # Without a row the fork itself carries where it comes from.
+        lineage = _lineage(row, document, origin)
+        lineage["patched"] = _changed_channels(before, state)
+        # In the new run its first row, of seq 0, is the last that set each channel.
+        payload = Payload(
+            state,
+            document["diagnostics"],
+            document["frontier"],
+            dict.fromkeys(document["versions"], 0),
+            {**document["open"], "stored": lineage},
+        )
+        header = RunHeader(
+            uuid7(),
+            row.graph,
+            row.version,
+            row.fingerprint,
+            1,
+            _protection_of(origin),
+            self._backend,
+        )
         with transaction.atomic():
-            # Retention removes under this lock, and leaves alone what was forked.
-            for held in Run.objects.select_for_update().filter(id=row.run_id).only("id", "key", "erasure"):
-                _require_unerased(held)
-            # Whoever forgets what has no run waits for this row.
-            if _rows().select_for_update(of=("self",)).filter(id=row.id).first() is None:
-                raise records.unknown(checkpoint)
-            return _inserted(place, NewCheckpoint(Source.FORK, payload, row.superstep), seq=0, parent=row)
+            _lock_against_removal(row, checkpoint)
+            return _inserted(
+                header,
+                NewCheckpoint(Source.FORK, payload, row.superstep),
+                seq=0,
+                parent=row,
+            )
 
-    def _save(self, run: UUID, state: State, about: About, id: UUID) -> Stored:
-        before = _of(run).first()
-        seq, number = (before.seq + 1, before.superstep + 1) if before else (0, 0)
-        source = Source.MANUAL if before else Source.INPUT
-        parts = {name: state[name] for name in ("scratch", "artifacts")}
-        payload = Payload(parts, state["diagnostics"], {}, open={"stored": {"input": state["input"]}})
-        number = number if about.superstep is None else about.superstep
-        point = NewCheckpoint(source, payload, number, nodes=[{"node": node} for node in about.nodes])
-        place = RunHeader(run, about.graph, about.version, about.fingerprint, 1, Protection(), self._backend)
-        return _inserted(place, point, seq=seq, parent=before, id=id)
+    def _save(
+        self,
+        run: UUID,
+        state: State,
+        about: About,
+        id: UUID,
+    ) -> Stored:
+        """Save a state behind the newest checkpoint of a run. Raises `IntegrityError`
+        where another caller did so at the same moment.
+        """
+        before = _rows_of_run(run).first()
+        seq = 0
+        next_superstep = 0
+        source = Source.INPUT
+        if before is not None:
+            seq = before.seq + 1
+            next_superstep = before.superstep + 1
+            source = Source.MANUAL
+        superstep = about.superstep
+        if superstep is None:
+            superstep = next_superstep
+
+        # Without a row for the run, its checkpoints carry its input.
+        payload = Payload(
+            {name: state[name] for name in _STATE},
+            state["diagnostics"],
+            {},
+            open={"stored": {"input": state["input"]}},
+        )
+        new_checkpoint = NewCheckpoint(
+            source,
+            payload,
+            superstep,
+            nodes=[{"node": node} for node in about.nodes],
+        )
+        header = RunHeader(
+            run,
+            about.graph,
+            about.version,
+            about.fingerprint,
+            1,
+            Protection(),
+            self._backend,
+        )
+        return _inserted(header, new_checkpoint, seq=seq, parent=before, id=id)
 
 
-def _named(given: str | PayloadBackend | None, name: str) -> str:
-    if given is None or isinstance(given, str):
-        return payloads.chosen(given)
-    return payloads.lend(given, name or f"own-{type(given).__name__}"[:60])
+def _backend_name(
+    backend: str | PayloadBackend | None,
+    name: str,
+) -> str:
+    """Return the name of a backend; the caller's own is registered under it."""
+    if backend is None or isinstance(backend, str):
+        return payloads.chosen(backend)
+    return payloads.lend(backend, name or f"own-{type(backend).__name__}"[:60])
+
+
+def _lock_against_removal(row: Checkpoint, checkpoint: UUID | str) -> None:
+    """Lock a checkpoint that is being forked, in the caller's transaction. Raises
+    `UnknownThing`, with the id or alias `checkpoint`, where it was deleted meanwhile,
+    and `Erased`.
+    """
+    # Retention removes under this lock, and leaves checkpoints alone that were forked.
+    runs = Run.objects.select_for_update().filter(id=row.run_id)
+    for run in runs.only("id", "key", "erasure"):
+        # Once more under the lock: an erasure may have begun since the first look.
+        _require_unerased(run)
+    # Where the run has no row, `delete` and `clear` wait for the checkpoint's row.
+    locked = _rows().select_for_update(of=("self",)).filter(id=row.id)
+    if locked.first() is None:
+        raise records.unknown(checkpoint)
 
 
 def _inserted(
-    place: RunHeader, point: NewCheckpoint, *, seq: int, parent: Checkpoint | None, id: UUID | None = None
+    header: RunHeader,
+    new_checkpoint: NewCheckpoint,
+    *,
+    seq: int,
+    parent: Checkpoint | None,
+    id: UUID | None = None,
 ) -> Stored:
-    change, end, at = checkpoint_rows.full_delta(point, place.protection), LogEnd(0, ""), timezone.now()
-    row, _ = checkpoint_rows.standalone_row(place, id or uuid7(), point, change, seq=seq, parent=parent, end=end, at=at)
+    """Insert a checkpoint of a run without a row, and return its metadata."""
+    delta = checkpoint_rows.full_delta(new_checkpoint, header.protection)
+    row, _ = checkpoint_rows.standalone_row(
+        header,
+        id or uuid7(),
+        new_checkpoint,
+        delta,
+        seq=seq,
+        parent=parent,
+        end=LogEnd(0, ""),
+        at=timezone.now(),
+    )
+    # In a savepoint: the caller goes on after an `IntegrityError`.
     with transaction.atomic():
         row.save(force_insert=True)
     return _meta(row)
 
 
 def _remove(rows: "QuerySet[Checkpoint]") -> int:
-    """Rows first: bytes without a row do not exist for readers, a row without its bytes would be a lost payload."""
+    """Delete the rows, then their bytes, and return how many rows there were."""
     with transaction.atomic():
-        gone = list(rows.select_for_update(of=("self",)).order_by("seq"))
-        _require_no_forks(gone)
+        removed = list(rows.select_for_update(of=("self",)).order_by("seq"))
+        _require_no_forks(removed)
         rows.delete()
-        for row in gone:
+        # For readers, bytes without a row do not exist, but a row without its bytes
+        # would be a lost payload.
+        for row in removed:
             transaction.on_commit(partial(checkpoint_rows.delete_payloads, row))
-    return len(gone)
+    return len(removed)
 
 
-def _require_no_forks(gone: Sequence[Checkpoint]) -> None:
-    """Raise `WrongStatus` where one of these forks was forked: by it alone the origin of both is known to retention."""
-    forks = [row.id for row in gone if row.source == Source.FORK]
-    if forks and (below := Checkpoint.objects.filter(source=Source.FORK, parent__in=forks).order_by().first()):
-        message = f"fork {below.run_id} comes from its origin by this one; clear that first"
-        raise WrongStatus(message, run=str(below.run_id))
+def _require_no_forks(rows: Sequence[Checkpoint]) -> None:
+    """Raise `WrongStatus` where one of these rows is a fork that was forked: retention
+    knows the origin of the other fork only through it.
+    """
+    forks = [row.id for row in rows if row.source == Source.FORK]
+    if not forks:
+        return
+    forked = Checkpoint.objects.filter(source=Source.FORK, parent__in=forks)
+    below = forked.order_by().first()
+    if below is not None:
+        raise WrongStatus(
+            f"fork {below.run_id} comes from its origin by this one; clear that first",
+            run=str(below.run_id),
+        )
 
 
 def _rows() -> "QuerySet[Checkpoint]":
-    # In an order of its own: the model's would join the runs, and what is saved here has none.
+    """Return the kept checkpoints, without payloads and seals."""
+    # Ordered explicitly: the model's order would join the runs, and checkpoints that
+    # are saved here have none.
     return Checkpoint.objects.filter(kept=True).only(*_META).order_by("id")
 
 
-def _of(run: UUID) -> "QuerySet[Checkpoint]":
+def _rows_of_run(run: UUID) -> "QuerySet[Checkpoint]":
+    """Return the kept checkpoints of a run, newest first."""
     return _rows().filter(run=run).order_by("-seq")
 
 
 def _run_id(run: UUID | str) -> UUID:
-    """Where a run has the key, that run's id."""
-    id = records.run_id(run)
-    found = Run.objects.filter(key=run).values_list("id", flat=True).first() if isinstance(run, str) else None
-    return found or id
+    """Return the id of the run that has this key; else the id that the text stands
+    for.
+    """
+    run_id = records.run_id(run)
+    if isinstance(run, str):
+        rows = Run.objects.filter(key=run)
+        return rows.values_list("id", flat=True).first() or run_id
+    return run_id
 
 
-def _must_be_free(run: UUID) -> None:
+def _require_no_row(run: UUID) -> None:
+    """Raise `WrongStatus` for a run that has a row."""
     if Run.objects.filter(id=run).exists():
-        why = "its workers write its history, and retention removes it; it can be forked"
-        raise WrongStatus(f"run {run} has a row: {why}", run=str(run))
+        raise WrongStatus(
+            f"run {run} has a row: its workers write its history, and retention "
+            "removes it; it can be forked",
+            run=str(run),
+        )
 
 
 def _require_unerased(run: Run | None) -> None:
+    """Raise `Erased` for a run of which values were erased."""
     if run is not None and run.erasure is not None:
-        message = f"values of run {run.key} were erased, so nothing can begin at its checkpoints"
-        raise Erased(message, run=str(run.id))
+        raise Erased(
+            f"values of run {run.key} were erased, "
+            "so nothing can begin at its checkpoints",
+            run=str(run.id),
+        )
 
 
-def _found(checkpoint: UUID | str) -> Checkpoint:
+def _require(checkpoint: UUID | str) -> Checkpoint:
+    """Return the kept row of a checkpoint. Raises `UnknownThing`."""
     row = _find(checkpoint)
     if row is None:
         raise records.unknown(checkpoint)
@@ -247,75 +407,122 @@ def _found(checkpoint: UUID | str) -> Checkpoint:
 
 
 def _as_id(checkpoint: UUID | str) -> UUID | None:
+    """Return the id that is given, as such or as text; None for an alias."""
+    if isinstance(checkpoint, UUID):
+        return checkpoint
     try:
-        return checkpoint if isinstance(checkpoint, UUID) else UUID(str(checkpoint))
+        return UUID(str(checkpoint))
     except ValueError:
         return None
 
 
 def _find(checkpoint: UUID | str) -> Checkpoint | None:
+    """Return the kept row of a checkpoint by id or alias, if there is one."""
     alias = parsed(str(checkpoint))
     if alias is None:
-        id = _as_id(checkpoint)
-        return _rows().filter(id=id).first() if id is not None else None
-    rows = _of(_run_id(alias.key))
+        checkpoint_id = _as_id(checkpoint)
+        if checkpoint_id is None:
+            return None
+        return _rows().filter(id=checkpoint_id).first()
+    rows = _rows_of_run(_run_id(alias.key))
     if alias.seq is not None:
         return rows.filter(seq=alias.seq).first()
     line = alias.line
+    # Without a line, an alias means the run's current one.
     if line is None:
-        line = Run.objects.filter(key=alias.key).values_list("line", flat=True).first() or 1
+        runs = Run.objects.filter(key=alias.key)
+        line = runs.values_list("line", flat=True).first() or 1
     return rows.filter(superstep=alias.superstep or 0, line=line).first()
 
 
 def _loaded(rows: Sequence[Checkpoint]) -> Snapshot:
-    run = Run.objects.filter(id=rows[-1].run_id).first() if rows else None
+    """Return the checkpoint of the last of these rows, which are its range."""
+    run = None
+    if rows:
+        run = Run.objects.filter(id=rows[-1].run_id).first()
     document = _document(rows, run)
-    state = {name: document[name] for name in ("scratch", "artifacts", "diagnostics")}
-    return Snapshot(_meta(rows[-1]), {"input": _input(run, document), **state})
+    state = {
+        "input": _input(run, document),
+        "scratch": document["scratch"],
+        "artifacts": document["artifacts"],
+        "diagnostics": document["diagnostics"],
+    }
+    return Snapshot(_meta(rows[-1]), state)
 
 
 def _document(rows: Sequence[Checkpoint], run: Run | None) -> dict[str, Any]:
-    """Proven, for a fork seals it anew: what was tampered with must not come out of it as if it were sound."""
+    """Return the content of a checkpoint, verified: a fork seals it again, and a
+    tampered one must not come out of that as if it were sound.
+    """
     if not rows:
         raise UnknownThing("the checkpoint has been deleted meanwhile")
     # A fork without a row is protected like the run that it comes from.
     run = run or _origin(reader.folded(reader.parts_of(rows)))
-    return reader.proven(rows, protection_of(run) if run else Protection())
+    return reader.proven(rows, _protection_of(run))
+
+
+def _protection_of(run: Run | None) -> Protection:
+    """Return the protection of a run's rows; that of plain rows for no run."""
+    if run is None:
+        return Protection()
+    return protection_of(run)
 
 
 def _input(run: Run | None, document: dict[str, Any]) -> dict[str, Any]:
-    """A fork carries its input; that of other rows is their run's."""
-    about = document["open"].get("stored")
-    found: dict[str, Any] = about["input"] if about is not None else (read_value(run, "input") if run else {})
-    return found
+    """Return the input: a fork carries its own; that of other rows is their run's."""
+    stored = document["open"].get("stored")
+    own_input: dict[str, Any] = {}
+    if stored is not None:
+        own_input = stored["input"]
+    elif run is not None:
+        own_input = read_value(run, "input")
+    return own_input
 
 
 def _origin(document: dict[str, Any]) -> Run | None:
-    """The run with a row that a checkpoint without one comes from: in forks of forks, that of the first origin."""
+    """Return the run with a row from which a checkpoint without one comes: for forks of
+    forks, that of the first origin.
+    """
     first = document["open"].get("stored", {}).get("run")
-    return Run.objects.filter(id=first).first() if first else None
+    if not first:
+        return None
+    return Run.objects.filter(id=first).first()
 
 
-def _lineage(row: Checkpoint, document: dict[str, Any], origin: Run | None) -> dict[str, Any]:
-    """What a fork knows of its origin: run, seq where it left it, input, and what earlier forks on the way patched."""
-    about = document["open"].get("stored", {})
-    own = origin is not None and origin.id == row.run_id
+def _lineage(
+    row: Checkpoint,
+    document: dict[str, Any],
+    origin: Run | None,
+) -> dict[str, Any]:
+    """Return the facts that a fork records about its origin: the run, the seq at which
+    the fork left it, the input, and the channels that earlier forks on the way patched.
+    """
+    if origin is not None and origin.id == row.run_id:
+        return {
+            "input": _input(origin, document),
+            "run": str(origin.id),
+            "seq": row.seq,
+            "before": [],
+        }
+    # A fork of a fork passes on what that one recorded.
+    stored = document["open"].get("stored", {})
     return {
-        "input": _input(origin if own else None, document),
+        "input": _input(None, document),
         "run": str(origin.id) if origin else None,
-        "seq": row.seq if own else about.get("seq", 0),
-        "before": [] if own else [*about.get("before", []), *about.get("patched", [])],
+        "seq": stored.get("seq", 0),
+        "before": [*stored.get("before", []), *stored.get("patched", [])],
     }
 
 
-def _changed(before: State, after: State) -> list[str]:
-    """The channels that a patch changed."""
-    return sorted(
-        name
-        for part in before
-        for name in before[part].keys() | after[part].keys()
-        if before[part].get(name) != after[part].get(name)
-    )
+def _changed_channels(before: State, after: State) -> list[str]:
+    """Return the channels that a patch changed."""
+    changed: list[str] = []
+    for partition, values_before in before.items():
+        values_after = after[partition]
+        for channel in values_before.keys() | values_after.keys():
+            if values_before.get(channel) != values_after.get(channel):
+                changed.append(channel)
+    return sorted(changed)
 
 
 def _nodes(row: Checkpoint) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
-"""Reads over a run's history: its checkpoints, the state at each, what changed and who set it, its log, its relatives.
-Never changes anything.
+"""Reads over a run's history: its checkpoints, the state at each, what changed and who
+set it, its log, its relatives. Never changes anything.
 
-Pages, the API, commands and live views call it. It asks no permission: who calls has asked `approvals.permissions`, and
-gives the runs that may be seen (`among`) where an answer could lead into another run. Lists read columns only; the
-payload of a checkpoint is read where one is named, or where it set what is asked about.
+Pages, the API, commands and live views call it. It checks no permission: callers check
+`approvals.permissions` first, and pass the runs that may be seen (`among`) where an
+answer could lead into another run. Lists read columns only. The payload of a checkpoint
+is read where the caller names the checkpoint, or where it set the channel in question.
 """
 
 from checkpoints.timeline.alignment import Alignment, RunDifference, align

@@ -1,10 +1,10 @@
-"""Where a run comes from and what came of it: the tree of origins, forks, replays, parents and children.
+"""The tree in which a run stands: its origins, forks, replays, parents and children.
 
-Reads columns of runs and lines, never a payload of a checkpoint. The caller says which runs may be seen: one that may
-not be is left out, with what hangs on it alone.
+Reads columns of runs and lines, never the payload of a checkpoint. The caller passes
+the runs that may be seen: any other is left out, with what hangs on it alone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import field
 from itertools import pairwise
 from typing import Any
@@ -20,19 +20,20 @@ from checkpoints.timeline.spans import Among, check_among, origin_of
 from orchestrator.engine.frozen import frozen
 
 FARTHEST = 20
-"""Levels that are followed up to the first run, and down from it."""
+"""The most levels that are followed up to the first run, and down from it."""
 MOST = 200
-"""Runs in one tree."""
+"""The most runs in one tree."""
 CHILD = "child"
 _UNREAD = ("input", "error", "progress")
 
 
 @frozen
 class Relative:
-    """A run in the tree and how it came of the one above it: `fork`, `replay` or `child`; empty for the first.
+    """A run in the tree, and how it came from the one above it: `fork`, `replay` or
+    `child`; empty for the first.
 
-    `seq` and `checkpoint` are what it left from, `task` is the task whose child it is. `fault` says why the row of its
-    line does not prove to be what was written.
+    `seq` and `checkpoint` are what it departed from, `task` is the task whose child it
+    is. `fault` says why the row of its line does not prove to be what was written.
     """
 
     run: Run
@@ -46,8 +47,8 @@ class Relative:
 
 @frozen
 class Lineage:
-    """The tree from the first run on. `path` are the ids from it to the run that was asked for; `cut`: there are more
-    than are told.
+    """The tree from the first run on. `path`: the ids from the first run to the one
+    whose lineage this is; `cut`: there are further runs that the tree leaves out.
     """
 
     root: Relative
@@ -55,93 +56,203 @@ class Lineage:
     cut: bool
 
     def walk(self) -> Iterator[tuple[int, Relative]]:
-        """Each run with its depth, from 0, the older relatives of one run first."""
+        """Yield each run with its depth, from 0, the older relatives of a run first."""
         waiting = [(0, self.root)]
         while waiting:
-            depth, one = waiting.pop()
-            yield depth, one
-            waiting += [(depth + 1, inner) for inner in reversed(one.relatives)]
+            depth, relative = waiting.pop()
+            yield depth, relative
+            # The last of the list is the next to be visited.
+            for below in reversed(relative.relatives):
+                waiting.append((depth + 1, below))
 
 
-def lineage(run_id: Run | UUID | str, *, among: Among = None) -> Lineage:
-    """The tree in which a run stands. A query a level up to the first run, two a level down from it; raises
+Tree = dict[UUID, Relative]
+"""The runs of a tree by id."""
+
+
+def lineage(
+    run_id: Run | UUID | str,
+    *,
+    among: Among = None,
+) -> Lineage:
+    """Return the tree in which a run stands. A query for each level up to the first
+    run, one for their lines, and two for each level down from it. Raises
     `UnknownThing`.
     """
     check_among(among)
-    run = run_id if isinstance(run_id, Run) else _runs(among).filter(id=uuid_of(run_id, "run")).first()
-    if run is None:
-        raise unknown_thing("run", run_id)
-    way = _way_up(run, among)
-    tree = {one.run.id: one for one in way}
+    run = _find_run(run_id, among)
+    way = _way_from_first(run, among)
+    tree: Tree = {}
+    for relative in way:
+        tree[relative.run.id] = relative
     for upper, lower in pairwise(way):
         upper.relatives.append(lower)
-    level, seen_all = [way[0]], _grow(among, tree, [way[0]])
+
+    # Runs on the way are in the tree already, so they aren't added a second time.
+    level = [way[0]]
+    has_all = _grow(tree, level, among)
     for _ in range(FARTHEST):
-        level = [inner for one in level for inner in one.relatives]
+        level = _next_level(level)
         if not level:
             break
-        seen_all = _grow(among, tree, level) and seen_all
-    for one in tree.values():
-        one.relatives.sort(key=lambda inner: inner.run.id)
-    cut = bool(level) or not seen_all or len(way) > FARTHEST
-    return Lineage(way[0], tuple(one.run.id for one in way), cut)
+        has_all_of_level = _grow(tree, level, among)
+        has_all = has_all and has_all_of_level
+
+    for relative in tree.values():
+        relative.relatives.sort(key=_age)
+    # Whatever stopped the search, the caller can tell that there is more to see.
+    is_cut = bool(level) or not has_all or len(way) > FARTHEST
+    path = tuple(relative.run.id for relative in way)
+    return Lineage(way[0], path, is_cut)
 
 
-def _runs(among: Among) -> "QuerySet[Run]":
-    return (Run.objects.all() if among is None else among).defer(*_UNREAD)
+def _find_run(
+    run: Run | UUID | str,
+    among: Among,
+) -> Run:
+    if isinstance(run, Run):
+        return run
+    row = _visible_runs(among).filter(id=uuid_of(run, "run")).first()
+    if row is None:
+        raise unknown_thing("run", run)
+    return row
 
 
-def _way_up(run: Run, among: Among) -> list[Relative]:
-    """The run with those above it, the first first."""
-    found = [Relative(run)]
-    while len(found) <= FARTHEST and (upper := _above(run, found, among)) is not None:
+def _visible_runs(among: Among) -> "QuerySet[Run]":
+    runs = Run.objects.all() if among is None else among
+    return runs.defer(*_UNREAD)
+
+
+def _next_level(level: Collection[Relative]) -> list[Relative]:
+    below: list[Relative] = []
+    for relative in level:
+        below += relative.relatives
+    return below
+
+
+def _age(relative: Relative) -> UUID:
+    """Return the run's id: it begins with the time, so older runs come first."""
+    return relative.run.id
+
+
+def _way_from_first(
+    run: Run,
+    among: Among,
+) -> list[Relative]:
+    """Return the runs from the first one that is reached, down to this one: at most one
+    more than `FARTHEST`. A query for each level.
+    """
+    way = [Relative(run)]
+    while len(way) <= FARTHEST:
+        relative, upper = _with_run_above(run, among)
+        way[-1] = relative
+        if upper is None:
+            break
         run = upper
-        found.append(Relative(run))
-    return _told(found[::-1])
+        way.append(Relative(run))
+    return _with_lines(way[::-1])
 
 
-def _above(run: Run, found: list[Relative], among: Among) -> Run | None:
-    """The run that this one came of; it is noted at the last that was found what it left from."""
+def _with_run_above(
+    run: Run,
+    among: Among,
+) -> tuple[Relative, Run | None]:
+    """Return how a run came from the one above it, and that one; None where there is
+    none, or it may not be seen.
+    """
     origin = origin_of(run, among)
     if origin is not None:
-        found[-1] = Relative(run, "fork", origin.seq, origin.id)
-        return origin.run
+        return Relative(run, "fork", origin.seq, origin.id), origin.run
     if run.origin_checkpoint is None and run.parent_run is not None:
-        found[-1] = Relative(run, CHILD, task=run.parent_task)
-        return _runs(among).filter(id=run.parent_run).first()
-    return None
+        child = Relative(run, CHILD, task=run.parent_task)
+        return child, _visible_runs(among).filter(id=run.parent_run).first()
+    return Relative(run), None
 
 
-def _told(way: list[Relative]) -> list[Relative]:
-    """The way down, each run by how its first line began. One query, none for a single run."""
+def _with_lines(way: list[Relative]) -> list[Relative]:
+    """Return the way with what the rows of first lines record of each run below the
+    first. One query, none for a single run.
+    """
+    # The first of the tree came from no run that is shown.
+    first = Relative(way[0].run)
     if len(way) == 1:
-        return [Relative(way[0].run)]
-    lines = RunLine.objects.filter(run__in=[one.run.id for one in way], number=1)
-    known = {line.run_id: line for line in lines}
-    below = [_of_line(one.run, known[one.run.id]) if one.run.id in known else one for one in way[1:]]
-    return [Relative(way[0].run), *below]
+        return [first]
+    runs = [relative.run.id for relative in way]
+    lines: dict[UUID, RunLine] = {}
+    for line in RunLine.objects.filter(run__in=runs, number=1):
+        lines[line.run_id] = line
+
+    with_lines = [first]
+    for relative in way[1:]:
+        # A child run has no such row.
+        if relative.run.id in lines:
+            relative = _relative_by_line(relative.run, lines[relative.run.id])
+        with_lines.append(relative)
+    return with_lines
 
 
-def _of_line(run: Run, line: RunLine) -> Relative:
+def _relative_by_line(
+    run: Run,
+    line: RunLine,
+) -> Relative:
     fault = fault_of(line, protection_of(run))
-    return Relative(run, line.travel, line.departure_seq, line.departure, fault=fault)
+    return Relative(
+        run,
+        how=line.travel,
+        seq=line.departure_seq,
+        checkpoint=line.departure,
+        fault=fault,
+    )
 
 
-def _grow(among: Among, tree: dict[UUID, Relative], level: Iterable[Relative]) -> bool:
-    """Hang what came of these runs into the tree. False: there is more than it may hold. Two queries."""
-    ids = [one.run.id for one in level]
-    lines = RunLine.objects.filter(departure_run__in=ids, number=1)
-    if among is not None:
-        lines = lines.filter(run__in=among.values("id"))
-    lines = lines.select_related("run").defer(*(f"run__{name}" for name in _UNREAD)).order_by("id")
-    children = _runs(among).filter(parent_run__in=ids).order_by("id")
-    found: list[Any] = [(line.departure_run, _of_line(line.run, line)) for line in lines[: MOST + 1]]
-    found += [(run.parent_run, Relative(run, CHILD, task=run.parent_task)) for run in children[: MOST + 1]]
-    for above, one in found:
-        if one.run.id in tree:
+def _grow(
+    tree: Tree,
+    level: Collection[Relative],
+    among: Among,
+) -> bool:
+    """Add to the tree the runs that came from these, and return whether it could hold
+    all of them. Two queries.
+    """
+    ids = [relative.run.id for relative in level]
+    for above, relative in [*_departed_from(ids, among), *_children_of(ids, among)]:
+        if relative.run.id in tree:
             continue
         if len(tree) >= MOST:
             return False
-        tree[one.run.id] = one
-        tree[above].relatives.append(one)
+        tree[relative.run.id] = relative
+        tree[above].relatives.append(relative)
     return True
+
+
+def _departed_from(
+    runs: Collection[UUID],
+    among: Among,
+) -> list[tuple[UUID, Relative]]:
+    """Return the forks and replays of these runs, each with the run that it came from,
+    the oldest first.
+    """
+    lines = RunLine.objects.filter(departure_run__in=runs, number=1)
+    if among is not None:
+        lines = lines.filter(run__in=among.values("id"))
+    unread = [f"run__{name}" for name in _UNREAD]
+    lines = lines.select_related("run").defer(*unread).order_by("id")
+    departed: list[tuple[UUID, Relative]] = []
+    # One more than a tree holds shows that it can't hold all.
+    for line in lines[: MOST + 1]:
+        departed.append((line.departure_run, _relative_by_line(line.run, line)))
+    return departed
+
+
+def _children_of(
+    runs: Collection[UUID],
+    among: Among,
+) -> list[tuple[Any, Relative]]:
+    """Return the child runs of tasks of these runs, each with its parent, the oldest
+    first.
+    """
+    rows = _visible_runs(among).filter(parent_run__in=runs).order_by("id")
+    children: list[tuple[Any, Relative]] = []
+    for run in rows[: MOST + 1]:
+        child = Relative(run, CHILD, task=run.parent_task)
+        children.append((run.parent_run, child))
+    return children

@@ -1,15 +1,23 @@
-"""Who set a channel at a checkpoint: the node, and the person who patched it, signed for it, edited it or said that it
-had happened. `path_log` calls it, for many checkpoints of one run at once.
+"""The setters of a channel at a checkpoint: the node, and the person who patched it,
+signed for it, edited it or settled an effect's unknown outcome. `path_log` calls it,
+for many checkpoints of one run at once.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from checkpoints import lines
 from checkpoints.core.state_paths import StatePath, nodes_that_ran
 from checkpoints.ledger import reader
-from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, RunLine, TaskResult
+from checkpoints.models import (
+    Checkpoint,
+    PendingWrite,
+    Run,
+    RunEvent,
+    RunLine,
+    TaskResult,
+)
 from checkpoints.models.checkpoint import BEGINNINGS, Source
 from checkpoints.models.run_line import Travel
 from checkpoints.models.task_result import Outcome
@@ -18,19 +26,28 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.timeline.spans import Among
 from checkpoints.timeline.states import setting_entries
-from checkpoints.timeline.touches import Touch
-from orchestrator.engine.effect import JOURNALED
+from checkpoints.timeline.touches import STEPPED, Touch, covers_supersteps
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.held_patch import PATCH
+from orchestrator.engine.graphs.effect import JOURNALED
+from orchestrator.engine.step.held_patch import PATCH
 
-_COUNTS = frozenset({"approve", "edit"})
+_ACCEPTING = frozenset({"approve", "edit"})
+"""Verdicts of a person who stands behind a write."""
+_RAN = frozenset({Source.SUPERSTEP, Source.FAILURE})
+"""Sources of rows whose nodes ran in them."""
+
 Visit = tuple[int, str, int]
 """Line, node and visit."""
+ResultsByVisit = dict[Visit, list[TaskResult]]
+ResultsBySuperstep = dict[tuple[int, int, str], list[TaskResult]]
+"""Results by line, superstep and node."""
 
 
 @frozen
 class Setter:
-    """`node`: names of nodes with commas between, empty where none set it; `person`: likewise user names."""
+    """`node`: names of nodes separated by commas, empty where no node set the channel;
+    `person`: user names likewise.
+    """
 
     node: str = ""
     person: str = ""
@@ -38,63 +55,87 @@ class Setter:
 
 @frozen
 class _Records:
-    """Where results and signatures of a run are written down: with the run itself, or, for a replay, which executes and
-    asks nothing, with the run and the line that it replays.
+    """The run that has the results and signatures of a run: itself; for a replay, which
+    executes nothing and asks nobody, the run and the line that it replays.
     """
 
     run: Run
     line: int | None = None
 
     def visit(self, row: Checkpoint, entry: dict[str, Any]) -> Visit:
-        """The visit of an entry of a checkpoint, by the line on which its records are."""
+        """Return the visit of an entry of a row, on the line that has its records."""
         return self.line_of(row), entry["node"], entry.get("visit", 1)
 
     def line_of(self, row: Checkpoint) -> int:
+        """Return the line that has the records of a row."""
         return row.line if self.line is None else self.line
 
 
-def setters_of(run: Run, touches: Sequence[Touch], path: StatePath, *, among: Among = None) -> list[Setter]:
-    """Who set the path's channel at each of these checkpoints of one run. At most five queries, two more for a replay,
-    and where a patch was signed two and one an origin. Of a replay those are named who did it in its origin, if that is
-    `among` the runs that may be seen.
+def setters_of(
+    run: Run,
+    touches: Sequence[Touch],
+    path: StatePath,
+    *,
+    among: Among = None,
+) -> list[Setter]:
+    """Return who set the path's channel at each of these checkpoints of one run. For a
+    replay, those who did it in its origin, if that is `among` the runs that may be
+    seen.
+
+    At most five queries, two more for a replay, and where a patch was signed two and
+    one for each origin.
     """
+    # What takes queries is read for all checkpoints together.
     records = _records_of(run, among)
-    results = _results(records, touches)
-    covered = _covered_results(records, touches)
-    settled = [touch.row for touch in touches if touch.row.source == Source.SETTLEMENT and not touch.is_covered]
-    signed = _signers(records, settled, path.channel)
-    patched = _patchers(records, settled, path.channel)
-    began = _beginners(run, [touch.row for touch in touches if touch.row.source in BEGINNINGS])
-    found = []
+    results = _results_of_visits(records, touches)
+    covered_results = _results_of_covered(records, touches)
+    settlements = _settlements(touches)
+    signers = _signers(records, settlements, path.channel)
+    patchers = _patchers(records, settlements, path.channel)
+    starters = _starters_of_lines(run, touches)
+
+    setters: list[Setter] = []
     for touch in touches:
         row = touch.row
+        setter: Setter | None
         if row.source in BEGINNINGS:
-            found.append(Setter(person=began.get(row.seq, "")))
+            setter = Setter(person=starters.get(row.seq, ""))
         elif touch.is_covered:
-            found.append(_of_covered(touch, path, records, covered))
-        elif any_of := _of_any_since(touch, path, records):
-            found.append(any_of)
-        elif row.source == Source.SETTLEMENT and path.channel in row.changed:
-            found.append(_settled(row, records, signed, patched))
+            setter = _setter_when_covered(touch, path, records, covered_results)
         else:
-            found.append(_of_superstep(touch, path, records, results))
-    return found
+            setter = _setter_in_any_superstep(touch, path, records)
+
+        # The row itself shows who set it, unless one of these did.
+        if setter is None:
+            if row.source == Source.SETTLEMENT and path.channel in row.changed:
+                setter = _setter_in_settlement(row, records, signers, patchers)
+            else:
+                setter = _setter_in_superstep(touch, path, records, results)
+        setters.append(setter)
+    return setters
 
 
 def _records_of(run: Run, among: Among) -> _Records:
-    """The records of a run; of a replay of a replay those of the first run that was no replay."""
+    """Return the records of a run; for a replay of a replay, those of the first run on
+    the way back that is no replay.
+    """
     records = _Records(run)
-    while (row := _replayed(records.run)) is not None:
-        runs = Run.objects.all() if among is None else among
-        origin = runs.filter(id=row.departure_run).first()
+    replay = _line_of_replay(run)
+    while replay is not None:
+        visible = Run.objects.all() if among is None else among
+        origin = visible.filter(id=replay.departure_run).first()
+        # Nobody is named from a run that may not be seen.
         if origin is None:
             break
-        records = _Records(origin, row.parent_line)
+        records = _Records(origin, replay.parent_line)
+        replay = _line_of_replay(origin)
     return records
 
 
-def _replayed(run: Run) -> RunLine | None:
-    """The row that says what a replay replays; None for any other run. No query for a run that was started."""
+def _line_of_replay(run: Run) -> RunLine | None:
+    """Return the row that records what a replay replays; None for any other run. No
+    query for a run that was started.
+    """
     if run.origin_checkpoint is None:
         return None
     row = RunLine.objects.filter(run=run.id, number=1, travel=Travel.REPLAY).first()
@@ -103,221 +144,413 @@ def _replayed(run: Run) -> RunLine | None:
     return row
 
 
-def _of_superstep(touch: Touch, path: StatePath, records: _Records, results: dict[Visit, list[TaskResult]]) -> Setter:
-    """The nodes of the superstep that set it; where nothing tells which superstep did, of all that its row covers."""
+def _settlements(touches: Iterable[Touch]) -> list[Checkpoint]:
+    """Return the settlements that may have set the channel themselves."""
+    rows: list[Checkpoint] = []
+    for touch in touches:
+        if touch.row.source == Source.SETTLEMENT and not touch.is_covered:
+            rows.append(touch.row)
+    return rows
+
+
+def _setter_in_superstep(
+    touch: Touch,
+    path: StatePath,
+    records: _Records,
+    results: ResultsByVisit,
+) -> Setter:
+    """Return the nodes of the superstep that set the channel; where nothing shows which
+    superstep did, those of all that the row covers.
+    """
+    # Only the notes in the change show which nodes ran in the other supersteps.
     if path.channel not in touch.row.changed:
         return Setter(", ".join(nodes_that_ran(touch.change, path)))
-    entries = setting_entries(touch.row.nodes)
-    return _of_nodes([(entry["node"], results.get(records.visit(touch.row, entry), [])) for entry in entries], path)
+    nodes: list[tuple[str, Sequence[TaskResult]]] = []
+    for entry in setting_entries(touch.row.nodes):
+        results_of_visit = results.get(records.visit(touch.row, entry), [])
+        nodes.append((entry["node"], results_of_visit))
+    return _setter_among_nodes(nodes, path)
 
 
-def _of_covered(
-    touch: Touch, path: StatePath, records: _Records, covered: dict[tuple[int, int, str], list[TaskResult]]
+def _setter_when_covered(
+    touch: Touch,
+    path: StatePath,
+    records: _Records,
+    covered_results: ResultsBySuperstep,
 ) -> Setter:
-    """The nodes of the superstep that set it, whose row was replaced by this one."""
-    line, superstep = records.line_of(touch.row), _superstep_of(touch)
-    names = nodes_that_ran([touch.change[touch.setting or 0]], path)
-    return _of_nodes([(name, covered.get((line, superstep, name), [])) for name in names], path)
-
-
-def _parent_behind(touch: Touch) -> Checkpoint | None:
-    """The kept row before one that covers several supersteps and has the whole state in the place of their changes.
-    None for any other row; one query for a row that has the whole state.
+    """Return the nodes of the superstep that set the channel and whose row this one
+    replaced.
     """
-    row = touch.row
-    whole = len(touch.change) == 1 and touch.change[0]["op"] == "set"
-    if not whole or row.source not in _STEPPED or row.parent is None:
-        return None
-    parent = Checkpoint.objects.filter(id=row.parent, run=row.run_id, kept=True).first()
-    own = 1 if row.source == Source.SUPERSTEP else 0
-    return parent if parent is not None and row.superstep - parent.superstep > own else None
+    line = records.line_of(touch.row)
+    superstep = _covered_superstep(touch)
+    setting_op = touch.change[touch.setting or 0]
+    nodes: list[tuple[str, Sequence[TaskResult]]] = []
+    for name in nodes_that_ran([setting_op], path):
+        nodes.append((name, covered_results.get((line, superstep, name), [])))
+    return _setter_among_nodes(nodes, path)
 
 
-def _of_any_since(touch: Touch, path: StatePath, records: _Records) -> Setter | None:
-    """All nodes that ran in the supersteps that a row covers, where nothing tells which of them set the path; not those
-    whose results say that they wrote something else. None for a row that tells more, or whose state names no nodes.
+def _covered_superstep(touch: Touch) -> int:
+    """Return the number of the covered superstep that set the path."""
+    ops_behind = len(touch.change) - 1 - (touch.setting or 0)
+    superstep = touch.row.superstep - ops_behind
+    # A settlement has the number of the superstep before it.
+    if touch.row.source != Source.SUPERSTEP:
+        superstep += 1
+    return superstep
+
+
+def _setter_in_any_superstep(
+    touch: Touch,
+    path: StatePath,
+    records: _Records,
+) -> Setter | None:
+    """Return all nodes that ran in the supersteps that a row covers, where nothing
+    shows which of them set the channel, except for those whose results show that they
+    wrote other channels. None for a row that shows more, or whose state names no nodes.
     """
-    parent = _parent_behind(touch)
+    parent = _parent_of_covering_row(touch)
     if parent is None:
         return None
-    before = reader.document_at(parent.id) or {}
-    earlier = before.get("diagnostics", {}).get("nodes", {})
-    now = touch.change[0]["value"]
-    ran = [name for name, noted in now.get("diagnostics", {}).get("nodes", {}).items() if noted != earlier.get(name)]
-    if not ran:
+    document = touch.change[0]["value"]
+    names = _nodes_that_ran_since(reader.document_at(parent.id) or {}, document)
+    if not names:
         return None
-    order = {name: place for place, name in enumerate(now.get("frontier", {}).get("visited", ()))}
+
+    # Results of these supersteps may show that a node wrote other channels only.
     results: dict[str, list[TaskResult]] = defaultdict(list)
-    for row in _done(
-        records, line=records.line_of(touch.row), superstep__gt=parent.superstep, superstep__lte=touch.row.superstep
-    ):
+    supersteps = {
+        "superstep__gt": parent.superstep,
+        "superstep__lte": touch.row.superstep,
+    }
+    line = records.line_of(touch.row)
+    for row in _done_results(records, line=line, **supersteps):
         results[row.node].append(row)
-    names = sorted(ran, key=lambda name: order.get(name, len(order)))
-    return _of_nodes([(name, results.get(name, [])) for name in names], path)
+
+    nodes = [(name, results.get(name, [])) for name in names]
+    return _setter_among_nodes(nodes, path)
 
 
-def _superstep_of(touch: Touch) -> int:
-    """The number of the covered superstep that set the path. A settlement has the number of the superstep before it."""
-    behind = len(touch.change) - 1 - (touch.setting or 0)
-    return touch.row.superstep - behind + (0 if touch.row.source == Source.SUPERSTEP else 1)
+def _parent_of_covering_row(touch: Touch) -> Checkpoint | None:
+    """Return the kept row before one that covers several supersteps and has the whole
+    state instead of their changes. None for any other row; one query for a row that has
+    the whole state.
+    """
+    row = touch.row
+    is_whole_state = len(touch.change) == 1 and touch.change[0]["op"] == "set"
+    if not is_whole_state or row.source not in STEPPED or row.parent is None:
+        return None
+    parents = Checkpoint.objects.filter(id=row.parent, run=row.run_id, kept=True)
+    parent = parents.first()
+    if parent is None or not covers_supersteps(row, parent):
+        return None
+    return parent
 
 
-def _of_nodes(nodes: Iterable[tuple[str, Sequence[TaskResult]]], path: StatePath) -> Setter:
-    """Those of these nodes, each with its recorded results, that may have set the path's channel."""
+def _nodes_that_ran_since(
+    earlier: dict[str, Any],
+    document: dict[str, Any],
+) -> list[str]:
+    """Return the nodes that ran between two documents, by what the diagnostics note of
+    each, in the order of their first visits.
+    """
+    noted_earlier = earlier.get("diagnostics", {}).get("nodes", {})
+    noted = document.get("diagnostics", {}).get("nodes", {})
+    names = [name for name, note in noted.items() if note != noted_earlier.get(name)]
+
+    visited = document.get("frontier", {}).get("visited", ())
+    positions = {name: position for position, name in enumerate(visited)}
+    return sorted(names, key=lambda name: positions.get(name, len(positions)))
+
+
+def _setter_among_nodes(
+    nodes: Iterable[tuple[str, Sequence[TaskResult]]],
+    path: StatePath,
+) -> Setter:
+    """Return those of these nodes, each with its recorded results, that may have set
+    the path's channel.
+    """
     names: list[str] = []
     people: set[str] = set()
-    for name, recorded in nodes:
-        wrote = [row for row in recorded if path.channel in _channels(row)]
-        if wrote or not recorded:
+    for name, results in nodes:
+        writing = [row for row in results if path.channel in _written_channels(row)]
+        # A node without a record may have set it.
+        if writing or not results:
             names.append(name)
-        people |= {row.settled_by.get_username() for row in wrote if row.settled_by}
+        for row in writing:
+            if row.settled_by:
+                people.add(row.settled_by.get_username())
+    return _setter(names, people)
+
+
+def _setter(names: Iterable[str], people: Iterable[str]) -> Setter:
+    """Return a setter that names each node and each person once."""
     return Setter(", ".join(dict.fromkeys(names)), ", ".join(sorted(people)))
 
 
-def _channels(row: TaskResult) -> set[str]:
-    return {write["channel"] for write in (read_value(row, "output") or {}).get("writes", ())}
+def _written_channels(result: TaskResult) -> set[str]:
+    output = read_value(result, "output") or {}
+    return {write["channel"] for write in output.get("writes", ())}
 
 
-def _results(records: _Records, touches: Sequence[Touch]) -> dict[Visit, list[TaskResult]]:
-    """Recorded results of the visits of these supersteps that are journaled."""
-    entries = [(touch.row, entry) for touch in touches if not touch.is_covered for entry in touch.row.nodes]
-    visits = {
-        records.visit(row, entry) for row, entry in entries if entry.get("effect") in JOURNALED and row.source in _RAN
-    }
+def _results_of_visits(
+    records: _Records,
+    touches: Iterable[Touch],
+) -> ResultsByVisit:
+    """Return the recorded results of the journaled visits in these supersteps. One
+    query, none for no such visits.
+    """
+    visits: set[Visit] = set()
+    for touch in touches:
+        # The row of a covered superstep lists other nodes; a settlement ran none.
+        if touch.is_covered or touch.row.source not in _RAN:
+            continue
+        for entry in touch.row.nodes:
+            if entry.get("effect") in JOURNALED:
+                visits.add(records.visit(touch.row, entry))
     if not visits:
         return {}
-    on_lines, nodes, numbers = (set(part) for part in zip(*visits, strict=True))
-    found = defaultdict(list)
-    for row in _done(records, line__in=on_lines, node__in=nodes, visit__in=numbers):
-        found[row.line, row.node, row.visit].append(row)
-    return found
+    results: ResultsByVisit = defaultdict(list)
+    for row in _done_results(records, **_conditions_of(visits)):
+        results[row.line, row.node, row.visit].append(row)
+    return results
 
 
-def _covered_results(records: _Records, touches: Sequence[Touch]) -> dict[tuple[int, int, str], list[TaskResult]]:
-    """Recorded results by line, superstep and node, of supersteps that left no row. No query where there is none."""
-    places = {(records.line_of(touch.row), _superstep_of(touch)) for touch in touches if touch.is_covered}
-    if not places:
+def _conditions_of(visits: Iterable[Visit]) -> dict[str, Any]:
+    """Return the conditions on the columns of rows that belong to these visits. They
+    also match one node with the line or the visit of another.
+    """
+    on_lines, nodes, numbers = zip(*visits, strict=True)
+    return {
+        "line__in": set(on_lines),
+        "node__in": set(nodes),
+        "visit__in": set(numbers),
+    }
+
+
+def _results_of_covered(
+    records: _Records,
+    touches: Iterable[Touch],
+) -> ResultsBySuperstep:
+    """Return the recorded results of the supersteps that set the path and left no row.
+    One query, none where there is no such superstep.
+    """
+    on_lines: set[int] = set()
+    supersteps: set[int] = set()
+    for touch in touches:
+        if touch.is_covered:
+            on_lines.add(records.line_of(touch.row))
+            supersteps.add(_covered_superstep(touch))
+    if not supersteps:
         return {}
-    on_lines, supersteps = (set(part) for part in zip(*places, strict=True))
-    found = defaultdict(list)
-    for row in _done(records, line__in=on_lines, superstep__in=supersteps):
-        found[row.line, row.superstep, row.node].append(row)
-    return found
-
-
-def _done(records: _Records, **where: Any) -> Iterable[TaskResult]:
-    rows = TaskResult.objects.filter(run=records.run.id, outcome=Outcome.DONE, **where).select_related("settled_by")
+    # This may also match one line with the superstep of another.
+    results: ResultsBySuperstep = defaultdict(list)
+    rows = _done_results(records, line__in=on_lines, superstep__in=supersteps)
     for row in rows:
+        results[row.line, row.superstep, row.node].append(row)
+    return results
+
+
+def _done_results(records: _Records, **conditions: Any) -> Iterator[TaskResult]:
+    """Yield the verified results of what was done, with who settled each."""
+    done = TaskResult.objects.filter(
+        run=records.run.id, outcome=Outcome.DONE, **conditions
+    )
+    for row in done.select_related("settled_by"):
         sealed_rows.verify_row(row, protection_of(records.run))
         yield row
 
 
-_RAN = frozenset({Source.SUPERSTEP, Source.FAILURE})
-_STEPPED = _RAN | {Source.SETTLEMENT}
-
-
-def _settled(
-    row: Checkpoint, records: _Records, signed: dict[Visit, set[str]], patched: dict[tuple[int, int], str]
+def _setter_in_settlement(
+    row: Checkpoint,
+    records: _Records,
+    signers: dict[Visit, set[str]],
+    patchers: dict[tuple[int, int], str],
 ) -> Setter:
-    nodes, people = [], set()
+    """Return the nodes whose signed writes a settlement applied to the channel, and who
+    signed for them; for a patch also who made it.
+    """
+    names: list[str] = []
+    people: set[str] = set()
     for entry in setting_entries(row.nodes):
         visit = records.visit(row, entry)
-        if visit in signed:
-            nodes.append(entry["node"])
-            people |= signed[visit]
-            if entry["node"] == PATCH:
-                people |= {patched.get((records.line_of(row), visit[2]), "")} - {""}
-    return Setter(", ".join(dict.fromkeys(nodes)), ", ".join(sorted(people)))
+        if visit not in signers:
+            continue
+        names.append(entry["node"])
+        people |= signers[visit]
+        if entry["node"] == PATCH:
+            line, _, number = visit
+            # No name: a migration made the patch, or nobody knows who did.
+            patcher = patchers.get((line, number), "")
+            if patcher:
+                people.add(patcher)
+    return _setter(names, people)
 
 
-def _patchers(records: _Records, rows: Sequence[Checkpoint], channel: str) -> dict[tuple[int, int], str]:
-    """By line and number who made each patch of the channel that these settlements applied. One that waited at a point
-    from which somebody departed was made by whoever began an older line.
+def _patchers(
+    records: _Records,
+    rows: Iterable[Checkpoint],
+    channel: str,
+) -> dict[tuple[int, int], str]:
+    """Return who made each patch of the channel that these settlements applied, by line
+    and number.
     """
-    visits = [records.visit(row, entry) for row in rows for entry in row.nodes if entry["node"] == PATCH]
-    patches = {(line, number) for line, _, number in visits}
-    return {(line, number): _patcher(records.run, line, number, channel) for line, number in patches}
+    patchers: dict[tuple[int, int], str] = {}
+    for row in rows:
+        for entry in row.nodes:
+            line, node, number = records.visit(row, entry)
+            if node == PATCH and (line, number) not in patchers:
+                patcher = _patcher(records.run, line, number, channel)
+                patchers[line, number] = patcher
+    return patchers
 
 
 def _patcher(run: Run, line: int, number: int, channel: str) -> str:
-    """The user name of who patched the channel; empty where a migration set it, or nobody is known."""
-    if not _began_with(run, line, number):
+    """Return the user name of the person who patched the channel; empty where a
+    migration set it, or the person is not known.
+    """
+    if not _began_with_patch(run, line, number):
         return ""
-    for stretch in lines.past(run.id, line, known=run):
-        if not PendingWrite.objects.filter(run=stretch.run, line=stretch.line, node=PATCH, channel=channel).exists():
+    # A patch that still waited where a line departed was made by the person who began
+    # an older line.
+    for stretch in lines.past(run.id, line, loaded_run=run):
+        patches = PendingWrite.objects.filter(
+            run=stretch.run, line=stretch.line, node=PATCH, channel=channel
+        )
+        # A patch that did not wait on this line cannot come from an older one.
+        if not patches.exists():
             return ""
-        begun = RunLine.objects.filter(run=stretch.run, number=stretch.line).select_related("by", "run").first()
-        if begun is not None and channel in begun.patched:
-            sealed_rows.verify_row(begun, protection_of(begun.run))
-            return begun.by.get_username() if begun.by else ""
+        begun = RunLine.objects.filter(run=stretch.run, number=stretch.line)
+        row = begun.select_related("by", "run").first()
+        if row is not None and channel in row.patched:
+            sealed_rows.verify_row(row, protection_of(row.run))
+            return _starter_of_line(row)
     return ""
 
 
-def _began_with(run: Run, line: int, number: int) -> bool:
-    """Return whether a line began with a patch of this number; a migration on its way makes others. Two queries."""
-    first = Checkpoint.objects.filter(run=run.id, line=line).order_by("seq")
-    begun = first.values_list("event_seq", flat=True).first() or 0
-    opened = RunEvent.objects.filter(run=run.id, type="request_opened", seq__lte=begun)
+def _starter_of_line(line: RunLine) -> str:
+    """Return the user name of the person who began a line; empty for the system."""
+    return line.by.get_username() if line.by else ""
+
+
+def _began_with_patch(run: Run, line: int, number: int) -> bool:
+    """Return whether a line began with the patch of this number: migrations make
+    further ones later on the line. Two queries.
+    """
+    rows = Checkpoint.objects.filter(run=run.id, line=line).order_by("seq")
+    begun_at = rows.values_list("event_seq", flat=True).first() or 0
+    opened = RunEvent.objects.filter(
+        run=run.id, type="request_opened", seq__lte=begun_at
+    )
     return opened.filter(task__startswith=f"{PATCH}:{number}:").exists()
 
 
-def _signers(records: _Records, rows: Sequence[Checkpoint], channel: str) -> dict[Visit, set[str]]:
-    """For each visit that settlements applied and that wrote the channel: who edited it, else who approved it."""
-    visits = {records.visit(row, entry) for row in rows for entry in row.nodes}
+def _signers(
+    records: _Records,
+    rows: Sequence[Checkpoint],
+    channel: str,
+) -> dict[Visit, set[str]]:
+    """Return for each visit that settlements applied and that wrote the channel who
+    edited the write, or else who approved it.
+    """
+    visits: set[Visit] = set()
+    for row in rows:
+        visits.update(records.visit(row, entry) for entry in row.nodes)
     if not visits:
         return {}
-    newest = _newest_revisions(records.run, visits, channel)
-    # What a replay applies was decided in another log, whose numbers are others.
-    upto = max(row.event_seq for row in rows) if records.line is None else None
-    approved = _approvals(records.run, newest, upto=upto)
-    found: dict[Visit, set[str]] = defaultdict(set)
-    for write in newest:
-        people = {write.author.get_username()} if write.author else approved[str(write.write), write.revision]
-        found[write.line, write.node, write.visit] |= people
-    return found
+    writes = _newest_revisions(records.run, visits, channel)
+
+    # What a replay applies was decided in another log, with other numbers.
+    until = None
+    if records.line is None:
+        until = max(row.event_seq for row in rows)
+    approvers = _approvers(records.run, writes, until=until)
+
+    signers: dict[Visit, set[str]] = defaultdict(set)
+    for write in writes:
+        visit = (write.line, write.node, write.visit)
+        if write.author:
+            signers[visit].add(write.author.get_username())
+        else:
+            # Also without a name the write counts as signed.
+            revision = (str(write.write), write.revision)
+            signers[visit] |= approvers.get(revision, set())
+    return signers
 
 
-def _newest_revisions(run: Run, visits: Iterable[Visit], channel: str) -> list[PendingWrite]:
-    on_lines, nodes, numbers = (set(part) for part in zip(*visits, strict=True))
+def _newest_revisions(
+    run: Run,
+    visits: Collection[Visit],
+    channel: str,
+) -> list[PendingWrite]:
+    """Return the newest revision of each write of these visits to the channel,
+    verified. One query.
+    """
     rows = PendingWrite.objects.filter(
-        run=run.id, line__in=on_lines, node__in=nodes, visit__in=numbers, channel=channel
+        run=run.id, channel=channel, **_conditions_of(visits)
     )
-    newest = {row.write: row for row in rows.select_related("author").order_by("revision")}
+    newest: dict[Any, PendingWrite] = {}
+    for row in rows.select_related("author").order_by("revision"):
+        newest[row.write] = row
     sealed_rows.verify_rows(newest.values(), protection_of(run))
     return list(newest.values())
 
 
-def _approvals(run: Run, writes: Sequence[PendingWrite], *, upto: int | None) -> dict[tuple[str, int], set[str]]:
-    """Who signed for which revision of a write, as the log says."""
-    found: dict[tuple[str, int], set[str]] = defaultdict(set)
+def _approvers(
+    run: Run,
+    writes: Iterable[PendingWrite],
+    *,
+    until: int | None,
+) -> dict[tuple[str, int], set[str]]:
+    """Return who signed for which revision of a write, by the log up to an event. One
+    query, none where all these writes were edited.
+    """
+    approvers: dict[tuple[str, int], set[str]] = defaultdict(set)
+    # The author of an edited revision stands behind it alone.
     tasks = {row.task for row in writes if not row.author_id}
     if not tasks:
-        return found
+        return approvers
     signed = RunEvent.objects.filter(run=run.id, type="decision_signed", task__in=tasks)
-    for line in signed if upto is None else signed.filter(seq__lte=upto):
-        sealed_rows.verify_row(line, protection_of(run))
-        facts: dict[str, Any] = read_value(line, "payload")
-        if facts["verdict"] in _COUNTS:
-            found[facts["write"], facts["revision"]].add(line.actor)
-    return found
+    if until is not None:
+        signed = signed.filter(seq__lte=until)
+    for event in signed:
+        sealed_rows.verify_row(event, protection_of(run))
+        facts: dict[str, Any] = read_value(event, "payload")
+        if facts["verdict"] in _ACCEPTING:
+            approvers[facts["write"], facts["revision"]].add(event.actor)
+    return approvers
 
 
-def _beginners(run: Run, rows: Sequence[Checkpoint]) -> dict[int, str]:
-    """Who began the line that begins with each of these rows; of a fork whose line has no row, who began its log."""
-    found = {}
-    begun = RunLine.objects.filter(run=run.id, number__in={row.line for row in rows}).select_related("by")
-    known = {line.number: line for line in begun} if rows else {}
-    sealed_rows.verify_rows(known.values(), protection_of(run))
+def _starters_of_lines(
+    run: Run,
+    touches: Iterable[Touch],
+) -> dict[int, str]:
+    """Return who began the line that begins at each of these checkpoints, by seq; for a
+    fork whose line has no row, who began its log. One query, none where no line begins.
+    """
+    rows = [touch.row for touch in touches if touch.row.source in BEGINNINGS]
+    if not rows:
+        return {}
+    begun = RunLine.objects.filter(run=run.id, number__in={row.line for row in rows})
+    lines_by_number: dict[int, RunLine] = {}
+    for line in begun.select_related("by"):
+        lines_by_number[line.number] = line
+    sealed_rows.verify_rows(lines_by_number.values(), protection_of(run))
+
+    # Where a line has no row, the log still shows who started the run.
+    starters: dict[int, str] = {}
     for row in rows:
-        line = known.get(row.line)
-        found[row.seq] = line.by.get_username() if line and line.by else "" if line else starter_of(run)
-    return found
+        if row.line in lines_by_number:
+            starters[row.seq] = _starter_of_line(lines_by_number[row.line])
+        else:
+            starters[row.seq] = starter_of(run)
+    return starters
 
 
 def starter_of(run: Run) -> str:
-    """Who started a run, by the first line of its log; empty for the system."""
-    line = RunEvent.objects.filter(run=run.id, seq=1).first()
-    if line is None:
+    """Return who started a run, by the first event of its log; empty for the system."""
+    event = RunEvent.objects.filter(run=run.id, seq=1).first()
+    if event is None:
         return ""
-    sealed_rows.verify_row(line, protection_of(run))
-    return line.actor
+    sealed_rows.verify_row(event, protection_of(run))
+    return event.actor

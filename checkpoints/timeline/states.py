@@ -1,4 +1,6 @@
-"""A run's checkpoints, the state at each and what changed, the results and held writes of then, and its log."""
+"""A run's checkpoints, the state at each and what it changed, the results and held
+writes at that time, and the run's log.
+"""
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -26,25 +28,33 @@ from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.seal_fault import SealFault
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine import canonical
 from orchestrator.engine.errors import CountersignError, TamperedRow, UnknownThing
+from orchestrator.engine.values import canonical
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 _BY_ADDRESS = ("node", "visit", "index", "position")
-_LISTED = tuple(f.attname for f in Checkpoint._meta.concrete_fields if f.attname not in ("change", "snapshot"))
+_LISTED = tuple(
+    f.attname
+    for f in Checkpoint._meta.concrete_fields
+    if f.attname not in ("change", "snapshot")
+)
 _SHOWN_OF_RUN = ("label", "status", "origin_checkpoint", "erasure")
 _LAST = 2**31 - 1
 """No seq is greater."""
-_WITHOUT_WRITES = frozenset({"held", "rejected", "error", "diverged", "failed", "unknown", "later"})
+_WITHOUT_WRITES = frozenset(
+    {"held", "rejected", "error", "diverged", "failed", "unknown", "later"}
+)
 """Outcomes of nodes that a checkpoint lists and that set nothing in it."""
+_REVISING = ("decision_signed", "write_rebased", "texts_changed")
+"""Types of events that may record another revision of a write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One path that differs between two states. The path begins below the partition.
 
-    `before` is None for what was added, `after` for what was removed. `set_by` names the nodes of the checkpoint that
-    last set the path's channel, empty where none did.
+    `before` is None for what was added, `after` for what was removed. `set_by` names
+    the nodes of the checkpoint that last set the path's channel, empty where none did.
     """
 
     partition: str
@@ -56,193 +66,268 @@ class Change:
 
 
 def checkpoint_lines(run: Run) -> "QuerySet[Checkpoint]":
-    """The kept checkpoints of a run, newest first, with what lists show of them. Each has this very run as its own."""
-    found: QuerySet[Checkpoint] = run.checkpoints.filter(kept=True)
-    return found.defer("change", "snapshot").order_by("-seq")
+    """Return the kept checkpoints of a run, newest first, with what lists show of them.
+    Each has this very object as its run.
+    """
+    rows: QuerySet[Checkpoint] = run.checkpoints.filter(kept=True)
+    return rows.defer("change", "snapshot").order_by("-seq")
 
 
-def list_checkpoints(run_id: UUID | str, *, limit: int = 200, before: int | None = None) -> list[Checkpoint]:
-    """Up to `limit` kept checkpoints below seq `before` (None: from the newest on), newest first. One query.
+def list_checkpoints(
+    run_id: UUID | str,
+    *,
+    limit: int = 200,
+    before: int | None = None,
+) -> list[Checkpoint]:
+    """Return up to `limit` kept checkpoints below seq `before` (None: from the newest
+    on), newest first. One query.
 
     They have one run in common, of which id, key, line and protection were read.
     """
-    run_id, most = uuid_of(run_id, "run"), checked_number(limit, "limit", most=_LAST)
-    last = _LAST if before is None else checked_number(before, "before", least=-_LAST) - 1
+    run_id = uuid_of(run_id, "run")
+    most = checked_number(limit, "limit", most=_LAST)
+    last = _LAST
+    if before is not None:
+        last = checked_number(before, "before", least=-_LAST) - 1
     values = [run_id, min(last, _LAST), most]
     names = (*_LISTED, "key", "now", "encrypted", "hash_key")
-    found: list[Any] = db_rows.fetch_rows(Checkpoint, names, _list_sql(), values)
-    run = _run_of(run_id, found[0]) if found else None
-    for row in found:
+    rows: list[Any] = db_rows.fetch_rows(Checkpoint, names, _list_sql(), values)
+    if not rows:
+        return []
+    # The rows share one run, so that its attributes take no further query.
+    run = _run_of_listed(run_id, rows[0])
+    for row in rows:
         row._state.fields_cache["run"] = run
-    return found
+    return rows
 
 
-def _run_of(run_id: UUID, row: Any) -> Run:
-    known = {"id": run_id, "key": row.key, "line": row.now, "encrypted": row.encrypted, "hash_key": row.hash_key}
-    return db_rows.new_row(Run, known)
+def _run_of_listed(run_id: UUID, row: Any) -> Run:
+    """Return the run, from the columns that were read of it with a checkpoint."""
+    stored = {
+        "id": run_id,
+        "key": row.key,
+        "line": row.now,
+        "encrypted": row.encrypted,
+        "hash_key": row.hash_key,
+    }
+    return db_rows.new_row(Run, stored)
 
 
 @cache
 def _list_sql() -> str:
-    table, runs = Checkpoint._meta.db_table, Run._meta.db_table
+    """Return the query as one text, which is built once."""
+    table = Checkpoint._meta.db_table
+    runs = Run._meta.db_table
     columns = db_rows.named_columns(Checkpoint, _LISTED, "c")
     joined = f"FROM {table} c JOIN {runs} r ON r.id = c.run_id"
-    wanted = "WHERE c.run_id = %s AND c.kept AND c.seq <= %s ORDER BY c.seq DESC LIMIT %s"
-    return f"SELECT {columns}, r.key, r.line, r.encrypted, r.hash_key {joined} {wanted}"
+    condition = "WHERE c.run_id = %s AND c.kept AND c.seq <= %s"
+    ordered = f"{condition} ORDER BY c.seq DESC LIMIT %s"
+    return (
+        f"SELECT {columns}, r.key, r.line, r.encrypted, r.hash_key {joined} {ordered}"
+    )
 
 
 def get_checkpoint(id_or_alias: UUID | str) -> Checkpoint:
-    """The kept checkpoint of that id or alias, with its run. Its payload is read when it is asked for.
+    """Return the kept checkpoint with that id or alias, with its run. Its payload is
+    read when it is needed.
 
-    Aliases: `<key>:initial`, `<key>:step-<n>` (the newest of superstep n on the current line),
-    `<key>:line-<l>:step-<n>`, `<key>:at-<seq>`. Raises `UnknownThing`.
+    Aliases: `<key>:initial`, `<key>:step-<n>` (the newest of superstep n on the current
+    line), `<key>:line-<l>:step-<n>`, `<key>:at-<seq>`. Raises `UnknownThing`.
     """
-    found = find_checkpoint(id_or_alias)
-    if found is None:
+    checkpoint = find_checkpoint(id_or_alias)
+    if checkpoint is None:
         raise unknown_thing("checkpoint", id_or_alias)
-    return found
+    return checkpoint
 
 
 def open_checkpoint(checkpoint_id: UUID | str) -> Checkpoint:
-    """The kept checkpoint of that id with its run and its payload, proven. One query. Raises `UnknownThing`,
-    `TamperedRow`, `WrongKey`.
+    """Return the kept checkpoint with that id, with its run and its payload, proven.
+    One query. Raises `UnknownThing`, `TamperedRow`, `WrongKey`.
     """
-    read = _read(uuid_of(checkpoint_id, "checkpoint"), more=_SHOWN_OF_RUN)
-    read.row.run, read.row.__dict__["document"] = read.run, read.document
-    return read.row
+    loaded = _load(uuid_of(checkpoint_id, "checkpoint"), run_columns=_SHOWN_OF_RUN)
+    loaded.row.run = loaded.run
+    # `snapshot_of` finds it there, and takes no further query.
+    loaded.row.__dict__["document"] = loaded.document
+    return loaded.row
 
 
 def find_checkpoint(id_or_alias: UUID | str) -> Checkpoint | None:
-    """As `get_checkpoint`; None where there is none."""
-    kept = Checkpoint.objects.filter(kept=True).select_related("run").defer("change", "snapshot")
-    return _of_id(kept, str(id_or_alias)) or _of_alias(kept, str(id_or_alias))
+    """Return the checkpoint as `get_checkpoint` does; None where there is none."""
+    rows = Checkpoint.objects.filter(kept=True)
+    rows = rows.select_related("run").defer("change", "snapshot")
+    text = str(id_or_alias)
+    return _find_by_id(rows, text) or _find_by_alias(rows, text)
 
 
-def _of_id(kept: "QuerySet[Checkpoint]", text: str) -> Checkpoint | None:
+def _find_by_id(rows: "QuerySet[Checkpoint]", text: str) -> Checkpoint | None:
     try:
-        return kept.filter(id=UUID(text)).first()
+        return rows.filter(id=UUID(text)).first()
     except ValueError:
         return None
 
 
-def _of_alias(kept: "QuerySet[Checkpoint]", alias: str) -> Checkpoint | None:
-    named = parsed(alias)
-    if named is None:
+def _find_by_alias(rows: "QuerySet[Checkpoint]", text: str) -> Checkpoint | None:
+    alias = parsed(text)
+    if alias is None:
         return None
-    kept = kept.filter(run__key=named.key).order_by("-seq")
-    if named.superstep is None:
-        return kept.filter(seq=named.seq or 0).first()
-    return kept.filter(superstep=named.superstep, line=F("run__line") if named.line is None else named.line).first()
+    rows = rows.filter(run__key=alias.key).order_by("-seq")
+    if alias.superstep is None:
+        return rows.filter(seq=alias.seq or 0).first()
+    line = F("run__line") if alias.line is None else alias.line
+    return rows.filter(superstep=alias.superstep, line=line).first()
 
 
 def alias_of(checkpoint: Checkpoint) -> str:
-    """Its exact alias. No query where the checkpoint came from this module."""
-    return f"{checkpoint.run.key}:{f'at-{checkpoint.seq}' if checkpoint.seq else 'initial'}"
+    """Return the exact alias of a checkpoint. No query where the checkpoint came from
+    this module.
+    """
+    key = checkpoint.run.key
+    if checkpoint.seq == 0:
+        return f"{key}:initial"
+    return f"{key}:at-{checkpoint.seq}"
 
 
 def aliases(checkpoint: Checkpoint) -> list[str]:
-    """All aliases under which it is found now, the most telling first. One query."""
-    key, line = checkpoint.run.key, checkpoint.line
-    beside = Checkpoint.objects.filter(run=checkpoint.run_id, kept=True, line=line, superstep=checkpoint.superstep)
-    names = [] if checkpoint.seq else [f"{key}:initial"]
-    if not beside.filter(seq__gt=checkpoint.seq).exists():
-        names += [f"{key}:step-{checkpoint.superstep}"] if line == checkpoint.run.line else []
-        names.append(f"{key}:line-{line}:step-{checkpoint.superstep}")
-    return [*names, f"{key}:at-{checkpoint.seq}"]
+    """Return all aliases that find the checkpoint now, the clearest first. One
+    query.
+    """
+    key = checkpoint.run.key
+    line = checkpoint.line
+    superstep = checkpoint.superstep
+    of_superstep = Checkpoint.objects.filter(
+        run=checkpoint.run_id, kept=True, line=line, superstep=superstep
+    )
+    names = []
+    if checkpoint.seq == 0:
+        names.append(f"{key}:initial")
+    # The aliases of a superstep find the newest of its checkpoints.
+    if not of_superstep.filter(seq__gt=checkpoint.seq).exists():
+        if line == checkpoint.run.line:
+            names.append(f"{key}:step-{superstep}")
+        names.append(f"{key}:line-{line}:step-{superstep}")
+    names.append(f"{key}:at-{checkpoint.seq}")
+    return names
 
 
 def snapshot_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    """The whole payload: scratch, artifacts, diagnostics, frontier, versions, open. One query, the first time.
+    """Return the whole payload: scratch, artifacts, diagnostics, frontier, versions,
+    open. One query, the first time.
 
-    It is what was sealed, proven from the nearest snapshot on. Raises `TamperedRow`, which names the row, `WrongKey`.
+    It is what was sealed, proven from the nearest snapshot on. Raises `TamperedRow`,
+    which names the row, `WrongKey`.
     """
-    known = checkpoint.__dict__
-    if "document" not in known:
-        known["document"] = _read(checkpoint.id).document
-    document: dict[str, Any] = known["document"]
+    attributes = checkpoint.__dict__
+    if "document" not in attributes:
+        attributes["document"] = _load(checkpoint.id).document
+    document: dict[str, Any] = attributes["document"]
     return document
 
 
 def fault_of_run(run: Run) -> SealFault | None:
-    """Why a run's row does not prove to be what was written: its seal, its input, and that it has the label, the facts
-    and the ties with which its log begins. One query; None where it does.
+    """Return why a run's row does not prove to be what was written: by its seal, its
+    input, and the label, the facts and the ties in the first event of its log. One
+    query; None where it does.
     """
     try:
         run_row.input_of(run)
-        first = RunEvent.objects.filter(run=run.id, seq=1).first()
-        if first is not None:
-            sealed_rows.verify_row(first, sealed_rows.protection_of(run))
-            began = read_value(first, "payload")
-            has = {"label": run.label, "facts": run.facts}
-            has["ties"] = {name: str(value) for name in TIES if (value := getattr(run, name))}
-            if "ties" in began and not all(agrees(began[name], has[name]) for name in has):
-                what = sealed_rows.name_of(run)
-                raise TamperedRow(f"{what} has another label, facts or ties than it was started with", row=what)
+        _verify_start(run)
     except CountersignError as error:
-        return SealFault(error.code, str(error.facts.get("row") or sealed_rows.name_of(run)), error.message)
+        row = str(error.facts.get("row") or sealed_rows.name_of(run))
+        return SealFault(error.code, row, error.message)
     return None
 
 
+def _verify_start(run: Run) -> None:
+    """Raise `TamperedRow` where a run's row has another label, facts or ties than the
+    first event of its log.
+    """
+    first = RunEvent.objects.filter(run=run.id, seq=1).first()
+    if first is None:
+        return
+    sealed_rows.verify_row(first, protection_of(run))
+    recorded = read_value(first, "payload")
+    # Logs of older versions do not record them.
+    if "ties" not in recorded:
+        return
+    ties = {}
+    for name in TIES:
+        value = getattr(run, name)
+        if value:
+            ties[name] = str(value)
+    # The seal of the row covers none of these; that of the event covers its copy.
+    stored = {"label": run.label, "facts": run.facts, "ties": ties}
+    if all(agrees(recorded[name], stored[name]) for name in stored):
+        return
+    row = sealed_rows.name_of(run)
+    raise TamperedRow(
+        f"{row} has another label, facts or ties than it was started with", row=row
+    )
+
+
 def input_of(run: Run) -> Any:
-    """The run's input. Raises `TamperedRow` where it is not what the run was started with, `WrongKey`."""
+    """Return the run's input. Raises `TamperedRow` where it is not what the run was
+    started with, `WrongKey`.
+    """
     return run_row.input_of(run)
 
 
 def state_at(checkpoint_id: UUID | str) -> dict[str, Any]:
-    """{input, scratch, artifacts, diagnostics} as they were at that checkpoint. One query.
+    """Return {input, scratch, artifacts, diagnostics} as they were at that checkpoint.
+    One query.
 
-    It is proven to be what was sealed. Raises `UnknownThing`, `TamperedRow`, which names the row, `WrongKey`; so do all
-    that follow here.
+    It is proven to be what was sealed. Raises `UnknownThing`, `TamperedRow`, which
+    names the row, `WrongKey`; so do all functions that follow here.
     """
-    return _read(uuid_of(checkpoint_id, "checkpoint")).state()
+    return _load(uuid_of(checkpoint_id, "checkpoint")).state()
 
 
 def head_state(run_id: UUID | str) -> dict[str, Any]:
-    """{input, scratch, artifacts, diagnostics} as they are now, recovery point or not. Raises `UnknownThing`."""
-    return _read_head(run_id).state()
+    """Return {input, scratch, artifacts, diagnostics} as they are now, recovery point
+    or not. Raises `UnknownThing`.
+    """
+    return _load_head(run_id).state()
 
 
 def head_document(run_id: UUID | str) -> dict[str, Any]:
-    """The whole payload as it is now, as `snapshot_of` gives it. Two queries. Raises `UnknownThing`."""
-    return _read_head(run_id).document
-
-
-def _read_head(run_id: UUID | str) -> "_Read":
-    head = Run.objects.filter(id=uuid_of(run_id, "run")).values_list("head", flat=True).first()
-    if head is None:
-        raise UnknownThing(f"run {run_id} has no checkpoint", run=str(run_id))
-    return _read(head, kept=False)
+    """Return the whole payload as it is now, as `snapshot_of` does. Two queries. Raises
+    `UnknownThing`.
+    """
+    return _load_head(run_id).document
 
 
 def changes(checkpoint: Checkpoint, *, at_most: int | None = None) -> list[Change]:
-    """What this checkpoint's state changed against its parent; against nothing for the first of a run, and for one
-    whose parent was removed; the first `at_most` of it. Three queries.
+    """Return what this checkpoint's state changed against its parent; against nothing
+    for the first of a run, and for one whose parent was removed; the first `at_most`
+    changes. Three queries.
     """
-    read = _read(checkpoint.id)
-    return list(islice(_changes(_state_before(read), read), at_most))
-
-
-def _state_before(read: "_Read") -> dict[str, Any]:
-    if read.row.parent is not None:
-        with suppress(UnknownThing):
-            return _read(read.row.parent).state()
-    return {"input": read.input()}
+    loaded = _load(checkpoint.id)
+    return list(islice(_changes(_state_before(loaded), loaded), at_most))
 
 
 def parent_of(checkpoint: Checkpoint) -> UUID | None:
-    """The checkpoint that `changes` compares with; None where there is none. One query."""
-    there = checkpoint.parent is not None and Checkpoint.objects.filter(id=checkpoint.parent, kept=True).exists()
-    return checkpoint.parent if there else None
+    """Return the checkpoint that `changes` compares with; None where there is none. One
+    query.
+    """
+    if checkpoint.parent is None:
+        return None
+    parents = Checkpoint.objects.filter(id=checkpoint.parent, kept=True)
+    if not parents.exists():
+        return None
+    return checkpoint.parent
 
 
 def diff(a: UUID | str, b: UUID | str) -> list[Change]:
-    """What differs in the state at `b` against that at `a`, of any two runs. Three queries. Raises `UnknownThing`."""
-    return list(_changes(_read(uuid_of(a, "checkpoint")).state(), _read(uuid_of(b, "checkpoint"))))
+    """Return what differs in the state at `b` against that at `a`, of any two runs.
+    Three queries. Raises `UnknownThing`.
+    """
+    before = _load(uuid_of(a, "checkpoint")).state()
+    after = _load(uuid_of(b, "checkpoint"))
+    return list(_changes(before, after))
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """A checkpoint with what was read for it: its run and its document."""
+class _LoadedCheckpoint:
+    """A checkpoint with its run and its proven document."""
 
     row: Checkpoint
     run: Run
@@ -252,108 +337,208 @@ class _Read:
         return run_row.input_of(self.run)
 
     def state(self) -> dict[str, Any]:
-        return {name: self.input() if name == "input" else self.document[name] for name in PARTITIONS}
+        state: dict[str, Any] = {}
+        for name in PARTITIONS:
+            # The input is the run's, and no document has it.
+            state[name] = self.input() if name == "input" else self.document[name]
+        return state
 
 
-def _read(checkpoint_id: UUID, *, kept: bool = True, more: tuple[str, ...] = ()) -> _Read:
-    """One query. Raises `UnknownThing`; `TamperedRow` and `WrongKey` where the rows are not as they were sealed."""
-    rows, run = reader.range_with_run(checkpoint_id, more)
-    if run is None or (kept and not rows[-1].kept):
-        raise UnknownThing(f"there is no checkpoint {checkpoint_id}", checkpoint=str(checkpoint_id))
-    return _Read(rows[-1], run, reader.proven(rows, sealed_rows.protection_of(run)))
+def _load_head(run_id: UUID | str) -> _LoadedCheckpoint:
+    """Load the newest checkpoint of a run. Two queries."""
+    runs = Run.objects.filter(id=uuid_of(run_id, "run"))
+    head = runs.values_list("head", flat=True).first()
+    if head is None:
+        raise UnknownThing(f"run {run_id} has no checkpoint", run=str(run_id))
+    return _load(head, only_kept=False)
 
 
-def _changes(before: dict[str, Any], read: _Read) -> Iterator[Change]:
-    after, authors = read.state(), _authors(read)
-    for name in PARTITIONS:
-        for found in differences(before.get(name, {}), after[name]):
-            setter = authors.get(str(found.path[0]), "") if name in ("scratch", "artifacts") else ""
-            yield Change(name, written(found.path), found.kind, found.before, found.after, setter)
-
-
-def _authors(read: _Read) -> dict[str, str]:
-    """Channel -> names of the nodes that last set it, in the checkpoint that did. One query. Where supersteps before
-    that one left no row, its change tells which nodes they were, unless it is the whole state.
+def _load(
+    checkpoint_id: UUID,
+    *,
+    only_kept: bool = True,
+    run_columns: tuple[str, ...] = (),
+) -> _LoadedCheckpoint:
+    """Load a checkpoint with its run, of which `run_columns` are read too. One query.
+    Raises `UnknownThing`; `TamperedRow` and `WrongKey` where the rows are not as they
+    were sealed.
     """
-    versions: dict[str, int] = read.document["versions"]
-    setting = Checkpoint.objects.filter(run=read.row.run_id, seq__in=set(versions.values()))
-    rows = {row.seq: row for row in setting.defer("change", "snapshot")}
-    protection = sealed_rows.protection_of(read.run)
-    sealed_rows.verify_rows(rows.values(), protection)
-    own = canonical.loads(reader.bytes_of(read.row, "change", protection) or b"[]")
-    found = {}
+    rows, run = reader.range_with_run(checkpoint_id, run_columns)
+    if run is None or (only_kept and not rows[-1].kept):
+        raise UnknownThing(
+            f"there is no checkpoint {checkpoint_id}", checkpoint=str(checkpoint_id)
+        )
+    document = reader.proven(rows, protection_of(run))
+    return _LoadedCheckpoint(rows[-1], run, document)
+
+
+def _state_before(loaded: _LoadedCheckpoint) -> dict[str, Any]:
+    """Return the state at the parent; the input alone where there is none."""
+    if loaded.row.parent is not None:
+        # Retention may have removed the parent.
+        with suppress(UnknownThing):
+            return _load(loaded.row.parent).state()
+    return {"input": loaded.input()}
+
+
+def _changes(before: dict[str, Any], loaded: _LoadedCheckpoint) -> Iterator[Change]:
+    """Yield what differs in the state of a checkpoint against the one before."""
+    after = loaded.state()
+    authors = _authors(loaded)
+    for partition in PARTITIONS:
+        for difference in differences(before.get(partition, {}), after[partition]):
+            author = ""
+            # Nodes set channels of these partitions only.
+            if partition in STATE:
+                author = authors.get(str(difference.path[0]), "")
+            yield Change(
+                partition,
+                path=written(difference.path),
+                kind=difference.kind,
+                before=difference.before,
+                after=difference.after,
+                set_by=author,
+            )
+
+
+def _authors(loaded: _LoadedCheckpoint) -> dict[str, str]:
+    """Return for each channel the names of the nodes that last set it, in the
+    checkpoint that did. One query.
+    """
+    versions: dict[str, int] = loaded.document["versions"]
+    protection = protection_of(loaded.run)
+    rows = Checkpoint.objects.filter(
+        run=loaded.row.run_id, seq__in=set(versions.values())
+    )
+    rows_by_seq: dict[int, Checkpoint] = {}
+    for row in rows.defer("change", "snapshot"):
+        rows_by_seq[row.seq] = row
+    sealed_rows.verify_rows(rows_by_seq.values(), protection)
+    change_bytes = reader.bytes_of(loaded.row, "change", protection)
+    own_change = canonical.loads(change_bytes or b"[]")
+
+    authors: dict[str, str] = {}
     for channel, seq in versions.items():
-        names = [entry["node"] for entry in setting_entries(rows[seq].nodes)] if seq in rows else []
-        if seq == read.row.seq and channel not in rows[seq].changed and own:
-            names = nodes_that_ran(own, StatePath(STATE, (channel,)))
-        found[channel] = ", ".join(names)
-    return found
+        # Retention may have removed the row that set it.
+        names: list[str] = []
+        if seq in rows_by_seq:
+            row = rows_by_seq[seq]
+            names = [entry["node"] for entry in setting_entries(row.nodes)]
+        # Where supersteps before this one left no row, its change shows which nodes
+        # ran in them, unless it is the whole state.
+        is_own = seq == loaded.row.seq
+        if is_own and channel not in rows_by_seq[seq].changed and own_change:
+            names = nodes_that_ran(own_change, StatePath(STATE, (channel,)))
+        authors[channel] = ", ".join(names)
+    return authors
 
 
 def setting_entries(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of a checkpoint's entries of nodes those that may have set something in it."""
+    """Return those of a checkpoint's entries of nodes that may have set something in
+    it.
+    """
     return [entry for entry in nodes if entry.get("outcome") not in _WITHOUT_WRITES]
 
 
 def held_at(checkpoint: Checkpoint) -> list[PendingWrite]:
-    """The writes that gates held at that checkpoint, each at its revision of then, by task and position. The log tells
-    which revisions came later: the hosts that make them and that save checkpoints may disagree about the time.
+    """Return the writes that gates held at that checkpoint, each at its revision of
+    that time, by task and position.
 
     Raises `TamperedRow`, `WrongKey`.
     """
-    payload = snapshot_of(checkpoint)
-    visits = [key.rpartition(":")[0::2] for key in payload["frontier"].get("waiting", {})]
-    visits += [task.rpartition(":")[0].rpartition(":")[0::2] for task in payload["open"].get("asked", [])]
+    visits = _waiting_visits(snapshot_of(checkpoint))
     if not visits:
         return []
-    wanted = Q()
+    of_visits = Q()
     for node, visit in visits:
-        wanted |= Q(node=node, visit=int(visit))
-    then = PendingWrite.objects.filter(wanted, run=checkpoint.run_id, line=checkpoint.line)
-    rows = list(then.order_by(*_BY_ADDRESS, "revision"))
-    later = _revised_later(checkpoint, {row.task for row in rows if row.revision > 1})
+        of_visits |= Q(node=node, visit=visit)
+    writes = PendingWrite.objects.filter(
+        of_visits, run=checkpoint.run_id, line=checkpoint.line
+    )
+    rows = list(writes.order_by(*_BY_ADDRESS, "revision"))
+
+    # The log shows which revisions came later: the hosts that make them and those that
+    # save checkpoints may disagree about the time.
+    revised = {row.task for row in rows if row.revision > 1}
+    later_revisions = _later_revisions(checkpoint, revised)
     newest: dict[UUID, PendingWrite] = {}
     for row in rows:
-        if row.revision < later.get(row.write, row.revision + 1):
+        first_later = later_revisions.get(row.write)
+        if first_later is None or row.revision < first_later:
             newest[row.write] = row
     return list(newest.values())
 
 
-def _revised_later(checkpoint: Checkpoint, tasks: Collection[str]) -> dict[UUID, int]:
-    """The first revision that each write of these tasks was given behind a checkpoint. One query, none for no tasks."""
+def _waiting_visits(payload: dict[str, Any]) -> list[tuple[str, int]]:
+    """Return node and visit of what waited for people: at gates that were reached, and
+    in a superstep that is still open.
+    """
+    keys = list(payload["frontier"].get("waiting", {}))
+    for task in payload["open"].get("asked", []):
+        visit_key, _, _ = task.rpartition(":")
+        keys.append(visit_key)
+    visits: list[tuple[str, int]] = []
+    for key in keys:
+        node, _, visit = key.rpartition(":")
+        visits.append((node, int(visit)))
+    return visits
+
+
+def _later_revisions(
+    checkpoint: Checkpoint,
+    tasks: Collection[str],
+) -> dict[UUID, int]:
+    """Return the first revision of each write of these tasks that was made after a
+    checkpoint. One query, none for no tasks.
+    """
     if not tasks:
         return {}
-    lines_behind = RunEvent.objects.filter(run=checkpoint.run_id, seq__gt=checkpoint.event_seq, task__in=tasks)
-    first: dict[UUID, int] = {}
-    for line in lines_behind.filter(type__in=_REVISING).order_by("seq"):
-        sealed_rows.verify_row(line, protection_of(checkpoint.run))
-        facts = read_value(line, "payload")
-        if line.type != "decision_signed" or facts["verdict"] == "edit":
-            first.setdefault(UUID(facts["write"]), facts["revision"])
-    return first
-
-
-_REVISING = ("decision_signed", "write_rebased", "texts_changed")
-"""Lines of the log that may tell of another revision of a write."""
+    later_events = RunEvent.objects.filter(
+        run=checkpoint.run_id, seq__gt=checkpoint.event_seq, task__in=tasks
+    )
+    revisions: dict[UUID, int] = {}
+    for event in later_events.filter(type__in=_REVISING).order_by("seq"):
+        sealed_rows.verify_row(event, protection_of(checkpoint.run))
+        facts = read_value(event, "payload")
+        # Other decisions leave a write as it is.
+        if event.type == "decision_signed" and facts["verdict"] != "edit":
+            continue
+        revisions.setdefault(UUID(facts["write"]), facts["revision"])
+    return revisions
 
 
 def results_at(checkpoint: Checkpoint) -> "QuerySet[TaskResult]":
-    """The recorded results that count at that checkpoint, on its line, older ones and in origins, as they began."""
+    """Return the recorded results that count at that checkpoint, on its line, older
+    ones and in origins, in the order in which they began.
+    """
     way = lines.past(checkpoint.run_id, checkpoint.line, checkpoint.seq)
-    return TaskResult.objects.filter(lines.within(way), outcome=Outcome.DONE).order_by("intent_at", "seq", "id")
+    results = TaskResult.objects.filter(lines.within(way), outcome=Outcome.DONE)
+    return results.order_by("intent_at", "seq", "id")
 
 
 def events(run_id: UUID | str, *, after: int = 0) -> "QuerySet[RunEvent]":
-    """The lines of a run's log that follow line `after` (0: from the first), in order."""
+    """Return the events of a run's log that follow number `after` (0: from the first),
+    in order.
+    """
     checked_number(after, "after")
-    return RunEvent.objects.filter(run=uuid_of(run_id, "run"), seq__gt=after).order_by("seq")
+    rows = RunEvent.objects.filter(run=uuid_of(run_id, "run"), seq__gt=after)
+    return rows.order_by("seq")
 
 
-def events_after(run_id: UUID | str, seq: int, *, limit: int = 500) -> list[RunEvent]:
-    """Up to `limit` lines of the run's log that follow line `seq`, in order. One query."""
-    return list(events(run_id, after=checked_number(seq, "seq"))[: checked_number(limit, "limit", most=_LAST)])
+def events_after(
+    run_id: UUID | str,
+    seq: int,
+    *,
+    limit: int = 500,
+) -> list[RunEvent]:
+    """Return up to `limit` events of a run's log that follow number `seq`, in order.
+    One query.
+    """
+    rows = events(run_id, after=checked_number(seq, "seq"))
+    most = checked_number(limit, "limit", most=_LAST)
+    return list(rows[:most])
 
 
 def payload_of(event: RunEvent) -> dict[str, Any]:
-    """What a line of the log carries."""
+    """Return the payload of an event."""
     return read_value(event, "payload") or {}

@@ -1,142 +1,256 @@
-"""The audit log of the installation: numbered without gaps, chained, sealed; and the heads of runs anchored in it."""
+"""Examines the audit log of the installation, which is numbered without gaps, chained
+and sealed, and the heads of runs that are anchored in it.
+"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
-from checkpoints import anchors, audit_chain
-from checkpoints.audit_chain import ChainHead
+from checkpoints import anchors
+from checkpoints.audit import chain as audit_chain
+from checkpoints.audit.chain import ChainHead
 from checkpoints.db.pages import pages
 from checkpoints.models import AuditHead, AuditLine, Run, RunEvent
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.verification.base import Fault
-from checkpoints.verification.removed_history import NOTHING_REMOVED, RemovedHistory, removed_histories
+from checkpoints.verification.removed_history import (
+    NOTHING_REMOVED,
+    RemovedHistory,
+    removed_histories,
+)
 from checkpoints.verification.told_heads import told_heads
 from orchestrator.engine.errors import CountersignError, TamperedRow
 
 REMOVED = "run_removed"
-"""The kind of the line that says that a run was removed as a whole, and where its log stood."""
+"""Kind of a line that records the removal of a whole run, and where its log ended."""
 TABLE = AuditLine._meta.db_table
 HEAD_TABLE = AuditHead._meta.db_table
 
+Anchor = tuple[UUID, int]
+"""Run and number of an anchored line of its log."""
+
 
 def audit() -> Iterator[Fault | None]:
-    """Every line of the audit log, in order, and the runs that it anchors; None after each page without a fault.
+    """Yield the faults of every line of the audit log, in order, and of the runs that
+    it anchors; and None after each page, so that a caller sees progress.
 
-    A run that is gone, or whose log does not hold the line that was anchored, is named; so is every head that was ever
-    told and that the table does not hold.
+    Names each run that is gone or whose log does not hold the anchored line, and each
+    published head that the table does not hold.
     """
     head = ChainHead()
     for page in pages(AuditLine.objects.filter(number__isnull=False), "number"):
         for row in page:
-            yield from _line(row, head)
+            yield from _faults_of_line(row, head)
             head = ChainHead(row.number or 0, row.hash)
         for row in page:
-            # A line that is not as it was sealed is named above, and says nothing.
-            if row.kind == anchors.KIND and fault_of(row, sealed_rows.PLAIN) is None:
-                heads = anchors.heads_in(row)
-                if heads is None:
-                    yield _fault(row, "does not say which heads it anchors")
-                yield from _anchored(heads or ())
+            yield from _faults_of_anchors(row)
         yield None
-    yield from _kept_head(head)
+    yield from _faults_of_kept_head(head)
     yield from told_heads()
-    yield from _unnumbered()
+    yield from _faults_of_unnumbered_lines()
 
 
-def _kept_head(head: ChainHead) -> Iterator[Fault]:
-    """The job's own row of where the chain stands. The job may have gone on since the last line was read."""
+def _faults_of_anchors(row: AuditLine) -> Iterator[Fault]:
+    """Yield the faults of the runs that a line anchors, if it anchors any."""
+    # An altered line has been reported already, and nothing in it counts.
+    if row.kind != anchors.KIND or fault_of(row, sealed_rows.PLAIN) is not None:
+        return
+    heads = anchors.heads_in(row)
+    if heads is None:
+        yield _line_fault(row, "does not say which heads it anchors")
+        return
+    yield from _faults_of_anchored_runs(heads)
+
+
+def _faults_of_kept_head(head: ChainHead) -> Iterator[Fault]:
+    """Yield a fault unless the chain agrees with the job's own row of where it stands.
+    The job may have numbered more lines since the last one was read.
+    """
     try:
-        kept = audit_chain.require_kept_head()
+        kept_head = audit_chain.require_kept_head()
     except CountersignError as error:
         yield Fault("", "", HEAD_TABLE, HEAD_TABLE, error.message, error.code)
         return
-    if kept.number < head.number:
-        what = f"{TABLE} {kept.number + 1} to {head.number}"
-        yield Fault("", "", TABLE, what, f"{what} have numbers that the job did not give")
+    if kept_head.number < head.number:
+        yield _table_fault(
+            f"{kept_head.number + 1} to {head.number}",
+            "have numbers that the job did not give",
+        )
         return
-    there = AuditLine.objects.filter(number=kept.number).values_list("hash", flat=True).first()
-    if kept.number > 0 and there is None:
-        what = f"{TABLE} {head.number + 1} to {kept.number}"
-        yield Fault("", "", TABLE, what, f"{what} are gone: the job numbered lines up to {kept.number}")
-    elif kept.number > 0 and there != kept.hash:
-        what = f"{TABLE} {kept.number}"
-        yield Fault("", "", TABLE, what, f"{what} is not the line {kept.number} that the job chained")
+    # Number 0 stands for an audit log without lines.
+    if kept_head.number <= 0:
+        return
+    stored_hash = (
+        AuditLine.objects.filter(number=kept_head.number)
+        .values_list("hash", flat=True)
+        .first()
+    )
+    if stored_hash is None:
+        yield _table_fault(
+            f"{head.number + 1} to {kept_head.number}",
+            f"are gone: the job numbered lines up to {kept_head.number}",
+        )
+    elif stored_hash != kept_head.hash:
+        yield _table_fault(
+            f"{kept_head.number}",
+            f"is not the line {kept_head.number} that the job chained",
+        )
 
 
-def _unnumbered() -> Iterator[Fault]:
-    """The lines that wait for their numbers: few, unless no worker runs."""
+def _faults_of_unnumbered_lines() -> Iterator[Fault]:
+    """Yield the faults of the lines that wait for a number: few, unless no worker runs."""
     for page in pages(AuditLine.objects.filter(number=None), "id"):
         for row in page:
             fault = fault_of(row, sealed_rows.PLAIN)
             if fault is not None:
-                yield _fault(row, f"does not verify: {fault.reason}", fault.code)
+                yield _line_fault(row, f"does not verify: {fault.reason}", fault.code)
+        # Rows come in the order of their ids, so the oldest of a page shows whether any
+        # is late.
         if audit_chain.is_late(page[0]):
-            yield _fault(page[0], "has no number, though later lines have one")
+            yield _line_fault(page[0], "has no number, though later lines have one")
 
 
-def _fault(row: AuditLine, reason: str, code: str = TamperedRow.code_of_class) -> Fault:
-    what = f"{TABLE} {row.number}" if row.number is not None else f"{TABLE} with the id {row.id}"
+def _table_fault(
+    which: str, reason: str, code: str = TamperedRow.code_of_class
+) -> Fault:
+    """Build a fault of lines of the audit log; `which` names them after the table."""
+    what = f"{TABLE} {which}"
     return Fault("", "", TABLE, what, f"{what} {reason}", code)
 
 
-def _line(row: AuditLine, before: ChainHead) -> Iterator[Fault]:
-    if row.number != before.number + 1:
-        what = f"{TABLE} {before.number + 1} to {(row.number or 0) - 1}"
-        yield Fault("", "", TABLE, what, f"{what} are gone")
+def _line_fault(
+    row: AuditLine, reason: str, code: str = TamperedRow.code_of_class
+) -> Fault:
+    if row.number is None:
+        return _table_fault(f"with the id {row.id}", reason, code)
+    return _table_fault(f"{row.number}", reason, code)
+
+
+def _faults_of_line(row: AuditLine, before: ChainHead) -> Iterator[Fault]:
+    """Yield the faults of a line's number, seal and chain."""
+    follows_directly = row.number == before.number + 1
+    if not follows_directly:
+        yield _table_fault(
+            f"{before.number + 1} to {(row.number or 0) - 1}", "are gone"
+        )
     try:
         sealed_rows.verify_row(row, sealed_rows.PLAIN)
-        if row.number == before.number + 1 and audit_chain.line_hash(before.hash, row) != row.hash:
-            yield _fault(row, "is not chained to the line before it")
+        # After a gap the hash of the previous line is unknown.
+        if follows_directly and audit_chain.line_hash(before.hash, row) != row.hash:
+            yield _line_fault(row, "is not chained to the line before it")
     except CountersignError as error:
-        yield _fault(row, f"does not verify: {error.message}", error.code)
+        yield _line_fault(row, f"does not verify: {error.message}", error.code)
 
 
-def _anchored(anchored: Sequence[anchors.Head]) -> Iterator[Fault]:
-    """The runs of these heads: three queries, whatever their number; two more where a run's line is not there."""
-    heads = {(UUID(run), seq): hash_ for run, seq, hash_ in anchored}
-    if not heads:
-        return
-    runs, seqs = {run for run, _ in heads}, {seq for _, seq in heads}
-    now = dict(Run.objects.filter(id__in=runs).values_list("id", "event_seq"))
-    events = RunEvent.objects.filter(run__in=runs, seq__in=seqs).values_list("run", "seq", "hash")
-    there = {(run, seq): hash_ for run, seq, hash_ in events}
-    removed = _removed({run for run, seq in heads if run in now and (run, seq) not in there})
-    ended = _removed_whole({run for run, _ in heads if run not in now})
-    for (run, seq), hash_ in heads.items():
-        gone = removed.get(run, NOTHING_REMOVED).events
-        if run not in now and seq <= ended.get(run, -1):
-            continue
-        if run not in now:
-            yield _of_run(run, "is gone, though its head is anchored in the audit log")
-        elif now[run] < seq:
-            yield _of_run(run, f"stands at line {now[run]} of its log, before line {seq}, which is anchored")
-        elif there.get((run, seq)) != hash_ and not ((run, seq) not in there and gone.ends_with(seq, hash_)):
-            yield _of_run(run, f"has another line {seq} in its log than the one that is anchored")
+@dataclass(frozen=True, slots=True)
+class _LogsOfRuns:
+    """The present rows of the runs whose heads an audit line anchors.
 
-
-def _removed_whole(runs: set[UUID]) -> dict[UUID, int]:
-    """Those of these runs that were removed on purpose, with the number of the last line of their logs. A line of the
-    audit log that is not as it was sealed says nothing.
+    `last_lines`: the number of the last line of each run that is there. `hashes`: the
+    hash of each line that is there, by run and number. `removed`: what was removed of
+    the runs without their anchored line. `ended`: the number of the last line of each
+    run that was removed as a whole.
     """
-    lines = AuditLine.objects.filter(run__in=runs, kind=REMOVED) if runs else ()
-    found: dict[UUID, int] = {}
-    for line in lines:
+
+    last_lines: dict[UUID, int]
+    hashes: dict[Anchor, str]
+    removed: dict[UUID, RemovedHistory]
+    ended: dict[UUID, int]
+
+
+def _faults_of_anchored_runs(heads: Sequence[anchors.Head]) -> Iterator[Fault]:
+    """Yield a fault for each run that does not hold the line anchored by these heads.
+
+    Three queries, whatever the number of heads; two more where a run's line is missing.
+    """
+    hash_by_anchor = {(UUID(run), seq): hash_ for run, seq, hash_ in heads}
+    if not hash_by_anchor:
+        return
+    logs = _logs_of_runs(hash_by_anchor)
+    for (run, seq), hash_ in hash_by_anchor.items():
+        reason = _reason_against(logs, run, seq, hash_)
+        if reason:
+            yield _run_fault(run, reason)
+
+
+def _logs_of_runs(anchored: Collection[Anchor]) -> _LogsOfRuns:
+    runs = {run for run, _ in anchored}
+    seqs = {seq for _, seq in anchored}
+    last_lines = dict(Run.objects.filter(id__in=runs).values_list("id", "event_seq"))
+    events = RunEvent.objects.filter(run__in=runs, seq__in=seqs)
+    hashes = {}
+    for run, seq, hash_ in events.values_list("run", "seq", "hash"):
+        hashes[run, seq] = hash_
+
+    # Mostly each run has its line; then what was removed of it takes no query.
+    without_line = set()
+    for run, seq in anchored:
+        if run in last_lines and (run, seq) not in hashes:
+            without_line.add(run)
+    return _LogsOfRuns(
+        last_lines,
+        hashes,
+        removed=_removed_histories(without_line),
+        ended=_ends_of_removed_runs(runs - last_lines.keys()),
+    )
+
+
+def _reason_against(logs: _LogsOfRuns, run: UUID, seq: int, hash_: str) -> str:
+    """Return why a run's log does not hold an anchored line; empty where it does, or
+    where the line was removed on purpose.
+    """
+    if run not in logs.last_lines:
+        # Its log may have gone on between the anchor and its removal.
+        if seq <= logs.ended.get(run, -1):
+            return ""
+        return "is gone, though its head is anchored in the audit log"
+
+    last_line = logs.last_lines[run]
+    if last_line < seq:
+        return (
+            f"stands at line {last_line} of its log, before line {seq}, which is"
+            " anchored"
+        )
+
+    stored_hash = logs.hashes.get((run, seq))
+    if stored_hash == hash_:
+        return ""
+    removed_events = logs.removed.get(run, NOTHING_REMOVED).events
+    if stored_hash is None and removed_events.ends_with(seq, hash_):
+        return ""
+    return f"has another line {seq} in its log than the one that is anchored"
+
+
+def _ends_of_removed_runs(runs: set[UUID]) -> dict[UUID, int]:
+    """Return those of these runs that were removed on purpose, with the number of the
+    last line of their logs. Ignores altered lines of the audit log. One query, none for
+    no runs.
+    """
+    if not runs:
+        return {}
+    ends: dict[UUID, int] = {}
+    for line in AuditLine.objects.filter(run__in=runs, kind=REMOVED):
         if line.run is None or fault_of(line, sealed_rows.PLAIN) is not None:
             continue
         match line.facts:
             case {"event_seq": int(seq)}:
-                found[line.run] = seq
-    return found
+                ends[line.run] = seq
+    return ends
 
 
-def _removed(runs: set[UUID]) -> dict[UUID, RemovedHistory]:
-    """What was removed of these runs, as their logs say."""
-    rows = Run.objects.filter(id__in=runs).only("encrypted", "hash_key") if runs else ()
-    return removed_histories({run.id: sealed_rows.protection_of(run) for run in rows}) if runs else {}
+def _removed_histories(runs: set[UUID]) -> dict[UUID, RemovedHistory]:
+    """Return what was removed of these runs, as their logs record it. Two queries, none
+    for no runs.
+    """
+    if not runs:
+        return {}
+    rows = Run.objects.filter(id__in=runs).only("encrypted", "hash_key")
+    protections = {run.id: sealed_rows.protection_of(run) for run in rows}
+    return removed_histories(protections)
 
 
-def _of_run(run: UUID, reason: str) -> Fault:
+def _run_fault(run: UUID, reason: str) -> Fault:
     table = Run._meta.db_table
     what = f"{table} {run}"
     return Fault(str(run), "", table, what, f"{what} {reason}")

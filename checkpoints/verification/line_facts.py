@@ -1,7 +1,9 @@
-"""The facts that lines of a log must hold, by their type: whoever examines a run reads them here, and nowhere else.
+"""Declares the facts that lines of a log must hold, by the type of the line. Every
+examiner of a run takes them from here.
 
-A line that lacks a fact, or has another kind of value in its place, was not written by this product, whatever its seal
-says. The examiner of the log names it, and no examiner believes it.
+A line that lacks a fact, or holds another kind of value for it, was not written by this
+product, whatever its seal says. The examiner of the log names it, and no examiner
+believes it.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,9 +13,11 @@ from uuid import UUID
 from checkpoints.core.tombstone import is_tombstone
 from checkpoints.journal.intents import tasks_of
 from checkpoints.models import RunEvent
+from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.verification.base import Subject
-from orchestrator.engine import Task, canonical
-from orchestrator.engine.errors import CountersignError
+from orchestrator.engine import Task
+from orchestrator.engine.errors import CountersignError, TamperedRow
+from orchestrator.engine.values import canonical
 
 Kind = Callable[[Any], bool]
 
@@ -23,7 +27,7 @@ def _anything(_: Any) -> bool:
 
 
 def _text(value: Any) -> bool:
-    # A text of a person may have been erased.
+    # A person's text may have been erased; a tombstone then stands there.
     return isinstance(value, str) or is_tombstone(value)
 
 
@@ -32,6 +36,7 @@ def _name(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
+    # In Python True is a whole number too.
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -60,11 +65,21 @@ def _object(value: Any) -> bool:
 
 
 def _pairs(value: Any) -> bool:
-    return isinstance(value, list) and all(_names(pair) and len(pair) == 2 for pair in value)
+    return isinstance(value, list) and all(map(_is_pair, value))
+
+
+def _is_pair(value: Any) -> bool:
+    return _names(value) and len(value) == 2
+
+
+def _snapshots(value: Any) -> bool:
+    return _pairs(value) and all(_id(checkpoint) for checkpoint, _ in value)
 
 
 def _counts(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_task(task) and _number(count) for task, count in value.items())
+    if not isinstance(value, dict):
+        return False
+    return all(map(_is_task, value)) and all(map(_number, value.values()))
 
 
 def _is_task(text: str) -> bool:
@@ -84,11 +99,21 @@ _DEPARTED: dict[str, Kind] = {
 }
 _STOPPED: dict[str, Kind] = {"code": _name, "message": _text}
 _REVISED: dict[str, Kind] = {"write": _id, "revision": _number}
-_REMEMBERED: dict[str, Kind] = {"namespace": _name, "key": _name, "version": _number, "n": _number}
+_REMEMBERED: dict[str, Kind] = {
+    "namespace": _name,
+    "key": _name,
+    "version": _number,
+    "n": _number,
+}
 _SAVED: dict[str, Kind] = {"checkpoint": _id, "kept": _yes_or_no, "superstep": _number}
 
 NEEDED: Mapping[str, Mapping[str, Kind]] = {
-    "run_started": {"checkpoint": _id, "graph": _name, "version": _name, "input_hash": _name},
+    "run_started": {
+        "checkpoint": _id,
+        "graph": _name,
+        "version": _name,
+        "input_hash": _name,
+    },
     "line_begun": {**_SAVED, **_DEPARTED, "line": _number},
     "checkpoint_saved": _SAVED,
     "checkpoint_kept": {"checkpoint": _id, "superstep": _number},
@@ -110,50 +135,106 @@ NEEDED: Mapping[str, Mapping[str, Kind]] = {
     "approval_not_needed": {"decisions": _ids},
     "gate_applied": {"outcome": _name},
 }
-"""Type -> the facts that each line of it has had since there are lines of it."""
+"""Type -> the facts that every line of it has had since the type exists."""
 
 POSSIBLE: Mapping[str, Mapping[str, Kind]] = {
-    "run_started": {"change": _name, "label": _anything, "facts": _anything, "ties": _object},
+    "run_started": {
+        "change": _name,
+        "label": _anything,
+        "facts": _anything,
+        "ties": _object,
+        "line": _number,
+    },
     "line_begun": {"change": _name},
-    "checkpoint_saved": {"change": _name, "started_at": _name, "reads": _counts},
+    "checkpoint_saved": {
+        "change": _name,
+        "started_at": _name,
+        "reads": _counts,
+        "source": _name,
+    },
     "effects_allowed": {"line": _number},
     "erased": {"metadata": _object},
     "memory_written": {"did": _name},
     "memory_deleted": {"did": _name},
     "cancel_requested": {"cancel_at": _name},
-    "history_removed": {"checkpoints": _object, "events": _object, "snapshots": _pairs},
+    "history_removed": {
+        "checkpoints": _object,
+        "events": _object,
+        "snapshots": _snapshots,
+    },
+    "approval_not_needed": {
+        "superstep": _number,
+        "input_hash": _name,
+        "goto": _names,
+        "sends": _pairs,
+    },
 }
-"""Type -> facts that a line of it may have."""
+"""Type -> facts that a line of it may have. A line of these types may also have those
+of a departure.
+"""
 
-TOGETHER = (("run_started", "departure", tuple(_DEPARTED)), ("run_started", "ties", ("label", "facts")))
-"""(type, fact, the facts that are there where this one is)."""
+TOGETHER = (
+    ("run_started", "departure", tuple(_DEPARTED)),
+    ("run_started", "ties", ("label", "facts")),
+    ("approval_not_needed", "sends", ("superstep",)),
+    ("approval_not_needed", "input_hash", ("superstep",)),
+)
+"""(type, fact, the facts that a line with this fact must have too)."""
 
 
-def lacks(line: RunEvent, facts: Any) -> str:
-    """Return in words what keeps a payload from being that of a line of its type; empty where nothing does."""
+def fault_in_facts(line: RunEvent, facts: Any) -> str:
+    """Return in words why a payload cannot be that of a line of its type; empty if it
+    can.
+    """
     if not isinstance(facts, dict):
         return "holds no facts"
+    for fault_in in (
+        _fault_in_needed_facts,
+        _fault_in_possible_facts,
+        _fault_in_facts_together,
+        _fault_in_task,
+    ):
+        reason = fault_in(line, facts)
+        if reason:
+            return reason
+    return ""
+
+
+def _fault_in_needed_facts(line: RunEvent, facts: dict[str, Any]) -> str:
     for name, fits in NEEDED.get(line.type, {}).items():
         if name not in facts:
             return f"lacks the fact {name!r}"
         if not fits(facts[name]):
             return f"holds another kind of value as its fact {name!r}"
-    for name, fits in {**_DEPARTED, **POSSIBLE.get(line.type, {})}.items():
-        if name in facts and line.type in POSSIBLE and not fits(facts[name]):
+    return ""
+
+
+def _fault_in_possible_facts(line: RunEvent, facts: dict[str, Any]) -> str:
+    if line.type not in POSSIBLE:
+        return ""
+    for name, fits in {**_DEPARTED, **POSSIBLE[line.type]}.items():
+        if name in facts and not fits(facts[name]):
             return f"holds another kind of value as its fact {name!r}"
-    for type_, fact, others in TOGETHER:
-        if line.type == type_ and fact in facts:
-            missing = [name for name in others if name not in facts]
-            if missing:
-                return f"lacks the fact {missing[0]!r}"
-    return _names_no_task(line)
+    return ""
 
 
-def _names_no_task(line: RunEvent) -> str:
+def _fault_in_facts_together(line: RunEvent, facts: dict[str, Any]) -> str:
+    for type_, fact, companions in TOGETHER:
+        if line.type != type_ or fact not in facts:
+            continue
+        for companion in companions:
+            if companion not in facts:
+                return f"lacks the fact {companion!r}"
+    return ""
+
+
+def _fault_in_task(line: RunEvent, _: dict[str, Any]) -> str:
+    """Return why the tasks that a line must name cannot be read; empty if they can."""
     try:
         if line.type == "effects_started":
             tasks_of(line.task)
-        elif NEEDED.get(line.type) is _REMEMBERED:
+        # The two types of lines about memory share these facts.
+        elif line.type == "gate_applied" or NEEDED.get(line.type) is _REMEMBERED:
             Task.parse(line.task)
     except ValueError:
         return f"names no task: {line.task!r}"
@@ -161,10 +242,26 @@ def _names_no_task(line: RunEvent) -> str:
 
 
 def facts_of(subject: Subject, line: RunEvent) -> dict[str, Any] | None:
-    """Return what a line says; None where it can't be read or lacks a fact, which the log's own examiner names."""
+    """Return the facts of a line; None if it can't be read or lacks a fact, which the
+    log's own examiner names.
+    """
     try:
         data = subject.payload(line, "payload")
         facts = canonical.loads(data) if data else {}
     except (CountersignError, ValueError):
         return None
-    return None if lacks(line, facts) else dict(facts)
+    if fault_in_facts(line, facts):
+        return None
+    return dict(facts)
+
+
+def required_facts(line: RunEvent) -> dict[str, Any]:
+    """Return the facts of a line whose seal was verified. Raises `TamperedRow` if it
+    lacks a fact or has another kind of value for it, and `WrongKey`.
+    """
+    facts: dict[str, Any] = sealed_columns.read_value(line, "payload")
+    reason = fault_in_facts(line, facts)
+    if reason:
+        name = sealed_rows.name_of(line)
+        raise TamperedRow(f"{name} {reason}", row=name)
+    return facts

@@ -1,17 +1,28 @@
-"""Metadata and figures of a run: seals, and whether they are those whose hashes and totals its log says."""
+"""Examines the metadata and figures of a run: their seals, and whether they have the
+hashes and totals that its log has of them.
+"""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from checkpoints.db.pages import pages
 from checkpoints.ledger.notes import NOTED, metadata_hash, totals
-from checkpoints.models import ErasedRow, ErasureRecord, Run, RunEvent, RunMetadata, TaskFigure
+from checkpoints.models import (
+    ErasedRow,
+    ErasureRecord,
+    Run,
+    RunEvent,
+    RunMetadata,
+    TaskFigure,
+)
 from checkpoints.models.notes import OF_RUN
 from checkpoints.sealing import sealed_columns
-from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.sealing.erased_rows import is_sound
+from checkpoints.sealing.sealed_rows import Protection, protection_of
 from checkpoints.verification.base import Fault, Subject
-from orchestrator.engine import canonical
-from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.errors import CountersignError, InvalidValue
+from orchestrator.engine.values import canonical
 
 ERASED = "erased"
 """The type of the line that ends an erasure."""
@@ -20,97 +31,195 @@ Values = dict[int, dict[str, Any]]
 """By the number of the checkpoint, and name."""
 
 
-def noted(subject: Subject) -> Iterator[Fault]:
-    """Every row, then every line of the log that tells of some. A figure or an entry of metadata of which no line tells
-    is a fault, unless lines were removed.
+@dataclass(slots=True)
+class _StoredNotes:
+    """The notes that the rows of a run hold.
+
+    `metadata`: the values. `figures`: the totals. `erased`: the numbers of the
+    checkpoints of whose metadata something was erased.
     """
-    metadata: Values = {}
-    figures: Values = {}
-    erased: set[int] = set()
-    left: dict[str, str] = {}
-    yield from _metadata(subject, metadata, erased)
-    yield from _figures(subject, figures)
-    rows = RunEvent.objects.filter(run=subject.run.id, type__in=["run_started", NOTED, ERASED])
-    hashes = {seq: metadata_hash(metadata.get(seq, {}), subject.protection) for seq in erased}
-    for page in pages(rows, "seq"):
+
+    metadata: Values = field(default_factory=dict)
+    figures: Values = field(default_factory=dict)
+    erased: set[int] = field(default_factory=set)
+
+
+def notes(subject: Subject) -> Iterator[Fault]:
+    """Yield the faults of every row, then of every line of the log that records notes.
+    A figure or an entry of metadata that no line records is a fault, unless lines were
+    removed.
+    """
+    stored = _StoredNotes()
+    yield from _read_metadata(subject, stored)
+    yield from _read_figures(subject, stored)
+
+    # Comparing a line takes its notes out, so that what remains is in no line: the
+    # hashes of what an erasure left are taken before.
+    hashes_of_erased = {}
+    for seq in stored.erased:
+        entries = stored.metadata.get(seq, {})
+        hashes_of_erased[seq] = _hash_of(entries, subject.protection)
+
+    hashes_logged_by_erasures: dict[str, str] = {}
+    types = ["run_started", NOTED, ERASED]
+    lines = RunEvent.objects.filter(run=subject.run.id, type__in=types)
+    for page in pages(lines, "seq"):
         for line in page:
             facts = _facts(subject, line)
             if line.type == ERASED:
-                said = facts.get("metadata")
-                left |= said if isinstance(said, dict) else {}
-                continue
-            seq = facts.get("seq", OF_RUN)
-            if not isinstance(seq, int):
-                continue
-            has, totals_there = metadata.pop(seq, {}), figures.pop(seq, {})
-            hash_ = metadata_hash(has, subject.protection)
-            if seq not in erased and hash_ != facts.get("metadata", ""):
-                yield subject.fault(subject.run, f"has other metadata at {_place(seq)} than its log says")
-            if totals_there != facts.get("figures", {}):
-                yield subject.fault(subject.run, f"has other figures at {_place(seq)} than its log says")
-    # Lines of older versions do not say what an erasure left; one that goes on leaves less with each row.
-    for seq in sorted(erased if not _goes_on(subject.run) else ()):
-        if left.get(str(seq), hashes[seq]) != hashes[seq]:
-            yield subject.fault(subject.run, f"has other metadata at {_place(seq)} than its erasure left there")
-    for seq in sorted({*metadata, *figures}):
-        if not subject.removed.events:
-            yield subject.fault(subject.run, f"has notes at {_place(seq)} of which its log does not tell")
+                hashes_logged_by_erasures |= _metadata_left_by(facts)
+            else:
+                yield from _faults_of_line(subject, facts, stored)
+
+    yield from _faults_of_erasures(subject, hashes_of_erased, hashes_logged_by_erasures)
+    yield from _faults_of_unlogged_notes(subject, stored)
 
 
-def _goes_on(run: Run) -> bool:
+def _metadata_left_by(facts: dict[str, Any]) -> dict[str, str]:
+    """Return the hashes of the metadata that an erasure left, by the number of the
+    checkpoint; none of an erasure by an older version, which did not log them.
+    """
+    hashes = facts.get("metadata")
+    if not isinstance(hashes, dict):
+        return {}
+    return hashes
+
+
+def _faults_of_line(
+    subject: Subject, facts: dict[str, Any], stored: _StoredNotes
+) -> Iterator[Fault]:
+    """Yield a fault if a checkpoint has other metadata or figures than its line says."""
+    seq = facts.get("seq", OF_RUN)
+    # The notes that such a line was meant for remain, as notes that no line records.
+    if not isinstance(seq, int):
+        return
+    entries = stored.metadata.pop(seq, {})
+    sums = stored.figures.pop(seq, {})
+    # An erasure changes metadata; what it left is compared with its own line.
+    if seq not in stored.erased:
+        hash_ = _hash_of(entries, subject.protection)
+        if hash_ != facts.get("metadata", ""):
+            yield subject.fault(
+                subject.run, f"has other metadata at {_place(seq)} than its log says"
+            )
+    if sums != facts.get("figures", {}):
+        yield subject.fault(
+            subject.run, f"has other figures at {_place(seq)} than its log says"
+        )
+
+
+def _hash_of(entries: dict[str, Any], protection: Protection) -> str:
+    """Return the hash of the metadata of a checkpoint; of values that have none, a text
+    that is no hash.
+    """
+    try:
+        return metadata_hash(entries, protection)
+    except InvalidValue:
+        return "none"
+
+
+def _faults_of_erasures(
+    subject: Subject, hashes: dict[int, str], logged_hashes: dict[str, str]
+) -> Iterator[Fault]:
+    """Yield a fault for each checkpoint with other metadata than its erasure left."""
+    # An erasure that is under way leaves less with each row.
+    if _is_being_erased(subject.run):
+        return
+    for seq, hash_ in sorted(hashes.items()):
+        # Lines of older versions do not say what an erasure left.
+        if logged_hashes.get(str(seq), hash_) != hash_:
+            yield subject.fault(
+                subject.run,
+                f"has other metadata at {_place(seq)} than its erasure left there",
+            )
+
+
+def _is_being_erased(run: Run) -> bool:
     return ErasureRecord.objects.filter(run=run.id, ended_at=None).exists()
 
 
-def metadata_left(run: Run) -> dict[str, str]:
-    """Of what was erased of a run's metadata, the hash of what is left there, by the number of the checkpoint: for the
-    line of the log that ends an erasure.
-    """
-    table = RunMetadata._meta.db_table
-    keys = [int(row) for row in ErasedRow.objects.filter(run=run.id, table=table).values_list("row", flat=True)]
-    seqs = set(RunMetadata.objects.filter(id__in=keys).values_list("seq", flat=True))
-    left: Values = {seq: {} for seq in seqs}
-    for row in RunMetadata.objects.filter(run=run.id, seq__in=seqs):
-        left[row.seq][row.name] = sealed_columns.read_value(row, "value")
-    return {str(seq): metadata_hash(values, protection_of(run)) for seq, values in left.items()}
+def _faults_of_unlogged_notes(
+    subject: Subject, stored: _StoredNotes
+) -> Iterator[Fault]:
+    """Yield a fault for the notes of each checkpoint that remain after all lines."""
+    # Their lines may be among the removed ones.
+    if subject.removed.events:
+        return
+    for seq in sorted({*stored.metadata, *stored.figures}):
+        yield subject.fault(
+            subject.run, f"has notes at {_place(seq)} of which its log does not tell"
+        )
 
 
 def _place(seq: int) -> str:
     return "its start" if seq == OF_RUN else f"checkpoint {seq}"
 
 
-def _metadata(subject: Subject, values: Values, erased: set[int]) -> Iterator[Fault]:
+def _read_metadata(subject: Subject, stored: _StoredNotes) -> Iterator[Fault]:
+    """Read all metadata into `stored`; yield the faults of the seals."""
     for page in pages(RunMetadata.objects.filter(run=subject.run.id), "id"):
         for row in page:
             fault = subject.seal_of(row)
             if fault is not None:
                 yield fault
             if subject.erased.said_of(row) is not None:
-                erased.add(row.seq)
-            values.setdefault(row.seq, {})[row.name] = _value(row)
+                stored.erased.add(row.seq)
+            stored.metadata.setdefault(row.seq, {})[row.name] = _value(row)
 
 
 def _value(row: RunMetadata) -> Any:
-    """The value; None where it cannot be read, which the seal has told."""
+    """Return the value; None where it cannot be read, which the seal's fault says."""
     try:
         return sealed_columns.read_value(row, "value")
     except CountersignError:
         return None
 
 
-def _figures(subject: Subject, values: Values) -> Iterator[Fault]:
+def _read_figures(subject: Subject, stored: _StoredNotes) -> Iterator[Fault]:
+    """Add all figures up in `stored`; yield the faults of the seals."""
+    figures = stored.figures
     for page in pages(TaskFigure.objects.filter(run=subject.run.id), "id"):
         for row in page:
             fault = subject.seal_of(row)
             if fault is not None:
                 yield fault
-            values[row.seq] = totals([values.get(row.seq, {}), {row.name: row.millionths}])
+            sums = figures.get(row.seq, {})
+            figures[row.seq] = totals([sums, {row.name: row.millionths}])
 
 
 def _facts(subject: Subject, line: RunEvent) -> dict[str, Any]:
-    """What a line tells; nothing where it cannot be read, which the log's own examiner has named."""
+    """Return the facts of a line; none where it cannot be read, which the log's own
+    examiner names.
+    """
     try:
         data = subject.payload(line, "payload")
-    except CountersignError:
+        facts = canonical.loads(data) if data else {}
+    except (CountersignError, ValueError):
         return {}
-    facts = canonical.loads(data) if data else {}
-    return facts if isinstance(facts, dict) else {}
+    if not isinstance(facts, dict):
+        return {}
+    return facts
+
+
+def metadata_left(run: Run) -> dict[str, str]:
+    """Return the hashes of the metadata that an erasure of this run left, by the number
+    of the checkpoint: for the line of the log that ends the erasure.
+    """
+    ids = []
+    erased = ErasedRow.objects.filter(run=run.id, table=RunMetadata._meta.db_table)
+    for row in erased:
+        # A planted row, which verification names, may hold anything as its id.
+        if is_sound(row):
+            ids.append(int(row.row))
+    seqs = set(RunMetadata.objects.filter(id__in=ids).values_list("seq", flat=True))
+    remaining: Values = {seq: {} for seq in seqs}
+    for entry in RunMetadata.objects.filter(run=run.id, seq__in=seqs):
+        # What an attacker put there must not keep an erasure from its end; the row's own
+        # seal names it.
+        remaining[entry.seq][entry.name] = _value(entry)
+
+    protection = protection_of(run)
+    hashes = {}
+    for seq, values in remaining.items():
+        hashes[str(seq)] = _hash_of(values, protection)
+    return hashes

@@ -1,15 +1,18 @@
-"""Stretches of a run's history that were removed on purpose, as summary lines of its log tell. Where rows are missing,
-examiners go on behind such a stretch; any other gap is named.
+"""Reads from a run's log which stretches of its history were removed on purpose. Where
+rows are missing, examiners go on behind such a stretch; any other gap is a fault.
 
-A line `history_removed` says {checkpoints, events, snapshots}, each of which may be absent: of the rows that are gone
-{first, last, count, before, after}, by number, with the hash of the row before them (empty for none) and of the last of
-them; and [[checkpoint, snapshot hash]] of rows that were given a snapshot, so that those behind a stretch can be read.
+A line `history_removed` has {checkpoints, events, snapshots}, each of which may be
+absent. The first two describe the rows that are gone as {first, last, count, before,
+after}: their numbers, the hash of the row before them (empty for none), and the hash of
+the last of them. `snapshots` is [[checkpoint, snapshot hash]]: rows that were given a
+snapshot, so that those behind a stretch can be read.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +28,9 @@ KIND = "history_removed"
 
 @frozen
 class RemovedStretch:
-    """Rows that were removed, `first` to `last`; the hash of the row before them and of the last of them."""
+    """Rows that were removed, `first` to `last`, with the hash of the row before them
+    and that of the last of them.
+    """
 
     first: int
     last: int
@@ -34,17 +39,22 @@ class RemovedStretch:
 
 
 class RemovedStretches:
-    """The removed stretches of one chain of rows: a later line that says where one begins replaces an earlier one."""
+    """The removed stretches of one chain of rows. A later stretch replaces an earlier
+    one that begins at the same row.
+    """
 
     def __init__(self, stretches: Iterable[RemovedStretch] = ()) -> None:
-        self._by_first = {one.first: one for one in stretches}
+        self._by_first = {stretch.first: stretch for stretch in stretches}
 
     def __bool__(self) -> bool:
         return bool(self._by_first)
 
     def __contains__(self, number: int) -> bool:
-        at = bisect_right(self._firsts, number)
-        return at > 0 and number <= self._by_first[self._firsts[at - 1]].last
+        index = bisect_right(self._firsts, number)
+        if index == 0:
+            return False
+        nearest = self._by_first[self._firsts[index - 1]]
+        return number <= nearest.last
 
     @cached_property
     def _firsts(self) -> list[int]:
@@ -52,36 +62,51 @@ class RemovedStretches:
 
     @property
     def all(self) -> list[RemovedStretch]:
-        """The stretches in order."""
+        """Return the stretches in order."""
         return [self._by_first[first] for first in self._firsts]
 
     @cached_property
     def count(self) -> int:
-        """How many rows are gone."""
-        return sum(one.last - one.first + 1 for one in self._by_first.values())
+        """Return how many rows are gone."""
+        return sum(part.last - part.first + 1 for part in self._by_first.values())
 
     @cached_property
     def last(self) -> int:
-        """The number of the last row that is gone; -1 where none is."""
-        return max((one.last for one in self._by_first.values()), default=-1)
+        """Return the number of the last row that is gone; -1 if none is."""
+        return max((part.last for part in self._by_first.values()), default=-1)
 
     def follow(self, number: int, hash_: str, behind: int) -> tuple[int, str]:
-        """Number and hash of the row after which a chain goes on that ends with this row and is seen again at row
-        `behind`: those given, or the last ones of the stretches that were removed there, one after the other.
+        """Return number and hash of the row that the row `behind` follows in the chain:
+        those of the given row, or those of the last row that was removed between the
+        two, where only removed stretches lie between them.
         """
-        while (one := self._by_first.get(number + 1)) and one.before == hash_ and one.last < behind:
-            number, hash_ = one.last, one.after
+        while True:
+            stretch = self._by_first.get(number + 1)
+            if stretch is None:
+                break
+            # The stretch must have stood exactly here, or it says nothing of this gap.
+            if stretch.before != hash_ or stretch.last >= behind:
+                break
+            number = stretch.last
+            hash_ = stretch.after
         return number, hash_
 
     def ends_with(self, number: int, hash_: str) -> bool:
-        """Whether the removed row of this number may have had this hash: of the last ones of stretches it is known."""
-        known = {one.after for one in self._by_first.values() if one.last == number}
-        return number in self and (not known or hash_ in known)
+        """Return whether the removed row of this number may have had this hash. Only
+        the hashes of the last rows of stretches are recorded.
+        """
+        stretches = self._by_first.values()
+        recorded = {part.after for part in stretches if part.last == number}
+        if number not in self:
+            return False
+        return not recorded or hash_ in recorded
 
 
 @frozen
 class RemovedHistory:
-    """What was removed of one run. `snapshots` are the hashes of those that rows were given, by the id of the row."""
+    """The history that was removed of one run. `snapshots`: the hashes of the snapshots
+    that rows were given, by the id of the row.
+    """
 
     checkpoints: RemovedStretches = field(default_factory=RemovedStretches)
     events: RemovedStretches = field(default_factory=RemovedStretches)
@@ -92,54 +117,86 @@ NOTHING_REMOVED = RemovedHistory()
 
 
 def removed_history(run: UUID, protection: Protection) -> RemovedHistory:
-    """What the log of a run says was removed of it. A line that is not as it was sealed says nothing. One query."""
+    """Return what was removed of a run according to its log. A line that is not as it
+    was sealed counts for nothing. One query.
+    """
     return removed_histories({run: protection}).get(run, NOTHING_REMOVED)
 
 
 def removed_histories(runs: Mapping[UUID, Protection]) -> dict[UUID, RemovedHistory]:
-    """`removed_history` of these runs; those of which nothing was removed are left out. One query."""
-    said: dict[UUID, list[dict[str, Any]]] = {}
+    """Return the `removed_history` of these runs, without those of which nothing was
+    removed. One query.
+    """
+    facts_by_run: dict[UUID, list[dict[str, Any]]] = {}
     for page in pages(RunEvent.objects.filter(run__in=runs, type=KIND), "id"):
-        for line in sorted(page, key=lambda line: line.seq):
-            said.setdefault(line.run_id, []).append(_facts(line, runs[line.run_id]))
-    return {run: _history(lines) for run, lines in said.items()}
+        # A later line must come later: its stretch replaces one that begins at the same
+        # row.
+        for line in sorted(page, key=attrgetter("seq")):
+            facts = _facts(line, runs[line.run_id])
+            facts_by_run.setdefault(line.run_id, []).append(facts)
+    return {run: _history(facts) for run, facts in facts_by_run.items()}
 
 
 def _facts(line: RunEvent, protection: Protection) -> dict[str, Any]:
+    # A forged line removes nothing: it must not excuse rows that were deleted.
     try:
         sealed_rows.verify_row(line, protection)
         facts = sealed_columns.read_value(line, "payload")
     except CountersignError:
         return {}
-    return facts if isinstance(facts, dict) else {}
+    if not isinstance(facts, dict):
+        return {}
+    return facts
 
 
 def _history(lines: Iterable[dict[str, Any]]) -> RemovedHistory:
     stretches: dict[str, list[RemovedStretch]] = {"checkpoints": [], "events": []}
     snapshots: dict[str, str] = {}
     for facts in lines:
-        for part, found in stretches.items():
-            if (one := _stretch(facts.get(part))) is not None:
-                found.append(one)
+        for part, stretches_of_part in stretches.items():
+            stretch = _stretch(facts.get(part))
+            if stretch is not None:
+                stretches_of_part.append(stretch)
         snapshots |= _snapshots(facts.get("snapshots"))
-    return RemovedHistory(RemovedStretches(stretches["checkpoints"]), RemovedStretches(stretches["events"]), snapshots)
+    return RemovedHistory(
+        RemovedStretches(stretches["checkpoints"]),
+        RemovedStretches(stretches["events"]),
+        snapshots,
+    )
 
 
 def _snapshots(pairs: Any) -> dict[str, str]:
-    """The snapshots that a line says rows were given; none where it says nothing that can be."""
-    found = {}
-    for pair in pairs if isinstance(pairs, list) else ():
+    """Return the snapshots that a line says rows were given, leaving out what cannot be
+    one.
+    """
+    snapshots: dict[str, str] = {}
+    if not isinstance(pairs, list):
+        return snapshots
+    for pair in pairs:
         match pair:
-            case [str(row), str(hash_)]:
-                found[row] = hash_
-    return found
+            case [str(row), str(hash_)] if _is_id(row):
+                snapshots[row] = hash_
+    return snapshots
 
 
-def _stretch(said: Any) -> RemovedStretch | None:
-    """A stretch as a line says it; None where it says none that can be."""
-    match said:
-        case {"first": int(first), "last": int(last), "count": int(count), "before": str(before), "after": str(after)}:
-            return (
-                RemovedStretch(first, last, before, after) if 0 <= first <= last and count == last - first + 1 else None
-            )
+def _is_id(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _stretch(fact: Any) -> RemovedStretch | None:
+    """Return the stretch that a line describes; None if there can be no such one."""
+    match fact:
+        case {
+            "first": int(first),
+            "last": int(last),
+            "count": int(count),
+            "before": str(before),
+            "after": str(after),
+        }:
+            if 0 <= first <= last and count == last - first + 1:
+                return RemovedStretch(first, last, before, after)
     return None

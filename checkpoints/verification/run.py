@@ -1,4 +1,6 @@
-"""The run's own row: its seal, the payloads in it, and whether it has ended as its log says."""
+"""Examines the row of a run itself: its seal, the payloads in it, and whether it
+stands, stopped and ended as its log says.
+"""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,18 +17,22 @@ from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, WrongKey
 
 AT_ONCE = timedelta(seconds=0.5)
-"""Between a run's end and the line that says so."""
+"""The longest time between the end of a run and the line that records it."""
 LONGEST_PAUSE = timedelta(days=1)
-"""Before a queued run that was begun is due again; the product itself lets one rest for minutes."""
+"""The longest time before a queued run that has started is due again; the product
+itself lets one rest for minutes.
+"""
 _STOPPED = frozenset({Status.FAILED, Status.UNKNOWN, Status.INCOMPATIBLE})
 """Statuses with an error that the log names as well."""
 _LOGGED = frozenset({*_STOPPED, Status.WAITING})
-"""Statuses to which only a line of the log leads; a fork may be paused from its beginning on."""
+"""Statuses that a run reaches only with a line in its log. `paused` is not among them:
+a fork may be paused from its first moment on.
+"""
 _RESTS = tuple(f"run_{status}" for status in (*_LOGGED, Status.PAUSED))
 
 
 def run_row(subject: Subject) -> Iterator[Fault]:
-    """The seal of the row, and the payloads that the seal leaves out."""
+    """Yield the faults of the row's seal and of the payloads that the seal leaves out."""
     run = subject.run
     try:
         run_row_seal.verify_run_row(run)
@@ -34,113 +40,231 @@ def run_row(subject: Subject) -> Iterator[Fault]:
         yield subject.refused(run, error)
         return
     try:
-        if not subject.is_hashed(run, "input", subject.payload(run, "input"), run.input_hash):
+        input_ = subject.payload(run, "input")
+        if not subject.is_hashed(run, "input", input_, run.input_hash):
             yield subject.fault(run, "has another input than it was started with")
-        # Why it stopped and what it reports may be under a key that was there for a while only; nothing rests on them.
+
+        # The error and the progress may be under a key that was there only for a while,
+        # and nothing rests on them: how they are encrypted must be right, not what they
+        # hold.
         for column in ("error", "progress"):
-            sealed_rows.require_protection(run, column, bytes(getattr(run, column)), subject.protection)
+            stored = bytes(getattr(run, column))
+            sealed_rows.require_protection(run, column, stored, subject.protection)
     except CountersignError as error:
         yield subject.refused(run, error)
 
 
-def brought_in(subject: Subject) -> Iterator[Fault]:
-    """Where an imported run comes from is written down and sealed; of another run nothing is."""
+def import_record(subject: Subject) -> Iterator[Fault]:
+    """Yield a fault unless an imported run has a sealed record of where it comes from,
+    and another run has none.
+    """
     rows = list(BundleImport.objects.filter(run=subject.run.id))
-    yield from filter(None, map(subject.seal_of, rows))
+    for row in rows:
+        fault = subject.seal_of(row)
+        if fault is not None:
+            yield fault
     if subject.run.imported and not rows:
-        yield subject.gone(BundleImport, f"{subject.run.id}")
+        yield subject.missing_row(BundleImport, f"{subject.run.id}")
     elif rows and not subject.run.imported:
         yield subject.fault(rows[0], "is of a run that was not imported")
 
 
-def stands(subject: Subject) -> Iterator[Fault]:
-    """Where a run says that it stands is what its log says: nobody parked it where no worker and no person looks."""
+def recorded_status(subject: Subject) -> Iterator[Fault]:
+    """Yield the faults of where the row says that the run stands: it may have been
+    parked where neither a worker nor a person looks.
+    """
     run = subject.run
     if run.status not in set(Status):
         yield subject.fault(run, f"has the status {run.status!r}, which is none")
         return
+    # A claim looks for leases that have run out, so without one no worker takes the run
+    # again.
     if run.status == Status.RUNNING and run.lease_until is None:
         yield subject.fault(run, "is running, but no worker has a lease on it")
     if _is_put_off(run):
-        yield subject.fault(run, f"is queued, but not before {run.due_at}, which nobody said")
-    line = _last_line(subject, *_RESTS)
-    rests = line.type.removeprefix("run_") if line else ""
-    if run.status == Status.PAUSED and rests not in ("", Status.PAUSED):
-        yield subject.fault(run, f"is {run.status}, but its log says {rests}")
-    elif run.status in _LOGGED and rests != run.status and not (line is None and subject.removed.events):
-        yield subject.fault(run, f"is {run.status}, but its log says {rests or 'no such thing'}")
+        yield subject.fault(
+            run, f"is queued, but not before {run.due_at}, which nobody said"
+        )
+    yield from _faults_of_rest(subject)
 
 
 def _is_put_off(run: Run) -> bool:
-    """Return whether a queued run that was begun is due so late that no worker of ours put it there. When a run that
-    was never begun is due is for whoever starts it to say.
+    """Return whether a queued run that has started is due so late that no worker of
+    ours put it there. A run that has not started is due whenever its starter chose.
     """
     if run.status != Status.QUEUED or run.started_at is None or run.due_at is None:
         return False
     return run.due_at > timezone.now() + LONGEST_PAUSE
 
 
-def ended(subject: Subject) -> Iterator[Fault]:
-    """A run that has ended says so in its log, and one that has not does not; when it ended, why it stopped and that
-    somebody asked to cancel it stand there too.
+def _faults_of_rest(subject: Subject) -> Iterator[Fault]:
+    """Yield a fault if the run rests in another status than its log says."""
+    run = subject.run
+    line = _last_line(subject, *_RESTS)
+    logged_status = ""
+    if line is not None:
+        logged_status = line.type.removeprefix("run_")
+
+    if run.status == Status.PAUSED:
+        if logged_status not in ("", Status.PAUSED):
+            yield subject.fault(
+                run, f"is {run.status}, but its log says {logged_status}"
+            )
+    elif run.status in _LOGGED and logged_status != run.status:
+        # The line that recorded the status may be among the removed ones.
+        if line is None and subject.removed.events:
+            return
+        yield subject.fault(
+            run, f"is {run.status}, but its log says {logged_status or 'no such thing'}"
+        )
+
+
+def recorded_end(subject: Subject) -> Iterator[Fault]:
+    """Yield a fault unless the log records an end exactly where the run has ended, and
+    the same time, reason and request to cancel as the row.
     """
     run = subject.run
-    types = [f"run_{end}" for end in ENDS]
-    line = _last_line(subject, *types)
-    last = line.type if line else None
-    if run.status in ENDS and last != f"run_{run.status}":
+    line = _last_line(subject, *(f"run_{end}" for end in ENDS))
+    if run.status in ENDS:
+        yield from _faults_of_ended_run(subject, line)
+    # A run may be found tampered with before its end or after it.
+    elif run.status != Status.TAMPERED:
+        yield from _faults_of_unended_run(subject, line)
+    yield from _faults_of_stop(subject)
+    yield from _faults_of_cancellation(subject)
+
+
+def _faults_of_ended_run(subject: Subject, line: RunEvent | None) -> Iterator[Fault]:
+    run = subject.run
+    if line is None or line.type != f"run_{run.status}":
         yield subject.fault(run, f"is {run.status}, but its log does not say so")
-    elif last and run.status not in (*ENDS, Status.TAMPERED):
-        yield subject.fault(run, f"is {run.status}, but its log says {last}")
-    elif line and run.status in ENDS and (run.ended_at is None or abs(run.ended_at - line.at) > AT_ONCE):
-        yield subject.fault(run, f"says that it ended at {run.ended_at}, but it was at {line.at}")
-    elif run.ended_at is not None and run.status not in (*ENDS, Status.TAMPERED):
-        yield subject.fault(run, f"is {run.status}, but says that it ended at {run.ended_at}")
-    yield from _stopped(subject)
-    yield from _cancelled(subject)
+    elif run.ended_at is None or abs(run.ended_at - line.at) > AT_ONCE:
+        yield subject.fault(
+            run, f"says that it ended at {run.ended_at}, but it was at {line.at}"
+        )
+
+
+def _faults_of_unended_run(subject: Subject, line: RunEvent | None) -> Iterator[Fault]:
+    run = subject.run
+    if line is not None:
+        yield subject.fault(run, f"is {run.status}, but its log says {line.type}")
+    elif run.ended_at is not None:
+        yield subject.fault(
+            run, f"is {run.status}, but says that it ended at {run.ended_at}"
+        )
 
 
 def _last_line(subject: Subject, *types: str) -> RunEvent | None:
-    """The last line of these types since the run's newest line began: what was so before is over."""
-    found = RunEvent.objects.filter(run=subject.run.id, type__in=[*types, "line_begun"]).order_by("-seq").first()
-    return found if found is not None and found.type in types else None
+    """Return the last line of these types since the newest line of the run began: what
+    the log says of earlier ones is over.
+    """
+    last = (
+        RunEvent.objects.filter(run=subject.run.id, type__in=[*types, "line_begun"])
+        .order_by("-seq")
+        .first()
+    )
+    if last is None or last.type not in types:
+        return None
+    return last
 
 
-def _facts(subject: Subject, line: RunEvent) -> dict[str, Any]:
-    """What a line says; nothing where it cannot be read, which the log's own examiner has named."""
+def _facts(subject: Subject, line: RunEvent | None) -> dict[str, Any]:
+    """Return the facts of a line; none where it cannot be read, which the log's own
+    examiner has named.
+    """
+    if line is None:
+        return {}
     return facts_of(subject, line) or {}
 
 
-def _stopped(subject: Subject) -> Iterator[Fault]:
-    """Why a run stopped is what its log says of that; one that goes on, or has ended, has no error."""
+def _faults_of_stop(subject: Subject) -> Iterator[Fault]:
+    """Yield a fault if the row gives another reason for having stopped than the log; a
+    run that goes on, or has ended, has no error.
+    """
     run = subject.run
+    # Nothing is logged of a run that stopped because it was tampered with.
     if run.status == Status.TAMPERED:
-        return  # of which nothing is logged
-    line = _last_line(subject, f"run_{run.status}") if run.status in _STOPPED else None
-    logged = _facts(subject, line) if line else {}
-    try:
-        kept = sealed_columns.read_value(run, "error") or {}
-    except WrongKey:
-        kept = {}  # it may be under a key that was there for a while only; then its code alone is compared
-    except CountersignError as error:
-        yield subject.refused(run, error)
         return
-    now = (run.error_code, kept.get("message"))
+    logged = _logged_stop(subject)
+    try:
+        error = sealed_columns.read_value(run, "error")
+    except WrongKey:
+        # The error may be under a key that was there only for a while; then its code
+        # alone is compared.
+        error = None
+    except CountersignError as refusal:
+        yield subject.refused(run, refusal)
+        return
+
     if run.status not in _STOPPED and bytes(run.error):
         yield subject.fault(run, f"is {run.status}, but says why it stopped")
-    elif run.error_code != logged.get("code", "") or (kept and now != (logged.get("code"), logged.get("message"))):
-        yield subject.fault(run, f"says {now[0] or 'no error'}: {now[1]}, but its log says {logged.get('message')}")
+        return
+    # No seal covers the error, so that it may be any value.
+    if error is not None and not isinstance(error, dict):
+        yield subject.fault(run, "holds an error that is none")
+    else:
+        yield from _faults_of_error(subject, error or {}, logged)
 
 
-def _cancelled(subject: Subject) -> Iterator[Fault]:
-    """Who asked to cancel a run is in its log, and when; it is not cancelled without that."""
-    run, line = subject.run, _last_line(subject, "cancel_requested")
+def _faults_of_error(
+    subject: Subject, error: dict[str, Any], logged: dict[str, Any]
+) -> Iterator[Fault]:
+    """Yield a fault if the log has another error than this one of the run's row."""
+    run = subject.run
+    if not _is_logged(run, error, logged):
+        yield subject.fault(
+            run,
+            f"says {run.error_code or 'no error'}: {error.get('message')},"
+            f" but its log says {logged.get('message')}",
+        )
+
+
+def _logged_stop(subject: Subject) -> dict[str, Any]:
+    """Return the facts of the line that records why the run stopped; none of a run that
+    has not.
+    """
+    status = subject.run.status
+    if status not in _STOPPED:
+        return {}
+    return _facts(subject, _last_line(subject, f"run_{status}"))
+
+
+def _is_logged(run: Run, error: dict[str, Any], logged: dict[str, Any]) -> bool:
+    """Return whether the log has the run's error; without a readable one, its code."""
+    if run.error_code != logged.get("code", ""):
+        return False
+    if not error:
+        return True
+    stored = (run.error_code, error.get("message"))
+    return stored == (logged.get("code"), logged.get("message"))
+
+
+def _faults_of_cancellation(subject: Subject) -> Iterator[Fault]:
+    """Yield a fault unless the row asks for a cancellation exactly where the log does,
+    and since the same time.
+    """
+    run = subject.run
+    line = _last_line(subject, "cancel_requested")
+    # Of a run that has ended the line may be among the removed ones; of a run that can
+    # still be cancelled it is there.
     if line is None and run.status in ENDS and subject.removed.events:
-        return  # of a run that can still be cancelled the line is there
-    if (line is None) != (run.cancel_at is None):
-        asked = f"asks to be cancelled since {run.cancel_at}" if run.cancel_at else "does not ask to be cancelled"
-        yield subject.fault(run, f"{asked}, but its log says otherwise")
-    elif line is not None and run.cancel_at is not None:
-        at = _facts(subject, line).get("cancel_at")
-        if at is not None and at != run.cancel_at.isoformat():
-            yield subject.fault(run, f"asks to be cancelled since {run.cancel_at}, but its log says {at}")
+        return
+    if line is None:
+        if run.cancel_at is not None:
+            yield subject.fault(
+                run,
+                f"asks to be cancelled since {run.cancel_at},"
+                " but its log says otherwise",
+            )
+        return
+    if run.cancel_at is None:
+        yield subject.fault(
+            run, "does not ask to be cancelled, but its log says otherwise"
+        )
+        return
+    logged_at = _facts(subject, line).get("cancel_at")
+    if logged_at is not None and logged_at != run.cancel_at.isoformat():
+        yield subject.fault(
+            run,
+            f"asks to be cancelled since {run.cancel_at}, but its log says {logged_at}",
+        )

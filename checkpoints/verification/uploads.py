@@ -1,4 +1,6 @@
-"""The uploaded files that a run's input names: whether their bytes are those that it was started with."""
+"""Examines the uploaded files that a run's input names: whether their bytes are those
+that it was started with.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -7,12 +9,20 @@ from checkpoints import uploads
 from checkpoints.models import Upload
 from checkpoints.sealing import sealed_columns
 from checkpoints.verification.base import Fault, Subject
-from orchestrator.engine.errors import CountersignError, PayloadLost, PayloadsUnavailable, UnknownThing
+from orchestrator.engine.errors import (
+    CountersignError,
+    InvalidValue,
+    PayloadLost,
+    PayloadsUnavailable,
+    TamperedUpload,
+    UnknownThing,
+)
 
 
 def files_named(subject: Subject) -> list[dict[str, Any]]:
-    """The references in a run's input; none where it cannot be read, which the examiner of the run's row has named, and
-    of an imported run, whose files are where it comes from.
+    """Return the references to files in a run's input; none if it cannot be read, which
+    the examiner of the run's row names, or if the run was imported: its files are in
+    the installation that it comes from.
     """
     if subject.run.imported:
         return []
@@ -23,7 +33,7 @@ def files_named(subject: Subject) -> list[dict[str, Any]]:
 
 
 def uploaded(subject: Subject, files: Iterable[dict[str, Any]]) -> Iterator[Fault]:
-    """Each file is read chunk by chunk, whatever its size."""
+    """Yield the faults of these files, each read chunk by chunk, whatever its size."""
     for ref in files:
         what = f"{Upload._meta.db_table} {ref['file']}"
         try:
@@ -31,9 +41,17 @@ def uploaded(subject: Subject, files: Iterable[dict[str, Any]]) -> Iterator[Faul
         except OSError as error:
             yield _fault(subject, what, str(error), PayloadsUnavailable.code_of_class)
         except CountersignError as error:
-            gone = isinstance(error, UnknownThing)
-            yield _fault(subject, what, error.message, PayloadLost.code_of_class if gone else error.code)
+            code = error.code
+            # A file that an input names existed once, so what is unknown was lost.
+            if isinstance(error, UnknownThing):
+                code = PayloadLost.code_of_class
+            # A start refuses a reference that states no size or no hash.
+            elif isinstance(error, InvalidValue):
+                code = TamperedUpload.code_of_class
+            yield _fault(subject, what, error.message, code)
 
 
 def _fault(subject: Subject, what: str, reason: str, code: str) -> Fault:
-    return Fault(str(subject.run.id), "", Upload._meta.db_table, what, f"{what}: {reason}", code)
+    return Fault(
+        str(subject.run.id), "", Upload._meta.db_table, what, f"{what}: {reason}", code
+    )

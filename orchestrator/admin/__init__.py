@@ -1,4 +1,6 @@
-"""What the Django admin shows of runs, checkpoints, tokens and answered requests, and what can be done from there."""
+"""Runs, checkpoints, tokens and answered requests in the Django admin, and the actions
+on them.
+"""
 
 from orchestrator.admin import access as access
 from orchestrator.admin import checkpoint_rows as checkpoint_rows

@@ -1,4 +1,6 @@
-"""Tokens and answered requests in the Django admin: to look at, and to revoke."""
+"""Tokens and answered requests in the Django admin: read-only, but tokens can be
+revoked.
+"""
 
 from typing import Any
 
@@ -8,14 +10,16 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from checkpoints.admin import ReadOnlyRows
+from checkpoints.admin.rows import ReadOnlyRows
 from orchestrator import tokens
 from orchestrator.models import ApiToken, BulkFork, BulkForkResult, IdempotencyRecord
 
 
 @admin.register(ApiToken)
 class ApiTokenAdmin(ReadOnlyRows):
-    """Tokens. Whoever may change them may revoke them; none is changed otherwise."""
+    """Tokens. Users who may change them may revoke them; they are not changed
+    otherwise.
+    """
 
     list_display = ("hint", "user", "name", "created_at", "expires_at", "revoked_at")
     list_select_related = ("user",)
@@ -27,13 +31,14 @@ class ApiTokenAdmin(ReadOnlyRows):
     @admin.action(description="Revoke", permissions=["revoke"])
     def revoke(self, request: HttpRequest, queryset: "QuerySet[Any]") -> None:
         """End these tokens now."""
+        # One by one, for each leaves a line in the audit log.
         for row in queryset.filter(revoked_at=None):
             tokens.revoke_token(row)
 
 
 @admin.register(IdempotencyRecord)
 class IdempotencyRecordAdmin(ReadOnlyRows):
-    """Answered requests. The answer is JSON, not a packed payload, and stays closed here."""
+    """Answered requests. The answer is JSON, not a packed payload, and is not shown."""
 
     list_display = ("user", "method", "path", "status", "created_at")
     list_select_related = ("user",)
@@ -57,8 +62,11 @@ class BulkForkResultAdmin(ReadOnlyRows):
 
 
 def close_queue_admin() -> None:
-    """Take django-q2's own pages away, which run any function that one names. Only where its cluster is ours alone."""
-    if getattr(settings, "Q_CLUSTER", {}).get("broker_class") != "orchestrator.worker.broker.RunBroker":
+    """Remove django-q2's own pages from the admin: they run any function by its name.
+    Does nothing where its cluster is not ours alone.
+    """
+    cluster = getattr(settings, "Q_CLUSTER", {})
+    if cluster.get("broker_class") != "orchestrator.worker.broker.RunBroker":
         return
     for model in apps.get_app_config("django_q").get_models():
         if admin.site.is_registered(model):

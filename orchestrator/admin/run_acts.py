@@ -1,11 +1,13 @@
-"""What can be done with several runs at once from the admin: one page for each, which shows the runs and what would
-happen to them, and acts when it is posted. Reviews are opened from there, and decided nowhere but on their own page.
+"""Actions on several runs at once from the admin: one page for each action, which shows
+the runs and what would happen to them, and acts when its form is posted. Reviews are
+only opened from there, and decided on their own pages.
 """
 
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
@@ -27,10 +29,10 @@ from orchestrator import runs
 from orchestrator.display.run_names import run_name
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.frozen import frozen
-from orchestrator.runs.bulk_fork import last_good
+from orchestrator.travel.bulk_fork import last_good
 
 MOST = 100
-"""Runs that one page takes; their ids stand in its address."""
+"""The most runs that one page takes; its address has their ids."""
 TEMPLATE = "admin/checkpoints/run/act.html"
 
 Verb = Callable[[Run, Any, str], object]
@@ -38,7 +40,9 @@ Verb = Callable[[Run, Any, str], object]
 
 @frozen
 class Act:
-    """Something that is done with each of some runs: who may do it, what it means, and the verb."""
+    """An action on runs: the right that it needs, the sentence that explains it, and
+    the verb that does it to each run.
+    """
 
     title: str
     right: str
@@ -65,143 +69,233 @@ def _hold(run: Run, by: Any, reason: str) -> object:
 
 
 ACTS: dict[str, Act] = {
-    "review": Act("Open reviews", "view_run", "Each review is read and decided on its own page."),
-    "resume": Act("Resume", "steer_run", "Each run goes on from its newest checkpoint.", _resume),
+    "review": Act(
+        "Open reviews",
+        right="view_run",
+        means="Each review is read and decided on its own page.",
+    ),
+    "resume": Act(
+        "Resume",
+        right="steer_run",
+        means="Each run goes on from its newest checkpoint.",
+        verb=_resume,
+    ),
     "cancel": Act(
-        "Cancel", "steer_run", "No further node runs. What already happened outside stays.", _cancel,
-        needs_reason=True, danger=True,
+        "Cancel",
+        right="steer_run",
+        means="No further node runs. What already happened outside stays.",
+        verb=_cancel,
+        needs_reason=True,
+        danger=True,
     ),
     "fork": Act(
-        "Fork failed runs", "steer_run",
-        "Each failed run is forked from its last good checkpoint. The failed run stays as it is.",
+        "Fork failed runs",
+        right="steer_run",
+        means=(
+            "Each failed run is forked from its last good checkpoint. "
+            "The failed run stays as it is."
+        ),
     ),
     "pin": Act(
-        "Pin newest checkpoints", "manage_retention", "No clean-up removes these checkpoints or their runs.", _pin,
+        "Pin newest checkpoints",
+        right="manage_retention",
+        means="No clean-up removes these checkpoints or their runs.",
+        verb=_pin,
         needs_reason=True,
     ),
     "hold": Act(
-        "Put under a legal hold", "manage_retention", "Nothing of these runs is removed or erased.", _hold,
+        "Put under a legal hold",
+        right="manage_retention",
+        means="Nothing of these runs is removed or erased.",
+        verb=_hold,
         needs_reason=True,
     ),
-    "export": Act("Export", "export_run", "You get one file with a signed bundle for each run."),
-}  # fmt: skip
+    "export": Act(
+        "Export",
+        right="export_run",
+        means="You get one file with a signed bundle for each run.",
+    ),
+}
 
 
 class ActForm(forms.Form):
-    """A reason, and for several runs their number, typed."""
+    """A reason, and for several runs their number, which has to be typed."""
 
-    reason = forms.CharField(max_length=LONGEST_REASON, required=False, widget=forms.Textarea(attrs={"rows": 3}))
+    reason = forms.CharField(
+        max_length=LONGEST_REASON,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+    )
     typed = forms.IntegerField(
-        required=False, widget=forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"})
+        required=False,
+        widget=forms.TextInput(attrs={"inputmode": "numeric", "autocomplete": "off"}),
     )
 
-    def __init__(self, given: Any, *, act: Act, count: int) -> None:
-        super().__init__(given)
+    def __init__(self, data: Any, *, act: Act, count: int) -> None:
+        super().__init__(data)
         self.count = count
         self.fields["reason"].required = act.needs_reason
+        # Steering many runs is hard to undo, so it takes more than one click.
         self.is_counted = count > 1 and act.right == "steer_run"
 
     def clean_typed(self) -> int | None:
         """Check the number of runs that the page shows."""
         typed: int | None = self.cleaned_data["typed"]
         if self.is_counted and typed != self.count:
-            raise forms.ValidationError(f"This is not the number: {self.count} runs are selected.")
+            raise forms.ValidationError(
+                f"This is not the number: {self.count} runs are selected."
+            )
         return typed
 
 
 @require_http_methods(["GET", "POST"])
 def act_on_runs(request: HttpRequest, act: str) -> HttpResponseBase:
-    """Show what would be done with the runs that the address names; posted, do it and say what was refused."""
-    if act not in ACTS:
-        raise Http404
-    wanted = ACTS[act]
-    if not permissions.may(request.user, wanted.right):
-        raise PermissionDenied
-    rows = _runs(request)
+    """Show what would be done with the runs that the address names; on a POST, do it
+    and show what was refused.
+    """
+    action = _permitted_action(request, act)
+    rows = _visible_runs(request)
     if act == "fork":
+        # The page offers to fork failed runs, whatever was selected beside them.
         rows = [run for run in rows if run.status == Status.FAILED]
-    sent = request.POST if request.method == "POST" else None
-    form = ActForm(sent, act=wanted, count=len(rows))
-    if request.method == "POST" and act != "review" and rows and form.is_valid():
-        return _done(request, act, rows, form.cleaned_data["reason"])
+    is_posted = request.method == "POST"
+    form = ActForm(request.POST if is_posted else None, act=action, count=len(rows))
+    # Reviews are only opened from here, and decided on their own pages.
+    is_acting = is_posted and act != "review"
+    if is_acting and rows and form.is_valid():
+        return _act(request, act, rows, form.cleaned_data["reason"])
     context = {
         **admin.site.each_context(request),
-        "title": wanted.title,
+        "title": action.title,
         "act": act,
-        "wanted": wanted,
+        "wanted": action,
         "rows": rows,
         "form": form,
-        "plan": _fork_plan(rows) if act == "fork" else "",
+        "plan": _plan(act, rows),
     }
-    return TemplateResponse(request, TEMPLATE, context, status=422 if form.is_bound else 200)
+    # A form that was posted comes back with its faults.
+    status = 422 if form.is_bound else 200
+    return TemplateResponse(request, TEMPLATE, context, status=status)
 
 
-def _runs(request: HttpRequest) -> list[Run]:
-    """Return the runs that the address names, as far as this user may see them. Raises `Http404`."""
+def _permitted_action(request: HttpRequest, act: str) -> Act:
+    """Return the action of that name. Raises `Http404` or `PermissionDenied`."""
+    if act not in ACTS:
+        raise Http404
+    action = ACTS[act]
+    if not permissions.may(request.user, action.right):
+        raise PermissionDenied
+    return action
+
+
+def _visible_runs(request: HttpRequest) -> list[Run]:
+    """Return the runs that the address names, as far as this user may see them. Raises
+    `Http404`.
+    """
     try:
-        named = {uuid_of(text, "run") for text in request.GET.getlist("run")}
+        ids = {uuid_of(text, "run") for text in request.GET.getlist("run")}
     except CountersignError as error:
         raise Http404 from error
-    if not 1 <= len(named) <= MOST:
+    # The list refuses more; this is an address that a person wrote.
+    if not 1 <= len(ids) <= MOST:
         raise Http404
-    seen = permissions.visible_among(request.user, Run.objects.filter(id__in=named))
-    return list(seen.defer("input", "error", "progress", "tape").order_by("-created_at", "-id"))
+    rows = permissions.visible_among(request.user, Run.objects.filter(id__in=ids))
+    rows = rows.defer("input", "error", "progress", "tape")
+    return list(rows.order_by("-created_at", "-id"))
 
 
-def _fork_plan(rows: list[Run]) -> str:
-    """Return what forking these runs would do, counted by kind; nothing is written."""
-    points = [point for run in rows if (point := last_good(run.id)) is not None]
-    if not points:
+def _plan(act: str, rows: list[Run]) -> str:
+    """Return what forking these runs would do, counted by kind; "" for other acts.
+    Nothing is written.
+    """
+    if act != "fork":
         return ""
-    return runs.fork_many(points, dry_run=True).to_text()
+    checkpoints = _last_good_checkpoints(rows)
+    if not checkpoints:
+        return ""
+    return runs.fork_many(checkpoints, dry_run=True).to_text()
 
 
-def _done(request: HttpRequest, act: str, rows: list[Run], reason: str) -> HttpResponseBase:
+def _last_good_checkpoints(rows: Iterable[Run]) -> list[UUID]:
+    """Return the last good checkpoint of each of these runs that has one."""
+    checkpoints: list[UUID] = []
+    for run in rows:
+        checkpoint = last_good(run.id)
+        if checkpoint is not None:
+            checkpoints.append(checkpoint)
+    return checkpoints
+
+
+def _act(
+    request: HttpRequest,
+    act: str,
+    rows: list[Run],
+    reason: str,
+) -> HttpResponseBase:
+    """Do it with these runs. Returns a file, or a redirect to the list."""
     if act == "export":
-        return _exported(rows, request.user)
+        return _bundles(rows, request.user)
     if act == "fork":
         _fork(request, rows, reason)
     else:
-        _each(request, ACTS[act], rows, reason)
+        _act_on_each(request, ACTS[act], rows, reason)
     return redirect("admin:checkpoints_run_changelist")
 
 
-def _each(request: HttpRequest, act: Act, rows: list[Run], reason: str) -> None:
-    """Do it with each run; what is refused of one stops no other."""
+def _act_on_each(
+    request: HttpRequest,
+    act: Act,
+    rows: list[Run],
+    reason: str,
+) -> None:
+    """Do it with each run; a refusal for one run stops no other."""
+    # Reviews are never acted on, and forks and exports do not come here.
     assert act.verb is not None
     done = 0
     for run in rows:
         try:
             act.verb(run, request.user, reason)
             done += 1
-        except CountersignError as refused:
-            messages.warning(request, f"{run_name(run)}: {capfirst(refused.message)}.")
+        except CountersignError as refusal:
+            message = f"{run_name(run)}: {capfirst(refusal.message)}."
+            messages.warning(request, message)
     if done:
         messages.success(request, f"{act.title}: done for {done} of {len(rows)} runs.")
 
 
 def _fork(request: HttpRequest, rows: list[Run], reason: str) -> None:
-    points = [point for run in rows if (point := last_good(run.id)) is not None]
+    """Have a job fork these runs from their last good checkpoints."""
+    checkpoints = _last_good_checkpoints(rows)
+    user: Any = request.user
     try:
-        job: Job = runs.fork_many(points, reason=reason, by=request.user)  # type: ignore[arg-type]
-    except CountersignError as refused:
-        messages.error(request, f"Nothing was forked: {refused.message}.")
+        job: Job = runs.fork_many(checkpoints, reason=reason, by=user)
+    except CountersignError as refusal:
+        messages.error(request, f"Nothing was forked: {refusal.message}.")
         return
-    messages.success(request, format_html("{} runs are being forked by job {}.", len(points), job.id))
+    message = "{} runs are being forked by job {}."
+    messages.success(request, format_html(message, len(checkpoints), job.id))
 
 
-def _exported(rows: list[Run], by: Any) -> FileResponse:
-    """Return the bundles of runs as one file. A run that is refused stands in it by its reason."""
+def _bundles(rows: Iterable[Run], by: Any) -> FileResponse:
+    """Return the bundles of runs as one file. Instead of a run that is refused, it has
+    the reason.
+    """
     file = tempfile.TemporaryFile()  # noqa: SIM115 the answer closes it
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for run in rows:
-            with tempfile.TemporaryFile() as bundled:
-                try:
-                    bundle.export(run.id, bundled, by=by)
-                except CountersignError as refused:
-                    archive.writestr(f"run-{run.id}.refused.txt", f"{run_name(run)}: {refused.message}\n")
-                    continue
-                bundled.seek(0)
-                archive.writestr(f"run-{run.id}.jsonl", bundled.read())
+            _add_bundle(archive, run, by)
     file.seek(0)
     return FileResponse(file, as_attachment=True, filename="runs.zip")
+
+
+def _add_bundle(archive: zipfile.ZipFile, run: Run, by: Any) -> None:
+    # A bundle goes through a file, for a refusal may come after its first lines.
+    with tempfile.TemporaryFile() as bundled:
+        try:
+            bundle.export(run.id, bundled, by=by)
+        except CountersignError as refusal:
+            reason = f"{run_name(run)}: {refusal.message}\n"
+            archive.writestr(f"run-{run.id}.refused.txt", reason)
+            return
+        bundled.seek(0)
+        archive.writestr(f"run-{run.id}.jsonl", bundled.read())

@@ -1,4 +1,6 @@
-"""Who calls, and what his token is for. A token acts as its user; a session is the person himself, without scopes."""
+"""Authentication of callers, and the scopes of their tokens. A token acts as its user;
+a session is the user, without scopes.
+"""
 
 from typing import Any
 
@@ -19,10 +21,11 @@ class TokenAuthentication(BaseAuthentication):
         scheme, _, text = get_authorization_header(request).partition(b" ")
         if scheme.lower() != b"token":
             return None
-        given = text.strip().decode("ascii", "replace")
-        token = tokens.find_token(given)
+        # Other bytes are no token of ours; they are refused and counted like any other.
+        token_text = text.strip().decode("ascii", "replace")
+        token = tokens.find_token(token_text)
         if token is None:
-            refuse_token(request, given)
+            refuse_token(request, token_text)
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
@@ -30,15 +33,19 @@ class TokenAuthentication(BaseAuthentication):
 
 
 class HasScope(BasePermission):
-    """A method needs the scope that the view names in `scopes`: {"POST": "start"}; reading else `read`."""
+    """Requires of a token the scope that the view names for the method in `scopes`:
+    {"POST": "start"}. For reading it is `read` unless the view names another.
+    """
 
     def has_permission(self, request: Request, view: Any) -> bool:
+        # A method that the view lacks is answered with 405, whatever the token is for.
         no_such_method = not hasattr(view, str(request.method).lower())
         if no_such_method or not isinstance(request.auth, ApiToken):
             return True
-        # A view that forgets to name a scope is closed to tokens rather than open to all.
-        usual = "read" if request.method in SAFE_METHODS else None
-        needed = getattr(view, "scopes", {}).get(request.method, usual)
-        if needed not in request.auth.scopes:
-            raise PermissionDenied(f"this token is not for {needed or request.method}")
+        # A view that forgets to name a scope is closed to tokens rather than open to
+        # all.
+        scope = "read" if request.method in SAFE_METHODS else None
+        scope = getattr(view, "scopes", {}).get(request.method, scope)
+        if scope not in request.auth.scopes:
+            raise PermissionDenied(f"this token is not for {scope or request.method}")
         return True

@@ -1,7 +1,8 @@
-"""What every endpoint has: who calls, scopes, bounded bodies, problems, idempotent POSTs. `mount` gives it to a view.
+"""The parts that every endpoint shares: authentication, scopes, bounded bodies,
+problems, idempotent POSTs. `mount` adds them to a view.
 
-Views themselves, those of approvals included, say only what they do; so a host project's own DRF settings change
-nothing here, and ours change nothing there.
+Views themselves, those of approvals included, contain only their own actions. A host
+project's DRF settings change nothing here, and ours change nothing there.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from orchestrator.api.idempotency import idempotent
 
 
 class Api(APIView):
-    """The common part."""
+    """The base class with the common parts, independent of the project's settings."""
 
     authentication_classes = [TokenAuthentication, SessionAuthentication]
     permission_classes = [IsAuthenticated, HasScope]
@@ -31,15 +32,20 @@ class Api(APIView):
     schema = EndpointSchema()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse a body that announces itself as too large before anybody reads it, and unknown parameters."""
+        """Refuse unknown parameters, and a body whose announced length is too large
+        before it is read.
+        """
         parsing.check_length(request.META, most=self.most_bytes())
         super().initial(request, *args, **kwargs)
+        name = str(request.method).lower()
         # A HEAD takes the parameters of its GET.
-        name = "get" if request.method == "HEAD" else str(request.method).lower()
-        require_declared_query(getattr(self, name, None), request.query_params)
+        if name == "head":
+            name = "get"
+        method = getattr(self, name, None)
+        require_declared_query(method, request.query_params)
 
     def most_bytes(self) -> int:
-        """The largest body that this endpoint reads."""
+        """Return the size of the largest body that this endpoint reads."""
         return parsing.most_bytes()
 
     def get_exception_handler(self) -> Callable[..., Any]:
@@ -47,8 +53,16 @@ class Api(APIView):
 
 
 def mount(view: type[APIView]) -> Callable[..., Any]:
-    """The view as Django calls it, on the common part; its POST honours Idempotency-Key."""
-    own: dict[str, Any] = {"__doc__": view.__doc__, "__module__": view.__module__}
+    """Return a view as Django calls it, with the common parts; its POST honours
+    Idempotency-Key.
+    """
+    members: dict[str, Any] = {
+        "__doc__": view.__doc__,
+        "__module__": view.__module__,
+    }
     if hasattr(view, "post"):
-        own["post"] = idempotent(view.post)
-    return type(view.__name__, (view, Api), own).as_view()  # type: ignore[attr-defined,no-any-return]
+        members["post"] = idempotent(view.post)
+    # The view comes first, so that what it sets itself wins over the common parts.
+    mounted: Any = type(view.__name__, (view, Api), members)
+    as_view: Callable[..., Any] = mounted.as_view()
+    return as_view

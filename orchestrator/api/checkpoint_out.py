@@ -1,4 +1,6 @@
-"""One checkpoint as the API gives it: everything that semantics says a checkpoint answers, as of then."""
+"""Serializers of one checkpoint, with everything that was known of the run at that
+point.
+"""
 
 from typing import Any
 
@@ -15,12 +17,13 @@ from checkpoints.models import Checkpoint, PendingWrite, TaskResult
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.api.serializers import CheckpointLine, StateOut, shown_figures
 from orchestrator.engine import registry
-from orchestrator.engine.plan import Frontier, skipped
+from orchestrator.engine.step.plan import Frontier, skipped
 
 
 class HeldOut(SealedOut, serializers.ModelSerializer[PendingWrite]):
     """A write that a gate held at that point."""
 
+    # The id of the write, which its revisions share; each revision is a row.
     id = serializers.UUIDField(source="write")
     value = serializers.SerializerMethodField("value_of")
     base = serializers.SerializerMethodField("base_of")
@@ -50,21 +53,34 @@ class HeldOut(SealedOut, serializers.ModelSerializer[PendingWrite]):
 
 
 class ResultOut(SealedOut, serializers.ModelSerializer[TaskResult]):
-    """A recorded result that counted at that point, with what its node returned; null where that cannot be read."""
+    """A recorded result that counted at that point, with what its node returned; null
+    where that cannot be read.
+    """
 
     output = serializers.SerializerMethodField()
     figures = serializers.SerializerMethodField()
 
     class Meta:
         model = TaskResult
-        fields = ["task", "attempt", "effect", "seq", "took_ms", "result_at", "output", "figures", "fault"]
+        fields = [
+            "task",
+            "attempt",
+            "effect",
+            "seq",
+            "took_ms",
+            "result_at",
+            "output",
+            "figures",
+            "fault",
+        ]
         read_only_fields = fields
 
     def get_output(self, result: TaskResult) -> Any:
         return self.value_or_none(result, "output")
 
     def get_figures(self, result: TaskResult) -> dict[str, Any]:
-        return shown_figures(self.context["figures"].get(notes.task_on_line(result), {}))
+        figures_by_task = self.context["figures"]
+        return shown_figures(figures_by_task.get(notes.task_on_line(result), {}))
 
 
 class ApprovalOut(SealedOut, serializers.ModelSerializer[Decision]):
@@ -74,16 +90,29 @@ class ApprovalOut(SealedOut, serializers.ModelSerializer[Decision]):
 
     class Meta:
         model = Decision
-        fields = ["id", "task", "write", "channel", "revision", "verdict", "by", "at", "fault"]
+        fields = [
+            "id",
+            "task",
+            "write",
+            "channel",
+            "revision",
+            "verdict",
+            "by",
+            "at",
+            "fault",
+        ]
         read_only_fields = fields
 
 
-def _of_run(row: Checkpoint) -> dict[str, Any]:
+def _run_context(row: Checkpoint) -> dict[str, Any]:
+    """Return the context of rows that belong to the checkpoint's run."""
     return {"protection": protection_of(row.run)}
 
 
 class CheckpointOut(CheckpointLine):
-    """One checkpoint. `skipped` is null where this process lacks the graph's version, `memory` where there is none."""
+    """One checkpoint. `skipped` is null where this process lacks the graph's version,
+    `memory` where there is none.
+    """
 
     aliases = serializers.SerializerMethodField()
     state = serializers.SerializerMethodField()
@@ -98,8 +127,9 @@ class CheckpointOut(CheckpointLine):
     memory = serializers.DictField(
         allow_null=True,
         default=None,
-        help_text="{reads, landed, added, updated, removed}: what its superstep read from memory, what landed with it, "
-        "and the keys that it added, updated and removed. Null: nothing.",
+        help_text="{reads, landed, added, updated, removed}: what its superstep read "
+        "from memory, what landed with it, and the keys that it added, updated and "
+        "removed. Null: nothing.",
     )
     figures = serializers.SerializerMethodField()
     metrics = serializers.SerializerMethodField()
@@ -108,13 +138,27 @@ class CheckpointOut(CheckpointLine):
 
     class Meta(CheckpointLine.Meta):
         fields = [
-            *CheckpointLine.Meta.fields, "aliases", "state", "pending_writes", "channel_versions", "node_results",
-            "visited", "skipped", "paused", "pending_edges", "approvals", "memory", "figures", "metrics", "hashes",
+            *CheckpointLine.Meta.fields,
+            "aliases",
+            "state",
+            "pending_writes",
+            "channel_versions",
+            "node_results",
+            "visited",
+            "skipped",
+            "paused",
+            "pending_edges",
+            "approvals",
+            "memory",
+            "figures",
+            "metrics",
+            "hashes",
             "signature",
-        ]  # fmt: skip
+        ]
         read_only_fields = fields
 
     def to_representation(self, instance: Checkpoint) -> dict[str, Any]:
+        # Several fields read these, so they are loaded once.
         self.payload = timeline.snapshot_of(instance)
         self.metadata_at = notes.metadata_at(instance.run, [instance.seq])
         self.frontier = Frontier.from_json(self.payload["frontier"])
@@ -124,11 +168,16 @@ class CheckpointOut(CheckpointLine):
         return timeline.aliases(row)
 
     def get_state(self, row: Checkpoint) -> StateOut:
-        state = {name: self.payload[name] for name in timeline.PARTITIONS if name != "input"}
-        return {"input": timeline.input_of(row.run), **state}  # type: ignore[return-value]
+        # The input is kept with the run, not with each checkpoint.
+        state: dict[str, Any] = {"input": timeline.input_of(row.run)}
+        for partition in timeline.PARTITIONS:
+            if partition != "input":
+                state[partition] = self.payload[partition]
+        return state  # type: ignore[return-value]
 
     def get_pending_writes(self, row: Checkpoint) -> list[dict[str, Any]]:
-        return list(HeldOut(timeline.held_at(row), many=True, context=_of_run(row)).data)
+        writes = timeline.held_at(row)
+        return list(HeldOut(writes, many=True, context=_run_context(row)).data)
 
     def get_channel_versions(self, row: Checkpoint) -> dict[str, int]:
         return dict(self.payload["versions"])
@@ -136,10 +185,12 @@ class CheckpointOut(CheckpointLine):
     def get_node_results(self, row: Checkpoint) -> list[dict[str, Any]]:
         results = list(timeline.results_at(row))
         figures = notes.figures_of_results(results, protection_of(row.run))
-        return list(ResultOut(results, many=True, context={**_of_run(row), "figures": figures}).data)
+        context = {**_run_context(row), "figures": figures}
+        return list(ResultOut(results, many=True, context=context).data)
 
     def get_figures(self, row: Checkpoint) -> dict[str, dict[str, Any]]:
-        return {node: shown_figures(sums) for node, sums in notes.figures_at(row.run, row.seq).items()}
+        sums_by_node = notes.figures_at(row.run, row.seq)
+        return {node: shown_figures(sums) for node, sums in sums_by_node.items()}
 
     def get_visited(self, row: Checkpoint) -> list[str]:
         return list(self.frontier.visited)
@@ -155,11 +206,17 @@ class CheckpointOut(CheckpointLine):
         return self.frontier.tokens
 
     def get_approvals(self, row: Checkpoint) -> list[dict[str, Any]]:
-        wanted = Q(pk__in=[])
-        for one in past(row.run_id, row.line, row.seq):
-            wanted |= Q(run=one.run, line=one.line, event_seq__lte=logged_until(one))
-        made = Decision.objects.filter(wanted).order_by("at", "event_seq")
-        return list(ApprovalOut(made, many=True, context=_of_run(row)).data)
+        # The past leads through older lines, and through the runs that this is a fork
+        # of; of each stretch only the log up to its end counts.
+        in_the_past = Q(pk__in=[])
+        for stretch in past(row.run_id, row.line, row.seq):
+            in_the_past |= Q(
+                run=stretch.run,
+                line=stretch.line,
+                event_seq__lte=logged_until(stretch),
+            )
+        decisions = Decision.objects.filter(in_the_past).order_by("at", "event_seq")
+        return list(ApprovalOut(decisions, many=True, context=_run_context(row)).data)
 
     def get_metrics(self, row: Checkpoint) -> dict[str, int]:
         return {"took_ms": row.took_ms}
@@ -169,4 +226,6 @@ class CheckpointOut(CheckpointLine):
         return {name: getattr(row, f"{name}_hash") for name in names}
 
     def get_signature(self, row: Checkpoint) -> dict[str, str] | None:
-        return {"key": row.seal_key, "seal": bytes(row.seal).hex()} if row.seal else None
+        if not row.seal:
+            return None
+        return {"key": row.seal_key, "seal": bytes(row.seal).hex()}

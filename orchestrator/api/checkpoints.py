@@ -1,4 +1,6 @@
-"""Endpoints of one checkpoint: what it holds, its state, and what differs from another."""
+"""Endpoints of one checkpoint: its content, its state, and its differences."""
+
+from uuid import UUID
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,7 +18,8 @@ class OneCheckpoint(APIView):
 
     @describe(responses=CheckpointOut)
     def get(self, request: Request, checkpoint: str) -> Response:
-        return Response(CheckpointOut(visible_checkpoint(person(request), checkpoint)).data)
+        row = visible_checkpoint(person(request), checkpoint)
+        return Response(CheckpointOut(row).data)
 
 
 class CheckpointState(APIView):
@@ -24,16 +27,31 @@ class CheckpointState(APIView):
 
     @describe(responses=StateOut)
     def get(self, request: Request, checkpoint: str) -> Response:
-        return Response(timeline.state_at(visible_checkpoint(person(request), checkpoint).id))
+        row = visible_checkpoint(person(request), checkpoint)
+        return Response(timeline.state_at(row.id))
 
 
 class CheckpointDiff(APIView):
-    """What differs in the state at a checkpoint against its parent, or against any other."""
+    """The differences of the state at a checkpoint from that at its parent, or at any
+    other checkpoint.
+    """
 
     @describe(parameters=[DiffQuery], responses=DiffOut)
     def get(self, request: Request, checkpoint: str) -> Response:
-        against = read_body(DiffQuery, request.query_params).get("against")
+        query = read_body(DiffQuery, request.query_params)
+        against = query.get("against")
         here = visible_checkpoint(person(request), checkpoint)
-        other = visible_checkpoint(person(request), against).id if against else timeline.parent_of(here)
-        changes = timeline.diff(other, here.id) if against and other else timeline.changes(here)
-        return Response(DiffOut({"checkpoint": here.id, "against": other, "changes": changes}).data)
+        other: UUID | None
+        if against:
+            # Both must be visible, or the changes would show a hidden state.
+            other = visible_checkpoint(person(request), against).id
+            changes = timeline.diff(other, here.id)
+        else:
+            other = timeline.parent_of(here)
+            changes = timeline.changes(here)
+        content = {
+            "checkpoint": here.id,
+            "against": other,
+            "changes": changes,
+        }
+        return Response(DiffOut(content).data)

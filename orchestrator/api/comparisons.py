@@ -1,4 +1,6 @@
-"""Endpoints that ask of a run where its values come from, where it comes from, and how another one differs."""
+"""Endpoints about the origin of a run's values, the lineage of a run, and its
+differences from another run.
+"""
 
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
@@ -29,11 +31,18 @@ class RunBlame(APIView):
     @describe(parameters=[BlameQuery], responses=BlameOut)
     def get(self, request: Request, run: str) -> Response:
         query = read_body(BlameQuery, request.query_params)
-        found = visible_run(person(request), run)
-        rows = timeline.list_checkpoints(found.id, limit=1, before=query["at"] + 1 if "at" in query else None)
-        if not rows or ("at" in query and rows[0].seq != query["at"]):
-            raise unknown_thing("checkpoint", f"{found.key}:at-{query.get('at', 0)}")
-        blamed = timeline.blame(rows[0].id, query["path"], among=visible_runs(person(request)))
+        visible = visible_run(person(request), run)
+        at = query.get("at")
+        # The newest checkpoint at or before that seq.
+        before = None if at is None else at + 1
+        rows = timeline.list_checkpoints(visible.id, limit=1, before=before)
+        # An earlier checkpoint would answer another question.
+        if not rows or at not in (None, rows[0].seq):
+            raise unknown_thing("checkpoint", f"{visible.key}:at-{at or 0}")
+        # A value may come from an origin that the caller may not see.
+        blamed = timeline.blame(
+            rows[0].id, query["path"], among=visible_runs(person(request))
+        )
         return Response(BlameOut(blamed).data)
 
 
@@ -43,21 +52,34 @@ class RunHistory(APIView):
     @describe(parameters=[HistoryQuery], responses=HistoryOut)
     def get(self, request: Request, run: str) -> Response:
         query = read_body(HistoryQuery, request.query_params)
-        found = visible_run(person(request), run)
-        limit, among = query["limit"], visible_runs(person(request))
-        changes = timeline.history(found.id, query["path"], limit=limit, before=query.get("before"), among=among)
+        run_id = visible_run(person(request), run).id
+        limit = query["limit"]
+        changes = timeline.history(
+            run_id,
+            query["path"],
+            limit=limit,
+            before=query.get("before"),
+            among=visible_runs(person(request)),
+        )
+        # A full page may have older changes before it.
         older = changes[0].checkpoint.seq if len(changes) == limit else None
-        content = {"path": str(parsed_path(query["path"])), "changes": changes, "before": older}
+        content = {
+            "path": str(parsed_path(query["path"])),
+            "changes": changes,
+            "before": older,
+        }
         return Response(HistoryOut(content).data)
 
 
 class RunLineage(APIView):
-    """The tree of origins, forks, replays, parents and children of a run, of those that the caller may see."""
+    """The tree of origins, forks, replays, parents and children of a run, of those that
+    the caller may see.
+    """
 
     @describe(responses=LineageOut)
     def get(self, request: Request, run: str) -> Response:
-        found = visible_run(person(request), run)
-        tree = timeline.lineage(found.id, among=visible_runs(person(request)))
+        run_id = visible_run(person(request), run).id
+        tree = timeline.lineage(run_id, among=visible_runs(person(request)))
         return Response(LineageOut(lineage_json(tree)).data)
 
 
@@ -66,7 +88,9 @@ class RunAlign(APIView):
 
     @describe(
         parameters=[
-            OpenApiParameter("with", str, required=True, description="Id or key of the other run."),
+            OpenApiParameter(
+                "with", str, required=True, description="Id or key of the other run."
+            ),
             AlignQuery,
         ],
         responses=AlignOut,
@@ -74,6 +98,10 @@ class RunAlign(APIView):
     def get(self, request: Request, run: str) -> Response:
         query = read_body(AlignQuery, request.query_params)
         user = person(request)
-        a, b = visible_run(user, run), visible_run(user, query["with"])
-        at = (query["at"], query["with_at"]) if "at" in query else None
-        return Response(AlignOut(alignment_json(timeline.align(a, b, at=at, among=visible_runs(user)))).data)
+        this = visible_run(user, run)
+        other = visible_run(user, query["with"])
+        at = None
+        if "at" in query:
+            at = (query["at"], query["with_at"])
+        alignment = timeline.align(this, other, at=at, among=visible_runs(user))
+        return Response(AlignOut(alignment_json(alignment)).data)

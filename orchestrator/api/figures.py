@@ -12,31 +12,46 @@ from approvals.permissions import visible_figures
 from checkpoints.ledger import figure_sums
 from checkpoints.ledger.figure_sums import DAYS, GROUPS, MOST_DAYS
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.notes import figure_text
+from orchestrator.engine.step.notes import figure_text
 
 
 class FiguresQuery(Query):
-    """What sums are told by, and of which graph and days (UTC)."""
+    """The query of sums: what they are grouped by, and of which graph and days (UTC)."""
 
     by = serializers.ChoiceField(choices=[*GROUPS], default="day")
     graph = serializers.CharField(required=False)
-    to = serializers.DateField(required=False, help_text="The last day, in UTC; today unless set.")
+    to = serializers.DateField(
+        required=False, help_text="The last day, in UTC; today unless set."
+    )
 
     def get_fields(self) -> Any:
-        # `from` is a word of Python's own.
-        words = f"The first day, in UTC; {DAYS} days are summed unless set, {MOST_DAYS} at most."
-        return {**super().get_fields(), "from": serializers.DateField(required=False, source="first", help_text=words)}
+        # `from` is a keyword of Python.
+        first = serializers.DateField(
+            required=False,
+            source="first",
+            help_text=f"The first day, in UTC; {DAYS} days are summed unless set, "
+            f"{MOST_DAYS} at most.",
+        )
+        return {**super().get_fields(), "from": first}
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         try:
-            asked = figure_sums.checked_range(attrs["by"], attrs.get("graph", ""), attrs.get("first"), attrs.get("to"))
+            selection = figure_sums.checked_range(
+                attrs["by"],
+                attrs.get("graph", ""),
+                attrs.get("first"),
+                attrs.get("to"),
+            )
         except InvalidValue as error:
-            raise serializers.ValidationError({error.facts["path"]: [error.message]}) from error
-        return {**attrs, "range": asked}
+            refusals = {error.facts["path"]: [error.message]}
+            raise serializers.ValidationError(refusals) from error
+        return {**attrs, "range": selection}
 
 
 class FigureSum(serializers.Serializer[Any]):
-    """A sum of figures of one name. `day` and `run` are null where sums are not told by them."""
+    """A sum of figures of one name. `day` and `run` are null where sums are not grouped
+    by them.
+    """
 
     day = serializers.DateField(allow_null=True)
     graph = serializers.CharField()
@@ -56,12 +71,20 @@ class FigureSum(serializers.Serializer[Any]):
 
 
 class Figures(APIView):
-    """The sums of figures of the runs that the caller may see: by day the newest first, by graph, or by run."""
+    """The sums of figures of the runs that the caller may see: by day the newest first,
+    by graph, or by run.
+    """
 
-    @describe(operation_id="figures_list", parameters=[FiguresQuery], responses=page_schema(FigureSum))
+    @describe(
+        operation_id="figures_list",
+        parameters=[FiguresQuery],
+        responses=page_schema(FigureSum),
+    )
     def get(self, request: Request) -> Response:
-        asked: figure_sums.Range = read_body(FiguresQuery, request.query_params)["range"]
+        query = read_body(FiguresQuery, request.query_params)
+        selection: figure_sums.Range = query["range"]
         paging = Pages()
-        paging.ordering = GROUPS[asked.by]
-        sums = paging.paginate_queryset(figure_sums.sums_of(visible_figures(person(request)), asked), request) or []
-        return paging.get_paginated_response(FigureSum(sums, many=True).data)
+        paging.ordering = GROUPS[selection.by]
+        sums = figure_sums.sums_of(visible_figures(person(request)), selection)
+        page = paging.paginate_queryset(sums, request) or []
+        return paging.get_paginated_response(FigureSum(page, many=True).data)

@@ -1,4 +1,6 @@
-"""Endpoints of graphs: the catalogue of what can be started. For who has no role at all there is none."""
+"""Endpoints of graphs: the catalogue of what can be started. Callers without any role
+have none.
+"""
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,8 +21,14 @@ class Graphs(APIView):
         if not has_role(person(request)):
             raise UnknownThing("there is no catalogue for you")
         names = sorted({compiled.name for compiled in registry.all()})
-        found = [registry.current(name).catalogue() for name in names]
-        return Response({"next": None, "previous": None, "results": GraphLine(found, many=True).data})
+        graphs = [registry.current(name).catalogue() for name in names]
+        # A page like any other, though all graphs fit on one.
+        page = {
+            "next": None,
+            "previous": None,
+            "results": GraphLine(graphs, many=True).data,
+        }
+        return Response(page)
 
 
 class OneGraph(APIView):

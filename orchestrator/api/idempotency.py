@@ -1,9 +1,12 @@
-"""`Idempotency-Key`: a repeated POST gives the first one's answer. A record is written in the transaction of the act.
+"""`Idempotency-Key`: a repeated POST gets the first one's answer. A record is written
+in the transaction of the act.
 
-A record is (user, method, path, key) -> hash of the body, answer. Answers 2xx, 409 and 410 are kept for seven days.
-Of two at once the second waits for the first one's transaction. A body or an answer may be of an encrypted run, so the
-hash is keyed, and the answer is encrypted wherever there is a key to do so. Who may not see the run any more is given
-no answer again: it is unknown, as everywhere.
+A record maps (user, method, path, key) to a hash of the body and the answer. Answers
+2xx, 409 and 410 are kept for seven days. Of two requests at once the second waits for
+the first one's transaction. A body or an answer may belong to an encrypted run, so the
+hash is keyed, and the answer is encrypted if there is a key to do so. A caller who may
+not see the run any more does not get the answer again: the run is unknown to them, as
+everywhere.
 """
 
 import functools
@@ -48,7 +51,9 @@ class KeyReused(APIException):
 
 
 class InProgress(APIException):
-    """The first request with this key has not been answered. Cure: try again in a moment."""
+    """The first request with this key has not been answered yet. Cure: try again in a
+    moment.
+    """
 
     status_code = 409
     default_code = "in_progress"
@@ -56,9 +61,11 @@ class InProgress(APIException):
 
 
 def idempotent(post: Post) -> Post:
-    """A view's `post` that honours the header. What the act refuses is answered inside the transaction, which commits.
+    """Return a view's `post` that honours the header. Refusals are answered inside the
+    transaction, which commits.
 
-    So the audit line of a refusal stays; verbs are transactions of their own and have undone what they began.
+    So the audit line of a refusal stays. Verbs run in their own transactions, and have
+    already undone what they began.
     """
 
     @functools.wraps(post)
@@ -70,47 +77,69 @@ def idempotent(post: Post) -> Post:
             raise ParseError(f"an Idempotency-Key has 1 to {_LONGEST} characters")
         body = body_digest(request.data)
         with transaction.atomic():
-            record = _claimed(request, key, body)
+            record = _claim_record(request, key, body)
             if record.status is not None:
                 _require_visible(request, **kwargs)
-                return _again(record)
-            response = _answered(view, post, request, *args, **kwargs)
-            _keep(record, response, run=kwargs.get("run", ""))
+                return _recorded_answer(record)
+            response = _answer(view, post, request, *args, **kwargs)
+            _record_answer(record, response, run=kwargs.get("run", ""))
             return response
 
     return once
 
 
-def _claimed(request: Request, key: str, body: bytes) -> IdempotencyRecord:
-    """The record of this key, new or as answered. Raises `KeyReused`, `InProgress`."""
+def _claim_record(request: Request, key: str, body: bytes) -> IdempotencyRecord:
+    """Return the record of this key, new or with its answer. Raises `KeyReused`,
+    `InProgress`.
+    """
     now = timezone.now()
-    names = {"user": request.user, "method": request.method, "path": request.path, "key": key}
-    # Its own only: all others of that age are removed by a standing job.
+    names = {
+        "user": request.user,
+        "method": request.method,
+        "path": request.path,
+        "key": key,
+    }
+    # Only the record of this key: a standing job removes all others of that age.
     IdempotencyRecord.objects.filter(created_at__lt=now - KEPT_FOR, **names).delete()
     try:
-        # The unique constraint makes a second request wait here until the first one's transaction is over.
+        # The unique constraint makes a second request wait here until the first one's
+        # transaction is over.
         with transaction.atomic():
-            return IdempotencyRecord.objects.create(body_hash=_keyed(keyring().signer, body), created_at=now, **names)
+            return IdempotencyRecord.objects.create(
+                body_hash=_keyed_hash(keyring().signer, body),
+                created_at=now,
+                **names,
+            )
     except IntegrityError:
         record = IdempotencyRecord.objects.filter(**names).first()
+    # A refused first request has removed its record, so this one may be sent again.
     if record is None or record.status is None:
         raise InProgress
-    if record.body_hash not in {_keyed(key_id, body) for key_id in keyring().signing}:
+    # The hash may have been made under an older key.
+    hashes = {_keyed_hash(key_id, body) for key_id in keyring().signing}
+    if record.body_hash not in hashes:
         raise KeyReused
     return record
 
 
-def _answered(view: Any, post: Post, request: Request, *args: Any, **kwargs: Any) -> Response:
+def _answer(
+    view: Any, post: Post, request: Request, *args: Any, **kwargs: Any
+) -> Response:
     try:
         return post(view, request, *args, **kwargs)
     except Exception as error:
+        # After an outage this transaction cannot be committed any more.
         if is_outage(error):
-            raise  # what was begun in this transaction cannot be committed any more
-        response: Response = view.handle_exception(error)  # raises what is no answer, and the transaction is undone
+            raise
+        # This raises an error that is no answer, and the transaction is rolled back.
+        response: Response = view.handle_exception(error)
         return response
 
 
-def _keep(record: IdempotencyRecord, response: Response, *, run: str) -> None:
+def _record_answer(record: IdempotencyRecord, response: Response, *, run: str) -> None:
+    """Keep an answer 2xx, 409 or 410 in the record; after any other remove the record,
+    so that the request can be sent again under its key.
+    """
     if 200 <= response.status_code < 300 or response.status_code in (409, 410):
         protection = sealed_rows.Protection(encrypted=bool(keyring().encryption))
         record.status = response.status_code
@@ -123,31 +152,51 @@ def _keep(record: IdempotencyRecord, response: Response, *, run: str) -> None:
 
 
 def _require_visible(
-    request: Request, *, run: str = "", request_id: UUID | None = None, checkpoint: str = "", **_: Any
+    request: Request,
+    *,
+    run: str = "",
+    request_id: UUID | None = None,
+    checkpoint: str = "",
+    **_: Any,
 ) -> None:
-    """Raise `UnknownThing` where who asks may not see any more what the address names: the answer tells of it."""
-    if checkpoint and not may_see_run(request.user, timeline.get_checkpoint(checkpoint).run):
-        raise unknown_thing("checkpoint", checkpoint)
+    """Raise `UnknownThing` if the caller may no longer see what the address names,
+    since the answer describes it.
+    """
+    if checkpoint:
+        row = timeline.get_checkpoint(checkpoint)
+        if not may_see_run(request.user, row.run):
+            raise unknown_thing("checkpoint", checkpoint)
     if run:
         visible_run(request.user, run)
     if request_id is not None:
         visible_request(request.user, request_id)
 
 
-def _again(record: IdempotencyRecord) -> Response:
+def _recorded_answer(record: IdempotencyRecord) -> Response:
     status = record.status or 0
     content_type = MEDIA_TYPE if status >= 400 else None
-    return Response(json.loads(sealed_rows.decrypted(record, "answer")), status=status, content_type=content_type)
+    return Response(
+        json.loads(sealed_rows.decrypted(record, "answer")),
+        status=status,
+        content_type=content_type,
+    )
 
 
 def body_digest(data: Any) -> bytes:
-    """SHA-256 of what was posted, whatever the order of its keys; of a file, its bytes and not their wrapping."""
-    plain = {name: _plain(value) for name, value in data.items()} if isinstance(data, Mapping) else data
-    return hashlib.sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()).digest()
+    """Return the SHA-256 of a posted body, whatever the order of its keys; of a file it
+    covers the bytes and not the form around them.
+    """
+    plain = data
+    if isinstance(data, Mapping):
+        plain = {name: _plain(value) for name, value in data.items()}
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).digest()
 
 
-def _keyed(key_id: str, body: bytes) -> str:
-    """The hash that a record keeps: it tells nothing to whoever lacks the key."""
+def _keyed_hash(key_id: str, body: bytes) -> str:
+    """Return the hash that a record keeps. Without the key it reveals nothing about the
+    body.
+    """
     return keyring().mac(key_id, b"idempotency " + body).hex()
 
 
@@ -157,5 +206,6 @@ def _plain(value: Any) -> Any:
     digest = hashlib.sha256()
     for chunk in value.chunks():
         digest.update(chunk)
+    # The endpoint reads the file after this.
     value.seek(0)
     return [value.name, digest.hexdigest()]

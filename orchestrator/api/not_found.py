@@ -1,4 +1,6 @@
-"""What answers under /api/v1/ where no endpoint stands: a problem, as everywhere else, not a page."""
+"""The answer under /api/v1/ for addresses without an endpoint: a problem, as everywhere
+in the API, not a page.
+"""
 
 from typing import NoReturn
 

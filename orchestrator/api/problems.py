@@ -1,6 +1,7 @@
-"""Errors as problem details (RFC 9457): {type, title, status, code, detail, ...facts}, their statuses in one table.
+"""The exception handler of the views: errors as problem details (RFC 9457), {type,
+title, status, code, detail, ...facts}, with their statuses in one table.
 
-The views' exception handler. An exception that is no answer is not caught: it is a defect and must be seen as one.
+An exception without an answer is not caught: it is a defect and must be seen as one.
 """
 
 from collections.abc import Iterator
@@ -40,37 +41,43 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.SaveFailed: 503,
     errors.MissingSecrets: 503,
 }
-"""A class that is not named here answers as the nearest class above it; the base itself as 409."""
+"""A class that is not named here has the status of its nearest named base class; the
+base of all has 409.
+"""
 
 MEDIA_TYPE = "application/problem+json"
 OUTAGE = (
-    "the database or the disk does not serve now; whether this was done cannot be told: look first, or send it again "
-    "under the same key or Idempotency-Key"
+    "the database or the disk does not serve now; whether this was done cannot be "
+    "told: look first, or send it again under the same key or Idempotency-Key"
 )
 _MEMBERS = frozenset({"type", "title", "status", "code", "detail"})
 
 
 def answer(error: Exception, context: dict[str, Any] | None = None) -> Response | None:
-    """The problem that answers this exception; None where it is a defect."""
+    """Return the problem that answers this exception; None for a defect."""
     if isinstance(error, errors.CountersignError):
-        return _problem(status_of(type(error)), error.code, error.message, facts=error.facts)
+        status = status_of(type(error))
+        return _problem(status, error.code, error.message, facts=error.facts)
     if is_outage(error):
         return _problem(503, "unavailable", OUTAGE, facts={})
     if isinstance(error, Http404):
         error = exceptions.NotFound()
     elif isinstance(error, PermissionDenied):
         error = exceptions.PermissionDenied()
-    return _of_framework(error) if isinstance(error, exceptions.APIException) else None
+    if isinstance(error, exceptions.APIException):
+        return _problem_of_framework(error)
+    return None
 
 
 def status_of(kind: type[errors.CountersignError]) -> int:
-    """The HTTP status of an error class."""
-    return next((STATUS[one] for one in kind.__mro__ if one in STATUS), 409)
+    """Return the HTTP status of an error class."""
+    for base in kind.__mro__:
+        if base in STATUS:
+            return STATUS[base]
+    return 409
 
 
 def _problem(status: int, code: str, detail: str, *, facts: dict[str, Any]) -> Response:
-    # A fact may have the name of a member of the problem, as the run's status does; it must not take its place.
-    named = {f"actual_{name}" if name in _MEMBERS else name: fact for name, fact in facts.items()}
     problem = {
         "type": f"urn:countersign:problem:{code}",
         "title": code.replace("_", " ").capitalize(),
@@ -78,34 +85,65 @@ def _problem(status: int, code: str, detail: str, *, facts: dict[str, Any]) -> R
         "code": code,
         "detail": detail,
     }
+    for name, fact in facts.items():
+        # A fact may have the name of a member of the problem, as the run's status does;
+        # it must not replace that member.
+        member = f"actual_{name}" if name in _MEMBERS else name
+        problem[member] = fact
     headers = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else None
-    return Response(problem | named, status=status, headers=headers, content_type=MEDIA_TYPE)
+    return Response(problem, status=status, headers=headers, content_type=MEDIA_TYPE)
 
 
-def _of_framework(error: exceptions.APIException) -> Response:
+def _problem_of_framework(error: exceptions.APIException) -> Response:
     facts: dict[str, Any] = {}
     if isinstance(error, exceptions.ValidationError):
-        facts["errors"] = list(_flat(error.detail, ""))
         code = "invalid_body"
-        detail = "; ".join(f"{e['path']}: {e['message']}" if e["path"] else e["message"] for e in facts["errors"])
+        facts["errors"] = list(_flat_errors(error.detail, ""))
+        detail = "; ".join(_error_text(refusal) for refusal in facts["errors"])
     else:
-        code, detail = str(error.default_code), str(error.detail)
+        code = str(error.default_code)
+        detail = str(error.detail)
     response = _problem(error.status_code, code, detail, facts=facts)
-    if header := getattr(error, "auth_header", None):
+
+    header = getattr(error, "auth_header", None)
+    if header:
         response["WWW-Authenticate"] = header
-    if (wait := getattr(error, "wait", None)) is not None:
+    # A wait of 0 seconds is sent too.
+    wait = getattr(error, "wait", None)
+    if wait is not None:
         response["Retry-After"] = str(int(wait))
     return response
 
 
-def _flat(detail: Any, path: str) -> Iterator[dict[str, str]]:
-    """DRF's nested errors as {path, message} each; `decisions[2].hash`."""
+def _error_text(error: dict[str, str]) -> str:
+    if error["path"]:
+        return f"{error['path']}: {error['message']}"
+    return error["message"]
+
+
+def _flat_errors(detail: Any, path: str) -> Iterator[dict[str, str]]:
+    """Yield DRF's nested errors as {path, message} each; a path is like
+    `decisions[2].hash`.
+    """
     if isinstance(detail, dict):
         for name, inner in detail.items():
-            here = path if name == "non_field_errors" else f"{path}.{name}" if path else str(name)
-            yield from _flat(inner, f"{path}[{name}]" if isinstance(name, int) else here)
+            yield from _flat_errors(inner, _path_of_field(path, name))
     elif isinstance(detail, list):
         for index, inner in enumerate(detail):
-            yield from _flat(inner, f"{path}[{index}]" if isinstance(inner, dict | list) and inner else path)
+            # The errors of one field are a list of texts, which have no places.
+            is_nested = isinstance(inner, dict | list) and bool(inner)
+            inner_path = f"{path}[{index}]" if is_nested else path
+            yield from _flat_errors(inner, inner_path)
     else:
         yield {"path": path, "message": str(detail)}
+
+
+def _path_of_field(path: str, name: Any) -> str:
+    # DRF numbers the elements of a list that has errors.
+    if isinstance(name, int):
+        return f"{path}[{name}]"
+    if name == "non_field_errors":
+        return path
+    if path:
+        return f"{path}.{name}"
+    return str(name)

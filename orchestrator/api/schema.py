@@ -1,4 +1,4 @@
-"""The API described by itself: OpenAPI 3.1 at /api/v1/schema/."""
+"""The description of the API: OpenAPI 3.1 at /api/v1/schema/."""
 
 from typing import Any
 
@@ -15,16 +15,17 @@ from orchestrator.api.base import Api
 
 
 class Schema(SpectacularJSONAPIView):
-    """What can be asked, and what is answered."""
+    """The OpenAPI schema: requests and answers."""
 
     urlconf = "orchestrator.urls_api"
-    # Said here and not in a project's settings, for these describe the project's own API.
+    # Set here and not in a project's settings, which describe the project's own API.
     custom_settings = {"TITLE": "Countersign", "VERSION": "1", "OAS_VERSION": "3.1.0"}
     authentication_classes = Api.authentication_classes
     permission_classes = Api.permission_classes
     renderer_classes = [JSONRenderer, OpenApiJsonRenderer]
 
-    # Described anew: the library has described its own by the class that the project's settings name.
+    # Described again, because the library has described its own method with the class
+    # that the project's settings name.
     @describe(operation_id="schema", responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         library: Any = super()
@@ -33,10 +34,15 @@ class Schema(SpectacularJSONAPIView):
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """How a token is sent; the library finds it by its being a subclass."""
+    """Describes how a token is sent. The library finds every subclass of its base."""
 
     target_class = "orchestrator.api.auth.TokenAuthentication"
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        return {"type": "apiKey", "in": "header", "name": "Authorization", "description": "Token <token>"}
+        return {
+            "type": "apiKey",
+            "in": "header",
+            "name": "Authorization",
+            "description": "Token <token>",
+        }

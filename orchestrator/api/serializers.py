@@ -1,4 +1,4 @@
-"""Runs, checkpoints, events and graphs as the API takes and gives them."""
+"""Serializers of runs, checkpoints, events and graphs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,31 +10,44 @@ from approvals.api.base import Body, FaultOut, Query, SealedOut
 from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.ledger import notes
-from checkpoints.models import BundleImport, Checkpoint, ErasureRecord, Run, RunEvent, TaskResult
+from checkpoints.models import (
+    BundleImport,
+    Checkpoint,
+    ErasureRecord,
+    Run,
+    RunEvent,
+    TaskResult,
+)
 from checkpoints.sealing.seal_fault import json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine.notes import figure_text
+from orchestrator.engine.step.notes import figure_text
+from orchestrator.run_access.labels import needs_yes_of, progress_of
 from orchestrator.runs import unknown_outcomes
-from orchestrator.runs.labels import needs_yes_of, progress_of
 
 
 class StartBody(Body):
-    """What starts a run."""
+    """The body that starts a run."""
 
     graph = serializers.CharField(max_length=200)
     input = serializers.JSONField()
     key = serializers.CharField(max_length=200, required=False, allow_null=True)
-    on_behalf_of = serializers.CharField(required=False, allow_null=True, help_text="A user's name.")
+    on_behalf_of = serializers.CharField(
+        required=False, allow_null=True, help_text="A user's name."
+    )
     resume_failed = serializers.BooleanField(default=False)
-    restart = serializers.BooleanField(default=False, help_text="Rewind the run of this key to its beginning.")
+    restart = serializers.BooleanField(
+        default=False, help_text="Rewind the run of this key to its beginning."
+    )
     allow_effects = serializers.ListField(
         child=serializers.CharField(max_length=200),
         default=list,
         help_text="Nodes that may do again what they did already.",
     )
     priority = serializers.IntegerField(default=0, help_text="Higher goes first.")
-    due_at = serializers.DateTimeField(required=False, allow_null=True, help_text="Begin at this time or later.")
+    due_at = serializers.DateTimeField(
+        required=False, allow_null=True, help_text="Begin at this time or later."
+    )
     metadata = serializers.DictField(
         child=serializers.JSONField(),
         required=False,
@@ -43,65 +56,67 @@ class StartBody(Body):
     )
 
 
-class CancelBody(Body):
-    """Why a run is cancelled."""
-
-    reason = serializers.CharField(max_length=10_000, required=False, allow_blank=True, default="")
-
-
 class EraseBody(Body):
-    """Which values are erased: all of the run, or those at `paths`. With `dry_run` nothing is."""
+    """Which values are erased: all of the run, or those at `paths`. With `dry_run`
+    nothing is.
+    """
 
     confirm = serializers.CharField(
-        required=False, allow_blank=True, default="", help_text="The key of the run. Required, but for a dry run."
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="The key of the run. Required, but for a dry run.",
     )
-    paths = serializers.ListField(child=serializers.CharField(), required=False, allow_null=True, default=None)
-    forks = serializers.BooleanField(required=False, default=False, help_text="Also of runs that inherited values.")
-    reason = serializers.CharField(max_length=10_000, required=False, allow_blank=True, default="")
+    paths = serializers.ListField(
+        child=serializers.CharField(), required=False, allow_null=True, default=None
+    )
+    forks = serializers.BooleanField(
+        required=False, default=False, help_text="Also of runs that inherited values."
+    )
+    reason = serializers.CharField(
+        max_length=10_000, required=False, allow_blank=True, default=""
+    )
     dry_run = serializers.BooleanField(required=False, default=False)
-
-
-class SettleBody(Body):
-    """What a person knows of an unknown outcome."""
-
-    task = serializers.CharField(help_text="node:visit:index")
-    happened = serializers.BooleanField()
-    output = serializers.JSONField(required=False, allow_null=True, help_text="What the node would have returned.")
-    reason = serializers.CharField(max_length=10_000)
-    accept_risk = serializers.BooleanField(default=False)
 
 
 class StatusList(serializers.CharField):
     """One status, or several with commas between."""
 
     def to_internal_value(self, data: Any) -> Any:
-        words = [word.strip() for word in str(super().to_internal_value(data)).split(",")]
-        unknown = [word for word in words if word not in set(Status)]
+        text = str(super().to_internal_value(data))
+        statuses = [word.strip() for word in text.split(",")]
+        unknown = [status for status in statuses if status not in set(Status)]
         if unknown:
             raise serializers.ValidationError(f"No such status: {', '.join(unknown)}.")
-        return words
+        return statuses
 
 
 class RunsQuery(Query):
-    """What a list of runs can be narrowed to."""
+    """The filters of a list of runs."""
 
     graph = serializers.CharField(required=False)
     status = StatusList(required=False)
     key = serializers.CharField(required=False)
-    since = serializers.DateTimeField(required=False, help_text="Started at this time or later.")
-    origin = serializers.CharField(required=False, help_text="Id or key of the run that they were forked from.")
+    since = serializers.DateTimeField(
+        required=False, help_text="Started at this time or later."
+    )
+    origin = serializers.CharField(
+        required=False, help_text="Id or key of the run that they were forked from."
+    )
 
 
 class EventsQuery(Query):
-    """Where to go on in a log."""
+    """The line of a log to continue after."""
 
     after = serializers.IntegerField(required=False, min_value=0, default=0)
 
 
 class DiffQuery(Body):
-    """What to compare with."""
+    """The checkpoint to compare with."""
 
-    against = serializers.CharField(required=False, help_text="Id or alias; without it, the parent.")
+    against = serializers.CharField(
+        required=False, help_text="Id or alias; without it, the parent."
+    )
 
 
 class Person(serializers.CharField):
@@ -125,11 +140,39 @@ class RunLine(serializers.ModelSerializer[Run]):
     class Meta:
         model = Run
         fields = [
-            "id", "key", "graph", "version", "fingerprint", "label", "facts", "status", "line", "superstep", "head",
-            "head_seq", "event_seq", "decisions", "durable", "imported", "at_node", "tape", "error_code", "progress",
-            "priority", "due_at", "cancel_at", "started_by", "on_behalf_of", "parent_run", "parent_line", "parent_task",
-            "origin_checkpoint", "created_at", "started_at", "ended_at",
-        ]  # fmt: skip
+            "id",
+            "key",
+            "graph",
+            "version",
+            "fingerprint",
+            "label",
+            "facts",
+            "status",
+            "line",
+            "superstep",
+            "head",
+            "head_seq",
+            "event_seq",
+            "decisions",
+            "durable",
+            "imported",
+            "at_node",
+            "tape",
+            "error_code",
+            "progress",
+            "priority",
+            "due_at",
+            "cancel_at",
+            "started_by",
+            "on_behalf_of",
+            "parent_run",
+            "parent_line",
+            "parent_task",
+            "origin_checkpoint",
+            "created_at",
+            "started_at",
+            "ended_at",
+        ]
         read_only_fields = fields
 
     def get_progress(self, run: Run) -> dict[str, Any] | None:
@@ -148,7 +191,9 @@ class WaitingOut(SealedOut):
 
 
 class UnknownOut(SealedOut):
-    """A task whose outcome a person must settle. The key is the one that the call carried, to look it up by."""
+    """A task whose outcome a person must settle. The key is the one that the call
+    carried, to look it up by.
+    """
 
     task = serializers.CharField()
     attempt = serializers.IntegerField()
@@ -160,7 +205,9 @@ class UnknownOut(SealedOut):
 
 
 class ImportedFrom(SealedOut):
-    """The bundle that an imported run came from: its key there, who signed it and when, and who took it in."""
+    """The bundle that an imported run came from: its key there, who signed it and when,
+    and who took it in.
+    """
 
     key = serializers.CharField(source="origin_key")
     signer = serializers.CharField()
@@ -171,8 +218,9 @@ class ImportedFrom(SealedOut):
 
 
 class RunOut(RunLine):
-    """One run, with its input, why it stopped, what it waits for, and what must be settled. `needs_yes`: the nodes that
-    do not start without a yes; `stopped_before`: those of them that would start now. Null: its line does not verify.
+    """One run, with its input, why it stopped, what it waits for, and what must be
+    settled. `needs_yes`: the nodes that do not start without a yes; `stopped_before`:
+    those of them that would start now. Null: its line does not verify.
     """
 
     input = serializers.SerializerMethodField()
@@ -188,12 +236,22 @@ class RunOut(RunLine):
 
     class Meta(RunLine.Meta):
         fields = [
-            *RunLine.Meta.fields, "input", "error", "paused", "unknown", "needs_yes", "stopped_before", "imported_from",
-            "metadata", "figures", "fault",
-        ]  # fmt: skip
+            *RunLine.Meta.fields,
+            "input",
+            "error",
+            "paused",
+            "unknown",
+            "needs_yes",
+            "stopped_before",
+            "imported_from",
+            "metadata",
+            "figures",
+            "fault",
+        ]
         read_only_fields = fields
 
     def to_representation(self, instance: Run) -> dict[str, Any]:
+        # Two fields show them, which one query answers.
         self.stops = needs_yes_of(instance)
         return super().to_representation(instance)
 
@@ -201,8 +259,12 @@ class RunOut(RunLine):
         return self.stops
 
     def get_stopped_before(self, run: Run) -> list[str] | None:
-        at = set(run.at_node.split(", ")) if run.status == Status.PAUSED else set()
-        return None if self.stops is None else [node for node in self.stops if node in at]
+        if self.stops is None:
+            return None
+        if run.status != Status.PAUSED:
+            return []
+        next_nodes = run.at_node.split(", ")
+        return [node for node in self.stops if node in next_nodes]
 
     @extend_schema_field(FaultOut(allow_null=True))
     def get_fault(self, run: Run) -> dict[str, Any] | None:
@@ -210,8 +272,10 @@ class RunOut(RunLine):
 
     @extend_schema_field(ImportedFrom(allow_null=True))
     def get_imported_from(self, run: Run) -> dict[str, Any] | None:
-        found = BundleImport.objects.filter(run=run.id).first() if run.imported else None
-        return ImportedFrom(found).data if found else None
+        if not run.imported:
+            return None
+        origin = BundleImport.objects.filter(run=run.id).first()
+        return ImportedFrom(origin).data if origin else None
 
     def get_metadata(self, run: Run) -> dict[str, Any]:
         return notes.shown_metadata([run]).get(run.id, {})
@@ -227,12 +291,14 @@ class RunOut(RunLine):
         return error
 
     def get_paused(self, run: Run) -> list[dict[str, Any]]:
-        waiting = run.requests.filter(status="open").order_by("id")
-        return list(WaitingOut(waiting, many=True, context={"protection": protection_of(run)}).data)
+        requests = run.requests.filter(status="open").order_by("id")
+        context = {"protection": protection_of(run)}
+        return list(WaitingOut(requests, many=True, context=context).data)
 
     def get_unknown(self, run: Run) -> list[dict[str, Any]]:
         rows = unknown_outcomes.unknown_tasks(run)
-        return list(UnknownOut(rows, many=True, context={"protection": protection_of(run)}).data)
+        context = {"protection": protection_of(run)}
+        return list(UnknownOut(rows, many=True, context=context).data)
 
 
 class EventOut(SealedOut, serializers.ModelSerializer[RunEvent]):
@@ -242,7 +308,17 @@ class EventOut(SealedOut, serializers.ModelSerializer[RunEvent]):
 
     class Meta:
         model = RunEvent
-        fields = ["seq", "type", "at", "node", "task", "actor", "payload", "hash", "fault"]
+        fields = [
+            "seq",
+            "type",
+            "at",
+            "node",
+            "task",
+            "actor",
+            "payload",
+            "hash",
+            "fault",
+        ]
         read_only_fields = fields
 
     def get_payload(self, event: RunEvent) -> dict[str, Any]:
@@ -250,18 +326,24 @@ class EventOut(SealedOut, serializers.ModelSerializer[RunEvent]):
 
 
 def shown_figures(sums: Mapping[str, Any]) -> dict[str, Any]:
-    """Sums of figures as exact numbers in text; {"refused": why} stays as it is."""
-    return {name: figure_text(sum) if isinstance(sum, int) else sum for name, sum in sums.items()}
+    """Return sums of figures as exact text; {"refused": why} stays as it is."""
+    shown: dict[str, Any] = {}
+    for name, sum in sums.items():
+        shown[name] = figure_text(sum) if isinstance(sum, int) else sum
+    return shown
 
 
 class CheckpointLines(serializers.ListSerializer[Any]):
-    """Checkpoints of one run, with their metadata. One query more, however many there are."""
+    """Serializes checkpoints of one run with their metadata. One more query, however
+    many there are.
+    """
 
     def to_representation(self, data: Any) -> list[Any]:
         rows = list(data)
         if rows:
             child: Any = self.child
-            child.metadata_at = notes.metadata_at(rows[0].run, [row.seq for row in rows])
+            seqs = [row.seq for row in rows]
+            child.metadata_at = notes.metadata_at(rows[0].run, seqs)
         return super().to_representation(rows)
 
 
@@ -279,10 +361,29 @@ class CheckpointLine(SealedOut, serializers.ModelSerializer[Checkpoint]):
         model = Checkpoint
         list_serializer_class = CheckpointLines
         fields = [
-            "id", "alias", "run", "graph", "version", "graph_fingerprint", "format_version", "seq", "superstep", "line",
-            "source", "parent", "created_at", "committed", "nodes", "changed", "event_position", "took_ms",
-            "stored_size", "state_size", "metadata", "fault",
-        ]  # fmt: skip
+            "id",
+            "alias",
+            "run",
+            "graph",
+            "version",
+            "graph_fingerprint",
+            "format_version",
+            "seq",
+            "superstep",
+            "line",
+            "source",
+            "parent",
+            "created_at",
+            "committed",
+            "nodes",
+            "changed",
+            "event_position",
+            "took_ms",
+            "stored_size",
+            "state_size",
+            "metadata",
+            "fault",
+        ]
         read_only_fields = fields
 
     def get_metadata(self, checkpoint: Checkpoint) -> dict[str, Any]:
@@ -313,7 +414,9 @@ class ChangeOut(serializers.Serializer[timeline.Change]):
 
 
 class DiffOut(serializers.Serializer[Any]):
-    """What differs at one checkpoint against another; `against` is null where there is nothing before it."""
+    """The differences of one checkpoint from another; `against` is null if there is
+    nothing before it.
+    """
 
     checkpoint = serializers.CharField()
     against = serializers.CharField(allow_null=True)
@@ -350,11 +453,24 @@ class GraphOut(GraphLine):
 
 
 class ErasureOut(serializers.ModelSerializer[ErasureRecord]):
-    """The record of an erasure; never a value. Of a dry run: `run`, `key`, `paths`, `rows` by place, `inherited`."""
+    """The record of an erasure; never a value. Of a dry run: `run`, `key`, `paths`,
+    `rows` by place, `inherited`.
+    """
 
     by = serializers.CharField(source="by_name")
 
     class Meta:
         model = ErasureRecord
-        fields = ["id", "run", "by", "at", "reason", "paths", "inherited", "kept_files", "rows", "ended_at"]
+        fields = [
+            "id",
+            "run",
+            "by",
+            "at",
+            "reason",
+            "paths",
+            "inherited",
+            "kept_files",
+            "rows",
+            "ended_at",
+        ]
         read_only_fields = fields

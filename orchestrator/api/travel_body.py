@@ -1,78 +1,34 @@
-"""What going back in time takes and gives: patches, answers, plans, reports, bulk forks."""
+"""Bodies and answers of time travel: plans, reports and bulk forks."""
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from approvals.api.base import Body, Query
 from checkpoints.models.run_line import Travel
 from checkpoints.sealing.sealed_columns import read_or_reason
+from orchestrator.api.verbs import field_of
 from orchestrator.models import BulkForkResult
+from orchestrator.runs import verb_table
+from orchestrator.runs.verb_table import LONGEST_NAME
 
-LONGEST_NAME = 200
-LONGEST_REASON = 10_000
 MOST_NAMED = 1000
 """Checkpoints that one request may name."""
 
 
-@extend_schema_field({"type": "object", "additionalProperties": True})
-class ObjectField(serializers.JSONField):
-    """A JSON object, or null for none."""
-
-    def to_internal_value(self, data: Any) -> Any:
-        if not isinstance(data, dict):
-            raise serializers.ValidationError("This must be a JSON object.")
-        return data
-
-
-class PlanBody(Body):
-    """What going on from a checkpoint would change. `patch`: {partition: merge patch or list of operations}; `answers`:
-    {node: {channel: value}}; `allow_effects`: nodes that may do again what has happened already.
-    """
-
-    patch = ObjectField(required=False, allow_null=True, default=None)
-    answers = ObjectField(required=False, allow_null=True, default=None)
-    allow_effects = serializers.ListField(child=serializers.CharField(max_length=LONGEST_NAME), default=list)
-
-
-class HowBody(PlanBody):
+class HowBody(Body):
     """A plan that is asked for."""
 
+    patch = field_of(verb_table.PATCH)
+    answers = field_of(verb_table.ANSWERS)
+    allow_effects = field_of(verb_table.ALLOW_EFFECTS)
     how = serializers.ChoiceField(choices=Travel.choices, default=Travel.FORK)
 
 
-class ForkBody(PlanBody):
-    """A fork: without `start` it is paused until it is resumed."""
-
-    start = serializers.BooleanField(default=True)
-    key = serializers.CharField(max_length=LONGEST_NAME, required=False, allow_null=True, default=None)
-    reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
-
-
-class ReplayBody(Body):
-    """Why a run is replayed."""
-
-    reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
-
-
-class RewindBody(PlanBody):
-    """A rewind, and why."""
-
-    checkpoint = serializers.CharField(max_length=LONGEST_NAME * 2, help_text="Id or alias, of this run.")
-    reason = serializers.CharField(max_length=LONGEST_REASON)
-
-
-class ResumeBody(Body):
-    """A resume; with a patch it goes on from the newest checkpoint on a new line."""
-
-    patch = ObjectField(required=False, allow_null=True, default=None)
-    allow_effects = serializers.ListField(child=serializers.CharField(max_length=LONGEST_NAME), default=list)
-    reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
-
-
 class BulkForkBody(Body):
-    """Which runs to fork, from the last good checkpoint of each: those of these checkpoints, or those of a graph."""
+    """Which runs to fork, from the last good checkpoint of each: those of these
+    checkpoints, or those of a graph.
+    """
 
     checkpoints = serializers.ListField(
         child=serializers.CharField(max_length=LONGEST_NAME * 2),
@@ -82,10 +38,12 @@ class BulkForkBody(Body):
     )
     graph = serializers.CharField(max_length=LONGEST_NAME, required=False)
     status = serializers.CharField(max_length=20, default="failed")
-    patch = ObjectField(required=False, allow_null=True, default=None)
-    allow_effects = serializers.ListField(child=serializers.CharField(max_length=LONGEST_NAME), default=list)
-    reason = serializers.CharField(max_length=LONGEST_REASON, required=False, allow_blank=True, default="")
-    dry_run = serializers.BooleanField(default=False, help_text="Only say what would be done.")
+    patch = field_of(verb_table.PATCH)
+    allow_effects = field_of(verb_table.ALLOW_EFFECTS)
+    reason = field_of(verb_table.REASON)
+    dry_run = serializers.BooleanField(
+        default=False, help_text="Only say what would be done."
+    )
 
 
 class PlannedTask(serializers.Serializer[Any]):
@@ -97,40 +55,55 @@ class PlannedTask(serializers.Serializer[Any]):
 
 
 class PlanOut(serializers.Serializer[Any]):
-    """What going on would do. Nothing happens that it does not list."""
+    """The plan of going on. Nothing happens that it does not list."""
 
     how = serializers.CharField()
     checkpoint = serializers.CharField()
     needs_yes = serializers.ListField(
-        child=serializers.CharField(), help_text="Nodes before which it stops unless `allow_effects` names them."
+        child=serializers.CharField(),
+        help_text="Nodes before which it stops unless `allow_effects` names them.",
     )
     runs = PlannedTask(many=True, help_text="What runs.")
-    may_run = PlannedTask(many=True, help_text="What runs if a router, a person or an error says so.")
+    may_run = PlannedTask(
+        many=True, help_text="What runs if a router, a person or an error says so."
+    )
     reused = PlannedTask(many=True, help_text="Recorded results that are taken.")
-    effects_again = PlannedTask(many=True, help_text="What happened already, and would happen again.")
-    may_have_happened = PlannedTask(many=True, help_text="What nobody knows to have happened or not.")
+    effects_again = PlannedTask(
+        many=True, help_text="What happened already, and would happen again."
+    )
+    may_have_happened = PlannedTask(
+        many=True, help_text="What nobody knows to have happened or not."
+    )
     asks = PlannedTask(many=True, help_text="What people are asked.")
-    patched = serializers.ListField(child=serializers.CharField(), help_text="The channels that the patch changes.")
+    patched = serializers.ListField(
+        child=serializers.CharField(), help_text="The channels that the patch changes."
+    )
     guarded = serializers.DictField(
-        child=serializers.CharField(), help_text="Of them those that need signatures, with the node of their gate."
+        child=serializers.CharField(),
+        help_text="Of them those that need signatures, with the node of their gate.",
     )
 
 
 class ReplayOrigin(serializers.Serializer[Any]):
-    """Where a replay comes from."""
+    """The origin of a replay."""
 
     run = serializers.UUIDField()
     checkpoint = serializers.UUIDField()
 
 
 class DivergedTask(serializers.Serializer[Any]):
-    """A task that went another way than in the origin. Its branch ended there, but for a pure or read task on other
-    memory: that ran, and went on.
+    """A task that went another way than in the origin. Its branch ended there, but for
+    a pure or read task on other memory: that ran, and went on.
     """
 
     task = serializers.CharField(help_text="node:visit:index")
     why = serializers.CharField(help_text="other_input, other_memory, or no_record.")
-    path = serializers.CharField(required=False, allow_null=True, allow_blank=True, help_text="What it saw otherwise.")
+    path = serializers.CharField(
+        required=False,
+        allow_null=True,
+        allow_blank=True,
+        help_text="What it saw otherwise.",
+    )
 
 
 class ReplayOut(serializers.Serializer[Any]):
@@ -147,7 +120,9 @@ class PlanKindOut(serializers.Serializer[Any]):
     """Runs whose plans have the same lists; the plan is that of the first example."""
 
     count = serializers.IntegerField()
-    examples = serializers.ListField(child=serializers.CharField(), help_text="Ids of runs.")
+    examples = serializers.ListField(
+        child=serializers.CharField(), help_text="Ids of runs."
+    )
     plan = PlanOut()
 
 
@@ -155,7 +130,9 @@ class RefusedOut(serializers.Serializer[Any]):
     """Runs that would be refused for the same reason."""
 
     count = serializers.IntegerField()
-    examples = serializers.ListField(child=serializers.CharField(), help_text="Ids of runs.")
+    examples = serializers.ListField(
+        child=serializers.CharField(), help_text="Ids of runs."
+    )
     code = serializers.CharField()
     message = serializers.CharField()
 
@@ -174,7 +151,9 @@ class BulkForkOut(serializers.Serializer[Any]):
     """A bulk fork: how far its job is."""
 
     id = serializers.UUIDField()
-    status = serializers.CharField(help_text="That of its job: queued, running, done, failed or cancelled.")
+    status = serializers.CharField(
+        help_text="That of its job: queued, running, done, failed or cancelled."
+    )
     error = serializers.CharField(allow_blank=True)
     total = serializers.IntegerField()
     forked = serializers.IntegerField()
@@ -183,7 +162,9 @@ class BulkForkOut(serializers.Serializer[Any]):
 
 
 class BulkForkResultOut(serializers.ModelSerializer[BulkForkResult]):
-    """What became of one run: its fork, or why there is none. Neither: it waits for its turn."""
+    """The result for one run: its fork, or the reason that there is none. Neither while
+    it waits for its turn.
+    """
 
     message = serializers.SerializerMethodField()
 
@@ -199,4 +180,6 @@ class BulkForkResultOut(serializers.ModelSerializer[BulkForkResult]):
 class BulkForkResultsQuery(Query):
     """Which results."""
 
-    refused = serializers.BooleanField(required=False, default=False, help_text="Only runs that were refused.")
+    refused = serializers.BooleanField(
+        required=False, default=False, help_text="Only runs that were refused."
+    )

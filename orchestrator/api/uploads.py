@@ -1,4 +1,4 @@
-"""The endpoint that takes files."""
+"""The endpoint that stores uploaded files, and the form with one file."""
 
 from typing import Any
 
@@ -38,8 +38,23 @@ class Uploads(APIView):
     @describe(request={"multipart/form-data": UploadBody}, responses={201: UploadOut})
     def post(self, request: Request) -> Response:
         require(person(request), "start_run")
-        form: Any = request.data
-        file = form.get("file")
-        if not isinstance(file, UploadedFile) or [len(given) for _, given in form.lists()] != [1]:
-            raise ValidationError({"file": ["Post a form with one file, in the field named file."]})
-        return Response(uploads.save_upload(file, name=file.name or "", by=person(request)), status=201)
+        file = only_file_of(request)
+        reference = uploads.save_upload(file, name=file.name or "", by=person(request))
+        return Response(reference, status=201)
+
+
+def only_file_of(request: Request) -> "UploadedFile[Any]":
+    """Return the file of a form with one file. Raises DRF's `ValidationError`."""
+    form: Any = request.data
+    file = form.get("file")
+    # A request without a body has no form, so its lists are looked at last.
+    if isinstance(file, UploadedFile) and _has_one_value(form):
+        return file
+    raise ValidationError(
+        {"file": ["Post a form with one file, in the field named file."]}
+    )
+
+
+def _has_one_value(form: Any) -> bool:
+    values_by_name = list(form.lists())
+    return len(values_by_name) == 1 and len(values_by_name[0][1]) == 1

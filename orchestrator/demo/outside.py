@@ -1,4 +1,6 @@
-"""Pages of the outside world of the demo: cases, payments with every call, letters, imports. They change nothing."""
+"""Pages of the outside world of the demo: cases, payments with every call, letters,
+imports. They change nothing.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ SHOWN = 50
 @require_safe
 @login_required
 def outside(request: HttpRequest) -> HttpResponse:
-    """What the departments would see in their other systems, newest first."""
+    """Return what the departments would see in their other systems, newest first."""
     facts = {
         "cases": ClaimCase.objects.all()[:SHOWN],
         "payments": Payment.objects.all()[:SHOWN],
@@ -35,22 +37,37 @@ def outside(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def letter(request: HttpRequest, name: str) -> FileResponse:
-    """One letter, as it was sent. 404 for any name that is not in the outbox."""
-    found = _letters().get(name)
-    if found is None:
+    """Return one letter as it was sent. 404 for any name that is not in the outbox."""
+    path = _letters().get(name)
+    if path is None:
         raise Http404(f"there is no letter {name}")
-    return FileResponse(found.open("rb"), content_type="text/plain; charset=utf-8", filename=name)
+    return FileResponse(
+        path.open("rb"),
+        content_type="text/plain; charset=utf-8",
+        filename=name,
+    )
 
 
 def _letters() -> dict[str, Path]:
-    found = Path(settings.EMAIL_FILE_PATH).glob("*.eml")
-    return {path.name: path for path in sorted(found, reverse=True)}
+    """Return the files of the outbox by name, newest first."""
+    # Their names begin with the time at which they were sent.
+    paths = Path(settings.EMAIL_FILE_PATH).glob("*.eml")
+    return {path.name: path for path in sorted(paths, reverse=True)}
 
 
 def _imports(user: Any) -> list[dict[str, Any]]:
     corrected = Count("id", filter=Q(corrected=True))
-    rows = ImportedRow.objects.order_by().values("run").annotate(rows=Count("id"), corrected=corrected, at=Max("at"))
-    found = list(rows.order_by("-at")[:SHOWN])
-    of_rows = Run.objects.filter(id__in=[one["run"] for one in found])
+    rows = (
+        ImportedRow.objects.order_by()
+        .values("run")
+        .annotate(rows=Count("id"), corrected=corrected, at=Max("at"))
+    )
+    newest = list(rows.order_by("-at")[:SHOWN])
+    # Rows of an import name their run, which not every user may see.
+    of_rows = Run.objects.filter(id__in=[counts["run"] for counts in newest])
     keys = dict(visible_among(user, of_rows).values_list("id", "key"))
-    return [{**one, "key": keys[one["run"]]} for one in found if one["run"] in keys]
+    imports: list[dict[str, Any]] = []
+    for counts in newest:
+        if counts["run"] in keys:
+            imports.append({**counts, "key": keys[counts["run"]]})
+    return imports

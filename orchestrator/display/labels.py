@@ -1,4 +1,6 @@
-"""The words, icons and colours of statuses, effects and verdicts: one place, used by every page. Pure."""
+"""The words, icons and colours of statuses, effects and verdicts: one place, used by
+every page. Pure.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +9,9 @@ from checkpoints.core.status import Status
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a status or a verdict appears: its label, the icon's name, and the style of the pill or stamp."""
+    """How a status or a verdict appears: its label, the icon's name, and the style of
+    the pill or stamp.
+    """
 
     label: str
     icon: str
@@ -32,7 +36,9 @@ STANDING = {
     "not_started": Look("Not started", "dots", "off"),
     "needs_yes": Look("Needs a yes", "pen", "wait"),
 }
-"""Of paused runs that ask nobody to sign, by what they wait for (`views.run_standings`)."""
+"""Looks of paused runs that need no signature, by what they wait for
+(`views.run_standings`).
+"""
 
 VERDICT = {
     "approve": Look("Approved", "check", "a"),
@@ -60,7 +66,7 @@ RIGHTS = {
     "reassign": "Hand reviews to other people",
     "view_audit": "Read the whole audit log",
 }
-"""Right of `approvals.permissions.RIGHTS` -> what its holder may do."""
+"""Right of `approvals.permissions.RIGHTS` -> the actions that it permits."""
 
 JOBS = {
     "anchor_heads": "Numbers and chains new lines of the audit log",
@@ -91,7 +97,9 @@ EVENTS = {
     "request_opened": "asks for a review",
     "write_edited": "write edited",
     "write_rebased": "write came back, its current value moved",
-    "texts_changed": "write came back, an edit changed the title or the facts beside it",
+    "texts_changed": (
+        "write came back, an edit changed the title or the facts beside it"
+    ),
     "decision_signed": "decision signed",
     "request_settled": "review settled",
     "run_paused": "run paused",

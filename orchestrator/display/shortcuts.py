@@ -1,7 +1,7 @@
-"""The keys that pages listen to, for the list that `?` opens. Pure."""
+"""The keyboard shortcuts of the pages, for the list that `?` opens. Pure."""
 
 Shortcut = tuple[tuple[str, ...], str]
-"""The keys, and what they do."""
+"""The keys, and their action in words."""
 
 EVERYWHERE: tuple[Shortcut, ...] = (
     (("/",), "find a run"),
@@ -43,7 +43,8 @@ OF_PAGE: dict[str, tuple[Shortcut, ...]] = {
         (("S",), "swap A and B"),
     ),
 }
-"""The name of a page's address -> its own keys, in the order in which they are listed."""
+"""The name of a page's address -> its own keys, in the order in which they are listed.
+"""
 
 
 def shortcuts_of(page: str) -> tuple[Shortcut, ...]:

@@ -1,5 +1,6 @@
-"""What waits for a steward, as the first page of the admin leads with it: reviews, stopped runs, clean-ups, holds,
-erasures and storage. Each figure is bounded, however many rows there are.
+"""The figures at the top of the admin's first page, for a steward: reviews, stopped
+runs, clean-ups, holds, erasures and storage. Each figure is bounded, however many rows
+there are.
 """
 
 from typing import Any
@@ -18,13 +19,15 @@ from orchestrator.display.labels import STATUS
 from orchestrator.engine.frozen import frozen
 
 MOST_COUNTED = 1000
-"""Rows that a figure counts; more are shown as "1,000+"."""
+"""The most rows that a figure counts; a greater number is shown as "1,000+"."""
 STOPPED = (Status.FAILED, Status.UNKNOWN, Status.TAMPERED, Status.INCOMPATIBLE)
 
 
 @frozen
 class Figure:
-    """A count with what it counts and where its rows are. `needs_action`: somebody has to do something about it."""
+    """A count with its label and the address of its rows. `needs_action`: a person has
+    to do something about them.
+    """
 
     label: str
     count: str
@@ -33,53 +36,84 @@ class Figure:
 
 
 def waiting_figures(user: Any) -> list[Figure]:
-    """Return what waits for this user: reviews, and the runs that stopped, as far as he may see runs."""
-    mark = inbox.mark_of(user)
-    figures = [Figure("Reviews waiting for you", _words_of_mark(mark), reverse("inbox"), needs_action=mark.waiting > 0)]
+    """Return what waits for this user: reviews and, for users who may see runs, the
+    runs that stopped.
+    """
+    figures = [_waiting_reviews(inbox.mark_of(user))]
     if permissions.may(user, "view_run"):
-        figures += [_stopped(status) for status in STOPPED]
+        for status in STOPPED:
+            figures.append(_stopped_runs(status))
     return figures
 
 
-def _words_of_mark(mark: Mark) -> str:
-    return f"{mark.waiting:,}{'+' if mark.more else ''}"
+def _waiting_reviews(mark: Mark) -> Figure:
+    count = f"{mark.waiting:,}"
+    # The mark counts up to a limit too.
+    if mark.is_capped:
+        count += "+"
+    return Figure(
+        "Reviews waiting for you",
+        count,
+        reverse("inbox"),
+        needs_action=mark.waiting > 0,
+    )
 
 
-def _stopped(status: Status) -> Figure:
+def _stopped_runs(status: Status) -> Figure:
     count = _counted(Run.objects.filter(status=status))
     query = urlencode({"status__exact": str(status)})
-    address = f"{reverse('admin:checkpoints_run_changelist')}?{query}"
-    return Figure(f"{STATUS[status].label} runs", count, address, needs_action=count != "0")
+    return Figure(
+        f"{STATUS[status].label} runs",
+        count,
+        f"{reverse('admin:checkpoints_run_changelist')}?{query}",
+        needs_action=count != "0",
+    )
 
 
 def keeping_figures() -> list[Figure]:
-    """Return what is kept and erased at the moment."""
+    """Return what is kept and what is being erased now."""
     holds = LegalHold.objects.filter(released_at=None)
     pins = Pin.objects.filter(released_at=None)
     erasures = ErasureRecord.objects.filter(ended_at=None)
     return [
-        Figure("Legal holds", _counted(holds), _lasting("legalhold")),
-        Figure("Pins", _counted(pins), _lasting("pin")),
-        Figure("Erasures in progress", _counted(erasures), reverse("admin:checkpoints_erasurerecord_changelist")),
+        Figure("Legal holds", _counted(holds), _unreleased("legalhold")),
+        Figure("Pins", _counted(pins), _unreleased("pin")),
+        Figure(
+            "Erasures in progress",
+            _counted(erasures),
+            reverse("admin:checkpoints_erasurerecord_changelist"),
+        ),
     ]
 
 
-def _lasting(model: str) -> str:
-    return f"{reverse(f'admin:checkpoints_{model}_changelist')}?state=lasting"
+def _unreleased(model: str) -> str:
+    """Return the address of the rows that nobody has released."""
+    address = reverse(f"admin:checkpoints_{model}_changelist")
+    return f"{address}?state=lasting"
 
 
 def _counted(rows: "QuerySet[Any]") -> str:
+    """Return the number of rows, counted up to a limit."""
+    # In no order, so that the database stops at the limit instead of sorting all rows.
     count = rows.order_by()[: MOST_COUNTED + 1].count()
-    return f"{count:,}" if count <= MOST_COUNTED else f"{MOST_COUNTED:,}+"
+    if count > MOST_COUNTED:
+        return f"{MOST_COUNTED:,}+"
+    return f"{count:,}"
 
 
 def policy_rows() -> list[dict[str, Any]]:
-    """Return each policy with when it removed history last and does so next."""
+    """Return each policy with the times at which it removed history last and will do so
+    next.
+    """
     policies = list(RetentionPolicy.objects.order_by("graph")[:MOST_COUNTED])
     schedules = schedules_of(policies)
-    return [{"policy": policy, "schedule": schedules[policy.graph]} for policy in policies]
+    rows: list[dict[str, Any]] = []
+    for policy in policies:
+        rows.append({"policy": policy, "schedule": schedules[policy.graph]})
+    return rows
 
 
 def storage() -> dict[str, Any]:
-    """Return the stored history of each graph by age, as it was measured last; the measuring reads every checkpoint."""
+    """Return the stored history of each graph by age, as it was measured last."""
+    # Measuring reads every checkpoint, so the page does not do it.
     return {"ages": AGES, **measured_stock()}

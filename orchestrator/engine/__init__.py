@@ -1,18 +1,14 @@
-"""The ground: what a graph, a channel, a write, a gate and a superstep are. Pure Python; everybody may import it.
+"""The ground: graphs, channels, writes, gates and supersteps as pure Python, which every
+floor may import.
 
 These are the names for authors of graphs and for those who build on the engine.
 """
 
 from orchestrator.engine import registry
-from orchestrator.engine.context import Context
 from orchestrator.engine.errors import CountersignError, NotDone
-from orchestrator.engine.files import FileRef
-from orchestrator.engine.frontier import ErrorInfo, Frontier
-from orchestrator.engine.gate import Fact, Gate, Proposal, Show, outcome_of
 from orchestrator.engine.graph import END, START, Graph
-from orchestrator.engine.identity import Task, idempotency_key, write_id
-from orchestrator.engine.play import Played, play
-from orchestrator.engine.reducer import (
+from orchestrator.engine.graphs.gate import Fact, Gate, Proposal, Show, outcome_of
+from orchestrator.engine.graphs.reducer import (
     Append,
     Artifact,
     Custom,
@@ -26,12 +22,50 @@ from orchestrator.engine.reducer import (
     Sum,
     Union,
 )
-from orchestrator.engine.retry import Interval, Retry
-from orchestrator.engine.write import Command, Send, Write
+from orchestrator.engine.graphs.retry import Interval, Retry
+from orchestrator.engine.graphs.write import Command, Send, Write
+from orchestrator.engine.play import Played, play
+from orchestrator.engine.step.context import Context
+from orchestrator.engine.step.frontier import ErrorInfo, Frontier
+from orchestrator.engine.values.files import FileRef
+from orchestrator.engine.values.identity import Task, idempotency_key, write_id
 
 __all__ = [
-    "END", "START", "Append", "Artifact", "Command", "Context", "CountersignError", "Custom", "ErrorInfo", "Fact",
-    "FileRef", "First", "Frontier", "Gate", "Graph", "Interval", "Last", "Longest", "Max", "Merge", "Min", "NotDone",
-    "Played", "Proposal", "Replace", "Retry", "Send", "Show", "Sum", "Task", "Union", "Write", "idempotency_key",
-    "outcome_of", "play", "registry", "write_id",
-]  # fmt: skip
+    "END",
+    "START",
+    "Append",
+    "Artifact",
+    "Command",
+    "Context",
+    "CountersignError",
+    "Custom",
+    "ErrorInfo",
+    "Fact",
+    "FileRef",
+    "First",
+    "Frontier",
+    "Gate",
+    "Graph",
+    "Interval",
+    "Last",
+    "Longest",
+    "Max",
+    "Merge",
+    "Min",
+    "NotDone",
+    "Played",
+    "Proposal",
+    "Replace",
+    "Retry",
+    "Send",
+    "Show",
+    "Sum",
+    "Task",
+    "Union",
+    "Write",
+    "idempotency_key",
+    "outcome_of",
+    "play",
+    "registry",
+    "write_id",
+]

@@ -1,6 +1,7 @@
-"""Everything that can be refused, by name. All floors raise these; one place maps them to HTTP answers.
+"""The refusals, by name. All floors raise these; one place maps them to HTTP answers.
 
-Each docstring is the sentence that people read and its cure. Facts are plain values for machines.
+Each docstring is the sentence that people read and its cure. Facts are plain values for
+machines.
 """
 
 from collections.abc import Callable
@@ -8,7 +9,9 @@ from typing import Any, ClassVar
 
 
 class CountersignError(Exception):
-    """Something was refused. `code` is for machines, `message` for people, `facts` name the things concerned."""
+    """Something was refused. `code` is for machines, `message` for people, `facts` name
+    the things concerned.
+    """
 
     def __init__(self, code: str, message: str, **facts: Any) -> None:
         super().__init__(message)
@@ -21,7 +24,7 @@ class CountersignError(Exception):
 
 
 class _Named(CountersignError):
-    """A refusal whose class says its code."""
+    """A refusal whose class has its code."""
 
     code_of_class: ClassVar[str] = "refused"
 
@@ -48,13 +51,17 @@ class InvalidGraph(_Named):
 
 
 class WrongStatus(_Named):
-    """The run's status does not allow this. Look at the run; its page names what can be done next."""
+    """The run's status does not allow this. Look at the run; its page names what can be
+    done next.
+    """
 
     code_of_class = "wrong_status"
 
 
 class StaleLease(_Named):
-    """Another worker has taken over this run. Stop; nothing more of this attempt is saved."""
+    """Another worker has taken over this run. Stop; nothing more of this attempt is
+    saved.
+    """
 
     code_of_class = "stale_lease"
 
@@ -72,7 +79,9 @@ class AlreadyDecided(_Named):
 
 
 class NotAReviewer(_Named):
-    """You are not among the reviewers of this request. Ask one of them, or a steward to reassign it."""
+    """You are not among the reviewers of this request. Ask one of them, or a steward to
+    reassign it.
+    """
 
     code_of_class = "not_a_reviewer"
 
@@ -84,151 +93,189 @@ class Forbidden(_Named):
 
 
 class KeyConflict(_Named):
-    """This key is in use for something else. Choose another key, or repeat the first call exactly."""
+    """This key is in use for something else. Choose another key, or repeat the first
+    call exactly.
+    """
 
     code_of_class = "key_conflict"
 
 
 class ConflictingWrites(_Named):
-    """Two tasks replaced one channel in the same superstep. Give the channel a reducer: `Last`, if the later one
-    wins.
+    """Two tasks replaced one channel in the same superstep. Give the channel a reducer:
+    `Last`, if the later one wins.
     """
 
     code_of_class = "conflicting_writes"
 
 
 class MissingSecrets(_Named):
-    """The graph needs secrets that neither this process nor a live worker has. Put the values that are named into
-    COUNTERSIGN["SECRETS"] of the workers, start them anew, and try again.
+    """The graph needs secrets that neither this process nor a live worker has. Put the
+    values that are named into COUNTERSIGN["SECRETS"] of the workers, start them anew,
+    and try again.
     """
 
     code_of_class = "missing_secrets"
 
 
 class IncompatibleGraph(_Named):
-    """The run was started with another form of its graph. Migrate it, deploy the old version too, or fork."""
+    """The run was started with another form of its graph. Migrate it, deploy the old
+    version too, or fork.
+    """
 
     code_of_class = "incompatible_graph"
 
 
 class TamperedRow(_Named):
-    """A stored record is not what was written. Restore it from a backup, then resume the run: it is verified first."""
+    """A stored record is not what was written. Restore it from a backup, then resume
+    the run: it is verified first.
+    """
 
     code_of_class = "tampered_row"
 
 
 class WrongKey(_Named):
-    """No key of the ring opens or verifies this record. Put the key with the named id back into the settings, then
-    resume the run: it is verified first.
+    """No key of the ring opens or verifies this record. Put the key with the named id
+    back into the settings, then resume the run: it is verified first.
     """
 
     code_of_class = "wrong_key"
 
 
+class OlderSeal(WrongKey):
+    """Rows are sealed in the format of an older release. Run `manage.py seal_anew`
+    once, then try again.
+    """
+
+    code_of_class = "older_seal"
+
+
 class InvalidBundle(_Named):
-    """A bundle is not one that can be taken in: `line` and `reason` say where and why. Ask for it to be exported anew;
-    add the key of its house to the trusted ones, where you trust it.
+    """A bundle is not one that can be taken in: `line` and `reason` say where and why.
+    Ask for it to be exported anew; add the key of its house to the trusted ones, where
+    you trust it.
     """
 
     code_of_class = "invalid_bundle"
 
 
 class PayloadTooLarge(_Named):
-    """A value is larger than the limit. Store it as a file and keep its reference, or raise the limit in the
-    settings.
+    """A value is larger than the limit. Store it as a file and keep its reference, or
+    raise the limit in the settings.
     """
 
     code_of_class = "payload_too_large"
 
 
 class PayloadLost(TamperedRow):
-    """The bytes that a row points to are gone, cut short or changed. Put them back from a backup, under their name."""
+    """The bytes that a row points to are gone, cut short or changed. Put them back from
+    a backup, under their name.
+    """
 
     code_of_class = "payload_lost"
 
 
 class TamperedUpload(TamperedRow):
-    """The bytes of an uploaded file are not those that the run was started with. Put them back from a backup, then
-    resume the run.
+    """The bytes of an uploaded file are not those that the run was started with. Put
+    them back from a backup, then resume the run.
     """
 
     code_of_class = "tampered_upload"
 
 
 class Erased(_Named):
-    """What was asked of has been erased, so nothing can go on from it. Its pages say by whom, when and why; use another
-    run.
+    """What was asked of has been erased, so nothing can go on from it. Its pages say by
+    whom, when and why; use another run.
     """
 
     code_of_class = "erased"
 
 
 class PayloadTaken(_Named):
-    """Other bytes are kept under this name already, and what is kept never changes. Use a new name."""
+    """Other bytes are kept under this name already, and what is kept never changes. Use
+    a new name.
+    """
 
     code_of_class = "payload_taken"
 
 
 class PayloadsUnavailable(_Named):
-    """The place where payloads are kept does not answer. Nothing is lost; try again when it does."""
+    """The place where payloads are kept does not answer. Nothing is lost; try again
+    when it does.
+    """
 
     code_of_class = "payloads_unavailable"
 
 
 class UnknownBackend(_Named):
-    """The settings know no payload backend of this name. Put it back into COUNTERSIGN["PAYLOADS"] as it was."""
+    """The settings know no payload backend of this name. Put it back into
+    COUNTERSIGN["PAYLOADS"] as it was.
+    """
 
     code_of_class = "unknown_backend"
 
 
 class SaveFailed(_Named):
-    """A checkpoint could not be saved, and nothing of it was applied. Mend the storage that is named, then resume."""
+    """A checkpoint could not be saved, and nothing of it was applied. Mend the storage
+    that is named, then resume.
+    """
 
     code_of_class = "save_failed"
 
 
 class OpenTransaction(_Named):
-    """Nodes were to run inside a transaction of their caller, which could undo the record of what they did. Call the
-    verb after the commit, or outside the atomic block.
+    """Nodes were to run inside a transaction of their caller, which could undo the
+    record of what they did. Call the verb after the commit, or outside the atomic
+    block.
     """
 
     code_of_class = "open_transaction"
 
 
 class MemoryConflict(_Named):
-    """The memory trace was changed by another run meanwhile. The task runs again on what is there now."""
+    """The memory trace was changed by another run meanwhile. The task runs again on
+    what is there now.
+    """
 
     code_of_class = "memory_conflict"
 
 
 class Runaway(_Named):
-    """The run went round more often than allowed. Mend the loop, or raise the limit named in `limit`."""
+    """The run went round more often than allowed. Mend the loop, or raise the limit
+    named in `limit`.
+    """
 
     code_of_class = "runaway"
 
 
 class NotDone(Exception):
-    """Raised by a write or external node: nothing has happened outside, so trying again is safe."""
+    """Raised by a write or external node: nothing has happened outside, so trying again
+    is safe.
+    """
 
 
 UNREADABLE = (TamperedRow, WrongKey, PayloadsUnavailable, UnknownBackend)
-"""Why a record that is there cannot be read."""
+"""The reasons why a record that exists cannot be read."""
 
 BROKEN = (Exception, SystemExit, GeneratorExit)
-"""What a function of an author raises when it breaks: `sys.exit` in a router ends the node, not the worker."""
+"""The errors of an author's function that breaks: `sys.exit` in a router ends the node,
+not the worker.
+"""
 
 AWAY = (PayloadsUnavailable, SaveFailed)
-"""Nothing is wrong with what was asked: what is needed for it does not answer now."""
+"""The request is right, but something that it needs does not answer now."""
 
+# A class derived from one of these is a refusal too, so direct subclasses are enough.
 REFUSALS = tuple(kind for kind in _Named.__subclasses__() if kind not in AWAY)
-"""What says no to what was asked, so that whoever asked can mend it or look again."""
+"""The refusals of a request, which its author can correct or repeat."""
 
 MASKS: list[Callable[[str], str]] = []
-"""What texts of authors' errors pass through: only the application knows its secrets."""
+"""Functions through which texts of authors' errors pass: only the application knows its
+secrets.
+"""
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says, masked; never raises, whatever its author made of `__str__`."""
+    """Return the text of an error, masked; never raises, even if its `__str__` does."""
     try:
         text = str(error)
     except BROKEN:
@@ -239,5 +286,5 @@ def text_of(error: BaseException) -> str:
 
 
 def described(error: BaseException) -> str:
-    """Its type and what it says, in a line."""
+    """Return the type and the text of an error, in a line."""
     return f"{type(error).__name__}: {text_of(error)}"

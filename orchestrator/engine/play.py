@@ -1,7 +1,9 @@
-"""Playing a graph in memory, for the tests of its author: the same planner, reducer and gates, without database or
-clock. What decides is what decides in a run; only where things are kept, and who is asked when, stands here.
+"""Plays a graph in memory, for the tests of its author: the same planner, reducer and
+gates as in a run, without database or clock. This module only keeps the results, and
+decides when people are asked.
 
-Retries come at once, timeouts do not count, and one decider stands for all reviewers, whatever the quorum.
+Retries come at once, timeouts do not count, and one decider stands for all reviewers,
+whatever the quorum.
 """
 
 import asyncio
@@ -12,19 +14,26 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol
 
-from orchestrator.engine import canonical
-from orchestrator.engine.canonical import Json
-from orchestrator.engine.compile import Compiled, State, compile
-from orchestrator.engine.context import Context
-from orchestrator.engine.definition import Definition
-from orchestrator.engine.effect import APPROVED
 from orchestrator.engine.errors import BROKEN, CountersignError, InvalidValue, text_of
-from orchestrator.engine.identity import Task
-from orchestrator.engine.memory import Memory, Remembering
-from orchestrator.engine.node import Node
-from orchestrator.engine.notes import SCALE, Notes, figure_number
-from orchestrator.engine.output import require_proposal
-from orchestrator.engine.plan import (
+from orchestrator.engine.gates.requests import asks_people
+from orchestrator.engine.graphs.compile import Compiled, State, compile
+from orchestrator.engine.graphs.definition import Definition
+from orchestrator.engine.graphs.effect import APPROVED
+from orchestrator.engine.graphs.node import Node
+from orchestrator.engine.graphs.trace import Trace
+from orchestrator.engine.play_people import (
+    RUN,
+    Decisions,
+    PlayedState,
+    Request,
+    Reviewers,
+    waiting_tasks,
+)
+from orchestrator.engine.step.context import Context
+from orchestrator.engine.step.memory import Memory, Remembering
+from orchestrator.engine.step.notes import SCALE, Notes, figure_number
+from orchestrator.engine.step.output import require_proposal
+from orchestrator.engine.step.plan import (
     ErrorInfo,
     Frontier,
     Planned,
@@ -36,16 +45,25 @@ from orchestrator.engine.plan import (
     plan,
     skipped,
 )
-from orchestrator.engine.play_people import RUN, Decisions, PlayedState, Request, Reviewers, waiting_tasks
-from orchestrator.engine.reduce import HeldWrite, Output, Result, Step, output_of, reduce_step, settle_step
-from orchestrator.engine.requests import asks_people
-from orchestrator.engine.trace import Trace
+from orchestrator.engine.step.reduce import (
+    HeldWrite,
+    Output,
+    Result,
+    StepResult,
+    output_of,
+    reduce_step,
+    settle_step,
+)
+from orchestrator.engine.values import canonical
+from orchestrator.engine.values.canonical import Json
+from orchestrator.engine.values.identity import Task
 
 
 @dataclass(frozen=True, slots=True)
 class Superstep:
-    """One round: its `tasks` as (node, visit, index), and how things stood after it. `source` is "superstep", or
-    "settlement" for the round that applies what was decided, in which no task runs.
+    """One round: its `tasks` as (node, visit, index), and the situation after it. `source`
+    is "superstep", or "settlement" for a round that applies decisions and runs no
+    task.
     """
 
     number: int
@@ -60,9 +78,10 @@ class Superstep:
 
 @dataclass(slots=True)
 class Played:
-    """How it went. `status`: completed, paused, rejected, failed or unknown. `gates`: the requests that still wait.
-    `log`: what nodes logged, as (level, event, facts). `figures`: what tasks that ended added up to, by
-    name. `memory`: what is remembered, by (namespace, key).
+    """The result of a play. `status`: completed, paused, rejected, failed or unknown.
+    `gates`: the requests that still wait. `log`: the log lines of nodes, as (level,
+    event, facts). `figures`: the sums over finished tasks, by name. `memory`: the
+    traces by (namespace, key).
     """
 
     status: str
@@ -76,7 +95,7 @@ class Played:
 
 
 class Saves(Protocol):
-    """A store that is told of each superstep as it is finished."""
+    """A store that receives each superstep as soon as it is finished."""
 
     def save(self, checkpoint: Any) -> Any: ...
 
@@ -90,94 +109,163 @@ def play(
     max_supersteps: int | None = None,
     memory: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Played:
-    """Play a graph from its input until it ends, fails, or waits for decisions that `decisions` does not give.
+    """Play a graph from its input until it ends, fails, or waits for decisions that
+    `decisions` does not give.
 
-    At each pause `decisions(request)` is asked once for every waiting request and answers {write position: (verdict,
-    value)}, verdict being "approve", "reject" or "edit", or None to leave it. `store.save` gets each `Superstep`.
-    `memory` is what is remembered from before: {namespace: {key: content}}.
-    Raises `InvalidGraph`, and `InvalidValue` for an input that does not fit.
+    At each pause `decisions(request)` is called once for every waiting request and
+    returns {write position: (verdict, value)}, verdict being "approve", "reject" or
+    "edit", or None to leave it. `store.save` receives each `Superstep`. `memory` is the
+    memory from before: {namespace: {key: content}}. Raises `InvalidGraph`, and
+    `InvalidValue` for an input that does not fit.
     """
     if decisions is not None and not callable(decisions):
         cure = 'give a function of the request, as lambda request: {0: "approve"}'
-        raise InvalidValue(f"decisions={decisions!r} is no function; {cure}", path="decisions")
+        raise InvalidValue(
+            f"decisions={decisions!r} is no function; {cure}", path="decisions"
+        )
     compiled = compile(graph)
-    player = _Player(compiled, compiled.stage_input(input), decisions, Remembering(memory))
+    staged_input = compiled.stage_input(input)
+    player = _Player(compiled, staged_input, decisions, Remembering(memory))
     return player.play(store, max_supersteps)
 
 
 class _Player:
-    def __init__(self, compiled: Compiled, input: Json, decisions: Decisions | None, memory: Remembering) -> None:
+    """One play of a graph, from its input to its end."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        input: Json,
+        decisions: Decisions | None,
+        memory: Remembering,
+    ) -> None:
         self.compiled = compiled
         self.input = input
         self.state: State = compiled.fresh_state()
         self.frontier: Frontier = begin(compiled)
         self.reviewers = Reviewers(compiled, input, decisions)
         self.memory = memory
-        self.played = Played("running", self._shown(), memory=memory.traces)
+        self.played = Played(
+            "running",
+            self._shown(),
+            memory=memory.traces,
+        )
         self.log = PlayLog(self.played.log)
         self.number = 0
 
-    def play(self, store: Saves | None, most: int | None) -> Played:
+    def play(
+        self,
+        store: Saves | None,
+        most: int | None,
+    ) -> Played:
         while self.played.status == "running":
-            before = len(self.played.supersteps)
-            self._turn(most)
+            saved = len(self.played.supersteps)
+            self._play_turn(most)
             if store is not None:
-                for superstep in self.played.supersteps[before:]:
+                for superstep in self.played.supersteps[saved:]:
                     store.save(superstep)
         self.played.state = self._shown()
         self.played.gates = self.reviewers.requests(self.state)
         return self.played
 
-    def _turn(self, most: int | None) -> None:
-        """A settlement comes before the next superstep, and people are asked when nothing else can move."""
+    def _play_turn(self, most: int | None) -> None:
+        """Play one turn: a settlement comes before the next superstep, and people are
+        asked when nothing else can move.
+        """
         try:
             if self.reviewers.has_settled():
-                return self._settlement()
+                self._settle()
+                return
             planned = plan(self.compiled, self.frontier)
             if planned.starts:
-                check_limits(self.compiled, planned, self.number + 1, most=most)
-                return self._superstep(planned)
+                check_limits(
+                    self.compiled,
+                    planned,
+                    self.number + 1,
+                    most=most,
+                )
+                self._run_superstep(planned)
+                return
         except CountersignError as error:
-            return self._fail(error)
+            self._fail(error)
+            return
         if not self.reviewers.ask(self.state):
             self.played.status = ending(self.compiled, self.frontier)
-        return None
 
-    def _settlement(self) -> None:
+    def _settle(self) -> None:
         settled = self.reviewers.settle(self.frontier, self._seen())
         if settled:
             step = settle_step(self.compiled, self.frontier, self.state, settled)
             self.reviewers.forget(settled)
             self._commit(step, "settlement", ())
         else:
+            # All that was settled comes back: its bases have moved.
             self.reviewers.rebase(self._seen())
 
-    def _superstep(self, planned: Planned) -> None:
-        found = {start.task: self._result(start) for start in planned.starts}
-        results = {task: result for task, result in found.items() if result is not None}
+    def _run_superstep(self, planned: Planned) -> None:
+        results: dict[Task, Result] = {}
+        for start in planned.starts:
+            result = self._run_task(start)
+            if result is not None:
+                results[start.task] = result
         self._add_figures(results.values())
-        step = None
-        if len(results) == len(found):
-            try:
-                step = reduce_step(self.compiled, planned, self.state, results)
-            except CountersignError as error:
-                self._fail(error)
+        # Figures count for every task that ended, even if the superstep does not.
+        step = self._reduced(planned, results)
+        # The superstep stays open, but people can decide already what it has proposed.
         if step is None:
-            # The superstep stays open. Whoever is reached in it is asked, on the state as it still is.
-            held = [write for task, result in results.items() for write in result.held(task)]
-            return self.reviewers.open(held, self._seen(held))
+            self._open_reached_gates(results)
+            return
+        # A gate that would ask nobody fails the superstep before it counts.
         self.reviewers.require_reviewers(step.held, step.state)
         self.number += 1
-        outputs = [result.output for result in results.values() if result.output]
-        metadata = {name: value for output in outputs for name, value in output.metadata}
-        return self._commit(step, "superstep", tuple(start.task for start in planned.starts), metadata)
+        metadata: dict[str, Json] = {}
+        for result in results.values():
+            if result.output:
+                metadata.update(result.output.metadata)
+        tasks = tuple(start.task for start in planned.starts)
+        self._commit(step, "superstep", tasks, metadata)
+
+    def _reduced(
+        self,
+        planned: Planned,
+        results: Mapping[Task, Result],
+    ) -> StepResult | None:
+        """Return the step of a superstep, None if it cannot end."""
+        # A task that stopped the play has no result, so the superstep cannot end.
+        if len(results) < len(planned.starts):
+            return None
+        try:
+            return reduce_step(self.compiled, planned, self.state, results)
+        except CountersignError as error:
+            self._fail(error)
+            return None
+
+    def _open_reached_gates(self, results: Mapping[Task, Result]) -> None:
+        """Ask about the gates that an open superstep has reached, on the state as it
+        still is.
+        """
+        held: list[HeldWrite] = []
+        for task, result in results.items():
+            held += result.held(task)
+        self.reviewers.open(held, self._seen(held))
 
     def _commit(
-        self, step: Step, source: str, tasks: tuple[Task, ...], metadata: dict[str, Json] | None = None
+        self,
+        step: StepResult,
+        source: str,
+        tasks: tuple[Task, ...],
+        metadata: dict[str, Json] | None = None,
     ) -> None:
-        self.state, self.frontier = step.state, step.frontier
-        self.memory.land(step.memory, run=RUN, superstep=self.number)
+        self.state = step.state
+        self.frontier = step.frontier
+        # Landed first, for the bases of held writes to memory are read below.
+        self.memory.land(
+            step.memory,
+            run=RUN,
+            superstep=self.number,
+        )
         seen = self._seen(step.held)
+        # In this order, for the base of new requests is the state of this commit.
         self.reviewers.rebase(seen)
         self.reviewers.open(step.held, seen)
         self.played.supersteps.append(
@@ -195,59 +283,101 @@ class _Player:
 
     def _add_figures(self, results: Iterable[Result]) -> None:
         figures = self.played.figures
-        for output in [result.output for result in results if result.output]:
+        for result in results:
+            output = result.output or Output()
             for name, millionths in output.figures:
+                # Added in whole millionths, as in a run, so that the sum is exact.
                 total = int(figures.get(name, Decimal(0)) * SCALE) + millionths
                 figures[name] = figure_number(total)
 
     def _seen(self, held: Sequence[HeldWrite] = ()) -> State:
-        """The state with what memory holds, as far as gates hold writes to it, or are about to."""
-        channels = [*self.reviewers.channels(), *[write.channel for write in held]]
+        """Return the state with the content of memory, as far as gates hold writes to
+        it, or are about to.
+        """
+        channels = self.reviewers.channels()
+        channels += [write.channel for write in held]
         return {**self.state, "memory": self.memory.values(channels)}
 
     def _shown(self) -> PlayedState:
         return PlayedState(self.compiled, self.input, self.state)
 
     def _fail(self, error: CountersignError) -> None:
-        self._stop("failed", ErrorInfo(str(error.facts.get("node", "")), type(error).__name__, error.message))
+        node = str(error.facts.get("node", ""))
+        info = ErrorInfo(node, type(error).__name__, error.message)
+        self._stop("failed", info)
 
-    def _stop(self, status: str, error: ErrorInfo) -> None:
-        """An unknown outcome outweighs a failure; of equals the first is told."""
-        if self.played.error is None or (status == "unknown" and self.played.status != "unknown"):
-            self.played.status, self.played.error = status, error
+    def _stop(
+        self,
+        status: str,
+        error: ErrorInfo,
+    ) -> None:
+        """Stop the play with this error, unless it has stopped already. An unknown
+        outcome outweighs a failure.
+        """
+        played = self.played
+        outweighs = status == "unknown" and played.status != "unknown"
+        if played.error is None or outweighs:
+            played.status = status
+            played.error = error
 
-    def _result(self, start: Start) -> Result | None:
-        """The task's result; none where the run stops at it."""
+    def _run_task(self, start: Start) -> Result | None:
+        """Return the task's result, None if the run stops at it."""
         node = self.compiled.nodes[start.task.node]
-        output, error, status = self._tried(node, start)
+        output, error, status = self._attempt_until_done(node, start)
         if error is None:
-            return self._gated(node, output)
+            return self._gated_result(node, output)
+        # An unknown outcome is no error: it never takes that edge.
         if status == "failed" and self.compiled.has_error_edge(node.name):
             return Result(error=error)
         self._stop(status, error)
         return None
 
-    def _gated(self, node: Node, output: Output) -> Result:
+    def _gated_result(
+        self,
+        node: Node,
+        output: Output,
+    ) -> Result:
         if node.gate is None:
             return Result(output)
-        needed = asks_people(self.compiled, node.gate, self.state, output).needed
-        return Result(output, gated=needed, outcome=None if needed else APPROVED)
+        if asks_people(self.compiled, node.gate, self.state, output).needed:
+            return Result(output, gated=True)
+        return Result(output, outcome=APPROVED)
 
-    def _tried(self, node: Node, start: Start) -> tuple[Output, ErrorInfo | None, str]:
-        """Up to the retries that the node has: its output, or its last error and whether that is failed or unknown."""
+    def _attempt_until_done(
+        self,
+        node: Node,
+        start: Start,
+    ) -> tuple[Output, ErrorInfo | None, str]:
+        """Run a task, with the retries of its node. Return its output, or its last
+        error with the status failed or unknown.
+        """
         for attempt in itertools.count(1):
             try:
                 return self._output(node, start, attempt), None, ""
             except BROKEN as error:
-                found = ErrorInfo(node.name, type(error).__name__, text_of(error), attempt)
+                info = ErrorInfo(
+                    node.name, type(error).__name__, text_of(error), attempt
+                )
+                # An attempt that may have acted is not repeated, whatever `retry` says.
                 if node.unknown_after(error):
-                    return Output(), found, "unknown"
-                if node.retry is None or attempt >= node.retry.attempts or not node.retry.covers(error):
-                    return Output(), found, "failed"
+                    return Output(), info, "unknown"
+                if not _is_retried(node, attempt, error):
+                    return Output(), info, "failed"
+        # Never reached: the attempts are counted without end.
         raise AssertionError
 
-    def _output(self, node: Node, start: Start, attempt: int) -> Output:
-        memory = Memory(self.memory, mode=self.compiled.memory_mode(node.name), run=RUN, node=node.name)
+    def _output(
+        self,
+        node: Node,
+        start: Start,
+        attempt: int,
+    ) -> Output:
+        memory = Memory(
+            self.memory,
+            mode=self.compiled.memory_mode(node.name),
+            run=RUN,
+            node=node.name,
+        )
         notes = Notes()
         ctx = Context(
             run_id=RUN,
@@ -256,6 +386,7 @@ class _Player:
             task=start.task,
             attempt=attempt,
             read_input=lambda: self.compiled.input_for(self.input),
+            # A copy, for the node may change it, and the frontier keeps this very object.
             payload=canonical.loads(canonical.encode(start.payload)),
             error=start.error,
             open_log=lambda: self.log,
@@ -263,6 +394,7 @@ class _Player:
             notes=notes,
         )
         returned = node.fn(self.compiled.state_for(self.state, node.name), ctx)
+        # A plain function may return a coroutine too, so the value decides.
         if inspect.iscoroutine(returned):
             returned = asyncio.run(returned)
         output = notes.onto(memory.onto(output_of(self.compiled, node.name, returned)))
@@ -271,8 +403,20 @@ class _Player:
         return output
 
 
+def _is_retried(
+    node: Node,
+    attempt: int,
+    error: BaseException,
+) -> bool:
+    """Return whether another attempt follows the one that ended with this error."""
+    retry = node.retry
+    if retry is None or attempt >= retry.attempts:
+        return False
+    return retry.covers(error)
+
+
 class PlayLog:
-    """`ctx.log` of a played node: keeps what it is told."""
+    """`ctx.log` of a played node: keeps its lines."""
 
     def __init__(self, lines: list[tuple[str, str, dict[str, Any]]]) -> None:
         self._lines = lines

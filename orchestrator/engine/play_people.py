@@ -1,7 +1,8 @@
-"""What `play` shows and asks: the state as it stands, waiting requests, and the one who decides them. Only `play`
-calls it.
+"""The people of a `play`: the state that they are shown, waiting requests, and the
+decider. Only `play` calls it.
 
-Requests, revisions and decisions are kept here in memory; what they come to is decided where the runner asks it too.
+Requests, revisions and decisions are kept here in memory; their outcome is worked out
+by the same functions that the runner calls.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,18 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from orchestrator.engine.base import Base
-from orchestrator.engine.canonical import Json
-from orchestrator.engine.compile import Compiled, State
-from orchestrator.engine.effect import REJECTED
 from orchestrator.engine.errors import InvalidValue, UnknownThing
-from orchestrator.engine.frontier import Frontier
-from orchestrator.engine.gate import Gate, present, present_edit
-from orchestrator.engine.identity import Task, write_id
-from orchestrator.engine.ops import same
-from orchestrator.engine.output import WriteValue
-from orchestrator.engine.reduce import HeldWrite, Settled
-from orchestrator.engine.requests import (
+from orchestrator.engine.gates.requests import (
     ShownWrite,
     WaitingRequest,
     is_applied_as_one,
@@ -29,37 +20,59 @@ from orchestrator.engine.requests import (
     settle_requests,
     texts_after_edit,
 )
-from orchestrator.engine.verdicts import Given, Held, Policy, judge
+from orchestrator.engine.gates.verdicts import Given, Held, Policy, judge
+from orchestrator.engine.graphs.compile import Compiled, State
+from orchestrator.engine.graphs.effect import REJECTED
+from orchestrator.engine.graphs.gate import Gate, present, present_edit
+from orchestrator.engine.step.base import Base
+from orchestrator.engine.step.frontier import Frontier
+from orchestrator.engine.step.output import WriteValue
+from orchestrator.engine.step.reduce import HeldWrite, Settled
+from orchestrator.engine.values.canonical import Json
+from orchestrator.engine.values.identity import Task, write_id
+from orchestrator.engine.values.ops import same
 
 RUN = UUID(int=0)
 """The run id of everything that is played."""
 DECIDER = 1
-"""The one who stands for all reviewers."""
+"""The person who stands for all reviewers."""
 VERDICTS = ("approve", "reject", "edit")
 
 
 class PlayedState(dict[str, Any]):
-    """A state that was reached: the stored JSON by partition (`state["scratch"]`), or by channel (`state["notes"]`);
-    as attributes the values that a node would see (`state.notes`).
+    """A state of the play: the stored JSON by partition (`state["scratch"]`) or by
+    channel (`state["notes"]`), and as attributes the values that a node would see
+    (`state.notes`).
     """
 
-    def __init__(self, compiled: Compiled, input: Json, state: State) -> None:
-        super().__init__(input=input, scratch=state["scratch"], artifacts=state["artifacts"])
+    def __init__(
+        self,
+        compiled: Compiled,
+        input: Json,
+        state: State,
+    ) -> None:
+        super().__init__(
+            input=input,
+            scratch=state["scratch"],
+            artifacts=state["artifacts"],
+        )
         self._compiled = compiled
 
     def __missing__(self, channel: str) -> Json:
         return {**self["scratch"], **self["artifacts"]}[channel]
 
     def __getattr__(self, channel: str) -> Any:
+        # A copy in the making has no `_compiled` yet, and would look for it for ever.
         if channel.startswith("_"):
             raise AttributeError(channel)
-        return getattr(self._compiled.state_for({name: self[name] for name in ("scratch", "artifacts")}), channel)
+        plain = {"scratch": self["scratch"], "artifacts": self["artifacts"]}
+        return getattr(self._compiled.state_for(plain), channel)
 
 
 @dataclass(frozen=True, slots=True)
 class RequestWrite:
-    """A write to decide: what it proposes and what the channel holds now, as JSON; `verdict` where it has one
-    already.
+    """A write to decide: the proposed and the present value of its channel, as JSON;
+    `verdict` if it has one already.
     """
 
     position: int
@@ -121,196 +134,353 @@ class _PlayedRequest:
     shown: dict[str, Any]
     policy: Policy
     writes: list[_HeldRevision]
-    given: list[Given] = field(default_factory=list)
+    decisions: list[Given] = field(default_factory=list)
 
     def stands(self) -> WaitingRequest[_HeldRevision]:
-        """It, with where each of its writes stands."""
-        held = [Held(one.write, one.revision) for one in self.writes]
-        return WaitingRequest(self.task, self.writes, judge(held, self.given, self.policy))
+        """Return the request with the standing of each of its writes."""
+        held = [Held(write.write, write.revision) for write in self.writes]
+        standings = judge(held, self.decisions, self.policy)
+        return WaitingRequest(self.task, self.writes, standings)
 
 
 class Reviewers:
-    """The one who decides: keeps requests and decisions, is asked at each pause. The states that it is shown have a
-    further partition, `memory`: what the channels of memory hold, as {value, version}.
+    """The decider: keeps requests and decisions, and is asked at each pause. The states
+    that it is shown have a further partition, `memory`: the content of the memory
+    channels, as {value, version}.
     """
 
-    def __init__(self, compiled: Compiled, input: Json, decisions: Decisions | None) -> None:
+    def __init__(
+        self,
+        compiled: Compiled,
+        input: Json,
+        decisions: Decisions | None,
+    ) -> None:
         self._compiled = compiled
         self._input = input
         self._decisions = decisions
-        self._asked: dict[Task, _PlayedRequest] = {}
+        self._waiting: dict[Task, _PlayedRequest] = {}
         self._seq = 0
 
     def channels(self) -> list[str]:
-        """What the writes of its requests write."""
-        return [write.channel for one in self._asked.values() for write in one.writes]
+        """Return the channels that the writes of its requests change."""
+        channels: list[str] = []
+        for request in self._waiting.values():
+            channels += [write.channel for write in request.writes]
+        return channels
 
-    def require_reviewers(self, held: Sequence[HeldWrite], state: State) -> None:
-        """Raise `InvalidValue` where a gate that is reached would ask nobody."""
+    def require_reviewers(
+        self,
+        held: Sequence[HeldWrite],
+        state: State,
+    ) -> None:
+        """Raise `InvalidValue` if a gate that is reached would ask nobody."""
         for node in dict.fromkeys(write.task.node for write in held):
             principals_of(self._compiled, self._gate(node), state)
 
-    def open(self, held: Sequence[HeldWrite], state: State) -> None:
-        """Ask about what gates have held since the last superstep, on this state. Raises `InvalidValue`."""
+    def open(
+        self,
+        held: Sequence[HeldWrite],
+        state: State,
+    ) -> None:
+        """Open requests for the writes that gates have held since the last superstep,
+        on this state. Raises `InvalidValue`.
+        """
         self.require_reviewers(held, state)
-        for task in dict.fromkeys(write.task for write in held):
-            self._asked[task] = self._opened(task, [write for write in held if write.task == task], state)
+        by_task: dict[Task, list[HeldWrite]] = {}
+        for write in held:
+            by_task.setdefault(write.task, []).append(write)
+        for task, writes in by_task.items():
+            self._waiting[task] = self._new_request(task, writes, state)
 
-    def _opened(self, task: Task, held: list[HeldWrite], state: State) -> _PlayedRequest:
+    def _new_request(
+        self,
+        task: Task,
+        held: list[HeldWrite],
+        state: State,
+    ) -> _PlayedRequest:
         gate = self._gate(task.node)
-        shown = present(gate, node=task.node, input=self._input, state=state, writes=held)
-        as_one = is_applied_as_one(self._compiled, task.node, [write.channel for write in held])
-        writes = [
-            _HeldRevision(
-                write=write_id(RUN, 1, task, write.position),
-                channel=write.channel,
-                label=shown["writes"][write.position]["label"],
-                value=write.value,
-                base=Base.read(self._compiled, state, write.channel, shows=gate.shows),
-                original=write.value,
-                shown=shown["writes"][write.position],
+        shown = present(
+            gate,
+            node=task.node,
+            input=self._input,
+            state=state,
+            writes=held,
+        )
+        channels = [write.channel for write in held]
+        as_one = is_applied_as_one(self._compiled, task.node, channels)
+        revisions: list[_HeldRevision] = []
+        for write in held:
+            shown_write = shown["writes"][write.position]
+            base = Base.read(
+                self._compiled,
+                state,
+                write.channel,
+                shows=gate.shows,
             )
-            for write in held
-        ]
-        return _PlayedRequest(task, shown, Policy(all_or_nothing=gate.all_or_nothing or as_one), writes)
+            revisions.append(
+                _HeldRevision(
+                    write=write_id(RUN, 1, task, write.position),
+                    channel=write.channel,
+                    label=shown_write["label"],
+                    value=write.value,
+                    base=base,
+                    original=write.value,
+                    shown=shown_write,
+                )
+            )
+        # One decider stands for all reviewers, so a single answer settles a write.
+        policy = Policy(all_or_nothing=gate.all_or_nothing or as_one)
+        return _PlayedRequest(task, shown, policy, revisions)
 
     def rebase(self, state: State) -> None:
         """Take in the state that a commit makes: writes whose base it moves come back."""
-        for one in self._asked.values():
-            for write in moved_writes(one.stands(), self._compiled, state):
+        for request in self._waiting.values():
+            for write in moved_writes(request.stands(), self._compiled, state):
+                # Decisions on the older revision stop counting: they saw another base.
                 write.revision += 1
-                write.base = Base.read(self._compiled, state, write.channel, shows=write.shows)
+                write.base = Base.read(
+                    self._compiled,
+                    state,
+                    write.channel,
+                    shows=write.shows,
+                )
 
     def requests(self, state: State) -> list[Request]:
-        """The requests that wait, in declared order."""
-        return [self._request(one, state) for one in self._open()]
+        """Return the requests that wait, in declared order."""
+        return [self._shown_request(request, state) for request in self._undecided()]
 
     def ask(self, state: State) -> bool:
-        """Ask each waiting request once; all answers are one act. Gives whether a request is settled now."""
+        """Ask about each waiting request once; all answers are one act. Returns whether
+        a request is settled now.
+        """
+        # Settled only when all were asked, so that no answer changes what another sees.
         if self._decisions is not None:
-            for one in self._open():
-                self._take(one, _answers_of(self._decisions(self._request(one, state))), state)
+            for request in self._undecided():
+                answered = self._decisions(self._shown_request(request, state))
+                self._take_answers(request, _answers_of(answered), state)
         return self.has_settled()
 
     def has_settled(self) -> bool:
-        """Whether a settled request waits to be applied."""
-        return any(one.stands().outcome for one in self._asked.values())
+        """Return whether a settled request waits to be applied."""
+        return any(request.stands().outcome for request in self._waiting.values())
 
-    def settle(self, frontier: Frontier, state: State) -> list[Settled]:
-        """What settled requests apply to this state."""
-        return settle_requests([one.stands() for one in self._asked.values()], self._compiled, frontier, state)
+    def settle(
+        self,
+        frontier: Frontier,
+        state: State,
+    ) -> list[Settled]:
+        """Return what settled requests apply to this state."""
+        waiting = [request.stands() for request in self._waiting.values()]
+        return settle_requests(waiting, self._compiled, frontier, state)
 
     def forget(self, settled: Sequence[Settled]) -> None:
-        """These are applied."""
-        for one in settled:
-            del self._asked[one.task]
+        """Remove requests that were applied."""
+        for settlement in settled:
+            del self._waiting[settlement.task]
 
-    def _open(self) -> list[_PlayedRequest]:
-        waiting = [one for one in self._asked.values() if one.stands().outcome is None]
-        return sorted(waiting, key=lambda one: self._compiled.task_order(one.task))
+    def _undecided(self) -> list[_PlayedRequest]:
+        undecided: list[_PlayedRequest] = []
+        for request in self._waiting.values():
+            if request.stands().outcome is None:
+                undecided.append(request)
+        undecided.sort(key=lambda request: self._compiled.task_order(request.task))
+        return undecided
 
     def _gate(self, node: str) -> Gate:
         gate = self._compiled.nodes[node].gate
         assert gate is not None
         return gate
 
-    def _request(self, one: _PlayedRequest, state: State) -> Request:
-        standings = one.stands().standings
-        writes = (
-            RequestWrite(
-                position=n,
-                channel=write.channel,
-                label=write.label,
-                value=write.value,
-                current=write.base.value if write.base.bound else _value(state, write.channel),
-                verdict=standings[write.write].verdict or None,
+    def _shown_request(
+        self,
+        request: _PlayedRequest,
+        state: State,
+    ) -> Request:
+        standings = request.stands().standings
+        writes: list[RequestWrite] = []
+        for position, write in enumerate(request.writes):
+            writes.append(
+                RequestWrite(
+                    position=position,
+                    channel=write.channel,
+                    label=write.label,
+                    value=write.value,
+                    current=_current_value(write, state),
+                    verdict=standings[write.write].verdict or None,
+                )
             )
-            for n, write in enumerate(one.writes)
+        return Request(
+            *request.task,
+            title=request.shown["title"],
+            facts=request.shown["facts"],
+            writes=tuple(writes),
         )
-        return Request(*one.task, title=one.shown["title"], facts=one.shown["facts"], writes=tuple(writes))
 
-    def _take(self, one: _PlayedRequest, answers: Mapping[int, Any], state: State) -> None:
-        """Let the answers count that are about open writes; what is settled stays as it is."""
-        standings, revisions = one.stands().standings, [write.revision for write in one.writes]
-        answered = len(one.given)
+    def _take_answers(
+        self,
+        request: _PlayedRequest,
+        answers: Mapping[int, Any],
+        state: State,
+    ) -> None:
+        """Count the answers about open writes. Settled writes stay as they are."""
+        standings = request.stands().standings
+        decided_before = len(request.decisions)
+        edited: set[UUID] = set()
         for position, answer in answers.items():
-            if position not in range(len(one.writes)):
-                there = ", ".join(f"{n} ({write.channel})" for n, write in enumerate(one.writes))
-                message = f"{one.task} has no write at position {position!r}; it has {there}"
-                raise UnknownThing(message, task=str(one.task))
+            _refuse_unknown_position(request, position)
             if answer is None:
                 continue
-            write = one.writes[position]
-            verdict, value = _verdict_of(answer, one.task)
-            if not standings[write.write].settled:
-                self._count(one, write, verdict, value)
-        if any(given.verdict == "edit" for given in one.given[answered:]):
-            edited = {one.writes[n].write for n, before in enumerate(revisions) if one.writes[n].revision > before}
-            self._show_anew(one, state, edited, answered)
+            write = request.writes[position]
+            # Checked even for a settled write: a wrong answer is always a mistake.
+            verdict, value = _verdict_of(answer, request.task)
+            if standings[write.write].settled:
+                continue
+            self._count(request, write, verdict, value)
+            if verdict == "edit":
+                edited.add(write.write)
+        if edited:
+            self._show_anew(request, state, edited, decided_before)
 
-    def _show_anew(self, one: _PlayedRequest, state: State, edited: set[UUID], answered: int) -> None:
-        """Title and facts after an edit. The other writes come back where these are others now, a rejected one stays;
-        what was answered with the edit, from the number `answered` on, counts for what they become.
+    def _show_anew(
+        self,
+        request: _PlayedRequest,
+        state: State,
+        edited: set[UUID],
+        decided_before: int,
+    ) -> None:
+        """Update title and facts after an edit. If they change, the other writes come
+        back, except rejected ones. Decisions that came with the edit, from the number
+        `decided_before` on, count for the new revisions.
         """
-        before = {name: one.shown[name] for name in ("title", "facts")}
-        writes = [ShownWrite(write.channel, write.value, None) for write in one.writes]
-        one.shown |= texts_after_edit(
-            self._gate(one.task.node),
-            node=one.task.node,
+        if not self._update_texts(request, state):
+            return
+        standings = request.stands().standings
+        back: set[UUID] = set()
+        for write in request.writes:
+            is_rejected = standings[write.write].verdict == REJECTED
+            # The edited ones have a new revision already.
+            if write.write not in edited and not is_rejected:
+                back.add(write.write)
+                write.revision += 1
+        for number, decision in enumerate(request.decisions):
+            # Who answers in one act has seen the edit, so these answers stay valid.
+            if number >= decided_before and decision.write in back:
+                request.decisions[number] = replace(
+                    decision, revision=decision.revision + 1
+                )
+
+    def _update_texts(
+        self,
+        request: _PlayedRequest,
+        state: State,
+    ) -> bool:
+        """Make title and facts from the writes as they are now. Return whether that
+        changed them.
+        """
+        before = _texts(request)
+        writes = [
+            ShownWrite(write.channel, write.value, None) for write in request.writes
+        ]
+        request.shown |= texts_after_edit(
+            self._gate(request.task.node),
+            node=request.task.node,
             input=self._input,
             state=state,
             writes=writes,
-            facts=one.shown["facts"],
+            facts=request.shown["facts"],
         )
-        if same(before, {name: one.shown[name] for name in before}):
-            return
-        standings = one.stands().standings
-        back = {w.write for w in one.writes if w.write not in edited and standings[w.write].verdict != REJECTED}
-        for write in one.writes:
-            write.revision += write.write in back
-        one.given[answered:] = [
-            replace(given, revision=given.revision + 1) if given.write in back else given
-            for given in one.given[answered:]
-        ]
+        return not same(before, _texts(request))
 
-    def _count(self, one: _PlayedRequest, write: _HeldRevision, verdict: str, value: Any) -> None:
+    def _count(
+        self,
+        request: _PlayedRequest,
+        write: _HeldRevision,
+        verdict: str,
+        value: Any,
+    ) -> None:
+        # Staged first, so that a value that does not fit changes nothing.
         if verdict == "edit":
             write.value = self._compiled.channels[write.channel].stage(value)
             write.revision += 1
-            shown = present_edit(
-                self._gate(one.task.node), write.channel, write.value, original=write.original, shown=write.shown
+            write.shown = present_edit(
+                self._gate(request.task.node),
+                write.channel,
+                write.value,
+                original=write.original,
+                shown=write.shown,
             )
-            write.shown, write.label = shown, str(shown["label"])
+            write.label = str(write.shown["label"])
         self._seq += 1
-        one.given.append(Given(write.write, write.revision, verdict, DECIDER, self._seq))
+        request.decisions.append(
+            Given(write.write, write.revision, verdict, DECIDER, self._seq)
+        )
+
+
+def _texts(request: _PlayedRequest) -> dict[str, Json]:
+    return {"title": request.shown["title"], "facts": request.shown["facts"]}
+
+
+def _refuse_unknown_position(request: _PlayedRequest, position: Any) -> None:
+    if position in range(len(request.writes)):
+        return
+    positions = [f"{n} ({write.channel})" for n, write in enumerate(request.writes)]
+    message = (
+        f"{request.task} has no write at position {position!r}; "
+        f"it has {', '.join(positions)}"
+    )
+    raise UnknownThing(message, task=str(request.task))
 
 
 def _answers_of(answered: Any) -> Mapping[int, Any]:
-    """What `decisions` answered about a request: {position: answer}; nothing for None. Raises `InvalidValue`."""
-    if answered is None or isinstance(answered, Mapping):
-        return answered or {}
-    cure = 'answer a dict by position of the write, as {0: "approve"}, or None to leave the request'
+    """Return the answers of `decisions` about a request: {position: answer}; nothing
+    for None. Raises `InvalidValue`.
+    """
+    if answered is None:
+        return {}
+    if isinstance(answered, Mapping):
+        return answered
+    cure = (
+        'answer a dict by position of the write, as {0: "approve"}, '
+        "or None to leave the request"
+    )
     raise InvalidValue(f"decisions(request) answered {answered!r}; {cure}")
 
 
 def _verdict_of(answer: Any, task: Task) -> tuple[str, Any]:
-    """The verdict on one write, and its value where it is an edit. Raises `InvalidValue`."""
-    parts: tuple[Any, ...] = tuple(answer) if isinstance(answer, list | tuple) else (answer,)
+    """Return the verdict on one write, and its value if it is an edit. Raises
+    `InvalidValue`.
+    """
+    parts: tuple[Any, ...] = (answer,)
+    if isinstance(answer, list | tuple):
+        parts = tuple(answer)
+    # Only an edit needs a value.
     if len(parts) == 1 and isinstance(parts[0], str) and parts[0] != "edit":
-        parts = (*parts, None)
+        parts = (parts[0], None)
     if len(parts) != 2:
         cure = 'say "approve", "reject" or ("edit", value)'
-        raise InvalidValue(f"{answer!r} is no answer on a write of {task}; {cure}", task=str(task))
+        raise InvalidValue(
+            f"{answer!r} is no answer on a write of {task}; {cure}", task=str(task)
+        )
     verdict, value = parts
     if verdict not in VERDICTS:
-        raise InvalidValue(f"{verdict!r} is no verdict; say approve, reject or edit", task=str(task))
+        raise InvalidValue(
+            f"{verdict!r} is no verdict; say approve, reject or edit", task=str(task)
+        )
     return verdict, value
 
 
 def waiting_tasks(compiled: Compiled, frontier: Frontier) -> list[Task]:
-    """The gated tasks, in declared order."""
+    """Return the gated tasks, in declared order."""
     return sorted(frontier.gated(), key=compiled.task_order)
 
 
-def _value(state: State, channel: str) -> Json:
-    return state["artifacts" if channel in state["artifacts"] else "scratch"][channel]
+def _current_value(write: _HeldRevision, state: State) -> Json:
+    """Return the value that the write would change. A value that binds is shown as it
+    was when the write was made.
+    """
+    # A decision is bound to exactly this value, so no other may be shown.
+    if write.base.bound:
+        return write.base.value
+    channel = write.channel
+    partition = "artifacts" if channel in state["artifacts"] else "scratch"
+    return state[partition][channel]

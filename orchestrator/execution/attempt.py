@@ -1,4 +1,6 @@
-"""One attempt of one task, in a thread of its own. User code runs here; its result or its error is recorded."""
+"""One attempt of one task, in a separate thread: it calls user code and records the
+result or the error.
+"""
 
 import asyncio
 import copy
@@ -20,32 +22,42 @@ from checkpoints.journal import results as journal
 from checkpoints.journal.results import Ending
 from checkpoints.models.task_result import Outcome, TaskResult
 from checkpoints.queue.leases import Lease
-from orchestrator.engine import Retry, Task, canonical
-from orchestrator.engine.compile import Compiled
-from orchestrator.engine.context import Context
+from orchestrator.engine import Retry, Task
 from orchestrator.engine.errors import CountersignError, TamperedUpload, text_of
-from orchestrator.engine.memory import Memory
-from orchestrator.engine.notes import Notes
-from orchestrator.engine.output import Output, output_of, require_proposal
-from orchestrator.engine.plan import Start
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.step.context import Context
+from orchestrator.engine.step.memory import Memory
+from orchestrator.engine.step.notes import Notes
+from orchestrator.engine.step.output import (
+    Output,
+    WriteValue,
+    output_of,
+    require_proposal,
+)
+from orchestrator.engine.step.plan import Start
+from orchestrator.engine.values import canonical
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.memory import open_memory
 from orchestrator.execution.secrets import mask_secrets, writable
 from orchestrator.logging import masked_logger
 
 ATOMIC_TRIES = 3
-"""How often an atomic attempt is made again after a deadlock or serialisation failure, as if it had not run."""
+"""How often an atomic attempt is made in all: after a deadlock or serialisation failure
+it is repeated as if it had not run.
+"""
 
 LONGEST_TEXT = 20_000
 """Characters kept of an error's message, and of its traceback."""
 
 _FIXED = frozenset({type(None), bool, int, float, str})
-"""Types of payloads that nobody can change."""
+"""Types of payloads that cannot be changed in place."""
 
 
 @dataclass(slots=True)
 class SuperstepContext:
-    """What all tasks of one superstep share: they read the same snapshot. `starts` are all of its tasks."""
+    """Shared by all tasks of one superstep, which read the same snapshot. `starts` are
+    all of its tasks.
+    """
 
     lease: Lease
     graph: Compiled
@@ -60,42 +72,52 @@ class SuperstepContext:
     _views: dict[str, Callable[[], Any]] = field(default_factory=dict)
 
     def input_hash(self, start: Start) -> str:
-        """Hash of what the task sees: run's input, its payload, the channels that it reads (all, if it names none)."""
+        """Return the hash of all that the task sees: the run's input, its payload, and
+        the channels that it reads (all, if it names none).
+        """
         node = start.task.node
         seen = self._seen.get(node)
         if seen is None:
             reads = self.graph.nodes[node].reads
             values = {**self.state["scratch"], **self.state["artifacts"]}
-            seen = canonical.encode(values if reads is None else {name: values[name] for name in reads})
+            if reads is not None:
+                values = {name: values[name] for name in reads}
+            seen = canonical.encode(values)
             self._seen[node] = seen
+        # The channels are encoded once a node; the encoded list of all three is put
+        # together from its parts.
         begin = canonical.encode([self.lease.input_hash, start.payload])
         return self.lease.protection.digest(b"%b,%b]" % (begin[:-1], seen))
 
     def view(self, node: str) -> Any:
-        """The state as this node sees it; a fresh instance."""
-        make = self._views.get(node)
-        if make is None:
-            make = self._views[node] = self.graph.viewer(self.state, node)
-        return make()
+        """Return the state as this node sees it, as a fresh instance."""
+        make_view = self._views.get(node)
+        if make_view is None:
+            make_view = self.graph.viewer(self.state, node)
+            self._views[node] = make_view
+        return make_view()
 
     def timeout(self, node: str) -> float:
-        """Seconds that one attempt of this node may take."""
+        """Return the seconds that one attempt of this node may take."""
         own = self.graph.nodes[node].timeout
         return self.conf.node_timeout if own is None else float(own)
 
     def pause(self, retry: Retry, tries: int, task: Task) -> float:
-        """Seconds before the next attempt, after `tries` of them."""
+        """Return the seconds before the next attempt, after `tries` of them."""
         pause = float(retry.backoff) * float(retry.factor) ** (tries - 1)
-        spread = random.uniform(-retry.jitter, retry.jitter)  # noqa: S311 - spreads load, hides nothing
+        # It spreads load and hides nothing.
+        spread = random.uniform(-retry.jitter, retry.jitter)  # noqa: S311
         return pause * (1 + spread)
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """How one attempt came out. Written by its thread until it puts itself on `results`, then read by the executor.
+    """One attempt and its outcome. Its thread writes to it until it puts the attempt on
+    `results`; from then on the executor reads it.
 
-    `tries` counts it and those before it that no person came between; `begun` by the monotonic clock, None while no
-    thread has it yet; `looped` where it ran an event loop in its thread.
+    `tries` counts this attempt and those before it since a person last acted. `begun`
+    is a time of the monotonic clock, and None until a thread has taken the attempt;
+    `looped` is set if it ran an event loop in its thread.
     """
 
     context: SuperstepContext
@@ -130,42 +152,62 @@ class Attempt:
 
     @property
     def refused(self) -> CountersignError | None:
-        """Why what the task read cannot be trusted, whatever the node made of that: what the run recorded of memory, or
-        an uploaded file.
+        """Return the error that makes what the task read untrustworthy, whatever the
+        node made of it: in the run's records of memory, or in an uploaded file.
         """
         if isinstance(self._raised, TamperedUpload):
             return self._raised
-        return self._memory.shelf.refused if self._memory else None
+        if self._memory:
+            return self._memory.shelf.refused
+        return None
 
     @property
     def interrupted(self) -> KeyboardInterrupt | None:
-        """What meant the process, not the node."""
-        return self._raised if isinstance(self._raised, KeyboardInterrupt) else None
+        """Return the interrupt that was meant for the process, not for the node."""
+        if isinstance(self._raised, KeyboardInterrupt):
+            return self._raised
+        return None
 
     def ending(self) -> Ending:
-        """For the journal."""
-        output = self.output.to_json() if self.output else None
-        over = not self._given_up
-        return Ending(self.task, self.number, self.outcome, output, self.error, self.ms, over, self.intent)
+        """Return the outcome as the journal takes it."""
+        return Ending(
+            self.task,
+            self.number,
+            self.outcome,
+            self.output.to_json() if self.output else None,
+            self.error,
+            self.ms,
+            thread_ended=not self._given_up,
+            intent=self.intent,
+        )
 
     def retriable(self, retry: Retry) -> bool:
-        """Whether `retry` covers the error, and no thread of this attempt can still be at work."""
+        """Return whether `retry` covers the error, and no thread of this attempt can
+        still be at work on an atomic node.
+        """
         node = self.context.graph.nodes[self.task.node]
         if self._given_up and node.atomic:
             return False
         return self._raised is not None and retry.covers(self._raised)
 
     def abandon(self, why: str) -> bool:
-        """Give the attempt up: it is past its time. False where it has just ended by itself."""
+        """Give up an attempt that is past its time. Returns False if it has just ended
+        by itself.
+        """
+        # The thread may be ending right now: what comes first decides the outcome.
         with self._lock:
             if self.outcome != Outcome.OPEN:
                 return False
+            # Set first: of an attempt that was given up nobody can say that nothing
+            # happened.
             self._given_up = True
-            self._broke(TimeoutError(why))
+            self._record_error(TimeoutError(why))
             return True
 
     def leave(self) -> bool:
-        """Stop waiting for it: a result that still comes is evidence. Returns whether one has come already."""
+        """Stop waiting for the attempt: a result that still arrives is evidence.
+        Returns whether an unrecorded one has arrived already.
+        """
         with self._lock:
             ended = self.outcome != Outcome.OPEN and not self._given_up
             self._given_up = True
@@ -173,103 +215,148 @@ class Attempt:
 
     def keep(self) -> None:
         """Store its late result as evidence."""
-        self._late(self.output, self._raised)
+        self._keep_as_evidence(self.output, self._raised)
 
     def work(self) -> None:
-        """The body of the thread."""
+        """Make the attempt; this is the body of its thread."""
+        # It may have been given up before a thread got to it; then the node must not
+        # act.
         with self._lock:
             if self._given_up:
                 return
-            self.begun = begun = time.monotonic()
+            begun = time.monotonic()
+            self.begun = begun
             self.deadline = time.time() + self.timeout
         output: Output | None = None
         raised: BaseException | None = None
         try:
-            output = self._call()
+            output = self._call_node()
         except BaseException as error:
+            # Whatever node code raises, even `SystemExit`, is the outcome of this
+            # attempt.
             raised = error
         try:
             self._end(output, raised, int((time.monotonic() - begun) * 1000))
         finally:
             _forget_connections()
 
-    def _end(self, output: Output | None, raised: BaseException | None, ms: int) -> None:
+    def _end(
+        self, output: Output | None, raised: BaseException | None, ms: int
+    ) -> None:
         with self._lock:
             self.ms = ms
             if not self._given_up:
                 self.output = output
-                self.outcome = Outcome.DONE if output is not None else self.outcome
+                if output is not None:
+                    self.outcome = Outcome.DONE
                 if raised is not None:
-                    self._broke(raised)
+                    self._record_error(raised)
+                # Under the lock, so that `abandon` meets no attempt that has half ended.
                 self.results.put(self)
                 return
         # Evidence must not be lost in a transaction that the node left open.
         _forget_connections()
-        self._late(output, raised)
+        self._keep_as_evidence(output, raised)
 
-    def _late(self, output: Output | None, raised: BaseException | None) -> None:
-        """Given up, and ended after all: evidence for whoever settles, never applied by itself."""
-        node, lease = self.context.graph.nodes[self.task.node], self.context.lease
+    def _keep_as_evidence(
+        self, output: Output | None, raised: BaseException | None
+    ) -> None:
+        """Store the result of an attempt that was given up and ended after all, for
+        the person who settles the task; it is never applied by itself.
+        """
+        node = self.context.graph.nodes[self.task.node]
+        # An atomic node's work and its journal entry share a transaction, so there is
+        # no doubt for evidence to settle.
         if not node.journaled or node.atomic:
             return
-        error = _described(raised) if raised else None
-        ending = Ending(self.task, self.number, Outcome.DONE, output.to_json() if output else None, error, self.ms)
-        journal.keep_late_results(lease, [ending])
+        ending = Ending(
+            self.task,
+            self.number,
+            Outcome.DONE,
+            output.to_json() if output else None,
+            _error_json(raised) if raised else None,
+            self.ms,
+        )
+        journal.keep_late_results(self.context.lease, [ending])
 
-    def _broke(self, error: BaseException) -> None:
-        """Record an error, and what it says of the effect."""
+    def _record_error(self, error: BaseException) -> None:
+        """Record an error, and what it means for the effect."""
         node = self.context.graph.nodes[self.task.node]
         self._raised = error
-        self.error = _described(error)
+        self.error = _error_json(error)
         nothing_happened = not self._given_up and node.says_not_done(error)
         if node.safe_again:
-            self.outcome = Outcome.NOT_DONE if node.idempotent and nothing_happened else Outcome.FAILED
+            # It may run again in any case; the difference is that plans list no
+            # `NOT_DONE` attempt as one that may have acted.
+            not_done = node.idempotent and nothing_happened
+            self.outcome = Outcome.NOT_DONE if not_done else Outcome.FAILED
         else:
             self.outcome = Outcome.NOT_DONE if nothing_happened else Outcome.UNKNOWN
 
-    def _call(self) -> Output:
+    def _call_node(self) -> Output:
         if not self.context.graph.nodes[self.task.node].atomic:
-            return self._returned()
-        output = self._atomically()
+            return self._output_of_node()
+        output = self._call_atomically()
         self.recorded = True
         return output
 
-    def _atomically(self) -> Output:
-        kept: list[Output] = []
+    def _call_atomically(self) -> Output:
+        """Call the node in the transaction that records its result. A deadlock rolls
+        both back, so the call is repeated.
+        """
+        outputs: list[Output] = []
 
-        def once() -> dict[str, Any]:
-            kept.append(self._returned())
-            return kept[-1].to_json()
+        def call() -> dict[str, Any]:
+            output = self._output_of_node()
+            outputs.append(output)
+            return output.to_json()
 
         for tries in range(1, ATOMIC_TRIES + 1):
             try:
-                journal.run_atomically(self.context.lease, self.task, self.number, once)
+                journal.run_atomically(self.context.lease, self.task, self.number, call)
                 break
             except OperationalError:
+                # If the commit happened and only its answer was lost, the closed intent
+                # refuses a second result.
                 connections.close_all()
                 if tries == ATOMIC_TRIES:
                     raise
-        return kept[-1]
+        return outputs[-1]
 
-    def _returned(self) -> Output:
+    def _output_of_node(self) -> Output:
         """Call the node, and check and stage what it returned."""
-        context, node = self.context, self.context.graph.nodes[self.task.node]
+        context = self.context
+        node = context.graph.nodes[self.task.node]
         state = context.view(node.name)
-        # A try that was rolled back has wished for nothing.
-        self._memory, self.asks_checkpoint = None, False
+        # Whatever a try that was rolled back asked for is forgotten.
+        self._memory = None
+        self.asks_checkpoint = False
         self._notes = Notes()
         returned = node.fn(state, self._context())
         if inspect.iscoroutine(returned):
             self.looped = True
             returned = asyncio.run(returned)
-        output = _labelled(output_of(context.graph, node.name, returned, limit=context.conf.max_value_bytes))
-        output = self._notes.onto(self._memory.onto(output) if self._memory else output)
+        limit = context.conf.max_value_bytes
+        output = output_of(context.graph, node.name, returned, limit=limit)
+        output = _with_writable_labels(output)
+        # The node opened its memory if it used it.
+        if self._memory:
+            output = self._memory.onto(output)
+        output = self._notes.onto(output)
         if not output.writes:
             require_proposal(node, self.task)
-        return _masked(output, context.conf.secrets) if context.conf.secrets else output
+        # Last, so that wishes to memory and notes are masked too.
+        if context.conf.secrets:
+            output = _masked(output, context.conf.secrets)
+        return output
 
     def _context(self) -> Context:
-        lease, context, payload = self.context.lease, self.context, self.start.payload
+        lease = self.context.lease
+        context = self.context
+        payload = self.start.payload
+        # The frontier keeps this very object, so the node gets a copy.
+        if type(payload) not in _FIXED:
+            payload = copy.deepcopy(payload)
         return Context(
             run_id=lease.id,
             key=lease.key,
@@ -277,10 +364,11 @@ class Attempt:
             task=self.task,
             attempt=self.number,
             read_input=lambda: context.graph.input_for(context.input),
-            # A copy, for the frontier keeps this very object.
-            payload=payload if type(payload) in _FIXED else copy.deepcopy(payload),
+            payload=payload,
             error=self.start.error,
-            open_log=lambda: masked_logger("countersign.node", run=lease.key, task=self.name),
+            open_log=lambda: masked_logger(
+                "countersign.node", run=lease.key, task=self.name
+            ),
             deadline=self.deadline,
             secrets=context.conf.secrets,
             cancelled=context.cancelled.is_set,
@@ -291,13 +379,19 @@ class Attempt:
         )
 
     def _report(self, done: int, total: int, note: str) -> None:
-        content = str(mask_secrets(writable(str(note)), self.context.conf.secrets))[:200]
-        self.context.heart.report({"task": str(self.task), "done": done, "total": total, "note": content})
+        # Masked before it is cut, so that no part of a secret is left.
+        masked = str(mask_secrets(writable(str(note)), self.context.conf.secrets))
+        self.context.heart.report(
+            {"task": str(self.task), "done": done, "total": total, "note": masked[:200]}
+        )
 
     def _remember(self) -> Memory:
         if self._memory is None:
-            own = self.context.memory_of
-            self._memory = own(self.task) if own else open_memory(self.context.lease, self.context.graph, self.task)
+            context = self.context
+            if context.memory_of:
+                self._memory = context.memory_of(self.task)
+            else:
+                self._memory = open_memory(context.lease, context.graph, self.task)
         return self._memory
 
     def _ask_checkpoint(self) -> None:
@@ -305,28 +399,43 @@ class Attempt:
 
 
 def _forget_connections() -> None:
-    """Close this thread's connections and forget them: the next node in it must not find a transaction that this one
-    left open, or a setting that it changed.
+    """Close this thread's connections and forget them: the next node in it must not
+    find a transaction that this one left open, or a setting that it changed.
     """
-    for one in connections.all(initialized_only=True):
+    for used in connections.all(initialized_only=True):
         try:
-            one.close()
+            used.close()
         finally:
-            del connections[one.alias]
+            del connections[used.alias]
 
 
-def _described(error: BaseException) -> dict[str, Any]:
-    """An error as rows and lines keep it: {type, message, traceback}, masked before it is cut."""
-    trace = traceback.format_exception(type(error), error, error.__traceback__, limit=-20)
-    found = {"type": type(error).__name__, "message": text_of(error), "traceback": "".join(trace)}
-    masked: dict[str, str] = mask_secrets({name: writable(text) for name, text in found.items()}, conf().secrets)
+def _error_json(error: BaseException) -> dict[str, Any]:
+    """Return an error as rows and the log keep it: {type, message, traceback}, masked
+    before it is cut.
+    """
+    # Only the innermost frames: there the error arose. Their locals are never kept.
+    trace = traceback.format_exception(
+        type(error), error, error.__traceback__, limit=-20
+    )
+    texts = {
+        "type": type(error).__name__,
+        "message": text_of(error),
+        "traceback": "".join(trace),
+    }
+    plain = {name: writable(text) for name, text in texts.items()}
+    masked: dict[str, str] = mask_secrets(plain, conf().secrets)
     return {name: text[:LONGEST_TEXT] for name, text in masked.items()}
 
 
 def _masked(output: Output, secrets: Mapping[str, str]) -> Output:
-    """The output with values, labels and questions to memory masked; channels' and nodes' names are the author's."""
+    """Return the output with its values, labels and questions to memory masked. Names
+    of channels and nodes come from the author and stay.
+    """
     mask = partial(mask_secrets, secrets=secrets)
-    writes = (replace(write, value=mask(write.value), label=mask(write.label)) for write in output.writes)
+    writes = (
+        replace(write, value=mask(write.value), label=mask(write.label))
+        for write in output.writes
+    )
     sends = ((target, mask(payload)) for target, payload in output.sends)
     reads = ({**read, "asked": mask(read["asked"])} for read in output.reads)
     metadata = ((name, mask(value)) for name, value in output.metadata)
@@ -339,9 +448,13 @@ def _masked(output: Output, secrets: Mapping[str, str]) -> Output:
     )
 
 
-def _labelled(output: Output) -> Output:
-    """The output with labels that every row can hold."""
+def _with_writable_labels(output: Output) -> Output:
+    """Return the output with labels that every database can hold."""
     if not any(write.label for write in output.writes):
         return output
-    writes = (replace(write, label=writable(write.label)) if write.label else write for write in output.writes)
+    writes: list[WriteValue] = []
+    for write in output.writes:
+        if write.label:
+            write = replace(write, label=writable(write.label))
+        writes.append(write)
     return replace(output, writes=tuple(writes))

@@ -1,6 +1,8 @@
-"""Runs the tasks of one superstep: threads, timeouts, retries, and the journal of write and external tasks.
+"""Execution of the tasks of one superstep: threads, timeouts, retries, and the journal
+of write and external tasks.
 
-The only place where user code runs. It returns each task's outcome to the loop and writes nothing but the journal.
+The only place where user code runs. It returns each task's outcome to the loop and
+writes nothing but the journal.
 """
 
 import heapq
@@ -10,7 +12,7 @@ import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
@@ -18,11 +20,11 @@ from checkpoints.journal.results import Entry
 from checkpoints.models.task_result import Outcome, TaskResult
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.plan import Start
-from orchestrator.engine.reduce import Output
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.step.plan import Start
+from orchestrator.engine.step.reduce import Output
 from orchestrator.execution import inline
 from orchestrator.execution.attempt import Attempt, SuperstepContext
 from orchestrator.execution.heartbeat import Heartbeat
@@ -30,22 +32,29 @@ from orchestrator.execution.open_superstep import safe_again
 from orchestrator.execution.threads import BoundedPool
 
 LONGEST_PAUSE = 5.0
-"""Seconds. A longer pause between two attempts gives the worker back."""
+"""Seconds. For a longer pause between two attempts the worker is given back."""
 
 MOST_AT_ONCE = 32
-"""Attempts at work in one superstep: each is a thread, and may hold a connection. The others wait their turn."""
+"""Attempts at work at once in one superstep: each is a thread, and may hold a
+connection. The others wait their turn.
+"""
 
 WATCH_SECONDS = 0.25
-"""How often a superstep in hand looks whether its lease is lost or its worker drains."""
+"""How often a superstep in hand checks whether its lease is lost or its worker drains.
+"""
 
 
 class Draining(Exception):
-    """The grace period is over: what runs is left as in a crash, and the run goes back to the queue."""
+    """The grace period is over: what still runs is left as in a crash, and the run goes
+    back to the queue.
+    """
 
 
 @frozen
 class TaskOutcome:
-    """How a task ended in this session: done, failed, unknown, or later (in `due_in` seconds, after `tries`)."""
+    """How a task ended in this session: done, failed, unknown, or later (in `due_in`
+    seconds, after `tries`).
+    """
 
     outcome: str
     output: Output | None = None
@@ -58,8 +67,14 @@ class TaskOutcome:
     settled: bool = False
 
 
-Next = tuple[Start, int, int]
-"""An attempt to make: of what, its number, and how many were made before since a person last acted."""
+class NextAttempt(NamedTuple):
+    """An attempt to make: of which task, its number, and how many attempts came before
+    it since a person last acted.
+    """
+
+    start: Start
+    number: int
+    tries_before: int
 
 
 @dataclass(slots=True)
@@ -74,10 +89,12 @@ class Executor:
     finished: dict[Task, TaskOutcome] = field(default_factory=dict)
     retried: list[tuple[Task, TaskOutcome]] = field(default_factory=list)
     _running: dict[Task, Attempt] = field(default_factory=dict)
-    _later: list[tuple[float, int, Next]] = field(default_factory=list)
+    _later: list[tuple[float, int, NextAttempt]] = field(default_factory=list)
+    """A heap by due moment; the number in the middle keeps equal moments in order."""
     _count: Any = field(default_factory=itertools.count)
     _results: "queue.SimpleQueue[Attempt]" = field(default_factory=queue.SimpleQueue)
     _look_at: float = math.inf
+    """The moment at which the first running attempt may be past its time."""
     _drained_at: float | None = None
     _pool: BoundedPool[Attempt] = field(init=False)
 
@@ -91,237 +108,399 @@ class Executor:
         tries: Mapping[Task, int],
         due: Mapping[Task, float],
     ) -> dict[Task, TaskOutcome]:
-        """Execute each of these tasks to its outcome. `due` (seconds since the epoch) are moments before which the next
-        attempt is not made. Raises `StaleLease` and `Draining`.
+        """Execute each of these tasks to its outcome. `due` holds moments (seconds
+        since the epoch) before which the next attempt is not made. Raises `StaleLease`
+        and `Draining`.
         """
         for start in starts:
-            entry, tried = entries.get(start.task), tries.get(start.task, 0)
-            known = self._known(start, entry) if entry else None
-            if known:
-                self.finished[start.task] = known
-            else:
-                wait = due[start.task] - self.lease.now().timestamp() if start.task in due else 0.0
-                self._queue((start, (entry.attempt if entry else tried) + 1, tried), wait)
+            self._plan_first_attempt(start, entries, tries, due)
         try:
-            return self._sit()
+            self._begin(self._due_attempts())
+            while self._running or self._later:
+                self._collect(self._wait_for_attempts())
+                self._abandon_late_attempts()
+                if self._running or self._later:
+                    self._watch()
+                self._begin(self._due_attempts())
         except BaseException:
-            # First nobody begins any more; only then what may fail: to keep evidence.
-            ended = [one for one in self._running.values() if one.leave()]
-            for one in ended:
-                one.keep()
+            # All attempts stop counting first, so that none begins any more. Keeping
+            # evidence comes second, because that may fail.
+            ended = [attempt for attempt in self._running.values() if attempt.leave()]
+            for attempt in ended:
+                attempt.keep()
             raise
-
-    def _queue(self, attempt: Next, wait: float) -> None:
-        """Plan an attempt in `wait` seconds. A long pause that a notification cut short goes on."""
-        start, number, tried = attempt
-        if wait > LONGEST_PAUSE:
-            self.finished[start.task] = TaskOutcome("later", attempt=number - 1, tries=tried, due_in=wait)
-        else:
-            heapq.heappush(self._later, (time.monotonic() + wait, next(self._count), attempt))
-
-    def _sit(self) -> dict[Task, TaskOutcome]:
-        self._begin(self._due())
-        while self._running or self._later:
-            self._collect(self._wait())
-            self._time_out()
-            if self._running or self._later:
-                self._watch()
-            self._begin(self._due())
         return self.finished
 
-    def _known(self, start: Start, entry: Entry) -> TaskOutcome | None:
-        """What the journal says of a task: its result, that it is unknown, or (None) that it runs."""
+    def _plan_first_attempt(
+        self,
+        start: Start,
+        entries: Mapping[Task, Entry],
+        tries: Mapping[Task, int],
+        due: Mapping[Task, float],
+    ) -> None:
+        """Plan this session's first attempt of a task, unless the journal has its
+        outcome already.
+        """
+        task = start.task
+        tries_before = tries.get(task, 0)
+        number = tries_before + 1
+        entry = entries.get(task)
+        # The journal numbers all attempts; `tries` begins again when a person acts.
+        if entry:
+            number = entry.attempt + 1
+            recorded = self._recorded_outcome(start, entry)
+            if recorded:
+                self.finished[task] = recorded
+                return
+        wait = 0.0
+        if task in due:
+            wait = due[task] - self.lease.now().timestamp()
+        self._queue(NextAttempt(start, number, tries_before), wait)
+
+    def _queue(self, attempt: NextAttempt, wait: float) -> None:
+        """Plan an attempt in `wait` seconds. If the run was woken in the middle of a long
+        pause, the task waits for the rest of it.
+        """
+        if wait > LONGEST_PAUSE:
+            self.finished[attempt.start.task] = TaskOutcome(
+                "later",
+                attempt=attempt.number - 1,
+                tries=attempt.tries_before,
+                due_in=wait,
+            )
+            return
+        moment = time.monotonic() + wait
+        heapq.heappush(self._later, (moment, next(self._count), attempt))
+
+    def _recorded_outcome(self, start: Start, entry: Entry) -> TaskOutcome | None:
+        """Return what the journal has of a task: its result, or that it is unknown;
+        None if it runs (again).
+        """
         if entry.outcome == Outcome.DONE:
-            # Where a person settled it, he has said that this output is the one.
-            if not entry.settled and entry.input_hash != self.context.input_hash(start):
-                changed = {"type": "InputChanged", "message": f"{start.task} has a recorded result for another input"}
-                return TaskOutcome("unknown", error=changed, attempt=entry.attempt)
-            output = Output.from_json(entry.output or {})
-            return TaskOutcome("done", output=output, attempt=entry.attempt, ms=entry.took_ms, settled=entry.settled)
+            return self._recorded_result(start, entry)
+        # After an intent without a result nobody knows whether the effect happened.
         lost = entry.outcome == Outcome.OPEN and not safe_again(self.graph, start.task)
         if lost or entry.outcome == Outcome.UNKNOWN:
             what = f"{start.task} would act, and died before it wrote down that it had"
-            error = entry.error or {"type": "Lost", "message": f"the worker wrote down that {what}"}
+            error = entry.error or {
+                "type": "Lost",
+                "message": f"the worker wrote down that {what}",
+            }
             return TaskOutcome("unknown", error=error, attempt=entry.attempt)
         return None
 
-    def _begin(self, begin: Sequence[Next]) -> None:
-        """Start these attempts: the intents of all journaled ones in one commit, then the threads. Of a run that
-        somebody began before and did not get on with, nothing is done here.
-        """
-        if not begin:
-            return
-        intents = self._intents(begin)
-        written = journal.write_intents(self.lease, intents) if intents else {}
-        made = [self._attempt(start, number, tried + 1, written.get(start.task)) for start, number, tried in begin]
-        # Nor beside others at work: somebody must watch them, and what is stuck here may end the process.
-        alone = not self._running and self.lease.claims <= 1 and inline.may_be_here()
-        if alone and all(inline.is_quick(self.graph.nodes[one.task.node]) for one in made):
-            made = self._made_here(made)
-        if made:
-            self._running.update((one.task, one) for one in made)
-            self._pool.put(made)
+    def _recorded_result(self, start: Start, entry: Entry) -> TaskOutcome:
+        # A person who settled a task confirmed this very output, whatever its input.
+        if not entry.settled and entry.input_hash != self.context.input_hash(start):
+            changed = {
+                "type": "InputChanged",
+                "message": f"{start.task} has a recorded result for another input",
+            }
+            return TaskOutcome("unknown", error=changed, attempt=entry.attempt)
+        return TaskOutcome(
+            "done",
+            output=Output.from_json(entry.output or {}),
+            attempt=entry.attempt,
+            ms=entry.took_ms,
+            settled=entry.settled,
+        )
 
-    def _made_here(self, quick: list[Attempt]) -> list[Attempt]:
-        """Make these attempts. Returns those that there was no time for; when no more may begin, they wait."""
-        until = time.monotonic() + inline.LONGEST
+    def _begin(self, due: Sequence[NextAttempt]) -> None:
+        """Start these attempts: the intents of all journaled ones in one commit, then
+        the threads.
+        """
+        if not due:
+            return
+        intents = self._intents(due)
+        written = journal.write_intents(self.lease, intents) if intents else {}
+        attempts = [
+            self._make_attempt(planned, written.get(planned.start.task))
+            for planned in due
+        ]
+        if self._may_work_inline(attempts):
+            attempts = self._work_inline(attempts)
+        if attempts:
+            for attempt in attempts:
+                self._running[attempt.task] = attempt
+            self._pool.put(attempts)
+
+    def _may_work_inline(self, attempts: Sequence[Attempt]) -> bool:
+        """Return whether this thread may make the attempts itself.
+
+        It does not for a run that an earlier worker started without making progress,
+        nor beside others at work: those must be watched, and what is stuck here may end
+        the process.
+        """
+        if self._running or self.lease.claims > 1 or not inline.may_be_here():
+            return False
+        nodes = self.graph.nodes
+        return all(inline.is_quick(nodes[attempt.task.node]) for attempt in attempts)
+
+    def _work_inline(self, quick: list[Attempt]) -> list[Attempt]:
+        """Make these attempts in this thread. Returns those for which there was no
+        time; if no more may begin, the rest is queued again.
+        """
+        deadline = time.monotonic() + inline.LONGEST
         try:
-            for n, one in enumerate(quick):
-                if n and self._stopped():
-                    self._put_off(quick[n:])
+            for position, attempt in enumerate(quick):
+                # Before the first one, the loop or `_watch` has just looked.
+                if position and self._stopped():
+                    self._queue_again(quick[position:])
                     break
-                if (now := time.monotonic()) > until:
-                    return quick[n:]
-                self.heart.busy_until = now + one.timeout
-                inline.attempt_inline(one)
-                self._take(one)
+                now = time.monotonic()
+                if now > deadline:
+                    return quick[position:]
+                # This thread cannot be interrupted; the heartbeat acts if the node
+                # never returns.
+                self.heart.busy_until = now + attempt.timeout
+                inline.attempt_inline(attempt)
+                self._take(attempt)
         finally:
             self.heart.busy_until = math.inf
         return []
 
-    def _attempt(self, start: Start, number: int, tries: int, intent: TaskResult | None) -> Attempt:
-        timeout = self.context.timeout(start.task.node)
-        # None is out of time earlier, for it has yet to begin.
+    def _make_attempt(self, planned: NextAttempt, intent: TaskResult | None) -> Attempt:
+        timeout = self.context.timeout(planned.start.task.node)
+        # It cannot be out of time earlier than that, for it has yet to begin.
         self._look_at = min(self._look_at, time.monotonic() + timeout)
-        return Attempt(self.context, start, number, tries, timeout, self._results, intent)
+        return Attempt(
+            self.context,
+            planned.start,
+            planned.number,
+            planned.tries_before + 1,
+            timeout,
+            self._results,
+            intent,
+        )
 
-    def _intents(self, begin: Sequence[Next]) -> list[Intent]:
-        return [
-            Intent(
-                start.task,
-                number,
-                self.graph.nodes[start.task.node].effect,
-                self.context.input_hash(start),
-                self.context.timeout(start.task.node),
-            )
-            for start, number, _ in begin
-            if self.graph.nodes[start.task.node].journaled
-        ]
+    def _intents(self, due: Sequence[NextAttempt]) -> list[Intent]:
+        intents: list[Intent] = []
+        for planned in due:
+            start = planned.start
+            node = self.graph.nodes[start.task.node]
+            if node.journaled:
+                input_hash = self.context.input_hash(start)
+                timeout = self.context.timeout(start.task.node)
+                intents.append(
+                    Intent(start.task, planned.number, node.effect, input_hash, timeout)
+                )
+        return intents
 
-    def _wait(self) -> list[Attempt]:
-        """The attempts that have ended, after waiting for at least one or for the next thing to look at."""
+    def _wait_for_attempts(self) -> list[Attempt]:
+        """Return the attempts that have ended, after waiting for at least one or until
+        something else has to be looked at.
+        """
         now = time.monotonic()
         until = min(now + WATCH_SECONDS, self._look_at)
-        if self._later and self._has_room(self._later[0][2]):
-            until = min(until, self._later[0][0])
+        if self._later:
+            moment, _, attempt = self._later[0]
+            # Without room a due attempt waits for another to end, not for its moment.
+            if self._has_room(attempt):
+                until = min(until, moment)
         try:
-            return [self._results.get(timeout=max(0.0, until - now)), *self._ready()]
+            first = self._results.get(timeout=max(0.0, until - now))
         except queue.Empty:
             return []
+        return [first, *self._ended_attempts()]
 
-    def _ready(self) -> list[Attempt]:
+    def _ended_attempts(self) -> list[Attempt]:
+        """Return the attempts that have ended by now, without waiting."""
         ended: list[Attempt] = []
         while not self._results.empty():
             ended.append(self._results.get_nowait())
         return ended
 
     def _collect(self, ended: Sequence[Attempt]) -> None:
-        """Record what journaled attempts returned, all in one commit, then take each."""
-        mine = [one for one in ended if self._running.get(one.task) is one]
-        endings = [one.ending() for one in mine if self.graph.nodes[one.task.node].journaled and not one.recorded]
-        try:
-            late = {ending.task for ending in journal.write_results(self.lease, endings)} if endings else set()
-        except (StaleLease, TamperedRow, WrongKey):
-            for one in mine:
-                one.recorded = True  # as evidence
-            raise
-        for one in mine:
-            del self._running[one.task]
-            self._pool.give_up(one)
-            if one.task in late:
-                self._take_recorded(one)
+        """Record the results of journaled attempts, all in one commit, then take each
+        attempt.
+        """
+        # An attempt that was given up before is not running any more.
+        still_running = [
+            attempt for attempt in ended if self._running.get(attempt.task) is attempt
+        ]
+        late = self._write_results(still_running)
+        for attempt in still_running:
+            del self._running[attempt.task]
+            self._pool.give_up(attempt)
+            if attempt.task in late:
+                self._take_recorded(attempt)
             else:
-                self._take(one)
+                self._take(attempt)
 
-    def _take_recorded(self, one: Attempt) -> None:
-        """The journal has the result of an atomic attempt that was given up, or whose commit was not acknowledged."""
-        entry = journal.entries(self.lease).get(one.task)
-        known = self._known(one.start, entry) if entry else None
-        if known is None:
-            raise StaleLease("the attempt is over", run=str(self.lease.id), task=str(one.task))
-        self.finished[one.task] = known
+    def _write_results(self, ended: Sequence[Attempt]) -> set[Task]:
+        """Write what these attempts returned to the journal. Returns the tasks that had
+        a result there already.
+        """
+        nodes = self.graph.nodes
+        endings = [
+            attempt.ending()
+            for attempt in ended
+            if nodes[attempt.task.node].journaled and not attempt.recorded
+        ]
+        if not endings:
+            return set()
+        try:
+            late = journal.write_results(self.lease, endings)
+        except (StaleLease, TamperedRow, WrongKey):
+            for attempt in ended:
+                # The journal has kept the results as evidence.
+                attempt.recorded = True
+            raise
+        return {ending.task for ending in late}
 
-    def _take(self, one: Attempt) -> None:
-        done = one.outcome == Outcome.DONE and not one.looped
-        inline.note(self.graph.nodes[one.task.node], one.ms, done=done)
-        if one.refused is not None:
-            raise one.refused
-        if one.outcome == Outcome.DONE:
-            asks = one.asks_checkpoint
-            self.finished[one.task] = TaskOutcome("done", one.output, None, one.number, one.ms, 0, 0.0, asks)
-        elif one.outcome == Outcome.UNKNOWN:
-            self.finished[one.task] = TaskOutcome("unknown", error=one.error, attempt=one.number, ms=one.ms)
+    def _take_recorded(self, attempt: Attempt) -> None:
+        """Take what the journal has of an atomic attempt that was given up, or whose
+        commit was not acknowledged.
+        """
+        recorded: TaskOutcome | None = None
+        entry = journal.entries(self.lease).get(attempt.task)
+        if entry:
+            recorded = self._recorded_outcome(attempt.start, entry)
+        if recorded is None:
+            raise StaleLease(
+                "the attempt is over", run=str(self.lease.id), task=str(attempt.task)
+            )
+        self.finished[attempt.task] = recorded
+
+    def _take(self, attempt: Attempt) -> None:
+        """Take the outcome of an attempt that has ended: the task's, or a retry."""
+        node = self.graph.nodes[attempt.task.node]
+        done = attempt.outcome == Outcome.DONE
+        # A node that ran an event loop must not run in the slice's thread.
+        inline.note(node, attempt.ms, done=done and not attempt.looped)
+        if attempt.refused is not None:
+            raise attempt.refused
+        if done:
+            self.finished[attempt.task] = TaskOutcome(
+                "done",
+                output=attempt.output,
+                attempt=attempt.number,
+                ms=attempt.ms,
+                asks_checkpoint=attempt.asks_checkpoint,
+            )
+        elif attempt.outcome == Outcome.UNKNOWN:
+            self.finished[attempt.task] = TaskOutcome(
+                "unknown", error=attempt.error, attempt=attempt.number, ms=attempt.ms
+            )
         else:
-            self._failed(one)
+            self._retry_or_fail(attempt)
 
-    def _failed(self, one: Attempt) -> None:
-        """Plan the next attempt, near or far; or let the task have failed."""
-        retry = self.graph.nodes[one.task.node].retry
-        over = retry is None or one.tries >= retry.attempts or self.context.cancelled.is_set()
-        if retry is None or over or not one.retriable(retry):
-            self.finished[one.task] = TaskOutcome("failed", None, one.error, one.number, one.ms, one.tries)
+    def _retry_or_fail(self, attempt: Attempt) -> None:
+        """Plan the next attempt, near or far, or let the task have failed."""
+        task = attempt.task
+        retry = self.graph.nodes[task.node].retry
+        # A run that is to be cancelled makes no further attempts either.
+        if (
+            retry is None
+            or attempt.tries >= retry.attempts
+            or self.context.cancelled.is_set()
+            or not attempt.retriable(retry)
+        ):
+            self.finished[task] = TaskOutcome(
+                "failed",
+                error=attempt.error,
+                attempt=attempt.number,
+                ms=attempt.ms,
+                tries=attempt.tries,
+            )
             return
-        pause = self.context.pause(retry, one.tries, one.task)
-        later = TaskOutcome("later", error=one.error, attempt=one.number, tries=one.tries, due_in=pause)
+        pause = self.context.pause(retry, attempt.tries, task)
+        later = TaskOutcome(
+            "later",
+            error=attempt.error,
+            attempt=attempt.number,
+            tries=attempt.tries,
+            due_in=pause,
+        )
+        # The commit of the open superstep lists a far retry; a near one is listed here.
         if pause > LONGEST_PAUSE:
-            self.finished[one.task] = later
-        else:
-            self._queue((one.start, one.number + 1, one.tries), pause)
-            self.retried.append((one.task, later))
+            self.finished[task] = later
+            return
+        self._queue(
+            NextAttempt(attempt.start, attempt.number + 1, attempt.tries), pause
+        )
+        self.retried.append((task, later))
 
-    def _due(self) -> list[Next]:
-        """The attempts whose time has come, as far as they may begin or wait for a thread. Oldest first."""
-        due: list[Next] = []
+    def _due_attempts(self) -> list[NextAttempt]:
+        """Return the attempts whose time has come, as far as they may begin or wait for
+        a thread. Oldest first.
+        """
+        due: list[NextAttempt] = []
         now = time.monotonic()
-        while self._later and self._later[0][0] <= now and self._has_room(self._later[0][2], len(due)):
-            due.append(heapq.heappop(self._later)[2])
+        while self._later:
+            moment, _, attempt = self._later[0]
+            if moment > now or not self._has_room(attempt, len(due)):
+                break
+            heapq.heappop(self._later)
+            due.append(attempt)
         return due
 
-    def _has_room(self, attempt: Next, others: int = 0) -> bool:
-        """Whether an attempt may be given to the shift. What may simply be made again may wait there for its turn; any
-        other begins at once, for its intent is written and it must not be unknown after a crash that came before.
+    def _has_room(self, attempt: NextAttempt, others: int = 0) -> bool:
+        """Return whether an attempt may be put in the pool. A task that may simply be
+        run again may wait there for its turn; any other has to begin at once, because
+        its intent is written and a crash before its turn must not make it unknown.
         """
         if self._drained_at is not None:
             return False
-        return safe_again(self.graph, attempt[0].task) or len(self._running) + others < MOST_AT_ONCE
+        if safe_again(self.graph, attempt.start.task):
+            return True
+        return len(self._running) + others < MOST_AT_ONCE
 
-    def _time_out(self) -> None:
-        """Give up attempts that are past their time. Their threads cannot be ended; what they still do is late."""
+    def _abandon_late_attempts(self) -> None:
+        """Give up attempts that are past their time. Their threads cannot be ended;
+        what they still do is late.
+        """
         now = time.monotonic()
         if now <= self._look_at:
             return
-        for one in list(self._running.values()):
-            over = one.begun is not None and now > one.begun + one.timeout
-            if over and one.abandon(f"no result within {one.timeout:g} s"):
-                self._collect([one])
-        ends = [(now if one.begun is None else one.begun) + one.timeout for one in self._running.values()]
-        self._look_at = min(ends, default=math.inf)
+        # From a copy, because `_collect` takes attempts out.
+        for attempt in list(self._running.values()):
+            if attempt.begun is None or now <= attempt.begun + attempt.timeout:
+                continue
+            if attempt.abandon(f"no result within {attempt.timeout:g} s"):
+                self._collect([attempt])
+        self._look_at = math.inf
+        for attempt in self._running.values():
+            begun = now if attempt.begun is None else attempt.begun
+            self._look_at = min(self._look_at, begun + attempt.timeout)
 
     def _stopped(self) -> bool:
-        """Whether no attempt may begin any more that has no place yet."""
+        """Return whether attempts that have no place in the pool must not begin."""
         return self.heart.lost.is_set() or self.draining()
 
-    def _put_off(self, attempts: Sequence[Attempt]) -> None:
-        """These have not begun."""
-        for one in attempts:
-            self._queue((one.start, one.number, one.tries - 1), 0.0)
+    def _queue_again(self, attempts: Sequence[Attempt]) -> None:
+        """Put attempts that have not begun back into the queue."""
+        for attempt in attempts:
+            # `tries` counts this attempt, which was not made.
+            self._queue(
+                NextAttempt(attempt.start, attempt.number, attempt.tries - 1), 0.0
+            )
 
     def _watch(self) -> None:
+        """Raise `StaleLease` if the lease is lost, and `Draining` once the grace period
+        of a draining worker is over; pass a cancellation on to the tasks.
+        """
         if self.heart.lost.is_set():
             self.context.cancelled.set()
-            raise StaleLease("the lease was lost", run=str(self.lease.id), epoch=self.lease.epoch)
+            raise StaleLease(
+                "the lease was lost", run=str(self.lease.id), epoch=self.lease.epoch
+            )
         if self.heart.cancelling.is_set():
-            # Tasks may look and leave; what they return is committed like any other's.
+            # Tasks may notice and leave; what they return is committed as always.
             self.context.cancelled.set()
         if not self.draining():
             return
         self._drained_at = self._drained_at or time.monotonic()
-        back = self._pool.take_back()
-        for one in back:
-            del self._running[one.task]
-        self._put_off(back)
-        # No new attempt: what was planned for later is for the next worker, like everything past the grace period.
-        if time.monotonic() - self._drained_at > self.context.conf.grace_seconds or not self._running:
+        waiting = self._pool.take_back()
+        for attempt in waiting:
+            del self._running[attempt.task]
+        self._queue_again(waiting)
+        # No new attempt begins: whatever is planned for later is left to the next
+        # worker, like everything past the grace period.
+        drained_for = time.monotonic() - self._drained_at
+        if drained_for > self.context.conf.grace_seconds or not self._running:
             self.context.cancelled.set()
-            self._collect(self._ready())
+            # An effect that has just ended would be unknown if its result were not
+            # recorded.
+            self._collect(self._ended_attempts())
             raise Draining

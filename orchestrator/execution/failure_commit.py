@@ -1,7 +1,8 @@
-"""Commits of a superstep that could not end: the run fails, an outcome is unknown, or a task waits for its next try.
+"""Commits of a superstep that could not end: the run fails, an outcome is unknown, or a
+task waits for its next try.
 
-What finished is kept with a checkpoint of source `failure`, so that a resume runs only what has no result. The loop
-calls this module; `commit` commits what went well.
+Results are kept with a checkpoint of source `failure`, so that a resume runs only tasks
+without a result. The loop calls this module; `commit` commits completed supersteps.
 """
 
 from collections.abc import Mapping
@@ -19,87 +20,135 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import Head, NewCheckpoint, Payload, RunUpdate
 from checkpoints.models.checkpoint import Source
 from orchestrator.engine import Task
+from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution import summary
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.commit import gates_to_ask
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.notes import new_notes
-from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep, unsettled_tasks
+from orchestrator.execution.open_superstep import (
+    FinishedTask,
+    OpenSuperstep,
+    unsettled_tasks,
+)
 from orchestrator.execution.session import Session, retry_when_log_moved
 from orchestrator.execution.stop_log import log_stop
 
 
 def commit_failure(session: Session, error: dict[str, Any]) -> bool:
-    """Stop a run that failed outside its tasks (a limit, a router behind a gate): a failure checkpoint with nothing
-    new. Unknown comes before failed: where an effect may have happened, that is to be settled first.
+    """Stop a run that failed outside its tasks (a limit, a router behind a gate), with
+    a failure checkpoint that has nothing new. Unknown comes before failed: an effect
+    that may have happened has to be settled first.
     """
     lease = session.lease
-    lost = unsettled_tasks(session.graph, journal.entries(lease))
-    status = Status.UNKNOWN if lost else Status.FAILED
-    run_update = RunUpdate(status, str(error.get("node", "")), tape.extend(lease.tape, "!"), error=error)
-    events = [NewEvent(f"run_{status}", {"code": error["code"], "message": error["message"]})]
+    unsettled = unsettled_tasks(session.graph, journal.entries(lease))
+    status = Status.UNKNOWN if unsettled else Status.FAILED
+    run_update = RunUpdate(
+        status, str(error.get("node", "")), tape.extend(lease.tape, "!"), error=error
+    )
+    facts = {"code": error["code"], "message": error["message"]}
+    events = [NewEvent(f"run_{status}", facts)]
     checkpoint = _failure(session, session.head.payload, [])
-
-    mark = partial(journal.mark_tasks_unknown, lease, lost)
+    mark_unknown = partial(journal.mark_tasks_unknown, lease, unsettled)
 
     def act() -> Head:
-        return ledger.commit_superstep(lease, session.head, checkpoint, run_update, events=events, inside=mark)
+        return ledger.commit_superstep(
+            lease,
+            session.head,
+            checkpoint,
+            run_update,
+            events=events,
+            inside=mark_unknown,
+        )
 
     retry_when_log_moved(lease, act)
     log_stop(lease, status, error)
     return False
 
 
-def _failure(session: Session, payload: Payload, nodes: list[dict[str, Any]]) -> NewCheckpoint:
-    number, snapshot = session.lease.superstep, session.graph.snapshot
-    return NewCheckpoint(Source.FAILURE, payload, number, nodes=nodes, committed=False, snapshot=snapshot)
+def _failure(
+    session: Session, payload: Payload, nodes: list[dict[str, Any]]
+) -> NewCheckpoint:
+    return NewCheckpoint(
+        Source.FAILURE,
+        payload,
+        # The number of the last whole superstep: the state is as it was before the open
+        # one.
+        session.lease.superstep,
+        nodes=nodes,
+        committed=False,
+        snapshot=session.graph.snapshot,
+    )
 
 
 def commit_open_superstep(
     session: Session,
     context: SuperstepContext,
     before: OpenSuperstep,
-    kept: Mapping[Task, FinishedTask],
-    left: Mapping[Task, TaskOutcome],
+    results: Mapping[Task, FinishedTask],
+    unfinished: Mapping[Task, TaskOutcome],
     *,
     error: dict[str, Any] | None = None,
     ask: bool = True,
 ) -> bool:
-    """Commit a superstep that stays open: what finished is kept, human siblings are asked unless a gate cannot open."""
-    lease, graph = session.lease, session.graph
-    run_update = _stopped(session, left, error)
-    reached = gates_to_ask(session, context, kept, before) if ask else {}
-    held = [write for task in reached for write in kept[task].held(task)]
-    later = left if run_update.status == Status.WAITING else {}
-    open_ = _still_open(session, before, kept, later, asked=before.asked | set(reached))
-    # Without an error nothing was tried: an attempt that was planned before is still to come.
-    ended = [(task, one) for task, one in left.items() if one.error]
-    unknown = [task for task, one in left.items() if one.outcome == "unknown"]
+    """Commit a superstep that stays open: its results are kept, and people are asked
+    about the tasks at gates, unless a gate cannot open.
+    """
+    lease = session.lease
+    graph = session.graph
+    run_update = _run_update(session, unfinished, error)
+    reached = gates_to_ask(session, context, results, before) if ask else {}
+    held: list[HeldWrite] = []
+    for task in reached:
+        held += results[task].held(task)
+    # If the run stops for a person instead, the tries begin again when that person
+    # acts.
+    postponed = unfinished if run_update.status == Status.WAITING else {}
+    tasks_asked = before.tasks_asked.union(reached)
+    open_ = _still_open(session, before, results, postponed, tasks_asked)
+    # A task without an error was not tried: an attempt that was planned before is still
+    # to come.
+    tried = [(task, outcome) for task, outcome in unfinished.items() if outcome.error]
+    unknown = _with_outcome("unknown", unfinished)
 
     def act() -> Head:
-        payload, at = session.head.payload, datetime.now(UTC)
-        seen = execution_memory.values_to_be_held(lease, graph, payload.state, held, at)
-        opening = prepare_requests(
-            lease,
-            graph,
-            reached,
-            held,
-            Moment(seen, lease.superstep, session.input, at, unsigned=session.who_chose_reviewers),
+        at = datetime.now(UTC)
+        payload = session.head.payload
+        state = execution_memory.values_to_be_held(
+            lease, graph, payload.state, held, at
         )
-        entries = summary.open_node_entries(graph, kept, left)
-        checkpoint = _failure(session, replace(payload, open=open_.to_json() | session.overlay_after()), entries)
-        tried = summary.unfinished_events([*session.retried, *ended])
-        noted = new_notes(session, kept, at)
-        events = [*tried, *opening.events, *noted.events, *summary.stop_events(run_update)]
+        moment = Moment(
+            state,
+            lease.superstep,
+            session.input,
+            at,
+            unsigned=session.who_chose_reviewers,
+        )
+        opening = prepare_requests(lease, graph, reached, held, moment)
+        checkpoint = _failure(
+            session,
+            replace(payload, open=open_.to_json() | session.overlay_after()),
+            summary.open_node_entries(graph, results, unfinished),
+        )
+        noted = new_notes(session, results, at)
+        events = [
+            *summary.unfinished_events([*session.retried, *tried]),
+            *opening.events,
+            *noted.events,
+            *summary.stop_events(run_update),
+        ]
 
         def inside() -> None:
             opening.insert()
             journal.mark_tasks_unknown(lease, unknown)
+            # Other attempts stay unlisted: their tasks still have to get a result.
             journal.list_done_results(lease, session.head.next_seq)
             noted.insert()
 
-        return ledger.commit_superstep(lease, session.head, checkpoint, run_update, events=events, inside=inside)
+        return ledger.commit_superstep(
+            lease, session.head, checkpoint, run_update, events=events, inside=inside
+        )
 
     retry_when_log_moved(lease, act)
     log_stop(lease, run_update.status, run_update.error or {})
@@ -109,27 +158,51 @@ def commit_open_superstep(
 def _still_open(
     session: Session,
     before: OpenSuperstep,
-    kept: Mapping[Task, FinishedTask],
-    later: Mapping[Task, TaskOutcome],
-    *,
-    asked: frozenset[Task],
+    results: Mapping[Task, FinishedTask],
+    postponed: Mapping[Task, TaskOutcome],
+    tasks_asked: frozenset[Task],
 ) -> OpenSuperstep:
-    """What is kept of the superstep, with when and after how many tries those go on that wait for a next attempt."""
+    """Return what is kept of the superstep, with the tries of the postponed tasks and
+    when they are due.
+    """
+    # By the database's clock, because a worker on another host may make the next try.
     now = session.lease.now().timestamp()
-    tries = {task: one.tries for task, one in later.items()}
-    due = {task: now + one.due_in for task, one in later.items()}
-    without = before.without if before.superstep else session.stops
-    return OpenSuperstep(dict(kept), asked, tries, session.lease.superstep + 1, due, without)
+    return OpenSuperstep(
+        results=dict(results),
+        tasks_asked=tasks_asked,
+        tries={task: outcome.tries for task, outcome in postponed.items()},
+        superstep=session.lease.superstep + 1,
+        due={task: now + outcome.due_in for task, outcome in postponed.items()},
+        # It goes on with the tasks with which it began, whatever gets a yes meanwhile.
+        without=before.without if before.superstep else session.stops,
+    )
 
 
-def _stopped(session: Session, left: Mapping[Task, TaskOutcome], error: dict[str, Any] | None) -> RunUpdate:
-    """What an open superstep makes of the run: unknown before failed before waiting."""
-    tape_ = tape.extend(session.lease.tape, "!")
-    at_node = ", ".join(sorted({task.node for task in left}))
-    for outcome, status in (("unknown", Status.UNKNOWN), ("failed", Status.FAILED)):
-        tasks = [task for task, one in left.items() if one.outcome == outcome]
-        if tasks and not error:
-            return RunUpdate(status, at_node, tape_, error=summary.stop_error(outcome, tasks[0], left[tasks[0]]))
+def _run_update(
+    session: Session,
+    unfinished: Mapping[Task, TaskOutcome],
+    error: dict[str, Any] | None,
+) -> RunUpdate:
+    """Return what an open superstep makes of the run: unknown comes before failed, and
+    failed before waiting.
+    """
+    stopped_tape = tape.extend(session.lease.tape, "!")
+    at_node = ", ".join(sorted({task.node for task in unfinished}))
     if error:
-        return RunUpdate(Status.FAILED, at_node, tape_, error=error)
-    return RunUpdate(Status.WAITING, at_node, session.lease.tape, due_in=min(one.due_in for one in left.values()))
+        return RunUpdate(Status.FAILED, at_node, stopped_tape, error=error)
+    for outcome, status in (("unknown", Status.UNKNOWN), ("failed", Status.FAILED)):
+        tasks = _with_outcome(outcome, unfinished)
+        if tasks:
+            first = tasks[0]
+            reason = summary.stop_error(outcome, first, unfinished[first])
+            return RunUpdate(status, at_node, stopped_tape, error=reason)
+    return RunUpdate(
+        Status.WAITING,
+        at_node,
+        session.lease.tape,
+        due_in=min(outcome.due_in for outcome in unfinished.values()),
+    )
+
+
+def _with_outcome(outcome: str, tasks: Mapping[Task, TaskOutcome]) -> list[Task]:
+    return [task for task, ended in tasks.items() if ended.outcome == outcome]

@@ -1,8 +1,10 @@
-"""Pure tasks that are over at once are done by the slice's own thread: another one would cost more than most of them.
+"""Running pure tasks that are over at once in the slice's own thread, because another
+thread would cost more than most of them.
 
-A node earns it: its last attempts in this process took next to no time. What may block has no business here. Where such
-a node takes long after all, the heartbeat lets go of the run (`Heartbeat.busy_until`); whoever gets it then gives its
-tasks threads of their own, with their timeouts.
+A node qualifies when its last attempts in this process took next to no time. What may
+block must not run here. If such a node takes long after all, the heartbeat gives the
+run back (`Heartbeat.busy_until`), and the next slice gives its tasks their own threads,
+with their timeouts.
 """
 
 import asyncio
@@ -12,55 +14,76 @@ from types import FunctionType
 
 from django.db import connections
 
-from orchestrator.engine.effect import PURE
-from orchestrator.engine.node import Node, NodeFunction
+from orchestrator.engine.graphs.effect import PURE
+from orchestrator.engine.graphs.node import Node, NodeFunction
 from orchestrator.execution.attempt import Attempt
 
 QUICK_MS = 2
-"""Milliseconds. An attempt that took as long was not quick."""
+"""An attempt that took this many milliseconds or more was not quick."""
 PROVEN = 3
-"""So many quick attempts, one after another, and the next is made here."""
+"""After so many quick attempts in a row the next one is made here."""
 LONGEST = 0.05
-"""Seconds that a superstep spends here at most, before it gives what is left to threads: they can be watched."""
+"""The most seconds that a superstep spends here. The rest of its tasks goes to threads,
+which can be watched.
+"""
 
 _quick: dict[NodeFunction, int] = {}
-"""By function, how many attempts were quick since one was not."""
+"""By function, how many attempts in a row were quick."""
 
 
 def may_be_here() -> bool:
-    """Whether this thread is like those that nodes else have: without a loop that runs."""
+    """Return whether this thread has no running event loop, like the threads in which
+    nodes run otherwise.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return True
+    # A node that runs a loop by itself would fail here: a thread has one at a time.
     return False
 
 
 def is_quick(node: Node) -> bool:
-    """Whether the node's next attempt may be made here."""
-    return _may_be(node) and _quick.get(node.fn, 0) >= PROVEN
+    """Return whether the node's next attempt may be made here."""
+    return _is_pure_function(node) and _quick.get(node.fn, 0) >= PROVEN
 
 
 def note(node: Node, ms: int, *, done: bool) -> None:
-    """An attempt of the node ended."""
-    if _may_be(node):
-        _quick[node.fn] = _quick.get(node.fn, 0) + 1 if done and ms < QUICK_MS else 0
+    """Count an attempt of the node that ended; one that was not quick resets the
+    count.
+    """
+    if not _is_pure_function(node):
+        return
+    if done and ms < QUICK_MS:
+        _quick[node.fn] = _quick.get(node.fn, 0) + 1
+    else:
+        _quick[node.fn] = 0
 
 
-def _may_be(node: Node) -> bool:
-    """What is async needs a thread without a loop; what is no plain function may be anything."""
-    return node.effect == PURE and type(node.fn) is FunctionType and not node.fn.__code__.co_flags & CO_COROUTINE
+def _is_pure_function(node: Node) -> bool:
+    """Return whether the node is a pure, plain function. A coroutine needs a thread
+    without an event loop, and any other callable may do anything.
+    """
+    return (
+        node.effect == PURE
+        and type(node.fn) is FunctionType
+        and not node.fn.__code__.co_flags & CO_COROUTINE
+    )
 
 
 def attempt_inline(attempt: Attempt) -> None:
-    """Make the attempt in this thread. Like in a thread of its own it sees no connection of ours, nor we one of its."""
-    ours = connections.all(initialized_only=True)
-    for one in ours:
-        del connections[one.alias]
+    """Make the attempt in this thread. The node gets its own database connections, as
+    it would in a separate thread.
+    """
+    slice_connections = connections.all(initialized_only=True)
+    for connection in slice_connections:
+        del connections[connection.alias]
     try:
+        # As in `threads`, the node sees no context variables of the slice.
         Context().run(attempt.work)
     finally:
-        for one in ours:
-            connections[one.alias] = one
+        for connection in slice_connections:
+            connections[connection.alias] = connection
+    # Ctrl-C is delivered to whatever this thread does, but is meant for the process.
     if attempt.interrupted is not None:
         raise attempt.interrupted

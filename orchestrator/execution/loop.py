@@ -1,10 +1,11 @@
-"""What a worker does with one run: load, plan, execute, commit; until it is paused, done or out of time.
+"""The loop of a slice: load a run, then plan, execute and commit supersteps until the
+run pauses, ends or is out of time.
 
-Called by the worker's task and by `runs.advance`. The live path and the recovery path are the same: whatever happened
-before, a slice begins with the head, the journal and the gates, and goes on from there.
+Called by the worker's task and by `runs.advance`. There is no separate recovery path:
+whatever happened before, a slice starts from the head, the journal and the gates, and
+continues from there.
 """
 
-import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from checkpoints.core.status import Status
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
+from checkpoints.journal.results import Entry
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import head_loader, locked_run
 from checkpoints.ledger.commit import Head, RunUpdate
@@ -31,11 +33,11 @@ from checkpoints.queue.leases import Lease
 from checkpoints.sealing import run_row
 from orchestrator.discovery import judging_version
 from orchestrator.engine import Task, registry
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.errors import (
     CountersignError,
     IncompatibleGraph,
     MemoryConflict,
+    OlderSeal,
     PayloadsUnavailable,
     SaveFailed,
     StaleLease,
@@ -43,16 +45,28 @@ from orchestrator.engine.errors import (
     UnknownBackend,
     WrongKey,
 )
-from orchestrator.engine.plan import Planned, Start, check_limits, plan
-from orchestrator.engine.reduce import Settled, reduce_step
-from orchestrator.execution import cancellation, commit, failed_save, failure_commit, open_superstep, summary
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.step.plan import Planned, Start, check_limits, plan
+from orchestrator.engine.step.reduce import Settled, reduce_step
+from orchestrator.execution import (
+    cancellation,
+    commit,
+    failed_save,
+    failure_commit,
+    open_superstep,
+    summary,
+)
 from orchestrator.execution.adoption import pin
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.executor import Draining, Executor, TaskOutcome
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 from orchestrator.execution.replay import Replay
-from orchestrator.execution.session import Session, SuperstepResult, retry_when_log_moved
+from orchestrator.execution.session import (
+    Session,
+    SuperstepResult,
+    retry_when_log_moved,
+)
 from orchestrator.execution.stop_log import log_stop
 from orchestrator.execution.task_outcome import finished_task
 
@@ -63,14 +77,21 @@ STOP_PAUSE = 0.5
 
 
 def never() -> bool:
-    """Nobody asks this process to drain."""
+    """Return False: this process is never drained."""
     return False
 
 
-def run_slice(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining: Callable[[], bool] = never) -> None:
-    """Execute one slice of one run. Does nothing where this epoch does not, or no longer, hold the lease. Raises
-    `OpenTransaction`.
+def run_slice(
+    run_id: UUID,
+    epoch: int,
+    *,
+    worker: UUID | None = None,
+    draining: Callable[[], bool] = never,
+) -> None:
+    """Execute one slice of one run. Does nothing if this epoch does not hold the lease,
+    or no longer does. Raises `OpenTransaction`.
     """
+    # An intent that the caller could still roll back would record nothing.
     refuse_open_transaction("run_slice")
     lease = leases.begin_lease(run_id, epoch, worker=worker)
     if lease is not None:
@@ -78,46 +99,72 @@ def run_slice(run_id: UUID, epoch: int, *, worker: UUID | None = None, draining:
 
 
 def run_begun_slice(lease: Lease, *, draining: Callable[[], bool] = never) -> None:
-    """One slice of a run that was begun. Raises `OpenTransaction`; the lease then runs out by itself."""
+    """Execute one slice of a run whose lease has begun. Raises `OpenTransaction`; the
+    lease then simply runs out.
+    """
     refuse_open_transaction("run_begun_slice")
     try:
         with Heartbeat(lease) as heart:
             _slice(lease, heart, draining)
     except StaleLease:
+        # The run belongs to another worker, so nothing about it is written here.
         log.info("lease_lost", run=str(lease.id), epoch=lease.epoch)
+    except OlderSeal:
+        # Nothing is wrong with the run: it goes on when its rows were sealed anew.
+        leases.give_back(lease.id, lease.epoch, counts=False)
+        raise
     except (TamperedRow, WrongKey) as error:
-        _stop_as_tampered(lease, open_superstep.error_json(error) | {"cure": inspect.getdoc(type(error))})
+        _stop_as_tampered(lease, _error_with_cure(error))
     except Draining:
+        # A drain says nothing about the run, so the claim does not count towards
+        # poison.
         leases.give_back(lease.id, lease.epoch, counts=False)
     except PayloadsUnavailable as error:
         log.warning("payloads_unavailable", run=str(lease.id), error=str(error))
-        leases.give_back(lease.id, lease.epoch, counts=False, due_in=conf().lease_seconds)
+        # The run is not at fault; it is due later, for the backend may stay away.
+        leases.give_back(
+            lease.id, lease.epoch, counts=False, due_in=conf().lease_seconds
+        )
     except UnknownBackend as error:
-        _stop_at_last(lease, open_superstep.error_json(error) | {"cure": inspect.getdoc(UnknownBackend)}, draining)
+        _stop_for_people(lease, _error_with_cure(error), draining)
     except (SaveFailed, Error) as error:
-        _not_saved(lease, error, draining)
+        _handle_failed_save(lease, error, draining)
+    # Last, because a run is cancelled only when no worker holds it.
     if lease.cancelling:
-        _cancelled(lease)
+        _conclude_cancel(lease)
 
 
-def _cancelled(lease: Lease) -> None:
+def _error_with_cure(error: CountersignError) -> dict[str, Any]:
+    cure = open_superstep.cure_of(type(error))
+    return open_superstep.error_json(error) | {"cure": cure}
+
+
+def _conclude_cancel(lease: Lease) -> None:
     try:
         cancellation.conclude_cancel(lease.id)
     except (TamperedRow, WrongKey) as error:
-        # It is queued again by now, and the next worker would come no further.
+        # The run is queued again by now, and the next worker would get no further.
         locked_run.mark_tampered(lease.id, error)
 
 
-def _not_saved(lease: Lease, error: Exception, draining: Callable[[], bool]) -> None:
-    if isinstance(error, IntegrityError) and (found := _put_back(lease)):
-        return _stop_as_tampered(lease, found)
+def _handle_failed_save(
+    lease: Lease, error: Exception, draining: Callable[[], bool]
+) -> None:
+    if isinstance(error, IntegrityError):
+        # A run whose row was put back to an earlier state gives its next events numbers
+        # that its log has already.
+        put_back = _error_of_run_put_back(lease)
+        if put_back is not None:
+            _stop_as_tampered(lease, put_back)
+            return
     if failed_save.is_refusal(error):
-        return _stop_at_last(lease, failed_save.save_error(error), draining)
-    # A commit whose answer was lost may have happened. Only the rows know, so nothing is tried again from memory.
+        _stop_for_people(lease, failed_save.save_error(error), draining)
+        return
+    # A commit whose answer was lost may have happened. Only the rows know, so nothing
+    # is retried from memory.
     log.warning("database_failed", run=str(lease.id), error=str(error))
     connection.close()
     leases.give_back(lease.id, lease.epoch)
-    return None
 
 
 def _stop_as_tampered(lease: Lease, error: dict[str, Any]) -> None:
@@ -125,108 +172,162 @@ def _stop_as_tampered(lease: Lease, error: dict[str, Any]) -> None:
     log_stop(lease, Status.TAMPERED, error)
 
 
-def _put_back(lease: Lease) -> dict[str, Any] | None:
-    """Say why nothing can be written to this run, where its row was put back to an earlier state."""
+def _error_of_run_put_back(lease: Lease) -> dict[str, Any] | None:
+    """Return why nothing can be written to this run if its row was put back to an
+    earlier state, else None.
+    """
     try:
         run_row.require_last_event(lease.id)
     except TamperedRow as error:
-        return open_superstep.error_json(error) | {"cure": inspect.getdoc(TamperedRow)}
+        return _error_with_cure(error)
     return None
 
 
-def _stop_at_last(lease: Lease, error: dict[str, Any], draining: Callable[[], bool]) -> None:
-    """Nothing of the superstep was applied, and people must look: unknown where an effect may have happened, else
-    failed. Where not even that can be written it is tried for the length of the lease; then the lease is left to run
-    out.
+def _stop_for_people(
+    lease: Lease, error: dict[str, Any], draining: Callable[[], bool]
+) -> None:
+    """Stop a run of whose superstep nothing was applied, so that people look at it:
+    unknown if an effect may have happened, else failed.
+
+    If not even that can be written, it is retried for the length of the lease; then the
+    lease is left to run out.
     """
-    until = time.monotonic() + conf().lease_seconds
+    deadline = time.monotonic() + conf().lease_seconds
     while True:
         try:
-            # Without the graph its tasks are unknown to this process, and stay as they are.
-            graph = registry.find_graph(lease.fingerprint)
-            lost = open_superstep.unsettled_tasks(graph, journal.entries(lease)) if graph else []
-            _stop(lease, Status.UNKNOWN if lost else Status.FAILED, error, unknown=lost)
+            _stop_with_unsettled_tasks(lease, error)
             return
         except StaleLease:
             log.info("lease_lost", run=str(lease.id), epoch=lease.epoch)
             return
-        except Error as again:
+        except Error as save_error:
             connection.close()
-            if draining() or time.monotonic() + STOP_PAUSE > until:
-                log.error("run_not_stopped", run=str(lease.id), error=str(again), because=error["message"])
+            if draining() or time.monotonic() + STOP_PAUSE > deadline:
+                log.error(
+                    "run_not_stopped",
+                    run=str(lease.id),
+                    error=str(save_error),
+                    because=error["message"],
+                )
                 return
         time.sleep(STOP_PAUSE)
 
 
+def _stop_with_unsettled_tasks(lease: Lease, error: dict[str, Any]) -> None:
+    # Without the graph this process does not know the run's tasks, and leaves them as
+    # they are.
+    unsettled: list[Task] = []
+    graph = registry.find_graph(lease.fingerprint)
+    if graph:
+        unsettled = open_superstep.unsettled_tasks(graph, journal.entries(lease))
+    _stop(lease, _stopped_status(unsettled), error, unknown=unsettled)
+
+
+def _stopped_status(unsettled: Sequence[Task]) -> Status:
+    return Status.UNKNOWN if unsettled else Status.FAILED
+
+
 def _slice(lease: Lease, heart: Heartbeat, draining: Callable[[], bool]) -> None:
-    """Supersteps and settlements until the run rests, ends or stops, the worker drains, or time is up."""
-    until = time.monotonic() + conf().slice_seconds
+    """Run supersteps and settlements until the run rests, ends or stops, the worker
+    drains, or time is up.
+    """
+    deadline = time.monotonic() + conf().slice_seconds
     if draining():
         raise Draining
     session = _open_session(lease)
     if session is None:
-        has_it = lease.cancelling
+        holds_lease = lease.cancelling
     else:
         try:
-            has_it = _turns(session, heart, draining, until)
+            holds_lease = _take_turns(session, heart, draining, deadline)
         finally:
             commit.await_commit(session)
-    if has_it:
+    if holds_lease:
         leases.give_back(lease.id, lease.epoch)
 
 
-def _turns(session: Session, heart: Heartbeat, draining: Callable[[], bool], until: float) -> bool:
-    """Take turns until the lease is to be given back (True), or is not ours any more."""
+def _take_turns(
+    session: Session, heart: Heartbeat, draining: Callable[[], bool], deadline: float
+) -> bool:
+    """Take turns for as long as the slice lasts. Returns whether the slice still
+    has the lease, which then has to be given back.
+    """
     while _turn(session, heart, draining):
         if draining():
             raise Draining
-        if session.lease.cancelling or time.monotonic() > until:
+        if session.lease.cancelling or time.monotonic() > deadline:
             return True
     return session.lease.cancelling
 
 
 def _open_session(lease: Lease) -> Session | None:
-    """The run laid out for work; None where it is to be cancelled, or cannot be worked on here and was stopped or given
-    back.
+    """Return the session in which this run is worked on; None if the run is to be
+    cancelled, or cannot be worked on here and was stopped or given back.
     """
-    # First of all: a new line and seal on a tampered run would cover up what happened to it.
-    head, given = head_loader.load_head(lease), head_loader.input_of(lease)
+    # This comes first: a new line and seal on a tampered run would cover up what
+    # happened to it.
+    head = head_loader.load_head(lease)
+    run_input = head_loader.input_of(lease)
+    # The caller gives the lease back; then the run is cancelled.
     if lease.cancelling:
         return None
+
     graph = registry.find_graph(lease.fingerprint)
     if graph is None:
-        adopted = _adopted(lease, head, given)
+        adopted = _adopt_other_version(lease, head, run_input)
         if adopted is None:
             return None
         graph, head = adopted
-    journaled = any(node.journaled for node in graph.nodes.values())
-    entries = journal.entries_for_takeover(lease, head) if journaled else {}
+
+    entries: dict[Task, Entry] = {}
+    # Only journaled nodes have entries, so other graphs are spared the query.
+    if any(node.journaled for node in graph.nodes.values()):
+        entries = journal.entries_for_takeover(lease, head)
+    # After the journal was read, because a poisoned run with an open intent is unknown.
     if _is_poison(lease):
         _stop_as_poison(lease, open_superstep.unsettled_tasks(graph, entries))
         return None
-    session = Session(lease, graph, head, given, entries=entries)
-    # One query, none where nothing departed.
-    row = line_row(lease, lease.line) if lease.departed else None
-    if row is not None:
-        session.stops = frozenset(graph.nodes if NOT_STARTED in row.stops else row.stops)
-        session.replay = Replay(lease, graph, row) if row.travel == Travel.REPLAY else None
+
+    session = Session(lease, graph, head, run_input, entries=entries)
+    # One query, and none if the run has no departures.
+    if lease.departed:
+        _apply_departure(session)
     return session
 
 
-def _adopted(lease: Lease, head: Head, given: Any) -> tuple[Compiled, Head] | None:
-    """The version with which a run goes on whose own is not here, and its head then; None where it was stopped or given
-    back. Only who has the graph's newest version judges; others give the run back.
+def _apply_departure(session: Session) -> None:
+    """Set the stops and the replay of a line that departed from another."""
+    lease = session.lease
+    row = line_row(lease, lease.line)
+    if row is None:
+        return
+    # A fork that was made paused starts none of its nodes before it is resumed.
+    if NOT_STARTED in row.stops:
+        session.stops = frozenset(session.graph.nodes)
+    else:
+        session.stops = frozenset(row.stops)
+    if row.travel == Travel.REPLAY:
+        session.replay = Replay(lease, session.graph, row)
+
+
+def _adopt_other_version(
+    lease: Lease, head: Head, run_input: Any
+) -> tuple[Compiled, Head] | None:
+    """Return the version with which the run continues, because its own is not
+    registered here, and the run's new head; None if the run was stopped or given back.
+    Only a process that has the graph's newest version judges; others give the run back.
     """
     target = judging_version(lease.graph, lease.fingerprint)
     if target is None:
         leases.give_back(lease.id, lease.epoch, counts=False)
         return None
     if _is_poison(lease):
-        # A migration may be what kills its process. Without the graph the run's tasks stay as they are.
+        # A migration may be what kills its process. Without the graph the run's tasks
+        # stay as they are.
         _stop_as_poison(lease, [])
         return None
     try:
-        return target, pin.adopt_version(lease, head, given, target)
+        return target, pin.adopt_version(lease, head, run_input, target)
     except IncompatibleGraph as error:
         _stop(lease, Status.INCOMPATIBLE, open_superstep.incompatible_error(error))
         return None
@@ -236,106 +337,186 @@ def _is_poison(lease: Lease) -> bool:
     return lease.claims > conf().max_claims_without_progress
 
 
-def _stop_as_poison(lease: Lease, lost: Sequence[Task]) -> None:
+def _stop_as_poison(lease: Lease, unsettled: Sequence[Task]) -> None:
+    # The count includes the claim in hand.
     message = f"{lease.claims - 1} workers began this run and got no further"
-    _stop(lease, Status.UNKNOWN if lost else Status.FAILED, {"code": "poison", "message": message}, unknown=lost)
+    error = {"code": "poison", "message": message}
+    _stop(lease, _stopped_status(unsettled), error, unknown=unsettled)
 
 
-def _stop(lease: Lease, status: str, error: dict[str, Any], *, unknown: Sequence[Task] = ()) -> None:
+def _stop(
+    lease: Lease, status: str, error: dict[str, Any], *, unknown: Sequence[Task] = ()
+) -> None:
     run_update = RunUpdate(status, error=error, tape=lease.tape)
-    events = [NewEvent(f"run_{status}", {"code": error["code"], "message": error["message"]})]
-    mark = partial(journal.mark_tasks_unknown, lease, unknown)
-    retry_when_log_moved(lease, lambda: ledger.stop_run(lease, run_update, events=events, inside=mark))
+    facts = {"code": error["code"], "message": error["message"]}
+    events = [NewEvent(f"run_{status}", facts)]
+    mark_unknown = partial(journal.mark_tasks_unknown, lease, unknown)
+
+    def stop_run() -> None:
+        ledger.stop_run(lease, run_update, events=events, inside=mark_unknown)
+
+    retry_when_log_moved(lease, stop_run)
     log_stop(lease, status, error)
 
 
 def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> bool:
-    """One superstep or settlement. False: the run is out of our hands."""
+    """Run one superstep or one settlement. Returns whether the slice still has the
+    run.
+    """
     before = OpenSuperstep.from_json(session.head.payload.open)
     try:
-        settled = [] if session.in_hand else _replays(session, idle=False)
-        if settled or session.has_settled_gate():
-            return commit.commit_settlement(session, settled)
+        # A replay asks nobody, so its gates settle when its origin's did.
+        replayed: list[Settled] = []
+        if session.replay is not None and not session.in_hand:
+            replayed = _gates_a_replay_settles(session, session.replay, idle=False)
+        # Settlements come before the next plan. Those that must wait for a superstep in
+        # hand are not among the settled gates yet.
+        if replayed or session.has_settled_gate():
+            return commit.commit_settlement(session, replayed)
         planned = session.planned or _next_superstep(session, before)
         if not planned.starts:
-            settled = _replays(session, idle=True)
-            return commit.commit_settlement(session, settled) if settled else commit.commit_rest(session)
+            return _rest(session)
+        # A limit that is passed must fail the run before any task of the superstep
+        # begins.
         check_limits(session.graph, planned, session.lease.superstep + 1)
         return _superstep(session, planned, before, heart, draining)
     except (StaleLease, Draining, TamperedRow, WrongKey, SaveFailed):
+        # None of these is the graph's fault: `run_begun_slice` handles them.
         raise
     except CountersignError as error:
-        ours = commit.await_commit(session)
-        return not ours or failure_commit.commit_failure(session, open_superstep.error_json(error))
+        # The error may come from a head whose commit had to be made again; then the
+        # turn is repeated on what stands.
+        if not commit.await_commit(session):
+            return True
+        return failure_commit.commit_failure(session, open_superstep.error_json(error))
 
 
-def _replays(session: Session, *, idle: bool) -> list[Settled]:
-    """The gates that a replay settles now, as its origin did."""
-    replay = session.replay
-    return replay.due(session.frontier, session.lease.superstep, idle=idle) if replay is not None else []
+def _rest(session: Session) -> bool:
+    """Commit that nothing can start; a replay first settles what only an idle run
+    settles.
+    """
+    if session.replay is not None:
+        replayed = _gates_a_replay_settles(session, session.replay, idle=True)
+        if replayed:
+            return commit.commit_settlement(session, replayed)
+    return commit.commit_rest(session)
+
+
+def _gates_a_replay_settles(
+    session: Session, replay: Replay, *, idle: bool
+) -> list[Settled]:
+    """Return the gates that a replay settles now, as its origin did."""
+    return replay.due(session.frontier, session.lease.superstep, idle=idle)
 
 
 def _next_superstep(session: Session, before: OpenSuperstep) -> Planned:
-    """What runs now. A superstep that is open has the tasks that it began with; none of them runs while a node of it
-    waits for a yes: what finished in it is kept for the whole.
+    """Return what runs now. An open superstep has the tasks with which it began; none
+    of them runs while one of its nodes waits for a yes: what finished in it is kept for
+    the whole superstep.
     """
     if not before.superstep:
         return session.plan_after(session.frontier)
+    # With the stops of that time: it goes on with the tasks with which it began,
+    # whatever has a yes by now.
     planned = plan(session.graph, session.frontier, stops=before.without)
-    left = {start.task.node for start in planned.starts if start.task not in before.results}
-    remembers = {task.node for task, one in before.results.items() if one.remembers}
-    return Planned((), session.frontier) if (left | remembers) & session.stops else planned
+    unfinished = {
+        start.task.node for start in planned.starts if start.task not in before.results
+    }
+    remembering = {
+        task.node for task, finished in before.results.items() if finished.remembers
+    }
+    # A kept result that is about to land in memory is an effect too, and may lack its
+    # yes.
+    if (unfinished | remembering) & session.stops:
+        return Planned((), session.frontier)
+    return planned
 
 
-def _recorded(session: Session, context: SuperstepContext, todo: Sequence[Start]) -> dict[Task, FinishedTask]:
-    """Of a replay the tasks that do not run, with what was recorded of them; of any other run none."""
+def _recorded_results(
+    session: Session, context: SuperstepContext, todo: Sequence[Start]
+) -> dict[Task, FinishedTask]:
+    """Return the tasks that a replay does not run, with their recorded results; nothing
+    for any other run.
+    """
     replay = session.replay
     if replay is None:
         return {}
+    # What a replay remembers is in its checkpoints alone, and its tasks must find it.
     replay.overlay = session.overlay_after().get("overlay", {})
     context.memory_of = replay.memory_of
     return replay.outcomes(context, todo)
 
 
-class _Again(Exception):
-    """Memory changed under some tasks: they run again, in the same superstep. `before` has what the others brought."""
+class _TasksRunAgain(Exception):
+    """Memory changed under some tasks, which run again in the same superstep. `before`
+    holds the results of the others.
+    """
 
     def __init__(self, before: OpenSuperstep) -> None:
         self.before = before
 
 
 def _superstep(
-    session: Session, planned: Planned, before: OpenSuperstep, heart: Heartbeat, draining: Callable[[], bool]
+    session: Session,
+    planned: Planned,
+    before: OpenSuperstep,
+    heart: Heartbeat,
+    draining: Callable[[], bool],
 ) -> bool:
     while True:
         try:
             return _run_tasks(session, planned, before, heart, draining)
-        except _Again as again:
-            before = again.before
+        except _TasksRunAgain as conflict:
+            before = conflict.before
 
 
 def _run_tasks(
-    session: Session, planned: Planned, before: OpenSuperstep, heart: Heartbeat, draining: Callable[[], bool]
+    session: Session,
+    planned: Planned,
+    before: OpenSuperstep,
+    heart: Heartbeat,
+    draining: Callable[[], bool],
 ) -> bool:
-    state, starts = session.head.payload.state, planned.starts
-    context = SuperstepContext(session.lease, session.graph, state, session.input, heart, starts)
-    todo = [start for start in starts if start.task not in before.results]
-    recorded = _recorded(session, context, todo)
+    context = SuperstepContext(
+        session.lease,
+        session.graph,
+        session.head.payload.state,
+        session.input,
+        heart,
+        planned.starts,
+    )
+    # Neither what an earlier attempt at this superstep finished nor what a replay has
+    # recorded runs again.
+    todo = [start for start in planned.starts if start.task not in before.results]
+    recorded = _recorded_results(session, context, todo)
     todo = [start for start in todo if start.task not in recorded]
+
     executor = Executor(session.lease, session.graph, context, heart, draining)
     begun = time.monotonic()
-    finishes = executor.run(todo, session.entries, before.tries, before.due)
+    outcomes = executor.run(todo, session.entries, before.tries, before.due)
     session.retried = [*session.retried, *executor.retried]
     took_ms = int((time.monotonic() - begun) * 1000)
-    kept = {**before.results, **recorded}
-    for task, finish in finishes.items():
-        found = finished_task(session, task, finish)
-        if found is not None:
-            kept[task] = found
-    left = {task: finish for task, finish in finishes.items() if task not in kept}
-    if left:
-        return _left_open(session, context, before, kept, left)
-    return _complete(session, context, planned, before, kept, finishes, took_ms=took_ms)
+
+    results = {**before.results, **recorded}
+    unfinished: dict[Task, TaskOutcome] = {}
+    for task, outcome in outcomes.items():
+        finished = finished_task(session, task, outcome)
+        if finished is not None:
+            results[task] = finished
+        elif task not in results:
+            unfinished[task] = outcome
+    if unfinished:
+        return _leave_open(session, context, before, results, unfinished)
+    asks_checkpoint = any(outcome.asks_checkpoint for outcome in outcomes.values())
+    return _complete(
+        session,
+        context,
+        planned,
+        before,
+        results,
+        asks_checkpoint=asks_checkpoint,
+        took_ms=took_ms,
+    )
 
 
 def _complete(
@@ -343,56 +524,91 @@ def _complete(
     context: SuperstepContext,
     planned: Planned,
     before: OpenSuperstep,
-    kept: dict[Task, FinishedTask],
-    finishes: dict[Task, TaskOutcome],
+    results: dict[Task, FinishedTask],
     *,
+    asks_checkpoint: bool,
     took_ms: int,
 ) -> bool:
-    asks = any(finish.asks_checkpoint for finish in finishes.values())
+    """Reduce and commit a superstep all of whose tasks have a result."""
+    state = session.head.payload.state
     try:
-        results = {task: one.result() for task, one in kept.items()}
-        step = reduce_step(session.graph, planned, session.head.payload.state, results)
+        step = reduce_step(
+            session.graph,
+            planned,
+            state,
+            {task: finished.result() for task, finished in results.items()},
+        )
     except CountersignError as error:
-        return _left_open(session, context, before, kept, error=open_superstep.error_json(error))
+        return _leave_open(
+            session, context, before, results, error=open_superstep.error_json(error)
+        )
+    worked = SuperstepResult(
+        context, planned, before, results, step, asks_checkpoint, took_ms
+    )
     try:
-        return commit.commit_superstep(session, SuperstepResult(context, planned, before, kept, step, asks, took_ms))
+        return commit.commit_superstep(session, worked)
     except (StaleLease, TamperedRow, WrongKey, SaveFailed):
         raise
     except MemoryConflict as conflict:
         if not commit.await_commit(session):
             return True
-        raise _Again(replace(before, results=_without_conflicting(session, kept, conflict))) from conflict
+        remaining = _without_conflicting(session, results, conflict)
+        raise _TasksRunAgain(replace(before, results=remaining)) from conflict
     except CountersignError as error:
-        # A gate that cannot be opened: its function for reviewers fails. What tasks returned is kept for the resume.
-        return _left_open(session, context, before, kept, error=open_superstep.error_json(error), ask=False)
+        # A gate cannot be opened because its function for reviewers fails. The results
+        # of the tasks are kept for the resume.
+        return _leave_open(
+            session,
+            context,
+            before,
+            results,
+            error=open_superstep.error_json(error),
+            ask=False,
+        )
 
 
-def _left_open(
+def _leave_open(
     session: Session,
     context: SuperstepContext,
     before: OpenSuperstep,
-    kept: dict[Task, FinishedTask],
-    left: Mapping[Task, TaskOutcome] | None = None,
-    **how: Any,
+    results: dict[Task, FinishedTask],
+    unfinished: Mapping[Task, TaskOutcome] | None = None,
+    **options: Any,
 ) -> bool:
-    """Leave the superstep open; a task that would be asked about a change of memory that is overtaken has no result."""
+    """Leave the superstep open. A task whose change of memory waits for people loses
+    its result if that change was overtaken.
+    """
     if not commit.await_commit(session):
         return True
     while True:
         try:
-            return failure_commit.commit_open_superstep(session, context, before, kept, left or {}, **how)
+            return failure_commit.commit_open_superstep(
+                session, context, before, results, unfinished or {}, **options
+            )
         except MemoryConflict as conflict:
-            kept = _without_conflicting(session, kept, conflict)
+            # Each conflict takes at least one result away, so this comes to an end.
+            results = _without_conflicting(session, results, conflict)
 
 
 def _without_conflicting(
-    session: Session, kept: Mapping[Task, FinishedTask], conflict: MemoryConflict
+    session: Session, results: Mapping[Task, FinishedTask], conflict: MemoryConflict
 ) -> dict[Task, FinishedTask]:
-    """What is kept without the tasks of a conflict, which forget what they read. Raises `StaleLease`."""
-    stale = [task for task in kept if str(task) in conflict.facts["tasks"]]
+    """Return the results without those of conflicting tasks, which forget what they
+    read. Raises `StaleLease`.
+    """
+    lease = session.lease
+    stale = [task for task in results if str(task) in conflict.facts["tasks"]]
     error = {"type": "MemoryConflict", "message": conflict.message}
-    tried = [(one, TaskOutcome("later", error=error, attempt=kept[one].attempt)) for one in stale]
-    lease, events = session.lease, summary.unfinished_events(tried)
-    forget = partial(read_records.delete_read_records, lease, stale)
-    retry_when_log_moved(lease, lambda: ledger.append_events(lease, events, inside=forget))
-    return {task: one for task, one in kept.items() if task not in stale}
+    postponed: list[tuple[Task, TaskOutcome]] = []
+    for task in stale:
+        attempt = results[task].attempt
+        postponed.append((task, TaskOutcome("later", error=error, attempt=attempt)))
+    events = summary.unfinished_events(postponed)
+    # The next attempt would be given the recorded reads and meet the same conflict.
+    forget_reads = partial(read_records.delete_read_records, lease, stale)
+
+    def append() -> None:
+        ledger.append_events(lease, events, inside=forget_reads)
+
+    retry_when_log_moved(lease, append)
+    return {task: done for task, done in results.items() if task not in stale}

@@ -1,6 +1,8 @@
-"""Where a run's work meets memory: what an attempt reads and wishes with; what a commit lands, holds and keeps of it.
+"""A run's use of memory: the memory that an attempt reads from, and what a commit
+lands, holds and keeps of it.
 
-The attempt opens a memory; the runner's commits take what tasks left. A graph that does not use memory costs no query.
+The attempt opens a memory; the commits take what tasks left in it. A graph that does
+not use memory costs no query.
 """
 
 from collections import Counter
@@ -20,36 +22,52 @@ from checkpoints.models import MemoryRecord
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.memory import Memory, Shelf
-from orchestrator.engine.reduce import HeldWrite, Output
-from orchestrator.engine.trace import JOURNALED, LIVE, Landing, address_of, is_memory
-from orchestrator.execution.secrets import mask_secrets
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.trace import (
+    JOURNALED,
+    LIVE,
+    Landing,
+    address_of,
+    is_memory,
+)
+from orchestrator.engine.step.memory import Memory, Shelf
+from orchestrator.engine.step.reduce import HeldWrite, Output
+from orchestrator.execution.secrets import mask_known_secrets
 
 State = dict[str, dict[str, Any]]
 
 
 def open_memory(lease: Lease, graph: Compiled, task: Task) -> Memory:
-    """The memory of one attempt."""
-    mode, live, node = graph.memory_mode(task.node), memory_shelf.Shelf(lease.protection), graph.nodes[task.node]
-    shelf: Shelf = live if mode == LIVE else read_records.ReplayingShelf(lease, task, mode, live, _masked, node.atomic)
-    journals = mode == JOURNALED and not node.journaled
-    limit = conf().max_value_bytes
-    return Memory(shelf, mode=mode, journals=journals, limit=limit, run=lease.id, node=task.node, masked=_masked)
-
-
-def _masked(value: Any) -> Any:
-    return mask_secrets(value, conf().secrets)
+    """Return the memory of one attempt."""
+    node = graph.nodes[task.node]
+    mode = graph.memory_mode(task.node)
+    live = memory_shelf.DatabaseShelf(lease.protection)
+    shelf: Shelf = live
+    if mode != LIVE:
+        shelf = read_records.ReplayingShelf(
+            lease, task, mode, live, mask_known_secrets, node.atomic
+        )
+    return Memory(
+        shelf,
+        mode=mode,
+        # The recorded result of an effect holds its wishes to memory already.
+        journals=mode == JOURNALED and not node.journaled,
+        limit=conf().max_value_bytes,
+        run=lease.id,
+        node=task.node,
+        masked=mask_known_secrets,
+    )
 
 
 @frozen
 class MemoryChanges:
-    """What one commit does to memory. Empty where it does nothing."""
+    """The changes that one commit makes to memory; false if there are none."""
 
     landings: Landings = field(default_factory=Landings)
     reads: list[MemoryRecord] = field(default_factory=list)
     notes: list[NewEvent] = field(default_factory=list)
+    recorded: dict[str, int] = field(default_factory=dict)
 
     @property
     def events(self) -> list[NewEvent]:
@@ -57,14 +75,18 @@ class MemoryChanges:
 
     @property
     def read_counts(self) -> dict[str, int]:
-        """How many reads of each task are kept with the commit."""
-        return Counter(read.task for read in self.reads)
+        """Return the number of reads of each task that are kept: with the commit, or
+        since they were made.
+        """
+        return {**self.recorded, **Counter(read.task for read in self.reads)}
 
     def __bool__(self) -> bool:
         return bool(self.landings.changes or self.reads)
 
     def insert(self, lease: Lease, commit: Commit) -> None:
-        """In the commit's transaction, last. Raises `Moved` where somebody else changed a trace meanwhile."""
+        """Write them in the commit's transaction, after requests and held writes.
+        Raises `ConcurrentUpdate` if another process changed a trace meanwhile.
+        """
         if self.reads:
             statements.insert_rows(MemoryRecord, self.reads)
         self.landings.insert(lease, commit)
@@ -82,45 +104,100 @@ def check_landings(
     outputs: Mapping[Task, Output] | None = None,
     at: datetime,
 ) -> MemoryChanges:
-    """What a commit does to memory: lands these, is about to hold those, and keeps what live tasks read.
+    """Return what a commit does to memory: `landings` land, `held` writes begin to wait
+    for people, and what the tasks of `outputs` read live is kept.
 
-    One query, none where nothing lands or is held. Raises `MemoryConflict` naming the tasks that must run again.
+    One query, none if nothing lands or is held. Raises `MemoryConflict` naming the
+    tasks that must run again.
     """
-    holding = [(one.task, one.channel, one.version) for one in held if is_memory(one.channel)]
-    read = {task: output for task, output in (outputs or {}).items() if output.reads}
-    if not (landings or holding or read):
+    holding: list[tuple[Task, str, int | None]] = []
+    for write in held:
+        if is_memory(write.channel):
+            holding.append((write.task, write.channel, write.version))
+    reading = _outputs_that_read(outputs or {})
+    if not (landings or holding or reading):
         return NOTHING
-    landed = prepare_landings(landings, journaled=lambda task: graph.nodes[task.node].journaled, held=holding)
-    rows = read_records.records_of_live_reads(lease, read.items(), at=at) if read else []
-    return MemoryChanges(landed, rows, [note for task, output in read.items() for note in _notes(task, output)])
+
+    # An effect cannot run again, so its wishes land on whatever is there.
+    def is_journaled(task: Task) -> bool:
+        return graph.nodes[task.node].journaled
+
+    landed = prepare_landings(landings, journaled=is_journaled, held=holding)
+    rows: list[MemoryRecord] = []
+    if reading:
+        rows = read_records.records_of_live_reads(lease, reading.items(), at=at)
+    return MemoryChanges(landed, rows, _notes(reading), _recorded(lease, reading))
 
 
-def _notes(task: Task, output: Output) -> list[NewEvent]:
-    anew = sum(1 for read in output.reads if read.get("unrecorded"))
-    facts = {"code": "memory_read_anew", "reads": anew}
-    return [NewEvent("warning", facts, node=task.node, task=str(task))] if anew else []
+def _outputs_that_read(outputs: Mapping[Task, Output]) -> dict[Task, Output]:
+    return {
+        task: output
+        for task, output in outputs.items()
+        if output.reads or output.recorded
+    }
+
+
+def _recorded(lease: Lease, outputs: Mapping[Task, Output]) -> dict[str, int]:
+    """Return how many records each task has on this line. Those of an output of another
+    line are kept there.
+    """
+    counts: dict[str, int] = {}
+    for task, output in outputs.items():
+        recorded = output.recorded
+        # An output that was kept at a departure may come from another line or run.
+        if recorded and (recorded.run, recorded.line) == (lease.id.hex, lease.line):
+            counts[str(task)] = recorded.rows
+    return counts
+
+
+def _notes(outputs: Mapping[Task, Output]) -> list[NewEvent]:
+    """Return a warning for each task that read anew what was not recorded."""
+    notes: list[NewEvent] = []
+    for task, output in outputs.items():
+        reads = sum(1 for read in output.reads if read.get("unrecorded"))
+        if reads:
+            facts = {"code": "memory_read_anew", "reads": reads}
+            notes.append(NewEvent("warning", facts, node=task.node, task=str(task)))
+    return notes
 
 
 def memory_values(
-    protection: Protection, state: State, channels: Iterable[str], landings: Landings | None = None
+    protection: Protection,
+    state: State,
+    channels: Iterable[str],
+    landings: Landings | None = None,
 ) -> State:
-    """The state with what memory holds, after these landings, in the channels named that are memory's. One query, none
-    where there is no such channel.
+    """Return the state with what memory holds, after these landings, in those of the
+    channels that are memory's. One query, none if there is no such channel.
     """
-    named = {channel for channel in channels if is_memory(channel)}
-    if not named:
+    of_memory = {channel for channel in channels if is_memory(channel)}
+    if not of_memory:
         return state
-    found = memory_shelf.values((address_of(channel) for channel in named), protection)
-    found |= {one.landing.channel: one.after for one in (landings.changes if landings else [])}
-    return {**state, "memory": found}
+    addresses = (address_of(channel) for channel in of_memory)
+    values = memory_shelf.values(addresses, protection)
+    # People judge what memory holds once this commit has landed, not before.
+    if landings:
+        for change in landings.changes:
+            values[change.landing.channel] = change.after
+    return {**state, "memory": values}
 
 
-def values_to_be_held(lease: Lease, graph: Compiled, state: State, held: Sequence[HeldWrite], at: datetime) -> State:
-    """`memory_values` where these writes are about to be held, and nothing lands. Raises `MemoryConflict`."""
+def values_to_be_held(
+    lease: Lease, graph: Compiled, state: State, held: Sequence[HeldWrite], at: datetime
+) -> State:
+    """Return `memory_values` for writes that are about to be held, while nothing lands.
+    Raises `MemoryConflict`.
+    """
     check_landings(lease, graph, [], held=held, at=at)
     return memory_values(lease.protection, state, held_channels([], held))
 
 
-def held_channels(asked: Iterable[RequestState], held: Iterable[HeldWrite] = ()) -> list[str]:
-    """The channels of all writes that gates hold, or are about to."""
-    return [row.channel for one in asked for row in one.writes] + [one.channel for one in held]
+def held_channels(
+    waiting: Iterable[RequestState], held: Iterable[HeldWrite] = ()
+) -> list[str]:
+    """Return the channels of all writes that gates hold, or are about to hold."""
+    channels: list[str] = []
+    for request in waiting:
+        channels += [row.channel for row in request.writes]
+    channels += [write.channel for write in held]
+    return channels

@@ -1,30 +1,35 @@
-"""What is kept of an open superstep: one with a failed, unknown or postponed task. Values only; the runner stores them.
+"""An open superstep, one with a failed, unknown or postponed task, as it is kept.
+Values only; the runner stores them.
 
-It stays open until each of its tasks has a result; then all are reduced in declared order, as if nothing had been.
+It stays open until each of its tasks has a result; then all are reduced in declared
+order, as if it had never been interrupted.
 """
 
+import inspect
 from dataclasses import field
 from typing import Any
 
 from checkpoints.journal.results import Entry
 from checkpoints.models.task_result import Outcome
 from orchestrator.engine import Task
-from orchestrator.engine.compile import Compiled
-from orchestrator.engine.effect import DIVERGED
 from orchestrator.engine.errors import CountersignError, IncompatibleGraph, text_of
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.plan import ErrorInfo
-from orchestrator.engine.reduce import HeldWrite, Output, Result
-from orchestrator.engine.trace import is_memory
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.effect import DIVERGED
+from orchestrator.engine.graphs.trace import is_memory
+from orchestrator.engine.step.plan import ErrorInfo
+from orchestrator.engine.step.reduce import HeldWrite, Output, Result
 from orchestrator.execution.secrets import writable
 
 
 @frozen
 class FinishedTask:
-    """A task that is finished: what it returned, or the error that its error edge carries; and what its gate said.
+    """A task that is finished: its output, or the error that its error edge carries,
+    and the answer of its gate.
 
-    `guard` names the node whose gate holds it, where that is not its own. `reads` are the channels that its check read;
-    None where nobody wrote them down. `diverged`: why a replay ends here, as {why, path}.
+    `guard` names the node whose gate holds it, if that is not its own. `reads` are the
+    channels that its check read; None if they were not recorded. `diverged`: why a
+    replay ends here, as {why, path}.
     """
 
     output: Output | None = None
@@ -39,22 +44,26 @@ class FinishedTask:
     reads: tuple[str, ...] | None = None
 
     def result(self) -> Result:
-        """As the engine reduces it."""
+        """Return the result as the engine reduces it."""
         if self.diverged is not None:
             return Result(outcome=DIVERGED)
-        return Result(self.output, self.error, self.gated, "approved" if self.passed else None)
+        # A gate that needed nobody counts as approved for the edges behind it.
+        outcome = "approved" if self.passed else None
+        return Result(self.output, self.error, self.gated, outcome)
 
     @property
     def remembers(self) -> bool:
-        """Whether it lands something in memory."""
-        return self.output is not None and any(is_memory(write.channel) for write in self.output.writes)
+        """Return whether it lands something in memory."""
+        if self.output is None:
+            return False
+        return any(is_memory(write.channel) for write in self.output.writes)
 
     def held(self, task: Task) -> list[HeldWrite]:
-        """The writes that its gate holds."""
+        """Return the writes that its gate holds."""
         return self.result().held(task)
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        stored: dict[str, Any] = {
             "output": self.output.to_json() if self.output else None,
             "error": self.error.to_json() if self.error else None,
             "gated": self.gated,
@@ -63,55 +72,86 @@ class FinishedTask:
             "guard": self.guard,
             "attempt": self.attempt,
             "ms": self.ms,
-            **({} if self.diverged is None else {"diverged": self.diverged}),
-            **({} if self.reads is None else {"reads": list(self.reads)}),
         }
+        if self.diverged is not None:
+            stored["diverged"] = self.diverged
+        if self.reads is not None:
+            stored["reads"] = list(self.reads)
+        return stored
 
     @classmethod
-    def from_json(cls, kept: dict[str, Any]) -> "FinishedTask":
-        output = Output.from_json(kept["output"]) if kept["output"] is not None else None
-        error = ErrorInfo.from_json(kept["error"]) if kept["error"] is not None else None
-        own = {name: kept[name] for name in ("gated", "passed", "why", "guard", "attempt", "ms")}
-        reads = None if kept.get("reads") is None else tuple(kept["reads"])
-        return cls(output, error, **own, diverged=kept.get("diverged"), reads=reads)
+    def from_json(cls, stored: dict[str, Any]) -> "FinishedTask":
+        output = None
+        if stored["output"] is not None:
+            output = Output.from_json(stored["output"])
+        error = None
+        if stored["error"] is not None:
+            error = ErrorInfo.from_json(stored["error"])
+        # Older versions did not record what the check read.
+        reads = None
+        if stored.get("reads") is not None:
+            reads = tuple(stored["reads"])
+        return cls(
+            output,
+            error,
+            gated=stored["gated"],
+            passed=stored["passed"],
+            why=stored["why"],
+            guard=stored["guard"],
+            attempt=stored["attempt"],
+            ms=stored["ms"],
+            diverged=stored.get("diverged"),
+            reads=reads,
+        )
 
 
 @frozen
 class OpenSuperstep:
-    """The open superstep of a failure checkpoint. `asked` are tasks whose requests are open already; `tries` count
-    the attempts since a person last acted, for tasks that wait for their next one; `due` says when that is, in seconds
-    since the epoch. `without` are nodes that were left out of it, for they waited for a yes.
+    """The open superstep of a failure checkpoint. `tasks_asked` are tasks about which
+    people are asked already; `tries` are the attempts since a person last acted, for
+    tasks that wait for their next one; `due` is when that is, in seconds since the
+    epoch. `without` are nodes that were not started with it, because they waited for a
+    yes.
     """
 
     results: dict[Task, FinishedTask]
-    asked: frozenset[Task]
+    tasks_asked: frozenset[Task]
     tries: dict[Task, int]
     superstep: int
     due: dict[Task, float] = field(default_factory=dict)
     without: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            **({"without": sorted(self.without)} if self.without else {}),
+        results = {str(task): result.to_json() for task, result in self.results.items()}
+        stored: dict[str, Any] = {
             "superstep": self.superstep,
-            "results": {str(task): kept.to_json() for task, kept in self.results.items()},
-            "asked": sorted(str(task) for task in self.asked),
-            "tries": {str(task): n for task, n in self.tries.items()},
+            "results": results,
+            "asked": sorted(map(str, self.tasks_asked)),
+            "tries": {str(task): count for task, count in self.tries.items()},
             "due": {str(task): moment for task, moment in self.due.items()},
         }
+        # A key that older versions did not write is written only if it holds something.
+        if self.without:
+            stored["without"] = sorted(self.without)
+        return stored
 
     @classmethod
-    def from_json(cls, kept: dict[str, Any]) -> "OpenSuperstep":
-        """The open superstep of a payload; `NOTHING_OPEN` where no superstep is open."""
-        if not kept:
+    def from_json(cls, stored: dict[str, Any]) -> "OpenSuperstep":
+        """Return the open superstep of a payload; `NOTHING_OPEN` if it has none."""
+        if not stored:
             return NOTHING_OPEN
+        results: dict[Task, FinishedTask] = {}
+        for text, result in stored.get("results", {}).items():
+            results[Task.parse(text)] = FinishedTask.from_json(result)
+        tries = stored.get("tries", {})
+        due = stored.get("due", {})
         return cls(
-            results={Task.parse(task): FinishedTask.from_json(one) for task, one in kept.get("results", {}).items()},
-            asked=frozenset(Task.parse(task) for task in kept.get("asked", [])),
-            tries={Task.parse(task): n for task, n in kept.get("tries", {}).items()},
-            superstep=kept.get("superstep", 0),
-            due={Task.parse(task): moment for task, moment in kept.get("due", {}).items()},
-            without=frozenset(kept.get("without", ())),
+            results=results,
+            tasks_asked=frozenset(map(Task.parse, stored.get("asked", ()))),
+            tries={Task.parse(text): count for text, count in tries.items()},
+            superstep=stored.get("superstep", 0),
+            due={Task.parse(text): moment for text, moment in due.items()},
+            without=frozenset(stored.get("without", ())),
         )
 
 
@@ -119,32 +159,56 @@ NOTHING_OPEN = OpenSuperstep({}, frozenset(), {}, superstep=0)
 
 
 def unsettled_tasks(graph: Compiled, entries: dict[Task, Entry]) -> list[Task]:
-    """Tasks with an open intent whose attempt may have acted: neither idempotent nor atomic."""
-    return [
-        task
-        for task, entry in entries.items()
-        if entry.outcome == Outcome.UNKNOWN or (entry.outcome == Outcome.OPEN and not safe_again(graph, task))
-    ]
+    """Return the tasks whose attempt may have acted: they are unknown already, or have
+    an open intent and are neither idempotent nor atomic.
+    """
+    unsettled: list[Task] = []
+    for task, entry in entries.items():
+        is_lost = entry.outcome == Outcome.OPEN and not safe_again(graph, task)
+        if is_lost or entry.outcome == Outcome.UNKNOWN:
+            unsettled.append(task)
+    return unsettled
 
 
 def safe_again(graph: Compiled, task: Task) -> bool:
-    """Whether an attempt that ended without a result may simply be made again."""
+    """Return whether an attempt that ended without a result may simply be made again."""
     return graph.nodes[task.node].safe_again
 
 
 def error_json(error: BaseException, **facts: Any) -> dict[str, Any]:
-    """An error as a run's row keeps it: code, type and message; never the locals of a frame."""
-    code = error.code if isinstance(error, CountersignError) else "node_failed"
-    found = error.facts if isinstance(error, CountersignError) else {}
-    texts = {name: writable(str(value)) for name, value in found.items()}
-    return {**texts, "code": code, "type": type(error).__name__, "message": writable(text_of(error)), **facts}
+    """Return an error as a run's row keeps it: code, type and message; never the locals
+    of a frame.
+    """
+    code = "node_failed"
+    # Texts of errors may hold characters that no database stores.
+    stored: dict[str, Any] = {}
+    if isinstance(error, CountersignError):
+        code = error.code
+        for name, value in error.facts.items():
+            stored[name] = writable(str(value))
+    # The error's own facts come first, so that none of them replaces code or message.
+    return {
+        **stored,
+        "code": code,
+        "type": type(error).__name__,
+        "message": writable(text_of(error)),
+        **facts,
+    }
+
+
+def cure_of(error: type[BaseException]) -> str:
+    """Return the cure in the docstring of an error, as one line."""
+    return " ".join((inspect.getdoc(error) or "").split())
 
 
 def incompatible_error(error: IncompatibleGraph) -> dict[str, Any]:
-    """The refusal of a run that cannot go on with the version that is here; `changes` lists every difference."""
-    facts = {name: writable(str(error.facts[name])) for name in ("version", "fingerprint", "because")}
+    """Return the refusal of a run that cannot continue with this process's version of
+    its graph; `changes` lists every difference.
+    """
     return {
-        **facts,
+        "version": writable(str(error.facts["version"])),
+        "fingerprint": writable(str(error.facts["fingerprint"])),
+        "because": writable(str(error.facts["because"])),
         "code": error.code,
         "type": type(error).__name__,
         "message": writable(error.message),

@@ -1,10 +1,12 @@
-"""A replay: a run without an outside. Pure and read tasks run again; of all others the recorded outcome is taken, where
-the task's input is the same. Another input, or no record, ends the branch as diverged; the others go on.
+"""A replay: a run without an outside. Pure and read tasks run again; of all others the
+recorded outcome is taken if the task's input is the same. Another input, or no record,
+ends the branch as diverged; the others continue.
 
-Settlements come after the same supersteps as in the origin. Nobody is asked, nothing is mailed, nothing is called.
+Settlements come after the same supersteps as in the origin. Nobody is asked, nothing is
+mailed, nothing is called.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,33 +18,45 @@ from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.core.diff import differences, written
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import reader
-from checkpoints.memory.replay_shelf import OriginLine, OverlaidShelf, Overlay, RecordedShelf, live_reads
-from checkpoints.memory.shelf import Shelf
+from checkpoints.memory.replay_shelf import (
+    OriginLine,
+    OverlaidShelf,
+    Overlay,
+    RecordedShelf,
+    live_reads,
+)
+from checkpoints.memory.shelf import DatabaseShelf
 from checkpoints.models import Checkpoint, PendingWrite, RunEvent, RunLine, TaskResult
 from checkpoints.models.fields import of_tasks
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.verification.line_facts import required_facts
 from orchestrator.engine import Task
-from orchestrator.engine.compile import Compiled
-from orchestrator.engine.effect import DIVERGED, HUMAN
-from orchestrator.engine.frontier import Frontier
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.memory import Memory
-from orchestrator.engine.plan import ErrorInfo, Start
-from orchestrator.engine.reduce import Output, Settled, WriteValue
-from orchestrator.engine.trace import LIVE
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.effect import DIVERGED, HUMAN
+from orchestrator.engine.graphs.trace import LIVE
+from orchestrator.engine.step.frontier import Frontier
+from orchestrator.engine.step.memory import Memory
+from orchestrator.engine.step.plan import ErrorInfo, Start
+from orchestrator.engine.step.reduce import Output, Settled, WriteValue
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.open_superstep import FinishedTask
+from orchestrator.execution.secrets import mask_known_secrets
 
 OTHER_MEMORY = "other_memory"
-"""Why a task diverged that saw the same state, and would find something else in memory."""
+"""The reason of a task that diverged although it saw the same state: it would find
+something else in memory.
+"""
 
 
 @frozen
-class Recorded:
-    """What the origin's line says of one task: the hash of its input, the superstep it ran in, and how it ended."""
+class RecordedTask:
+    """The record of one task on the origin's line: the hash of its input, the superstep
+    in which it ran, and how it ended.
+    """
 
     input_hash: str
     superstep: int
@@ -51,7 +65,9 @@ class Recorded:
 
 @dataclass(slots=True)
 class Replay:
-    """What was recorded on the line that a replay departed from. Reads only; a slice has its own."""
+    """The records of the line from which a replay departed. It only reads; each slice
+    has its own.
+    """
 
     lease: Lease
     graph: Compiled
@@ -61,201 +77,406 @@ class Replay:
 
     @property
     def origin(self) -> OriginLine:
-        return OriginLine(self.row.departure_run, self.row.parent_line, self.lease.protection)
+        """Return the line from which the replay departed."""
+        return OriginLine(
+            self.row.departure_run,
+            self.row.parent_line,
+            self.lease.protection,
+        )
+
+    @property
+    def _shelf(self) -> OverlaidShelf:
+        """Return what memory holds now, with what the replay itself remembers over it."""
+        return OverlaidShelf(DatabaseShelf(self.lease.protection), self.overlay)
 
     # Tasks
 
-    def outcomes(self, context: SuperstepContext, starts: Sequence[Start]) -> dict[Task, FinishedTask]:
-        """Of those of these tasks that do not run, what was recorded, or that they diverged."""
-        nodes = self.graph.nodes
-        outside = {start.task: start for start in starts if self._is_outside(start.task.node)}
-        gated = {start.task: start for start in starts if nodes[start.task.node].gated}
+    def outcomes(
+        self, context: SuperstepContext, starts: Sequence[Start]
+    ) -> dict[Task, FinishedTask]:
+        """Return the tasks that do not run, each with its recorded outcome or as
+        diverged. All others run.
+        """
+        outside = self._outside(starts)
+        gated = self._gated(starts)
         if not outside and not gated:
             return {}
-        asked = self._proposals(outside | gated)
-        # What a person settled may have been held by the gate of another node.
-        results = {
-            task: replace(one, finished=replace(one.finished, gated=task in asked))
-            for task, one in self._results(outside).items()
-        }
-        known = asked | results
-        wanted = outside | {task: start for task, start in gated.items() if task in asked}
-        found = {task: self._outcome(context, start, known.get(task)) for task, start in wanted.items()}
-        reused = [task for task, one in found.items() if one.diverged is None]
+        records = self._records(outside, gated)
+        outcomes: dict[Task, FinishedTask] = {}
+        for task, start in (outside | gated).items():
+            # A gated task without a record runs, because its gate did not hold it.
+            if task in outside or task in records:
+                record = records.get(task)
+                outcomes[task] = self._outcome(context, start, record)
+
+        # A recorded outcome holds only if the task would find the same in memory now.
+        reused = [task for task, done in outcomes.items() if done.diverged is None]
         moved = self._moved(live_reads(self.origin, reused))
-        return found | {task: FinishedTask(diverged=facts) for task, facts in moved.items()}
+        for task, facts in moved.items():
+            outcomes[task] = FinishedTask(diverged=facts)
+        return outcomes
+
+    def _records(
+        self, outside: Mapping[Task, Start], gated: Mapping[Task, Start]
+    ) -> dict[Task, RecordedTask | None]:
+        """Return the records of these tasks: their results, else their proposals."""
+        proposals = self._proposals({**outside, **gated})
+        records = dict(proposals)
+        for task, record in self._results(outside).items():
+            # What a person settled may have been held by the gate of another node.
+            finished = replace(record.finished, gated=task in proposals)
+            records[task] = replace(record, finished=finished)
+        return records
+
+    def _outside(self, starts: Sequence[Start]) -> dict[Task, Start]:
+        return {
+            start.task: start for start in starts if self._is_outside(start.task.node)
+        }
+
+    def _gated(self, starts: Sequence[Start]) -> dict[Task, Start]:
+        nodes = self.graph.nodes
+        return {start.task: start for start in starts if nodes[start.task.node].gated}
 
     def _is_outside(self, node: str) -> bool:
         declared = self.graph.nodes[node]
         return declared.journaled or declared.effect == HUMAN
 
-    def _outcome(self, context: SuperstepContext, start: Start, known: Recorded | None) -> FinishedTask:
-        if known is None:
+    def _outcome(
+        self, context: SuperstepContext, start: Start, record: RecordedTask | None
+    ) -> FinishedTask:
+        if record is None:
             return FinishedTask(diverged={"why": "no_record"})
-        if known.input_hash != context.input_hash(start):
-            path = self._first_difference(context, start, known.superstep)
+        if record.input_hash != context.input_hash(start):
+            path = self._first_difference(context, start, record.superstep)
             return FinishedTask(diverged={"why": "other_input", **path})
-        return known.finished
+        return record.finished
 
-    def _first_difference(self, context: SuperstepContext, start: Start, superstep: int) -> dict[str, Any]:
-        """The first path that the task sees otherwise than its origin did; empty where no row shows the state then."""
-        rows = Checkpoint.objects.filter(run=self.origin.id, line=self.origin.line, kept=True, superstep__lt=superstep)
-        before = rows.order_by("-seq").values_list("id", "superstep").first()
-        document = reader.document_at(before[0]) if before and before[1] == superstep - 1 else None
+    def _first_difference(
+        self, context: SuperstepContext, start: Start, superstep: int
+    ) -> dict[str, Any]:
+        """Return the first path at which the task sees something else than its origin
+        did; empty if no row shows the state of that time.
+        """
+        origin = self.origin
+        rows = Checkpoint.objects.filter(
+            run=origin.id,
+            line=origin.line,
+            kept=True,
+            superstep__lt=superstep,
+        )
+        newest = rows.order_by("-seq").values_list("id", "superstep").first()
+        if not newest:
+            return {}
+        id, superstep_before = newest
+        # The row of the state that the task saw was not kept or was removed.
+        if superstep_before != superstep - 1:
+            return {}
+        document = reader.document_at(id)
         if document is None:
             return {}
         reads = self.graph.nodes[start.task.node].reads
         for partition in ("scratch", "artifacts"):
-            then, now = document[partition], context.state[partition]
-            for found in differences(then, now):
-                if reads is None or str(found.path[0]) in reads:
-                    return {"path": f"{partition}.{written(found.path)}"}
+            changes = differences(document[partition], context.state[partition])
+            # What the node does not declare to read is no part of its input.
+            for change in changes:
+                if reads is None or str(change.path[0]) in reads:
+                    return {"path": f"{partition}.{written(change.path)}"}
         return {"path": "payload"}
 
-    def _results(self, tasks: Iterable[Task]) -> dict[Task, Recorded]:
-        """The newest attempt of each of these tasks, where it ended. One query."""
-        found = TaskResult.objects.filter(of_tasks(self.origin.id, self.origin.line, tasks)).order_by("attempt")
-        rows = {Task(row.node, row.visit, row.index): row for row in found}
-        sealed_rows.verify_rows(rows.values(), self.origin.protection)
-        ended = {task: (row, self._finished(row)) for task, row in rows.items()}
-        return {task: Recorded(row.input_hash, row.superstep, one) for task, (row, one) in ended.items() if one}
+    def _results(self, tasks: Iterable[Task]) -> dict[Task, RecordedTask]:
+        """Return the newest attempt of each of these tasks, if it ended. One query."""
+        origin = self.origin
+        of_these = of_tasks(origin.id, origin.line, tasks)
+        newest: dict[Task, TaskResult] = {}
+        for row in TaskResult.objects.filter(of_these).order_by("attempt"):
+            newest[_task_of(row)] = row
+        sealed_rows.verify_rows(newest.values(), origin.protection)
+        results: dict[Task, RecordedTask] = {}
+        for task, row in newest.items():
+            finished = self._finished(row)
+            if finished:
+                results[task] = RecordedTask(row.input_hash, row.superstep, finished)
+        return results
 
     def _finished(self, row: TaskResult) -> FinishedTask | None:
-        """What an attempt's row says of how its task ended; None where it does not."""
+        """Return how the task of an attempt ended; None if the row does not show it."""
         if row.outcome == Outcome.DONE:
             output = Output.from_json(read_value(row, "output") or {})
             # Its figures are counted in the run in which it ran.
-            reused = replace(output, figures=())
-            return FinishedTask(reused, attempt=row.attempt, ms=row.took_ms)
-        error = read_value(row, "error")
-        if row.outcome in (Outcome.FAILED, Outcome.NOT_DONE) and error and self.graph.has_error_edge(row.node):
-            return FinishedTask(error=ErrorInfo(row.node, error["type"], error["message"], row.attempt))
+            return FinishedTask(
+                replace(output, figures=()),
+                attempt=row.attempt,
+                ms=row.took_ms,
+            )
+        stored = read_value(row, "error")
+        if (
+            row.outcome in (Outcome.FAILED, Outcome.NOT_DONE)
+            and stored
+            and self.graph.has_error_edge(row.node)
+        ):
+            error = ErrorInfo(
+                row.node,
+                stored["type"],
+                stored["message"],
+                row.attempt,
+            )
+            return FinishedTask(error=error)
         return None
 
-    def _proposals(self, starts: Mapping[Task, Start]) -> dict[Task, Recorded | None]:
-        """What these tasks proposed: to people, or past a gate that needed nobody; None where no row shows where one
-        went. Three queries.
+    def _proposals(
+        self, starts: Mapping[Task, Start]
+    ) -> dict[Task, RecordedTask | None]:
+        """Return what these tasks proposed: to people, or past a gate that did not need
+        anyone; None if no row shows where a task went. Three queries.
         """
-        of = of_tasks(self.origin.id, self.origin.line, starts)
-        requests = list(ApprovalRequest.objects.filter(of).order_by("ordinal"))
-        rows = list(PendingWrite.objects.filter(of, revision=1).order_by("position"))
-        sealed_rows.verify_rows([*requests, *rows], self.origin.protection)
-        found: dict[Task, Recorded | None] = {}
-        for request in requests:
-            task = Task(request.node, request.visit, request.index)
-            writes = [_proposed(row) for row in rows if (row.node, row.visit, row.index) == tuple(task)]
-            output = self._with_ways(task, request.superstep, Output(tuple(writes)))
-            finished = FinishedTask(output, gated=True)
-            found[task] = Recorded(request.input_hash, request.superstep, finished) if output is not None else None
-        return found | self._passed([start for task, start in starts.items() if task not in found])
+        origin = self.origin
+        of_these = of_tasks(origin.id, origin.line, starts)
+        of_line = ApprovalRequest.objects.filter(of_these)
+        requests = list(of_line.order_by("ordinal"))
+        # The first revision is the node's own proposal; people make the later ones.
+        proposed = PendingWrite.objects.filter(of_these, revision=1)
+        rows = list(proposed.order_by("position"))
+        sealed_rows.verify_rows([*requests, *rows], origin.protection)
 
-    def _passed(self, starts: Sequence[Start]) -> dict[Task, Recorded]:
-        """What human tasks proposed whose gates needed nobody: the line that says so tells what they saw and where they
-        went. Two queries.
+        writes_by_task: dict[Task, list[WriteValue]] = {}
+        for row in rows:
+            writes = writes_by_task.setdefault(_task_of(row), [])
+            writes.append(_proposed_write(row))
+
+        proposals: dict[Task, RecordedTask | None] = {}
+        for request in requests:
+            task = _task_of(request)
+            writes = writes_by_task.get(task, [])
+            output = self._with_ways(task, request.superstep, Output(tuple(writes)))
+            proposals[task] = None
+            if output is not None:
+                proposals[task] = RecordedTask(
+                    request.input_hash,
+                    request.superstep,
+                    FinishedTask(output, gated=True),
+                )
+        unasked = [start for task, start in starts.items() if task not in proposals]
+        return proposals | self._passed(unasked)
+
+    def _passed(self, starts: Sequence[Start]) -> dict[Task, RecordedTask]:
+        """Return what human tasks proposed whose gates did not need anyone: the event
+        of that decision has what they saw and where they went. Two queries.
         """
-        human = {str(start.task) for start in starts if self.graph.nodes[start.task.node].effect == HUMAN}
+        human: set[str] = set()
+        for start in starts:
+            if self.graph.nodes[start.task.node].effect == HUMAN:
+                human.add(str(start.task))
         if not human:
             return {}
-        at = {"run": self.origin.id, "line": self.origin.line, "verdict": VERDICT}
-        rows = list(Decision.objects.filter(**at, task__in=human).order_by("position"))
-        lines = list(RunEvent.objects.filter(run=self.origin.id, seq__in={row.event_seq for row in rows}))
-        sealed_rows.verify_rows([*rows, *lines], self.origin.protection)
-        found: dict[Task, Recorded] = {}
-        for line in lines:
-            facts = read_value(line, "payload")
+        origin = self.origin
+        waivers = Decision.objects.filter(
+            run=origin.id,
+            line=origin.line,
+            verdict=VERDICT,
+            task__in=human,
+        )
+        decisions = list(waivers.order_by("position"))
+        seqs = {decision.event_seq for decision in decisions}
+        events = list(RunEvent.objects.filter(run=origin.id, seq__in=seqs))
+        sealed_rows.verify_rows([*decisions, *events], origin.protection)
+
+        passed: dict[Task, RecordedTask] = {}
+        for event in events:
+            facts = required_facts(event)
+            # Events that older versions wrote lack what the task saw: there is nothing
+            # to compare.
             if "input_hash" not in facts:
-                continue  # written before the line told what the task saw: nothing can be compared
-            writes = [WriteValue(r.channel, read_value(r, "final_value")) for r in rows if r.event_seq == line.seq]
-            if (sends := sends_past_gate(self.origin, facts)) is not None:
-                goto = tuple(facts["goto"]) if "goto" in facts else None
-                finished = FinishedTask(Output(tuple(writes), goto, sends), passed=True)
-                found[Task.parse(line.task)] = Recorded(facts["input_hash"], facts["superstep"], finished)
-        return found
+                continue
+            sends = sends_past_gate(origin, facts)
+            if sends is None:
+                continue
+            writes = _final_writes(decisions, event.seq)
+            goto = tuple(facts["goto"]) if "goto" in facts else None
+            output = Output(writes, goto, sends)
+            passed[Task.parse(event.task)] = RecordedTask(
+                facts["input_hash"],
+                facts["superstep"],
+                FinishedTask(output, passed=True),
+            )
+        return passed
 
     def _with_ways(self, task: Task, superstep: int, output: Output) -> Output | None:
-        """The output with the goto and the sends that the task returned; None where no row shows them."""
+        """Return the output with the goto and the sends that the task returned; None if
+        no row shows them.
+        """
         node = self.graph.nodes[task.node]
         if not (node.goto or node.sends):
             return output
-        if (ways := ways_of(self.origin, task, superstep)) is None:
-            # The row of its result has them.
+        ways = ways_of(self.origin, task, superstep)
+        if ways is None:
+            # The row of its result has them, if it has one.
             return output if node.journaled else None
-        return replace(output, goto=ways[0], sends=ways[1])
+        goto, sends = ways
+        return replace(output, goto=goto, sends=sends)
 
-    def events(self, kept: Mapping[Task, FinishedTask]) -> list[NewEvent]:
-        """The line that says of which tasks of a superstep the recorded outcome was taken, and one for each task that
-        ran and found something else in memory than its origin did.
+    def events(self, results: Mapping[Task, FinishedTask]) -> list[NewEvent]:
+        """Return the event that lists the tasks of a superstep whose recorded outcome
+        was taken, and one for each task that ran and found something else in memory
+        than its origin did.
         """
-        reused = [str(task) for task, one in kept.items() if self._is_outside(task.node) and one.diverged is None]
-        ran = {t: one.output.reads for t, one in kept.items() if not self._is_outside(t.node) and one.output}
-        ran = {task: reads for task, reads in ran.items() if any(read["mode"] == LIVE for read in reads)}
-        moved = self._read_otherwise(ran).items()
-        told = [NewEvent("task_diverged", why, node=task.node, task=str(task)) for task, why in moved]
-        return [NewEvent("results_reused", {"tasks": reused}), *told] if reused else told
+        reused: list[str] = []
+        live_reads_of_ran: dict[Task, Sequence[Any]] = {}
+        for task, result in results.items():
+            if self._is_outside(task.node):
+                if result.diverged is None:
+                    reused.append(str(task))
+            elif result.output and _reads_live(result.output):
+                live_reads_of_ran[task] = result.output.reads
+
+        events: list[NewEvent] = []
+        if reused:
+            events.append(NewEvent("results_reused", {"tasks": reused}))
+        diverged = self._read_otherwise(live_reads_of_ran)
+        for task, facts in diverged.items():
+            event = NewEvent("task_diverged", facts, node=task.node, task=str(task))
+            events.append(event)
+        return events
 
     # Settlements
 
     def due(self, frontier: Frontier, superstep: int, *, idle: bool) -> list[Settled]:
-        """The gates that are settled now: those that the origin settled after a superstep that is reached. `idle`:
-        nothing else can move, so what comes later comes now, and what nobody ever answered has diverged.
+        """Return the gates to settle: those that the origin settled next, once the
+        replay has reached the superstep after which it did. With `idle`, when nothing
+        else can move, they are settled early, and gates that were never answered
+        diverge.
         """
         gated = frontier.gated()
         if not gated:
             return []
+        next_settlement = self._next_settlement(gated)
+        if next_settlement is not None:
+            number, tasks = next_settlement
+            return self._settled(tasks) if idle or number <= superstep else []
+        if not idle:
+            return []
+        return [Settled(task, (), DIVERGED) for task in sorted(gated)]
+
+    def _next_settlement(
+        self, gated: Collection[Task]
+    ) -> tuple[int, list[Task]] | None:
+        """Return the superstep of the origin's first settlement of some of these tasks,
+        and those tasks.
+        """
         if self._settlements is None:
             self._settlements = settlements(self.origin)
-        for number, tasks in self._settlements:
-            if mine := [task for task in tasks if task in gated]:
-                return self._settled(mine) if idle or number <= superstep else []
-        return [Settled(task, (), DIVERGED) for task in sorted(gated)] if idle else []
+        for superstep, settled in self._settlements:
+            tasks = [task for task in settled if task in gated]
+            if tasks:
+                return superstep, tasks
+        return None
 
     def _settled(self, tasks: Sequence[Task]) -> list[Settled]:
-        """These tasks as people decided them: what the origin's settlement applied."""
-        of = of_tasks(self.origin.id, self.origin.line, tasks)
-        requests = list(ApprovalRequest.objects.filter(of, status=RequestStatus.APPLIED).order_by("ordinal"))
-        states: dict[Task, RequestState] = {one.task: one for one in load_states(requests, self.origin.protection)}
-        return [settled_of(states[task], self.origin.protection) for task in tasks if task in states]
+        """Return these tasks as people decided them: what the origin's settlement
+        applied.
+        """
+        origin = self.origin
+        applied = ApprovalRequest.objects.filter(
+            of_tasks(origin.id, origin.line, tasks),
+            status=RequestStatus.APPLIED,
+        )
+        requests = list(applied.order_by("ordinal"))
+        states: dict[Task, RequestState] = {}
+        for state in load_states(requests, origin.protection):
+            states[state.task] = state
+        settled: list[Settled] = []
+        for task in tasks:
+            if task in states:
+                settled.append(settled_of(states[task], origin.protection))
+        return settled
 
     # Memory
 
-    def _moved(self, reads: Mapping[Task, Sequence[tuple[Any, Any]]]) -> dict[Task, dict[str, Any]]:
-        """Of these tasks with what they asked memory and found: those that would find something else now, with why.
-        What the origin itself remembered behind the read does not count: each run that is replayed has done that.
+    def _moved(
+        self, reads: Mapping[Task, Sequence[tuple[Any, Any]]]
+    ) -> dict[Task, dict[str, Any]]:
+        """Return the tasks that would find something else in memory now, with the
+        reason. `reads` are their calls of memory, each with what it returned. What the
+        origin itself remembered behind the read does not count: each replayed run has
+        done that.
         """
-        now = OverlaidShelf(Shelf(self.lease.protection), self.overlay)
-        return _with_why(
-            {
-                task: next(filter(None, (now.moved(asked, found, self.origin) for asked, found in calls)), None)
-                for task, calls in reads.items()
-            }
-        )
+        shelf = self._shelf
+        places: dict[Task, str | None] = {}
+        for task, calls in reads.items():
+            for question, answer in calls:
+                place = shelf.moved(question, answer, self.origin)
+                # The first difference of a task counts.
+                if place:
+                    places[task] = place
+                    break
+        return _with_why(places)
 
-    def _read_otherwise(self, reads: Mapping[Task, Sequence[Any]]) -> dict[Task, dict[str, Any]]:
-        """Of these tasks, which ran and read this: those that found something else than their origin did, with why."""
-        shelf = OverlaidShelf(Shelf(self.lease.protection), self.overlay)
+    def _read_otherwise(
+        self, reads: Mapping[Task, Sequence[Any]]
+    ) -> dict[Task, dict[str, Any]]:
+        """Return the tasks that ran and found something else in memory than in the
+        origin, with the reason. `reads` are the calls that they made.
+        """
+        shelf = self._shelf
         places: dict[Task, str | None] = {}
         for task, calls in live_reads(self.origin, reads).items():
-            left = list(reads[task])
-            for asked, found in calls:
-                again = next((one for one in left if one["asked"] == asked), None)
-                if again is not None:
-                    left.remove(again)
-                    places[task] = places.get(task) or shelf.differs(asked, found, again["found"])
+            # Each of the task's own reads is compared with one read of its origin.
+            unmatched = list(reads[task])
+            for question, answer in calls:
+                matching = (read for read in unmatched if read["asked"] == question)
+                read = next(matching, None)
+                if read is None:
+                    continue
+                unmatched.remove(read)
+                # The first difference of a task counts.
+                if not places.get(task):
+                    places[task] = shelf.differs(question, answer, read["found"])
         return _with_why(places)
 
     def memory_of(self, task: Task) -> Memory:
-        """The memory of a task of the replay: what its origin saw, and what the replay itself remembers."""
-        mode, live = self.graph.memory_mode(task.node), Shelf(self.lease.protection)
-        overlaid: Any = OverlaidShelf(live, self.overlay)
-        origin: Any = self.origin
-        shelf = overlaid if mode == LIVE else RecordedShelf(origin, task, mode, overlaid)
-        return Memory(shelf, mode=mode, run=self.lease.id, node=task.node)
+        """Return the memory of a task of the replay: what its origin saw, and what the
+        replay itself remembers.
+        """
+        mode = self.graph.memory_mode(task.node)
+        shelf: Any = self._shelf
+        if mode != LIVE:
+            origin: Any = self.origin
+            shelf = RecordedShelf(origin, task, mode, shelf, mask_known_secrets)
+        return Memory(
+            shelf,
+            mode=mode,
+            run=self.lease.id,
+            node=task.node,
+            masked=mask_known_secrets,
+        )
 
 
 def _with_why(places: Mapping[Task, str | None]) -> dict[Task, dict[str, Any]]:
-    return {task: {"why": OTHER_MEMORY, "path": path} for task, path in places.items() if path}
+    reasons: dict[Task, dict[str, Any]] = {}
+    for task, path in places.items():
+        if path:
+            reasons[task] = {"why": OTHER_MEMORY, "path": path}
+    return reasons
 
 
-def _proposed(row: PendingWrite) -> WriteValue:
+def _reads_live(output: Output) -> bool:
+    return any(read["mode"] == LIVE for read in output.reads)
+
+
+def _final_writes(
+    decisions: Sequence[Decision], event_seq: int
+) -> tuple[WriteValue, ...]:
+    writes: list[WriteValue] = []
+    for row in decisions:
+        if row.event_seq == event_seq:
+            writes.append(WriteValue(row.channel, read_value(row, "final_value")))
+    return tuple(writes)
+
+
+def _task_of(row: TaskResult | ApprovalRequest | PendingWrite) -> Task:
+    return Task(row.node, row.visit, row.index)
+
+
+def _proposed_write(row: PendingWrite) -> WriteValue:
     shown = read_value(row, "shown") or {}
-    return WriteValue(row.channel, read_value(row, "value"), str(shown.get("label") or "") or None)
+    label = str(shown.get("label") or "") or None
+    return WriteValue(row.channel, read_value(row, "value"), label)

@@ -1,6 +1,8 @@
-"""Secrets never reach a row, a line or an error: whatever a node says passes through here first.
+"""Masking of secrets in everything that nodes produce, so that none reaches a row, a
+log entry or an error.
 
-How they are found says `checkpoints.core.masks`; the log (`orchestrator.logging`) masks by the same.
+`checkpoints.core.masks` finds them; the process's log (`orchestrator.logging`) uses it
+too.
 """
 
 from collections.abc import Mapping
@@ -9,19 +11,36 @@ from typing import Any
 from checkpoints.conf import conf
 from checkpoints.core.masks import MASK, mask_json
 
-__all__ = ["MASK", "hide_secrets", "mask_secrets", "writable"]
+__all__ = [
+    "MASK",
+    "hide_secrets",
+    "mask_known_secrets",
+    "mask_secrets",
+    "writable",
+]
 
 
 def writable(text: str) -> str:
-    """Text that has a canonical form: what cannot be written is shown as a question mark."""
-    return text.encode("utf-8", "replace").decode().replace("\x00", "?")
+    """Return the text with a question mark for each character that has no canonical
+    form.
+    """
+    # Lone surrogates have no UTF-8 form, and PostgreSQL stores no zero bytes.
+    encodable = text.encode("utf-8", "replace").decode()
+    return encodable.replace("\x00", "?")
 
 
 def mask_secrets(value: Any, secrets: Mapping[str, str]) -> Any:
-    """The JSON value with every secret's value masked in its strings and keys. As given where there are none."""
+    """Return the JSON value with every secret's value masked in its strings and keys.
+    Without secrets the value itself is returned.
+    """
     return mask_json(value, secrets)
 
 
+def mask_known_secrets(value: Any) -> Any:
+    """Return the JSON value with every secret of the settings masked."""
+    return mask_secrets(value, conf().secrets)
+
+
 def hide_secrets(text: str) -> str:
-    """The text with every secret of the settings masked."""
-    return str(mask_secrets(text, conf().secrets))
+    """Return the text with every secret of the settings masked."""
+    return str(mask_known_secrets(text))

@@ -1,4 +1,4 @@
-"""One run laid out for work, between the runner and its commits."""
+"""The session of a slice: one leased run with all that the loop and its commits share."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +16,16 @@ from checkpoints.memory.replay_shelf import overlay_after
 from checkpoints.models.checkpoint import Source
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
-from orchestrator.engine.compile import Compiled
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.held_patch import is_patch, is_patch_held, undecided_patches
-from orchestrator.engine.plan import Frontier, Planned, plan
-from orchestrator.engine.reduce import Step
-from orchestrator.engine.trace import Landing, is_memory
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.trace import Landing, is_memory
+from orchestrator.engine.step.held_patch import (
+    is_patch,
+    is_patch_held,
+    undecided_patches,
+)
+from orchestrator.engine.step.plan import Frontier, Planned, plan
+from orchestrator.engine.step.reduce import StepResult
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
@@ -32,22 +36,24 @@ T = TypeVar("T")
 
 @frozen
 class SuperstepResult:
-    """A superstep all of whose tasks have a result: what they shared, what was planned, what was open before, and what
-    came out.
+    """A superstep all of whose tasks have a result: what they shared, what was planned,
+    what was open before, and the results.
     """
 
     context: SuperstepContext
     planned: Planned
     before: OpenSuperstep
-    kept: Mapping[Task, FinishedTask]
-    step: Step
+    results: Mapping[Task, FinishedTask]
+    step: StepResult
     asks_checkpoint: bool
     took_ms: int
 
 
 @frozen
 class PendingCommit:
-    """A superstep's commit on its way: what waits for it, the head before it, and the result that it commits."""
+    """A superstep's commit that was sent: how to wait for its answer, the head before
+    it, and the result that it commits.
+    """
 
     wait: Callable[[], None]
     before: Head
@@ -58,10 +64,12 @@ class PendingCommit:
 class Session:
     """One leased run while a slice works on it.
 
-    `entries` are the journal entries of a superstep that was cut off, `asked` the open requests, `retried` the attempts
-    of this superstep that were followed by another. `next_plan` is what the last commit planned, so that it is planned
-    once; `pending_commit` is that commit while it is on its way. `stops` are nodes that do not start without a yes.
-    `replay` knows what was recorded, where nothing outside is done.
+    `entries` are the journal entries of a superstep that was cut off, `requests` the
+    open requests, `retried` the attempts of this superstep that were followed by
+    another. `next_plan` is what the last commit planned, so that it is planned once;
+    `pending_commit` is that commit while it is on its way. `stops` are nodes that do
+    not start without a yes. `replay` has the records from which a replay, which has no
+    outside, takes its outcomes.
     """
 
     lease: Lease
@@ -69,7 +77,7 @@ class Session:
     head: Head
     input: Any
     entries: dict[Task, Entry] = field(default_factory=dict)
-    asked: list[RequestState] = field(default_factory=list)
+    requests: list[RequestState] = field(default_factory=list)
     retried: list[tuple[Task, TaskOutcome]] = field(default_factory=list)
     next_plan: Planned | None = None
     planned: Planned | None = None
@@ -79,17 +87,23 @@ class Session:
     _unsigned: Changes | None = None
 
     def unsigned_change(self, reads: Collection[str], *, decides: str) -> str:
-        """Return the sentence on who changed what of these channels without a signature; empty where nobody did. It
-        reads once a slice, and only where a gate read something: nobody patches or settles what a worker holds.
+        """Return the sentence on who changed which of these channels without a
+        signature; empty if nobody did. It reads once a slice, and only if a gate read
+        something: nobody patches or settles what a worker holds.
         """
+        # A replay asks nobody, so nothing can decide whom it asks.
         if not reads or self.replay is not None:
             return ""
         if self._unsigned is None:
-            self._unsigned = unsigned_changes(lines.past(self.lease.id, self.lease.line))
+            self._unsigned = unsigned_changes(
+                lines.past(self.lease.id, self.lease.line)
+            )
         return sentence_of(self._unsigned, reads, decides=decides)
 
     def who_chose_reviewers(self, reads: Collection[str]) -> str:
-        """Return the sentence on who changed what decided whom a gate asks, as `unsigned_change` does."""
+        """Return the sentence on who changed what decided whom a gate asks, as
+        `unsigned_change` does.
+        """
         return self.unsigned_change(reads, decides="whom it asks")
 
     @property
@@ -97,80 +111,118 @@ class Session:
         return Frontier.from_json(self.head.payload.frontier)
 
     def plan_after(self, frontier: Frontier) -> Planned:
-        """The superstep that follows this frontier. One that was left open begins again whole, or not at all."""
+        """Return the superstep that follows this frontier. One that was left open
+        begins again as a whole, or not at all.
+        """
         return plan(self.graph, frontier, stops=self.stops)
 
     def stopped_before(self, frontier: Frontier) -> list[str]:
-        """The nodes that would start on this frontier if they had a yes, sorted."""
+        """Return the nodes that would start on this frontier if they had a yes, sorted."""
         if not self.stops:
             return []
-        targets = [self.graph.edge[id].target for id in frontier.tokens] + [target for target, _ in frontier.sends]
-        settled = [one.task.node for one in self.asked if one.request.status == RequestStatus.SETTLED]
-        return sorted(self.stops & {*targets, *settled})
+        nodes = {self.graph.edge[id].target for id in frontier.tokens}
+        nodes.update(target for target, _ in frontier.sends)
+        # A settled gate whose writes would land in memory once more waits for a yes
+        # too.
+        for settled in _with_status(self.requests, RequestStatus.SETTLED):
+            nodes.add(settled.task.node)
+        return sorted(self.stops & nodes)
 
     def open_requests(self) -> list[RequestState]:
-        """The requests that wait on this line; read anew only where something moved since the last look."""
+        """Return the requests that wait on this line; they are read again only if the
+        log moved since the last look.
+        """
         if self.replay is not None:
             return []
         if self.lease.moved:
+            self.requests = []
             payload = self.head.payload
-            waits = payload.frontier["waiting"] or payload.open
-            tasks = self.frontier.gated() | OpenSuperstep.from_json(payload.open).asked if waits else set()
-            self.asked = settlement.waiting_requests(self.lease, tasks) if tasks else []
+            # Otherwise nobody can be asked on this line, and the query is saved.
+            if payload.frontier["waiting"] or payload.open:
+                open_ = OpenSuperstep.from_json(payload.open)
+                tasks = self.frontier.gated() | open_.tasks_asked
+                if tasks:
+                    self.requests = settlement.waiting_requests(self.lease, tasks)
             self.lease.moved = False
-        return self.asked
+        return self.requests
 
     def overlay_after(self, landings: Sequence[Landing] = ()) -> dict[str, Any]:
-        """What the next checkpoint's `open` carries of a replay's own memory: nothing for any other run."""
+        """Return what the next checkpoint's `open` carries of a replay's own memory:
+        nothing for any other run.
+        """
         if self.replay is None:
             return {}
         overlay = overlay_after(self.head.payload.open.get("overlay", {}), landings)
         return {"overlay": overlay} if overlay else {}
 
     def has_settled_gate(self) -> bool:
-        """Whether a settled gate can be applied."""
+        """Return whether a settled gate can be applied."""
         return bool(self.settled_gates())
 
     def settled_gates(self, after: Frontier | None = None) -> list[RequestState]:
-        """The settled gates that can be applied now, or on the frontier `after` the step in hand; not what would land
-        again in memory without a yes. While a patch waits only patches are, for what was decided beside it and what
-        routers read is to be the state behind it; and while a superstep is in hand, which waits for patches
-        too. A patch is applied once each of its gates has decided.
+        """Return the settled gates that can be applied now, or on the frontier `after`
+        the step in hand; not what would land in memory again without a yes.
+
+        While a patch waits, only patches are applied, because the decisions beside it
+        and the routers must see the state behind it; likewise while a superstep is in
+        hand, which waits for patches too. A patch is applied once each of its gates has
+        decided.
         """
-        settled = [one for one in self.open_requests() if one.request.status == RequestStatus.SETTLED]
+        settled = _with_status(self.open_requests(), RequestStatus.SETTLED)
         if not settled:
             return []
         frontier = after or self.frontier
-        patches = is_patch_held(frontier) or (after is None and self.in_hand)
-        undecided = undecided_patches(frontier, [one.task for one in settled])
-        whole = [one for one in settled if not (is_patch(one.task) and one.task.visit in undecided)]
-        return [one for one in whole if (is_patch(one.task) or not patches) and self._may_land(one)]
+        # On the frontier `after`, the step in hand is over.
+        only_patches = is_patch_held(frontier) or (after is None and self.in_hand)
+        undecided = undecided_patches(frontier, [gate.task for gate in settled])
+        applicable: list[RequestState] = []
+        for gate in settled:
+            is_held = only_patches
+            if is_patch(gate.task):
+                is_held = gate.task.visit in undecided
+            if not is_held and self._may_land(gate):
+                applicable.append(gate)
+        return applicable
 
-    def _may_land(self, one: RequestState) -> bool:
-        return one.task.node not in self.stops or not any(is_memory(row.channel) for row in one.writes)
+    def _may_land(self, gate: RequestState) -> bool:
+        """Return whether a settled gate's writes to memory, if any, have their yes."""
+        if gate.task.node not in self.stops:
+            return True
+        return not any(is_memory(row.channel) for row in gate.writes)
 
     @property
     def in_hand(self) -> bool:
-        """Whether a superstep failed, or was cut off after its first intent: it is in hand until it commits."""
+        """Return whether a superstep is in hand: it failed, or was cut off after its
+        first intent, and has yet to commit.
+        """
         return self.opened or bool(self.entries)
 
     @property
     def opened(self) -> bool:
-        """Whether a superstep is open."""
+        """Return whether a superstep is open."""
         return bool(OpenSuperstep.from_json(self.head.payload.open).superstep)
 
     def advance_to(self, head: Head) -> None:
-        """Take this head; requests may have been opened or applied. A superstep that was in hand is over, unless a
-        patch was applied before it goes on.
-        """
-        entries = self.entries if head.source == Source.SETTLEMENT else {}
-        self.head, self.entries, self.retried = head, entries, []
-        self.planned, self.next_plan = self.next_plan, None
+        """Advance to this head; requests may have been opened or applied."""
+        # A superstep that was in hand is over, unless a patch was applied before it
+        # continues.
+        if head.source != Source.SETTLEMENT:
+            self.entries = {}
+        self.head = head
+        self.retried = []
+        self.planned = self.next_plan
+        self.next_plan = None
         self.lease.moved = True
 
 
+def _with_status(requests: Sequence[RequestState], status: str) -> list[RequestState]:
+    return [waiting for waiting in requests if waiting.request.status == status]
+
+
 def retry_when_log_moved(lease: Lease, act: Callable[[], T]) -> T:
-    """Do a fenced act; where the log moved meanwhile, look again, let the act build itself anew, and repeat."""
+    """Return the result of a fenced act. If the log moved meanwhile, the lease is
+    refreshed and the act is repeated, which then builds everything from the new rows.
+    """
     while True:
         try:
             return act()

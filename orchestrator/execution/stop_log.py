@@ -1,4 +1,6 @@
-"""The line in the worker's log that says that a run stopped and wants a person: for whoever watches logs, not pages."""
+"""The entry in the worker's log for a run that stopped and needs a person, for
+operators who watch logs and not pages.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,11 +14,13 @@ log = structlog.get_logger(__name__)
 
 
 def log_stop(lease: Lease, status: str, error: Mapping[str, Any]) -> None:
-    """Write `run_failed`, `run_unknown`, `run_incompatible` or `run_tampered`, after that was committed.
+    """Log `run_failed`, `run_unknown`, `run_incompatible` or `run_tampered`, after that
+    was committed.
 
-    The line names run, graph, code and node. The message may repeat values of the state, so it stands in the run's own
-    log alone.
+    The entry names run, graph, code and node. The error's message may repeat values of
+    the state, so only the run's own log has it.
     """
+    # A run that rests, waits or ends needs no operator.
     if status not in STOPPED:
         return
     log.error(

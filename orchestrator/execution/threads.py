@@ -1,6 +1,8 @@
-"""The threads that node code runs in, used again and again: to start one for each task would cost more than most tasks.
+"""The threads in which node code runs. They are reused, because starting one for each
+task would cost more than most tasks.
 
-They are daemons: a process can always leave, and what that cuts off is an unknown outcome like in a crash.
+They are daemons: a process can always exit, and what that cuts off is an unknown
+outcome, as after a crash.
 """
 
 import os
@@ -18,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Work(Protocol):
-    """Something to do in a thread that bears its name meanwhile."""
+    """A job for a thread, which has the job's name meanwhile."""
 
     @property
     def name(self) -> str: ...
@@ -33,11 +35,12 @@ _idle: "deque[queue.SimpleQueue[Iterator[Work]]]" = deque()
 
 
 class BoundedPool(Generic[J]):
-    """Jobs in order, and the threads that do them. So many have a place at once: they are at work, or begin as soon as
-    a thread comes to it. Whoever is done takes the next one himself, and calls one more thread in case it takes long;
-    so nobody is woken for each of many short ones.
+    """Jobs in order, and the threads that do them. At most `places` jobs have a place
+    at once: they are at work, or begin as soon as a thread gets to them. A thread that
+    ends a job takes the next one itself, and calls one more thread in case that one
+    takes long; so no thread is woken for each of many short jobs.
 
-    While `stopped` says so, who is done gives his place to nobody.
+    While `stopped` returns true, a job that ends gives its place to no other.
     """
 
     def __init__(self, places: int, stopped: Callable[[], bool]) -> None:
@@ -50,26 +53,34 @@ class BoundedPool(Generic[J]):
         self._lock = threading.Lock()
 
     def put(self, jobs: Iterable[J]) -> None:
-        """Let these be done, beginning now. Raises `RuntimeError` where there is no thread to be had."""
+        """Add jobs, which begin now. Raises `RuntimeError` if no thread can be
+        started.
+        """
         with self._lock:
             self._waiting.extend(jobs)
             self._give_places()
             self._call()
 
     def give_up(self, job: J) -> None:
-        """Do not wait for this one: its place is free."""
+        """Stop waiting for this job: its place is free."""
         with self._lock:
             self._at_work.discard(job)
             if len(self._waiting) > self._placed and not self._stopped():
                 self._give_places()
-            # Where no thread is to be had, those at work do the rest; where nobody is, nobody would.
+            # If no thread can be started, those at work do the rest; if there are none,
+            # the caller has to know.
             with suppress(RuntimeError) if self._at_work else nullcontext():
                 self._call()
 
     def take_back(self) -> list[J]:
-        """Gives the jobs that have no place yet: they do not begin."""
+        """Take out and return the jobs that have no place yet, so that they do not
+        begin.
+        """
+        taken: list[J] = []
         with self._lock:
-            return [self._waiting.pop() for _ in range(len(self._waiting) - self._placed)]
+            while len(self._waiting) > self._placed:
+                taken.append(self._waiting.pop())
+        return taken
 
     def _give_places(self) -> None:
         self._placed = min(len(self._waiting), self._most - len(self._at_work))
@@ -80,7 +91,7 @@ class BoundedPool(Generic[J]):
             self._coming = True
 
     def _jobs(self) -> Iterator[J]:
-        """What one thread does."""
+        """Yield the jobs that one thread does, one after another."""
         job = self._next(None)
         while job is not None:
             yield job
@@ -94,19 +105,21 @@ class BoundedPool(Generic[J]):
                 self._at_work.discard(done)
             if len(self._waiting) > self._placed and not self._stopped():
                 self._give_places()
-            return self._begun() if self._placed else None
-
-    def _begun(self) -> J:
-        job = self._waiting.popleft()
-        self._placed -= 1
-        self._at_work.add(job)
-        with suppress(RuntimeError):  # no thread to be had: those at work do the rest
-            self._call()
-        return job
+            if not self._placed:
+                return None
+            job = self._waiting.popleft()
+            self._placed -= 1
+            self._at_work.add(job)
+            # If no thread can be started, those at work do the rest.
+            with suppress(RuntimeError):
+                self._call()
+            return job
 
 
 def run(jobs: Iterator[Work]) -> None:
-    """Do the jobs one after another in one thread, beginning now. Raises `RuntimeError` where none is to be had."""
+    """Do the jobs one after another in one thread, beginning now. Raises `RuntimeError`
+    if no thread can be started.
+    """
     try:
         inbox = _idle.pop()
     except IndexError:
@@ -121,13 +134,14 @@ def _work(inbox: "queue.SimpleQueue[Iterator[Work]]") -> None:
         for job in inbox.get():
             me.name = job.name
             _do(job)
+            # An idle thread must not keep its last job alive.
             del job
         _idle.append(inbox)
 
 
 def _do(job: Work) -> None:
     try:
-        # A context of its own: what a node sets in it is not the next node's to see.
+        # Each job has its own context, so that no node sees what an earlier one set.
         Context().run(job.work)
     except BaseException:
         log.exception("thread_failed", task=job.name)

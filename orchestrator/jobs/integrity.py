@@ -1,12 +1,13 @@
-"""Verification and rotation as jobs: which runs, in batches, with progress, and an audit line at the end. Who asked for
-one is asked for their rights again by each slice of it.
+"""Verification and rotation as jobs: the selected runs in batches, with progress, and
+an audit line at the end. Each slice of a job checks the rights of the person who
+requested it again.
 
-The commands `verify_runs` and `rotate_keys` and the table of kinds in `orchestrator.jobs` call it.
+The commands `verify_runs` and `rotate_keys` and the table of kinds in
+`orchestrator.jobs` call it.
 """
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -15,20 +16,39 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
 
-from checkpoints import audit_chain, audit_log, key_rotation
+from checkpoints import key_rotation
+from checkpoints.audit import chain as audit_chain
+from checkpoints.audit import lines as audit_log
 from checkpoints.conf import keyring
 from checkpoints.key_rotation import Rotated
 from checkpoints.ledger import locked_run
-from checkpoints.models import Run
+from checkpoints.models import (
+    AuditLine,
+    GraphVersion,
+    LegalHold,
+    MemoryLanding,
+    MemoryTrace,
+    Run,
+)
 from checkpoints.queue.jobs import JobLease, Step
-from checkpoints.verification import TAMPERED, Fault, audit, verify_run
+from checkpoints.sealing.seal_fault import SealFault
+from checkpoints.verification import (
+    NOT_VERIFIED,
+    TAMPERED,
+    Fault,
+    audit,
+    not_verified,
+    verify_run,
+    without_raising,
+)
 from checkpoints.verification.graph_versions import version_faults
 from checkpoints.verification.kept_by_people import kept_in_installation
-from checkpoints.verification.memory import memory_of_nobody
+from checkpoints.verification.memory import memory_of_nobody, versions_landed_twice
 from orchestrator.engine.errors import Forbidden, TamperedRow, UnknownThing, WrongKey
-from orchestrator.runs.bulk_fork import bulk_fork_faults
+from orchestrator.models import ApiToken, BulkFork
 from orchestrator.runs.start_for_user import require
 from orchestrator.tokens import token_faults
+from orchestrator.travel.bulk_fork import bulk_fork_faults
 
 BATCH = 20
 """Runs between two steps of a job."""
@@ -38,7 +58,9 @@ MOST_NAMED = 100
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which runs to verify: those of these ids, or all; of one graph; started since. `mark` stops bad ones."""
+    """The runs to verify: those of these ids, or all; of one graph; started since.
+    `mark` stops bad ones.
+    """
 
     runs: tuple[str, ...] = ()
     graph: str = ""
@@ -46,15 +68,25 @@ class Wanted:
     mark: bool = False
 
     def rows(self) -> "QuerySet[Run]":
-        found = Run.objects.filter(id__in=self.runs) if self.runs else Run.objects.all()
-        found = found.filter(graph=self.graph) if self.graph else found
-        return found.filter(created_at__gte=parse_datetime(self.since)) if self.since else found
+        rows = Run.objects.all()
+        if self.runs:
+            rows = rows.filter(id__in=self.runs)
+        if self.graph:
+            rows = rows.filter(graph=self.graph)
+        if self.since:
+            rows = rows.filter(created_at__gte=parse_datetime(self.since))
+        return rows
+
+    def is_everything(self) -> bool:
+        """Return whether no run is left out."""
+        return not self.runs and not self.graph and not self.since
 
 
 @dataclass(slots=True)
 class Verified:
-    """How far a verification has got. `bad` holds the first fault of each bad run, and how many it has; `chain` the
-    number of the audit log's last line and how many faults its chain had, once all of it was read.
+    """The progress of a verification. `bad` holds the first fault of each bad run, and
+    how many it has; `chain` the number of the audit log's last line and how many faults
+    its chain had, once all of it was read.
     """
 
     checked: int = 0
@@ -64,89 +96,141 @@ class Verified:
     chain: dict[str, int] | None = None
 
 
-def require_rights(by: Any, wanted: Wanted) -> None:
-    """Raises `Forbidden` where a person may not verify all of these runs, or not mark them, and leaves an audit line.
-    Runs that are named must have been seen by them; `by` None is the system.
+def require_rights(by: Any, selection: Wanted) -> None:
+    """Raise `Forbidden` if a person may not verify all of these runs, or not mark them,
+    and leave an audit line. The caller has checked that the person may see the runs
+    that are named; `by` None is the system.
     """
-    if by is not None and not wanted.runs:
+    if by is not None and not selection.runs:
         require(by, "view_run")
-    if by is not None and wanted.mark:
+    if by is not None and selection.mark:
         require(by, "steer_run")
 
 
-def verify_runs(wanted: Wanted, result: Verified, *, by: Any) -> Iterator[Verified]:
-    """Verify run after run, in order of their ids, on from `result.last`; gives the result after each. Where all runs
-    are wanted, the audit log too, and that each run which is anchored in it is there. A run that is marked leaves an
-    audit line with `by`.
+def verify_runs(selection: Wanted, result: Verified, *, by: Any) -> Iterator[Verified]:
+    """Verify run after run, in order of their ids, on from `result.last`; yield the
+    result after each. If all runs are selected, verify the audit log too, and that each
+    run which is anchored in it exists. A run that is marked leaves an audit line with
+    `by`.
     """
     while True:
-        rows = wanted.rows().order_by("id")
-        rows = rows.filter(id__gt=UUID(result.last)) if result.last else rows
+        rows = selection.rows().order_by("id")
+        if result.last:
+            rows = rows.filter(id__gt=UUID(result.last))
         ids = list(rows.values_list("id", flat=True)[:BATCH])
         if not ids:
-            yield from _audited(wanted, result)
-            return
-        for one in ids:
-            _one(wanted, one, result, by)
+            break
+        for run_id in ids:
+            _verify(selection, run_id, result, by)
             yield result
+    if selection.is_everything():
+        yield from _verify_installation(result)
 
 
-def _audited(wanted: Wanted, result: Verified) -> Iterator[Verified]:
-    """What belongs to the installation. A job that is interrupted begins this part anew, and names nothing twice."""
-    if wanted.runs or wanted.graph or wanted.since:
-        return
-    number, faults = audit_chain.chain_head().number, 0
-    for fault in audit():
+def _verify_installation(result: Verified) -> Iterator[Verified]:
+    """Verify the rows that belong to the installation. An interrupted job begins this
+    part again, and reports nothing twice.
+    """
+    # The number is read before the chain, so that the line it names was verified.
+    number = audit_chain.chain_head().number
+    faults = 0
+    for fault in without_raising(audit(), AuditLine._meta.db_table):
         if fault is not None:
             faults += 1
             _note(result, fault)
         yield result
     result.chain = {"number": number, "faults": faults}
-    for fault in _of_installation():
+    for fault in _faults_of_installation():
         _note(result, fault)
         yield result
 
 
-def _of_installation() -> Iterator[Fault]:
-    yield from kept_in_installation()
-    yield from memory_of_nobody()
-    yield from version_faults()
-    for one in chain(token_faults(), bulk_fork_faults()):
-        yield Fault("", "", one.row.partition(" ")[0], one.row, one.reason, one.code)
+def _faults_of_installation() -> Iterator[Fault]:
+    """Yield the faults of each table; an examiner that raises ends no other."""
+    examiners = (
+        (LegalHold, kept_in_installation),
+        (MemoryTrace, memory_of_nobody),
+        (MemoryLanding, versions_landed_twice),
+        (GraphVersion, version_faults),
+        (ApiToken, _faults_of_tokens),
+        (BulkFork, _faults_of_bulk_forks),
+    )
+    for model, examine in examiners:
+        yield from without_raising(examine(), model._meta.db_table)
+
+
+def _faults_of_tokens() -> Iterator[Fault]:
+    for fault in token_faults():
+        yield _of_installation(fault)
+
+
+def _faults_of_bulk_forks() -> Iterator[Fault]:
+    for fault in bulk_fork_faults():
+        yield _of_installation(fault)
+
+
+def _of_installation(fault: SealFault) -> Fault:
+    table, _, _ = fault.row.partition(" ")
+    return Fault("", "", table, fault.row, fault.reason, fault.code)
 
 
 def _note(result: Verified, fault: Fault) -> None:
-    if any(fault.what == one["row"] or (fault.run and fault.run == one["run"]) for one in result.bad):
-        return
+    """Add a fault to the result, unless its row or its run is there already."""
+    for entry in result.bad:
+        if fault.what == entry["row"]:
+            return
+        if fault.run and fault.run == entry["run"]:
+            return
     result.failed += 1
     if len(result.bad) < MOST_NAMED:
         result.bad.append(as_json([fault]))
 
 
-def _one(wanted: Wanted, run: UUID, result: Verified, by: Any) -> None:
+def _verify(selection: Wanted, run: UUID, result: Verified, by: Any) -> None:
+    """Verify one run and add what is wrong with it to the result."""
     result.last = str(run)
     try:
         faults = verify_run(run)
     except UnknownThing:
-        return  # removed since the ids were read
+        # The run was removed since the ids were read.
+        return
+    except Exception as error:
+        # The other runs are verified all the same.
+        faults = [not_verified(error, f"{Run._meta.db_table} {run}", run=str(run))]
     result.checked += 1
     if not faults:
         return
     result.failed += 1
-    if wanted.mark and faults[0].code in TAMPERED:
-        _mark(run, faults[0], by)
+    if selection.mark:
+        _mark_if_tampered(run, faults, by)
     if len(result.bad) < MOST_NAMED:
         result.bad.append(as_json(faults))
 
 
+def _mark_if_tampered(run: UUID, faults: list[Fault], by: Any) -> None:
+    """Mark a run if the first of its faults that an examiner found is that a row
+    differs.
+    """
+    for fault in faults:
+        # An examiner that failed found nothing: what the others found counts.
+        if fault.code == NOT_VERIFIED:
+            continue
+        # Under other codes, such as a missing key, it is not known that a row differs.
+        if fault.code in TAMPERED:
+            _mark(run, fault, by)
+        return
+
+
 def _mark(run: UUID, fault: Fault, by: Any) -> None:
+    error = TamperedRow(fault.reason, row=fault.what)
     with transaction.atomic():
-        if locked_run.mark_tampered(run, TamperedRow(fault.reason, row=fault.what)):
+        # The audit line goes with the mark, and only with the act that set it.
+        if locked_run.mark_tampered(run, error):
             audit_log.record("run_marked", actor=by, run=run, row=fault.what)
 
 
 def as_json(faults: list[Fault]) -> dict[str, Any]:
-    """A bad run for machines: its first fault, and how many there are."""
+    """Return a bad run for machines: its first fault, and how many there are."""
     first = faults[0]
     return {
         "run": first.run,
@@ -160,23 +244,39 @@ def as_json(faults: list[Fault]) -> dict[str, Any]:
 
 
 def verify_job(lease: JobLease) -> Iterator[Step]:
-    """The kind `verify_runs`. Facts: those of `Wanted`, and `by`."""
+    """Work on a job of the kind `verify_runs`. Facts: those of `Wanted`, and `by`."""
     facts = dict(lease.facts)
     by = _person(facts.pop("by", ""))
-    wanted = Wanted(**{**facts, "runs": tuple(facts.get("runs", ()))})
-    require_rights(by, wanted)
-    result, total = Verified(**(lease.place or {})), wanted.rows().count()
-    details = result.last
-    for _ in verify_runs(wanted, result, by=by):
+    runs = tuple(facts.pop("runs", ()))
+    selection = Wanted(runs=runs, **facts)
+    # The person may have lost the right since the job was requested.
+    require_rights(by, selection)
+    result = Verified(**(lease.place or {}))
+    total = selection.rows().count()
+    # A step for each run would write the job's row as often.
+    last_reported = result.last
+    for _ in verify_runs(selection, result, by=by):
         if result.checked % BATCH == 0:
-            details = result.last
+            last_reported = result.last
             yield _checked(result, total)
-    if result.last != details:
+    if result.last != last_reported:
         yield _checked(result, total)
-    named = [{name: one[name] for name in ("run", "checkpoint", "row")} for one in result.bad]
-    facts = {"checked": result.checked, "failed": result.failed, "bad": named}
-    facts |= {"chain": result.chain} if result.chain else {}
-    audit_log.record("runs_verified", actor=by, **facts)
+    audit_log.record("runs_verified", actor=by, **_audit_facts(result))
+
+
+def _audit_facts(result: Verified) -> dict[str, Any]:
+    """Return the part of a result that the audit log keeps."""
+    bad: list[dict[str, Any]] = []
+    for entry in result.bad:
+        bad.append({name: entry[name] for name in ("run", "checkpoint", "row")})
+    facts: dict[str, Any] = {
+        "checked": result.checked,
+        "failed": result.failed,
+        "bad": bad,
+    }
+    if result.chain:
+        facts["chain"] = result.chain
+    return facts
 
 
 def _checked(result: Verified, total: int) -> Step:
@@ -184,29 +284,48 @@ def _checked(result: Verified, total: int) -> Step:
 
 
 def rotate_job(lease: JobLease) -> Iterator[Step]:
-    """The kind `rotate_keys`. Facts: `by`, and `key`, the one that encrypts. Raises `WrongKey` where this process would
-    encrypt under another one: it was started before the key was named, or after a newer one was.
+    """Work on a job of the kind `rotate_keys`. Facts: `by`, and `key`, the one that
+    encrypts. Raises `WrongKey` if this process would encrypt under another one: it was
+    started before the key was named, or after a newer one was.
     """
     by = _person(lease.facts.get("by", ""))
     if by is not None:
         require(by, "manage_retention")
-    newest, wanted = keyring().encrypter, lease.facts["key"]
-    if newest != wanted:
-        raise WrongKey(f"this process encrypts under the key {newest}, not under {wanted}; restart it", key=wanted)
+    newest = keyring().encrypter
+    key = lease.facts["key"]
+    if newest != key:
+        raise WrongKey(
+            f"this process encrypts under the key {newest}, not under {key};"
+            " restart it",
+            key=key,
+        )
     result = Rotated(**(lease.place or {}))
     total = result.done + sum(key_rotation.behind().values())
     for _ in key_rotation.rotate(result):
-        note = f"{result.failed} do not open" if result.failed else "rows under the newest key"
-        yield Step(result.done, max(total, result.done), note, place=asdict(result))
-    audit_log.record("keys_rotated", actor=by, key=newest, rows=result.rows, failed=result.failed)
+        note = "rows under the newest key"
+        if result.failed:
+            note = f"{result.failed} do not open"
+        # Rows that were added meanwhile count too.
+        most = max(total, result.done)
+        yield Step(result.done, most, note, place=asdict(result))
+    audit_log.record(
+        "keys_rotated",
+        actor=by,
+        key=newest,
+        rows=result.rows,
+        failed=result.failed,
+    )
 
 
 def _person(name: str) -> Any:
-    """Who asked for a job; None, the system, for an empty name. Raises `Forbidden` where nobody has the name now."""
+    """Return the user who requested a job; None, the system, for an empty name. Raises
+    `Forbidden` if no user has that name now.
+    """
     if not name:
         return None
     users = get_user_model()
-    found = users._default_manager.filter(**{users.USERNAME_FIELD: name}).first()
-    if found is None:
+    named = users._default_manager.filter(**{users.USERNAME_FIELD: name})
+    user = named.first()
+    if user is None:
         raise Forbidden(f"there is no user {name} any more")
-    return found
+    return user

@@ -1,12 +1,12 @@
-"""The standing job that takes away what let people and programs in, and lets nobody in any more: sessions and tokens
-that ended; and answers to requests that nobody may send again under their key.
+"""The standing job that removes what has expired: sessions, tokens, and the stored
+answers of requests, after the time for which their idempotency keys count.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from django.apps import apps
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from checkpoints.db.clock import db_in
 from checkpoints.queue.jobs import JobLease, Step
@@ -15,25 +15,34 @@ from orchestrator.models import ApiToken, IdempotencyRecord
 DAY = 86_400
 ANSWERS_KEPT_DAYS = 7
 TOKENS_KEPT_DAYS = 30
-"""After they expired or were revoked, so that people see that they were."""
+"""Days after tokens expired or were revoked, so that people see that they were."""
 BATCH = 1000
+"""Rows that one statement removes."""
 
 
 def access_that_ended(lease: JobLease) -> Iterator[Step]:
-    """Remove answered requests after a week, tokens a month after they ended, sessions when they end; in batches. Its
-    place: how many rows are gone.
+    """Remove answered requests after a week, tokens a month after they ended, sessions
+    when they end; in batches. The job's place is the number of rows removed so far.
     """
     removed = int(lease.place or 0)
-    for rows in _over():
+    note = "answers, tokens and sessions removed"
+    for rows in _old_rows():
         while ids := list(rows.values_list("pk", flat=True)[:BATCH]):
             rows.model._default_manager.filter(pk__in=ids).delete()
             removed += len(ids)
-            yield Step(removed, removed, "answers, tokens and sessions removed", place=removed)
+            yield Step(removed, removed, note, place=removed)
 
 
-def _over() -> Iterator[Any]:
-    yield IdempotencyRecord.objects.filter(created_at__lt=db_in(-ANSWERS_KEPT_DAYS * DAY))
-    ended = db_in(-TOKENS_KEPT_DAYS * DAY)
-    yield ApiToken.objects.filter(Q(expires_at__lt=ended) | Q(revoked_at__lt=ended))
+def _old_rows() -> "Iterator[QuerySet[Any]]":
+    """Yield the rows of each table that are to be removed."""
+    week_ago = db_in(-ANSWERS_KEPT_DAYS * DAY)
+    yield IdempotencyRecord.objects.filter(created_at__lt=week_ago)
+
+    month_ago = db_in(-TOKENS_KEPT_DAYS * DAY)
+    has_ended = Q(expires_at__lt=month_ago) | Q(revoked_at__lt=month_ago)
+    yield ApiToken.objects.filter(has_ended)
+
+    # A project may keep its sessions elsewhere.
     if apps.is_installed("django.contrib.sessions"):
-        yield apps.get_model("sessions", "Session").objects.filter(expire_date__lt=db_in(0))
+        sessions = apps.get_model("sessions", "Session").objects
+        yield sessions.filter(expire_date__lt=db_in(0))

@@ -1,5 +1,6 @@
-"""Responses wait for who reads them. daphne takes whatever an application sends and keeps it in memory until the client
-has read it; a stream that nobody reads would grow for as long as it is open.
+"""Backpressure: responses wait for their readers. daphne accepts whatever an application
+sends and keeps it in memory until the client has read it, so a stream that nobody reads
+would grow for as long as it is open.
 """
 
 import asyncio
@@ -16,9 +17,10 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 log = structlog.get_logger(__name__)
 
 
-class Gate:
-    """Open while the connection takes more; Twisted calls it a push producer. The transport closes it once some 64 KiB
-    wait to be read, and opens it when they were, or when the client is gone.
+class SendGate:
+    """Open while the connection takes more; Twisted calls it a push producer. The
+    transport closes it once some 64 KiB wait to be read, and opens it when they were,
+    or when the client is gone.
     """
 
     def __init__(self) -> None:
@@ -40,8 +42,9 @@ class Gate:
 
 
 class PacedResponses:
-    """An ASGI application for HTTP: of an answer in several parts each waits until the client has read those before. An
-    answer that fails half-way ends with its connection, so that the client takes no half for the whole.
+    """An ASGI application for HTTP: of an answer in several parts each waits until the
+    client has read those before. An answer that fails half-way ends with its
+    connection, so that the client takes no half for the whole.
 
     Servers other than daphne wait by themselves, and get each part at once.
     """
@@ -59,7 +62,8 @@ class PacedResponses:
         except Exception:
             if not paced.begun:
                 raise
-            # daphne would begin a second answer, fail at that, and never again look after connections that ended.
+            # daphne would begin a second answer, fail at that, and never again look
+            # after connections that ended.
             log.exception("answer_broken_off", path=scope["path"])
             request.loseConnection()
         finally:
@@ -67,7 +71,7 @@ class PacedResponses:
 
 
 def _request_of(send: Send) -> Any:
-    """daphne's own request, which its `send` is bound to; None with another server."""
+    """Return the request of daphne that `send` is bound to; None with another server."""
     bound = getattr(send, "args", ())
     return bound[0] if bound and isinstance(bound[0], Request) else None
 
@@ -76,24 +80,30 @@ class _Paced:
     """The `send` of one request."""
 
     def __init__(self, send: Send, request: Any) -> None:
-        self._send, self._request = send, request
-        self._gate: Gate | None = None
+        self._send = send
+        self._request = request
+        self._gate: SendGate | None = None
         self.begun = False
 
     async def __call__(self, message: Message) -> None:
-        more = message["type"] == "http.response.body" and message.get("more_body", False)
-        if more and self._gate is None and self._request.channel is not None:
-            self._gate = Gate()
+        has_more = message["type"] == "http.response.body" and message.get(
+            "more_body", False
+        )
+        # A request whose client is gone has no channel to register a gate with.
+        if has_more and self._gate is None and self._request.channel is not None:
+            self._gate = SendGate()
             self._request.registerProducer(self._gate, True)
         if self._gate is not None:
             await self._gate.passed()
-        if not more:
+        if not has_more:
             self.leave()
         self.begun = True
         await self._send(message)
 
     def leave(self) -> None:
-        """The transport forgets the gate, before the last part or after an error: a request ends without one only."""
+        """Remove the gate from the transport, before the last part or after an error,
+        because a request can only end without one.
+        """
         if self._gate is not None and self._request.channel is not None:
             self._request.unregisterProducer()
         self._gate = None

@@ -1,8 +1,10 @@
-"""Websockets: one that follows a run's log, one that tells which rows of a list have moved, one for the bar of every
-page: how much waits for the person, and whether a worker is there.
+"""Websockets: one follows a run's log, one reports which rows of a list have changed, and
+one is for the bar of every page: how much waits for the person, and whether a worker is
+there.
 
-The client says the last number it has and gets every later line once, in order. Whoever is not signed in gets no
-socket; one ends with the session that opened it, and what one may not see, or may see no longer, closes with 4404.
+The client sends the last number it has and gets every later line once, in order.
+Without a signed-in person there is no socket. A socket ends with the session that
+opened it, and closes with 4404 if the person may not, or no longer, see the run.
 """
 
 import asyncio
@@ -19,7 +21,8 @@ from orchestrator.live import limits, messages, tail
 from orchestrator.live.hub import EVERYBODY, Hub, InboxHub
 from orchestrator.live.viewers import SignedOut
 
-# Daphne closes a socket with 1000 or a code from 3000 on; with any other the program would seem to have failed (1011).
+# Daphne closes a socket with 1000 or a code from 3000 on; with any other the program
+# would seem to have failed (1011).
 NOT_FOUND = 4404
 GAP = 4409
 BAD_MESSAGE = 4400
@@ -30,7 +33,7 @@ TRY_AGAIN = 4503
 
 
 class Following(AsyncJsonWebsocketConsumer):
-    """What all sockets share: a bell, the hub that rings it, and a task that sends."""
+    """The base of all sockets: a nudge, the hub that sets it, and a task that sends."""
 
     hub: type[Hub] = Hub
 
@@ -57,6 +60,7 @@ class Following(AsyncJsonWebsocketConsumer):
             await self.close(SIGNED_OUT)
             return
         self.counted = limits.take_socket(person.pk, most=conf().sockets_per_person)
+        # Accepted even if it is one too many: a refused handshake carries no code.
         await self.accept()
         if not self.counted:
             await self.close(TOO_MANY)
@@ -64,7 +68,7 @@ class Following(AsyncJsonWebsocketConsumer):
             self.sender = asyncio.get_running_loop().create_task(self._send_on())
 
     async def begin(self) -> None:
-        """Find out what to follow. Raises what `_closes_on_refusal` knows."""
+        """Find out what to follow. Raises only what `_closes_on_refusal` handles."""
 
     def follow(self, things: set[Any]) -> None:
         """Watch these, and no others."""
@@ -72,9 +76,15 @@ class Following(AsyncJsonWebsocketConsumer):
         hub.leave(self.watched - things, self.nudge)
         hub.watch(things - self.watched, self.nudge)
         self.watched = things
+        # Something may have changed before it was watched.
         self.nudge.set()
 
-    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
+    async def receive(
+        self,
+        text_data: str | None = None,
+        bytes_data: bytes | None = None,
+        **kwargs: Any,
+    ) -> None:
         if self.ended:
             return
         if not self.rate.allows_one():
@@ -83,17 +93,24 @@ class Following(AsyncJsonWebsocketConsumer):
         await self._closes_on_refusal(self.hear(text_data))
 
     async def hear(self, text: str | None) -> None:
-        """Take a message; `text` None stands for bytes. Raises `NotUnderstood`, `TooLarge`."""
+        """Take a message; `text` None stands for bytes. Raises `NotUnderstood`,
+        `TooLarge`.
+        """
         raise messages.NotUnderstood
 
     async def send_news(self) -> None:
-        """Send what is new. Raises what `_closes_on_refusal` knows."""
+        """Send the news. Raises only what `_closes_on_refusal` handles."""
         raise AssertionError("each socket says itself what is new")
 
     async def disconnect(self, code: int) -> None:
         self._leave()
 
-    async def send(self, text_data: str | None = None, bytes_data: bytes | None = None, close: bool = False) -> None:
+    async def send(
+        self,
+        text_data: str | None = None,
+        bytes_data: bytes | None = None,
+        close: bool = False,
+    ) -> None:
         if not self.ended:
             await super().send(text_data, bytes_data, close)
 
@@ -122,7 +139,9 @@ class Following(AsyncJsonWebsocketConsumer):
             await self._closes_on_refusal(self.send_news())
 
     async def _closes_on_refusal(self, act: Any) -> bool:
-        """Await the act; where it is refused, close with the code that says why. Whether the socket is still open."""
+        """Await the act; where it is refused, close with the code that says why. Return
+        whether the socket is still open.
+        """
         try:
             await act
         except UnknownThing:
@@ -134,20 +153,25 @@ class Following(AsyncJsonWebsocketConsumer):
         except messages.TooLarge:
             await self.close(TOO_LARGE)
         except Error:
-            # The client comes back by itself; an open socket that says nothing would be a lie.
+            # The client comes back by itself; an open socket that says nothing would be
+            # a lie.
             await self.close(TRY_AGAIN)
         return not self.ended
 
 
 class RunConsumer(Following):
-    """`/ws/runs/<id or key>/?after=<seq>`: every later line of the run's log, once, in order. It takes no message."""
+    """`/ws/runs/<id or key>/?after=<seq>`: every later line of the run's log, once, in
+    order. It takes no message.
+    """
 
     run: UUID
     seq = 0
 
     async def begin(self) -> None:
         self.seq = messages.read_after(self.scope["query_string"])
-        self.run = await tail.visible(self.scope, self.scope["url_route"]["kwargs"]["ref"])
+        self.run = await tail.visible(
+            self.scope, self.scope["url_route"]["kwargs"]["ref"]
+        )
         self.follow({self.run})
 
     async def send_news(self) -> None:
@@ -155,12 +179,14 @@ class RunConsumer(Following):
             async for line in tail.news(self.scope, self.run, self.seq):
                 self.seq = line["seq"]
                 await self.send_json(line)
-        except tail.Gap:
+        except tail.LogGap:
             await self.close(GAP)
 
 
 class RunsConsumer(Following):
-    """`/ws/runs/`: the client names rows and their numbers; it is told which have moved, never what moved."""
+    """`/ws/runs/`: the client sends rows and their numbers, and gets the rows that have
+    changed, never their content.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -179,10 +205,12 @@ class RunsConsumer(Following):
 
 
 class InboxConsumer(Following):
-    """`/ws/reviews/`: how much waits for the person and whether a worker is there, at first and whenever it changes.
+    """`/ws/reviews/`: how much waits for the person and whether a worker is there, at
+    first and whenever it changes.
 
-    `{"waiting", "more", "mark", "silence"}`; the mark changes with every row of the inbox. It takes no message, and
-    tells nothing of what waits: the page asks for that, and the server for the right to see it.
+    `{"waiting", "more", "mark", "silence"}`; the mark changes with every row of the
+    inbox. It takes no message, and sends nothing of what waits: the page requests that,
+    and the right to see it is checked then.
     """
 
     hub = InboxHub
@@ -195,7 +223,7 @@ class InboxConsumer(Following):
         self.follow({EVERYBODY})
 
     async def send_news(self) -> None:
-        now = await tail.standing(self.scope)
-        if now != self.sent:
-            self.sent = now
-            await self.send_json(now)
+        standing = await tail.standing(self.scope)
+        if standing != self.sent:
+            self.sent = standing
+            await self.send_json(standing)

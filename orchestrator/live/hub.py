@@ -1,7 +1,9 @@
-"""One look for all: a task per event loop asks the database how far the watched runs have come, in one query; another,
-more seldom, whether anything that people are asked has changed.
+"""One look for all watchers: a task per event loop reads how far the watched runs have
+come, in one query; another reads, less often, whether anything about which people are
+asked has changed.
 
-Consumers watch; the hubs ring their bells. They send nothing to anybody, and read nothing but a few columns.
+Consumers watch, and the hubs set their events. The hubs send nothing to clients, and
+read only a few columns.
 """
 
 import asyncio
@@ -21,11 +23,11 @@ from checkpoints.queue import workers
 PERIOD = 0.15
 """Seconds between two looks at runs."""
 INBOX_PERIOD = 1.0
-"""Seconds between two looks at what people are asked."""
+"""Seconds between two looks at the inboxes."""
 BROKEN_PERIOD = 2.0
 """Seconds after a look that failed."""
 EVERYBODY = "everybody"
-"""What the hub of the inboxes watches: there is one answer for all of them."""
+"""The key under which the hub of the inboxes watches: they all share one answer."""
 
 T = TypeVar("T")
 
@@ -35,7 +37,9 @@ log = structlog.get_logger(__name__)
 class Hub:
     """The watchers of the runs of one event loop."""
 
-    _hubs: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, "Hub"]] = WeakKeyDictionary()
+    _hubs: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, "Hub"]] = (
+        WeakKeyDictionary()
+    )
 
     def __init__(self) -> None:
         self._bells: dict[Hashable, set[asyncio.Event]] = {}
@@ -44,18 +48,22 @@ class Hub:
 
     @classmethod
     def here(cls) -> "Hub":
-        """The hub of the running loop."""
+        """Return the hub of the running loop."""
         return cls._hubs.setdefault(asyncio.get_running_loop(), cls())
 
     def watch(self, things: Iterable[Hashable], nudge: asyncio.Event) -> None:
-        """Ring the bell whenever one of these has changed. It may have changed before: look first."""
+        """Set the event whenever one of these has changed. It may have changed before,
+        so look first.
+        """
         for thing in things:
             self._bells.setdefault(thing, set()).add(nudge)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._look_on())
 
     def leave(self, things: Iterable[Hashable], nudge: asyncio.Event) -> None:
-        """Stop watching. The last one to leave ends the task at its next look."""
+        """Stop watching. When nobody watches any more, the task ends at its next
+        look.
+        """
         for thing in things:
             bells = self._bells.get(thing, set())
             bells.discard(nudge)
@@ -64,12 +72,12 @@ class Hub:
                 self._seen.pop(thing, None)
 
     async def look(self) -> Iterable[tuple[Hashable, Any]]:
-        """What is watched, with how far it has come."""
+        """Return what is watched, each with the number that it has reached."""
         return await _heads([run for run in self._bells if isinstance(run, UUID)])
 
     @property
     def period(self) -> float:
-        """Seconds between two looks."""
+        """Return the seconds between two looks."""
         return PERIOD
 
     async def _look_on(self) -> None:
@@ -78,9 +86,13 @@ class Hub:
                 for thing, state in await self.look():
                     self._ring(thing, state)
             except Exception as error:
-                # The sockets stay, whatever it was: nobody else would look for them. A database that is back is simply
-                # caught up with.
-                log.warning("live_look_failed", error=type(error).__name__, exc_info=not isinstance(error, Error))
+                # The task goes on whatever it was, because nothing else looks for the
+                # sockets. When the database is back, the next look catches up.
+                log.warning(
+                    "live_look_failed",
+                    error=type(error).__name__,
+                    exc_info=not isinstance(error, Error),
+                )
                 await asyncio.sleep(BROKEN_PERIOD)
             await asyncio.sleep(self.period)
 
@@ -93,12 +105,22 @@ class Hub:
 
 
 class InboxHub(Hub):
-    """The watchers of inboxes: whatever is asked or decided anywhere rings all of them, and each looks at its own."""
+    """The watchers of inboxes: each request or decision wakes all of them, and each
+    looks at its own inbox.
+    """
 
-    _hubs: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, "Hub"]] = WeakKeyDictionary()
+    # Apart from those of the base, which has a hub of runs for the same loop.
+    _hubs: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, "Hub"]] = (
+        WeakKeyDictionary()
+    )
 
     async def look(self) -> Iterable[tuple[Hashable, Any]]:
-        return [(EVERYBODY, await _in_thread(lambda: (inbox.mark_of_all(), workers.any_alive())))]
+        return [
+            (
+                EVERYBODY,
+                await _in_thread(lambda: (inbox.mark_of_all(), workers.any_alive())),
+            )
+        ]
 
     @property
     def period(self) -> float:
@@ -106,10 +128,13 @@ class InboxHub(Hub):
 
 
 async def _heads(runs: list[UUID]) -> list[tuple[UUID, int]]:
-    return await _in_thread(lambda: list(Run.objects.filter(id__in=runs).values_list("id", "event_seq")))
+    return await _in_thread(
+        lambda: list(Run.objects.filter(id__in=runs).values_list("id", "event_seq"))
+    )
 
 
 async def _in_thread(look: Callable[[], T]) -> T:
-    # Not in the one thread that all synchronous code of the process shares: a slow page must not hold up live views.
-    found: T = await database_sync_to_async(look, thread_sensitive=False)()
-    return found
+    # Not in the one thread that all synchronous code of the process shares: a slow page
+    # must not hold up live views.
+    answer: T = await database_sync_to_async(look, thread_sensitive=False)()
+    return answer

@@ -1,4 +1,6 @@
-"""What a client may say to a socket, read strictly: the number it has seen last, and the rows it wants to watch."""
+"""Messages that a client may send to a socket, read strictly: the last number it has
+seen, and the rows it wants to watch.
+"""
 
 from typing import Any
 from urllib.parse import parse_qs
@@ -15,7 +17,7 @@ HIGHEST = 2**63 - 1
 
 
 class NotUnderstood(Exception):
-    """The client said something that this socket does not know."""
+    """The client sent something that this socket does not know."""
 
 
 class TooLarge(Exception):
@@ -23,33 +25,44 @@ class TooLarge(Exception):
 
 
 def read_after(query: bytes) -> int:
-    """The number in `?after=`, 0 where there is none. Raises `NotUnderstood`."""
+    """Return the number in `?after=`, 0 if there is none. Raises `NotUnderstood`."""
     try:
-        given = parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=10).get("after", ["0"])
+        parameters = parse_qs(
+            query.decode("ascii"), keep_blank_values=True, max_num_fields=10
+        ).get("after", ["0"])
     except ValueError as error:
         raise NotUnderstood from error
-    return read_number(given[0]) if len(given) == 1 else _refuse(given)
+    return read_number(parameters[0]) if len(parameters) == 1 else _refuse(parameters)
 
 
 def read_number(text: str) -> int:
-    """The number of a line, in plain digits. Raises `NotUnderstood`."""
-    # The length first: Python reads no number of thousands of digits, and the database none of twenty.
-    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= HIGHEST):
+    """Return the number of a line, in plain digits. Raises `NotUnderstood`."""
+    # The length first: Python reads no number of thousands of digits, and the database
+    # none of twenty.
+    if not (
+        text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= HIGHEST
+    ):
         raise NotUnderstood
     return int(text)
 
 
 def read_watch(text: str | None) -> dict[UUID, int]:
-    """The rows of `{"watch": {run: seq}}`. Raises `NotUnderstood`, `TooLarge`."""
+    """Return the rows of `{"watch": {run: seq}}`. Raises `NotUnderstood`, `TooLarge`."""
     if text is None:
         raise NotUnderstood
+    # Characters first, which are never more than bytes: a huge text is not even
+    # encoded.
     if len(text) > MOST_BYTES or len(text.encode("utf-8", "replace")) > MOST_BYTES:
         raise TooLarge
     try:
         content = parse_strict(text)
     except ValueError as error:
         raise NotUnderstood from error
-    if not isinstance(content, dict) or set(content) != {"watch"} or not isinstance(content["watch"], dict):
+    if (
+        not isinstance(content, dict)
+        or set(content) != {"watch"}
+        or not isinstance(content["watch"], dict)
+    ):
         raise NotUnderstood
     if len(content["watch"]) > ROWS:
         raise NotUnderstood

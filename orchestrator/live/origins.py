@@ -1,6 +1,8 @@
-"""Which pages may open a socket: those of this installation, by scheme, host and port, and the trusted origins.
+"""The pages that may open a socket: those of this installation, by scheme, host and port,
+and the trusted origins.
 
-A browser sends its cookies with a socket that any page opens, and asks nobody first; the origin alone tells them apart.
+A browser sends its cookies with a socket that any page opens, without asking first;
+only the origin distinguishes the pages.
 """
 
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -23,7 +25,9 @@ PORTS = {"http": 80, "https": 443}
 
 
 class SameOrigin:
-    """Passes on the sockets of this installation's own pages; the handshake of every other is refused."""
+    """Passes on the sockets of this installation's own pages; the handshake of every
+    other is refused.
+    """
 
     def __init__(self, application: Application) -> None:
         self.application = application
@@ -34,9 +38,18 @@ class SameOrigin:
 
 
 def is_from_here(scope: Scope) -> bool:
-    """Whether the socket's origin is the address it was opened at, or one of `CSRF_TRUSTED_ORIGINS`."""
-    given = [value.decode("latin-1") for name, value in scope.get("headers", ()) if name == b"origin"]
-    origin = parse_origin(given[0]) if len(given) == 1 else None
+    """Return whether the socket's origin is the address it was opened at, or one of
+    `CSRF_TRUSTED_ORIGINS`.
+    """
+    origins = [
+        value.decode("latin-1")
+        for name, value in scope.get("headers", ())
+        if name == b"origin"
+    ]
+    # Of two origins nobody can say which one the browser means.
+    origin = parse_origin(origins[0]) if len(origins) == 1 else None
+    # Django's own request, so that hosts are allowed, and read behind a proxy, as they
+    # are for pages.
     request = ASGIRequest({**scope, "type": "http", "method": "GET"}, BytesIO())
     try:
         host = request.get_host()
@@ -44,33 +57,52 @@ def is_from_here(scope: Scope) -> bool:
         return False
     if origin is None:
         return False
-    return origin == parse_origin(f"{_scheme(request, scope)}://{host}") or _is_trusted(origin)
+    return origin == parse_origin(f"{_scheme(request, scope)}://{host}") or _is_trusted(
+        origin
+    )
 
 
 def parse_origin(text: str) -> Origin | None:
-    """Scheme, host and port of an origin, its usual port where it names none; None for what is no origin."""
+    """Return scheme, host and port of an origin, by default the usual port of its
+    scheme; None if the text is no origin.
+    """
     try:
         parts = urlsplit(text.lower())
         port = parts.port or PORTS[parts.scheme]
     except (ValueError, KeyError):
         return None
-    if not parts.hostname or parts.path or parts.query or parts.fragment or "@" in parts.netloc:
+    if (
+        not parts.hostname
+        or parts.path
+        or parts.query
+        or parts.fragment
+        or "@" in parts.netloc
+    ):
         return None
     return parts.scheme, parts.hostname, port
 
 
 def _scheme(request: ASGIRequest, scope: Scope) -> str:
-    """How the page was reached: as the trusted proxy says, else the server, else as the settings ask for it."""
+    """Return the scheme by which the page was reached: as the trusted proxy reports it,
+    else the server, else as the settings require.
+    """
     if settings.SECURE_PROXY_SSL_HEADER:
         return request.scheme or "http"
-    told = {"wss": "https", "https": "https", "ws": "http", "http": "http"}.get(scope.get("scheme", ""))
-    # daphne does not tell the scheme of a socket.
-    return told or ("https" if settings.SECURE_SSL_REDIRECT else "http")
+    plain_scheme = {"wss": "https", "https": "https", "ws": "http", "http": "http"}.get(
+        scope.get("scheme", "")
+    )
+    # daphne does not report the scheme of a socket.
+    return plain_scheme or ("https" if settings.SECURE_SSL_REDIRECT else "http")
 
 
 def _is_trusted(origin: Origin) -> bool:
     for text in settings.CSRF_TRUSTED_ORIGINS:
+        # Django compares a wildcard as a domain with a leading dot.
         trusted = parse_origin(text.replace("://*.", "://.", 1))
-        if trusted and trusted[::2] == origin[::2] and is_same_domain(origin[1], trusted[1]):
+        if (
+            trusted
+            and trusted[::2] == origin[::2]
+            and is_same_domain(origin[1], trusted[1])
+        ):
             return True
     return False

@@ -1,9 +1,11 @@
-"""Server-sent events: a run's log over plain HTTP, from the same tail as the websocket. Each later line once, in order.
+"""Server-sent events: a run's log over plain HTTP, from the same tail as the websocket.
+Each later line once, in order.
 
-`GET /api/v1/runs/<id or key>/stream/?after=<seq>`; `Last-Event-ID`, which a browser sends when it comes back, goes
-before `after`. A comment says every few seconds that the stream lives. It ends with the session or token that opened
-it, with the right to see the run, and where the log has a gap: who comes back learns why. As the socket, it outlives
-the run's end, for a run may be rewound.
+`GET /api/v1/runs/<id or key>/stream/?after=<seq>`; `Last-Event-ID`, which a browser
+sends when it comes back, takes precedence over `after`. A comment every few seconds
+shows that the stream is alive. It ends with the session or token that opened it, with
+the right to see the run, and at a gap in the log; a client that comes back learns why.
+Like the socket, it outlives the run's end, because a run may be rewound.
 """
 
 import asyncio
@@ -35,24 +37,33 @@ from orchestrator.models import ApiToken
 
 MEDIA_TYPE = "text/event-stream"
 HEARTBEAT = 15.0
-"""Seconds without a line after which a comment is sent, so that no proxy takes the stream for dead."""
+"""Seconds without a line after which a comment is sent, so that no proxy takes the
+stream for dead.
+"""
 RETRY_MS = 2000
 """After how long a browser comes back that has lost the stream."""
+# nginx would hold lines back until its buffer is full.
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class EventStream(BaseRenderer):
-    """What a browser asks for that follows a stream. Only refusals are rendered by it, as JSON problems."""
+    """The media type that a browser accepts when it follows a stream. Renders only
+    refusals, as JSON problems.
+    """
 
     media_type = MEDIA_TYPE
     format = "events"
 
-    def render(self, data: Any, accepted_media_type: Any = None, renderer_context: Any = None) -> bytes:
+    def render(
+        self, data: Any, accepted_media_type: Any = None, renderer_context: Any = None
+    ) -> bytes:
         return JSONRenderer().render(data)
 
 
 class NotServedHere(exceptions.APIException):
-    """This server answers each request as a whole. Cure: serve the project by ASGI, as `manage.py up` does."""
+    """This server answers each request as a whole. Cure: serve the project by ASGI, as
+    `manage.py up` does.
+    """
 
     status_code = 406
     default_code = "stream_not_served"
@@ -67,61 +78,85 @@ class TooManyStreams(exceptions.Throttled):
 
 
 class RunStream(APIView):
-    """The log of a run as server-sent events, from a line on; each has the line's number as its `id`."""
+    """The log of a run as server-sent events, from a line on; each has the line's
+    number as its `id`.
+    """
 
     renderer_classes = [JSONRenderer, EventStream]
 
     @describe(
         operation_id="run_stream",
         parameters=[
-            OpenApiParameter("after", int, description="The last line that is known; 0 for all."),
-            OpenApiParameter("Last-Event-ID", str, "header", description="The same; goes before `after`."),
+            OpenApiParameter(
+                "after", int, description="The last line that is known; 0 for all."
+            ),
+            OpenApiParameter(
+                "Last-Event-ID",
+                str,
+                "header",
+                description="The same; goes before `after`.",
+            ),
         ],
         responses={(200, MEDIA_TYPE): str},
     )
     def get(self, request: Request, run: str) -> HttpResponseBase:
         seq = _after(request)
-        found = visible_run(person(request), run)
+        visible = visible_run(person(request), run)
         if request.method == "HEAD":
             return HttpResponse(content_type=MEDIA_TYPE, headers=HEADERS)
         if not isinstance(request._request, ASGIRequest):
             raise NotServedHere
-        who = person(request).pk
-        if limits.open_sockets(who) >= conf().sockets_per_person:
+        person_pk = person(request).pk
+        # Refused before it begins, because a stream that has begun cannot answer 429.
+        if limits.open_sockets(person_pk) >= conf().sockets_per_person:
             raise TooManyStreams(wait=RETRY_MS / 1000)
-        sent = follow_run(_scope(request), found.id, seq)
+        sent = follow_run(_scope(request), visible.id, seq)
         return StreamingHttpResponse(sent, content_type=MEDIA_TYPE, headers=HEADERS)
 
 
 def _after(request: Request) -> int:
-    """The number of the last line that the client knows. Raises DRF's `ValidationError` naming what is wrong."""
+    """Return the number of the last line that the client knows. Raises DRF's
+    `ValidationError` naming what is wrong.
+    """
     unknown = sorted(set(request.query_params) - {"after"})
     if unknown:
-        raise exceptions.ValidationError({name: ["There is no such field."] for name in unknown})
+        raise exceptions.ValidationError(
+            {name: ["There is no such field."] for name in unknown}
+        )
     name = "Last-Event-ID" if "Last-Event-ID" in request.headers else "after"
     try:
         if name == "after":
-            return messages.read_after(str(request._request.META.get("QUERY_STRING", "")).encode())
+            return messages.read_after(
+                str(request._request.META.get("QUERY_STRING", "")).encode()
+            )
         return messages.read_number(request.headers[name])
     except messages.NotUnderstood as error:
-        raise exceptions.ValidationError({name: ["A whole number of a line, from 0."]}) from error
+        raise exceptions.ValidationError(
+            {name: ["A whole number of a line, from 0."]}
+        ) from error
 
 
 def _scope(request: Request) -> dict[str, Any]:
-    """Who looks, as `viewers.current_person` asks it again and again."""
+    """Return the viewer's session or token, which `viewers.current_person` reads again
+    at each look.
+    """
     if isinstance(request.auth, ApiToken):
         return {"user": person(request), "token": request.auth.pk}
     return {"user": person(request), "session": request._request.session}
 
 
 async def follow_run(scope: tail.Scope, run: UUID, seq: int) -> AsyncIterator[bytes]:
-    """The lines after `seq` as they come, and comments between them, until the right to see them ends."""
-    who = scope["user"].pk
-    if not limits.take_socket(who, most=conf().sockets_per_person):
-        return  # somebody opened the last one at the same moment
-    nudge, hub = asyncio.Event(), Hub.here()
+    """Yield the lines after `seq` as they come, and comments between them, until the
+    right to see them ends.
+    """
+    person_pk = scope["user"].pk
+    if not limits.take_socket(person_pk, most=conf().sockets_per_person):
+        return  # another request opened the last one at the same moment
+    nudge = asyncio.Event()
+    hub = Hub.here()
     try:
-        # The connection that answered the request is not needed any more; a stream may stay open for days.
+        # The connection that answered the request is not needed any more; a stream may
+        # stay open for days.
         await sync_to_async(connections.close_all)()
         hub.watch({run}, nudge)
         nudge.set()  # the first look is at once
@@ -133,13 +168,14 @@ async def follow_run(scope: tail.Scope, run: UUID, seq: int) -> AsyncIterator[by
             # Cleared before the look: what is written meanwhile rings again.
             nudge.clear()
             async for line in tail.news(scope, run, seq):
-                seq, spoke = line["seq"], time.monotonic()
+                seq = line["seq"]
+                spoke = time.monotonic()
                 yield f"id: {seq}\ndata: {json.dumps(line, separators=(',', ':'))}\n\n".encode()
             if time.monotonic() - spoke >= HEARTBEAT:
                 spoke = time.monotonic()
                 yield b": still here\n\n"
-    except (UnknownThing, SignedOut, tail.Gap, Error):
-        return  # who comes back is told why
+    except (UnknownThing, SignedOut, tail.LogGap, Error):
+        return  # a client that comes back receives the reason
     finally:
         hub.leave({run}, nudge)
-        limits.return_socket(who)
+        limits.return_socket(person_pk)

@@ -1,7 +1,8 @@
-"""What a socket or a stream sends: lines of the log after a number, how far runs have come, what waits for a person.
-Reads only.
+"""Reads of what a socket or a stream sends: lines of the log after a number, how far
+runs have come, and what waits for a person.
 
-Each look asks first who looks and what he may see now, in the same visit to the database.
+Each look checks first who is looking and what they may see now, in the same round trip
+to the database.
 """
 
 import time
@@ -23,8 +24,8 @@ from orchestrator.templatetags.console import moment_text
 
 BATCH = 500
 CHECK_AGAIN = 5.0
-"""Seconds after which session and right are asked again where nothing happens, or nobody reads. Before anything is sent
-they are too.
+"""Seconds after which session and right are checked again if nothing happens, or nobody
+reads. They are also checked before anything is sent.
 """
 
 Scope = Mapping[str, Any]
@@ -32,8 +33,9 @@ T = TypeVar("T")
 
 
 def message(event: RunEvent, protection: Protection) -> dict[str, Any]:
-    """A line of the log as a socket sends it; where its payload cannot be opened, {"refused": why}. `fault` says why it
-    does not prove to be what was written, {code, row, reason}; null where it does.
+    """Return a line of the log as a socket sends it, with {"refused": why} for a
+    payload that cannot be opened. `fault` is the reason why the line does not verify,
+    {code, row, reason}; null if it does.
     """
     facts = read_or_reason(event, "payload") or {}
     return {
@@ -49,14 +51,18 @@ def message(event: RunEvent, protection: Protection) -> dict[str, Any]:
 
 
 async def visible(scope: Scope, run: str | UUID) -> UUID:
-    """The run's id; `run` is its id or key. Raises `UnknownThing` where it may not be seen, `SignedOut`."""
-    return await _in_thread(lambda: permissions.visible_run(current_person(scope), run).id)
+    """Return the run's id; `run` is its id or key. Raises `UnknownThing` if the person
+    may not see it, and `SignedOut`.
+    """
+    return await _in_thread(
+        lambda: permissions.visible_run(current_person(scope), run).id
+    )
 
 
 async def after(scope: Scope, run: UUID, seq: int) -> list[dict[str, Any]]:
-    """The messages of the next lines after `seq`, at most `BATCH`.
+    """Return the messages of the next lines after `seq`, at most `BATCH`.
 
-    Raises `UnknownThing` where they may not be seen, `SignedOut`.
+    Raises `UnknownThing` if the person may not see them, and `SignedOut`.
     """
 
     def look() -> list[dict[str, Any]]:
@@ -68,23 +74,28 @@ async def after(scope: Scope, run: UUID, seq: int) -> list[dict[str, Any]]:
     return await _in_thread(look)
 
 
-class Gap(Exception):
-    """A line of the log is missing. Never papered over: the client comes back with the last number that it has."""
+class LogGap(Exception):
+    """A line of the log is missing. It is never skipped: the client comes back with the
+    last number that it has.
+    """
 
 
 async def news(scope: Scope, run: UUID, seq: int) -> AsyncIterator[dict[str, Any]]:
-    """The messages of all lines after `seq` that are there now, each once, in order. Sockets and streams send these.
+    """Yield the messages of all lines after `seq` that are there now, each once, in
+    order. Sockets and streams send these.
 
-    The right to see them is asked before each batch, and again where somebody takes long to read one. Raises `Gap`,
-    `UnknownThing`, `SignedOut`.
+    The right to see them is checked before each batch, and again if the client takes
+    long to read one. Raises `LogGap`, `UnknownThing`, `SignedOut`.
     """
     full = True
     while full:
-        lines, read = await after(scope, run, seq), time.monotonic()
+        lines = await after(scope, run, seq)
+        read = time.monotonic()
         full = len(lines) == BATCH
         for line in lines:
             if line["seq"] != seq + 1:
-                raise Gap
+                raise LogGap
+            # The right may have been taken away while the client was reading.
             if time.monotonic() - read > CHECK_AGAIN:
                 full = True
                 break
@@ -93,36 +104,49 @@ async def news(scope: Scope, run: UUID, seq: int) -> AsyncIterator[dict[str, Any
 
 
 async def heads(scope: Scope, runs: Iterable[UUID]) -> dict[UUID, int]:
-    """How far those of the runs have come that may be seen. Raises `SignedOut`."""
-    wanted = list(runs)
+    """Return how far the runs have come that the person may see. Raises `SignedOut`."""
+    run_ids = list(runs)
 
     def look() -> dict[UUID, int]:
-        seen = permissions.visible_among(current_person(scope), Run.objects.filter(id__in=wanted))
+        seen = permissions.visible_among(
+            current_person(scope), Run.objects.filter(id__in=run_ids)
+        )
         return dict(seen.values_list("id", "event_seq"))
 
     return await _in_thread(look)
 
 
 async def standing(scope: Scope) -> dict[str, Any]:
-    """What the bar of a page says now: how much waits for the person, and since when no worker was heard from, where
-    none is there. Raises `SignedOut`.
+    """Return the numbers in a page's bar: how much waits for the person, and since when
+    no worker was heard from if none is there. Raises `SignedOut`.
     """
 
     def look() -> dict[str, Any]:
-        now = inbox.mark_of(current_person(scope))
+        mark = inbox.mark_of(current_person(scope))
         silence = workers.silence()
-        return {"waiting": now.waiting, "more": now.more, "mark": now.mark, "silence": silence and _silence(silence)}
+        return {
+            "waiting": mark.waiting,
+            "more": mark.is_capped,
+            "mark": mark.mark,
+            "silence": silence and _silence(silence),
+        }
 
     return await _in_thread(look)
 
 
 def _silence(silence: workers.Silence) -> dict[str, Any]:
-    """Since when no worker was heard from, exactly and as pages say it; empty where none ever was."""
+    """Return since when no worker was heard from, as a moment and in the words of a
+    page; empty if none ever was.
+    """
     since = silence.since
-    return {"since": since.isoformat() if since else None, "text": moment_text(since) if since else ""}
+    return {
+        "since": since.isoformat() if since else None,
+        "text": moment_text(since) if since else "",
+    }
 
 
 async def _in_thread(look: Callable[[], T]) -> T:
-    # Not in the one thread that all synchronous code of the process shares: a slow page must not hold up live views.
-    found: T = await database_sync_to_async(look, thread_sensitive=False)()
-    return found
+    # Not in the one thread that all synchronous code of the process shares: a slow page
+    # must not hold up live views.
+    answer: T = await database_sync_to_async(look, thread_sensitive=False)()
+    return answer

@@ -1,4 +1,6 @@
-"""Who looks through an open socket, as the database has him now: a socket would remember who he was when it opened."""
+"""The person behind an open socket, read from the database at each look: the socket
+itself remembers who it was when it opened.
+"""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -18,25 +20,33 @@ from orchestrator import tokens
 
 
 class SignedOut(Exception):
-    """The person's session has ended: by log-out, its age, a changed password, or because the account is closed."""
+    """The person's session has ended: by log-out, its age, a changed password, or
+    because the account is closed.
+    """
 
 
 def current_person(scope: Mapping[str, Any]) -> Any:
-    """The person whose socket this is. Raises `SignedOut`. Reads the session and the person, changes neither."""
+    """Return the person whose socket this is. Raises `SignedOut`. Reads the session and
+    the person, changes neither.
+    """
     user = scope["user"]
     if not user.is_authenticated:
         raise SignedOut
     if "token" in scope:
         return _person_of_token(scope["token"])
-    # Who mounts the sockets behind an authentication of his own may have no sessions.
-    now = _person_of_session(scope["session"].session_key) if "session" in scope else _person(user.pk)
-    if now is None or not now.is_active or now.pk != user.pk:
+    # A project that mounts the sockets behind its own authentication may have no
+    # sessions.
+    if "session" in scope:
+        person = _person_of_session(scope["session"].session_key)
+    else:
+        person = _person(user.pk)
+    if person is None or not person.is_active or person.pk != user.pk:
         raise SignedOut
-    return now
+    return person
 
 
 def _person_of_token(key: Any) -> Any:
-    """The person as whom a token may read now."""
+    """Return the person as whom a token may read now."""
     row = tokens.live_token(key)
     if row is None or "read" not in row.scopes:
         raise SignedOut
@@ -48,17 +58,28 @@ def _person(key: Any) -> Any:
 
 
 def _person_of_session(key: str | None) -> Any:
-    """The person who is signed in by the session of that key, None where nobody is.
+    """Return the person who is signed in by the session of that key; None if nobody is.
 
-    As `django.contrib.auth.get_user`, which may give the session another key; a socket cannot tell that to the browser.
+    It does what `django.contrib.auth.get_user` does, but that may give the session
+    another key, which a socket cannot pass on to the browser.
     """
-    kept = import_module(settings.SESSION_ENGINE).SessionStore(key).load() if key else {}
-    backend = str(kept.get(BACKEND_SESSION_KEY))
-    if SESSION_KEY not in kept or backend not in settings.AUTHENTICATION_BACKENDS:
+    session: Mapping[str, Any] = {}
+    if key:
+        session = import_module(settings.SESSION_ENGINE).SessionStore(key).load()
+    backend = str(session.get(BACKEND_SESSION_KEY))
+    if SESSION_KEY not in session or backend not in settings.AUTHENTICATION_BACKENDS:
         return None
-    user = load_backend(backend).get_user(get_user_model()._meta.pk.to_python(kept[SESSION_KEY]))
+    user = load_backend(backend).get_user(
+        get_user_model()._meta.pk.to_python(session[SESSION_KEY])
+    )
     if user is None:
         return None
-    given = str(kept.get(HASH_SESSION_KEY, ""))
-    known = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
-    return user if any(constant_time_compare(given, one) for one in known) else None
+    session_hash = str(session.get(HASH_SESSION_KEY, ""))
+    valid_hashes = (
+        user.get_session_auth_hash(),
+        *user.get_session_auth_fallback_hash(),
+    )
+    if any(constant_time_compare(session_hash, valid) for valid in valid_hashes):
+        return user
+    # The password was changed since the session began.
+    return None

@@ -1,4 +1,4 @@
-"""Working on a job in a command's own process, or watching the worker that has it."""
+"""Work on a job in a command's own process, or wait for the worker that has it."""
 
 import time
 from collections.abc import Callable
@@ -15,24 +15,28 @@ from orchestrator.jobs import kinds
 LOOK_SECONDS = 0.5
 
 
-def work_on(job: UUID, say: Callable[[str], Any]) -> Any:
-    """Work on the job until it has ended, and say how far it is. Gives its last place. Raises `CommandError` where it
-    failed, was cancelled or is paused.
+def work_on(job: UUID, report: Callable[[str], Any]) -> Any:
+    """Work on the job until it has ended, and report its progress. Returns its last
+    place. Raises `CommandError` if it failed, was cancelled or is paused.
     """
-    told_last = ""
+    last_report = ""
     while True:
+        # Without an epoch another worker has the job.
         epoch = jobs.claim_one(job)
         if epoch is None:
             time.sleep(LOOK_SECONDS)
         else:
+            # One slice; another worker may claim the job for the next.
             kinds.run_job(job, epoch)
+
         row = Job.objects.get(id=job)
         text = f"{row.progress.get('done', 0)} of {row.progress.get('total', 0)}"
-        if text != told_last:
-            say(text)
-            told_last = text
+        if text != last_report:
+            report(text)
+            last_report = text
         if row.status not in LIVE or jobs.is_paused(row):
             break
+
     if jobs.is_paused(row):
         raise CommandError("somebody paused the job; it goes on from the admin")
     if row.status != "done":

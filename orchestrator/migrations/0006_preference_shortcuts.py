@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('orchestrator', '0005_answer_references'),
+        ('orchestrator', '0001_squashed_0005_answer_references'),
     ]
 
     operations = [

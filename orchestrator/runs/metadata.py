@@ -1,19 +1,22 @@
-"""Metadata as people type it and as addresses name it: `team=claims`, and `metadata.team=claims`."""
+"""Metadata as people type it, `team=claims`, and as the parameters of an address name
+it, `metadata.team=claims`.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from checkpoints.core.strict_json import NotStrict, parse_strict, refuse_repeated
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.notes import checked_metadata
+from orchestrator.engine.step.notes import checked_metadata
 
 PARAMETER = "metadata."
-"""How a parameter begins that narrows a list to rows with a value of metadata."""
+"""The prefix of parameters that narrow a list to rows with a value of metadata."""
 
 
 def read_pairs(texts: Iterable[str]) -> dict[str, Any]:
-    """Return the metadata of texts like `team=claims` by name. Numbers, true and false are read as such, and so is text
-    in quotes; the rest is text as it stands. Raises `InvalidValue`.
+    """Return the metadata of texts like `team=claims` by name. Numbers, true, false and
+    text in quotes are read as JSON; the rest is text as it stands. Raises
+    `InvalidValue`.
     """
     pairs = [read_pair(text) for text in texts]
     try:
@@ -24,10 +27,14 @@ def read_pairs(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def read_pair(text: str) -> tuple[str, str]:
-    """A name and the text of its value. Raises `InvalidValue`."""
+    """Return a name and the text of its value. Raises `InvalidValue`."""
     name, equals, value = text.partition("=")
     if not (name.strip() and equals):
-        raise InvalidValue(f"{text[:80]!r} is no metadata; write a name and its value, as team=claims", path="metadata")
+        raise InvalidValue(
+            f"{text[:80]!r} cannot be read as metadata; "
+            "write a name and its value, as team=claims",
+            path="metadata",
+        )
     return name.strip(), value.strip()
 
 
@@ -36,11 +43,17 @@ def _value(text: str) -> Any:
         value = parse_strict(text)
     except ValueError:
         return text
-    return value if isinstance(value, str | int | float) else text
+    # Metadata has no lists, objects and nulls, so what looks like one is text too.
+    if isinstance(value, str | int | float):
+        return value
+    return text
 
 
-def split_filters(parameters: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the parameters of a list, and apart from them the texts of `metadata.<name>` by name.
+def split_filters(
+    parameters: Mapping[str, str],
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the other parameters of a list, and the texts of `metadata.<name>` by
+    name.
 
     Raises `InvalidValue` for a name or text that no metadata can have.
     """

@@ -1,6 +1,7 @@
-"""What a restored copy of the database does not know: what its runs did after the copy was made. Each run that might go
-on by itself, or by a signature that was given before, stops until a person has looked outside. `manage.py restored`
-calls it.
+"""Stopping the runs of a restored copy of the database, which does not know what they
+did after the copy was made. Each run that might continue by itself, or by a signature
+that was given before, stops until a person has looked outside. `manage.py restored`
+calls this module.
 """
 
 from typing import Any
@@ -27,80 +28,105 @@ from orchestrator.execution import cancellation
 
 CODE = "database_restored"
 MOVING = (Status.QUEUED, Status.RUNNING, Status.WAITING, Status.PAUSED)
-"""Statuses of runs that may have acted after the copy: a paused one may have been signed."""
+"""Statuses of runs that may have acted after the copy: a paused one may have been
+signed.
+"""
 MORE_EPOCHS = 1_000_000
-"""More than a run had claims since the copy: a worker that began one then finds its lease gone."""
+"""More than a run can have had claims since the copy was made: a worker that began a
+lease since then finds it gone.
+"""
 LOOK = (
-    "a copy of the database was put back, and what this run did after the copy was made is not in it;"
+    "a copy of the database was put back, "
+    "and what this run did after the copy was made is not in it;"
     " look outside before it goes on"
 )
 
 
 @frozen
 class StoppedRuns:
-    """How many runs stopped, by the status that they have now; and those that were left, with the reason of each."""
+    """The number of runs that were stopped, by their status now; and the runs that were
+    left as they are, with the reason for each.
+    """
 
     counts: dict[str, int]
-    left: dict[str, str]
+    unverified: dict[str, str]
 
 
 def end_leases() -> None:
-    """Take every lease from the workers that had it when the copy was made, or got it since. A job that is paused
-    stays so.
+    """End every lease that workers had when the copy was made, or have got since. A job
+    that is paused stays paused.
     """
     epoch = F("epoch") + MORE_EPOCHS
     Run.objects.update(epoch=epoch, lease_until=None, leased_by=None)
     Job.objects.filter(status=JobStatus.QUEUED).update(epoch=epoch)
-    Job.objects.filter(status=JobStatus.RUNNING).update(epoch=epoch, due_at=db_now(), **BACK)
+    Job.objects.filter(status=JobStatus.RUNNING).update(
+        epoch=epoch, due_at=db_now(), **BACK
+    )
 
 
 def stop_runs(*, by: Any) -> StoppedRuns:
-    """Stop each run that may have acted since the copy, in a transaction of its own: as `unknown` where an intent is
-    open, as `failed` where none is, so that a person settles or resumes it. `end_leases` comes before.
+    """Stop each run that may have acted since the copy, each in its own transaction: as
+    `unknown` if an intent is open, else as `failed`, so that a person settles or
+    resumes it. `end_leases` has to be called before.
 
-    One that somebody asked to cancel is cancelled. One that does not verify is left and named.
+    A run with a request to cancel is cancelled. One that does not verify is left as it
+    is, and named.
     """
     counts: dict[str, int] = {}
-    left: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+    # An imported run never moves.
     moving = Run.objects.filter(status__in=MOVING, imported=False).order_by("id")
     for run_id in list(moving.values_list("id", flat=True)):
         try:
             status = _stop(run_id, by=by)
         except CountersignError as error:
-            left[str(run_id)] = error.message
+            # One run that cannot be stopped must not let the others go on.
+            reasons[str(run_id)] = error.message
             continue
         counts[status] = counts.get(status, 0) + 1
-    return StoppedRuns(counts, left)
+    return StoppedRuns(counts, reasons)
 
 
 def _stop(run_id: UUID, *, by: Any) -> str:
     with transaction.atomic():
         run = locked_run.lock_run(run_id)
+        # `end_leases` has freed it, so that it is cancelled at once.
         if run.cancel_at:
             cancellation.conclude_locked(run, [])
             return Run.objects.values_list("status", flat=True).get(id=run_id)
-        lost = _open_attempts(run)
-        for row in lost:
+        attempts = _open_attempts(run)
+        for row in attempts:
             journal.amend_result(row, protection_of(run), outcome=Outcome.UNKNOWN)
-        return _end(run, lost, by=by)
+        status = Status.UNKNOWN if attempts else Status.FAILED
+        _end(run, status, by=by)
+        return str(status)
 
 
 def _open_attempts(run: Run) -> list[TaskResult]:
-    """Return the attempts that had begun when the copy was made; idempotent ones too, for their keys may be forgotten
-    outside by now.
+    """Return the attempts that had begun when the copy was made. That includes those of
+    idempotent nodes, because their keys may be forgotten outside by now.
     """
-    maybe = (Outcome.OPEN, Outcome.UNKNOWN)
-    rows = TaskResult.objects.filter(run=run, line=run.line, seq__isnull=True, outcome__in=maybe)
+    without_result = (Outcome.OPEN, Outcome.UNKNOWN)
+    rows = TaskResult.objects.filter(
+        run=run, line=run.line, seq__isnull=True, outcome__in=without_result
+    )
     return list(rows.order_by("id"))
 
 
-def _end(run: Run, lost: list[TaskResult], *, by: Any) -> str:
-    """Give the run its status, with the line of its log that says why."""
-    status = Status.UNKNOWN if lost else Status.FAILED
+def _end(run: Run, status: Status, *, by: Any) -> None:
+    """Give the run this status, with an event in its log that gives the reason."""
     details = {"code": CODE, "message": LOOK}
     actor = by.get_username() if by else ""
-    line = NewEvent(f"run_{status}", details, actor=actor)
+    event = NewEvent(f"run_{status}", details, actor=actor)
     columns = error_columns(run.id, details, protection_of(run))
-    rest: dict[str, Any] = {"due_at": None, "lease_until": None, "leased_by": None, "progress": b""}
-    locked_run.append_locked(run, [line], at=timezone.now(), status=status, **rest, **columns)
-    return str(status)
+    locked_run.append_locked(
+        run,
+        [event],
+        at=timezone.now(),
+        status=status,
+        due_at=None,
+        lease_until=None,
+        leased_by=None,
+        progress=b"",
+        **columns,
+    )

@@ -1,10 +1,14 @@
-"""Tags and filters of the console's templates. They format what they are given; only `shell` makes queries."""
+"""Tags and filters of the console's templates. They format values; only `shell` and
+`erased_note` make queries.
+"""
 
 import json
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from django import template
+from django.http import HttpRequest
 from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -19,7 +23,7 @@ from checkpoints.models import ErasureRecord
 from checkpoints.queue import workers
 from orchestrator.display import labels, run_names, tape
 from orchestrator.display.shortcuts import shortcuts_of
-from orchestrator.runs.labels import display_error, progress_of
+from orchestrator.run_access.labels import display_error, progress_of
 
 register = template.Library()
 
@@ -28,19 +32,42 @@ THEMES = ("auto", "light", "dark")
 SHORTCUTS_COOKIE = "countersign_shortcuts"
 SHORTCUTS_OFF = "off"
 LONGEST_REASON = 120
-"""Characters of why a run stopped, in lists."""
+"""Characters of the reason why a run stopped, in lists."""
+MINUTES_OF_HOUR = 60
+MINUTES_OF_DAY = 24 * 60
+FEWEST_ROWS = 3
+MOST_ROWS = 24
+"""Rows of an area for a longer text; it then scrolls."""
+CHARACTERS_OF_LINE = 90
+"""Characters after which a line of an area breaks, about."""
+HOT_MINUTES = 30
+"""Minutes before a deadline from which it is shown as pressing."""
+WARM_MINUTES = 120
 
 
 @register.simple_tag
 def icon(name: str, classes: str = "") -> SafeString:
-    """An icon of the sprite, hidden from assistive technology: its meaning always stands in text too."""
-    return format_html('<svg class="i {}" aria-hidden="true"><use href="{}#{}"/></svg>', classes, _sprite(), name)
+    """Return an icon of the sprite, hidden from assistive technology: its meaning
+    always stands in text too.
+    """
+    return format_html(
+        '<svg class="i {}" aria-hidden="true"><use href="{}#{}"/></svg>',
+        classes,
+        _sprite(),
+        name,
+    )
 
 
 @register.simple_tag
 def mark(effect: str, *, quiet: bool = False) -> SafeString:
-    """The mark of an effect class, with its name for screen readers unless the name stands beside it (`quiet`)."""
-    image = format_html('<svg class="fx" aria-hidden="true"><use href="{}#fx-{}"/></svg>', _sprite(), effect)
+    """Return the mark of an effect class, with its name for screen readers unless the
+    name stands beside it (`quiet`).
+    """
+    image = format_html(
+        '<svg class="fx" aria-hidden="true"><use href="{}#fx-{}"/></svg>',
+        _sprite(),
+        effect,
+    )
     if quiet:
         return image
     return format_html('{}<span class="sr">{}: </span>', image, effect.capitalize())
@@ -48,8 +75,13 @@ def mark(effect: str, *, quiet: bool = False) -> SafeString:
 
 @register.simple_tag
 def art(name: str, classes: str = "art") -> SafeString:
-    """A drawing of the sprite."""
-    return format_html('<svg class="{}" aria-hidden="true"><use href="{}#{}"/></svg>', classes, _sprite(), name)
+    """Return a drawing of the sprite."""
+    return format_html(
+        '<svg class="{}" aria-hidden="true"><use href="{}#{}"/></svg>',
+        classes,
+        _sprite(),
+        name,
+    )
 
 
 def _sprite() -> str:
@@ -58,48 +90,88 @@ def _sprite() -> str:
 
 @register.simple_tag(takes_context=True)
 def shell(context: template.Context) -> dict[str, Any]:
-    """What every page shows: the person, what waits for him, whether a worker is there, environment and theme."""
+    """Return the frame of every page: the person, the number of waiting reviews,
+    whether a worker lives, environment and theme.
+    """
     request = context.get("request")
+    facts = _facts_of_browser(request)
     user = getattr(request, "user", None)
-    cookies = request.COOKIES if request is not None else {}
+    if user is not None and user.is_authenticated:
+        facts |= _facts_of_person(user)
+    return facts
+
+
+def _facts_of_browser(request: HttpRequest | None) -> dict[str, Any]:
+    """Return the part of the frame that needs no query. An error page may have no
+    request.
+    """
+    cookies: dict[str, str] = {}
+    path = "/"
+    if request is not None:
+        cookies = request.COOKIES
+        path = request.get_full_path()
+    # A cookie may hold anything.
+    theme = cookies.get(THEME_COOKIE)
+    if theme not in THEMES:
+        theme = "auto"
+    page = ""
     match = getattr(request, "resolver_match", None)
-    chosen = cookies.get(THEME_COOKIE)
-    facts: dict[str, Any] = {
-        "theme": chosen if chosen in THEMES else "auto",
+    if match is not None:
+        page = match.url_name
+    return {
+        "theme": theme,
         "shortcuts": cookies.get(SHORTCUTS_COOKIE) != SHORTCUTS_OFF,
-        "keys": shortcuts_of(match.url_name if match is not None else ""),
+        "keys": shortcuts_of(page),
         "environment": conf().environment,
-        "path": request.get_full_path() if request is not None else "/",
+        "path": path,
         "user": None,
     }
-    if user is not None and user.is_authenticated:
-        count = inbox.waiting_for(user)[: inbox.MANY + 1].count()
-        name = user.get_full_name() or user.get_username()
-        facts |= {"user": user, "name": name, "initials": initials(name), "role": permissions.has_role(user)}
-        facts |= {"waiting": min(count, inbox.MANY), "more": count > inbox.MANY}
-        facts["silence"] = workers.silence()
-    return facts
+
+
+def _facts_of_person(user: Any) -> dict[str, Any]:
+    """Return the part of the frame that is for a signed-in person."""
+    # One review more than are counted shows whether there are others.
+    waiting = inbox.waiting_for(user)
+    count = waiting[: inbox.MANY + 1].count()
+    name = user.get_full_name() or user.get_username()
+    return {
+        "user": user,
+        "name": name,
+        "initials": initials(name),
+        "role": permissions.has_role(user),
+        "waiting": min(count, inbox.MANY),
+        "more": count > inbox.MANY,
+        "silence": workers.silence(),
+    }
 
 
 @register.filter
 def initials(name: str) -> str:
-    """Two letters for the round badge."""
-    words = [word for word in name.replace(".", " ").replace("_", " ").split() if word]
-    letters = words[0][0] + words[-1][0] if len(words) > 1 else name[:2]
+    """Return two letters for the round badge."""
+    words = name.replace(".", " ").replace("_", " ").split()
+    # Of a single word the first two letters, of several the first and the last.
+    letters = name[:2]
+    if len(words) > 1:
+        letters = words[0][0] + words[-1][0]
     return letters.upper()
 
 
 @register.filter
 def look(status: str) -> labels.Look:
-    """How a status appears."""
+    """Return how a status appears."""
     return labels.STATUS[status]  # type: ignore[index]
 
 
 @register.filter
 def run_look(run: Any) -> labels.Look:
-    """How a run appears: by its status, or by what a paused one waits for where its `standing` was read."""
+    """Return how a run appears: by its status, or, for a paused one whose `standing`
+    was read, by what it waits for.
+    """
+    # Only pages that show paused runs read their standing, which costs queries.
     kind = getattr(getattr(run, "standing", None), "kind", "")
-    return labels.STANDING[kind] if kind else labels.STATUS[run.status]
+    if kind:
+        return labels.STANDING[kind]
+    return labels.STATUS[run.status]
 
 
 @register.filter
@@ -117,7 +189,7 @@ def says_key(run: Any) -> bool:
 
 @register.filter
 def job_words(kind: str) -> str:
-    """Return the sentence that names a kind of job; the kind itself where a project added its own."""
+    """Return the words that name a kind of job; for a project's own kind its name."""
     return labels.JOBS.get(kind, kind.replace("_", " ").capitalize())
 
 
@@ -127,29 +199,37 @@ def effect_sentence(effect: str) -> str:
 
 
 @register.filter
-def tape_columns(run: Any) -> list[tape.Column]:
+def tape_columns(run: Any) -> list[tape.TapeColumn]:
     return tape.tape_columns(run.tape, run.status)
 
 
 @register.filter
 def moment(at: datetime | None) -> SafeString | str:
-    """A time of day; with its day where that is not today. The exact time on hover and for machines."""
+    """Return a time of day, with its date unless that is today. The exact time on hover
+    and for machines.
+    """
+    # Many moments of a run are still to come.
     if at is None:
         return ""
     return _time(timezone.localtime(at), moment_text(at))
 
 
 def moment_text(at: datetime) -> str:
-    """A time of day in words; with its day where that is not today."""
+    """Return a time of day in words, with its date unless that is today."""
     local = timezone.localtime(at)
-    days = (timezone.localdate() - local.date()).days
     clock = date_format(local, "H:i")
-    return clock if days == 0 else f"yesterday {clock}" if days == 1 else f"{date_format(local, 'j M')} {clock}"
+    days = (timezone.localdate() - local.date()).days
+    if days == 0:
+        return clock
+    if days == 1:
+        return f"yesterday {clock}"
+    day = date_format(local, "j M")
+    return f"{day} {clock}"
 
 
 @register.filter
 def clock(at: datetime | None) -> SafeString | str:
-    """A time of day with seconds."""
+    """Return a time of day with seconds."""
     if at is None:
         return ""
     local = timezone.localtime(at)
@@ -158,11 +238,15 @@ def clock(at: datetime | None) -> SafeString | str:
 
 def _time(local: datetime, shown: str) -> SafeString:
     exact = date_format(local, "j F Y, H:i:s")
-    return format_html('<time datetime="{}" title="{}">{}</time>', local.isoformat(), exact, shown)
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', local.isoformat(), exact, shown
+    )
 
 
 def _ticking(at: datetime, shown: str, kind: str) -> SafeString:
-    """A span up to or from a time, which static/js/ticks.js keeps right. `kind`: since, left or lasted."""
+    """Return a span up to or from a time, which static/js/ticks.js keeps right. `kind`:
+    since, left or lasted.
+    """
     local = timezone.localtime(at)
     exact = date_format(local, "j F Y, H:i:s")
     markup = '<time datetime="{}" title="{}" data-tick="{}">{}</time>'
@@ -171,82 +255,104 @@ def _ticking(at: datetime, shown: str, kind: str) -> SafeString:
 
 @register.filter
 def lasted(run: Any) -> SafeString | str:
-    """How long a run has taken, h:mm:ss; up to now where it has not ended, and ticking unless it stands still."""
+    """Return how long a run has taken, h:mm:ss; up to now if it has not ended, and
+    ticking unless it stands still.
+    """
     if run.started_at is None:
         return ""
-    seconds = max(0, int(((run.ended_at or timezone.now()) - run.started_at).total_seconds()))
+    # The clocks of two hosts may differ, so a span may seem to be negative.
+    until = run.ended_at or timezone.now()
+    span = until - run.started_at
+    seconds = max(0, int(span.total_seconds()))
     shown = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return shown if run.ended_at or run.status in STOPPED else _ticking(run.started_at, shown, "lasted")
+    if run.ended_at or run.status in STOPPED:
+        return shown
+    return _ticking(run.started_at, shown, "lasted")
 
 
 @register.filter
 def since(at: datetime) -> SafeString:
-    """How long ago, in words that tick; the exact time on hover and for machines."""
+    """Return how long ago, in words that tick; the exact time on hover and for
+    machines.
+    """
     return _ticking(at, spell(timezone.now() - at), "since")
 
 
 def spell(span: timedelta) -> str:
-    """A span in words, as exact as a reader needs."""
-    minutes = max(0, int(span.total_seconds())) // 60
+    """Return a span in words, as exact as a reader needs."""
+    seconds = max(0, int(span.total_seconds()))
+    minutes = seconds // 60
     if minutes < 1:
-        return f"{max(0, int(span.total_seconds()))} s"
-    if minutes < 60:
+        return f"{seconds} s"
+    if minutes < MINUTES_OF_HOUR:
         return f"{minutes} min"
-    if minutes < 24 * 60:
-        return f"{minutes // 60} h {minutes % 60:02} min"
-    return f"{minutes // 1440} days" if minutes >= 2880 else "1 day"
+    if minutes < MINUTES_OF_DAY:
+        return f"{minutes // MINUTES_OF_HOUR} h {minutes % MINUTES_OF_HOUR:02} min"
+    days = minutes // MINUTES_OF_DAY
+    return "1 day" if days == 1 else f"{days} days"
 
 
 register.filter("span", spell)
 
 
-@register.filter
-def left(deadline: datetime) -> SafeString:
-    """The time left, in words that tick; the exact time on hover and for machines."""
+@register.filter("left")
+def time_left(deadline: datetime) -> SafeString:
+    """Return the time left, in words that tick; the exact time on hover and for
+    machines.
+    """
     return _ticking(deadline, spell(deadline - timezone.now()), "left")
 
 
 @register.filter
 def urgency(deadline: datetime | None) -> str:
-    """hot under half an hour, warm under two hours."""
-    minutes = (deadline - timezone.now()).total_seconds() / 60 if deadline else 1e9
-    return "hot" if minutes < 30 else "warm" if minutes < 120 else ""
-
-
-@register.filter
-def short(hash_: Any) -> str:
-    """The middle of a hash or id left out."""
-    text = str(hash_)
-    return text if len(text) <= 10 else f"{text[:4]}…{text[-4:]}"
-
-
-@register.filter
-def size(count: int | None) -> str:
-    """Bytes in words."""
-    number = float(count or 0)
-    for unit in ("B", "KB", "MB"):
-        if number < 1024 or unit == "MB":
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:,.1f} {unit}"
-        number /= 1024
+    """Return "hot" under half an hour, "warm" under two hours, else nothing."""
+    if deadline is None:
+        return ""
+    minutes = (deadline - timezone.now()).total_seconds() / 60
+    if minutes < HOT_MINUTES:
+        return "hot"
+    if minutes < WARM_MINUTES:
+        return "warm"
     return ""
 
 
 @register.filter
+def short(hash_: Any) -> str:
+    """Return a hash or id with its middle left out."""
+    text = str(hash_)
+    if len(text) <= 10:
+        return text
+    return f"{text[:4]}…{text[-4:]}"
+
+
+@register.filter
+def size(count: int | None) -> str:
+    """Return a number of bytes in words."""
+    number = count or 0
+    if number < 1024:
+        return f"{number:.0f} B"
+    kilobytes = number / 1024
+    if kilobytes < 1024:
+        return f"{kilobytes:,.1f} KB"
+    return f"{kilobytes / 1024:,.1f} MB"
+
+
+@register.filter
 def pretty(value: Any) -> str:
-    """A value as indented JSON."""
+    """Return a value as indented JSON."""
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
 @register.filter
 def breakable(name: str) -> SafeString:
-    """A node's name that may break after each underscore."""
+    """Return a node's name that may break after each underscore."""
     parts = [format_html("{}", part) for part in name.split("_")]
     return mark_safe("_<wbr>".join(parts))  # noqa: S308 (each part is escaped above)
 
 
 @register.filter
 def person(user: Any) -> str:
-    """A person's name as everywhere; the system where there is none."""
+    """Return a person's name as all pages show it; without a person the system."""
     if user is None:
         return "the system"
     name: str = user.get_full_name() or user.get_username()
@@ -255,82 +361,105 @@ def person(user: Any) -> str:
 
 @register.filter
 def sentence(event_type: str) -> str:
-    """The words of an event type."""
+    """Return the words of an event type."""
     return labels.EVENTS.get(event_type, event_type.replace("_", " "))
 
 
-_INPUTS = {"date": "date", "datetime": "datetime-local", "time": "time", "email": "email", "url": "url"}
+_INPUTS = {
+    "date": "date",
+    "datetime": "datetime-local",
+    "time": "time",
+    "email": "email",
+    "url": "url",
+}
 
 
 @register.filter
 def input_type(kind: str) -> str:
-    """The type of the input of a control."""
+    """Return the type of the input of a control."""
     return _INPUTS.get(kind, "text")
 
 
 @register.filter
 def field_text(value: Any, kind: str) -> str:
-    """A value as its input wants it: local date and time have no zone."""
+    """Return a value as its input takes it: local date and time have no zone."""
     text = str(value)
-    return text[:19] if kind == "datetime" else text
+    if kind == "datetime":
+        return text[: len("2026-11-22T09:00:00")]
+    return text
 
 
 @register.filter
 def area_rows(value: Any) -> int:
-    """How high an area should be for its text."""
+    """Return how high an area should be for its text."""
     text = str(value or "")
-    return min(24, max(3, text.count("\n") + len(text) // 90 + 2))
+    lines = text.count("\n") + len(text) // CHARACTERS_OF_LINE
+    return min(MOST_ROWS, max(FEWEST_ROWS, lines + 2))
 
 
 @register.inclusion_tag("orchestrator/_erased.html")
 def erased_note(run: Any) -> dict[str, Any]:
-    """What was erased of a run, by whom and when; nothing for other runs. One query where something was."""
-    return {"records": ErasureRecord.objects.filter(run=run.id).select_related("by") if run and run.erasure else ()}
-
-
-@register.simple_tag
-def next_step(run: Any) -> str:
-    """The template of the one next step a status offers; empty where there is none."""
-    return _STEPS.get(run.status, "")
-
-
-_STEPS = {
-    "paused": "orchestrator/_step_review.html",
-    "failed": "orchestrator/_step_resume.html",
-    "incompatible": "orchestrator/_step_resume.html",
-    "unknown": "orchestrator/_step_settle.html",
-}
+    """Return the erasures of a run, with their times and people; nothing for other
+    runs. One query if there are any.
+    """
+    records: Iterable[ErasureRecord] = ()
+    if run and run.erasure:
+        records = ErasureRecord.objects.filter(run=run.id).select_related("by")
+    return {"records": records}
 
 
 @register.filter
 def thousands(number: int) -> str:
-    """A count with separators."""
+    """Return a count with separators."""
     return f"{number:,}"
 
 
 @register.filter
 def checkpoint_count(run: Any) -> str:
-    """How many checkpoints a run has, counted by the number of its head."""
-    return f"{run.head_seq + 1:,}" if run.started_at else "0"
+    """Return how many checkpoints a run has, counted by the number of its head."""
+    if not run.started_at:
+        return "0"
+    return f"{run.head_seq + 1:,}"
 
 
 @register.filter
 def reason(run: Any) -> str:
-    """The second line under a run's node in lists: why it is where it is."""
-    if run.error_code and run.status in ("failed", "unknown", "incompatible", "tampered"):
-        error = display_error(run) or {}
-        said = " ".join(str(error.get("message") or "").split())
-        kind = error.get("type") if run.error_code == "node_failed" else ""
-        words = f"{kind}: {said}" if kind and said else said or str(run.error_code).replace("_", " ")
-        return words if len(words) <= LONGEST_REASON else f"{words[:LONGEST_REASON]}…"
-    done = (progress_of(run) if run.status == "running" else None) or {}
-    if done.get("total"):
-        return f"{done.get('done', 0):,} of {done['total']:,} {done.get('note', '')}".strip()
+    """Return the second line under a run's node in lists: why it is where it is."""
+    if run.error_code and run.status in STOPPED_BY_ERROR:
+        text = _error_in_words(run)
+        if len(text) > LONGEST_REASON:
+            return f"{text[:LONGEST_REASON]}…"
+        return text
+    if run.status == "running":
+        progress = progress_of(run) or {}
+        if progress.get("total"):
+            count = f"{progress.get('done', 0):,} of {progress['total']:,}"
+            return f"{count} {progress.get('note', '')}".strip()
     return _standing_in_words(run)
 
 
+STOPPED_BY_ERROR = ("failed", "unknown", "incompatible", "tampered")
+
+
+def _error_in_words(run: Any) -> str:
+    """Return the error's message on one line, or its code if it has none."""
+    error = display_error(run) or {}
+    # The lists show one line, and messages of exceptions may have many.
+    message = str(error.get("message") or "")
+    message = " ".join(message.split())
+    if not message:
+        return str(run.error_code).replace("_", " ")
+    # Only for an exception of a node the type says more than the code.
+    kind = error.get("type")
+    if run.error_code == "node_failed" and kind:
+        return f"{kind}: {message}"
+    return message
+
+
 def _standing_in_words(run: Any) -> str:
+    """Return what a run waits for, or where it came from, as far as it was read."""
     standing = getattr(run, "standing", None)
+    # Not every list reads it.
     if standing is None:
         return "waits for people" if run.status == "paused" else ""
     if standing.kind == "needs_yes":
@@ -340,18 +469,18 @@ def _standing_in_words(run: Any) -> str:
 
 @register.filter
 def node_names(text: str) -> str:
-    """Names of nodes with commas between them, as pages call them."""
+    """Return names of nodes as pages call them, with commas between them."""
     return ", ".join(name_of_node(name) for name in text.split(", "))
 
 
 @register.filter
 def words(text: str) -> list[str]:
-    """The words of a text, for loops."""
+    """Return the words of a text, for loops."""
     return text.split()
 
 
 @register.filter
 def time_only(at: datetime) -> SafeString:
-    """Hours and minutes, the exact time on hover."""
+    """Return hours and minutes, the exact time on hover."""
     local = timezone.localtime(at)
     return _time(local, date_format(local, "H:i"))

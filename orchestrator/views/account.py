@@ -1,4 +1,4 @@
-"""The page of one's own account: who one is, what one may do, theme, shortcuts and tokens."""
+"""The page of a person's own account: groups, rights, theme, shortcuts and tokens."""
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
@@ -7,7 +7,7 @@ from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from approvals import permissions
+from approvals.permissions import may
 from approvals.views.page import render, single_fields
 from orchestrator.display.labels import RIGHTS
 from orchestrator.models import ApiToken, Preference
@@ -21,13 +21,16 @@ _YEAR = 365 * 24 * 3600
 @login_required
 @require_safe
 def account_page(request: HttpRequest) -> HttpResponse:
-    """Show the account of whoever asks. Four queries beside those of every page."""
+    """Show the account of the signed-in person. Four queries beside those of every
+    page.
+    """
     user = request.user
-    rights = [words for right, words in RIGHTS.items() if permissions.may(user, right)]
+    groups = user.groups.order_by("name").values_list("name", flat=True)
+    tokens = ApiToken.objects.filter(user=user.pk, revoked_at=None)
     context = {
-        "groups": list(user.groups.order_by("name").values_list("name", flat=True)),
-        "rights": rights,
-        "tokens": list(ApiToken.objects.filter(user=user.pk, revoked_at=None)[:TOKENS]),
+        "groups": list(groups),
+        "rights": [words for right, words in RIGHTS.items() if may(user, right)],
+        "tokens": list(tokens[:TOKENS]),
         "now": timezone.now(),
     }
     return render(request, "orchestrator/account.html", {"page": context})
@@ -37,22 +40,29 @@ def account_page(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @single_fields()
 def shortcuts(request: HttpRequest) -> HttpResponse:
-    """Switch the shortcuts of this person on or off; anything else that is posted changes nothing.
+    """Switch the shortcuts of this person on or off; anything else that is posted
+    changes nothing.
 
-    Somebody who had to sign in first arrives by GET, without the choice, and is led to the account.
+    A person who had to sign in first arrives by GET, without the choice, and is led to
+    the account.
     """
     answer = redirect("account")
     chosen = request.POST.get("shortcuts", "")
     if chosen not in ("on", "off"):
         return answer
     on = chosen == "on"
-    Preference.objects.update_or_create(user_id=int(request.user.pk or 0), defaults={"shortcuts": on})
+    Preference.objects.update_or_create(
+        user_id=int(request.user.pk or 0), defaults={"shortcuts": on}
+    )
     keep_shortcuts(answer, on=on)
     return answer
 
 
 def keep_shortcuts(answer: HttpResponse, *, on: bool) -> None:
-    """Let the browser remember whether shortcuts are switched off, so that no page needs a query for it."""
+    """Let the browser remember whether shortcuts are switched off, so that no page
+    needs a query for it.
+    """
+    # Shortcuts are on unless the cookie says otherwise.
     if on:
         answer.delete_cookie(SHORTCUTS_COOKIE, samesite="Lax")
         return

@@ -1,4 +1,6 @@
-"""The error pages, in the console's look. They say what happened, what is safe, and where to go."""
+"""The error pages, in the console's look: what happened, what is safe, and where to go
+next.
+"""
 
 import secrets
 import sys
@@ -34,58 +36,105 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
-    text = "This page was too old to send from. Nothing was changed: go back, reload it, and send again."
+    text = (
+        "This page was too old to send from. Nothing was changed: "
+        "go back, reload it, and send again."
+    )
     return error_page(request, "Not sent", text, status=403)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django calls it while the exception is handled that no view and no middleware has answered. Who asked the API is
-    given a problem.
+    """Return the page for an exception that no view and no middleware answered; Django
+    calls this while it is handled. A caller of the API gets a problem.
     """
-    if (page := unavailable(request, sys.exc_info()[1])) is not None:
+    page = unavailable(request, sys.exc_info()[1])
+    if page is not None:
         return page
-    done = "Nothing was changed." if request.method in SAFE else "What you sent may have been done or not: look first."
-    text = f"{done} If it happens again, give this reference to whoever runs Countersign."
-    if request.resolver_match is not None and "api" in request.resolver_match.namespaces:
+    outcome = "What you sent may have been done or not: look first."
+    if request.method in SAFE:
+        outcome = "Nothing was changed."
+    # The caller of the API reads JSON, whatever broke.
+    if _is_for_api(request):
         reference = _reference("server_error", request)
-        return _problem_500(f"something broke on our side. {done}", reference=reference)
+        detail = f"something broke on our side. {outcome}"
+        return _problem_500(detail, reference=reference)
+    text = (
+        f"{outcome} If it happens again, "
+        "give this reference to whoever runs Countersign."
+    )
     return _page(request, "Something broke on our side", text, status=500)
 
 
-def unavailable(request: HttpRequest, error: BaseException | None) -> HttpResponse | None:
-    """The page where the database, a disk or the place of payloads does not serve now; None for any other error."""
-    if not (is_outage(error) or isinstance(error, AWAY)):
+def _is_for_api(request: HttpRequest) -> bool:
+    match = request.resolver_match
+    return match is not None and "api" in match.namespaces
+
+
+def unavailable(
+    request: HttpRequest, error: BaseException | None
+) -> HttpResponse | None:
+    """Return the page for an error because the database, a disk or the place of
+    payloads does not serve now; None for any other error.
+    """
+    if not is_outage(error) and not isinstance(error, AWAY):
         return None
     text = (
-        "The database or the place where data is kept does not answer now. What you sent may have been done or not: "
-        "wait a moment, look, and send again only what is missing. If it goes on, give this reference to whoever runs "
-        "Countersign."
+        "The database or the place where data is kept does not answer now. "
+        "What you sent may have been done or not: wait a moment, look, "
+        "and send again only what is missing. "
+        "If it goes on, give this reference to whoever runs Countersign."
     )
-    answer = _page(request, "Not available at the moment", text, status=503, reason=str(error))
+    answer = _page(
+        request, "Not available at the moment", text, status=503, reason=str(error)
+    )
     answer.headers["Retry-After"] = str(RETRY_SECONDS)
     return answer
 
 
-def _page(request: HttpRequest, title: str, text: str, *, status: int, reason: str = "") -> HttpResponse:
-    """Without the request in its context: whatever broke, perhaps the database, must not break this page too."""
-    reference = _reference("unavailable" if reason else "server_error", request, reason=reason)
-    facts: dict[str, Any] = {"base": FRAME, "title": title, "text": text, "reference": reference}
-    answer = HttpResponse(render_to_string("orchestrator/error.html", facts), status=status)
+def _page(
+    request: HttpRequest,
+    title: str,
+    text: str,
+    *,
+    status: int,
+    reason: str = "",
+) -> HttpResponse:
+    """Return an error page without the request in its context: whatever broke, perhaps
+    the database, must not break this page too.
+    """
+    # The log of a defect has its traceback. The text of an outage's error may be empty.
+    event = "unavailable" if status == 503 else "server_error"
+    facts: dict[str, Any] = {
+        "base": FRAME,
+        "title": title,
+        "text": text,
+        "reference": _reference(event, request, reason=reason),
+    }
+    html = render_to_string("orchestrator/error.html", facts)
+    answer = HttpResponse(html, status=status)
     answer.headers["Cache-Control"] = "no-store"
     return answer
 
 
 def _reference(event: str, request: HttpRequest, *, reason: str = "") -> str:
-    """What the log has this error under."""
+    """Log the error and return the reference under which the log has it."""
     reference = f"err_{secrets.token_hex(6)}"
     log.error(event, reference=reference, path=request.path, reason=reason)
     return reference
 
 
 def _problem_500(detail: str, **facts: Any) -> HttpResponse:
-    """A problem of the API for a defect; without what serves the API, which may be what broke."""
-    told = {"type": "urn:countersign:problem:server_error", "title": "Server error", "status": 500}
-    told |= {"code": "server_error", "detail": detail}
-    answer = JsonResponse(told | facts, status=500, content_type="application/problem+json")
+    """Return a problem of the API for a defect, without the code that serves the API:
+    that may be what broke.
+    """
+    body: dict[str, Any] = {
+        "type": "urn:countersign:problem:server_error",
+        "title": "Server error",
+        "status": 500,
+        "code": "server_error",
+        "detail": detail,
+        **facts,
+    }
+    answer = JsonResponse(body, status=500, content_type="application/problem+json")
     answer.headers["Cache-Control"] = "no-store"
     return answer

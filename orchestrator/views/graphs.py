@@ -1,4 +1,6 @@
-"""The catalogue of graphs, and one graph: its drawing, nodes, gates in words, input, and how to start it from code."""
+"""The catalogue of graphs, and one graph: its drawing, nodes, gates in words, input,
+and how to start it from code.
+"""
 
 import json
 from collections import Counter
@@ -20,43 +22,74 @@ from checkpoints.models import GraphVersion
 from orchestrator.display.diagram import paint
 from orchestrator.display.labels import STATUS
 from orchestrator.engine import registry
-from orchestrator.engine.compile import Compiled
-from orchestrator.engine.differences import BREAKING, differences
-from orchestrator.engine.effect import EFFECTS
 from orchestrator.engine.errors import UnknownThing
-from orchestrator.engine.node import END
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.effect import EFFECTS
+from orchestrator.engine.graphs.node import END
+from orchestrator.engine.versions.differences import BREAKING, differences
 
 
 @login_required
 @require_safe
 @needs_role
 def catalogue(request: HttpRequest) -> HttpResponse:
-    """Each graph that is registered here, in its current version."""
-    since = timezone.now() - timedelta(days=1)
-    runs = permissions.visible_runs(request.user).filter(created_at__gt=since).order_by()
-    counts: dict[str, dict[str, int]] = {}
-    for row in runs.values("graph", "status").annotate(n=Count("id")):
-        counts.setdefault(row["graph"], {})[row["status"]] = row["n"]
+    """Show each graph that is registered here, in its current version."""
+    counts = _counts_of_last_day(request)
+    # Several versions of a graph may be registered beside each other.
     names = sorted({compiled.name for compiled in registry.all()})
-    graphs = [_card(registry.current(name), counts.get(name, {})) for name in names]
-    may_start = permissions.may(request.user, "start_run")
-    return render(request, "orchestrator/graphs.html", {"graphs": graphs, "may_start": may_start}, section="graphs")
+    context = {
+        "graphs": [
+            _card(registry.current(name), counts.get(name, {})) for name in names
+        ],
+        "may_start": permissions.may(request.user, "start_run"),
+    }
+    return render(request, "orchestrator/graphs.html", context, section="graphs")
+
+
+def _counts_of_last_day(request: HttpRequest) -> dict[str, dict[str, int]]:
+    """Return how many of the runs that this person may see were made in the last day,
+    by graph and status. One query.
+    """
+    since = timezone.now() - timedelta(days=1)
+    runs = permissions.visible_runs(request.user).filter(created_at__gt=since)
+    counts: dict[str, dict[str, int]] = {}
+    grouped = runs.order_by().values("graph", "status")
+    for row in grouped.annotate(n=Count("id")):
+        of_graph = counts.setdefault(row["graph"], {})
+        of_graph[row["status"]] = row["n"]
+    return counts
 
 
 def _card(compiled: Compiled, counts: dict[str, int]) -> dict[str, Any]:
-    effects = Counter("human" if node.gated else node.effect for node in compiled.nodes.values())
+    effects = _counted_effects(compiled)
+    runs: list[tuple[str, int]] = []
+    for status, count in sorted(counts.items()):
+        look = STATUS[status]  # type: ignore[index]
+        runs.append((look.label, count))
     return {
         "name": compiled.name,
         "version": compiled.version,
         "doc": first_line(compiled.graph.description),
         "effects": [(effect, effects[effect]) for effect in EFFECTS if effects[effect]],
-        "runs": [(STATUS[s].label, n) for s, n in sorted(counts.items())],  # type: ignore[index]
+        "runs": runs,
         "warnings": len(compiled.warnings),
     }
 
 
+def _counted_effects(compiled: Compiled) -> "Counter[str]":
+    """Return how many nodes have each effect. A gate counts as human whatever its node
+    does.
+    """
+    effects: Counter[str] = Counter()
+    for node in compiled.nodes.values():
+        effects["human" if node.gated else node.effect] += 1
+    return effects
+
+
 def first_line(description: str) -> str:
-    """Return the first line of a graph's description, as catalogue and start page show it."""
+    """Return the first line of a graph's description, as catalogue and start page show
+    it.
+    """
     return description.strip().partition("\n")[0]
 
 
@@ -69,16 +102,19 @@ POLICIES = {
     "none": "start, gates and end",
     "manual": "where a node asks for it",
 }
+"""Which checkpoints stay in the timeline, in words."""
 
 
 def policy_in_words(compiled: Compiled) -> str:
-    """Which checkpoints stay in the timeline."""
+    """Return which checkpoints stay in the timeline, in words."""
     policy = compiled.checkpoints
-    return POLICIES[policy] if isinstance(policy, str) else f"every {policy} supersteps"
+    if isinstance(policy, str):
+        return POLICIES[policy]
+    return f"every {policy} supersteps"
 
 
 def current(name: str) -> Compiled:
-    """The graph's current version here, or 404."""
+    """Return the graph's current version here. Raises `Http404` where there is none."""
     try:
         return registry.current(name)
     except UnknownThing as error:
@@ -89,15 +125,19 @@ def current(name: str) -> Compiled:
 @require_safe
 @needs_role
 def graph_page(request: HttpRequest, name: str) -> HttpResponse:
-    """One graph, as registered now."""
+    """Show one graph as it is registered now."""
     compiled = current(name)
     entry = compiled.catalogue()
     drawing = paint.of_graph(compiled.nodes, compiled.edges)
+    nodes: list[tuple[dict[str, Any], list[str]]] = []
+    for node in entry["nodes"]:
+        ways = _ways(compiled, str(node["name"]))
+        nodes.append((node, ways))
     context = {
         "compiled": compiled,
         "doc": first_line(compiled.graph.description),
         "picture": paint.plain_picture(drawing, name=name),
-        "nodes": [(node, _ways(compiled, str(node["name"]))) for node in entry["nodes"]],
+        "nodes": nodes,
         "fields": controls.root(compiled.schemas["input"], prefix="i").children,
         "schema": compiled.schemas["input"],
         "mermaid": entry["mermaid"],
@@ -110,36 +150,76 @@ def graph_page(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _versions(name: str) -> list[dict[str, Any]]:
-    """The versions seen, the newest first: {row, breaking, harmless}, what differs from the one before, in words."""
-    rows = list(GraphVersion.objects.filter(name=name).defer("structure")[:VERSIONS])
+    """Return the versions seen, the newest first, each with its differences from the
+    one before, in words: {row, breaking, harmless}.
+    """
+    seen = GraphVersion.objects.filter(name=name)
+    rows = list(seen.defer("structure")[:VERSIONS])
+    # All structures in one query, rather than one for each pair.
     versions.read_structures({row.fingerprint for row in rows})
-    found = []
-    for row, before in zip(rows, [*rows[1:], None], strict=False):
-        told = [versions.structure_of(one.fingerprint) if one else None for one in (before, row)]
-        changes = differences(told[0], told[1]) if told[0] and told[1] else ()
-        words = {"breaking": [one.words for one in changes if one.weight == BREAKING]}
-        words["harmless"] = [one.words for one in changes if one.weight != BREAKING]
-        found.append({"row": row, **words})
-    return found
+    # The last one listed is compared with none, though older ones may exist.
+    older_rows = [*rows[1:], None]
+    entries: list[dict[str, Any]] = []
+    for row, older in zip(rows, older_rows, strict=False):
+        entries.append({"row": row, **_changes_between(older, row)})
+    return entries
+
+
+def _changes_between(
+    older: GraphVersion | None, newer: GraphVersion
+) -> dict[str, list[str]]:
+    """Return the differences of two versions in words, by weight; none if one of their
+    structures is unknown.
+    """
+    words: dict[str, list[str]] = {"breaking": [], "harmless": []}
+    if older is None:
+        return words
+    old_structure = versions.structure_of(older.fingerprint)
+    new_structure = versions.structure_of(newer.fingerprint)
+    if not old_structure or not new_structure:
+        return words
+    for change in differences(old_structure, new_structure):
+        weight = "breaking" if change.weight == BREAKING else "harmless"
+        words[weight].append(change.words)
+    return words
 
 
 def _ways(compiled: Compiled, node: str) -> list[str]:
-    """Where a node leads, each target once, with the outcomes or labels that lead there."""
-    found: dict[str, list[str]] = {}
+    """Return the targets of a node, each once, with the outcomes or labels that lead
+    there.
+    """
+    words_by_target: dict[str, list[str]] = {}
     for edge in compiled.edges:
-        if edge.source == node:
-            word = edge.when or edge.label or {"goto": "goto", "send": "sends"}.get(edge.kind, "")
-            found.setdefault("the end" if edge.target == END else edge.target, []).append(word)
-    said = {target: ", ".join(filter(None, dict.fromkeys(words))) for target, words in found.items()}
-    return [f"{target} ({words})" if words else target for target, words in said.items()]
+        if edge.source != node:
+            continue
+        target = edge.target
+        if target == END:
+            target = "the end"
+        word = edge.when or edge.label or _WORD_OF_EDGE.get(edge.kind, "")
+        words_by_target.setdefault(target, []).append(word)
+
+    # Several edges to one target may have the same word.
+    ways: list[str] = []
+    for target, words in words_by_target.items():
+        text = ", ".join(filter(None, dict.fromkeys(words)))
+        ways.append(f"{target} ({text})" if text else target)
+    return ways
+
+
+_WORD_OF_EDGE = {"goto": "goto", "send": "sends"}
 
 
 def _call(request: HttpRequest, compiled: Compiled) -> str:
-    """A call that starts a run, ready to be completed."""
-    example = dict.fromkeys(compiled.schemas["input"].get("required", ()), "…")
-    body = json.dumps({"graph": compiled.name, "input": example, "key": "…"}, ensure_ascii=False)
+    """Return a call that starts a run, for the shell, with gaps to fill in."""
+    # Only the required fields: the others can be looked up in the schema.
+    required = compiled.schemas["input"].get("required", ())
+    example = dict.fromkeys(required, "…")
+    arguments = {"graph": compiled.name, "input": example, "key": "…"}
+    body = json.dumps(arguments, ensure_ascii=False)
     address = request.build_absolute_uri(reverse("home"))
     return (
-        f"curl -X POST {address}api/v1/runs/ \\\n  -H 'Authorization: Token …' \\\n"
-        f"  -H 'Content-Type: application/json' \\\n  -d '{body}'"
+        f"curl -X POST {address}api/v1/runs/ \\\n"
+        "  -H 'Authorization: Token …' \\\n"
+        "  -H 'Content-Type: application/json' \\\n"
+        f"  -d '{body}'"
     )

@@ -1,4 +1,4 @@
-"""Signing in, the way in, and the theme."""
+"""Signing in, the first page, and the theme."""
 
 from typing import Any
 
@@ -23,22 +23,28 @@ YEAR = 365 * 24 * 3600
 
 @method_decorator(single_fields(repeated=LISTS), name="post")  # type: ignore[arg-type]  # its stubs know base responses only
 class SignIn(LoginView):
-    """Django's own, in our look. It brings the person's theme along, and what he had chosen in a review when his
-    session ended.
+    """Django's sign-in page, in the console's look. It restores the person's theme, and
+    the choices of a review during which the session ended.
     """
 
     template_name = "orchestrator/login.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        context = super().get_context_data(**kwargs)
         review = self.request.POST.get("review", "")
-        more = {"review": review, "carried": carried(self.request)} if review else {}
-        return super().get_context_data(**kwargs) | more
+        if review:
+            context["review"] = review
+            context["carried"] = carried(self.request)
+        return context
 
     def form_valid(self, form: Any) -> HttpResponse:
         answer = super().form_valid(form)
-        if self.request.POST.get("review"):
-            keep_after_sign_in(form.get_user(), self.request.POST["review"], self.request.POST)
-        preference = Preference.objects.filter(user=form.get_user()).first()
+        user = form.get_user()
+        review = self.request.POST.get("review")
+        if review:
+            keep_after_sign_in(user, review, self.request.POST)
+        # The cookies are the browser's: another person may have used it before.
+        preference = Preference.objects.filter(user=user).first()
         if preference is not None:
             _keep_theme(answer, preference.theme)
         keep_shortcuts(answer, on=preference is None or preference.shortcuts)
@@ -48,29 +54,45 @@ class SignIn(LoginView):
 @login_required
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    """To the reviews if something waits for this person, else to the runs."""
-    return redirect("inbox" if inbox.waiting_for(request.user).exists() else "runs")
+    """Redirect to the reviews if any waits for this person, else to the runs."""
+    has_reviews = inbox.waiting_for(request.user).exists()
+    return redirect("inbox" if has_reviews else "runs")
 
 
 @login_required
 @require_http_methods(["GET", "POST"])
 @single_fields()
 def theme(request: HttpRequest) -> HttpResponse:
-    """Keep the chosen theme with the account, and in a cookie so that the first paint is right. Whoever had to
-    sign in first arrives by GET, without his choice.
+    """Keep the chosen theme with the account, and in a cookie so that the first paint
+    is right. A person who had to sign in first arrives by GET, without the choice.
     """
     chosen = request.POST.get("theme", "")
-    target = request.POST.get("next", "/")
-    if not url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()}):
-        target = "/"
-    answer = HttpResponse(status=204) if request.headers.get("X-Fragment") else HttpResponseRedirect(target)
+    answer = _answer_to_theme(request)
     if chosen in THEMES:
-        Preference.objects.update_or_create(user_id=int(request.user.pk or 0), defaults={"theme": chosen})
+        Preference.objects.update_or_create(
+            user_id=int(request.user.pk or 0), defaults={"theme": chosen}
+        )
         _keep_theme(answer, chosen)
     return answer
 
 
+def _answer_to_theme(request: HttpRequest) -> HttpResponse:
+    """Return an empty answer for a script, else a redirect back to the page."""
+    if request.headers.get("X-Fragment"):
+        return HttpResponse(status=204)
+    # An address elsewhere would make the page a redirector for phishing.
+    target = request.POST.get("next", "/")
+    if not url_has_allowed_host_and_scheme(target, allowed_hosts={request.get_host()}):
+        target = "/"
+    return HttpResponseRedirect(target)
+
+
 def _keep_theme(answer: HttpResponse, chosen: str) -> None:
     answer.set_cookie(
-        THEME_COOKIE, chosen, max_age=YEAR, samesite="Lax", secure=settings.SESSION_COOKIE_SECURE, httponly=True
+        THEME_COOKIE,
+        chosen,
+        max_age=YEAR,
+        samesite="Lax",
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
     )

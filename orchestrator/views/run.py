@@ -1,7 +1,10 @@
-"""The run page: where a run is, its checkpoints, what each changed, the one next step; and resuming a stopped run."""
+"""The run page: the position of a run, its checkpoints and their changes, and the next
+step; and the view that resumes a stopped run.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
@@ -15,7 +18,14 @@ from django.views.decorators.http import require_http_methods, require_safe
 from approvals import permissions
 from approvals.models import ApprovalRequest, Receipt, RequestStatus
 from approvals.views.inbox import asked_of
-from approvals.views.page import may_post, opens_payloads, read_number, render, single_fields, visible_run
+from approvals.views.page import (
+    may_post,
+    opens_payloads,
+    read_number,
+    render,
+    single_fields,
+    visible_run,
+)
 from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.ledger import notes
@@ -26,32 +36,52 @@ from checkpoints.sealing.sealed_columns import unreadable_reason
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
 from orchestrator.display.diagram import paint
-from orchestrator.engine import plan, registry
-from orchestrator.engine.compile import Compiled
-from orchestrator.engine.errors import REFUSALS, UNREADABLE, CountersignError, PayloadLost, TamperedRow
-from orchestrator.engine.frontier import Frontier, visit_of
-from orchestrator.views import run_details, run_gaps, run_lineage, run_lines, run_paths, run_timeline
+from orchestrator.engine import registry
+from orchestrator.engine.errors import (
+    REFUSALS,
+    UNREADABLE,
+    CountersignError,
+    PayloadLost,
+    TamperedRow,
+)
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.step import plan
+from orchestrator.engine.step.frontier import Frontier, visit_of
+from orchestrator.views import (
+    run_details,
+    run_gaps,
+    run_lineage,
+    run_lines,
+    run_paths,
+    run_timeline,
+)
 from orchestrator.views.cancel import can_be_cancelled, cancelled
 from orchestrator.views.graphs import policy_in_words
 from orchestrator.views.retention.pin import lasting_pin
 from orchestrator.views.run_details import TABS
 from orchestrator.views.run_problem import problem_of
-from orchestrator.views.run_standings import Standing
+from orchestrator.views.run_standings import RunStanding
 from orchestrator.views.run_timeline import STOPPED, WHY, url
 
 Facts = dict[str, Any]
 Payload = Facts | None
-"""What a checkpoint holds; None where it cannot be opened."""
+"""The payload of a checkpoint; None if it cannot be opened."""
 
 WINDOW = 60
+"""Checkpoints on one page."""
 AROUND = 8
+"""Lines of the log on one page."""
 RECEIPTS = 10
-"""Receipts that a run's page names."""
+"""Receipts that the page of a run names."""
+ALLOW = "allow-"
+"""The beginning of the name of a posted yes; the node follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asks:
-    """What the run asks of people now."""
+    """The open questions of a run: its held writes, whether this person is a reviewer,
+    and the reviewers in words.
+    """
 
     writes: int
     mine: bool
@@ -62,12 +92,15 @@ class Asks:
 @require_safe
 @opens_payloads
 def run_page(request: HttpRequest, ref: str) -> HttpResponse:
-    """The run at the checkpoint `at`; without it, at the newest."""
+    """Show the run at the checkpoint `at`; without it, at the newest."""
     run = visible_run(request.user, ref)
-    rows, newest = _window(run, request.GET.get("at", ""))
-    at = _chosen(rows, request.GET.get("at", ""))
-    tab = request.GET.get("tab", "changed")
-    context = _context(request, run, rows, at, newest=newest, tab=tab if tab in TABS else "changed")
+    number = request.GET.get("at", "")
+    rows, newest = _window(run, number)
+    at = _chosen(rows, number)
+    tab = request.GET.get("tab", "")
+    if tab not in TABS:
+        tab = "changed"
+    context = _context(request, run, rows, at, newest=newest, tab=tab)
     return render(request, "orchestrator/run.html", {"page": context}, section="runs")
 
 
@@ -75,17 +108,22 @@ def run_page(request: HttpRequest, ref: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @single_fields()
 def resume_page(request: HttpRequest, ref: str) -> HttpResponse:
-    """Queue a run again that stopped, or that waits for a yes or for a start; `allow-<node>` is a yes. Whoever had to
-    sign in first arrives by GET, without his choice, and is told so.
+    """Queue a run again that stopped, or that waits for a yes or for a start.
+
+    `allow-<node>` is a yes. A person who had to sign in first arrives by GET, without
+    the choice, and gets a message about it.
     """
     run = visible_run(request.user, ref)
     if request.method == "GET":
-        unsent = "Nothing was resumed: your choice did not arrive. Press the button again."
+        unsent = (
+            "Nothing was resumed: your choice did not arrive. Press the button again."
+        )
         messages.warning(request, unsent, extra_tags="bad")
         return redirect("run", run.id)
     if not may_post(request, run, "steer_run", refusal="refused_resume"):
         raise PermissionDenied("You may not steer runs, so nothing was resumed.")
-    allowed = [name.removeprefix("allow-") for name in request.POST if name.startswith("allow-")]
+    fields = [name for name in request.POST if name.startswith(ALLOW)]
+    allowed = [name.removeprefix(ALLOW) for name in fields]
     try:
         runs.resume(run.id, allow_effects=allowed, by=request.user)  # type: ignore[arg-type]
     except REFUSALS as error:
@@ -93,75 +131,151 @@ def resume_page(request: HttpRequest, ref: str) -> HttpResponse:
     return redirect("run", run.id)
 
 
-def _window(run: Run, wanted: str) -> tuple[list[Checkpoint], Checkpoint]:
-    """Up to `WINDOW` checkpoints around the wanted one, newest first; and the newest of all."""
+def _window(run: Run, at: str) -> tuple[list[Checkpoint], Checkpoint]:
+    """Return up to `WINDOW` checkpoints around the number `at`, newest first; and the
+    newest of all.
+    """
     rows = timeline.list_checkpoints(run.id, limit=WINDOW)
     if not rows:
         raise Http404("the run has no checkpoint")
     newest = rows[0]
-    number = read_number(wanted)
+    number = read_number(at)
     if number is not None and number < rows[-1].seq:
+        # Around a number that was cleaned up there may be nothing for a whole window.
         number = run_gaps.nearest_kept(run, number) or 0
-        rows = timeline.list_checkpoints(run.id, limit=WINDOW, before=number + WINDOW // 2)
+        rows = timeline.list_checkpoints(
+            run.id, limit=WINDOW, before=number + WINDOW // 2
+        )
     return rows, newest
 
 
-def _chosen(rows: Sequence[Checkpoint], wanted: str) -> Checkpoint:
-    if not wanted:
+def _chosen(rows: Sequence[Checkpoint], at: str) -> Checkpoint:
+    """Return the checkpoint with the number `at`, the newest without one. Raises
+    `Http404`.
+    """
+    if not at:
         return rows[0]
-    number = read_number(wanted)
-    # One that was cleaned up is answered with the next one that was kept, and the page says so.
-    found = [row for row in rows if number is not None and row.seq >= number]
-    if not found:
-        raise Http404(f"the run has no checkpoint {wanted[:20]}")
-    return found[-1]
+    number = read_number(at)
+    following: list[Checkpoint] = []
+    if number is not None:
+        following = [row for row in rows if row.seq >= number]
+    if not following:
+        raise Http404(f"the run has no checkpoint {at[:20]}")
+    # For a checkpoint that was cleaned up the next one that was kept is shown, and the
+    # page points it out.
+    return following[-1]
 
 
 def _context(
-    request: HttpRequest, run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Checkpoint, tab: str
+    request: HttpRequest,
+    run: Run,
+    rows: list[Checkpoint],
+    at: Checkpoint,
+    *,
+    newest: Checkpoint,
+    tab: str,
 ) -> Facts:
-    compiled, drawn = registry.find_graph(run.fingerprint), registry.find_graph(at.fingerprint)
+    """Return everything that the page shows."""
+    user = request.user
+    # A listed row has a run of which only a few columns were read.
     at = timeline.get_checkpoint(at.id)
-    snapshot, refused = _snapshot(at)
-    past, way = at.seq != newest.seq, run_lines.way_of(run)
+    snapshot, refusal = _snapshot(at)
+    past = at.seq != newest.seq
+    way = run_lines.way_of(run)
+    for_person = _for_person(run, user)
+    path = request.GET.get("path", "")
     return {
         "run": run,
-        "at": at,
         "newest": newest,
         "past": past,
         "tab": tab,
         "now_url": url(run, at=None, tab=tab),
-        "todo": _todo(compiled, run, snapshot) if snapshot and not past else [],
-        "picture": _picture(drawn, run, at, snapshot, past=past) if snapshot and drawn else None,
-        "refused": refused,
-        "fault": (fault := fault_of(at, protection_of(run))),
-        "broken": bool(refused or fault),
         "run_fault": timeline.fault_of_run(run),
-        "policy": policy_in_words(compiled) if compiled else "unknown here",
-        "same_version": compiled is not None and registry.current(compiled.name) is compiled,
-        "registered": any(one.name == run.graph for one in registry.all()),
-        "alias": timeline.alias_of(at),
-        "why": WHY[Source(at.source)],
-        "nodes": ", ".join(dict.fromkeys(entry["node"] for entry in at.nodes)),
-        "superseded": run_lines.is_superseded(at, way),
-        "pinned": lasting_pin(at),
+        **_graph_facts(run, at, snapshot, past=past),
+        **_checkpoint_facts(run, at, refusal, way),
         **_noted(run, at),
-        "may_pin": permissions.may(request.user, "manage_retention"),
+        "may_pin": permissions.may(user, "manage_retention"),
         **_timeline(run, rows, at, newest=newest, tab=tab, way=way),
-        "has_role": permissions.has_role(request.user),
-        **(asked := _for_person(run, request.user)),
-        **_signed(run, request.user, asked=bool(asked["review_writes"])),
-        "origin": run_lineage.origin_of(request.user, run),
-        "inherited": run_lineage.inherited_columns(request.user, run) if not rows[-1].seq else [],
-        "lineage": run_lineage.lineage_facts(request.user, run),
-        "watched": run_paths.watched_path(request.user, run, at, request.GET.get("path", ""), tab=tab),
+        "has_role": permissions.has_role(user),
+        **for_person,
+        **_signed(run, user, has_open_writes=bool(for_person["review_writes"])),
+        **_lineage(run, user, rows),
+        "watched": run_paths.watched_path(user, run, at, path, tab=tab),
         **_events(run, at, past),
         **_detail(request, run, at, snapshot, tab, past=past),
-    } | _ways_on(asked, at)
+        # Last, for it withdraws what is offered for a sound run.
+        **_ways_on(for_person, at),
+    }
+
+
+def _graph_facts(run: Run, at: Checkpoint, snapshot: Payload, *, past: bool) -> Facts:
+    """Return the nodes that come next, the picture, and how the run's version stands to
+    the registered ones.
+    """
+    compiled = registry.find_graph(run.fingerprint)
+    # The checkpoint may have been made by another version than the run is on now.
+    compiled_at = registry.find_graph(at.fingerprint)
+    todo: list[str] = []
+    if snapshot and not past:
+        todo = _todo(compiled, run, snapshot)
+    picture: paint.Picture | None = None
+    if snapshot and compiled_at:
+        picture = _picture(compiled_at, run, at, snapshot, past=past)
+    policy = "unknown here"
+    is_current = False
+    if compiled is not None:
+        policy = policy_in_words(compiled)
+        is_current = registry.current(compiled.name) is compiled
+    return {
+        "todo": todo,
+        "picture": picture,
+        "policy": policy,
+        "same_version": is_current,
+        "registered": any(graph.name == run.graph for graph in registry.all()),
+    }
+
+
+def _checkpoint_facts(
+    run: Run,
+    at: Checkpoint,
+    refusal: str,
+    way: run_lines.Way,
+) -> Facts:
+    """Return the facts about the chosen checkpoint itself."""
+    fault = fault_of(at, protection_of(run))
+    nodes = [entry["node"] for entry in at.nodes]
+    return {
+        "at": at,
+        "refused": refusal,
+        "fault": fault,
+        "broken": bool(refusal or fault),
+        "alias": timeline.alias_of(at),
+        "why": WHY[Source(at.source)],
+        "nodes": ", ".join(dict.fromkeys(nodes)),
+        "superseded": run_lines.is_superseded(at, way),
+        "pinned": lasting_pin(at),
+    }
+
+
+def _lineage(run: Run, user: Any, rows: Sequence[Checkpoint]) -> Facts:
+    """Return where the run comes from and its relatives, as far as this person may see
+    them.
+    """
+    inherited: Any = []
+    # Only a window that reaches the beginning has the origin's columns before it.
+    if not rows[-1].seq:
+        inherited = run_lineage.inherited_columns(user, run)
+    return {
+        "origin": run_lineage.origin_of(user, run),
+        "inherited": inherited,
+        "lineage": run_lineage.lineage_facts(user, run),
+    }
 
 
 def _noted(run: Run, at: Checkpoint) -> Facts:
-    """Return the metadata of the run and of this checkpoint, the figures of its nodes, and the run's sums."""
+    """Return the metadata of the run and of this checkpoint, the figures of its nodes,
+    and the run's sums.
+    """
     metadata = notes.metadata_at(run, [notes.OF_RUN, at.seq])
     return {
         "metadata": metadata.get(notes.OF_RUN, {}),
@@ -171,20 +285,29 @@ def _noted(run: Run, at: Checkpoint) -> Facts:
     }
 
 
-def _ways_on(asked: Facts, at: Checkpoint) -> Facts:
-    """Return what of forking, replaying and rewinding is offered at a checkpoint of a run with this problem.
+def _ways_on(for_person: Facts, at: Checkpoint) -> Facts:
+    """Return which of forking, replaying and rewinding a damaged run still offers at a
+    checkpoint; nothing for a run without damage.
 
-    Nothing goes on from the broken part of a tampered run, and the run itself goes nowhere.
+    Nothing goes on from the broken part of a tampered run, and the run itself goes
+    nowhere.
     """
-    damage = asked["problem"].damage if asked["problem"] else None
-    if damage is None:
+    problem = for_person["problem"]
+    if not problem or problem.damage is None:
         return {}
-    before = damage.seq is not None and at.seq < damage.seq
-    return {"may_fork": asked["may_fork"] and before, "may_steer": False, "tampered": True}
+    damage = problem.damage
+    is_before = damage.seq is not None and at.seq < damage.seq
+    return {
+        "may_fork": for_person["may_fork"] and is_before,
+        "may_steer": False,
+        "tampered": True,
+    }
 
 
 def _snapshot(at: Checkpoint) -> tuple[Payload, str]:
-    """The payload; or why it cannot be opened: the run stays visible with all that needs none."""
+    """Return the payload, or why it cannot be opened: the run stays visible with
+    everything that needs no payload.
+    """
     try:
         return timeline.snapshot_of(at), ""
     except UNREADABLE as error:
@@ -192,144 +315,285 @@ def _snapshot(at: Checkpoint) -> tuple[Payload, str]:
 
 
 def _why_unreadable(error: CountersignError) -> str:
-    """Return why a checkpoint cannot be opened, without the names of tables and columns."""
-    # A payload that is gone is named: who has a copy of its file can put it back.
+    """Return why a checkpoint cannot be opened, without the names of tables and
+    columns.
+    """
+    # A lost payload is named: a person who has a copy of its file can put it back.
     if isinstance(error, TamperedRow) and not isinstance(error, PayloadLost):
-        return "This checkpoint cannot be opened: it, or one that it builds on, is not what was written"
+        return (
+            "This checkpoint cannot be opened: it, or one that it builds on, "
+            "is not what was written"
+        )
     return f"This checkpoint {unreadable_reason(error)}"
 
 
 def _timeline(
-    run: Run, rows: list[Checkpoint], at: Checkpoint, *, newest: Checkpoint, tab: str, way: run_lines.Way
-) -> dict[str, Any]:
-    """The tapes, the list, and the steps between them."""
+    run: Run,
+    rows: list[Checkpoint],
+    at: Checkpoint,
+    *,
+    newest: Checkpoint,
+    tab: str,
+    way: run_lines.Way,
+) -> Facts:
+    """Return the tapes, the list, and the steps between them."""
     every = run_timeline.timeline_columns(run, rows, at, newest=newest.seq, tab=tab)
-    columns, left = run_lines.split_columns(every, rows[::-1], way)
+    columns, superseded = run_lines.split_columns(every, rows[::-1], way)
+    # The list shows all lines in the order of time, where the tapes show them apart.
+    listed = list(columns)
+    for tape in superseded:
+        listed += tape.columns
+    listed.sort(key=lambda column: -column.seq)
+
     earlier = run_gaps.kept_before(run, rows[-1].seq)
-    found = columns + [column for tape in left for column in tape.columns]
+    earlier_url = ""
+    if earlier is not None:
+        earlier_url = url(run, at=earlier, tab=tab)
+    steps = run_timeline.timeline_steps(
+        run,
+        at.seq,
+        newest.seq,
+        tab,
+        [column.seq for column in columns],
+        run_gaps.kept_behind(rows, at.seq, earlier),
+    )
     return {
         "columns": columns,
-        "left": left,
-        "newest_first": sorted(found, key=lambda column: -column.seq),
+        "left": superseded,
+        "newest_first": listed,
         "total": newest.seq + 1,
-        "earlier": "" if earlier is None else url(run, at=earlier, tab=tab),
+        "earlier": earlier_url,
         "gaps": run_gaps.gaps_in(run, rows, earlier, tab=tab),
-        "steps": run_timeline.timeline_steps(
-            run,
-            at.seq,
-            newest.seq,
-            tab,
-            [column.seq for column in columns],
-            run_gaps.kept_behind(rows, at.seq, earlier),
-        ),
+        "steps": steps,
     }
 
 
-def _for_person(run: Run, user: Any) -> dict[str, Any]:
-    """What the run asks, why it stopped, and which of the next steps are this person's."""
+def _for_person(run: Run, user: Any) -> Facts:
+    """Return what the run asks, why it stopped, and which of the next steps this person
+    may take.
+    """
     asks = _asks(run, user)
-    standstill = run_lines.standstill_of(run, asks=bool(asks.writes))
-    kind = run_lines.standing_kind(standstill, asks=bool(asks.writes))
-    run.standing = Standing(kind=kind)  # type: ignore[attr-defined]
+    has_open_writes = bool(asks.writes)
+    standstill = run_lines.standstill_of(run, asks=has_open_writes)
+    kind = run_lines.standing_kind(standstill, asks=has_open_writes)
+    # The filters that draw a run read it from there.
+    run.standing = RunStanding(kind=kind)  # type: ignore[attr-defined]
+
+    # An imported run can be forked, but not moved itself; an erased one allows neither.
+    # Tasks of an erased run can be settled still.
     may_settle = permissions.may(user, "settle_task") and not run.imported
     may_fork = permissions.may(user, "steer_run") and run.erasure is None
     may_steer = may_fork and not run.imported
+    problem = problem_of(
+        run, asks=has_open_writes, may_steer=may_steer, may_settle=may_settle
+    )
     return {
-        "imported": BundleImport.objects.filter(run=run).select_related("by").first() if run.imported else None,
+        "imported": _import_of(run),
         "may_export": permissions.may(user, "export_run"),
         "may_fork": may_fork,
-        "problem": problem_of(run, asks=bool(asks.writes), may_steer=may_steer, may_settle=may_settle),
+        "problem": problem,
         "standstill": standstill,
         "may_settle": may_settle,
         "may_steer": may_steer,
         "may_cancel": may_steer and can_be_cancelled(run),
         "cancelled": cancelled(run),
-        "begins_at": run.due_at if run.status == Status.QUEUED and run.due_at and run.due_at > timezone.now() else None,
+        "begins_at": _begins_at(run),
         "review_writes": asks.writes,
         "mine": asks.mine,
         "asked_of": asks.of,
     }
 
 
-def _detail(request: HttpRequest, run: Run, at: Checkpoint, snapshot: Payload, tab: str, *, past: bool) -> Facts:
+def _import_of(run: Run) -> BundleImport | None:
+    """Return how an imported run came in. One query, none for any other run."""
+    if not run.imported:
+        return None
+    imports = BundleImport.objects.filter(run=run)
+    return imports.select_related("by").first()
+
+
+def _begins_at(run: Run) -> datetime | None:
+    """Return the moment for which a queued run is scheduled, None once it is due."""
+    if run.status != Status.QUEUED or not run.due_at:
+        return None
+    if run.due_at <= timezone.now():
+        return None
+    return run.due_at
+
+
+def _detail(
+    request: HttpRequest,
+    run: Run,
+    at: Checkpoint,
+    snapshot: Payload,
+    tab: str,
+    *,
+    past: bool,
+) -> Facts:
+    """Return the tabs with their counts, and the content of the chosen one."""
     detail, template = _tab(at, snapshot, tab, request.GET.dict())
-    counts = {"writes": len(run_details.held_rows(snapshot)) or None if snapshot else None, tab: detail["count"]}
-    tabs = [
-        {
+    tabs: list[Facts] = []
+    for name, (label, _) in TABS.items():
+        is_chosen = name == tab
+        # Only the chosen tab was read, so only its count is known.
+        count = detail["count"] if is_chosen else None
+        href = url(run, at=_shown_at(at, past), tab=name)
+        entry = {
             "label": label,
-            "on": name == tab,
-            "href": url(run, at=at.seq if past else None, tab=name),
-            "count": counts.get(name) if name == tab else None,
+            "on": is_chosen,
+            "href": href,
+            "count": count,
         }
-        for name, (label, _) in TABS.items()
-    ]
+        tabs.append(entry)
     return {"tabs": tabs, "detail": detail, "detail_template": template}
 
 
-def _tab(at: Checkpoint, snapshot: Payload, tab: str, query: dict[str, str]) -> tuple[Facts, str]:
+def _shown_at(at: Checkpoint, past: bool) -> int | None:
+    """Return the number of the checkpoint for an address; None for the newest, so that
+    the page follows the run.
+    """
+    return at.seq if past else None
+
+
+def _tab(
+    at: Checkpoint,
+    snapshot: Payload,
+    tab: str,
+    query: dict[str, str],
+) -> tuple[Facts, str]:
+    """Return the content of a tab and its template; or why it cannot be shown."""
     try:
+        # The log needs no payload.
         if snapshot is not None or tab == "events":
-            return TABS[tab][1](at, snapshot or {}, query), f"orchestrator/_tab_{tab}.html"
-        why = _snapshot(at)[1]
+            _, read_tab = TABS[tab]
+            detail = read_tab(at, snapshot or {}, query)
+            return detail, f"orchestrator/_tab_{tab}.html"
+        _, reason = _snapshot(at)
     except UNREADABLE as error:
-        why = _why_unreadable(error)
-    return {"count": None, "why": why}, "orchestrator/_tab_refused.html"
+        reason = _why_unreadable(error)
+    return {"count": None, "why": reason}, "orchestrator/_tab_refused.html"
 
 
-def _events(run: Run, at: Checkpoint, past: bool) -> dict[str, Any]:
-    """A few lines up to this point and after it; at the newest checkpoint the end of the log."""
-    start = max(0, at.event_seq - AROUND // 2 - 1) if past else max(0, run.event_seq - AROUND)
-    found = run_details.around(timeline.events_after(run.id, start, limit=AROUND), protection_of(run))
+def _events(run: Run, at: Checkpoint, past: bool) -> Facts:
+    """Return a few lines of the log around this checkpoint; at the newest one the end
+    of the log.
+    """
+    start = run.event_seq - AROUND
+    if past:
+        # The read begins after this number.
+        start = at.event_seq - AROUND // 2 - 1
+    events = timeline.events_after(run.id, max(0, start), limit=AROUND)
+    lines = run_details.around(events, protection_of(run))
+    first = 0
+    last = 0
+    if lines:
+        first = lines[0].seq
+        last = lines[-1].seq
     return {
-        "events": found,
-        "first_event": found[0].seq if found else 0,
-        "last_event": found[-1].seq if found else 0,
-        "events_url": url(run, at=at.seq if past else None, tab="events"),
+        "events": lines,
+        "first_event": first,
+        "last_event": last,
+        "events_url": url(run, at=_shown_at(at, past), tab="events"),
     }
 
 
-def _signed(run: Run, user: Any, *, asked: bool) -> dict[str, Any]:
-    """Whether people were ever asked, and the receipts of the run that this person may read."""
-    receipts = Receipt.objects.filter(run=run).select_related("by").order_by("at")
+def _signed(run: Run, user: Any, *, has_open_writes: bool) -> Facts:
+    """Return whether the run ever asked people, and its receipts that this person may
+    read.
+    """
+    requests = ApprovalRequest.objects.filter(run=run)
+    receipts = Receipt.objects.filter(run=run)
     if not permissions.may(user, "view_audit"):
         receipts = receipts.filter(by=user)
+    receipts = receipts.select_related("by").order_by("at")
     return {
-        "was_asked": asked or ApprovalRequest.objects.filter(run=run).exists(),
+        "was_asked": has_open_writes or requests.exists(),
         "receipts": list(receipts.defer("lines", "seal")[:RECEIPTS]),
     }
 
 
 def _asks(run: Run, user: Any) -> Asks:
+    """Return what a run asks people now. Nothing is asked by a run that is closed to
+    decisions, or that asks elsewhere.
+    """
     if run.status in CLOSED_TO_DECISIONS or run.imported:
         return Asks(0, False, "")
-    requests = list(ApprovalRequest.objects.filter(run=run, line=run.line, status=RequestStatus.OPEN))
-    names = sorted({p for one in requests for p in one.policy["reviewers"]})
-    mine = bool(names) and not set(names).isdisjoint(permissions.principals_of(user))
-    return Asks(sum(one.writes for one in requests), mine, asked_of(names, user))
+    requests = ApprovalRequest.objects.filter(
+        run=run, line=run.line, status=RequestStatus.OPEN
+    )
+    writes = 0
+    reviewers: set[str] = set()
+    for request in requests:
+        writes += request.writes
+        reviewers.update(request.policy["reviewers"])
+    mine = False
+    if reviewers:
+        mine = not reviewers.isdisjoint(permissions.principals_of(user))
+    return Asks(writes, mine, asked_of(sorted(reviewers), user))
 
 
-def _todo(compiled: Compiled | None, run: Run, snapshot: dict[str, Any]) -> list[str]:
-    """The nodes that come next, as dashed columns at the end of the tape."""
+def _frontier_of(snapshot: Facts) -> Frontier:
+    """Return the frontier of a checkpoint. Parts that it lacks are empty, so that its
+    page is still drawn.
+    """
+    return Frontier.from_json(Frontier().to_json() | snapshot["frontier"])
+
+
+def _todo(compiled: Compiled | None, run: Run, snapshot: Facts) -> list[str]:
+    """Return the nodes that come next, for dashed columns at the end of the tape."""
     if compiled is None or run.status in ENDS or run.imported:
         return []
-    edges = plan.pending_edges(Frontier.from_json(snapshot["frontier"]))
-    names = dict.fromkeys(compiled.edge[edge].target for edge in edges if edge in compiled.edge)
-    return [name for name in names if name not in run.at_node.split(", ")][:3]
+    # The run's version may lack an edge that the checkpoint's own version had.
+    edges = plan.pending_edges(_frontier_of(snapshot))
+    targets = [compiled.edge[edge].target for edge in edges if edge in compiled.edge]
+    current = run.at_node.split(", ")
+    following = [name for name in dict.fromkeys(targets) if name not in current]
+    return following[:3]
 
 
-def _picture(compiled: Compiled, run: Run, at: Checkpoint, snapshot: dict[str, Any], *, past: bool) -> paint.Picture:
-    frontier = Frontier.from_json(snapshot["frontier"])
-    ended = run.status in ENDS and not past
-    stopped = {entry["node"] for entry in at.nodes if entry["outcome"] in STOPPED}
-    waiting = {visit_of(key)[0] for key in run_details.held_rows(snapshot)}
-    going = {start.task.node for start in plan.plan(compiled, frontier).starts}
-    moment = paint.Moment(
+def _picture(
+    compiled: Compiled,
+    run: Run,
+    at: Checkpoint,
+    snapshot: Facts,
+    *,
+    past: bool,
+) -> paint.Picture:
+    """Return the graph as it stood at the checkpoint."""
+    frontier = _frontier_of(snapshot)
+    running: set[str] = set()
+    if run.status == Status.RUNNING and not past:
+        step = plan.plan(compiled, frontier)
+        running = {start.task.node for start in step.starts}
+    moment = paint.RunMoment(
         visits=frontier.visits,
-        here=() if ended else waiting or {entry["node"] for entry in at.nodes},
-        running=going if run.status == Status.RUNNING and not past else (),
-        failed=stopped,
+        here=_nodes_here(run, at, snapshot, past=past),
+        running=running,
+        failed={entry["node"] for entry in at.nodes if entry["outcome"] in STOPPED},
         skipped=plan.skipped(compiled, frontier),
         pending=plan.pending_edges(frontier),
     )
     drawing = paint.of_graph(compiled.nodes, compiled.edges)
-    return paint.paint(drawing, compiled.edges, moment, title=f"Graph {run.graph} at checkpoint {at.seq}")
+    title = f"Graph {run.graph} at checkpoint {at.seq}"
+    return paint.paint(drawing, compiled.edges, moment, title=title)
+
+
+def _nodes_here(
+    run: Run,
+    at: Checkpoint,
+    snapshot: Facts,
+    *,
+    past: bool,
+) -> set[str]:
+    """Return the nodes that wait for people at the checkpoint, or else those that ran
+    for it; none at the end of a run.
+    """
+    if run.status in ENDS and not past:
+        return set()
+    waiting: set[str] = set()
+    for key in run_details.held_rows(snapshot):
+        node, _ = visit_of(key)
+        waiting.add(node)
+    if waiting:
+        return waiting
+    return {entry["node"] for entry in at.nodes}

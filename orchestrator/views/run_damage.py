@@ -1,4 +1,6 @@
-"""The first checkpoint of a tampered run that does not verify, and the newest one before it that does."""
+"""The damage of a tampered run: its first checkpoint that does not verify, and the
+newest one before it that does.
+"""
 
 import re
 from dataclasses import dataclass
@@ -10,18 +12,21 @@ from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification import verify_checkpoints
 from orchestrator.engine.errors import UNREADABLE
-from orchestrator.runs.labels import display_error
+from orchestrator.run_access.labels import display_error
 
 MOST_VERIFIED = 1000
-"""Checkpoints up to which a whole run is verified for its page. Of a longer one only the named checkpoint is."""
+"""Checkpoints up to which a whole run is verified for its page. Of a longer one only
+the named checkpoint is.
+"""
 _NAMED = re.compile(r"checkpoints_checkpoint (?:[0-9a-f-]{36} )?([0-9a-f-]{36})")
 """A row of the table, by the ids of its run and its own."""
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
-    """What does not verify. `seq`: the number of the first checkpoint that does not; `intact`: the newest one before it
-    that does; `all_before`: all before it were verified. Where nothing is `broken` any more, the record was restored.
+class RunDamage:
+    """The part of a run that does not verify. `seq`: the number of its first broken
+    checkpoint; `intact`: the newest one before it that verifies; `all_before`: all
+    before it were verified. If nothing is `broken` any more, the record was restored.
     """
 
     seq: int | None = None
@@ -38,57 +43,86 @@ class Damage:
 
     @property
     def intact_in_words(self) -> str:
-        """Return which checkpoints are intact, in a sentence; empty where none is known to be."""
+        """Return which checkpoints are intact, in a sentence; empty if that is unknown
+        of all.
+        """
         if self.intact is None:
             return ""
         last = self.intact.seq
         if not self.all_before:
             return f"Checkpoint {last:,} before it is intact."
-        return f"0 to {last:,} are intact." if last else "Checkpoint 0 is intact."
+        if last == 0:
+            return "Checkpoint 0 is intact."
+        return f"0 to {last:,} are intact."
 
 
-def damage_of(run: Run) -> Damage:
-    """Return what is wrong with a tampered run. Verifies its checkpoints, so it is asked for tampered runs only."""
+def damage_of(run: Run) -> RunDamage:
+    """Return the damage of a tampered run. Verifies its checkpoints, so call it for
+    tampered runs only.
+    """
     if run.head_seq <= MOST_VERIFIED:
         return _verified_whole(run)
     return _verified_near(run)
 
 
-def _verified_whole(run: Run) -> Damage:
+def _verified_whole(run: Run) -> RunDamage:
+    """Return the damage after all checkpoints of the run were verified."""
     fault = verify_checkpoints(run.id)
     named = _named_checkpoint(run)
     if fault is None:
-        # Something else than a checkpoint was named: a line of the log, a result. Resuming verifies all of it.
-        return Damage(broken=named is None)
-    first = Checkpoint.objects.filter(id=fault.checkpoint).first() if fault.checkpoint else named
+        # If no checkpoint was named, something else is broken: a line of the log, a
+        # result. Resuming verifies all of it.
+        return RunDamage(broken=named is None)
+    if not fault.checkpoint:
+        return _damage_from(named)
+    first = Checkpoint.objects.filter(id=fault.checkpoint).first()
+    return _damage_from(first, all_before=True)
+
+
+def _damage_from(first: Checkpoint | None, *, all_before: bool = False) -> RunDamage:
+    """Return the damage that begins at this checkpoint; None: it is unknown where."""
     if first is None:
-        return Damage()
-    return Damage(first.seq, _newest_before(first), all_before=bool(fault.checkpoint))
+        return RunDamage()
+    return RunDamage(first.seq, _newest_before(first), all_before=all_before)
 
 
-def _verified_near(run: Run) -> Damage:
+def _verified_near(run: Run) -> RunDamage:
+    """Return the damage after only the named checkpoint and the one before it were
+    verified.
+    """
     named = _named_checkpoint(run)
     if named is None:
-        return Damage()
-    return Damage(named.seq, _newest_before(named), broken=not _is_intact(named))
+        return RunDamage()
+    return RunDamage(
+        named.seq,
+        intact=_newest_before(named),
+        # Put back from a backup, it may verify again.
+        broken=not _is_intact(named),
+    )
 
 
 def _named_checkpoint(run: Run) -> Checkpoint | None:
     """Return the checkpoint that the reason of the run's stop names."""
     error = display_error(run) or {}
-    texts = (str(error.get(name) or "") for name in ("row", "message"))
-    match = _NAMED.search(" ".join(texts))
-    checkpoint = match[1] if match else str(error.get("checkpoint") or "")
+    text = f"{error.get('row') or ''} {error.get('message') or ''}"
+    checkpoint = str(error.get("checkpoint") or "")
+    match = _NAMED.search(text)
+    if match:
+        checkpoint = match[1]
     try:
-        return Checkpoint.objects.filter(run=run.id, id=UUID(checkpoint)).first()
+        named = UUID(checkpoint)
     except ValueError:
         return None
+    return Checkpoint.objects.filter(run=run.id, id=named).first()
 
 
 def _newest_before(row: Checkpoint) -> Checkpoint | None:
-    """Return the checkpoint right before this one where it verifies, else None."""
-    before = Checkpoint.objects.filter(run=row.run_id, seq__lt=row.seq, kept=True).order_by("-seq").first()
-    return before if before is not None and _is_intact(before) else None
+    """Return the checkpoint right before this one if it verifies, else None."""
+    earlier = Checkpoint.objects.filter(run=row.run_id, seq__lt=row.seq, kept=True)
+    before = earlier.order_by("-seq").first()
+    if before is None or not _is_intact(before):
+        return None
+    return before
 
 
 def _is_intact(row: Checkpoint) -> bool:

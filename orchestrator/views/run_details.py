@@ -1,17 +1,19 @@
-"""The tabs of the run page: what changed, the state, the writes held, the results, the log. Reads of one checkpoint."""
+"""The tabs of the run page: changes, state, held writes, node results, memory, log.
+Each of them reads one checkpoint.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from approvals.display.drawn_change import ONE_LINE, draw_change, sides_of
+from approvals.display.leaf import ERASED, json_leaf
 from approvals.models import ApprovalRequest, RequestStatus
-from approvals.views.edit_script import Steps, shared_start
 from approvals.views.inbox import name_of, names_of
-from approvals.views.leaf import ERASED
 from approvals.views.page import read_number
 from checkpoints import timeline
-from checkpoints.core.diff import ADDED, CHANGED, REMOVED, written
+from checkpoints.core.diff import ADDED, REMOVED, written
 from checkpoints.core.tombstone import is_tombstone
 from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
 from checkpoints.memory.read_records import memory_at
@@ -19,348 +21,555 @@ from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResu
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason, unreadable_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
-from checkpoints.timeline import PARTITIONS, Change, NodeOutput, outputs
+from checkpoints.timeline import Change, NodeOutput, outputs
 from orchestrator.engine import Task
-from orchestrator.engine.canonical import encode
 from orchestrator.engine.errors import UNREADABLE
-from orchestrator.engine.frontier import visit_of
-from orchestrator.engine.trace import LIVE
+from orchestrator.engine.graphs.trace import LIVE
+from orchestrator.engine.step.frontier import visit_of
+from orchestrator.engine.values.canonical import encode
 from orchestrator.views.run_timeline import url
 
+Facts = dict[str, Any]
+Query = dict[str, str]
+"""The query of the page's address."""
+Visit = tuple[str, int]
+"""A node and the number of its visit."""
+
 MOST_CHANGES = 300
+"""Changes of one checkpoint that are shown."""
 MOST_COUNTED = 5000
-"""Changes of one checkpoint that are counted; a value that is one long list may have millions."""
-ONE_LINE = 400
-BEFORE = 80
-"""Characters before the first difference of two long values, from which they are shown."""
+"""Changes of one checkpoint that are counted; a value that is one long list may have
+millions.
+"""
 LONGEST_TEXT = 4000
-"""Characters of a text of several lines that is shown as text, rather than as a part of a JSON line."""
+"""Characters of a text of several lines that is shown as text, rather than as a part of
+a JSON line.
+"""
 MOST_LEVELS = 8
 """Levels of an object that are broken into paths; what lies deeper is one value."""
 LONG = 160
 """Characters from which a value of the state is folded."""
 CUT = 32 * 1024
-"""Characters of one value that are shown; more is said to be there."""
+"""Characters of one value that are shown, with the length of the rest."""
 EVENTS = 200
-SIGNS = {"changed": ("~", "chg", "changed"), "added": ("+", "new", "added"), "removed": ("−", "del", "removed")}
+"""Lines of the log on one page of its tab."""
+LONGEST_WORDS = 200
+"""Characters of a payload that a line of the log shows."""
+SIGNS = {
+    "changed": ("~", "chg", "changed"),
+    "added": ("+", "new", "added"),
+    "removed": ("−", "del", "removed"),
+}
+"""Kind of a change -> its sign, its CSS class and its word."""
 
 
-def changed_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
-    """What this checkpoint changed against its parent, by partition."""
+def changed_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
+    """Return the changes of this checkpoint against its parent, by partition."""
     compared = timeline.changes(checkpoint, at_most=MOST_COUNTED)
-    found = list(islice(_opened(compared), MOST_COUNTED))
-    shown, seq = found[:MOST_CHANGES], read_number(query.get("at", ""))
+    # Broken into paths, one change may become many: they are limited once more.
+    changes = list(islice(_opened(compared), MOST_COUNTED))
+    shown = changes[:MOST_CHANGES]
+    at = read_number(query.get("at", ""))
+    groups: list[Facts] = []
+    for partition in ("scratch", "artifacts", "diagnostics", "input"):
+        rows = [
+            _change_with_history(checkpoint.run, at, change)
+            for change in shown
+            if change.partition == partition
+        ]
+        total = sum(change.partition == partition for change in changes)
+        groups.append({"name": partition, "rows": rows, "total": total})
+
     cleaned_up = _parent_is_gone(checkpoint, compared)
-    groups = [
-        {
-            "name": name,
-            "rows": [
-                {**_change(one), "history": _history_url(checkpoint.run, seq, one)}
-                for one in shown
-                if one.partition == name
-            ],
-            "total": sum(1 for one in found if one.partition == name),
-        }
-        for name in ("scratch", "artifacts", "diagnostics", "input")
-    ]
     return {
         "groups": groups,
-        "total": len(found),
+        "total": len(changes),
         "shown": len(shown),
-        "cut": len(found) > len(shown),
-        "uncounted": len(found) == MOST_COUNTED,
-        "count": len(found),
+        "cut": len(changes) > len(shown),
+        "uncounted": len(changes) == MOST_COUNTED,
+        "count": len(changes),
         "cleaned_up": cleaned_up,
-        "has_before": cleaned_up or any(one.kind != ADDED for one in shown),
+        "has_before": cleaned_up or any(change.kind != ADDED for change in shown),
     }
 
 
+def _change_with_history(run: Run, at: int | None, change: Change) -> Facts:
+    row = _change(change)
+    row["history"] = _history_url(run, at, change)
+    return row
+
+
 def _opened(changes: Iterable[Change]) -> Iterator[Change]:
-    """Break objects that are new, or that went, into their paths, so that each line shows one value."""
+    """Yield the changes with objects that are new, or were removed, broken into their
+    paths, so that each line shows one value.
+    """
     for change in changes:
         yield from _leaves(change, MOST_LEVELS)
 
 
 def _leaves(change: Change, levels: int) -> Iterator[Change]:
-    value = change.before if change.kind == REMOVED else change.after
-    is_new = change.before is None
-    # A new item of a list is one value: its place says nothing without the rest of it.
-    is_item = change.path.endswith("]")
-    opens = isinstance(value, dict) and value and not is_item and not is_tombstone(value) and levels > 0
-    if not opens or not (is_new or change.kind == REMOVED):
+    if levels <= 0 or not _is_opened(change):
         yield change
         return
+    removed = change.kind == REMOVED
+    value = change.before if removed else change.after
+    # The parts of a new object are new themselves, whatever the change was called.
     for key, inner in value.items():
-        path = written((key,))
-        joint = "" if path.startswith("[") or not change.path else "."
-        name = f"{change.path}{joint}{path}"
-        if change.kind == REMOVED:
-            part = replace(change, path=name, before=inner)
+        path = f"{change.path}{_joint(change.path, key)}"
+        if removed:
+            part = replace(change, path=path, before=inner)
         else:
-            part = replace(change, path=name, kind=ADDED, after=inner)
+            part = replace(change, path=path, kind=ADDED, after=inner)
         yield from _leaves(part, levels - 1)
 
 
-def _parent_is_gone(checkpoint: Checkpoint, found: list[Change]) -> bool:
-    """Whether the checkpoint before it was cleaned up. One query, and none where something is known of before."""
-    unknown = checkpoint.parent is not None and all(one.kind == ADDED for one in found)
-    return unknown and timeline.parent_of(checkpoint) is None
+def _joint(path: str, key: str) -> str:
+    """Return a key as it is written behind a path, with a dot where one belongs."""
+    step = written((key,))
+    if not path or step.startswith("["):
+        return step
+    return f".{step}"
 
 
-def _change(one: Change) -> dict[str, Any]:
-    sign, css, word = SIGNS[one.kind]
-    stem, dot, last = one.path.rpartition(".")
-    before, after = shown_pair(one.kind, one.before, one.after)
+def _is_opened(change: Change) -> bool:
+    """Return whether a change is a whole object that is new, or was removed."""
+    if change.kind == REMOVED:
+        value = change.before
+    elif change.before is None:
+        value = change.after
+    else:
+        return False
+    # A new item of a list is one value: its place says nothing without the rest of it.
+    if change.path.endswith("]"):
+        return False
+    if not isinstance(value, dict) or not value:
+        return False
+    return not is_tombstone(value)
+
+
+def _parent_is_gone(checkpoint: Checkpoint, changes: list[Change]) -> bool:
+    """Return whether the checkpoint before it was cleaned up. One query, and none if a
+    change has an earlier value.
+    """
+    if checkpoint.parent is None:
+        return False
+    # An earlier value can only come from the parent.
+    if any(change.kind != ADDED for change in changes):
+        return False
+    return timeline.parent_of(checkpoint) is None
+
+
+def _change(change: Change) -> Facts:
+    sign, css, word = SIGNS[change.kind]
+    stem, dot, last = change.path.rpartition(".")
+    before, after = sides_of(change.kind, change.before, change.after)
+    drawn = draw_change(before, after, declared=None, longest=ONE_LINE)
+    # Diagnostics that no node wrote are the engine's.
+    writer = "engine" if change.partition == "diagnostics" else ""
     return {
-        "before_text": _as_text(one.before),
-        "after_text": _as_text(one.after),
+        "before_text": _as_text(change.before),
+        "after_text": _as_text(change.after),
         "sign": sign,
         "css": css,
         "word": word,
         "stem": stem + dot,
         "leaf": last or "all",
-        "before": before,
-        "after": after,
-        "who": one.set_by or ("engine" if one.partition == "diagnostics" else ""),
+        "before": drawn.before,
+        "after": drawn.after,
+        "who": change.set_by or writer,
     }
 
 
 def _as_text(value: Any) -> str:
-    """Return a text of several lines as it reads; empty for every other value, and for one that is too long to show."""
-    is_text = isinstance(value, str) and "\n" in value.strip()
-    return value if is_text and len(value) <= LONGEST_TEXT else ""
-
-
-def _history_url(run: Run, seq: int | None, one: Change) -> str:
-    """Where the page watches the path; an input never changes."""
-    if one.partition == "input" or not one.path:
-        return ""
-    return url(run, at=seq, path=f"{one.partition}{'' if one.path.startswith('[') else '.'}{one.path}")
-
-
-def shown_pair(kind: str, before: Any, after: Any) -> tuple[str | None, str | None]:
-    """Two values that differ as lines of JSON, long ones from where they do; None for the one that is not there."""
-    start = 0 if kind != CHANGED else _first_difference(before, after)
-    return None if kind == ADDED else compact(before, start), None if kind == REMOVED else compact(after, start)
-
-
-def _first_difference(before: Any, after: Any) -> int:
-    """From where two long values are shown, so that what differs is seen."""
-    start = shared_start(encode(before).decode(), encode(after).decode(), Steps())
-    return max(0, start - BEFORE) if start > ONE_LINE - BEFORE else 0
-
-
-def compact(value: Any, start: int = 0) -> str:
-    """A value as one line of JSON; of a long one a part from `start` on, with its length and fingerprint. What was
-    erased is called so, without the quotes of a text.
+    """Return a text of several lines as it is; empty for every other value, and for one
+    that is too long to show.
     """
-    if is_tombstone(value):
-        return ERASED
-    data = encode(value)
-    if len(data) <= ONE_LINE:
-        return json_text(value)
-    text = data.decode()
-    more = said_of_rest(len(text) - ONE_LINE, data)
-    return f"{'…' if start else ''}{escaped(text[start : start + ONE_LINE])}{more}"
+    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+        return ""
+    if "\n" not in value.strip():
+        return ""
+    return value
 
 
-def state_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
-    """The whole state by partition, long values folded."""
-    parts = []
-    for name in PARTITIONS:
-        value = timeline.input_of(checkpoint.run) if name == "input" else snapshot[name]
-        erased = is_tombstone(value)
-        rows = [_leaf(key, inner) for key, inner in value.items()] if isinstance(value, dict) and not erased else []
-        parts.append({"name": name, "rows": rows, "erased": erased, "size": sum(row["size"] for row in rows)})
-    order = ("scratch", "artifacts", "input", "diagnostics")
-    return {"parts": sorted(parts, key=lambda part: order.index(part["name"])), "count": None}
+def _history_url(run: Run, seq: int | None, change: Change) -> str:
+    """Return the address at which the page watches a path; empty for an input, which
+    never changes.
+    """
+    if change.partition == "input" or not change.path:
+        return ""
+    joint = "" if change.path.startswith("[") else "."
+    return url(run, at=seq, path=f"{change.partition}{joint}{change.path}")
 
 
-def _leaf(key: str, value: Any) -> dict[str, Any]:
-    data, erased = encode(value), is_tombstone(value)
-    long = not erased and (len(data) > LONG or isinstance(value, dict))
-    text = ERASED if erased else _cut(value) if long else json_text(value)
-    return {"key": key, "long": long, "erased": erased, "text": text, "size": len(data)}
+def compact(value: Any) -> str:
+    """Return a value as one line of JSON; a long one is cut, with its length and
+    fingerprint. An erased value is named as such, without the quotes of a text.
+    """
+    leaf = json_leaf(value, longest=ONE_LINE)
+    return f"{leaf.text}{leaf.rest}"
+
+
+def state_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
+    """Return the whole state by partition, long values folded."""
+    run_input = timeline.input_of(checkpoint.run)
+    parts = [
+        _partition("scratch", snapshot["scratch"]),
+        _partition("artifacts", snapshot["artifacts"]),
+        _partition("input", run_input),
+        _partition("diagnostics", snapshot["diagnostics"]),
+    ]
+    return {"parts": parts, "count": None}
+
+
+def _partition(name: str, value: Any) -> Facts:
+    erased = is_tombstone(value)
+    rows: list[Facts] = []
+    if isinstance(value, dict) and not erased:
+        rows = [_leaf(key, inner) for key, inner in value.items()]
+    size = sum(row["size"] for row in rows)
+    return {"name": name, "rows": rows, "erased": erased, "size": size}
+
+
+def _leaf(key: str, value: Any) -> Facts:
+    size = len(encode(value))
+    erased = is_tombstone(value)
+    # An object is folded even if it is short: it is read on several lines.
+    is_long = not erased and (size > LONG or isinstance(value, dict))
+    if erased:
+        text = ERASED
+    elif is_long:
+        text = _cut(value)
+    else:
+        text = json_text(value)
+    return {
+        "key": key,
+        "long": is_long,
+        "erased": erased,
+        "text": text,
+        "size": size,
+    }
 
 
 def _cut(value: Any) -> str:
-    """A value as indented JSON, as far as it is shown."""
+    """Return a value as indented JSON, cut if it is too long to show."""
     text = indented(value)
     if len(text) <= CUT:
         return escaped(text)
     return f"{escaped(text[:CUT])}\n{said_of_rest(len(text) - CUT, encode(value))}"
 
 
-def write_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
-    """The writes that gates held at this checkpoint, each in the revision of then."""
+def write_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
+    """Return the writes that gates held at this checkpoint, each in the revision that
+    it had then.
+    """
     visits = {visit_of(key) for key in held_rows(snapshot)}
-    rows: dict[Any, PendingWrite] = {}
+    # Most checkpoints hold nothing, and need no query.
+    rows: list[PendingWrite] = []
     if visits:
-        found = PendingWrite.objects.filter(run=checkpoint.run_id, line=checkpoint.line)
-        found = found.filter(node__in={n for n, _ in visits}, visit__in={v for _, v in visits})
-        for row in found.order_by("node", "visit", "index", "position", "revision"):
-            if row.write not in rows or row.staged_at <= checkpoint.created_at:
-                rows[row.write] = row
-    shown = [row for row in rows.values() if (row.node, row.visit) in visits]
-    withdrawn = _withdrawn_tasks(checkpoint, {row.node for row in shown})
-    for row in shown:
+        rows = _writes_of(checkpoint, visits)
+    withdrawn = _withdrawn_tasks(checkpoint, {row.node for row in rows})
+    for row in rows:
         row.fault = fault_of(row, protection_of(checkpoint.run))  # type: ignore[attr-defined]
-        value = read_or_reason(row, "value")
-        row.text = compact(value)  # type: ignore[attr-defined]
+        row.text = compact(read_or_reason(row, "value"))  # type: ignore[attr-defined]
         row.withdrawn = row.task in withdrawn  # type: ignore[attr-defined]
-    return {"rows": shown, "count": len(shown)}
-
-
-def _withdrawn_tasks(checkpoint: Checkpoint, nodes: set[str]) -> set[str]:
-    """The tasks whose request was withdrawn since. One query, none where nothing is held."""
-    if not nodes:
-        return set()
-    at = {"run": checkpoint.run_id, "line": checkpoint.line, "node__in": nodes}
-    found = ApprovalRequest.objects.filter(**at, status=RequestStatus.WITHDRAWN)
-    return {str(Task(*task)) for task in found.values_list("node", "visit", "index")}
-
-
-def held_rows(snapshot: dict[str, Any]) -> set[str]:
-    """The visits ("node:visit") that a gate holds in this snapshot, those of an open superstep too."""
-    asked = {task.rpartition(":")[0] for task in snapshot.get("open", {}).get("asked", ())}
-    return {*snapshot["frontier"].get("waiting", {}), *asked}
-
-
-def result_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
-    """What the nodes of this checkpoint gave: the journal's rows, and for the others that nothing was kept."""
-    entries = checkpoint.nodes
-    journal = TaskResult.objects.filter(
-        run=checkpoint.run_id, line=checkpoint.line, node__in={e["node"] for e in entries}
-    ).select_related("settled_by")
-    kept = [row for row in journal if any((e["node"], e.get("visit", 1)) == (row.node, row.visit) for e in entries)]
-    done = {(row.node, row.visit) for row in kept}
-    rows = [_result(row, protection_of(checkpoint.run)) for row in kept]
-    rest = [entry for entry in entries if (entry["node"], entry.get("visit", 1)) not in done]
-    told = timeline.node_outputs(checkpoint) if rest else []
-    rows += [_unrecorded(entry, told) for entry in rest]
     return {"rows": rows, "count": len(rows)}
 
 
-def _result(row: TaskResult, protection: Protection) -> dict[str, Any]:
+def _writes_of(checkpoint: Checkpoint, visits: set[Visit]) -> list[PendingWrite]:
+    """Return the writes of these visits, each in its last revision that was staged when
+    the checkpoint was made, or in its first. One query.
+    """
+    rows = PendingWrite.objects.filter(
+        run=checkpoint.run_id,
+        line=checkpoint.line,
+        node__in={node for node, _ in visits},
+        visit__in={visit for _, visit in visits},
+    )
+    by_write: dict[Any, PendingWrite] = {}
+    for row in rows.order_by("node", "visit", "index", "position", "revision"):
+        # The query names nodes and visits apart, so it matches other pairs of them too.
+        if (row.node, row.visit) not in visits:
+            continue
+        # Revisions come in order, so the last one that is old enough stays.
+        if row.write not in by_write or row.staged_at <= checkpoint.created_at:
+            by_write[row.write] = row
+    return list(by_write.values())
+
+
+def _withdrawn_tasks(checkpoint: Checkpoint, nodes: set[str]) -> set[str]:
+    """Return the tasks whose request was withdrawn since. One query, none if nothing is
+    held.
+    """
+    if not nodes:
+        return set()
+    requests = ApprovalRequest.objects.filter(
+        run=checkpoint.run_id,
+        line=checkpoint.line,
+        node__in=nodes,
+        status=RequestStatus.WITHDRAWN,
+    )
+    tasks = requests.values_list("node", "visit", "index")
+    return {str(Task(*task)) for task in tasks}
+
+
+def held_rows(snapshot: Facts) -> set[str]:
+    """Return the visits ("node:visit") that a gate holds in this snapshot, including
+    those of an open superstep.
+    """
+    visits = set(snapshot["frontier"].get("waiting", {}))
+    # An open superstep may have asked before its frontier shows it.
+    for task in snapshot.get("open", {}).get("asked", ()):
+        visit, _, _ = task.rpartition(":")
+        visits.add(visit)
+    return visits
+
+
+def result_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
+    """Return the outputs of the nodes of this checkpoint: the journal's rows, and an
+    entry for each visit of which no output was kept.
+    """
+    results = _results_of(checkpoint)
+    rows = [_result(row, protection_of(checkpoint.run)) for row in results]
+    recorded = {(row.node, row.visit) for row in results}
+    unrecorded = [
+        entry for entry in checkpoint.nodes if _visit_of_entry(entry) not in recorded
+    ]
+    # The outputs of all nodes are derived together, so only if one is needed.
+    if unrecorded:
+        node_outputs = list(timeline.node_outputs(checkpoint))
+        rows += [_unrecorded(entry, node_outputs) for entry in unrecorded]
+    return {"rows": rows, "count": len(rows)}
+
+
+def _results_of(checkpoint: Checkpoint) -> list[TaskResult]:
+    """Return the journal's rows of the visits of a checkpoint. One query."""
+    visits = {_visit_of_entry(entry) for entry in checkpoint.nodes}
+    journal = TaskResult.objects.filter(
+        run=checkpoint.run_id,
+        line=checkpoint.line,
+        node__in={node for node, _ in visits},
+    )
+    # The query names nodes alone: a node may have other visits on this line.
+    return [
+        row
+        for row in journal.select_related("settled_by")
+        if (row.node, row.visit) in visits
+    ]
+
+
+def _visit_of_entry(entry: Facts) -> Visit:
+    return entry["node"], entry.get("visit", 1)
+
+
+def _visit_of_output(output: NodeOutput) -> Visit:
+    return output.node, output.visit
+
+
+def _result(row: TaskResult, protection: Protection) -> Facts:
+    settled_by = ""
+    if row.settled_by:
+        settled_by = name_of(row.settled_by)
+    text = ""
     output = read_or_reason(row, "output")
+    if output is not None:
+        text = _cut(output)
     return {
         "task": row.task,
         "effect": row.effect,
-        "outcome": {"done": "done, reused on replay", "not_done": "did not happen"}.get(row.outcome, row.outcome),
+        "outcome": _OUTCOME_IN_WORDS.get(row.outcome, row.outcome),
         "attempt": row.attempt,
-        "settled_by": name_of(row.settled_by) if row.settled_by else "",
+        "settled_by": settled_by,
         "ms": row.took_ms,
-        "output": "" if output is None else _cut(output),
+        "output": text,
         "kept": "nothing recorded",
         "said": "",
         "fault": fault_of(row, protection),
     }
 
 
-def _unrecorded(entry: dict[str, Any], told: Iterable[NodeOutput]) -> dict[str, Any]:
-    mine = [one for one in told if (one.node, one.visit) == (entry["node"], entry.get("visit", 1))]
-    given = [one.output for one in mine]
-    tasks = f" × {entry['tasks']}" if entry["tasks"] > 1 else ""
-    human = entry["effect"] == "human"
+_OUTCOME_IN_WORDS = {"done": "done, reused on replay", "not_done": "did not happen"}
+
+
+def _unrecorded(entry: Facts, node_outputs: Iterable[NodeOutput]) -> Facts:
+    """Return the row of a visit whose output was not recorded, with the output that
+    follows from the checkpoint's changes.
+    """
+    node, visit = _visit_of_entry(entry)
+    task = f"{node}:{visit}"
+    if entry["tasks"] > 1:
+        task += f" × {entry['tasks']}"
+    outcome = entry["outcome"]
+    if outcome == "held":
+        outcome = "waits for people"
+    kept_as = _NOT_RECORDED
+    if entry["effect"] == "human":
+        kept_as = "kept as pending writes"
+    text, source = _derived_output((node, visit), node_outputs)
     return {
-        "task": f"{entry['node']}:{entry.get('visit', 1)}{tasks}",
+        "task": task,
         "effect": entry["effect"],
-        "outcome": {"held": "waits for people"}.get(entry["outcome"], entry["outcome"]),
+        "outcome": outcome,
         "attempt": 1,
         "ms": entry["ms"],
-        "output": _cut(given[0] if len(given) == 1 else given) if given else "",
-        "kept": "kept as pending writes" if human else "not recorded, it would run again",
-        "said": _SAID.get(mine[0].source, "") if mine else "",
+        "output": text,
+        "kept": kept_as,
+        "said": source,
     }
 
 
+def _derived_output(
+    visit: Visit, node_outputs: Iterable[NodeOutput]
+) -> tuple[str, str]:
+    """Return the output of a visit as text, and how it was derived in words; both empty
+    if it has none.
+    """
+    own = [output for output in node_outputs if _visit_of_output(output) == visit]
+    if not own:
+        return "", ""
+    source = _SAID.get(own[0].source, "")
+    if len(own) == 1:
+        return _cut(own[0].output), source
+    return _cut([output.output for output in own]), source
+
+
+_NOT_RECORDED = "not recorded, it would run again"
 _SAID = {
     outputs.CHANGE: "from what changed; it would run again",
     outputs.TOGETHER: "what several tasks changed together; they would run again",
 }
 
 
-def memory_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
-    """What landed in memory with this checkpoint, by what it did, and what its superstep had read."""
+def memory_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
+    """Return the changes of memory that landed with this checkpoint, and the reads of
+    its superstep.
+    """
     try:
-        found = memory_at(checkpoint) or {}
+        record = memory_at(checkpoint) or {}
     except UNREADABLE as error:
         return {"unread": f"What was read {unreadable_reason(error)}.", "count": None}
-    said = {f"{one['namespace']}/{one['key']}": one for one in found.get("landed", ())}
-    changed = [
-        {"word": word, "key": key, "task": said[key]["task"], "version": said[key]["version"], **_SIGN_OF[word]}
-        for word in ("added", "updated", "removed")
-        for key in found.get(word, ())
-    ]
-    reads = [_read(one) for one in found.get("reads", ())[:MOST_CHANGES]]
+    landings: dict[str, Facts] = {}
+    for landing in record.get("landed", ()):
+        landings[f"{landing['namespace']}/{landing['key']}"] = landing
+    changed: list[Facts] = []
+    for word, kind in _KIND_OF_LANDING.items():
+        sign, css, _ = SIGNS[kind]
+        for key in record.get(word, ()):
+            landing = landings[key]
+            row = {
+                "word": word,
+                "key": key,
+                "sign": sign,
+                "css": css,
+                "task": landing["task"],
+                "version": landing["version"],
+            }
+            changed.append(row)
+    shown_reads = record.get("reads", ())[:MOST_CHANGES]
+    reads = [_read(read) for read in shown_reads]
     return {"changed": changed, "reads": reads, "count": len(changed)}
 
 
-def _read(one: dict[str, Any]) -> dict[str, Any]:
-    """What a task asked memory, in words, and each trace that it found. In live mode no content is kept."""
-    asked = ERASED
-    if one["asked"]:
-        first, second = one["asked"][:2]
-        asked = f"“{first}” in {second}" if one["kind"] == "search" else f"{first}/{second}"
-    traces = [
-        {
+def _read(read: Facts) -> Facts:
+    """Return a task's read of memory, in words, with each trace that it returned."""
+    traces: list[Facts] = []
+    for trace in read["traces"]:
+        # A read in live mode keeps no content.
+        text = ""
+        if read["mode"] != LIVE:
+            text = compact(trace["content"])
+        entry = {
             "name": f"{trace['namespace']}/{trace['key']}",
             "version": trace["version"],
-            "text": "" if one["mode"] == LIVE else compact(trace["content"]),
+            "text": text,
         }
-        for trace in one["traces"]
-    ]
-    return {**one, "asked": asked, "traces": traces, "gone": not one["asked"]}
+        traces.append(entry)
+    return {
+        **read,
+        "asked": _question(read),
+        "traces": traces,
+        "gone": not read["asked"],
+    }
 
 
-_SIGN_OF = {
-    word: dict(zip(("sign", "css"), SIGNS[kind][:2], strict=True))
-    for word, kind in (("added", "added"), ("updated", "changed"), ("removed", "removed"))
-}
+def _question(read: Facts) -> str:
+    if not read["asked"]:
+        return ERASED
+    first, second = read["asked"][:2]
+    if read["kind"] == "search":
+        return f"“{first}” in {second}"
+    return f"{first}/{second}"
 
 
-def event_rows(checkpoint: Checkpoint, snapshot: dict[str, Any], query: dict[str, str]) -> dict[str, Any]:
-    """Two hundred lines of the log, from the number asked for."""
-    given = read_number(query.get("e", ""))
-    start = max(0, checkpoint.run.event_seq - EVENTS) if given is None else given
-    found = timeline.events_after(checkpoint.run_id, start, limit=EVENTS)
-    rows = around(found, protection_of(checkpoint.run))
+_KIND_OF_LANDING = {"added": "added", "updated": "changed", "removed": "removed"}
+"""What happened to a memory -> the change of a state that has the same sign."""
+
+
+def event_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
+    """Return `EVENTS` lines of the log, from the number in the address; without one,
+    the last ones.
+    """
+    run = checkpoint.run
+    start = read_number(query.get("e", ""))
+    if start is None:
+        start = max(0, run.event_seq - EVENTS)
+    events = timeline.events_after(checkpoint.run_id, start, limit=EVENTS)
+    rows = around(events, protection_of(run))
+    last = start
+    if rows:
+        last = rows[-1].seq
+
     at = read_number(query.get("at", ""))
-    last = rows[-1].seq if rows else start
+    older = ""
+    if start:
+        earlier = max(0, start - EVENTS)
+        older = url(run, at=at, tab="events", e=str(earlier))
+    newer = ""
+    if last < run.event_seq:
+        newer = url(run, at=at, tab="events", e=str(last))
     return {
         "rows": rows,
-        "count": checkpoint.run.event_seq,
-        "older": url(checkpoint.run, at=at, tab="events", e=str(max(0, start - EVENTS))) if start else "",
-        "newer": url(checkpoint.run, at=at, tab="events", e=str(last)) if last < checkpoint.run.event_seq else "",
+        "count": run.event_seq,
+        "older": older,
+        "newer": newer,
     }
 
 
 def _facts(event: RunEvent, protection: Protection) -> RunEvent:
-    """The line with a few words of its payload, and whether it is as it was sealed."""
+    """Return the line of the log with a few words of its payload, and its fault if it
+    is not as it was sealed.
+    """
     event.fault = fault_of(event, protection)  # type: ignore[attr-defined]
     payload = read_or_reason(event, "payload") or {}
+    # It is a text, the reason why, if the payload cannot be opened.
     words = payload if isinstance(payload, str) else _words(event.type, payload)
-    event.more = words if len(words) <= 200 else f"{words[:200]}…"  # type: ignore[attr-defined]
+    if len(words) > LONGEST_WORDS:
+        words = f"{words[:LONGEST_WORDS]}…"
+    event.more = words  # type: ignore[attr-defined]
     return event
 
 
-def _words(kind: str, payload: dict[str, Any]) -> str:
+def _words(kind: str, payload: Facts) -> str:
+    """Return the few words of a payload that the line shows beside the event's type."""
     if kind == "checkpoint_saved":
         return f"superstep {payload.get('superstep', '')}"
-    if kind in ("gate_applied", "request_settled"):
-        return str(payload.get("outcome", ""))
     if kind == "approval_not_needed":
         return "decided by the system"
-    if kind == "decision_signed":
-        return str(payload.get("verdict", ""))
-    if kind == "cancel_requested":
-        return str(payload.get("reason", ""))
     if kind == "task_settled":
         return "it happened" if payload.get("happened") else "it did not happen"
-    return str(payload.get("message", ""))
+    name = _NAME_OF_WORDS.get(kind, "message")
+    return str(payload.get(name, ""))
 
 
-Detail = Callable[[Checkpoint, dict[str, Any], dict[str, str]], dict[str, Any]]
+_NAME_OF_WORDS = {
+    "gate_applied": "outcome",
+    "request_settled": "outcome",
+    "decision_signed": "verdict",
+    "cancel_requested": "reason",
+}
+"""Type of an event -> the part of its payload that is shown; of others the message."""
+
+
+Detail = Callable[[Checkpoint, Facts, Query], Facts]
 TABS: dict[str, tuple[str, Detail]] = {
     "changed": ("What changed", changed_rows),
     "state": ("State", state_rows),
@@ -372,9 +581,10 @@ TABS: dict[str, tuple[str, Detail]] = {
 
 
 def around(events_: Iterable[RunEvent], protection: Protection) -> list[RunEvent]:
-    """Lines of the log with a few words of each, and whoever acted by name."""
-    found = [_facts(event, protection) for event in events_]
-    names = names_of(event.actor for event in found)
-    for event in found:
+    """Return lines of the log with a few words of each, and the actors' names."""
+    lines = [_facts(event, protection) for event in events_]
+    # All names in one query.
+    names = names_of(event.actor for event in lines)
+    for event in lines:
         event.actor = names.get(event.actor, event.actor)
-    return found
+    return lines

@@ -1,5 +1,8 @@
-"""The tree in which a run stands, for pages: each run with how it came of the one above it, and what became of it."""
+"""The tree in which a run stands, for pages: each run with how it came of the one above
+it, and what became of it.
+"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,6 +13,7 @@ from django.utils.http import urlencode
 
 from approvals import permissions
 from checkpoints import lines, timeline
+from checkpoints.lines import Stretch
 from checkpoints.models import Checkpoint, Run, RunLine
 from checkpoints.timeline import Relative
 from orchestrator.display.run_names import run_name
@@ -23,17 +27,22 @@ MOST_INHERITED = 8
 
 
 def lineage_facts(user: Any, run: Run) -> dict[str, Any] | None:
-    """The tree of the runs that this person may see, `{root, cut}`; None where the run stands alone."""
-    found = timeline.lineage(run, among=permissions.visible_runs(user))
-    if not found.root.relatives:
+    """Return the tree of the runs that this person may see, `{root, cut}`; None where
+    the run stands alone.
+    """
+    relatives = timeline.lineage(run, among=permissions.visible_runs(user))
+    if not relatives.root.relatives:
         return None
-    read_kinds([relative.run for _, relative in found.walk()])
-    return {"root": _node(found.root, run.id), "cut": found.cut}
+    # All kinds at once: the tree may have many runs.
+    read_kinds([relative.run for _, relative in relatives.walk()])
+    return {"root": _node(relatives.root, run.id), "cut": relatives.cut}
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a fork or replay came from: "Fork" or "Replay", the run's name, its page at that checkpoint, its number."""
+    """The origin of a fork or replay: "Fork" or "Replay", the origin's name, the
+    address of its page at the checkpoint of departure, and that checkpoint's number.
+    """
 
     kind: str
     name: str
@@ -42,8 +51,10 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Inherited:
-    """A checkpoint of another run that a fork was made from or after, as a column before its own."""
+class InheritedCheckpoint:
+    """A checkpoint of another run that a fork was made from or after, as a column
+    before its own.
+    """
 
     run: str
     seq: int
@@ -54,42 +65,61 @@ class Inherited:
 
 
 def origin_of(user: Any, run: Run) -> Origin | None:
-    """Where a fork or replay came from; None for other runs, and where this person may not see it. Two queries."""
+    """Return where a fork or replay came from; None for other runs, and where this
+    person may not see it. Two queries.
+    """
     if run.origin_checkpoint is None:
         return None
-    line = RunLine.objects.filter(run=run.id, number=1).only("travel", "departure_run", "departure_seq").first()
+    first_lines = RunLine.objects.filter(run=run.id, number=1)
+    line = first_lines.only("travel", "departure_run", "departure_seq").first()
     if line is None:
         return None
-    visible = permissions.visible_among(user, Run.objects.filter(id=line.departure_run))
+    origins = Run.objects.filter(id=line.departure_run)
+    visible = permissions.visible_among(user, origins)
     origin = visible.only("id", "key", "label").first()
     if origin is None:
         return None
-    href = url(origin, at=line.departure_seq)
-    return Origin(str(line.travel).capitalize(), run_name(origin), href, line.departure_seq)
+    return Origin(
+        kind=str(line.travel).capitalize(),
+        name=run_name(origin),
+        href=url(origin, at=line.departure_seq),
+        seq=line.departure_seq,
+    )
 
 
-def inherited_columns(user: Any, run: Run) -> list[Inherited]:
-    """The newest checkpoints that a fork or replay inherited, oldest first, as far as this person may see their runs.
+def inherited_columns(user: Any, run: Run) -> list[InheritedCheckpoint]:
+    """Return the newest checkpoints that a fork or replay inherited, oldest first, as
+    far as this person may see their runs.
 
     A query an origin, and two more; none for other runs. Reads columns only.
     """
     if run.origin_checkpoint is None:
         return []
     try:
-        stretches = [one for one in lines.past(run.id, run.line, known=run) if one.run != run.id]
+        past = lines.past(run.id, run.line, loaded_run=run)
     except UNREADABLE:
+        # The page names the damage elsewhere, and stands without these columns.
         return []
-    names = {one.run for one in stretches}
-    visible = permissions.visible_among(user, Run.objects.filter(id__in=names)).only("id", "key", "label")
-    runs = {one.id: one for one in visible}
-    seen = [one for one in stretches if one.run in runs]
-    rows = Checkpoint.objects.filter(lines.within(seen), kept=True).order_by("-created_at", "-seq")
-    newest = rows.only("run_id", "seq", "created_at", "source", "nodes")[:MOST_INHERITED]
+    # The way to a fork's head begins with its own checkpoints.
+    stretches = [stretch for stretch in past if stretch.run != run.id]
+    runs = _visible_runs_of(stretches, user)
+    visible = [stretch for stretch in stretches if stretch.run in runs]
+    rows = Checkpoint.objects.filter(lines.within(visible), kept=True)
+    rows = rows.only("run_id", "seq", "created_at", "source", "nodes")
+    # By time first: each run numbers its checkpoints from 0.
+    newest = rows.order_by("-created_at", "-seq")[:MOST_INHERITED]
     return [_inherited(row, runs[row.run_id]) for row in reversed(newest)]
 
 
-def _inherited(row: Checkpoint, run: Run) -> Inherited:
-    return Inherited(
+def _visible_runs_of(stretches: Sequence[Stretch], user: Any) -> dict[UUID, Run]:
+    """Return the runs of these stretches that this person may see. One query."""
+    ids = {stretch.run for stretch in stretches}
+    visible = permissions.visible_among(user, Run.objects.filter(id__in=ids))
+    return {row.id: row for row in visible.only("id", "key", "label")}
+
+
+def _inherited(row: Checkpoint, run: Run) -> InheritedCheckpoint:
+    return InheritedCheckpoint(
         run=run_name(run),
         seq=row.seq,
         at=row.created_at,
@@ -99,19 +129,28 @@ def _inherited(row: Checkpoint, run: Run) -> Inherited:
     )
 
 
-def _node(one: Relative, here: UUID) -> dict[str, Any]:
-    is_here = one.run.id == here
+def _node(relative: Relative, here: UUID) -> dict[str, Any]:
+    run = relative.run
+    is_here = run.id == here
+    compare = ""
+    if not is_here:
+        query = urlencode({"a": str(here), "b": str(run.id)})
+        compare = f"{reverse('compare')}?{query}"
+    words = [_how(relative), run_look(run).label]
     return {
-        "run": one.run,
-        "said": ", ".join(filter(None, [_how(one), run_look(one.run).label])),
+        "run": run,
+        "said": ", ".join(filter(None, words)),
         "here": is_here,
-        "compare": "" if is_here else f"{reverse('compare')}?{urlencode({'a': str(here), 'b': str(one.run.id)})}",
-        "fault": one.fault,
-        "relatives": [_node(inner, here) for inner in one.relatives],
+        "compare": compare,
+        "fault": relative.fault,
+        "relatives": [_node(inner, here) for inner in relative.relatives],
     }
 
 
-def _how(one: Relative) -> str:
-    if one.how == "child":
-        return f"started by {one.task}"
-    return f"{one.how} from {one.seq}" if one.how else ""
+def _how(relative: Relative) -> str:
+    """Return in words how a run came of the one above it; "" for the root."""
+    if relative.how == "child":
+        return f"started by {relative.task}"
+    if not relative.how:
+        return ""
+    return f"{relative.how} from {relative.seq}"

@@ -1,4 +1,6 @@
-"""The lines of a run as its page shows them: the one that counts, those that were left, and why the run rests on it."""
+"""The lines of a run as its page shows them: the current one, the superseded ones, and
+the reason why the run rests.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +8,7 @@ from dataclasses import dataclass, replace
 from checkpoints import lines
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run
-from orchestrator.views.run_timeline import Column
+from orchestrator.views.run_timeline import TimelineColumn
 
 Way = Sequence[tuple[int, int | None]]
 """(line, last seq that counts), the current line first."""
@@ -14,71 +16,119 @@ Way = Sequence[tuple[int, int | None]]
 
 @dataclass(frozen=True, slots=True)
 class SupersededTape:
-    """The columns of a line that was left, behind as many empty ones as stand before its departure on the tape of the
-    line that counts.
+    """The columns of a superseded line. `before` and `after` count the empty columns
+    beside them, so that they stand below those of the line that counts.
     """
 
     line: int
     left_at: int
     before: range
-    columns: list[Column]
+    columns: list[TimelineColumn]
     after: range
 
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """Why a paused run waits though it asks nobody: nodes that need a yes, or, with none, that nobody started it."""
+    """The reason why a paused run waits without asking people: nodes that need a yes;
+    without any, a start that is missing.
+    """
 
     nodes: tuple[str, ...]
 
 
 def way_of(run: Run) -> Way:
-    """The way to the run's newest checkpoint through its lines. One query, none on the first line."""
+    """Return the way to the run's newest checkpoint through its lines. One query, none
+    on the first line.
+    """
     return lines.ancestry(run.id, run.line)
 
 
 def is_superseded(row: Checkpoint, way: Way) -> bool:
-    """Whether the run left the checkpoint behind when it went back."""
-    known = dict(way)
-    last = known.get(row.line, -1)
+    """Return whether the run left the checkpoint behind when it went back."""
+    last_by_line = dict(way)
+    if row.line not in last_by_line:
+        return True
+    # The current line has no last checkpoint: all of it counts.
+    last = last_by_line[row.line]
     return last is not None and row.seq > last
 
 
 def split_columns(
-    columns: Sequence[Column], rows: Sequence[Checkpoint], way: Way
-) -> tuple[list[Column], list[SupersededTape]]:
-    """The columns of the line that counts, and the tapes of those that were left. Both come in the order of time."""
-    left: dict[int, list[Column]] = {}
-    main: list[Column] = []
+    columns: Sequence[TimelineColumn],
+    rows: Sequence[Checkpoint],
+    way: Way,
+) -> tuple[list[TimelineColumn], list[SupersededTape]]:
+    """Return the columns of the current line, and the tapes of the superseded ones,
+    both in the order of time.
+    """
+    columns_by_line: dict[int, list[TimelineColumn]] = {}
+    current: list[TimelineColumn] = []
     for column, row in zip(columns, rows, strict=True):
-        if is_superseded(row, way):
-            left.setdefault(row.line, []).append(replace(column, superseded=True))
-        else:
-            main.append(column)
-    return main, [_tape(line, found, main) for line, found in left.items()]
+        if not is_superseded(row, way):
+            current.append(column)
+            continue
+        superseded = replace(column, superseded=True)
+        of_line = columns_by_line.setdefault(row.line, [])
+        of_line.append(superseded)
+
+    tapes: list[SupersededTape] = []
+    for line, of_line in columns_by_line.items():
+        tapes.append(_tape(line, of_line, current))
+    return current, tapes
 
 
-def _tape(line: int, columns: list[Column], main: Sequence[Column]) -> SupersededTape:
-    before = sum(1 for column in main if column.seq < columns[0].seq)
-    left_at = max((column.seq for column in main if column.seq < columns[0].seq), default=0)
-    return SupersededTape(line, left_at, range(before), columns, range(len(main) - before - len(columns)))
+def _tape(
+    line: int,
+    columns: list[TimelineColumn],
+    current: Sequence[TimelineColumn],
+) -> SupersededTape:
+    first = columns[0].seq
+    earlier = [column.seq for column in current if column.seq < first]
+    before = len(earlier)
+    after = len(current) - before - len(columns)
+    return SupersededTape(
+        line,
+        left_at=max(earlier, default=0),
+        before=range(before),
+        columns=columns,
+        after=range(after),
+    )
 
 
 def standing_kind(still: Standstill | None, *, asks: bool) -> str:
-    """Return how a paused run is called that asks nobody: "not_started", "needs_yes", or "" for any other."""
+    """Return the standing of a paused run that asks nobody: "not_started" or
+    "needs_yes"; "" for any other run.
+    """
     if still is None or asks:
         return ""
-    return "needs_yes" if still.nodes else "not_started"
+    if still.nodes:
+        return "needs_yes"
+    return "not_started"
 
 
 def standstill_of(run: Run, *, asks: bool) -> Standstill | None:
-    """Why the run rests; None where it does not, or only people are waited for. `asks`: it asks people something. One
-    query, none for a run that never departed. Raises `TamperedRow` or `WrongKey` where its line is not as it was.
+    """Return why the run rests; None if it does not, or only waits for people.
+
+    `asks`: it asks people something. One query, none for a run that never departed.
+    Raises `TamperedRow` or `WrongKey` if its line is not as it was.
     """
-    if run.status != Status.PAUSED or (run.line == 1 and run.origin_checkpoint is None):
+    if run.status != Status.PAUSED or _never_departed(run):
         return None
+    stops: Sequence[str] = ()
     row = lines.line_row(run, run.line)
-    if row is not None and lines.NOT_STARTED in row.stops:
+    if row is not None:
+        stops = row.stops
+    if lines.NOT_STARTED in stops:
         return Standstill(())
-    stops = tuple(node for node in run.at_node.split(", ") if row is not None and node in row.stops)
-    return Standstill(stops) if stops or not (asks or run.at_node) else None
+
+    nodes = tuple(node for node in run.at_node.split(", ") if node in stops)
+    if nodes:
+        return Standstill(nodes)
+    # It is at no node and asks nobody, so only a start gets it going.
+    if not asks and not run.at_node:
+        return Standstill(())
+    return None
+
+
+def _never_departed(run: Run) -> bool:
+    return run.line == 1 and run.origin_checkpoint is None

@@ -1,4 +1,6 @@
-"""A run's checkpoints as columns of the tape and rows of the list, and the steps between them. No queries."""
+"""The checkpoints of a run as columns of the tape and rows of the list, and the steps
+between them. No queries.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.templatetags.console import spell
 
 LONG_PAUSE = timedelta(minutes=10)
+"""The pause between two checkpoints from which the tape shows it."""
 WHY = {
     Source.INPUT: "started",
     Source.SUPERSTEP: "superstep ended",
@@ -26,10 +29,13 @@ WHY = {
     Source.VERSION: "another version of its graph",
 }
 STOPPED = ("failed", "unknown")
+"""Outcomes of a node that stop its run."""
+MOST_BLOCKS = 6
+"""Blocks of one checkpoint that are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TimelineColumn:
     """One checkpoint as the tape and the list show it."""
 
     seq: int
@@ -49,7 +55,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepButton:
     """A button of the transport; without `href` there is nowhere to go."""
 
     name: str
@@ -58,84 +64,165 @@ class Step:
     href: str
 
 
-def url(run: Run, *, at: int | None, tab: str = "", **more: str) -> str:
-    """The run's page at a checkpoint (None: the newest), the detail open at `tab`."""
-    query = {"at": "" if at is None else str(at), "tab": "" if tab == "changed" else tab, **more}
-    query = {name: value for name, value in query.items() if value}
-    return reverse("run", args=[run.id]) + (f"?{urlencode(query)}" if query else "")
+def url(run: Run, *, at: int | None, tab: str = "", **parameters: str) -> str:
+    """Return the address of the run's page at a checkpoint (None: the newest), with the
+    detail open at `tab`.
+    """
+    query: dict[str, str] = {}
+    if at is not None:
+        query["at"] = str(at)
+    # The page opens at the changes by itself.
+    if tab != "changed":
+        query["tab"] = tab
+    query |= parameters
+    text = urlencode({name: value for name, value in query.items() if value})
+    address = reverse("run", args=[run.id])
+    return f"{address}?{text}" if text else address
 
 
-def timeline_columns(run: Run, rows: Sequence[Checkpoint], here: Checkpoint, *, newest: int, tab: str) -> list[Column]:
-    """The checkpoints in time. `rows` come newest first."""
-    ordered = list(reversed(rows))
-    before = [None, *ordered[:-1]]
-    return [_column(run, row, last, here, newest=newest, tab=tab) for row, last in zip(ordered, before, strict=True)]
+def timeline_columns(
+    run: Run,
+    rows: Sequence[Checkpoint],
+    here: Checkpoint,
+    *,
+    newest: int,
+    tab: str,
+) -> list[TimelineColumn]:
+    """Return the checkpoints in time. `rows` come newest first."""
+    columns: list[TimelineColumn] = []
+    before: Checkpoint | None = None
+    for row in reversed(rows):
+        columns.append(_column(run, row, before, here, newest=newest, tab=tab))
+        before = row
+    return columns
 
 
-def _column(run: Run, row: Checkpoint, last: Checkpoint | None, here: Checkpoint, *, newest: int, tab: str) -> Column:
-    pause = row.created_at - last.created_at if last else timedelta(0)
+def _column(
+    run: Run,
+    row: Checkpoint,
+    before: Checkpoint | None,
+    here: Checkpoint,
+    *,
+    newest: int,
+    tab: str,
+) -> TimelineColumn:
     blocks = blocks_of(row)
-    return Column(
+    effect = blocks[0]
+    if effect in ("init", "bad"):
+        effect = ""
+    why = ""
+    if row.source != Source.SUPERSTEP:
+        why = WHY[Source(row.source)]
+    return TimelineColumn(
         seq=row.seq,
         at=row.created_at,
         name=name_of(row),
         blocks=blocks,
-        effect=blocks[0] if blocks[0] not in ("init", "bad") else "",
+        effect=effect,
         delta=_delta(row),
-        why="" if row.source == Source.SUPERSTEP else WHY[Source(row.source)],
+        why=why,
         href=url(run, at=row.seq, tab=tab),
         here=row.id == here.id,
         later=row.seq > here.seq,
         newest=row.seq == newest,
-        gap=spell(pause) if pause > LONG_PAUSE else "",
+        gap=_gap(before, row),
         fault=fault_of(row, protection_of(row.run)),
     )
 
 
+def _gap(before: Checkpoint | None, row: Checkpoint) -> str:
+    """Return the pause before a checkpoint in words; empty for a short one."""
+    if before is None:
+        return ""
+    pause = row.created_at - before.created_at
+    if pause <= LONG_PAUSE:
+        return ""
+    return spell(pause)
+
+
 def name_of(row: Checkpoint) -> str:
-    """A checkpoint's name: its node, "3 nodes", or why it was saved where no node ran; of signatures a settlement."""
+    """Return the name of a checkpoint: its node, "3 nodes", or why it was saved where
+    no node ran; "settlement" for one of signatures.
+    """
     if row.source == Source.SETTLEMENT:
         return "settlement"
-    names = list(dict.fromkeys(entry["node"] for entry in row.nodes))
-    if not names:
-        return "start" if row.source == Source.INPUT else row.get_source_display()
-    return (
-        names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}" if len(names) == 2 else f"{len(names)} nodes"
-    )
+    # A node may have run several times in a superstep.
+    names: list[str] = list(dict.fromkeys(entry["node"] for entry in row.nodes))
+    match names:
+        case [] if row.source == Source.INPUT:
+            return "start"
+        case []:
+            return row.get_source_display()
+        case [name]:
+            return name
+        case [first, _]:
+            return f"{first} +1"
+        case _:
+            return f"{len(names)} nodes"
 
 
 def blocks_of(row: Checkpoint) -> list[str]:
-    """The CSS class of each of a checkpoint's blocks."""
+    """Return the CSS class of each of a checkpoint's blocks."""
     if row.source == Source.INPUT:
         return ["init"]
-    found = ["bad" if entry["outcome"] in STOPPED else entry["effect"] for entry in row.nodes]
-    return found[:6] or ["bad" if row.source == Source.FAILURE else "pure"]
+    blocks: list[str] = []
+    for entry in row.nodes[:MOST_BLOCKS]:
+        has_stopped = entry["outcome"] in STOPPED
+        blocks.append("bad" if has_stopped else entry["effect"])
+    if blocks:
+        return blocks
+    return ["bad" if row.source == Source.FAILURE else "pure"]
 
 
 def _delta(row: Checkpoint) -> str:
+    """Return in a word what the checkpoint brought: questions, an open superstep, or
+    changes.
+    """
     if any(entry["outcome"] == "held" for entry in row.nodes):
         return "asks"
     if row.source == Source.FAILURE:
         return "open"
-    return f"{len(row.changed)} set" if row.changed else ""
+    if not row.changed:
+        return ""
+    return f"{len(row.changed)} set"
 
 
-def timeline_steps(run: Run, here: int, newest: int, tab: str, way: Sequence[int], behind: int) -> list[Step]:
-    """First, previous, next, last. From a checkpoint of the line that counts they stay on it: `way` are the numbers of
-    its checkpoints, as far as they are shown; `behind` is that of the last one before it on any line, -1 for none.
+def timeline_steps(
+    run: Run,
+    here: int,
+    newest: int,
+    tab: str,
+    way: Sequence[int],
+    behind: int,
+) -> list[StepButton]:
+    """Return the steps to the first, previous, next and last checkpoint. From a
+    checkpoint of the line that counts they stay on it: `way` are the numbers of its
+    checkpoints, as far as they are shown; `behind` is that of the last one before it on
+    any line, -1 for none.
     """
-    at = way.index(here) if here in way else -1
-    before = way[at - 1] if at > 0 else behind
-    after = way[at + 1] if 0 <= at < len(way) - 1 else here + 1
+    # From a checkpoint that is not on the way they lead to its neighbours by number.
+    previous = behind
+    following = here + 1
+    if here in way:
+        at = way.index(here)
+        if at > 0:
+            previous = way[at - 1]
+        if at < len(way) - 1:
+            following = way[at + 1]
 
-    def to(seq: int, name: str, label: str, icon: str) -> Step:
-        away = seq != here and 0 <= seq <= newest
-        # The newest has no number in its address, so that the page follows the run again.
-        return Step(name, label, icon, url(run, at=None if seq == newest else seq, tab=tab) if away else "")
+    def href(seq: int) -> str:
+        is_elsewhere = seq != here and 0 <= seq <= newest
+        if not is_elsewhere:
+            return ""
+        # The newest has no number in its address, so that the page follows the run
+        # again.
+        if seq == newest:
+            return url(run, at=None, tab=tab)
+        return url(run, at=seq, tab=tab)
 
     return [
-        to(0, "first", "First checkpoint", "first"),
-        to(before, "prev", "Previous checkpoint", "prev"),
-        to(after, "next", "Next checkpoint", "nextt"),
-        to(newest, "last", "Latest checkpoint", "last"),
+        StepButton("first", "First checkpoint", "first", href(0)),
+        StepButton("prev", "Previous checkpoint", "prev", href(previous)),
+        StepButton("next", "Next checkpoint", "nextt", href(following)),
+        StepButton("last", "Latest checkpoint", "last", href(newest)),
     ]

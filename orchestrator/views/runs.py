@@ -1,8 +1,10 @@
-"""The list of runs: tabs by status, filters, pages by key. Reads columns of the run's row only, never a checkpoint."""
+"""The list of runs: tabs by status, filters, pages by key. It reads columns of the
+runs' rows only, never a checkpoint.
+"""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import wraps
+from string import hexdigits
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +19,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from approvals import permissions
-from approvals.views.page import error_page, render
+from approvals.views.page import refuses_unreadable_filters, render
 from checkpoints.core.status import STOPPED, Status
 from checkpoints.ledger import notes
 from checkpoints.models import Run
@@ -28,10 +30,20 @@ from orchestrator.runs.metadata import PARAMETER, read_pair, split_filters
 from orchestrator.views.run_standings import not_started, read_standings
 
 PAGE = 50
+"""Runs on one page of the list."""
+NEWS = 100
+"""Newer runs that are counted; of more the list says "100 or more"."""
+LONGEST_SEARCH = 200
+"""Characters of a search; the rest is ignored."""
+ID_DIGITS = 32
+"""Hexadecimal digits of an id."""
+REVIEW = "review"
 UNSTARTED = "unstarted"
-"""The tab of forks that were made and not started: paused, as those that ask people, and yet another thing."""
+"""The tab of forks that were made and not started. They are paused, as are runs that
+ask people, but they ask nobody.
+"""
 TABS: list[tuple[str, str, frozenset[str]]] = [
-    ("review", "Needs review", frozenset({Status.PAUSED})),
+    (REVIEW, "Needs review", frozenset({Status.PAUSED})),
     (UNSTARTED, "Not started", frozenset({Status.PAUSED})),
     ("running", "Running", frozenset({Status.RUNNING, Status.QUEUED})),
     ("waiting", "Waiting", frozenset({Status.WAITING})),
@@ -40,183 +52,318 @@ TABS: list[tuple[str, str, frozenset[str]]] = [
     ("rejected", "Rejected", frozenset({Status.REJECTED})),
     ("cancelled", "Cancelled", frozenset({Status.CANCELLED})),
 ]
+"""(name in the address, label, statuses) of each tab."""
 SPANS = {
     "hour": ("last hour", timedelta(hours=1)),
     "day": ("last 24 hours", timedelta(days=1)),
     "week": ("last 7 days", timedelta(days=7)),
     "month": ("last 30 days", timedelta(days=30)),
 }
-"""Word in the address -> its words on the page, and how long ago a run may have started."""
+"""Word in the address -> its words on the page, and the longest time since a run
+started.
+"""
 FILTERS = ("status", "graph", "started", "q", "before")
-"""What the address of the list may say, beside `metadata.<name>`."""
+"""The parameters of the list's address, beside `metadata.<name>`."""
+# Of the encrypted columns only the error and the progress are shown.
 COLUMNS = (
-    "id", "key", "graph", "version", "label", "status", "line", "origin_checkpoint", "head_seq", "event_seq",
-    "at_node", "tape", "error_code", "error", "progress", "imported", "created_at", "started_at", "ended_at",
-)  # fmt: skip
-
-
-def refuses_unreadable_filters(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """A page that says so where it is narrowed by metadata that no run can have."""
-
-    @wraps(view)
-    def page(request: HttpRequest) -> HttpResponse:
-        try:
-            return view(request)
-        except InvalidValue as error:
-            return error_page(request, "This filter cannot be read", f"{error.message}.", status=400)
-
-    return page
+    "id",
+    "key",
+    "graph",
+    "version",
+    "label",
+    "status",
+    "line",
+    "origin_checkpoint",
+    "head_seq",
+    "event_seq",
+    "at_node",
+    "tape",
+    "error_code",
+    "error",
+    "progress",
+    "imported",
+    "created_at",
+    "started_at",
+    "ended_at",
+)
 
 
 @login_required
 @require_safe
 @refuses_unreadable_filters
 def runs_page(request: HttpRequest) -> HttpResponse:
-    """One page of the list."""
-    if typed := request.GET.get("metadata", "").strip():
-        name, text = read_pair(typed)
-        return redirect(f"{reverse('runs')}?{_query(request, before='', **{PARAMETER + name: text})}")
+    """Show one page of the list."""
+    typed = request.GET.get("metadata", "").strip()
+    if typed:
+        return _redirect_to_typed_metadata(request, typed)
+
     runs = _filtered(request)
     counts = _counts(runs)
     tab = request.GET.get("status", "")
-    wanted = next((statuses for name, _, statuses in TABS if name == tab), None)
-    shown = _of_tab(runs, tab, wanted)
-    found = list(_before(shown, request.GET.get("before", "")).only(*COLUMNS)[: PAGE + 1])
-    _know_keys_of(found)
-    read_standings(found[:PAGE], request.user)
-    last = found[PAGE - 1] if len(found) > PAGE else None
+    statuses = _statuses_of(tab)
+    cursor = request.GET.get("before", "")
+    of_tab = _of_tab(runs, tab, statuses)
+    following = _before(of_tab, cursor).only(*COLUMNS)
+    # One row more than a page shows whether there is another page.
+    rows = list(following[: PAGE + 1])
+    _know_keys_of(rows)
+    read_standings(rows[:PAGE], request.user)
+
+    # An address with an unknown tab shows all runs.
+    known_tab = tab if statuses else ""
     context = {
-        "rows": found[:PAGE],
+        "rows": rows[:PAGE],
         "tabs": list(_tabs(request, tab, counts)),
-        "tab": tab if wanted else "",
-        "total": counts[tab if wanted else ""],
+        "tab": known_tab,
+        "total": counts[known_tab],
+        **_filter_facts(request),
+        **_list_links(request, rows, is_first_page=not cursor),
+        **_may_facts(request.user),
+    }
+    return render(request, "orchestrator/runs.html", context, section="runs")
+
+
+def _redirect_to_typed_metadata(request: HttpRequest, typed: str) -> HttpResponse:
+    """Return a redirect to the list with the filter that was typed as name and value.
+    Raises `InvalidValue`.
+    """
+    name, text = read_pair(typed)
+    query = _query(request, before="", **{PARAMETER + name: text})
+    return redirect(f"{reverse('runs')}?{query}")
+
+
+def _filter_facts(request: HttpRequest) -> dict[str, Any]:
+    """Return the filters in use, and what each of them can be set to."""
+    return {
         "graphs": graphs_to_choose(request.user),
         "graph": request.GET.get("graph", ""),
         "spans": [(name, words) for name, (words, _) in SPANS.items()],
         "started": request.GET.get("started", ""),
         "q": request.GET.get("q", "").strip(),
         "metadata": _metadata_filters(request),
-        "older": _query(request, before=f"{last.created_at.isoformat()}~{last.id}") if last else "",
-        "newest": _query(request, before="") if request.GET.get("before") else "",
-        "news": _query(request, before="", since=str(found[0].id)) if found and not request.GET.get("before") else "",
         "zone": timezone.get_current_timezone_name(),
         "filters": _query(request, before=""),
-        "start_url": reverse("graphs") if permissions.has_role(request.user) else "",
-        "may_start": permissions.may(request.user, "start_run"),
-        "may_import": permissions.may(request.user, "import_run"),
     }
-    return render(request, "orchestrator/runs.html", context, section="runs")
+
+
+def _may_facts(user: Any) -> dict[str, Any]:
+    """Return which of starting and importing runs this person is offered."""
+    start_url = ""
+    if permissions.has_role(user):
+        start_url = reverse("graphs")
+    return {
+        "start_url": start_url,
+        "may_start": permissions.may(user, "start_run"),
+        "may_import": permissions.may(user, "import_run"),
+    }
+
+
+def _statuses_of(tab: str) -> frozenset[str] | None:
+    """Return the statuses of a tab, None if there is no such tab."""
+    for name, _, statuses in TABS:
+        if name == tab:
+            return statuses
+    return None
+
+
+def _list_links(
+    request: HttpRequest,
+    rows: list[Run],
+    *,
+    is_first_page: bool,
+) -> dict[str, str]:
+    """Return the queries of the older page, of the newest one, and of the number of
+    newer runs; empty where there is none.
+    """
+    links = {"older": "", "newest": "", "news": ""}
+    if len(rows) > PAGE:
+        last = rows[PAGE - 1]
+        cursor = f"{last.created_at.isoformat()}~{last.id}"
+        links["older"] = _query(request, before=cursor)
+    # Newer runs belong on the first page only.
+    if not is_first_page:
+        links["newest"] = _query(request, before="")
+    elif rows:
+        newest = str(rows[0].id)
+        links["news"] = _query(request, before="", since=newest)
+    return links
 
 
 @login_required
 @require_safe
 def runs_rows(request: HttpRequest) -> HttpResponse:
-    """The named rows alone, for a list that is on the screen."""
-    wanted = list(_uuids(request.GET.getlist("id")[:PAGE]))
-    runs = list(permissions.visible_among(request.user, Run.objects.filter(id__in=wanted)).only(*COLUMNS))
+    """Show the named rows alone, for a list that is on the screen."""
+    # A script names the rows on the screen, which are one page at most.
+    ids = list(_uuids(request.GET.getlist("id")[:PAGE]))
+    named = Run.objects.filter(id__in=ids)
+    visible = permissions.visible_among(request.user, named)
+    runs = list(visible.only(*COLUMNS))
     _know_keys_of(runs)
     read_standings(runs, request.user)
-    return render(request, "orchestrator/_run_rows.html", {"rows": runs}, section="runs")
+    context = {"rows": runs}
+    return render(request, "orchestrator/_run_rows.html", context, section="runs")
 
 
 @login_required
 @require_safe
 @refuses_unreadable_filters
 def runs_news(request: HttpRequest) -> HttpResponse:
-    """How many runs match the list's filters and are newer than its first row."""
-    since = next(_uuids([request.GET.get("since", "")]), None)
+    """Return how many runs match the filters and are newer than the first row shown."""
+    text = request.GET.get("since", "")
+    since = next(_uuids([text]), None)
     tab = request.GET.get("status", "")
-    wanted = next((statuses for name, _, statuses in TABS if name == tab), None)
-    runs = _filtered(request)
-    runs = _of_tab(runs, tab, wanted)
-    # Ids of runs sort by time, so the index of the primary key answers.
-    count = runs.order_by().filter(id__gt=since)[:100].count() if since else 0
-    many = "100 or more" if count == 100 else str(count)
-    return JsonResponse({"count": count, "text": f"{many} new run{'' if count == 1 else 's'}. Show them"})
+    runs = _of_tab(_filtered(request), tab, _statuses_of(tab))
+    count = 0
+    if since:
+        # Ids of runs sort by time, so the index of the primary key answers.
+        newer = runs.order_by().filter(id__gt=since)
+        count = newer[:NEWS].count()
+    number = str(count)
+    if count == NEWS:
+        number = f"{NEWS} or more"
+    noun = "run" if count == 1 else "runs"
+    return JsonResponse({"count": count, "text": f"{number} new {noun}. Show them"})
 
 
 def _counts(runs: "QuerySet[Run]") -> dict[str, int]:
     """Return how many runs each tab has, "" for all of them. Two queries."""
-    rows = runs.order_by().values("status").annotate(n=Count("id"))
+    grouped = runs.order_by().values("status")
+    rows = grouped.annotate(n=Count("id"))
     of_status = {row["status"]: row["n"] for row in rows}
-    counts = {name: sum(of_status.get(status, 0) for status in statuses) for name, _, statuses in TABS}
+    counts = {"": sum(of_status.values())}
+    for name, _, statuses in TABS:
+        counts[name] = sum(of_status.get(status, 0) for status in statuses)
 
     # A fork that nobody has started is paused, and asks nobody.
-    counts[UNSTARTED] = runs.filter(not_started()).order_by().count() if of_status.get(Status.PAUSED) else 0
-    counts["review"] -= counts[UNSTARTED]
-    return counts | {"": sum(of_status.values())}
+    unstarted = 0
+    if of_status.get(Status.PAUSED):
+        unstarted = runs.filter(not_started()).order_by().count()
+    counts[UNSTARTED] = unstarted
+    counts[REVIEW] -= unstarted
+    return counts
 
 
-def _of_tab(runs: "QuerySet[Run]", tab: str, statuses: frozenset[str] | None) -> "QuerySet[Run]":
+def _of_tab(
+    runs: "QuerySet[Run]",
+    tab: str,
+    statuses: frozenset[str] | None,
+) -> "QuerySet[Run]":
+    """Return the runs of a tab, all of them if there is no such tab."""
     if statuses is None:
         return runs
     if tab == UNSTARTED:
         return runs.filter(not_started())
-    shown = runs.filter(status__in=statuses)
-    return shown.exclude(not_started()) if tab == "review" else shown
+    of_tab = runs.filter(status__in=statuses)
+    if tab == REVIEW:
+        return of_tab.exclude(not_started())
+    return of_tab
 
 
 def _know_keys_of(rows: list[Run]) -> None:
-    """Of those of which a list tells what the node in hand reports, or why it stopped."""
-    data_keys.know_keys_of(run for run in rows if run.status == Status.RUNNING or run.error_code)
+    """Load the data keys of the runs whose list entry shows the progress of the current
+    node, or why the run stopped.
+    """
+    data_keys.know_keys_of(
+        run for run in rows if run.status == Status.RUNNING or run.error_code
+    )
 
 
 def _filtered(request: HttpRequest) -> "QuerySet[Run]":
+    """Return the runs that this person may see and that match the filters, on all tabs
+    and pages. Raises `InvalidValue`.
+    """
     runs = permissions.visible_runs(request.user)
-    graph, words = request.GET.get("graph", ""), request.GET.get("q", "").strip()[:200]
     span = SPANS.get(request.GET.get("started", ""))
     if span:
-        runs = runs.filter(created_at__gte=timezone.now() - span[1])
+        _, longest = span
+        runs = runs.filter(created_at__gte=timezone.now() - longest)
+    graph = request.GET.get("graph", "")
     if graph:
         runs = runs.filter(graph=graph)
+    words = request.GET.get("q", "").strip()[:LONGEST_SEARCH]
     if words:
-        runs = runs.filter(Q(key__istartswith=words) | Q(label__icontains=words) | _id_prefix(words))
+        in_words = Q(key__istartswith=words) | Q(label__icontains=words)
+        runs = runs.filter(in_words | _id_prefix(words))
     return notes.with_metadata(runs, _metadata(request))
 
 
 def _metadata(request: HttpRequest) -> dict[str, str]:
-    """The texts by which the list is narrowed, by name. Raises `InvalidValue`."""
-    return split_filters(request.GET.dict())[1]
+    """Return the metadata by which the list is narrowed: name -> text.
+
+    Raises `InvalidValue`.
+    """
+    _, metadata = split_filters(request.GET.dict())
+    return metadata
 
 
 def _metadata_filters(request: HttpRequest) -> list[dict[str, str]]:
-    """What the list is narrowed to by metadata, each with the address of the list without it."""
-    return [
-        {
-            "parameter": PARAMETER + name,
+    """Return the metadata by which the list is narrowed, each with the address of the
+    list without it.
+    """
+    filters: list[dict[str, str]] = []
+    for name, text in _metadata(request).items():
+        parameter = PARAMETER + name
+        without = _query(request, **{parameter: ""})
+        entry = {
+            "parameter": parameter,
             "name": name,
             "text": text,
-            "without": _query(request, **{PARAMETER + name: ""}),
+            "without": without,
         }
-        for name, text in _metadata(request).items()
-    ]
+        filters.append(entry)
+    return filters
 
 
 def graphs_to_choose(user: Any) -> list[str]:
-    """The graphs to choose from: those that are registered; for who has no role, those of the runs that he sees."""
+    """Return the names of the registered graphs; for a person without a role, those of
+    the runs that this person may see.
+    """
     if permissions.has_role(user):
         return sorted({compiled.name for compiled in registry.all()})
-    return sorted(set(permissions.visible_runs(user).order_by().values_list("graph", flat=True).distinct()))
+    runs = permissions.visible_runs(user).order_by()
+    names = runs.values_list("graph", flat=True).distinct()
+    return sorted(set(names))
 
 
 def _id_prefix(words: str) -> Q:
+    """Return the filter for ids that begin with the words; for nothing if no id can."""
     digits = words.replace("-", "").lower()
-    if not digits or len(digits) > 32 or set(digits) - set("0123456789abcdef"):
+    if not digits or len(digits) > ID_DIGITS or set(digits) - set(hexdigits):
         return Q(pk__in=[])
-    return Q(id__gte=UUID(digits.ljust(32, "0")), id__lte=UUID(digits.ljust(32, "f")))
+    # A range rather than a pattern, so that the index of the primary key answers.
+    first = UUID(digits.ljust(ID_DIGITS, "0"))
+    last = UUID(digits.ljust(ID_DIGITS, "f"))
+    return Q(id__gte=first, id__lte=last)
 
 
 def _before(runs: "QuerySet[Run]", cursor: str) -> "QuerySet[Run]":
-    text, _, ident = cursor.partition("~")
-    try:
-        at, last = parse_datetime(text), UUID(ident)
-        if not isinstance(at, datetime) or timezone.is_naive(at):
-            return runs
-        # A moment near the first or the last may have none in the time zone of the database.
-        at = at.astimezone(UTC)
-    except (ValueError, OverflowError):
+    """Return the runs after the last one of a page, all without a cursor. Raises
+    `InvalidValue`.
+    """
+    if not cursor:
         return runs
-    return runs.filter(Q(created_at__lt=at) | Q(created_at=at, id__lt=last))
+    at, last = _read_cursor(cursor)
+    if at is None:
+        message = "“before” names no run; follow the links of the list"
+        raise InvalidValue(message, path="before")
+    is_older = Q(created_at__lt=at)
+    # Of runs of one moment the id decides.
+    is_later_in_list = Q(created_at=at, id__lt=last)
+    return runs.filter(is_older | is_later_in_list)
+
+
+def _read_cursor(cursor: str) -> tuple[datetime | None, UUID | None]:
+    """Return the moment and the id that a cursor names; no moment if it is wrong."""
+    text, _, id = cursor.partition("~")
+    try:
+        at = parse_datetime(text)
+        last = UUID(id)
+        if at is None or not timezone.is_aware(at):
+            return None, None
+        # The first and the last moments may not exist in the database's time zone.
+        return at.astimezone(UTC), last
+    except (ValueError, OverflowError):
+        return None, None
 
 
 def _uuids(texts: Iterable[str]) -> Iterator[UUID]:
@@ -228,14 +375,31 @@ def _uuids(texts: Iterable[str]) -> Iterator[UUID]:
 
 
 def _query(request: HttpRequest, **changed: str) -> str:
-    metadata = {PARAMETER + name: text for name, text in _metadata(request).items()}
-    kept = {name: request.GET.get(name, "") for name in FILTERS} | metadata | changed
-    return urlencode({name: value for name, value in kept.items() if value})
+    """Return the query of the list with some parameters changed; empty ones are left
+    out.
+    """
+    parameters = {name: request.GET.get(name, "") for name in FILTERS}
+    for name, text in _metadata(request).items():
+        parameters[PARAMETER + name] = text
+    parameters |= changed
+    return urlencode({name: text for name, text in parameters.items() if text})
 
 
-def _tabs(request: HttpRequest, tab: str, counts: dict[str, int]) -> Iterable[dict[str, Any]]:
-    for name, label in [("", "All"), *((name, label) for name, label, _ in TABS)]:
+def _tabs(
+    request: HttpRequest,
+    tab: str,
+    counts: dict[str, int],
+) -> Iterable[dict[str, Any]]:
+    labels = [("", "All")]
+    labels += [(name, label) for name, label, _ in TABS]
+    for name, label in labels:
+        # The tab of forks that were not started is shown only if there are any, or if
+        # it is the chosen one.
         if name == UNSTARTED and not counts[name] and name != tab:
             continue
-        query = _query(request, status=name, before="")
-        yield {"label": label, "count": counts[name], "on": name == tab, "query": query}
+        yield {
+            "label": label,
+            "count": counts[name],
+            "on": name == tab,
+            "query": _query(request, status=name, before=""),
+        }

@@ -1,8 +1,10 @@
-"""Settling unknown outcomes: a person says of each task whether it happened. Two equal answers, both with a reason."""
+"""The page that settles unknown outcomes: a person states for each task whether it
+happened. The two answers weigh the same, and each takes a reason.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -11,7 +13,12 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
 from approvals.views.inbox import names_of
-from approvals.views.page import may_post, opens_payloads, render, single_fields, visible_run
+from approvals.views.page import (
+    may_post,
+    opens_payloads,
+    single_fields,
+    visible_run,
+)
 from checkpoints import versions
 from checkpoints.core.strict_json import NotStrict, parse_strict
 from checkpoints.core.visible_json import escaped, indented
@@ -20,13 +27,21 @@ from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
-from orchestrator.engine.errors import REFUSALS, CountersignError, InvalidValue, UnknownThing, WrongStatus
+from orchestrator.engine.errors import (
+    CountersignError,
+    InvalidValue,
+    UnknownThing,
+    WrongStatus,
+)
 from orchestrator.runs import unknown_outcomes
+from orchestrator.views.act_page import ActPage
 
 
 @dataclass(slots=True)
 class Open:
-    """One task whose outcome is unknown, as its panel shows it; with what was typed, when it is shown again."""
+    """A task whose outcome is unknown, as its panel shows it; with the typed answer
+    when it is shown again.
+    """
 
     row: TaskResult
     doc: str
@@ -42,11 +57,16 @@ class Open:
 
     @property
     def needs_risk(self) -> bool:
-        """Whether only time says that the attempt is over, so that running it again wants an extra yes."""
+        """Return whether only the time that passed suggests that the attempt is over,
+        so that a person must accept the risk of running it again.
+        """
         return self.going_on == "maybe"
 
     @property
     def too_early(self) -> bool:
+        """Return whether the attempt may still be acting, so that running it again is
+        refused.
+        """
         return self.going_on not in (None, "maybe")
 
 
@@ -55,78 +75,127 @@ class Open:
 @single_fields()
 @opens_payloads
 def settle_page(request: HttpRequest, ref: str) -> HttpResponse:
-    """Every unknown outcome of the run; posted, one of them is settled."""
+    """Show every unknown outcome of the run; once posted, settle one of them."""
     run = visible_run(request.user, ref)
     may = may_post(request, run, "settle_task", refusal="refused_settle")
-    if request.method != "POST" or not may:
-        return _shown(request, run, may, status=403 if request.method == "POST" else 200)
-    return _settle(request, run)
+    return _SettlePage(request, run, may=may).answer()
 
 
-def _settle(request: HttpRequest, run: Run) -> HttpResponse:
-    posted = {name: request.POST.get(name, "") for name in ("task", "answer", "output", "reason")}
-    try:
-        if posted["answer"] not in ("yes", "no"):
+class _SettlePage(ActPage):
+    template = "orchestrator/settle.html"
+    refusal = ""
+    """Why the posted answer was refused; empty where none was."""
+
+    def facts(self) -> dict[str, Any]:
+        rows = unknown_outcomes.unknown_tasks(self.run)
+        late_outputs = _late_outputs(self.run, rows)
+        tasks: list[Open] = []
+        for row, evidence in zip(rows, late_outputs, strict=True):
+            task = _open(self.run, row, evidence)
+            if self.refusal and row.task == self.request.POST.get("task"):
+                self._show_answer_again(task)
+            tasks.append(task)
+        return {"tasks": tasks}
+
+    def _show_answer_again(self, task: Open) -> None:
+        task.answer = self.request.POST.get("answer", "")
+        task.output = self.request.POST.get("output", "")
+        task.reason = self.typed_reason
+        task.message = self.refusal
+
+    def act(self) -> HttpResponse:
+        task = self.request.POST.get("task", "")
+        answer = self.request.POST.get("answer", "")
+        if answer not in ("yes", "no"):
             raise InvalidValue("Choose which is true: it happened, or it did not.")
-        happened = posted["answer"] == "yes"
+
+        happened = answer == "yes"
+        output = None
+        conclusion = "it did not, so it runs again"
+        if happened:
+            output = _read_output(self.request.POST.get("output", ""))
+            conclusion = "it happened"
         runs.settle(
-            run.id,
-            posted["task"],
+            self.run.id,
+            task,
             happened=happened,
-            output=_output(posted["output"]) if happened else None,
-            accept_risk=request.POST.get("accept_risk") == "yes",
-            by=request.user,  # type: ignore[arg-type]
-            reason=posted["reason"].strip(),
+            output=output,
+            accept_risk=self.request.POST.get("accept_risk") == "yes",
+            by=self.request.user,  # type: ignore[arg-type]
+            reason=self.reason,
         )
-    except REFUSALS as error:
-        status = 404 if isinstance(error, UnknownThing) else 409 if isinstance(error, WrongStatus) else 422
-        run = visible_run(request.user, run.id)
-        return _shown(request, run, True, status=status, message=_message(cast(CountersignError, error)), **posted)
-    what = "it happened" if happened else "it did not, so it runs again"
-    messages.success(request, f"{posted['task']} is settled: {what}.")
-    return redirect("settle" if unknown_outcomes.unknown_tasks(run) else "run", run.id)
+        messages.success(self.request, f"{task} is settled: {conclusion}.")
+        # Stay here while there is something left to settle.
+        has_others = unknown_outcomes.unknown_tasks(self.run)
+        return redirect("settle" if has_others else "run", self.run.id)
+
+    def refused(self, error: CountersignError) -> HttpResponse:
+        # The run may have gone on since it was loaded, which can be why.
+        self.run = visible_run(self.request.user, self.run.id)
+        self.refusal = _message(error)
+        return self.page(status=_status_of(error), message=self.refusal)
+
+
+def _status_of(error: CountersignError) -> int:
+    if isinstance(error, UnknownThing):
+        return 404
+    if isinstance(error, WrongStatus):
+        return 409
+    return 422
 
 
 def _message(error: CountersignError) -> str:
-    """The refusal; whoever settled it before is called by name."""
+    """Return the refusal. A person who settled the task before is named."""
     account = str(error.facts.get("by") or "")
-    if not (isinstance(error, WrongStatus) and account):
+    if not isinstance(error, WrongStatus) or not account:
         return error.message
-    return f"{error.facts['task']} was settled by {names_of([account])[account]} before."
+    name = names_of([account])[account]
+    return f"{error.facts['task']} was settled by {name} before."
 
 
-def _output(text: str) -> Any:
+def _read_output(text: str) -> Any:
     if not text.strip():
         return None
     try:
         return parse_strict(text)
     except NotStrict as error:
-        raise InvalidValue(f"The output is no JSON: {error}.", path="output") from error
+        message = f"The output is not valid JSON: {error}."
+        raise InvalidValue(message, path="output") from error
 
 
-def _shown(request: HttpRequest, run: Run, may: bool, *, status: int = 200, **posted: str) -> HttpResponse:
-    rows = unknown_outcomes.unknown_tasks(run)
-    tasks = [_open(run, row, late) for row, late in zip(rows, _evidence(run, rows), strict=True)]
-    for one in tasks:
-        if one.row.task == posted.get("task"):
-            for name in ("answer", "output", "reason", "message"):
-                setattr(one, name, posted[name])
-    context = {"run": run, "tasks": tasks, "may": may, "message": posted.get("message", "")}
-    return render(request, "orchestrator/settle.html", context, section="runs", status=status)
+def _late_outputs(run: Run, rows: Sequence[TaskResult]) -> list[str]:
+    """Return the outputs that came too late to be accepted, in the order of `rows`; an
+    empty text for a task without one. One query.
+    """
+    if not rows:
+        return []
+    late_results: dict[tuple[str, int], LateResult] = {}
+    for late in LateResult.objects.filter(run=run):
+        # What an earlier attempt returned says nothing about the one to be settled.
+        late_results[(late.task, late.attempt)] = late
+    outputs: list[str] = []
+    for row in rows:
+        late_result = late_results.get((row.task, row.attempt))
+        outputs.append(_late_output(late_result))
+    return outputs
 
 
-def _evidence(run: Run, rows: Sequence[TaskResult]) -> list[str]:
-    """Results that came too late to be accepted, by task. One query."""
-    late = {(one.task, one.attempt): one for one in LateResult.objects.filter(run=run)} if rows else {}
-    found = [late.get((row.task, row.attempt)) for row in rows]
-    return [escaped(indented(read_value(one, "output"))) if one else "" for one in found]
+def _late_output(late: LateResult | None) -> str:
+    if late is None:
+        return ""
+    return escaped(indented(read_value(late, "output")))
 
 
 def _open(run: Run, row: TaskResult, evidence: str) -> Open:
-    error, graph = read_value(row, "error") or {}, versions.graph_for(run)
+    error = read_value(row, "error") or {}
+    # The version may be gone, or may have lost the node.
+    doc = ""
+    graph = versions.graph_for(run)
+    if graph and row.node in graph.nodes:
+        doc = graph.nodes[row.node].doc
     return Open(
         row=row,
-        doc=graph.nodes[row.node].doc if graph and row.node in graph.nodes else "",
+        doc=doc,
         key=unknown_outcomes.key_of(row),
         going_on=unknown_outcomes.may_be_going_on(row),
         evidence=evidence,

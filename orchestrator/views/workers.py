@@ -1,4 +1,4 @@
-"""Who is alive and what waits: the page to look at when a run does not move."""
+"""The page of workers and of the queue, to be opened when a run does not move."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,69 +16,153 @@ from checkpoints.models import Job, Run, Worker
 from checkpoints.models.job import LIVE
 from checkpoints.versions import later_versions, newest_versions
 from orchestrator.engine import registry
+from orchestrator.engine.graphs.compile import Compiled
+
+Facts = dict[str, Any]
 
 SHOWN = 50
+"""Rows of each list on the page."""
+DAY = timedelta(days=1)
+"""Workers and jobs that ended earlier than this ago are not shown."""
 
 
 @login_required
 @require_safe
 @needs_role
 def workers_page(request: HttpRequest) -> HttpResponse:
-    """The workers heard of lately, how long the queue is, and the jobs. It names hosts, graphs and counts,
-    no runs.
+    """Show the workers of the last day, the length of the queue, and the jobs. The page
+    names hosts, graphs and counts, no runs.
     """
     now = timezone.now()
-    silent = now - timedelta(seconds=conf().lease_seconds)
+    # A run that is scheduled for later waits for nobody.
     queued = Q(status=Status.QUEUED) & ~Q(due_at__gt=now)
-    depth = Run.objects.filter(queued | Q(status=Status.RUNNING)).aggregate(
-        queued=Count("id", filter=queued), running=Count("id", filter=~queued), oldest=Min("due_at", filter=queued)
-    )
-    workers = list(Worker.objects.filter(heartbeat_at__gt=now - timedelta(days=1)).order_by("-heartbeat_at")[:SHOWN])
-    alive = list(Worker.objects.filter(heartbeat_at__gt=silent, stopped_at=None))
+    depth = _depth(queued)
+    workers = _workers_of_last_day(now)
+    alive = _alive_workers(now)
+    states: list[tuple[Worker, str]] = []
+    for worker in workers:
+        states.append((worker, _state(worker, worker in alive)))
+    left_behind: list[Facts] = []
+    if alive and depth["queued"]:
+        # A worker that drains is alive, but takes no further run.
+        taking_runs = [worker for worker in alive if not worker.draining]
+        left_behind = _left_behind(queued, taking_runs)
+    # If no worker lives, the page says since when.
+    last_heartbeat: datetime | None = None
+    if workers:
+        last_heartbeat = workers[0].heartbeat_at
     context = {
-        "workers": [(worker, _state(worker, worker in alive)) for worker in workers],
+        "workers": states,
         "alive": len(alive),
         "depth": depth,
         "jobs": _jobs(now),
         "keys": _keys(),
-        "last": workers[0].heartbeat_at if workers else None,
+        "last": last_heartbeat,
         "stuck": not alive and depth["queued"],
-        "left": _left(queued, [w for w in alive if not w.draining]) if alive and depth["queued"] else [],
+        "left": left_behind,
     }
     return render(request, "orchestrator/workers.html", context, section="workers")
 
 
-def _left(queued: Q, alive: list[Worker]) -> list[dict[str, Any]]:
-    """The versions of graphs whose queued runs no live worker takes, with the secrets that they need. Three queries."""
-    known = {fingerprint for worker in alive for fingerprint in worker.fingerprints}
-    rows = Run.objects.filter(queued).exclude(fingerprint__in=known).order_by("graph", "version")
-    found = list(rows.values("graph", "version", "fingerprint").annotate(runs=Count("id"))[:SHOWN])
-    # Who has the newest version of a graph judges the runs of those that are gone, but of none that was seen later.
-    newest = newest_versions({one["graph"] for one in found}) if found else {}
-    judged = {name: fingerprint for name, fingerprint in newest.items() if fingerprint in known}
-    later = later_versions(judged) if judged else set()
-    left = []
-    for one in found:
-        graph = registry.find_graph(one["fingerprint"])
-        if graph is not None or one["graph"] not in judged or one["fingerprint"] in later:
-            secrets = list(graph.graph.secrets) if graph else []
-            left.append({**one, "secrets": secrets, "later": one["fingerprint"] in later})
-    return left
+def _depth(queued: Q) -> Facts:
+    """Return how many runs are due and running, and since when the oldest is due."""
+    runs = Run.objects.filter(queued | Q(status=Status.RUNNING))
+    return runs.aggregate(
+        queued=Count("id", filter=queued),
+        running=Count("id", filter=~queued),
+        oldest=Min("due_at", filter=queued),
+    )
+
+
+def _workers_of_last_day(now: datetime) -> list[Worker]:
+    """Return the workers that were seen in the last day, the newest heartbeat first."""
+    workers = Worker.objects.filter(heartbeat_at__gt=now - DAY)
+    return list(workers.order_by("-heartbeat_at")[:SHOWN])
+
+
+def _alive_workers(now: datetime) -> list[Worker]:
+    """Return the workers that are neither stopped nor silent, more than are shown."""
+    silent_since = now - timedelta(seconds=conf().lease_seconds)
+    return list(Worker.objects.filter(heartbeat_at__gt=silent_since, stopped_at=None))
+
+
+def _left_behind(queued: Q, alive: list[Worker]) -> list[Facts]:
+    """Return the versions of graphs whose queued runs no live worker takes, with the
+    secrets that they need. Three queries.
+    """
+    registered = _registered_by(alive)
+    versions = _queued_versions(queued, registered)
+    if not versions:
+        return []
+
+    # A worker with the newest version of a graph judges the runs of those that are
+    # gone, but of none that was seen later.
+    newest = newest_versions({version["graph"] for version in versions})
+    judged = {name: newest[name] for name in newest if newest[name] in registered}
+    later: set[str] = set()
+    if judged:
+        later = later_versions(judged)
+
+    left_behind: list[Facts] = []
+    for version in versions:
+        graph = registry.find_graph(version["fingerprint"])
+        is_later = version["fingerprint"] in later
+        if graph is None and version["graph"] in judged and not is_later:
+            continue
+        secrets = _secrets_of(graph)
+        left_behind.append({**version, "secrets": secrets, "later": is_later})
+    return left_behind
+
+
+def _queued_versions(queued: Q, registered: set[str]) -> list[Facts]:
+    """Return the versions of queued runs that no worker has registered, each with the
+    number of its runs.
+    """
+    runs = Run.objects.filter(queued).exclude(fingerprint__in=registered)
+    versions = runs.order_by("graph", "version").values(
+        "graph", "version", "fingerprint"
+    )
+    # The stubs give such rows a type that is no plain dictionary.
+    counted: Any = versions.annotate(runs=Count("id"))
+    return list(counted[:SHOWN])
+
+
+def _secrets_of(graph: Compiled | None) -> list[str]:
+    if graph is None:
+        return []
+    return list(graph.graph.secrets)
+
+
+def _registered_by(workers: list[Worker]) -> set[str]:
+    fingerprints: set[str] = set()
+    for worker in workers:
+        fingerprints.update(worker.fingerprints)
+    return fingerprints
 
 
 def _jobs(now: datetime) -> list[Job]:
-    """The jobs that are queued or running, then those that ended in the last day; faults by their code alone."""
-    shown = Job.objects.filter(Q(status__in=LIVE) | Q(ended_at__gt=now - timedelta(days=1)))
-    return list(shown.order_by(F("ended_at").desc(nulls_first=True), "due_at").defer("facts", "error")[:SHOWN])
+    """Return the jobs that are queued or running, then those that ended in the last
+    day; of a fault only the code.
+    """
+    has_just_ended = Q(ended_at__gt=now - DAY)
+    jobs = Job.objects.filter(Q(status__in=LIVE) | has_just_ended)
+    newest_first = F("ended_at").desc(nulls_first=True)
+    jobs = jobs.order_by(newest_first, "due_at")
+    return list(jobs.defer("facts", "error")[:SHOWN])
 
 
-def _keys() -> dict[str, Any]:
-    """The ids of the keys that seal and encrypt now. `rotate_keys` counts rows under older ones: that takes long."""
+def _keys() -> Facts:
+    """Return the ids of the keys that seal and encrypt now. Rows under older keys are
+    counted by `rotate_keys`, which takes long.
+    """
     ring = keyring()
+    encrypter = ""
+    if ring.encryption:
+        encrypter = ring.encrypter
     return {
         "signer": ring.signer,
         "derived": not conf().signing_keys,
-        "locker": ring.encrypter if ring.encryption else "",
+        "locker": encrypter,
         "compromised": sorted(ring.compromised),
     }
 
@@ -88,4 +172,6 @@ def _state(worker: Worker, alive: bool) -> str:
         return "stopped"
     if not alive:
         return "silent"
-    return "draining" if worker.draining else "alive"
+    if worker.draining:
+        return "draining"
+    return "alive"

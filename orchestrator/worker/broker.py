@@ -1,7 +1,9 @@
-"""The run table as django-q2's queue: its `broker_class`, in the settings of the project or set by `manage.py worker`.
+"""The run table as django-q2's queue: its `broker_class`, in the settings of the
+project or set by `manage.py worker`.
 
-django-q2 makes it before it forks. The pusher calls `dequeue` again and again; the sentinel calls `ping` once and
-`set_stat` in each cycle of its guard. It hands out (run or job, epoch) and never more than there are slots.
+django-q2 makes it before it forks. The pusher calls `dequeue` again and again; the
+sentinel calls `ping` once and `set_stat` in each cycle of its guard. It hands out (run
+or job, epoch) and never more than there are slots.
 """
 
 import multiprocessing
@@ -20,7 +22,8 @@ from checkpoints.core.status import Status
 from checkpoints.db.clock import db_now
 from checkpoints.models import Run
 from checkpoints.queue import jobs, leases
-from checkpoints.queue.queue import Claim, Claimable
+from checkpoints.queue.due_runs import Claimable
+from checkpoints.queue.queue import Claim
 from orchestrator.worker import claimable
 from orchestrator.worker.registration import Registration
 from orchestrator.worker.round_robin import RoundRobin
@@ -29,7 +32,9 @@ from orchestrator.worker.tasks import ADVANCE, WORK
 from orchestrator.worker.wait import Listener
 
 UNBEGUN_SECONDS = 10.0
-"""A claim waits for a worker that is free already; after this long, no worker reads the queue any more."""
+"""A claim is for a worker that is free already. If it waits for this long, no worker
+reads the queue any more.
+"""
 NO_SLOT_SECONDS = 0.5
 NO_DATABASE_SECONDS = 1.0
 
@@ -37,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 
 class RunBroker(Broker):
-    """One cluster's way to the run table."""
+    """The queue of one cluster: the run table."""
 
     def __init__(self, list_key: str | None = None) -> None:
         super().__init__(list_key)
@@ -51,29 +56,35 @@ class RunBroker(Broker):
         self._info = "Countersign: the run table is the queue"
 
     def enqueue(self, task: Any) -> NoReturn:
-        """Nothing is put here: runs are started, and the run table is looked at."""
+        """Refuse every task: runs are started, and found in the run table."""
         raise TypeError(
-            "This django-q2 cluster works on Countersign's runs only. Start a run with orchestrator.runs.start(),"
-            " and give other tasks a cluster of their own, with another broker in its Q_CLUSTER."
+            "This django-q2 cluster works on Countersign's runs only. "
+            "Start a run with orchestrator.runs.start(),"
+            " and give other tasks a cluster of their own, "
+            "with another broker in its Q_CLUSTER."
         )
 
     def dequeue(self) -> list[tuple[str, str]]:
-        """The next claims as messages, [] where there is nothing now, after a rest. Survives a lost database."""
+        """Return the next claims as messages; after a wait, [] if nothing is due. A
+        lost database is survived.
+        """
         try:
-            found = self._round()
+            claims = self._round()
             self.state.pusher_is_well()
-            return found
+            return claims
         except (OperationalError, InterfaceError) as error:
             log.warning("database_lost", error=str(error).strip())
+            # The next round opens both connections anew.
             self._listener.close()
             connection.close()
             time.sleep(NO_DATABASE_SECONDS)
             return []
 
     def _round(self) -> list[tuple[str, str]]:
+        # What may be claimed depends on the other workers, so it is read at each beat.
         if self._presence.beat():
             self._can = claimable.claimable()
-        self._keep()
+        self._renew_unbegun()
         if self.state.draining():
             self._hand_back()
             self.state.wait(NO_SLOT_SECONDS)
@@ -88,10 +99,11 @@ class RunBroker(Broker):
         self._listener.listen()
         claims: list[Claim] = []
         for find in self._order.next(self._runs, self._jobs):
-            found = find(free - len(claims)) if free > len(claims) else []
-            for claim in found:
+            new_claims = find(free - len(claims)) if free > len(claims) else []
+            for claim in new_claims:
                 self.state.slots.claim(claim)
-            claims += found
+            claims += new_claims
+        # After a look that found something, more may be due already.
         if not claims and self._listener.wait(self.state):
             self._order.jobs_notified()
         return claims
@@ -100,32 +112,45 @@ class RunBroker(Broker):
         return leases.claim(worker=self.state.worker, limit=limit, only=self._can)
 
     def _jobs(self, limit: int) -> list[Claim]:
-        found = jobs.claim(worker=self.state.worker, limit=limit)
-        self._order.jobs_seen(found=bool(found))
-        return found
+        claimed = jobs.claim(worker=self.state.worker, limit=limit)
+        self._order.jobs_seen(any_due=bool(claimed))
+        return claimed
 
-    def _keep(self) -> None:
-        """Renew what no worker has begun yet; where that takes too long, give up the whole cluster."""
+    def _renew_unbegun(self) -> None:
+        """Renew the claims that no worker has begun yet; if they wait too long, give up
+        the whole cluster.
+        """
         if time.monotonic() < self._renew_at:
             return
         self._renew_at = time.monotonic() + conf().lease_seconds / 3
         unbegun = self.state.slots.unbegun()
-        if any(one.seconds > UNBEGUN_SECONDS for one in unbegun):
+        if any(claimed.seconds > UNBEGUN_SECONDS for claimed in unbegun):
+            # Handed back, so that no run waits for its lease to expire. The sentinel
+            # gives the cluster up when its pusher ends.
             self._hand_back()
             log.critical("queue_wedged", worker=str(self.state.worker))
             raise SystemExit("no worker reads the queue")
-        runs = [one.claim for one in unbegun if not one.claim.job]
-        if runs:
-            leases.renew(runs, worker=self.state.worker)
-        if others := [one.claim for one in unbegun if one.claim.job]:
-            jobs.renew(others, worker=self.state.worker)
+        claimed_runs: list[Claim] = []
+        claimed_jobs: list[Claim] = []
+        for claimed in unbegun:
+            of_kind = claimed_jobs if claimed.claim.job else claimed_runs
+            of_kind.append(claimed.claim)
+        if claimed_runs:
+            leases.renew(claimed_runs, worker=self.state.worker)
+        if claimed_jobs:
+            jobs.renew(claimed_jobs, worker=self.state.worker)
 
     def _hand_back(self) -> None:
-        """Take back what no worker has begun. Its message finds no slot and changes nothing."""
-        claims = [one.claim for one in self.state.slots.unbegun()]
-        ours = [claim for claim in claims if self.state.slots.withdraw(claim)]
-        leases.release([claim for claim in ours if not claim.job])
-        for claim in ours:
+        """Release the claims that no worker has begun. Their messages find no slot and
+        change nothing.
+        """
+        withdrawn: list[Claim] = []
+        for unbegun in self.state.slots.unbegun():
+            # A worker may have begun it meanwhile.
+            if self.state.slots.withdraw(unbegun.claim):
+                withdrawn.append(unbegun.claim)
+        leases.release([claim for claim in withdrawn if not claim.job])
+        for claim in withdrawn:
             if claim.job:
                 jobs.release(claim.id, claim.epoch)
 
@@ -143,28 +168,30 @@ class RunBroker(Broker):
         return name, SignedPackage.dumps(task)
 
     def set_stat(self, key: str, value: str, timeout: int) -> None:
-        """The sentinel's cycle, in which it frees what its dead workers held. The statistic itself is our own row."""
+        """Free what dead workers held, in each cycle of the sentinel. The statistic
+        itself is not stored, because the cluster has its own row.
+        """
         alive = {child.pid or 0 for child in multiprocessing.active_children()}
         if self.state.slots.free_all_but(alive):
             self.state.ring()
         self.state.sentinel_is_well()
 
     def acknowledge(self, task_id: str) -> None:
-        """Nothing to do: a slice gives its run back itself."""
+        """Do nothing, because a slice gives its run back itself."""
 
     def fail(self, task_id: str) -> None:
-        """Nothing to do: the lease expires, and the run is claimed again."""
+        """Do nothing, because the lease expires and the run is claimed again."""
 
     def queue_size(self) -> int:
-        """Runs that want a worker."""
+        """Return the number of runs that wait for a worker."""
         due = Run.objects.filter(status=Status.QUEUED).exclude(due_at__gt=db_now())
         return due.count()
 
     def lock_size(self) -> int:
-        """Runs under a lease."""
+        """Return the number of runs under a lease."""
         return Run.objects.filter(status=Status.RUNNING).count()
 
     def ping(self) -> bool:
-        """Whether the database answers. Raises its error where it does not."""
+        """Return whether the database answers. Raises its error if it does not."""
         connection.ensure_connection()
         return True

@@ -1,4 +1,6 @@
-"""django-q2's configuration for our cluster. Set in the worker's own process; other tasks stay untouched."""
+"""The configuration of django-q2 for a cluster that works on runs. It is set in the
+worker's own process, so that a project's other tasks stay untouched.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -14,14 +16,17 @@ from orchestrator.worker import claimable
 
 BROKER = "orchestrator.worker.broker.RunBroker"
 SPARE_SECONDS = 30
-"""Beyond a slice and its longest node, before a worker counts as hung."""
+"""Seconds beyond a slice and its longest node before a worker counts as hung."""
 
 
 def configure() -> None:
-    """Make this process a cluster of ours. Raises `ImproperlyConfigured`, in one sentence, where that is unsafe."""
-    if faults := find_faults():
+    """Make this process a cluster that works on runs. Raises `ImproperlyConfigured`, in
+    one sentence, if that is unsafe.
+    """
+    faults = find_faults()
+    if faults:
         raise ImproperlyConfigured(faults[0])
-    values = _defaults() | _given()
+    values = _defaults() | _project_settings()
     for name, value in values.items():
         setattr(Conf, name.upper(), value)
     Conf.PREFIX = Conf.CLUSTER_NAME = values["name"]
@@ -29,24 +34,32 @@ def configure() -> None:
 
 
 def find_faults() -> list[str]:
-    """Say what the worker refuses in the settings, a sentence each. `manage.py check` and `up` refuse the same."""
-    return list(_faults_of_times(_defaults() | _given()))
+    """Return the faults for which the worker refuses the settings, a sentence each.
+    `manage.py check` and `up` refuse the same.
+    """
+    return list(_faults_of_times(_defaults() | _project_settings()))
 
 
 def least_timeout() -> int:
-    """Seconds that a worker may rightly be busy with one slice: its time, plus the node that began at its end."""
-    return int(conf().slice_seconds + claimable.longest_task_seconds() + conf().grace_seconds) + SPARE_SECONDS
+    """Return the seconds that a healthy worker may be busy with one slice: the slice's
+    time, plus the node that began at its end.
+    """
+    longest_task = claimable.longest_task_seconds()
+    busy = conf().slice_seconds + longest_task + conf().grace_seconds
+    return int(busy) + SPARE_SECONDS
 
 
 def is_stock_cluster() -> bool:
     """Return whether this process is a `manage.py qcluster` that works on runs."""
-    return sys.argv[1:2] == ["qcluster"] and bool(_given())
+    return sys.argv[1:2] == ["qcluster"] and bool(_project_settings())
 
 
-def _given() -> dict[str, Any]:
-    """The project's Q_CLUSTER where it is meant for us, nothing where it is for other tasks."""
-    given: dict[str, Any] = getattr(settings, "Q_CLUSTER", None) or {}
-    return given if given.get("broker_class") == BROKER else {}
+def _project_settings() -> dict[str, Any]:
+    """Return the project's Q_CLUSTER; empty if that is for other tasks."""
+    configured: dict[str, Any] = getattr(settings, "Q_CLUSTER", None) or {}
+    if configured.get("broker_class") != BROKER:
+        return {}
+    return configured
 
 
 def _defaults() -> dict[str, Any]:
@@ -55,23 +68,38 @@ def _defaults() -> dict[str, Any]:
         "name": "countersign",
         "broker_class": BROKER,
         "workers": conf().workers,
+        # Nothing waits in a local queue under a lease.
         "queue_limit": conf().workers,
         "bulk": 1,
         "timeout": timeout,
+        # It only has to exceed `timeout`: the broker delivers nothing twice, because a
+        # lease that is lost brings its run back.
         "retry": 4 * timeout,
         "ack_failures": True,
         "max_attempts": 1,
+        # Saving each success would lock rows.
         "save_limit": -1,
+        # The guard counts timeouts down by this, and acts only if it meets zero
+        # exactly.
         "guard_cycle": 0.5,
         "recycle": 200,
+        # On SQLite the stock scheduler doubles schedules; standing jobs need none.
         "catch_up": False,
         "scheduler": False,
     }
 
 
 def _faults_of_times(values: dict[str, Any]) -> Iterator[str]:
-    timeout, retry, least = values["timeout"], values["retry"], least_timeout()
+    timeout = values["timeout"]
+    retry = values["retry"]
+    least = least_timeout()
     if not timeout or timeout < least:
-        yield f"Q_CLUSTER['timeout'] is {timeout} s, but a slice with its longest node may take {least} s: raise it"
+        yield (
+            f"Q_CLUSTER['timeout'] is {timeout} s, "
+            f"but a slice with its longest node may take {least} s: raise it"
+        )
     elif retry <= timeout:
-        yield f"Q_CLUSTER['retry'] ({retry} s) must be greater than Q_CLUSTER['timeout'] ({timeout} s)"
+        yield (
+            f"Q_CLUSTER['retry'] ({retry} s) must be greater than "
+            f"Q_CLUSTER['timeout'] ({timeout} s)"
+        )

@@ -1,7 +1,9 @@
-"""One look at the queue from any process: for projects that let their own task queue carry the work.
+"""One look at the queue from any process, for projects whose own task queue carries the
+work.
 
-Named in the settings of such a project: its doorbell puts `look` into its queue. Losing or doubling a look is harmless,
-for the rows say what is due and each is claimed first.
+The settings of such a project name it, and its doorbell puts `look` into its queue.
+Losing or repeating a look is harmless, because the rows hold what is due and each is
+claimed first.
 """
 
 from checkpoints.db.caller_transaction import refuse_open_transaction
@@ -15,20 +17,23 @@ MOST = 100
 
 
 def look(most: int = MOST) -> int:
-    """Take what is due, one slice after the other, until nothing is or `most` were worked on. Gives how many. Raises
-    `OpenTransaction` inside a transaction of the caller, before anything is claimed.
+    """Run slices of what is due, one after another, until nothing is or `most` were
+    run. Return how many. Raises `OpenTransaction` inside a transaction of the caller,
+    before anything is claimed.
     """
     refuse_open_transaction("look")
     kinds.ensure_standing()
-    can, done = claimable.claimable(), 0
+    claimable_here = claimable.claimable()
+    done = 0
     while done < most:
-        lease = leases.begin_next(worker=None, only=can)
+        # One of each in turn, so that neither runs nor jobs wait for all of the others.
+        lease = leases.begin_next(worker=None, only=claimable_here)
         if lease is not None:
             loop.run_begun_slice(lease)
-        found = jobs.claim(worker=None, limit=1)
-        for claim in found:
+        claimed = jobs.claim(worker=None, limit=1)
+        for claim in claimed:
             kinds.run_job(claim.id, claim.epoch)
-        if lease is None and not found:
+        if lease is None and not claimed:
             break
-        done += (lease is not None) + len(found)
+        done += (lease is not None) + len(claimed)
     return done

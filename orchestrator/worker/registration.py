@@ -1,6 +1,8 @@
-"""The row by which others see this cluster: its heartbeat, what it can do, and the wish of others that it drain.
+"""The row by which other processes see this cluster: its heartbeat, what it can run,
+and requests that it drain.
 
-Written by the pusher between two looks, so no thread has to live through a fork; closed by the main process.
+The pusher writes it between two looks, so that no thread has to survive a fork; the
+main process closes it.
 """
 
 import os
@@ -33,27 +35,41 @@ class Registration:
         self._known = False
 
     def beat(self) -> bool:
-        """Write the row if it is time to. True: it was."""
+        """Write the row if it is time to. Return whether it was."""
         if time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + BEAT_SECONDS
+        # A row that is gone was swept as that of a dead cluster, and is written anew.
         if not self._known or not self._renew():
             self._appear()
         return True
 
     def _renew(self) -> bool:
-        mine = {"id": self._state.worker}
-        found = update_returning(Worker, mine, ["draining"], heartbeat_at=db_now(), busy=self._state.slots.busy())
-        if found and found[0][0]:
+        own_row = {"id": self._state.worker}
+        # The statement that shows the cluster alive also reads whether it shall drain.
+        updated = update_returning(
+            Worker,
+            own_row,
+            ["draining"],
+            heartbeat_at=db_now(),
+            busy=self._state.slots.busy(),
+        )
+        if updated and updated[0][0]:
             self._state.drain()
-        return bool(found)
+        return bool(updated)
 
     def _appear(self) -> None:
         discovery.note_versions()
         for compiled, missing in claimable.without_secrets():
-            log.warning("secrets_missing", graph=compiled.name, version=compiled.version, secrets=missing)
+            log.warning(
+                "secrets_missing",
+                graph=compiled.name,
+                version=compiled.version,
+                secrets=missing,
+            )
         kinds.ensure_standing()
-        # The sentinel's process stands for the cluster: when it ends, all others are killed.
+        # The sentinel's process stands for the cluster: when it ends, all others are
+        # killed.
         sentinel = os.getppid()
         Worker.objects.create(
             id=self._state.worker,
@@ -71,5 +87,7 @@ class Registration:
 
 
 def leave(worker: UUID) -> None:
-    """Say that the cluster is gone. Only when all its processes are."""
-    Worker.objects.filter(id=worker, stopped_at=None).update(stopped_at=db_now(), busy=0)
+    """Record that the cluster has ended. Called only when all its processes have."""
+    Worker.objects.filter(id=worker, stopped_at=None).update(
+        stopped_at=db_now(), busy=0
+    )

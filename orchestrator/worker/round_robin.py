@@ -1,36 +1,42 @@
-"""Whose turn it is: runs and jobs are looked for in turns, so that many of the one never keep the other waiting.
+"""Turns of runs and jobs, so that many of one kind never keep the other waiting.
 
-Whoever claims has one of his own: the pusher, and a worker that goes on by itself. It asks no database.
+Each claimant has its own turns: the pusher, and a worker that claims by itself. Needs
+no database.
 """
 
 import time
 from typing import TypeVar
 
 JOBS_SECONDS = 1.0
-"""Between two looks for jobs, unless one is rung for or the last look found some: most looks cost nothing more."""
+"""The time between two looks for jobs, unless there was a notification or the last look
+found some. So most looks at the queue cost one statement.
+"""
 
 Look = TypeVar("Look")
 
 
 class RoundRobin:
-    """In which order to look for runs and for jobs, and whether to look for jobs at all."""
+    """The order in which to look for runs and for jobs, and whether to look for jobs at
+    all.
+    """
 
     def __init__(self) -> None:
         self._jobs_at = 0.0
         self._jobs_first = False
 
     def next(self, runs: Look, jobs: Look) -> list[Look]:
-        """The looks to make now, in this order."""
+        """Return the looks to make now, in this order."""
         if time.monotonic() < self._jobs_at:
             return [runs]
+        # The first look may take all free slots, so the order alternates.
         order = [jobs, runs] if self._jobs_first else [runs, jobs]
         self._jobs_first = not self._jobs_first
         return order
 
-    def jobs_seen(self, *, found: bool) -> None:
-        """A look for jobs was made."""
-        self._jobs_at = 0.0 if found else time.monotonic() + JOBS_SECONDS
+    def jobs_seen(self, *, any_due: bool) -> None:
+        """Note that a look for jobs was made."""
+        self._jobs_at = 0.0 if any_due else time.monotonic() + JOBS_SECONDS
 
     def jobs_notified(self) -> None:
-        """Somebody said that a job is due."""
+        """Note that there was a notification that a job is due."""
         self._jobs_at = 0.0

@@ -1,6 +1,8 @@
-"""The board: what the processes of one cluster know of each other. Shared memory and a bell, made before the fork.
+"""The state that the processes of one cluster share: memory, and a pair of sockets by
+which they wake the pusher, both made before the fork.
 
-The broker makes it; pusher, workers, sentinel and the main process read it. No locks that a killed process could keep.
+The broker makes it; pusher, workers, sentinel and the main process read it. It has no
+locks that a killed process could keep.
 """
 
 import contextlib
@@ -23,12 +25,15 @@ class Readable(Protocol):
 
 
 class SharedState:
-    """Of one cluster: its id, its slots, whether it drains, and when its parts were last seen alive."""
+    """The state of one cluster: its id, its slots, whether it drains, and when its
+    parts were last seen alive.
+    """
 
     def __init__(self, slots: int) -> None:
         self.worker: UUID = uuid7()
         self.slots = Slots(slots)
         self._draining: Any = RawValue(ctypes.c_byte, 0)
+        # The monotonic clock is one for all processes of a host.
         self._pusher: Any = RawValue(ctypes.c_double, time.monotonic())
         self._sentinel: Any = RawValue(ctypes.c_double, time.monotonic())
         self._wake_receiver, self._wake_sender = socket.socketpair()
@@ -36,42 +41,48 @@ class SharedState:
         self._wake_sender.setblocking(False)
 
     def draining(self) -> bool:
-        """Whether runs in hand are to be given back and no new ones taken."""
+        """Return whether to give back the runs in hand and take no new ones."""
         return bool(self._draining.value)
 
     def drain(self) -> None:
-        """From now on, for good."""
+        """Begin to drain; that cannot be undone."""
         self._draining.value = 1
 
     def pusher_is_well(self) -> None:
-        """Said by the pusher after each round that went well."""
+        """Note that the pusher has completed a round."""
         self._pusher.value = time.monotonic()
 
     def sentinel_is_well(self) -> None:
-        """Said by the sentinel in each cycle of its guard."""
+        """Note that the sentinel has completed a cycle of its guard."""
         self._sentinel.value = time.monotonic()
 
     def pusher_silent(self) -> float:
-        """Seconds since the pusher's last good round."""
+        """Return the seconds since the pusher's last complete round."""
         return time.monotonic() - float(self._pusher.value)
 
     def sentinel_silent(self) -> float:
-        """Seconds since the sentinel's last cycle."""
+        """Return the seconds since the sentinel's last cycle."""
         return time.monotonic() - float(self._sentinel.value)
 
     def ring(self) -> None:
-        """Tell the pusher that a slot is free."""
-        with contextlib.suppress(BlockingIOError):  # full: it has enough to wake up for
+        """Wake the pusher, because a slot is free."""
+        # If the buffer is full, the pusher has enough to wake up for.
+        with contextlib.suppress(BlockingIOError):
             self._wake_sender.send(b"!")
 
     def wait(self, seconds: float, *others: Readable) -> None:
-        """The pusher's rest: until the bell rings, one of `others` can be read, or the time is over."""
+        """Wait (the pusher) until `ring` is called, one of `others` can be read, or the
+        time is over.
+        """
         ready, _, _ = select.select([self._wake_receiver, *others], [], [], seconds)
         if self._wake_receiver in ready:
+            # However often it rang, the pusher looks once.
             self._wake_receiver.recv(4096)
 
     def close(self) -> None:
-        """Give the bell back. Only for the process that made the board, when its cluster is gone."""
+        """Close the sockets. Only the process that made them calls it, when its cluster
+        has ended.
+        """
         self._wake_receiver.close()
         self._wake_sender.close()
 
@@ -80,13 +91,13 @@ _installed: SharedState | None = None
 
 
 def install_state(state: SharedState) -> None:
-    """Make it the board of this process and of those that are forked from it."""
+    """Make it the state of this process and of those that are forked from it."""
     global _installed
     _installed = state
 
 
 def installed_state() -> SharedState:
-    """The board of this process. Raises `RuntimeError` outside a cluster."""
+    """Return the state of this process. Raises `RuntimeError` outside a cluster."""
     if _installed is None:
         raise RuntimeError("no cluster was started here: run `manage.py worker`")
     return _installed

@@ -1,7 +1,9 @@
-"""Slots: how many runs and jobs a cluster may hold at once, counted where no death can make the count drift.
+"""Slots: the runs and jobs that a cluster may hold at once, counted in shared memory,
+so that no death of a process makes the count drift.
 
-Made before the fork, used by the pusher (claims, withdraws), by the workers (take, leave) and by the sentinel (frees
-what the dead held). A cell is free, claimed for (run or job, epoch), or taken by a process.
+They are made before the fork, and used by the pusher (claims, withdraws), by the
+workers (take, leave) and by the sentinel (frees what dead processes held). A cell is
+free, claimed for (run or job, epoch), or taken by a process.
 """
 
 import ctypes
@@ -9,7 +11,7 @@ import fcntl
 import os
 import tempfile
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
@@ -18,7 +20,8 @@ from uuid import UUID
 
 from checkpoints.queue.queue import Claim
 
-FREE, CLAIMED = 0, -1
+FREE = 0
+CLAIMED = -1
 """States of a cell. Any other is the id of the process that has taken it."""
 
 
@@ -28,14 +31,17 @@ class _Cell(ctypes.Structure):
         ("job", ctypes.c_int64),
         ("epoch", ctypes.c_int64),
         ("since", ctypes.c_double),
-        # Written last, in one machine word: who dies before it has changed nothing.
+        # Written last, in one machine word: a process that dies before that has changed
+        # nothing.
         ("state", ctypes.c_int64),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Unbegun:
-    """A claim that was handed out and that no worker has begun, and how many seconds ago that was."""
+    """A claim that was handed out and that no worker has begun, and the seconds since
+    then.
+    """
 
     claim: Claim
     seconds: float
@@ -46,67 +52,86 @@ class Slots:
 
     def __init__(self, number: int) -> None:
         self._cells: Any = RawArray(_Cell, number)
-        # A lock of the file system: the system gives it back when its holder is killed, which a semaphore does not.
+        # A lock of the file system, because the system releases it when its holder is
+        # killed; a semaphore would stay locked.
         self._lock = tempfile.TemporaryFile()  # noqa: SIM115
 
     def __len__(self) -> int:
         return len(self._cells)
 
     def free(self) -> int:
-        """How many runs and jobs may still be claimed."""
-        return sum(cell.state == FREE for cell in self._cells)
+        """Return how many runs and jobs may still be claimed."""
+        # Without the lock: only the pusher claims, so the number can only grow
+        # meanwhile.
+        states = [cell.state for cell in self._cells]
+        return states.count(FREE)
 
     def busy(self) -> int:
-        """How many are in the hands of a process."""
+        """Return how many runs and jobs a process is working on."""
         return sum(cell.state > FREE for cell in self._cells)
 
     def unbegun(self) -> list[Unbegun]:
-        """What the pusher has handed out and must still renew."""
+        """Return the leases that the pusher has handed out and must still renew."""
         now = time.monotonic()
-        return [Unbegun(_claim(cell), now - cell.since) for cell in self._cells if cell.state == CLAIMED]
+        return [
+            Unbegun(_claim(cell), now - cell.since)
+            for cell in self._cells
+            if cell.state == CLAIMED
+        ]
 
     def claim(self, claim: Claim) -> None:
-        """Put a claim into a free cell (the pusher). Raises `LookupError` where it claimed more than `free()`."""
+        """Put a claim into a free cell (the pusher). Raises `LookupError` if no cell is
+        free.
+        """
         with self._locked():
-            cell = self._find(lambda cell: cell.state == FREE)
-            cell.id[:] = list(claim.id.bytes)
-            cell.job, cell.epoch, cell.since = claim.job, claim.epoch, time.monotonic()
-            cell.state = CLAIMED
+            for cell in self._cells:
+                if cell.state == FREE:
+                    cell.id[:] = list(claim.id.bytes)
+                    cell.job = claim.job
+                    cell.epoch = claim.epoch
+                    cell.since = time.monotonic()
+                    cell.state = CLAIMED
+                    return
+        raise LookupError("no such slot")
 
     def take(self, claim: Claim) -> bool:
-        """Make the cell of a claim one's own (the worker). False: it was withdrawn, the claim is nobody's any more."""
+        """Give the cell of a claim to this process (a worker). Return False if the
+        claim was withdrawn.
+        """
         return self._change(claim, CLAIMED, os.getpid())
 
     def withdraw(self, claim: Claim) -> bool:
-        """Free the cell of a claim (the pusher). False: a worker has begun it."""
+        """Free the cell of a claim (the pusher). Return False if a worker has begun
+        it.
+        """
         return self._change(claim, CLAIMED, FREE)
 
     def leave(self, claim: Claim) -> bool:
-        """Free the cell that this process took. False: it was not ours."""
+        """Free the cell that this process took. Return False if it took none."""
         return self._change(claim, os.getpid(), FREE)
 
     def free_all_but(self, alive: Container[int]) -> int:
-        """Free the cells of processes that are no more (the sentinel, their parent). Gives how many there were."""
+        """Free the cells of processes that have ended (the sentinel, their parent).
+        Return how many there were.
+        """
+        freed = 0
         with self._locked():
-            lost = [cell for cell in self._cells if cell.state > FREE and cell.state not in alive]
-            for cell in lost:
-                cell.state = FREE
-            return len(lost)
+            for cell in self._cells:
+                if cell.state > FREE and cell.state not in alive:
+                    cell.state = FREE
+                    freed += 1
+        return freed
 
-    def _change(self, claim: Claim, state: int, to: int) -> bool:
+    def _change(self, claim: Claim, old_state: int, new_state: int) -> bool:
+        """Change the state of the cell with a claim. Return False if there is none in
+        the old state.
+        """
         with self._locked():
-            try:
-                cell = self._find(lambda cell: cell.state == state and _claim(cell) == claim)
-            except LookupError:
-                return False
-            cell.state = to
-            return True
-
-    def _find(self, wanted: Callable[[Any], bool]) -> Any:
-        for cell in self._cells:
-            if wanted(cell):
-                return cell
-        raise LookupError("no such slot")
+            for cell in self._cells:
+                if cell.state == old_state and _claim(cell) == claim:
+                    cell.state = new_state
+                    return True
+        return False
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -1,4 +1,6 @@
-"""Keeps a cluster running, starts it again when it ends by itself, after growing pauses. For `manage.py worker`."""
+"""Supervision of a cluster: starts it again when it ends by itself, after growing
+pauses. For `manage.py worker`.
+"""
 
 import os
 import time
@@ -16,11 +18,19 @@ log = structlog.get_logger(__name__)
 
 
 def supervise() -> int:
-    """Until it is asked to stop. Gives the exit code: 0 after a drain, 72 where the grace was not enough."""
+    """Keep a cluster running until a stop is requested. Return the exit code: 0 after a
+    drain, 72 if the grace period was not enough.
+    """
+    # First, because it binds only what is forked afterwards.
     bind_forks()
     stop = StopRequest()
     stop.listen()
-    log.info("worker_started", pid=os.getpid(), processes=conf().workers, graphs=len(registry.all()))
+    log.info(
+        "worker_started",
+        pid=os.getpid(),
+        processes=conf().workers,
+        graphs=len(registry.all()),
+    )
     code = _run_until_stopped(stop)
     log.info("worker_stopped", pid=os.getpid(), exit_code=code)
     return code
@@ -31,7 +41,8 @@ def _run_until_stopped(stop: StopRequest) -> int:
     while True:
         began = time.monotonic()
         code = RunCluster(stop).run() if _database_answers() else ENDED_BY_ITSELF
-        if stop.asked or code == 0:
+        # A cluster that was drained stays down; after any other end it starts again.
+        if stop.requested or code == 0:
             return code
         pause = pauses.after(time.monotonic() - began)
         log.error("cluster_ended", exit_code=code, starts_again_in=pause)
@@ -40,7 +51,9 @@ def _run_until_stopped(stop: StopRequest) -> int:
 
 
 def _database_answers() -> bool:
-    """Also leaves no connection open, which the fork would share."""
+    """Return whether the database answers. No connection stays open, because the forked
+    processes would share it.
+    """
     try:
         connection.ensure_connection()
     except OperationalError as error:

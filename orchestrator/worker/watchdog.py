@@ -1,4 +1,6 @@
-"""The watchdog: notices that a cluster has stopped working although its processes live. Asked by the main process."""
+"""The watchdog: notices that a cluster has stopped working although its processes live.
+The main process calls it.
+"""
 
 import time
 
@@ -13,26 +15,44 @@ LOOK_SECONDS = 1.0
 
 
 class Watchdog:
-    """Of one cluster. It only judges; the one who asks does the killing."""
+    """The watchdog of one cluster. It only judges; its caller does the killing."""
 
     def __init__(self, state: SharedState) -> None:
         self._state = state
         self._next = 0.0
 
     def alarm(self) -> str | None:
-        """Why the cluster must be killed, None while all is well. Looks at most once a second."""
+        """Return why the cluster must be killed; None while all is well. Looks at most
+        once a second.
+        """
         if time.monotonic() < self._next:
             return None
         self._next = time.monotonic() + LOOK_SECONDS
+        # Without its sentinel nobody frees the slots of dead processes or replaces
+        # them.
         if self._state.sentinel_silent() > SILENCE_SECONDS:
-            return f"the sentinel has not looked after its processes for {SILENCE_SECONDS:g} s"
-        if self._state.pusher_silent() > SILENCE_SECONDS and self._state.slots.free() and _work_is_due():
-            return f"work is due and a slot is free, but nothing was claimed for {SILENCE_SECONDS:g} s"
+            return (
+                "the sentinel has not looked after its processes "
+                f"for {SILENCE_SECONDS:g} s"
+            )
+        if (
+            self._state.pusher_silent() > SILENCE_SECONDS
+            # Nobody misses a silent pusher while it has nothing to do. The query comes
+            # last.
+            and self._state.slots.free()
+            and _work_is_due()
+        ):
+            return (
+                "work is due and a slot is free, "
+                f"but nothing was claimed for {SILENCE_SECONDS:g} s"
+            )
         return None
 
 
 def _work_is_due() -> bool:
-    """False also where the database cannot be asked: then nobody can claim, and killing would not help."""
+    """Return whether a run or a job waits to be claimed. If the database does not
+    answer, return False: then nobody can claim, and killing would not help.
+    """
     try:
         return leases.any_run_due(claimable.claimable()) or jobs.any_due()
     except Error:

@@ -1,4 +1,5 @@
-// Going on from a checkpoint: the plan follows what is typed, after a pause of 300 ms. The server checks; nothing is done.
+// Going on from a checkpoint: the plan follows what is typed, after a pause of 300 ms. The server
+// checks; nothing is done.
 
 import { announce } from './tools.js';
 import { editInPlace } from './json_editor.js';
@@ -16,7 +17,8 @@ const editJson = () => {
   if (area) editInPlace(area, document.getElementById('typed').dataset.editor);
 };
 
-// While a word is searched, only the channels in which it stands are left, and a few of them are opened.
+// While a word is searched, only the channels in which it stands are left, and a few of them are
+// opened.
 const MOST_OPENED = 3;
 const showFound = () => {
   const word = document.getElementById('find-state')?.value.trim();
@@ -79,7 +81,9 @@ form.addEventListener('click', (event) => {
 
 // What was found leads to its field.
 form.addEventListener('click', (event) => {
-  const channel = document.getElementById(`ch-${event.target.closest('#found a')?.dataset.channel}`);
+  const channel = document.getElementById(
+    `ch-${event.target.closest('#found a')?.dataset.channel}`,
+  );
   if (!channel) return;
   event.preventDefault();
   channel.open = true;
@@ -98,4 +102,5 @@ document.addEventListener('click', (event) => {
 
 const tape = document.querySelector('.tape');
 const here = tape?.querySelector('[aria-current]');
-if (here && tape.scrollWidth > tape.clientWidth) tape.scrollLeft = here.offsetLeft - (tape.clientWidth - here.offsetWidth) / 2;
+if (here && tape.scrollWidth > tape.clientWidth)
+  tape.scrollLeft = here.offsetLeft - (tape.clientWidth - here.offsetWidth) / 2;

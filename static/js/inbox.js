@@ -1,5 +1,6 @@
-// The inbox: what is new is added at its end, what is settled says so and stays in its place until the page is loaded
-// again. Nothing moves under the pointer; the server decides what this person may see of each row.
+// The inbox: what is new is added at its end, what is settled says so and stays in its place until
+// the page is loaded again. Nothing moves under the pointer; the server decides what this person
+// may see of each row.
 
 import { announce } from './tools.js';
 import { latestInbox, untilShown } from './live.js';
@@ -8,7 +9,8 @@ import { fetchPage, swapParts } from './swap.js';
 const panel = () => document.getElementById('inbox');
 const rows = (page) => [...page.querySelectorAll('#inbox li[data-ask]')];
 
-// Those that are no longer in this folder: how they stand now, or gone where they may not be seen any more.
+// Those that are no longer in this folder: how they stand now, or gone where they may not be seen
+// any more.
 const settle = async (left) => {
   const old = left.slice(0, 50); // as many as the server tells of at once
   const query = new URLSearchParams(old.map((row) => ['id', row.dataset.ask]));
@@ -16,12 +18,19 @@ const settle = async (left) => {
   if (!page) return false;
   for (const row of old) {
     const fresh = page.getElementById(row.id);
-    if (!fresh) { row.remove(); continue; }
+    if (!fresh) {
+      row.remove();
+      continue;
+    }
     // Still open: a more urgent one took its place on this page of the list.
-    if ('open' in fresh.dataset) { if (!row.contains(document.activeElement)) row.replaceWith(fresh); continue; }
+    if ('open' in fresh.dataset) {
+      if (!row.contains(document.activeElement)) row.replaceWith(fresh);
+      continue;
+    }
     fresh.classList.add('gone');
     fresh.classList.remove('hot', 'warm');
-    if (!row.contains(document.activeElement)) row.replaceWith(fresh); else row.classList.add('gone');
+    if (!row.contains(document.activeElement)) row.replaceWith(fresh);
+    else row.classList.add('gone');
   }
   return true;
 };
@@ -33,20 +42,33 @@ const update = untilShown(async () => {
   panel().dataset.mark = page.getElementById('inbox').dataset.mark;
   swapParts(page, ['folders']);
   const total = page.querySelector('#inbox .tfoot span');
-  panel().querySelector('.tfoot span')?.replaceChildren(...(total?.childNodes ?? ['Nothing waits here any more.']));
+  panel()
+    .querySelector('.tfoot span')
+    ?.replaceChildren(...(total?.childNodes ?? ['Nothing waits here any more.']));
   const list = panel().querySelector('ul');
   const fresh = rows(page);
   const sample = page.querySelector('#inbox ul');
   if (list && sample) list.className = sample.className;
-  if (!list) { if (fresh.length) { swapParts(page, ['inbox']); announce('A review waits for you.'); } return true; }
+  if (!list) {
+    if (fresh.length) {
+      swapParts(page, ['inbox']);
+      announce('A review waits for you.');
+    }
+    return true;
+  }
   const still = new Set(fresh.map((row) => row.id));
-  const left = rows(document).filter((row) => !still.has(row.id) && !row.classList.contains('gone'));
+  const left = rows(document).filter(
+    (row) => !still.has(row.id) && !row.classList.contains('gone'),
+  );
   let added = 0;
   for (const row of fresh) {
     const old = document.getElementById(row.id);
-    if (!old) { list.append(row); added += 1; } else if (!old.contains(document.activeElement)) old.replaceWith(row);
+    if (!old) {
+      list.append(row);
+      added += 1;
+    } else if (!old.contains(document.activeElement)) old.replaceWith(row);
   }
-  const settled = !left.length || await settle(left);
+  const settled = !left.length || (await settle(left));
   if (added) announce(added === 1 ? 'A review was added.' : `${added} reviews were added.`);
   return settled;
 });

@@ -3,16 +3,25 @@
 import { announce } from './tools.js';
 
 const PAUSES = [1, 2, 4, 8, 15, 30];
-const QUIET = 2000;      // nothing is shown for shorter drops
-const LONG = 30000;      // after this the page polls
+const QUIET = 2000; // nothing is shown for shorter drops
+const LONG = 30000; // after this the page polls
 const GONE = 4404;
 const SIGNED_OUT = 4401;
 
-// Milliseconds before the next try; not the same for everybody who lost the server at the same moment.
-const pauseAfter = (tries) => PAUSES[Math.min(tries, PAUSES.length - 1)] * 1000 * (0.8 + 0.4 * Math.random());
+// Milliseconds before the next try; not the same for everybody who lost the server at the same
+// moment.
+const pauseAfter = (tries) =>
+  PAUSES[Math.min(tries, PAUSES.length - 1)] * 1000 * (0.8 + 0.4 * Math.random());
 
 // A page may have several links; the bar says how the worst of them stands.
-const WORST_FIRST = ['Signed out', 'No live updates', 'Reconnecting', 'Opening', 'Up to date again', 'Live'];
+const WORST_FIRST = [
+  'Signed out',
+  'No live updates',
+  'Reconnecting',
+  'Opening',
+  'Up to date again',
+  'Live',
+];
 const links = [];
 
 const show = () => {
@@ -41,14 +50,29 @@ const showBanner = (down) => {
   banner.hidden = !down || !lost.length;
 };
 
-const SAID = { 'Signed out': 'You are signed out.', Reconnecting: 'Reconnecting. You can keep working.', 'Up to date again': 'Up to date again.' };
+const SAID = {
+  'Signed out': 'You are signed out.',
+  Reconnecting: 'Reconnecting. You can keep working.',
+  'Up to date again': 'Up to date again.',
+};
 
 class Link {
   constructor({ url, onMessage, onOpen, onPoll }) {
-    Object.assign(this, { url, onMessage, onOpen, onPoll, tries: 0, lostAt: 0, timers: [], state: 'Opening' });
+    Object.assign(this, {
+      url,
+      onMessage,
+      onOpen,
+      onPoll,
+      tries: 0,
+      lostAt: 0,
+      timers: [],
+      state: 'Opening',
+    });
     links.push(this);
     addEventListener('online', () => this.hurry());
-    document.addEventListener('visibilitychange', () => { if (!document.hidden) this.hurry(); });
+    document.addEventListener('visibilitychange', () => {
+      if (!document.hidden) this.hurry();
+    });
     this.open();
   }
 
@@ -73,13 +97,22 @@ class Link {
     this.lostAt = 0;
     this.tries = 0;
     this.is(long ? 'Up to date again' : 'Live');
-    if (long) setTimeout(() => { if (!this.lostAt) this.is('Live'); }, 5000);
+    if (long)
+      setTimeout(() => {
+        if (!this.lostAt) this.is('Live');
+      }, 5000);
     this.onOpen?.(this.socket);
   }
 
   closed(code) {
-    if (code === GONE) { this.is('No live updates'); return; }
-    if (code === SIGNED_OUT) { this.is('Signed out'); return; }
+    if (code === GONE) {
+      this.is('No live updates');
+      return;
+    }
+    if (code === SIGNED_OUT) {
+      this.is('Signed out');
+      return;
+    }
     if (!this.lostAt) {
       this.lostAt = Date.now();
       this.timers = [
@@ -94,17 +127,23 @@ class Link {
   startPolling() {
     this.is('No live updates');
     let ticks = 0;
-    this.poll = setInterval(() => { ticks += 1; if (!document.hidden || ticks % 6 === 0) this.onPoll?.(); }, 10000);
+    this.poll = setInterval(() => {
+      ticks += 1;
+      if (!document.hidden || ticks % 6 === 0) this.onPoll?.();
+    }, 10000);
   }
 
   hurry() {
-    if (this.socket.readyState === WebSocket.CLOSED) { this.tries = 0; this.open(); }
+    if (this.socket.readyState === WebSocket.CLOSED) {
+      this.tries = 0;
+      this.open();
+    }
   }
 }
 
-// Returns a function that calls `look` until it has shown what is new: a look that resolves to false, or breaks, is
-// repeated after a pause, because what could not be shown may have been the last line of its log. Looks never overlap,
-// so an older answer cannot replace a newer one.
+// Returns a function that calls `look` until it has shown what is new: a look that resolves to
+// false, or breaks, is repeated after a pause, because what could not be shown may have been the
+// last line of its log. Looks never overlap, so an older answer cannot replace a newer one.
 export const untilShown = (look) => {
   let busy = false;
   let again = false;
@@ -117,16 +156,23 @@ export const untilShown = (look) => {
     busy = true;
     const shown = await Promise.resolve(look()).catch(() => false);
     busy = false;
-    if (again) { run(); return; }
-    if (shown !== false) { tries = 0; return; }
+    if (again) {
+      run();
+      return;
+    }
+    if (shown !== false) {
+      tries = 0;
+      return;
+    }
     timer = setTimeout(run, pauseAfter(tries));
     tries += 1;
   };
   return run;
 };
 
-// Follow the log of one run. `onNews(events)` gets all lines of 250 ms at once; in a hidden tab it waits for the return.
-// Where it resolves to false the same lines are given to it again, with those that came meanwhile.
+// Follow the log of one run. `onNews(events)` gets all lines of 250 ms at once; in a hidden tab it
+// waits for the return. Where it resolves to false the same lines are given to it again, with those
+// that came meanwhile.
 export const followRun = (ref, seq, onNews) => {
   let last = seq;
   let waiting = [];
@@ -155,8 +201,8 @@ export const followRun = (ref, seq, onNews) => {
   });
 };
 
-// Watch the rows of a list. `known()` gives {id: seq}; `onMoved(ids)` gets those that moved within 250 ms, and again
-// where it resolves to false.
+// Watch the rows of a list. `known()` gives {id: seq}; `onMoved(ids)` gets those that moved within
+// 250 ms, and again where it resolves to false.
 export const followRows = (known, onMoved) => {
   let moved = new Set();
   let timer = 0;
@@ -176,17 +222,24 @@ export const followRows = (known, onMoved) => {
   return new Link({
     url: () => '/ws/runs/',
     onOpen: (socket) => socket.send(JSON.stringify({ watch: known() })),
-    onMessage: ({ run }) => { moved.add(run); timer ||= setTimeout(flush, 250); },
+    onMessage: ({ run }) => {
+      moved.add(run);
+      timer ||= setTimeout(flush, 250);
+    },
     onPoll: () => onMoved(Object.keys(known())),
   });
 };
 
-// What the bar says: how much waits for this person, and whether a worker is there. In a hidden tab too: its title counts.
-// `latestInbox()` is for scripts that are loaded after the first news came.
+// What the bar says: how much waits for this person, and whether a worker is there. In a hidden tab
+// too: its title counts. `latestInbox()` is for scripts that are loaded after the first news came.
 let latest = null;
 export const latestInbox = () => latest;
-export const followInbox = (onNews, onPoll) => new Link({
-  url: () => '/ws/reviews/',
-  onMessage: (news) => { latest = news; onNews(news); },
-  onPoll,
-});
+export const followInbox = (onNews, onPoll) =>
+  new Link({
+    url: () => '/ws/reviews/',
+    onMessage: (news) => {
+      latest = news;
+      onNews(news);
+    },
+    onPoll,
+  });

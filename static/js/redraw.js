@@ -4,7 +4,11 @@
 export const redrawn = async (form, fields) => {
   const body = new FormData(form);
   for (const [name, value] of fields) body.set(name, value);
-  const answer = await fetch(form.action, { method: 'POST', body, headers: { 'X-Fragment': '1' } }).catch(() => null);
+  const answer = await fetch(form.action, {
+    method: 'POST',
+    body,
+    headers: { 'X-Fragment': '1' },
+  }).catch(() => null);
   const text = answer?.ok ? await answer.text() : '';
   return text ? new DOMParser().parseFromString(text, 'text/html') : null;
 };

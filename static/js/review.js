@@ -1,4 +1,5 @@
-// The review page: what is chosen shows in meter, button and consequences; keys; and what changes while one reads.
+// The review page: what is chosen shows in meter, button and consequences; keys; and what changes
+// while one reads.
 
 import { announce, isShortcut, shortcutsOn } from './tools.js';
 import { followRun } from './live.js';
@@ -22,7 +23,12 @@ let signing = false;
 // Of many writes the server counts: most of them are not on the page.
 const talliedByServer = () => {
   const { approve, edit, reject, left } = document.getElementById('meter').dataset;
-  const counts = { approve: Number(approve), edit: Number(edit), reject: Number(reject), left: Number(left) };
+  const counts = {
+    approve: Number(approve),
+    edit: Number(edit),
+    reject: Number(reject),
+    left: Number(left),
+  };
   const done = counts.approve + counts.edit + counts.reject;
   return { ...counts, all: open(), chosen: open().map(verdict), done, total: done + counts.left };
 };
@@ -33,21 +39,38 @@ const tally = () => {
   const chosen = all.map(verdict);
   const done = chosen.filter(Boolean).length;
   const count = (word) => chosen.filter((v) => v === word).length;
-  return { all, chosen, done, total: all.length, left: all.length - done, approve: count('approve'), edit: count('edit'), reject: count('reject') };
+  return {
+    all,
+    chosen,
+    done,
+    total: all.length,
+    left: all.length - done,
+    approve: count('approve'),
+    edit: count('edit'),
+    reject: count('reject'),
+  };
 };
 
 const paint = () => {
   const t = tally();
   if (!form || !t.total) return;
-  const parts = [t.approve && `${number(t.approve)} approved`, t.edit && `${number(t.edit)} edited`, t.reject && `${number(t.reject)} rejected`, t.left && `${number(t.left)} left`];
+  const parts = [
+    t.approve && `${number(t.approve)} approved`,
+    t.edit && `${number(t.edit)} edited`,
+    t.reject && `${number(t.reject)} rejected`,
+    t.left && `${number(t.left)} left`,
+  ];
   const summary = parts.filter(Boolean).join(', ');
   document.getElementById('sum').textContent = `${number(t.done)} of ${number(t.total)} decided`;
-  document.getElementById('sum-more').textContent = t.done ? `${summary}. Kept as you choose.` : summary;
+  document.getElementById('sum-more').textContent = t.done
+    ? `${summary}. Kept as you choose.`
+    : summary;
   document.getElementById('meter').setAttribute('aria-label', summary);
-  if (!isMany()) document.querySelectorAll('#meter i').forEach((cell, n) => {
-    cell.className = CELL[t.chosen[n]] ?? '';
-    cell.hidden = n >= t.all.length;
-  });
+  if (!isMany())
+    document.querySelectorAll('#meter i').forEach((cell, n) => {
+      cell.className = CELL[t.chosen[n]] ?? '';
+      cell.hidden = n >= t.all.length;
+    });
   paintList(t);
   paintButtons(t);
 };
@@ -55,23 +78,30 @@ const paint = () => {
 const paintList = (t) => {
   // What somebody else has settled carries no choice of this person any more.
   document.querySelectorAll('.slip.lost').forEach((slip) => {
-    document.querySelectorAll(`.wlist a[href="#${slip.id}"] [data-for]`).forEach((icon) => icon.setAttribute('hidden', ''));
+    document
+      .querySelectorAll(`.wlist a[href="#${slip.id}"] [data-for]`)
+      .forEach((icon) => icon.setAttribute('hidden', ''));
   });
   t.all.forEach((slip, n) => {
     const mark = document.querySelector(`.wlist a[href="#${slip.id}"] .st`);
     if (!mark) return;
     mark.className = `st ${t.chosen[n] === 'reject' ? 'n' : t.chosen[n] ? 'y' : ''}`;
-    mark.querySelectorAll('[data-for]').forEach((icon) => { icon.toggleAttribute('hidden', icon.dataset.for !== t.chosen[n]); });
+    mark.querySelectorAll('[data-for]').forEach((icon) => {
+      icon.toggleAttribute('hidden', icon.dataset.for !== t.chosen[n]);
+    });
   });
   const left = document.getElementById('left');
   if (left) left.textContent = t.left ? `${number(t.left)} left` : 'all decided';
-  document.title = (t.left ? `(${t.left} left) ` : '') + document.title.replace(/^\([\d,]+ left\) /, '');
+  document.title =
+    (t.left ? `(${t.left} left) ` : '') + document.title.replace(/^\([\d,]+ left\) /, '');
 };
 
 const paintButtons = (t) => {
   const sign = document.getElementById('sign');
   const some = document.getElementById('sign-some');
-  sign.textContent = t.left ? `Decide ${number(t.left)} more to sign` : `Sign ${plural(t.done, 'decision', 'decisions')}`;
+  sign.textContent = t.left
+    ? `Decide ${number(t.left)} more to sign`
+    : `Sign ${plural(t.done, 'decision', 'decisions')}`;
   sign.setAttribute('aria-disabled', String(t.left > 0));
   some.hidden = !(t.left && t.done);
   some.textContent = `Sign ${number(t.done)} of ${number(t.total)} now`;
@@ -85,7 +115,8 @@ const mark = (slip) => {
   if (!slip || slip.classList.contains('cur')) return;
   slips().forEach((other) => other.classList.toggle('cur', other === slip));
   document.querySelectorAll('.wlist a').forEach((link) => {
-    if (link.hash === `#${slip.id}`) link.setAttribute('aria-current', 'true'); else link.removeAttribute('aria-current');
+    if (link.hash === `#${slip.id}`) link.setAttribute('aria-current', 'true');
+    else link.removeAttribute('aria-current');
   });
 };
 const go = (slip) => {
@@ -94,7 +125,8 @@ const go = (slip) => {
   slip.querySelector('h3').focus({ preventScroll: true });
   slip.scrollIntoView({ block: 'nearest' });
 };
-const beside = (by) => slips()[Math.min(slips().length - 1, Math.max(0, slips().indexOf(current()) + by))];
+const beside = (by) =>
+  slips()[Math.min(slips().length - 1, Math.max(0, slips().indexOf(current()) + by))];
 const undecided = (slip) => slip.querySelector('.trip:not([disabled])') && !verdict(slip);
 const nextOpen = () => {
   const all = slips();
@@ -103,13 +135,19 @@ const nextOpen = () => {
 };
 const firstOpen = () => slips().find(undecided);
 // What is undecided may stand on a line that nobody has opened yet.
-const firstLine = () => [...document.querySelectorAll('.apart .line')].find((line) => !line.querySelector('.st').textContent.trim());
-const goTo = (slip) => { if (slip) go(slip); else firstLine()?.querySelector('a').focus(); };
+const firstLine = () =>
+  [...document.querySelectorAll('.apart .line')].find(
+    (line) => !line.querySelector('.st').textContent.trim(),
+  );
+const goTo = (slip) => {
+  if (slip) go(slip);
+  else firstLine()?.querySelector('a').focus();
+};
 
 // A group is approved only after its samples were opened.
 const isRefused = (input) => {
   if (input.getAttribute('aria-disabled') !== 'true') return false;
-  announce(`${input.parentElement.querySelector('.do').textContent}.`);
+  announce(`${input.parentElement.querySelector('.do').textContent.trim()}.`);
   return true;
 };
 
@@ -117,7 +155,10 @@ const choose = (letter) => {
   const slip = current();
   const input = slip?.querySelector(`.trip input[data-do=${letter}]`);
   if (!input) return;
-  if (letter === 'a' && 'noKey' in slip.dataset) { announce('This group acts outside: approve it with its button.'); return; }
+  if (letter === 'a' && 'noKey' in slip.dataset) {
+    announce('This group acts outside: approve it with its button.');
+    return;
+  }
   if (isRefused(input)) return;
   input.checked = true;
   input.dispatchEvent(new Event('change', { bubbles: true }));
@@ -132,10 +173,19 @@ const undo = () => {
   announce('Undone.');
 };
 
-const KEYS = { j: () => go(beside(1)), k: () => go(beside(-1)), n: () => goTo(nextOpen()), z: undo, a: () => choose('a'), e: () => choose('e'), r: () => choose('r') };
+const KEYS = {
+  j: () => go(beside(1)),
+  k: () => go(beside(-1)),
+  n: () => goTo(nextOpen()),
+  z: undo,
+  a: () => choose('a'),
+  e: () => choose('e'),
+  r: () => choose('r'),
+};
 
 // Nothing has focus on a fresh page; the first slip that is left to decide is marked there.
-const nothingFocused = () => [document.body, document.getElementById('main')].includes(document.activeElement);
+const nothingFocused = () =>
+  [document.body, document.getElementById('main')].includes(document.activeElement);
 const isInWrites = (event) => Boolean(region?.contains(event.target)) || nothingFocused();
 
 document.addEventListener('keydown', (event) => {
@@ -144,16 +194,23 @@ document.addEventListener('keydown', (event) => {
   if (!shortcutsOn()) return;
   if ((event.ctrlKey || event.metaKey) && event.key === 'Enter') {
     const sign = document.getElementById('sign');
-    if (sign && sign.getAttribute('aria-disabled') !== 'true') { event.preventDefault(); form.requestSubmit(sign); }
+    if (sign && sign.getAttribute('aria-disabled') !== 'true') {
+      event.preventDefault();
+      form.requestSubmit(sign);
+    }
     return;
   }
   if (!isShortcut(event) || !isInWrites(event)) return;
   const act = KEYS[event.key.toLowerCase()];
-  if (act) { event.preventDefault(); act(); }
+  if (act) {
+    event.preventDefault();
+    act();
+  }
 });
 
 const placeOf = (slip) => {
-  if (slip.dataset.group) return `A group of ${plural(Number(slip.dataset.count), 'write', 'writes')}.`;
+  if (slip.dataset.group)
+    return `A group of ${plural(Number(slip.dataset.count), 'write', 'writes')}.`;
   const all = slips();
   return isMany() ? 'One write.' : `Write ${all.indexOf(slip) + 1} of ${all.length}.`;
 };
@@ -185,7 +242,10 @@ region?.addEventListener('click', async (event) => {
   const page = await fetchPage(link.href).catch(() => null);
   const id = link.closest('.slip').id;
   const fresh = page?.querySelector(`#${id} .editor`);
-  if (!fresh) { location.assign(link.href); return; }
+  if (!fresh) {
+    location.assign(link.href);
+    return;
+  }
   document.querySelector(`#${id} .editor`).replaceWith(fresh);
   fresh.querySelector('input,textarea,select')?.focus();
 });
@@ -194,9 +254,13 @@ region?.addEventListener('click', async (event) => {
 const countSamples = () => {
   for (const group of document.querySelectorAll('.slip.group')) {
     const input = group.querySelector('input[data-do=a]');
-    const closed = [...group.querySelectorAll('[data-sample]')].filter((link) => !document.getElementById(link.dataset.open));
+    const closed = [...group.querySelectorAll('[data-sample]')].filter(
+      (link) => !document.getElementById(link.dataset.open),
+    );
     if (!input || input.checked || input.getAttribute('aria-disabled') !== 'true') continue;
-    const label = closed.length ? `Open ${closed.length} more sample${closed.length === 1 ? '' : 's'} first` : `Approve ${number(Number(group.dataset.count))}`;
+    const label = closed.length
+      ? `Open ${closed.length} more sample${closed.length === 1 ? '' : 's'} first`
+      : `Approve ${number(Number(group.dataset.count))}`;
     input.parentElement.querySelector('.do').textContent = label;
     if (!closed.length) input.removeAttribute('aria-disabled');
   }
@@ -206,14 +270,23 @@ const pageWith = (write) => fetchPage(`${location.pathname}?open=${write}`).catc
 
 const openWrite = async (link) => {
   const here = document.getElementById(link.dataset.open);
-  if (here) { go(here); return; }
+  if (here) {
+    go(here);
+    return;
+  }
   const page = await pageWith(new URL(link.href).searchParams.getAll('open').at(-1));
   const fresh = page?.getElementById(link.dataset.open);
-  if (!fresh) { location.assign(link.href); return; }
+  if (!fresh) {
+    location.assign(link.href);
+    return;
+  }
   const group = link.closest('.slip.group');
   const line = link.closest('.line');
   if (group) document.querySelector(`[data-opened="${group.dataset.group}"]`).append(fresh);
-  else { line.replaceChildren(fresh); line.className = 'whole'; }
+  else {
+    line.replaceChildren(fresh);
+    line.className = 'whole';
+  }
   countSamples();
   paint();
   go(fresh);
@@ -233,11 +306,16 @@ region?.addEventListener('click', async (event) => {
   const page = await fetchPage(link.href).catch(() => null);
   const fresh = page?.getElementById(link.dataset.list);
   const old = document.getElementById(link.dataset.list);
-  if (!fresh || !old) { location.assign(link.href); return; }
+  if (!fresh || !old) {
+    location.assign(link.href);
+    return;
+  }
   old.replaceWith(fresh);
   fresh.tabIndex = -1;
   fresh.focus({ preventScroll: true });
-  announce(fresh.querySelector('.pages span')?.textContent ?? 'The writes of this group are listed.');
+  announce(
+    fresh.querySelector('.pages span')?.textContent ?? 'The writes of this group are listed.',
+  );
 });
 
 // Pages within a write: its long lists and letters, its raw JSON.
@@ -248,14 +326,17 @@ region?.addEventListener('click', async (event) => {
   const page = await fetchPage(link.href).catch(() => null);
   const fresh = page?.getElementById(link.dataset.part);
   const old = document.getElementById(link.dataset.part);
-  if (!fresh || !old) { location.assign(link.href); return; }
+  if (!fresh || !old) {
+    location.assign(link.href);
+    return;
+  }
   old.replaceWith(fresh);
   fresh.tabIndex = -1;
   fresh.focus({ preventScroll: true });
   announce(fresh.querySelector('.pages span')?.textContent ?? '');
 });
 
-// ── what is chosen is kept on the server, so that no reload, log-out or lost connection takes it away ──
+// ── what is chosen is kept on the server: no reload, log-out or lost connection loses it ──
 const PAUSE = 600;
 const RETRY = 5000;
 const PATIENCE = 30_000;
@@ -263,8 +344,16 @@ const dirty = new Set();
 let saving = false;
 let timer = 0;
 
-const later = (ms) => { clearTimeout(timer); timer = setTimeout(flush, ms); };
-const keep = (slip, ms = 0) => { if (form && slip) { dirty.add(keyOf(slip)); later(ms); } };
+const later = (ms) => {
+  clearTimeout(timer);
+  timer = setTimeout(flush, ms);
+};
+const keep = (slip, ms = 0) => {
+  if (form && slip) {
+    dirty.add(keyOf(slip));
+    later(ms);
+  }
+};
 
 // Signing in again elsewhere changes the token; the cookie has the one that counts now.
 const renewToken = () => {
@@ -272,18 +361,22 @@ const renewToken = () => {
   if (token) form.elements.csrfmiddlewaretoken.value = token;
 };
 
-const isOf = (name, write) => [`v-${write}`, `h-${write}`, `r-${write}`, `d-${write}`, `e-${write}`].includes(name)
-  || [`g-${write}`, `gs-${write}`, `gr-${write}`].includes(name)
-  || name.startsWith(`e-${write}.`);
+const isOf = (name, write) =>
+  [`v-${write}`, `h-${write}`, `r-${write}`, `d-${write}`, `e-${write}`].includes(name) ||
+  [`g-${write}`, `gs-${write}`, `gr-${write}`].includes(name) ||
+  name.startsWith(`e-${write}.`);
 
 const draftOf = (writes) => {
   renewToken();
   const all = [...new FormData(form)];
   const body = new FormData();
-  for (const [name, value] of all) if (['csrfmiddlewaretoken', 'number'].includes(name) || name.startsWith('o-')) body.append(name, value);
+  for (const [name, value] of all)
+    if (['csrfmiddlewaretoken', 'number'].includes(name) || name.startsWith('o-'))
+      body.append(name, value);
   for (const write of writes) {
     body.append(document.querySelector(`.slip[data-group="${write}"]`) ? 'group' : 'write', write);
-    for (const [name, value] of all) if (typeof value === 'string' && isOf(name, write)) body.append(name, value);
+    for (const [name, value] of all)
+      if (typeof value === 'string' && isOf(name, write)) body.append(name, value);
   }
   return body;
 };
@@ -292,7 +385,9 @@ const sayUnsaved = (why) => {
   const note = document.getElementById('unsaved');
   if (!note) return;
   note.hidden = !why;
-  note.querySelectorAll('[data-why]').forEach((part) => { part.hidden = part.dataset.why !== why; });
+  note.querySelectorAll('[data-why]').forEach((part) => {
+    part.hidden = part.dataset.why !== why;
+  });
 };
 
 const WHY = { 401: 'out', 409: 'newer' };
@@ -301,7 +396,8 @@ const takeAnswer = async (answer) => {
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
   const next = page.getElementById('next');
   for (const slip of slips()) {
-    if (next?.dataset.moved?.split(' ').includes(keyOf(slip))) slip.querySelector('.changed')?.removeAttribute('hidden');
+    if (next?.dataset.moved?.split(' ').includes(keyOf(slip)))
+      slip.querySelector('.changed')?.removeAttribute('hidden');
   }
   swapParts(page, isMany() ? ['next', 'meter'] : ['next']);
   if (isMany()) paint();
@@ -315,10 +411,18 @@ const flush = async () => {
   saving = true;
   if (isMany()) document.getElementById('sum-more').textContent = 'Saving your choices…';
   document.getElementById('next')?.setAttribute('aria-busy', 'true');
-  const how = { method: 'POST', body: draftOf(batch), headers: { 'X-Fragment': '1' }, keepalive: document.hidden, signal: AbortSignal.timeout(PATIENCE) };
+  const how = {
+    method: 'POST',
+    body: draftOf(batch),
+    headers: { 'X-Fragment': '1' },
+    keepalive: document.hidden,
+    signal: AbortSignal.timeout(PATIENCE),
+  };
   const answer = await fetch(document.getElementById('keep').formAction, how).catch(() => null);
-  // Each save has a number of its own, the next one after a lost answer too: the lost one may have been kept.
-  if (!answer || answer.ok || answer.status >= 500) form.elements.number.value = String(Number(form.elements.number.value) + 1);
+  // Each save has a number of its own, the next one after a lost answer too: the lost one may have
+  // been kept.
+  if (!answer || answer.ok || answer.status >= 500)
+    form.elements.number.value = String(Number(form.elements.number.value) + 1);
   if (answer?.ok) await takeAnswer(answer).catch(() => null);
   saving = false;
   if (answer?.ok) {
@@ -327,7 +431,10 @@ const flush = async () => {
     return;
   }
   batch.forEach((write) => dirty.add(write));
-  const why = answer?.status === 409 && !answer.headers.has('X-Newer') ? 'off' : WHY[answer?.status] ?? 'off';
+  const why =
+    answer?.status === 409 && !answer.headers.has('X-Newer')
+      ? 'off'
+      : (WHY[answer?.status] ?? 'off');
   sayUnsaved(why);
   if (why !== 'newer') later(RETRY);
 };
@@ -346,14 +453,25 @@ const sign = async () => {
   document.getElementById('message')?.setAttribute('hidden', '');
   renewToken();
   // Of many writes what is drafted is signed, so the last choice is drafted first.
-  if (isMany() && dirty.size && !saving) { signing = false; await flush(); signing = true; }
+  if (isMany() && dirty.size && !saving) {
+    signing = false;
+    await flush();
+    signing = true;
+  }
   // A save that arrives after the signing would keep what is signed.
-  for (let n = 0; saving && n < (isMany() ? 600 : 40); n += 1) await new Promise((go) => { setTimeout(go, 50); });
+  for (let n = 0; saving && n < (isMany() ? 600 : 40); n += 1)
+    await new Promise((go) => {
+      setTimeout(go, 50);
+    });
   const how = { method: 'POST', body: new FormData(form), signal: AbortSignal.timeout(PATIENCE) };
   const answer = await fetch(form.action, how).catch(() => null);
-  if (!answer || answer.status >= 500) { sayUnsigned(); return; }
+  if (!answer || answer.status >= 500) {
+    sayUnsigned();
+    return;
+  }
   // What stands in the way is a page of its own. The key is the same, so that nothing counts twice.
-  if (answer.redirected) location.assign(answer.url); else form.submit();
+  if (answer.redirected) location.assign(answer.url);
+  else form.submit();
 };
 
 const sayUnsigned = () => {
@@ -379,19 +497,26 @@ form?.addEventListener('submit', (event) => {
   }
   sign();
 });
-addEventListener('pageshow', () => { signing = false; paint(); });
+addEventListener('pageshow', () => {
+  signing = false;
+  paint();
+});
 document.getElementById('next-open')?.addEventListener('click', () => goTo(nextOpen()));
 
 // ── what changes while one reads ──
 const newer = new Map();
-const touched = (slip) => verdict(slip) || slip.contains(document.activeElement) || slip.matches(':hover');
+const touched = (slip) =>
+  verdict(slip) || slip.contains(document.activeElement) || slip.matches(':hover');
 
-// Somebody else has settled it: who and when stands in its place, and what was chosen here is not sent.
+// Somebody else has settled it: who and when stands in its place, and what was chosen here is not
+// sent.
 const lose = (slip, line) => {
   const drafted = verdict(slip);
   const trip = slip.querySelector('.trip');
   if (trip) trip.disabled = true;
-  slip.querySelectorAll('input[type=hidden][name=write]').forEach((input) => { input.disabled = true; });
+  slip.querySelectorAll('input[type=hidden][name=write]').forEach((input) => {
+    input.disabled = true;
+  });
   const said = document.createElement('strong');
   said.textContent = drafted ? `${line} Your draft was not sent.` : line;
   slip.querySelector('.changed [data-what]').replaceChildren(said);
@@ -402,34 +527,44 @@ const lose = (slip, line) => {
 
 const showNewer = (slip) => {
   const fresh = newer.get(slip.id);
-  if (!fresh) { location.reload(); return; }
+  if (!fresh) {
+    location.reload();
+    return;
+  }
   newer.delete(slip.id);
   slip.replaceWith(fresh);
   paint();
   go(fresh);
 };
 
-// Between a press and its answer nothing moves: whoever has to sign again finds the same page, and its key.
+// Between a press and its answer nothing moves: whoever has to sign again finds the same page, and
+// its key.
 const unanswered = () => signing || document.getElementById('unsigned')?.hidden === false;
 
 const hashOf = (slip) => slip.querySelector('[name^="h-"], [name^="gs-"]')?.value;
 
-// Nothing can be decided here any more: no keys, no counts, and what was chosen is said not to be sent.
+// Nothing can be decided here any more: no keys, no counts, and what was chosen is said not to be
+// sent.
 const end = (page) => {
-  const drafted = open().filter(verdict).length + document.querySelectorAll('.slip.lost .trip :checked').length;
+  const drafted =
+    open().filter(verdict).length + document.querySelectorAll('.slip.lost .trip :checked').length;
   for (const fresh of page.querySelectorAll('.slip:has([data-test=withdrawn])')) {
     document.querySelector(`.slip[data-write="${fresh.dataset.write}"]`)?.replaceWith(fresh);
   }
-  document.querySelectorAll('.trip,.why,.editor,.keys,.samples,#foot').forEach((part) => part.setAttribute('hidden', ''));
+  document
+    .querySelectorAll('.trip,.why,.editor,.keys,.samples,#foot')
+    .forEach((part) => part.setAttribute('hidden', ''));
   document.getElementById('left')?.replaceChildren();
   document.title = document.title.replace(/^\([\d,]+ left\) /, '');
   const line = drafted && document.querySelector('#gone [data-not-sent]');
-  if (line) line.textContent = drafted === 1 ? 'Your draft was not sent.' : `Your ${drafted} drafts were not sent.`;
+  if (line)
+    line.textContent =
+      drafted === 1 ? 'Your draft was not sent.' : `Your ${drafted} drafts were not sent.`;
 };
 
 // Who is signed out would be led away from choices that are nowhere but on this page.
-const signedOut = () => document.querySelector('#unsaved:not([hidden]) [data-why=out]:not([hidden])') !== null;
-
+const signedOut = () =>
+  document.querySelector('#unsaved:not([hidden]) [data-why=out]:not([hidden])') !== null;
 
 const merge = (page) => {
   let changed = 0;
@@ -437,13 +572,18 @@ const merge = (page) => {
   for (const fresh of page.querySelectorAll('.slip[data-write], .slip[data-group]')) {
     const old = slips().find((slip) => keyOf(slip) === keyOf(fresh));
     if (!old || old.dataset.version === fresh.dataset.version) continue;
-    // Somebody else's signature filled in a slot: what is chosen here is for the same revision, and counts.
-    if (touched(old) && hashOf(old) && hashOf(old) === hashOf(fresh)) { old.dataset.version = fresh.dataset.version; continue; }
+    // Somebody else's signature filled in a slot: what is chosen here is for the same revision, and
+    // counts.
+    if (touched(old) && hashOf(old) && hashOf(old) === hashOf(fresh)) {
+      old.dataset.version = fresh.dataset.version;
+      continue;
+    }
     changed += 1;
     fresh.id = old.id;
     if (touched(old)) {
       newer.set(fresh.id, fresh);
-      if (fresh.dataset.settled && old.querySelector('.trip:not([disabled])')) lost = lose(old, fresh.dataset.settled);
+      if (fresh.dataset.settled && old.querySelector('.trip:not([disabled])'))
+        lost = lose(old, fresh.dataset.settled);
       old.querySelector('.changed')?.removeAttribute('hidden');
     } else {
       old.replaceWith(fresh);
@@ -451,11 +591,16 @@ const merge = (page) => {
   }
   if (isMany()) {
     const there = new Set([...page.querySelectorAll('.slip.group')].map(keyOf));
-    document.querySelectorAll('.slip.group').forEach((group) => { if (!there.has(keyOf(group))) group.querySelector('.changed').hidden = false; });
+    document.querySelectorAll('.slip.group').forEach((group) => {
+      if (!there.has(keyOf(group))) group.querySelector('.changed').hidden = false;
+    });
   }
   swapParts(page, ['signatures', 'gone', 'review-head', 'meter']);
   if (changed) announce(changed > 1 ? `${changed} writes changed.` : lost || 'A write changed.');
-  if (!page.getElementById('review') && form) { end(page); return; }
+  if (!page.getElementById('review') && form) {
+    end(page);
+    return;
+  }
   paint();
 };
 
@@ -463,7 +608,11 @@ const main = document.querySelector('[data-run]');
 if (main) {
   followRun(main.dataset.run, Number(main.dataset.seq), async () => {
     if (unanswered() || signedOut()) return false;
-    const opened = isMany() ? slips().filter((slip) => slip.dataset.write).map((slip) => `&open=${slip.dataset.write}`) : [];
+    const opened = isMany()
+      ? slips()
+          .filter((slip) => slip.dataset.write)
+          .map((slip) => `&open=${slip.dataset.write}`)
+      : [];
     const page = await fetchPage(main.dataset.page + opened.join('')).catch(() => null);
     // The press of a button may have come while the page was on its way.
     if (!page || unanswered()) return false;
@@ -471,7 +620,14 @@ if (main) {
     return true;
   });
 }
-// What answers a signature that was not taken is the review again, at its own address: reloading it posts nothing.
-if (location.pathname.endsWith('/sign/')) history.replaceState(null, '', location.pathname.replace(/sign\/$/, ''));
+// What answers a signature that was not taken is the review again, at its own address: reloading it
+// posts nothing.
+if (location.pathname.endsWith('/sign/')) {
+  history.replaceState(null, '', location.pathname.replace(/sign\/$/, ''));
+  // Choices made just before the signature were sent with it, and may not have been kept.
+  open()
+    .filter(verdict)
+    .forEach((slip) => keep(slip));
+}
 mark(slips().find((slip) => location.hash === `#${slip.id}`));
 paint();

@@ -10,7 +10,8 @@ const main = document.querySelector('[data-run]');
 const centre = () => {
   const tape = document.querySelector('.tape');
   const here = tape?.querySelector('[aria-current]');
-  if (here && tape.scrollWidth > tape.clientWidth) tape.scrollLeft = here.offsetLeft - (tape.clientWidth - here.offsetWidth) / 2;
+  if (here && tape.scrollWidth > tape.clientWidth)
+    tape.scrollLeft = here.offsetLeft - (tape.clientWidth - here.offsetWidth) / 2;
 };
 
 // ── the tape and the list are listboxes: one stop for Tab each, the rest by arrows ──
@@ -20,7 +21,9 @@ const listOf = (element) => {
 };
 
 const focusCurrent = (list) => {
-  const here = document.querySelector(`${list} [aria-current]`) ?? document.querySelector('.tape [aria-current]');
+  const here =
+    document.querySelector(`${list} [aria-current]`) ??
+    document.querySelector('.tape [aria-current]');
   here?.focus({ preventScroll: list === '.tape' });
 };
 
@@ -39,7 +42,10 @@ const step = async (url, { push = true } = {}) => {
   const page = await refresh(url, PARTS);
   // A step that was overtaken has no answer any more: loading its address would undo the newer one.
   if (mine !== steps) return;
-  if (!page) { location.assign(url); return; }
+  if (!page) {
+    location.assign(url);
+    return;
+  }
   if (push) history.pushState(null, '', url);
   document.title = page.title;
   rove();
@@ -100,8 +106,14 @@ const openTab = (number) => {
 
 const onLetter = (key) => {
   if (LETTERS[key]) return follow(LETTERS[key]);
-  if (key === 'f') { document.querySelector('a[data-go-on]')?.click(); return true; }
-  if (key === 'o') { document.getElementById('goto')?.select(); return true; }
+  if (key === 'f') {
+    document.querySelector('a[data-go-on]')?.click();
+    return true;
+  }
+  if (key === 'o') {
+    document.getElementById('goto')?.select();
+    return true;
+  }
   return key >= '1' && key <= '6' && openTab(Number(key));
 };
 
@@ -124,7 +136,7 @@ const status = () => document.querySelector('#run-head .pill')?.textContent.trim
 
 followRun(main.dataset.run, Number(main.dataset.seq), async (news) => {
   const before = status();
-  if (!await refresh(location.href, PARTS)) return false;
+  if (!(await refresh(location.href, PARTS))) return false;
   if (status() !== before) announce(`The run is now: ${status()}.`);
   if (!new URLSearchParams(location.search).has('at') && news.length) centre();
   return true;

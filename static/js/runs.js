@@ -1,4 +1,5 @@
-// The list of runs: rows move in place, new runs wait behind a line, and chosen rows can be compared.
+// The list of runs: rows move in place, new runs wait behind a line, and chosen rows can be
+// compared.
 
 import { announce, isShortcut } from './tools.js';
 import { followRows } from './live.js';
@@ -10,7 +11,10 @@ const rows = () => [...document.querySelectorAll('tr[data-run]')];
 
 // ── choosing rows ──
 const boxes = () => [...document.querySelectorAll('input[data-select]')];
-const chosen = () => boxes().filter((box) => box.checked).map((box) => box.value);
+const chosen = () =>
+  boxes()
+    .filter((box) => box.checked)
+    .map((box) => box.value);
 
 const showChosen = () => {
   const strip = document.getElementById('chosen');
@@ -79,17 +83,24 @@ document.addEventListener('keydown', (event) => {
 });
 
 if (table) {
-  followRows(() => Object.fromEntries(rows().map((row) => [row.dataset.run, Number(row.dataset.seq)])), update);
+  followRows(
+    () => Object.fromEntries(rows().map((row) => [row.dataset.run, Number(row.dataset.seq)])),
+    update,
+  );
   // What nodes report is no line of the log: rows that are running are asked again.
   setInterval(() => {
-    const running = rows().filter((row) => row.querySelector('.pill.run')).map((row) => row.dataset.run);
+    const running = rows()
+      .filter((row) => row.querySelector('.pill.run'))
+      .map((row) => row.dataset.run);
     if (!document.hidden && running.length) update(running);
   }, 2000);
   const line = document.getElementById('newrows');
   if (line) {
     setInterval(async () => {
       if (document.hidden) return;
-      const answer = await fetch(line.dataset.url, { headers: { 'X-Fragment': '1' } }).catch(() => null);
+      const answer = await fetch(line.dataset.url, { headers: { 'X-Fragment': '1' } }).catch(
+        () => null,
+      );
       if (!answer?.ok) return;
       const { count, text } = await answer.json();
       line.hidden = count === 0;

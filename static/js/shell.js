@@ -1,4 +1,5 @@
-// Every page: what waits and whether a worker is there, live; ages that tick; theme, menus, search by key, copying.
+// Every page: what waits and whether a worker is there, live; ages that tick; theme, menus, search
+// by key, copying.
 
 import { isShortcut } from './tools.js';
 import { followInbox } from './live.js';
@@ -7,8 +8,10 @@ import { startTicking } from './ticks.js';
 const root = document.documentElement;
 
 const setTheme = (theme) => {
-  if (theme === 'auto') delete root.dataset.theme; else root.dataset.theme = theme;
-  document.querySelector('meta[name=color-scheme]').content = theme === 'auto' ? 'light dark' : theme;
+  if (theme === 'auto') delete root.dataset.theme;
+  else root.dataset.theme = theme;
+  document.querySelector('meta[name=color-scheme]').content =
+    theme === 'auto' ? 'light dark' : theme;
   for (const button of document.querySelectorAll('[data-theme-set]')) {
     button.setAttribute('aria-pressed', String(button.dataset.themeSet === theme));
   }
@@ -17,7 +20,9 @@ const setTheme = (theme) => {
 const sendTheme = (form, theme) => {
   const body = new FormData(form);
   body.set('theme', theme);
-  fetch(form.action, { method: 'POST', body, headers: { 'X-Fragment': '1' } }).catch(() => form.requestSubmit());
+  fetch(form.action, { method: 'POST', body, headers: { 'X-Fragment': '1' } }).catch(() =>
+    form.requestSubmit(),
+  );
 };
 
 const copy = async (button) => {
@@ -57,13 +62,17 @@ const shortcut = (event) => {
   }
   if (event.key.toLowerCase() === 'g') lastG = event.timeStamp;
   const act = SHORTCUTS[event.key];
-  if (act) { event.preventDefault(); act(); }
+  if (act) {
+    event.preventDefault();
+    act();
+  }
 };
 
 document.addEventListener('click', (event) => {
   if (event.target.closest('[data-show-keys]')) showKeys();
   if (event.target.closest('[data-close-keys]')) document.getElementById('keys').close();
-  for (const menu of document.querySelectorAll('details.more[open]')) if (!menu.contains(event.target)) menu.open = false;
+  for (const menu of document.querySelectorAll('details.more[open]'))
+    if (!menu.contains(event.target)) menu.open = false;
   const theme = event.target.closest('[data-theme-set]');
   if (theme) {
     event.preventDefault();
@@ -90,7 +99,9 @@ const showWaiting = ({ waiting, more }) => {
     count.textContent = `${waiting}${more ? '+' : ''}`;
     if (count.dataset.waiting !== 'always') count.hidden = !waiting;
   }
-  document.querySelector('.mrev')?.setAttribute('aria-label', `Reviews ${waiting}, waiting for you`);
+  document
+    .querySelector('.mrev')
+    ?.setAttribute('aria-label', `Reviews ${waiting}, waiting for you`);
 };
 
 const showSilence = (silence) => {
@@ -108,9 +119,12 @@ const showSilence = (silence) => {
 
 startTicking();
 if (document.querySelector('[data-inbox]')) {
-  followInbox((news) => {
-    showWaiting(news);
-    showSilence(news.silence);
-    document.dispatchEvent(new CustomEvent('countersign:inbox', { detail: news }));
-  }, () => document.dispatchEvent(new CustomEvent('countersign:poll')));
+  followInbox(
+    (news) => {
+      showWaiting(news);
+      showSilence(news.silence);
+      document.dispatchEvent(new CustomEvent('countersign:inbox', { detail: news }));
+    },
+    () => document.dispatchEvent(new CustomEvent('countersign:poll')),
+  );
 }

@@ -1,4 +1,5 @@
-// Starting a run: form and JSON are two views of one input. The server draws the one that is chosen; nothing is done.
+// Starting a run: form and JSON are two views of one input. The server draws the one that is
+// chosen; nothing is done.
 
 import { redrawn } from './redraw.js';
 import { swapParts } from './swap.js';
@@ -17,5 +18,9 @@ form.addEventListener('click', async (event) => {
   const page = await redrawn(form, [[button.name, button.value]]);
   typed.inert = false;
   if (page) swapParts(page, PARTS);
-  announce(page ? document.querySelector('#typed [data-test=stays]')?.textContent ?? '' : 'No answer. The view was not changed.');
+  announce(
+    page
+      ? (document.querySelector('#typed [data-test=stays]')?.textContent ?? '')
+      : 'No answer. The view was not changed.',
+  );
 });

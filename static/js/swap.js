@@ -1,4 +1,5 @@
-// Fetch the page again and replace the parts that have an id in `ids`, keeping focus, scroll and open details.
+// Fetch the page again and replace the parts that have an id in `ids`, keeping focus, scroll and
+// open details.
 
 const scrollers = (part) => [...part.querySelectorAll('[data-keep-scroll]')];
 
@@ -9,10 +10,16 @@ const remember = (part) => ({
 });
 
 const restore = (part, was) => {
-  for (const id of was.open) { const d = document.getElementById(id); if (d) d.open = true; }
+  for (const id of was.open) {
+    const d = document.getElementById(id);
+    if (d) d.open = true;
+  }
   for (const [name, left, top] of was.scroll) {
     const s = part.querySelector(`[data-keep-scroll="${name}"]`);
-    if (s) { s.scrollLeft = left; s.scrollTop = top; }
+    if (s) {
+      s.scrollLeft = left;
+      s.scrollTop = top;
+    }
   }
   if (was.focus) document.getElementById(was.focus)?.focus({ preventScroll: true });
 };
@@ -20,8 +27,14 @@ const restore = (part, was) => {
 const PATIENCE = 30_000;
 
 export const fetchPage = async (url) => {
-  const answer = await fetch(url, { headers: { 'X-Fragment': '1' }, signal: AbortSignal.timeout(PATIENCE) });
-  if (answer.status === 404 || answer.redirected) { location.reload(); return null; }
+  const answer = await fetch(url, {
+    headers: { 'X-Fragment': '1' },
+    signal: AbortSignal.timeout(PATIENCE),
+  });
+  if (answer.status === 404 || answer.redirected) {
+    location.reload();
+    return null;
+  }
   if (!answer.ok) return null;
   return new DOMParser().parseFromString(await answer.text(), 'text/html');
 };

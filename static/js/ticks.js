@@ -1,4 +1,5 @@
-// Ages, times left and durations go on: one timer for the page. The server says the same in `templatetags/console.py`.
+// Ages, times left and durations go on: one timer for the page. The server says the same in
+// `templatetags/console.py`.
 
 const two = (n) => String(n).padStart(2, '0');
 
@@ -13,14 +14,17 @@ const spell = (seconds) => {
 const SHOWN = {
   since: (seconds) => spell(seconds),
   left: (seconds) => spell(Math.max(0, -seconds)),
-  lasted: (seconds) => `${Math.floor(seconds / 3600)}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`,
+  lasted: (seconds) =>
+    `${Math.floor(seconds / 3600)}:${two(Math.floor(seconds / 60) % 60)}:${two(seconds % 60)}`,
 };
 
 const tick = () => {
   if (document.hidden) return;
   for (const element of document.querySelectorAll('time[data-tick]')) {
     const seconds = Math.floor((Date.now() - Date.parse(element.dateTime)) / 1000);
-    const text = SHOWN[element.dataset.tick](element.dataset.tick === 'left' ? seconds : Math.max(0, seconds));
+    const text = SHOWN[element.dataset.tick](
+      element.dataset.tick === 'left' ? seconds : Math.max(0, seconds),
+    );
     if (element.textContent !== text) element.textContent = text;
   }
 };

@@ -12,12 +12,16 @@ from tests.support.run_actions import sign
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_missing_trigger_is_reported_and_the_next_migrate_puts_it_back(people: cast.People) -> None:
+def test_a_missing_trigger_is_reported_and_the_next_migrate_puts_it_back(
+    people: cast.People,
+) -> None:
     sign(paused_run(), run_actions.reviewer(people.reviewer), ["approve"])
     assert append_only.missing_triggers() == []
     append_only.remove_triggers()
     try:
-        found = append_only.check_triggers(list(apps.get_app_configs()), databases=["default"])
+        found = append_only.check_triggers(
+            list(apps.get_app_configs()), databases=["default"]
+        )
         assert [one.id for one in found] == ["approvals.W001", "approvals.W001"]
     finally:
         call_command("migrate", verbosity=0)

@@ -1,4 +1,6 @@
-"""Drafts as rows: encrypted as everything else that a person types, sealed, numbered, and their author's alone."""
+"""Drafts as rows: encrypted as everything else that a person types, sealed, numbered,
+and their author's alone.
+"""
 
 from typing import Any
 
@@ -27,11 +29,19 @@ def rita(people: cast.People) -> User:
 
 def chosen(write: str = WRITE, verdict: str = "edit", **changed: Any) -> DraftChoice:
     fields = {f"e-{write}.memo": marked("typed")}
-    own = {"write": write, "revision": 1, "hash": "h" * 64, "verdict": verdict, "reason": marked("why")}
+    own = {
+        "write": write,
+        "revision": 1,
+        "hash": "h" * 64,
+        "verdict": verdict,
+        "reason": marked("why"),
+    }
     return DraftChoice(**{**own, "fields": fields, **changed})
 
 
-def test_a_draft_of_an_encrypted_run_is_encrypted_and_found_by_a_change_of_keys(settings: Any, rita: User) -> None:
+def test_a_draft_of_an_encrypted_run_is_encrypted_and_found_by_a_change_of_keys(
+    settings: Any, rita: User
+) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **secret_claim.keys()}
     secret_claim.registered()
     run = runs.advance(runs.start("secret_claim", {"number": "7", "person": "Ada"}).id)
@@ -54,20 +64,30 @@ def run(people: cast.People) -> Run:
 def test_a_draft_is_its_authors_alone(run: Run, people: cast.People) -> None:
     save_drafts(people.reviewer, run, [chosen()], number=1)
     assert drafts_of(people.second_reviewer, run) == {}
-    assert save_drafts(people.second_reviewer, run, [chosen(verdict="reject")], number=1)
+    assert save_drafts(
+        people.second_reviewer, run, [chosen(verdict="reject")], number=1
+    )
     assert drafts_of(people.reviewer, run)[WRITE].verdict == "edit"
 
 
-def test_an_older_save_never_replaces_a_newer_one(run: Run, people: cast.People) -> None:
+def test_an_older_save_never_replaces_a_newer_one(
+    run: Run, people: cast.People
+) -> None:
     assert save_drafts(people.reviewer, run, [chosen(verdict="approve")], number=2)
     for number in (1, 2):
-        assert not save_drafts(people.reviewer, run, [chosen(verdict="reject")], number=number)
+        assert not save_drafts(
+            people.reviewer, run, [chosen(verdict="reject")], number=number
+        )
     assert drafts_of(people.reviewer, run)[WRITE].verdict == "approve"
-    assert save_drafts(people.reviewer, run, [chosen(verdict="", reason="", fields={})], number=3)
+    assert save_drafts(
+        people.reviewer, run, [chosen(verdict="", reason="", fields={})], number=3
+    )
     assert drafts_of(people.reviewer, run) == {}
 
 
-def test_a_draft_that_is_not_as_it_was_saved_is_left_out(run: Run, people: cast.People) -> None:
+def test_a_draft_that_is_not_as_it_was_saved_is_left_out(
+    run: Run, people: cast.People
+) -> None:
     save_drafts(people.reviewer, run, [chosen(verdict="reject")], number=1)
     Draft.objects.update(seen_hash="f" * 64)
     assert drafts_of(people.reviewer, run) == {}

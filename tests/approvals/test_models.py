@@ -10,16 +10,25 @@ from tests.support.run_actions import sign
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_decision_can_neither_be_changed_nor_removed_by_sql(people: cast.People) -> None:
+def test_a_decision_can_neither_be_changed_nor_removed_by_sql(
+    people: cast.People,
+) -> None:
     sign(paused_run(), run_actions.reviewer(people.reviewer), ["approve"])
     assert_unchangeable()
 
 
-def test_a_decision_can_neither_be_changed_nor_removed_through_the_orm(people: cast.People) -> None:
+def test_a_decision_can_neither_be_changed_nor_removed_through_the_orm(
+    people: cast.People,
+) -> None:
     sign(paused_run(), run_actions.reviewer(people.reviewer), ["approve"])
     decision = Decision.objects.get()
     rows = Decision.objects.all()
-    for act in (decision.save, decision.delete, rows.delete, lambda: rows.update(verdict="reject")):
+    for act in (
+        decision.save,
+        decision.delete,
+        rows.delete,
+        lambda: rows.update(verdict="reject"),
+    ):
         with pytest.raises(TypeError, match="append-only"):
             act()
     assert Decision.objects.get().verdict == "approve"

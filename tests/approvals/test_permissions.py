@@ -35,8 +35,13 @@ def test_operator_steward_and_auditor_see_every_run(people: People) -> None:
         assert seen(user) == {run}
 
 
-def test_a_reviewer_sees_the_runs_that_name_him_and_no_others(people: People, claims: Group) -> None:
-    by_group, by_name, by_permission, other = a_run(), a_run(), a_run(), a_run()
+def test_a_reviewer_sees_the_runs_that_name_him_and_no_others(
+    people: People, claims: Group
+) -> None:
+    by_group = a_run()
+    by_name = a_run()
+    by_permission = a_run()
+    other = a_run()
     a_request(by_group, "group:claims")
     a_request(by_name, "user:rita", status="applied")
     a_request(by_permission, "perm:approvals.decide")
@@ -52,7 +57,9 @@ def test_who_started_a_run_sees_it_without_any_right(people: People) -> None:
     assert seen(people.nobody) == {own}
 
 
-def test_a_run_that_names_somebody_twice_is_seen_once(people: People, claims: Group) -> None:
+def test_a_run_that_names_somebody_twice_is_seen_once(
+    people: People, claims: Group
+) -> None:
     run = a_run(started_by=people.reviewer)
     a_request(run, "group:claims", "user:rita")
     a_request(run, "user:rita")
@@ -65,8 +72,12 @@ OTHERS = 2000
 
 @pytest.fixture
 def crowded(people: People, claims: Group) -> list[Run]:
-    """Two runs of the reviewer's among many of others, of whom each is asked by a group of his own and by `others`."""
-    others = User.objects.bulk_create([User(username=f"other-{n}") for n in range(1000)])
+    """Two runs of the reviewer's among many of others, of whom each is asked by a group
+    of his own and by `others`.
+    """
+    others = User.objects.bulk_create(
+        [User(username=f"other-{n}") for n in range(1000)]
+    )
     stamp = timezone.now()
     rows = [
         Run(
@@ -80,15 +91,38 @@ def crowded(people: People, claims: Group) -> list[Run]:
         for n in range(OTHERS)
     ]
     Run.objects.bulk_create(rows, batch_size=500)
-    task = {"line": 1, "visit": 1, "index": 0, "superstep": 1, "quorum": 1, "writes": 1, "opened_at": stamp}
+    task = {
+        "line": 1,
+        "visit": 1,
+        "index": 0,
+        "superstep": 1,
+        "quorum": 1,
+        "writes": 1,
+        "opened_at": stamp,
+    }
     asked = [
-        ApprovalRequest(run=run, node="ask", graph="claim_payout", title=b"", facts=b"", policy={}, **task)
+        ApprovalRequest(
+            run=run,
+            node="ask",
+            graph="claim_payout",
+            title=b"",
+            facts=b"",
+            policy={},
+            **task,
+        )
         for run in rows
     ]
     ApprovalRequest.objects.bulk_create(asked, batch_size=500)
-    principals = [(one, name) for n, one in enumerate(asked) for name in ("group:others", f"group:{n % 1000}")]
-    RequestReviewer.objects.bulk_create([RequestReviewer(request=one, principal=name) for one, name in principals])
-    own, asks = a_run(started_by=people.reviewer), a_run()
+    principals = [
+        (one, name)
+        for n, one in enumerate(asked)
+        for name in ("group:others", f"group:{n % 1000}")
+    ]
+    RequestReviewer.objects.bulk_create(
+        [RequestReviewer(request=one, principal=name) for one, name in principals]
+    )
+    own = a_run(started_by=people.reviewer)
+    asks = a_run()
     a_request(asks, "group:claims")
     with connection.cursor() as cursor:
         for model in (Run, ApprovalRequest, RequestReviewer):
@@ -99,15 +133,25 @@ def crowded(people: People, claims: Group) -> list[Run]:
 def _scanned(rows: Any) -> list[str]:
     """The steps of the query's plan that go through a whole table or index."""
     plan = str(rows.explain()).splitlines()
-    whole = ("Seq Scan",) if connection.vendor == "postgresql" else ("SCAN checkpoints_", "SCAN approvals_", "SCAN U")
+    whole = (
+        ("Seq Scan",)
+        if connection.vendor == "postgresql"
+        else ("SCAN checkpoints_", "SCAN approvals_", "SCAN U")
+    )
     return [step for step in plan if any(word in step for word in whole)]
 
 
-def test_what_one_may_see_costs_nothing_because_of_the_runs_of_others(people: People, crowded: list[Run]) -> None:
+def test_what_one_may_see_costs_nothing_because_of_the_runs_of_others(
+    people: People, crowded: list[Run]
+) -> None:
     rita = people.reviewer
     assert seen(rita) == set(crowded)
     listed = permissions.visible_runs(rita)
-    for rows in (listed[:25], listed.filter(graph="claim_payout")[:25], listed.order_by().values("graph").distinct()):
+    for rows in (
+        listed[:25],
+        listed.filter(graph="claim_payout")[:25],
+        listed.order_by().values("graph").distinct(),
+    ):
         assert _scanned(rows) == []
     assert _scanned(inbox.visible_requests(rita)[:25]) == []
 
@@ -123,11 +167,19 @@ def test_whether_one_may_see_a_run_costs_nothing_because_of_all_others_that_he_m
     assert permissions.visible_run(rita, crowded[0].key) == crowded[0]
 
 
-def test_a_few_runs_and_all_runs_are_seen_by_the_same_rule(people: People, claims: Group) -> None:
+def test_a_few_runs_and_all_runs_are_seen_by_the_same_rule(
+    people: People, claims: Group
+) -> None:
     runs = [a_run(started_by=people.nobody), a_run(), a_run()]
     a_request(runs[1], "group:claims", "user:rita")
     inactive = UserFactory(is_active=False)
-    for user in (people.nobody, people.reviewer, people.auditor, inactive, AnonymousUser()):
+    for user in (
+        people.nobody,
+        people.reviewer,
+        people.auditor,
+        inactive,
+        AnonymousUser(),
+    ):
         assert set(permissions.visible_among(user, Run.objects.all())) == seen(user)
 
 
@@ -139,16 +191,24 @@ def test_strangers_and_inactive_people_see_nothing(people: People) -> None:
     assert permissions.principals_of(people.nobody) == []
 
 
-def test_a_run_is_found_by_id_and_by_key_and_is_unknown_to_whoever_may_not_see_it(people: People) -> None:
+def test_a_run_is_found_by_id_and_by_key_and_is_unknown_to_whoever_may_not_see_it(
+    people: People,
+) -> None:
     run = a_run(key="CLM-3")
     assert permissions.visible_run(people.starter, "CLM-3") == run
     assert permissions.visible_run(people.starter, str(run.id)) == run
-    for user, name in ((people.nobody, "CLM-3"), (people.starter, "CLM-4"), (people.nobody, str(run.id))):
+    for user, name in (
+        (people.nobody, "CLM-3"),
+        (people.starter, "CLM-4"),
+        (people.nobody, str(run.id)),
+    ):
         with pytest.raises(UnknownThing):
             permissions.visible_run(user, name)
 
 
-def test_principals_are_the_name_the_groups_and_the_permissions(people: People, claims: Group) -> None:
+def test_principals_are_the_name_the_groups_and_the_permissions(
+    people: People, claims: Group
+) -> None:
     assert sorted(permissions.principals_of(people.reviewer)) == [
         "group:claims",
         "group:reviewer",
@@ -162,12 +222,17 @@ def test_a_superuser_sees_all_and_is_a_reviewer_only_where_named(claims: Group) 
     run = a_run()
     request = a_request(run, "group:claims", "perm:approvals.decide")
     assert seen(root) == {run}
-    assert permissions.may_decide(root, request) == (False, "You are not one of its reviewers.")
+    assert permissions.may_decide(root, request) == (
+        False,
+        "You are not one of its reviewers.",
+    )
     root.user_permissions.add(Permission.objects.get(codename="decide"))
     assert permissions.may_decide(root, request).yes
 
 
-def test_membership_is_judged_anew_at_each_question(people: People, claims: Group) -> None:
+def test_membership_is_judged_anew_at_each_question(
+    people: People, claims: Group
+) -> None:
     request = a_request(a_run(), "group:claims")
     assert permissions.may_decide(people.reviewer, request).yes
     people.reviewer.groups.remove(claims)
@@ -179,13 +244,18 @@ def test_without_four_eyes_the_starter_may_sign(people: People) -> None:
     assert permissions.may_decide(people.starter, a_request(run, "user:olive")).yes
 
 
-def test_four_eyes_exclude_who_started_who_it_is_for_and_who_settled(people: People) -> None:
+def test_four_eyes_exclude_who_started_who_it_is_for_and_who_settled(
+    people: People,
+) -> None:
     run = a_run(started_by=people.starter, on_behalf_of=people.steward)
     an_event(run, 1, type="run_started")
     settled(run, people.auditor)
     names = ("user:olive", "user:stella", "user:ada", "user:rita")
     request = a_request(run, *names, policy={"four_eyes": True})
-    reasons = {u.username: permissions.may_decide(u, request).why_not for u in User.objects.all()}
+    reasons = {
+        u.username: permissions.may_decide(u, request).why_not
+        for u in User.objects.all()
+    }
     assert "started this run" in reasons["olive"]
     assert "on your behalf" in reasons["stella"]
     assert "settled an outcome" in reasons["ada"]
@@ -194,17 +264,34 @@ def test_four_eyes_exclude_who_started_who_it_is_for_and_who_settled(people: Peo
 
 def settled(run: Run, by: User) -> None:
     now = timezone.now()
-    facts = {"node": "pay", "visit": 1, "attempt": 1, "effect": "external", "epoch": 1, "superstep": 1}
-    TaskResult.objects.create(run=run, line=1, intent_at=now, over_at=now, settled_by=by, **facts)
+    facts = {
+        "node": "pay",
+        "visit": 1,
+        "attempt": 1,
+        "effect": "external",
+        "epoch": 1,
+        "superstep": 1,
+    }
+    TaskResult.objects.create(
+        run=run, line=1, intent_at=now, over_at=now, settled_by=by, **facts
+    )
 
 
-@pytest.mark.parametrize("status", ["completed", "rejected", "cancelled", "tampered", "incompatible"])
-def test_nothing_is_open_in_a_run_that_is_over_or_refused(people: People, status: str) -> None:
+@pytest.mark.parametrize(
+    "status", ["completed", "rejected", "cancelled", "tampered", "incompatible"]
+)
+def test_nothing_is_open_in_a_run_that_is_over_or_refused(
+    people: People, status: str
+) -> None:
     assert status in permissions.closed(a_request(a_run(status=status), "user:rita"))
 
 
-@pytest.mark.parametrize("status", ["queued", "running", "paused", "waiting", "failed", "unknown"])
-def test_a_request_stays_open_in_every_other_status(people: People, status: str) -> None:
+@pytest.mark.parametrize(
+    "status", ["queued", "running", "paused", "waiting", "failed", "unknown"]
+)
+def test_a_request_stays_open_in_every_other_status(
+    people: People, status: str
+) -> None:
     assert permissions.closed(a_request(a_run(status=status), "user:rita")) == ""
 
 
@@ -219,6 +306,10 @@ def test_a_right_that_does_not_exist_is_a_mistake_of_the_caller(people: People) 
         permissions.may(people.starter, "everything")
 
 
-def test_a_run_that_is_shown_brings_its_seal_with_what_the_seal_covers(people: People) -> None:
+def test_a_run_that_is_shown_brings_its_seal_with_what_the_seal_covers(
+    people: People,
+) -> None:
     run = permissions.visible_run(people.steward, a_run().id)
-    assert run.get_deferred_fields() == {"input"}, "a seal that is read later is that of a later state"
+    assert run.get_deferred_fields() == {"input"}, (
+        "a seal that is read later is that of a later state"
+    )

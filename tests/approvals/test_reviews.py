@@ -1,4 +1,6 @@
-"""Gates on the database: what is held, what a signature does, and that nothing goes round."""
+"""Gates on the database: what is held, what a signature does, and that nothing goes
+round.
+"""
 
 from pathlib import Path
 
@@ -39,12 +41,26 @@ def test_a_gate_pauses_the_run_and_holds_its_writes(tmp_path: Path, rita: User) 
     run = start("gated", tmp_path)
     assert run.status == Status.PAUSED
     assert run.lease_until is None
-    assert [row.label for row in pending(run)] == ["the payout", "the letter", "a note", "another note"]
-    assert state(run) == {"notes": [], "total": 0, "payout": None, "letter": "", "paid": "", "sent": ""}
+    assert [row.label for row in pending(run)] == [
+        "the payout",
+        "the letter",
+        "a note",
+        "another note",
+    ]
+    assert state(run) == {
+        "notes": [],
+        "total": 0,
+        "payout": None,
+        "letter": "",
+        "paid": "",
+        "sent": "",
+    }
     assert log(run)[-2:] == ["request_opened", "run_paused"]
 
 
-def test_each_write_is_decided_on_its_own_and_the_settlement_applies_exactly_that(tmp_path: Path, rita: User) -> None:
+def test_each_write_is_decided_on_its_own_and_the_settlement_applies_exactly_that(
+    tmp_path: Path, rita: User
+) -> None:
     run = start("gated", tmp_path)
     sign(run, rita, ["approve", ("edit", "Dear Marta"), "reject", "approve"])
     run = runs.advance(run.id)
@@ -56,7 +72,9 @@ def test_each_write_is_decided_on_its_own_and_the_settlement_applies_exactly_tha
     assert sources(run) == ["input", "superstep", "settlement", "superstep"]
 
 
-def test_decisions_keep_what_was_old_proposed_and_final(tmp_path: Path, rita: User) -> None:
+def test_decisions_keep_what_was_old_proposed_and_final(
+    tmp_path: Path, rita: User
+) -> None:
     run = start("gated", tmp_path)
     sign(run, rita, ["approve", ("edit", "Dear Marta"), "reject", "approve"])
     letter = Decision.objects.get(run=run.id, channel="letter")
@@ -86,7 +104,9 @@ def test_the_outcome_takes_the_edge_that_is_labelled_with_it(
     assert len(calls(tmp_path, "released")) == released
 
 
-def test_a_run_stays_paused_until_the_last_write_is_decided(tmp_path: Path, rita: User) -> None:
+def test_a_run_stays_paused_until_the_last_write_is_decided(
+    tmp_path: Path, rita: User
+) -> None:
     run = start("gated", tmp_path)
     sign(run, rita, ["approve", None, "approve", "approve"])
     assert runs.advance(run.id).status == Status.PAUSED
@@ -95,14 +115,23 @@ def test_a_run_stays_paused_until_the_last_write_is_decided(tmp_path: Path, rita
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
-def test_no_way_of_resuming_takes_an_undecided_run_past_its_gate(tmp_path: Path, people: cast.People) -> None:
+def test_no_way_of_resuming_takes_an_undecided_run_past_its_gate(
+    tmp_path: Path, people: cast.People
+) -> None:
     run = runs.start("gated", {"folder": str(tmp_path)}, key="K", by=people.starter)
     run = runs.advance(run.id)
     with pytest.raises(WrongStatus):
         runs.resume(run.id, by=people.steward)
-    runs.start("gated", {"folder": str(tmp_path)}, key="K", by=people.starter, resume_failed=True)
+    runs.start(
+        "gated",
+        {"folder": str(tmp_path)},
+        key="K",
+        by=people.starter,
+        resume_failed=True,
+    )
     runs.advance(run.id)
-    # Even a queued row, as a wake too many would make it, comes to rest at the gate again.
+    # Even a queued row, as a wake too many would make it, comes to rest at the gate
+    # again.
     Run.objects.filter(id=run.id).update(status=Status.QUEUED)
     claim = leases.claim_one(run.id)
     assert claim is not None
@@ -112,16 +141,24 @@ def test_no_way_of_resuming_takes_an_undecided_run_past_its_gate(tmp_path: Path,
     assert not calls(tmp_path)
 
 
-def test_a_decision_on_another_hash_is_stale_and_nothing_is_signed(tmp_path: Path, rita: User) -> None:
+def test_a_decision_on_another_hash_is_stale_and_nothing_is_signed(
+    tmp_path: Path, rita: User
+) -> None:
     run = start("gated", tmp_path)
     row = pending(run)[0]
     with pytest.raises(StaleProposal) as refused:
-        reviews.sign(run.id, [{"write": str(row.write), "hash": "0" * 64, "verdict": "approve"}], by=rita)
+        reviews.sign(
+            run.id,
+            [{"write": str(row.write), "hash": "0" * 64, "verdict": "approve"}],
+            by=rita,
+        )
     assert refused.value.facts["moved"] == [str(row.write)]
     assert not Decision.objects.exists()
 
 
-def test_deciding_a_settled_write_again_names_who_settled_it(tmp_path: Path, rita: User, people: cast.People) -> None:
+def test_deciding_a_settled_write_again_names_who_settled_it(
+    tmp_path: Path, rita: User, people: cast.People
+) -> None:
     run = start("gated", tmp_path)
     sign(run, rita, ["approve", None, None, None])
     other = run_actions.reviewer(people.second_reviewer)
@@ -131,7 +168,9 @@ def test_deciding_a_settled_write_again_names_who_settled_it(tmp_path: Path, rit
     assert Decision.objects.count() == 1
 
 
-def test_who_is_no_reviewer_decides_nothing_and_leaves_an_audit_line(tmp_path: Path, people: cast.People) -> None:
+def test_who_is_no_reviewer_decides_nothing_and_leaves_an_audit_line(
+    tmp_path: Path, people: cast.People
+) -> None:
     run = start("gated", tmp_path)
     with pytest.raises(NotAReviewer):
         sign(run, people.reviewer, ["approve"] * 4)
@@ -177,7 +216,9 @@ def test_nonsense_is_refused_and_changes_nothing(
     assert not Decision.objects.exists()
 
 
-def test_the_same_key_gives_the_same_receipt_and_another_body_is_a_conflict(tmp_path: Path, rita: User) -> None:
+def test_the_same_key_gives_the_same_receipt_and_another_body_is_a_conflict(
+    tmp_path: Path, rita: User
+) -> None:
     run = start("gated", tmp_path)
     first, second = pending(run)[:2]
     one = [{"write": str(first.write), "hash": first.hash, "verdict": "approve"}]
@@ -189,15 +230,24 @@ def test_the_same_key_gives_the_same_receipt_and_another_body_is_a_conflict(tmp_
     assert Decision.objects.count() == 1
 
 
-def test_a_moved_base_makes_a_new_revision_and_the_signature_comes_back(tmp_path: Path, rita: User) -> None:
+def test_a_moved_base_makes_a_new_revision_and_the_signature_comes_back(
+    tmp_path: Path, rita: User
+) -> None:
     run = start("beside", tmp_path)
     assert run.status == Status.PAUSED
     bound, free = pending(run)
-    assert (bound.channel, bound.revision, bound.reason) == ("letter", 2, "rebase")
-    assert (free.channel, free.revision) == ("notes", 1), "an append is not bound to the list that it joins"
+    assert bound.channel == "letter"
+    assert bound.revision == 2
+    assert bound.reason == "rebase"
+    assert free.channel == "notes", "an append is not bound to the list that it joins"
+    assert free.revision == 1, "an append is not bound to the list that it joins"
     old = PendingWrite.objects.get(write=bound.write, revision=1)
     with pytest.raises(StaleProposal):
-        reviews.sign(run.id, [{"write": str(old.write), "hash": old.hash, "verdict": "approve"}], by=rita)
+        reviews.sign(
+            run.id,
+            [{"write": str(old.write), "hash": old.hash, "verdict": "approve"}],
+            by=rita,
+        )
     sign(run, rita, ["approve", "approve"])
     run = runs.advance(run.id)
     assert run.status == Status.COMPLETED
@@ -219,14 +269,16 @@ def test_a_gate_settled_between_supersteps_of_a_branch_beside_it_is_applied_befo
     assert state(run)["letter"] == "moved by a branch"
 
 
-def test_a_decision_signed_while_a_branch_is_being_worked_on_is_kept_and_comes_back_where_that_branch_moves_its_base(
+def test_a_decision_signed_during_a_branch_comes_back_if_the_branch_moves_its_base(
     tmp_path: Path, rita: User
 ) -> None:
     run = runs.start("beside", {"folder": str(tmp_path)})
     during = {"rewrite": lambda: sign(run, rita, ["approve", "approve"])}
     with graphs.hooked(during):
         run = runs.advance(run.id)
-    assert run.status == Status.PAUSED, "the letter came back: its base moved while it was signed"
+    assert run.status == Status.PAUSED, (
+        "the letter came back: its base moved while it was signed"
+    )
     assert [row.revision for row in pending(run)] == [2, 1]
     assert state(run)["letter"] == "moved by a branch"
     sign(run, rita, ["approve", None])
@@ -236,11 +288,13 @@ def test_a_decision_signed_while_a_branch_is_being_worked_on_is_kept_and_comes_b
     assert state(run)["notes"][-2:] == ["from the gate", "after the gate"]
 
 
-def test_a_decision_signed_while_a_branch_that_moves_nothing_of_it_is_worked_on_is_applied_by_the_same_worker(
+def test_a_decision_signed_during_a_branch_that_moves_no_base_is_applied_by_its_worker(
     tmp_path: Path, rita: User
 ) -> None:
     run = runs.start("beside", {"folder": str(tmp_path)})
-    with graphs.hooked({"move": lambda: sign(run, rita, ["approve", "approve"])}, times=1, from_visit=2):
+    with graphs.hooked(
+        {"move": lambda: sign(run, rita, ["approve", "approve"])}, times=1, from_visit=2
+    ):
         claim = leases.claim_one(run.id)
         assert claim is not None
         loop.run_slice(claim.id, claim.epoch)
@@ -256,7 +310,7 @@ def _after(looks: int) -> object:
     return lambda: next(seen) >= looks
 
 
-def test_a_row_that_was_changed_after_it_was_shown_is_refused_and_the_run_is_tampered_when_it_was_signed(
+def test_a_row_changed_after_it_was_shown_is_refused_and_makes_a_signed_run_tampered(
     tmp_path: Path, rita: User
 ) -> None:
     run = start("gated", tmp_path)

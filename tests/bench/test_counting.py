@@ -63,17 +63,23 @@ def test_added_milliseconds_reach_every_commit(server: Server) -> None:
     slow.close()
 
 
-def test_the_proxy_counts_statements_and_round_trips(server: Server, place: Place) -> None:
+def test_the_proxy_counts_statements_and_round_trips(
+    server: Server, place: Place
+) -> None:
     if not isinstance(server, Postgresql):
         pytest.skip("SQLite has no wire")
     import psycopg
 
     wire = Wire(place.folder, server.socket)
-    with psycopg.connect(f"user=postgres dbname={place.name} host={place.folder}", autocommit=True) as link:
+    with psycopg.connect(
+        f"user=postgres dbname={place.name} host={place.folder}", autocommit=True
+    ) as link:
         link.execute("CREATE TABLE numbers (number integer)")
         for number in range(3):
             link.execute("INSERT INTO numbers VALUES (%s)", [number], prepare=True)
-        assert link.execute("SELECT count(*) FROM numbers WHERE number >= %s", [0]).fetchone() == (3,)
+        assert link.execute(
+            "SELECT count(*) FROM numbers WHERE number >= %s", [0]
+        ).fetchone() == (3,)
     wire.close()
     # The insert is prepared once, in a round trip of its own.
     assert wire.counted == {"writes": 4, "reads": 1, "round_trips": 6}
@@ -87,7 +93,10 @@ def test_the_proxy_counts_statements_and_round_trips(server: Server, place: Plac
         ('SELECT "id"\nFROM "runs"', "reads"),
         ("SELECT pg_notify('countersign', '')", "writes"),
         ("UPDATE runs SET epoch = epoch + 1", "writes"),
-        ("WITH moved AS (UPDATE runs SET epoch = 2 RETURNING id) SELECT id FROM moved", "writes"),
+        (
+            "WITH moved AS (UPDATE runs SET epoch = 2 RETURNING id) SELECT id FROM moved",
+            "writes",
+        ),
     ],
 )
 def test_statements_are_told_apart(sql: str, counts_as: str) -> None:

@@ -9,8 +9,16 @@ def violations(page: Any) -> list[str]:
     """Each broken rule with the element that breaks it."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page, options={"runOnly": {"type": "tag", "values": RULES}}).response["violations"]
-    return [f"{rule['id']}: {node['target']} {node['failureSummary']}" for rule in found for node in rule["nodes"]]
+    found = (
+        Axe()
+        .run(page, options={"runOnly": {"type": "tag", "values": RULES}})
+        .response["violations"]
+    )
+    return [
+        f"{rule['id']}: {node['target']} {node['failureSummary']}"
+        for rule in found
+        for node in rule["nodes"]
+    ]
 
 
 def sideways(page: Any, width: int) -> list[str]:

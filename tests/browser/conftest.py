@@ -1,4 +1,6 @@
-"""A browser on a server of its own. Skipped, with the reason, where no chromium is installed."""
+"""A browser on a server of its own. Skipped, with the reason, where no chromium is
+installed.
+"""
 
 import io
 import shutil
@@ -22,7 +24,9 @@ CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 KEY = "CLM-118894"
 """A run of the demo: small, so it pays itself, to an account that was closed."""
 LONGEST_WAIT = 30_000
-"""Milliseconds until something that a page must show counts as missing; a machine may be busy with other things."""
+"""Milliseconds until something that a page must show counts as missing; a machine may
+be busy with other things.
+"""
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -49,7 +53,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def rows_are_read_beside_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Playwright's synchronous interface runs an event loop in this thread, where Django would refuse the ORM."""
+    """Playwright's synchronous interface runs an event loop in this thread, where
+    Django would refuse the ORM.
+    """
     monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
 
 
@@ -65,10 +71,13 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def address(django_db_setup: None) -> Iterator[str]:
-    """The whole application, sockets included, in a thread of this process: it sees the same rows and graphs."""
+    """The whole application, sockets included, in a thread of this process: it sees the
+    same rows and graphs.
+    """
     from tests.browser.server import serving
 
-    # Its threads would keep their connections for a minute, and the test database could not be dropped.
+    # Its threads would keep their connections for a minute, and the test database could
+    # not be dropped.
     connections.settings["default"]["CONN_MAX_AGE"] = 0
     with serving() as address:
         yield address
@@ -87,7 +96,9 @@ def people(transactional_db: None) -> cast.People:
 
 @pytest.fixture
 def demo(site: str, settings: Any) -> Callable[[str], User]:
-    """The demo after `make demo`: its runs have come to rest. Gives a person of it by name."""
+    """The demo after `make demo`: its runs have come to rest. Gives a person of it by
+    name.
+    """
     settings.COUNTERSIGN_DEMO_PAYMENTS_URL = f"{site}/demo/payments/"
     call_command("demo_data", "--wait", "0", stdout=io.StringIO())
     assert runs.advance(runs.get(KEY).id).status == Status.COMPLETED
@@ -104,12 +115,22 @@ def demo(site: str, settings: Any) -> Callable[[str], User]:
 
 
 class Page:
-    """A page in which somebody is signed in; what the browser complains of is kept in `complaints`."""
+    """A page in which somebody is signed in; what the browser complains of is kept in
+    `complaints`.
+    """
 
     def __init__(self, page: Any, site: str) -> None:
-        self.page, self.site = page, site
+        self.page = page
+        self.site = site
         self.complaints: list[str] = []
-        page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda m: (
+                self.complaints.append(m.text)
+                if m.type in ("error", "warning")
+                else None
+            ),
+        )
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def open(self, path: str) -> None:
@@ -133,11 +154,15 @@ def session_cookie(user: User, site: str) -> dict[str, str]:
 
 @pytest.fixture
 def browse(chromium: Any, site: str) -> Iterator[Callable[..., Page]]:
-    """A new window in which that person is signed in. Options go to the browser's context."""
+    """A new window in which that person is signed in. Options go to the browser's
+    context.
+    """
     contexts = []
 
     def as_(user: User, **options: Any) -> Page:
-        context = chromium.new_context(**{"viewport": {"width": 1440, "height": 1000}, **options})
+        context = chromium.new_context(
+            **{"viewport": {"width": 1440, "height": 1000}, **options}
+        )
         context.set_default_timeout(LONGEST_WAIT)
         contexts.append(context)
         context.add_cookies([session_cookie(user, site)])
@@ -152,7 +177,9 @@ def browse(chromium: Any, site: str) -> Iterator[Callable[..., Page]]:
 
 @pytest.fixture
 def worker() -> Iterator[Callable[[str], None]]:
-    """Does what a worker would with a run, beside the test: `worker(key)` returns at once."""
+    """Does what a worker would with a run, beside the test: `worker(key)` returns at
+    once.
+    """
     threads = []
 
     def work(key: str) -> None:

@@ -1,4 +1,6 @@
-"""The application over real sockets in a thread of the test's process: it shows the test's own rows and graphs."""
+"""The application over real sockets in a thread of the test's process: it shows the
+test's own rows and graphs.
+"""
 
 import socket
 import threading
@@ -11,10 +13,13 @@ from daphne.server import Server
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """The address of the application while the block lasts. Once a process: its event loop cannot be started again."""
+    """The address of the application while the block lasts. Once a process: its event
+    loop cannot be started again.
+    """
     from orchestrator.asgi import application
 
-    port, ready = _free_port(), threading.Event()
+    port = _free_port()
+    ready = threading.Event()
     server = Server(
         application=application,
         endpoints=build_endpoint_description_strings(host="127.0.0.1", port=port),

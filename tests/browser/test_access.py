@@ -1,4 +1,6 @@
-"""The pages for everybody: no rule of axe broken, light and dark, wide and narrow, and no sideways scrolling."""
+"""The pages for everybody: no rule of axe broken, light and dark, wide and narrow, and
+no sideways scrolling.
+"""
 
 import os
 from collections.abc import Callable
@@ -22,11 +24,22 @@ from tests.support.cast import People
 from tests.support.figures import noted
 
 Browse = Callable[..., Page]
-LOOKS = [("light", 1440), ("dark", 768), ("light", 390), ("dark", 1440), ("light", 768), ("dark", 390)]
+LOOKS = [
+    ("light", 1440),
+    ("dark", 768),
+    ("light", 390),
+    ("dark", 1440),
+    ("light", 768),
+    ("dark", 390),
+]
 if not os.environ.get("COUNTERSIGN_LOOKS"):
-    LOOKS = LOOKS[:3]  # each theme and each width once; `make sweep` has each theme at each width
+    LOOKS = LOOKS[
+        :3
+    ]  # each theme and each width once; `make sweep` has each theme at each width
 WIDTHS = (1440, 1180, 985, 940, 820, 768, 761, 760, 390, 320)
-"""Widths of windows: a desk, tablets, 150 % zoom, telephones, and the points at which the layout changes."""
+"""Widths of windows: a desk, tablets, 150 % zoom, telephones, and the points at which
+the layout changes.
+"""
 
 
 def paths(people: People) -> list[str]:
@@ -65,27 +78,54 @@ def paths(people: People) -> list[str]:
 
 
 def _travels(people: People) -> list[str]:
-    """A run that went back, from where it could go on in three ways; and a patch of it that waits for people."""
+    """A run that went back, from where it could go on in three ways; and a patch of it
+    that waits for people.
+    """
     run = claims.paused("CLM-5", people.starter)
     older = f"{run.key}:at-1"
     claims.member(people.starter, "reviewer")
-    runs.advance(runs.rewind(run.id, older, by=people.starter, reason="wrong photos").id)
-    patched = runs.fork(older, patch={"scratch": {"letter": "Dear Marta"}}, by=people.starter, reason="a typing error")
+    runs.advance(
+        runs.rewind(run.id, older, by=people.starter, reason="wrong photos").id
+    )
+    patched = runs.fork(
+        older,
+        patch={"scratch": {"letter": "Dear Marta"}},
+        by=people.starter,
+        reason="a typing error",
+    )
     at = timeline.get_checkpoint(older).id
-    ways = [f"/checkpoints/{at}/go-on/?how={how}" for how in ("fork", "replay", "rewind")]
+    ways = [
+        f"/checkpoints/{at}/go-on/?how={how}" for how in ("fork", "replay", "rewind")
+    ]
     asking = f"/checkpoints/{timeline.get_checkpoint(f'{run.key}:at-2').id}/go-on/"
-    return [*ways, asking, f"/runs/{run.id}/?at=2&tab=writes", f"/reviews/{runs.advance(patched.id).id}/"]
+    return [
+        *ways,
+        asking,
+        f"/runs/{run.id}/?at=2&tab=writes",
+        f"/reviews/{runs.advance(patched.id).id}/",
+    ]
 
 
 def _with_notes(run: Run) -> list[str]:
-    """The sums of figures, with some and with none, and a list of runs that is narrowed by metadata."""
+    """The sums of figures, with some and with none, and a list of runs that is narrowed
+    by metadata.
+    """
     noted(run, {"tokens": 1_234_567, "cost": Decimal("0.25")})
-    return ["/figures/", "/figures/?by=run", "/figures/?to=2000-01-01", "/runs/?metadata.team=claims"]
+    return [
+        "/figures/",
+        "/figures/?by=run",
+        "/figures/?to=2000-01-01",
+        "/runs/?metadata.team=claims",
+    ]
 
 
 def _cancelled(people: People) -> Run:
     """A run that somebody cancelled, with a long reason."""
-    return runs.cancel(claims.paused("CLM-4", people.starter).id, by=people.starter, reason="not wanted any more " * 20)
+    return runs.cancel(
+        claims.paused("CLM-4", people.starter).id,
+        by=people.starter,
+        reason="not wanted any more " * 20,
+    )
 
 
 def _with_jobs(path: str) -> str:
@@ -110,11 +150,15 @@ def _signed(run: Run, people: People) -> Receipt:
 def test_every_page_passes_axe_in_light_and_dark_at_1440_768_and_390_px(
     theme: str, width: int, people: People, browse: Browse
 ) -> None:
-    pytest.importorskip("axe_playwright_python", reason="the extra e2e is not installed")
+    pytest.importorskip(
+        "axe_playwright_python", reason="the extra e2e is not installed"
+    )
     for role in ("reviewer", "auditor"):
         claims.member(people.starter, role)
     window = browse(
-        claims.member(people.starter, "steward"), color_scheme=theme, viewport={"width": width, "height": 900}
+        claims.member(people.starter, "steward"),
+        color_scheme=theme,
+        viewport={"width": width, "height": 900},
     )
     found = {}
     for path in paths(people):
@@ -126,19 +170,27 @@ def test_every_page_passes_axe_in_light_and_dark_at_1440_768_and_390_px(
     assert [c for c in window.complaints if "404" not in c] == []
 
 
-def test_the_door_breaks_no_rule(people: People, browse: Browse, chromium: Any, site: str) -> None:
-    pytest.importorskip("axe_playwright_python", reason="the extra e2e is not installed")
+def test_the_door_breaks_no_rule(
+    people: People, browse: Browse, chromium: Any, site: str
+) -> None:
+    pytest.importorskip(
+        "axe_playwright_python", reason="the extra e2e is not installed"
+    )
     page = chromium.new_page()
     page.goto(f"{site}/login/")
     assert violations(page) == []
     page.close()
 
 
-def test_the_first_tab_shows_skip_to_content_and_it_works(people: People, browse: Browse) -> None:
+def test_the_first_tab_shows_skip_to_content_and_it_works(
+    people: People, browse: Browse
+) -> None:
     window = browse(people.starter)
     window.open("/runs/")
     window.page.keyboard.press("Tab")
-    assert window.page.evaluate("document.activeElement.textContent") == "Skip to content"
+    assert (
+        window.page.evaluate("document.activeElement.textContent") == "Skip to content"
+    )
     window.page.keyboard.press("Enter")
     assert window.page.evaluate("document.activeElement.id") == "main"
 

@@ -1,4 +1,6 @@
-"""Two runs beside each other in a browser: keys, letters that are told apart in grey, and the way without scripts."""
+"""Two runs beside each other in a browser: keys, letters that are told apart in grey,
+and the way without scripts.
+"""
 
 from collections.abc import Callable
 
@@ -13,11 +15,17 @@ Browse = Callable[..., Page]
 
 def pair(people: People) -> tuple[Run, Run]:
     a = claims.paused("CLM-1", people.starter)
-    b = runs.advance(forks.forked(a, 1, {"scratch": {"notes": ["patched"], "count": 7}}, by=people.starter).id)
+    b = runs.advance(
+        forks.forked(
+            a, 1, {"scratch": {"notes": ["patched"], "count": 7}}, by=people.starter
+        ).id
+    )
     return a, b
 
 
-def test_keys_lead_from_one_difference_to_the_next_and_swap_the_runs(people: People, browse: Browse) -> None:
+def test_keys_lead_from_one_difference_to_the_next_and_swap_the_runs(
+    people: People, browse: Browse
+) -> None:
     a, b = pair(people)
     window = browse(people.starter)
     window.open(f"/compare/?a={a.id}&b={b.id}")
@@ -27,23 +35,34 @@ def test_keys_lead_from_one_difference_to_the_next_and_swap_the_runs(people: Peo
     for key in ("n", "n", "n", "p"):
         page.keyboard.press(key)
         seen.append(page.evaluate(focused))
-    assert [text.split()[-1] for text in seen] == ["count", "notes[0]", "notes[0]", "count"]
+    assert [text.split()[-1] for text in seen] == [
+        "count",
+        "notes[0]",
+        "notes[0]",
+        "count",
+    ]
     page.keyboard.press("s")
     page.wait_for_url(f"**/compare/?a={b.id}&b={a.id}")
     assert window.complaints == []
 
 
-def test_a_and_b_can_be_told_apart_without_colour(people: People, browse: Browse) -> None:
+def test_a_and_b_can_be_told_apart_without_colour(
+    people: People, browse: Browse
+) -> None:
     a, b = pair(people)
     window = browse(people.starter)
     window.open(f"/compare/?a={a.id}&b={b.id}")
     style = "(name) => getComputedStyle(document.querySelector(name)).backgroundColor"
-    assert window.page.evaluate(style, ".sums .ab.a") != window.page.evaluate(style, ".sums .ab.b")
-    assert window.page.text_content(".sums .ab.a") == "A"
-    assert window.page.text_content(".sums .ab.b") == "B"
+    assert window.page.evaluate(style, ".sums .ab.a") != window.page.evaluate(
+        style, ".sums .ab.b"
+    )
+    assert window.page.text_content(".sums .ab.a").strip() == "A"
+    assert window.page.text_content(".sums .ab.b").strip() == "B"
 
 
-def test_without_scripts_two_runs_are_chosen_and_compared_at_a_checkpoint(people: People, browse: Browse) -> None:
+def test_without_scripts_two_runs_are_chosen_and_compared_at_a_checkpoint(
+    people: People, browse: Browse
+) -> None:
     a, b = pair(people)
     window = browse(people.starter, java_script_enabled=False)
     window.open(f"/runs/{a.id}/")
@@ -51,9 +70,9 @@ def test_without_scripts_two_runs_are_chosen_and_compared_at_a_checkpoint(people
     page.click("#run-head a:has-text('Compare')")
     page.fill("input[name=b]", b.key)
     page.click("button:has-text('Compare')")
-    assert page.text_content("#split") == "They split after checkpoint 1"
+    assert page.text_content("#split").strip() == "They split after checkpoint 1"
     page.click(".lane a.col >> nth=0")
-    assert "State at 2 of A and 1 of B" in page.text_content("#state")
+    assert "State at 2 of A and 1 of B" in page.inner_text("#state")
     assert page.is_hidden("[data-difference]")
 
 
@@ -69,7 +88,7 @@ def test_the_watched_path_is_followed_by_keys(people: People, browse: Browse) ->
     window.page.wait_for_url("**at=1&path=scratch.notes")
 
 
-def test_compare_of_a_run_with_its_fork_finds_the_split_point_and_gives_a_reason_for_each_difference(
+def test_comparing_a_run_with_its_fork_shows_the_split_and_a_reason_for_each_difference(
     people: People, browse: Browse
 ) -> None:
     a, b = pair(people)
@@ -79,7 +98,10 @@ def test_compare_of_a_run_with_its_fork_finds_the_split_point_and_gives_a_reason
     assert page.inner_text("#split") == "They split after checkpoint 1"
     found = page.locator("[data-test=difference]").all()
     assert len(found) == 2
-    assert [one.locator(".whyd").inner_text() for one in found] == ["patched in B", "patched in B"]
+    assert [one.locator(".whyd").inner_text() for one in found] == [
+        "patched in B",
+        "patched in B",
+    ]
     page.click("nav a:has-text('Path')")
     assert page.inner_text(".subtabs [aria-current]") == "Path"
     assert "0 Fork" in page.inner_text("[data-test=difference]")
@@ -101,5 +123,7 @@ def test_no_flag_of_a_lane_is_cut_off(people: People, browse: Browse) -> None:
     flags = window.page.locator(".lane .flag")
     assert flags.count() == 2
     for flag in flags.all():
-        above = flag.evaluate("f => f.closest('.tape').getBoundingClientRect().top - f.getBoundingClientRect().top")
+        above = flag.evaluate(
+            "f => f.closest('.tape').getBoundingClientRect().top - f.getBoundingClientRect().top"
+        )
         assert above <= 0

@@ -1,4 +1,6 @@
-"""Deciding in a real browser: nothing that was chosen is lost, and no trouble with the server signs twice."""
+"""Deciding in a real browser: nothing that was chosen is lost, and no trouble with the
+server signs twice.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,11 +37,15 @@ def kept(page: Page, count: int) -> None:
 
 
 def chosen(page: Page) -> list[str]:
-    found = page.page.eval_on_selector_all(".trip input:checked", "all => all.map(one => one.value)")
+    found = page.page.eval_on_selector_all(
+        ".trip input:checked", "all => all.map(one => one.value)"
+    )
     return [str(one) for one in found]
 
 
-def test_what_is_chosen_survives_reload_and_another_browser(people: People, browse: Browse) -> None:
+def test_what_is_chosen_survives_reload_and_another_browser(
+    people: People, browse: Browse
+) -> None:
     page = opened(people, browse, "CLM-20")
     choose(page, 1, "edit")
     page.page.fill("#w1 .editor input[name$='.amount']", "9.75")
@@ -59,7 +65,9 @@ def test_what_is_chosen_survives_reload_and_another_browser(people: People, brow
     assert page.complaints == []
 
 
-def test_a_server_that_does_not_answer_signs_nothing_twice(people: People, browse: Browse) -> None:
+def test_a_server_that_does_not_answer_signs_nothing_twice(
+    people: People, browse: Browse
+) -> None:
     page = opened(people, browse, "CLM-21")
     for write in (1, 2, 3):
         choose(page, write, "approve")
@@ -68,7 +76,9 @@ def test_a_server_that_does_not_answer_signs_nothing_twice(people: People, brows
     def trouble(route: Any) -> None:
         how = next(answers, "")
         if how == "lost":
-            route.fetch(max_redirects=0)  # it arrives and counts; only the answer is lost
+            route.fetch(
+                max_redirects=0
+            )  # it arrives and counts; only the answer is lost
             route.abort()
         elif how == "broken":
             route.fulfill(status=503, body="")
@@ -88,7 +98,9 @@ def test_a_server_that_does_not_answer_signs_nothing_twice(people: People, brows
     assert not Draft.objects.exists()
 
 
-def test_no_success_is_shown_before_the_server_has_answered(people: People, browse: Browse) -> None:
+def test_no_success_is_shown_before_the_server_has_answered(
+    people: People, browse: Browse
+) -> None:
     page = opened(people, browse, "CLM-22")
     for write in (1, 2, 3):
         choose(page, write, "approve")
@@ -108,7 +120,49 @@ def test_no_success_is_shown_before_the_server_has_answered(people: People, brow
     page.page.wait_for_url("**/receipts/**")
 
 
-def test_a_session_that_ends_while_signing_leads_back_with_every_choice(people: People, browse: Browse) -> None:
+def test_a_refused_signature_leaves_no_old_error_and_no_page_that_is_posted_again(
+    people: People, browse: Browse
+) -> None:
+    page = opened(people, browse, "CLM-24")
+    amount = page.page.locator("[name^='e-'][name$='.amount']")
+    slip = page.page.locator(".slip").filter(has=amount)
+    for write in (1, 2, 3):
+        choose(page, write, "approve")
+
+    def sign_a_wrong_amount() -> None:
+        slip.locator("input[value=edit]").check(force=True)
+        amount.fill("a lot")
+        page.page.click("#sign")
+        page.page.wait_for_selector("#message")
+
+    sign_a_wrong_amount()
+    assert not page.page.url.endswith("/sign/")
+    choices = chosen(page)
+    kept(page, 3)
+    assert page.page.reload().request.method == "GET"
+    assert chosen(page) == choices
+    assert sorted(choices) == ["approve", "approve", "edit"]
+
+    sign_a_wrong_amount()
+    held: list[Any] = []
+    page.page.route("**/sign/", lambda route: held.append(route))
+    slip.locator("input[value=approve]").check(force=True)
+    page.page.click("#sign")
+    page.page.wait_for_selector("#sign:text('Signing…')")
+    for _ in range(600):
+        if held:
+            break
+        page.page.wait_for_timeout(50)
+    assert not page.page.is_visible("#message")
+    held[0].continue_()
+    page.page.wait_for_url("**/receipts/**")
+    assert page.page.go_back().request.method == "GET"
+    assert "Approved 3." in page.page.inner_text("#signatures")
+
+
+def test_a_session_that_ends_while_signing_leads_back_with_every_choice(
+    people: People, browse: Browse
+) -> None:
     page = opened(people, browse, "CLM-23")
     for write, word in ((1, "approve"), (2, "approve")):
         choose(page, write, word)
@@ -130,7 +184,9 @@ def test_a_session_that_ends_while_signing_leads_back_with_every_choice(people: 
     assert Decision.objects.count() == 3
 
 
-def test_choices_are_kept_without_scripts_by_a_button(people: People, browse: Browse) -> None:
+def test_choices_are_kept_without_scripts_by_a_button(
+    people: People, browse: Browse
+) -> None:
     page = opened(people, browse, "CLM-24", java_script_enabled=False)
     choose(page, 1, "approve")
     choose(page, 2, "edit")
@@ -142,7 +198,9 @@ def test_choices_are_kept_without_scripts_by_a_button(people: People, browse: Br
     assert Run.objects.get(key="CLM-24").status == "paused"
 
 
-def test_another_tab_with_newer_choices_is_not_overwritten(people: People, browse: Browse) -> None:
+def test_another_tab_with_newer_choices_is_not_overwritten(
+    people: People, browse: Browse
+) -> None:
     page = opened(people, browse, "CLM-25")
     other = browse(people.reviewer)
     other.open("/reviews/CLM-25/")

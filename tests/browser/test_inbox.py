@@ -1,4 +1,6 @@
-"""The inbox in a real browser: what is new appears, what is settled says so, and the counts follow by themselves."""
+"""The inbox in a real browser: what is new appears, what is settled says so, and the
+counts follow by themselves.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +21,9 @@ def counts(page: Any) -> tuple[str, str]:
     return page.inner_text(".nav [data-waiting]"), page.title().partition(" ")[0]
 
 
-def test_a_new_review_appears_by_itself_in_an_empty_inbox_and_the_counts_follow(people: People, browse: Browse) -> None:
+def test_a_new_review_appears_by_itself_in_an_empty_inbox_and_the_counts_follow(
+    people: People, browse: Browse
+) -> None:
     reviewer = browse(people.reviewer)
     reviewer.open("/reviews/")
     assert "Nothing waits for you" in reviewer.page.inner_text("#inbox")
@@ -53,7 +57,9 @@ def test_a_new_review_is_added_without_moving_a_row_and_a_settled_one_says_by_wh
     assert reviewer.complaints == []
 
 
-def test_a_row_that_one_may_not_see_any_more_leaves_the_list(people: People, browse: Browse) -> None:
+def test_a_row_that_one_may_not_see_any_more_leaves_the_list(
+    people: People, browse: Browse
+) -> None:
     claims.paused("CLM-1", people.starter)
     reviewer = browse(people.reviewer)
     reviewer.open("/reviews/")
@@ -73,7 +79,9 @@ def test_every_page_counts_what_waits(people: People, browse: Browse) -> None:
     assert reviewer.complaints == []
 
 
-def test_without_scripts_the_inbox_says_that_it_has_to_be_reloaded(people: People, browse: Browse) -> None:
+def test_without_scripts_the_inbox_says_that_it_has_to_be_reloaded(
+    people: People, browse: Browse
+) -> None:
     reviewer = browse(people.reviewer, java_script_enabled=False)
     reviewer.open("/reviews/")
     assert "reload the page to see what is new" in reviewer.page.inner_text("#inbox")
@@ -98,7 +106,14 @@ def test_what_somebody_else_settles_while_one_drafts_names_him_and_says_that_the
 ) -> None:
     reviewer, run = drafting
     write = PendingWrite.objects.get(channel="letter")
-    given = [{"write": str(write.write), "hash": write.hash, "verdict": "reject", "reason": "no"}]
+    given = [
+        {
+            "write": str(write.write),
+            "hash": write.hash,
+            "verdict": "reject",
+            "reason": "no",
+        }
+    ]
     reviews.sign(run.id, given, by=people.second_reviewer)
     reviewer.page.wait_for_selector("#w2 .changed :text('Rejected by Ravi Shah at')")
     assert "Your draft was not sent." in reviewer.page.inner_text("#w2 .changed")
@@ -110,7 +125,9 @@ def test_what_somebody_else_settles_while_one_drafts_names_him_and_says_that_the
     assert reviewer.complaints == []
 
 
-def test_a_review_that_is_over_while_one_drafts_says_who_ended_it(drafting: tuple[Page, Run], people: People) -> None:
+def test_a_review_that_is_over_while_one_drafts_says_who_ended_it(
+    drafting: tuple[Page, Run], people: People
+) -> None:
     from orchestrator import runs
 
     reviewer, run = drafting
@@ -121,7 +138,9 @@ def test_a_review_that_is_over_while_one_drafts_says_who_ended_it(drafting: tupl
     assert reviewer.complaints == []
 
 
-def test_the_tab_of_a_review_counts_what_is_left(people: People, browse: Browse) -> None:
+def test_the_tab_of_a_review_counts_what_is_left(
+    people: People, browse: Browse
+) -> None:
     run = claims.paused("CLM-1", people.starter)
     reviewer = browse(people.reviewer)
     reviewer.open(f"/reviews/{run.id}/")
@@ -144,13 +163,22 @@ def test_the_button_that_is_not_ready_leads_to_the_first_write_that_is_undecided
     assert reviewer.page.evaluate("document.activeElement.closest('.slip').id") == "w2"
 
 
-def test_the_button_that_is_not_ready_can_be_read_under_the_pointer(people: People, browse: Browse) -> None:
+def test_the_button_that_is_not_ready_can_be_read_under_the_pointer(
+    people: People, browse: Browse
+) -> None:
     run = claims.paused("CLM-1", people.starter)
     for scheme in ("light", "dark"):
         reviewer = browse(people.reviewer, color_scheme=scheme)
         reviewer.open(f"/reviews/{run.id}/")
         reviewer.page.wait_for_timeout(300)  # its colours change by transition
-        still = reviewer.page.eval_on_selector("#sign", "e => getComputedStyle(e).backgroundColor")
+        still = reviewer.page.eval_on_selector(
+            "#sign", "e => getComputedStyle(e).backgroundColor"
+        )
         reviewer.page.hover("#sign")
         reviewer.page.wait_for_timeout(300)
-        assert reviewer.page.eval_on_selector("#sign", "e => getComputedStyle(e).backgroundColor") == still
+        assert (
+            reviewer.page.eval_on_selector(
+                "#sign", "e => getComputedStyle(e).backgroundColor"
+            )
+            == still
+        )

@@ -1,4 +1,6 @@
-"""The JSON editor of the go-on page: loaded when it is opened, within the policy, left with Tab, and dispensable."""
+"""The JSON editor of the go-on page: loaded when it is opened, within the policy, left
+with Tab, and dispensable.
+"""
 
 import json
 from collections.abc import Callable
@@ -18,7 +20,9 @@ Browse = Callable[..., Page]
 
 
 def opened(window: Page, run: Run, seq: int = 1) -> Any:
-    window.open(f"/checkpoints/{timeline.get_checkpoint(f'{run.key}:at-{seq}').id}/go-on/")
+    window.open(
+        f"/checkpoints/{timeline.get_checkpoint(f'{run.key}:at-{seq}').id}/go-on/"
+    )
     return window.page
 
 
@@ -64,9 +68,13 @@ def test_what_is_typed_there_is_what_is_sent_and_the_old_lines_stand_in_red_abov
     page.wait_for_selector("#lines .new :text('dear')")
     assert page.inner_text(".json-editor .cm-old").strip() == '"letter": "",'
     assert page.inner_text(".json-editor .cm-new").strip() == '"letter": "dear",'
-    assert [" ".join(one.split()) for one in page.locator("#lines li").all_inner_texts()] == [
-        "scratch.letter Reset", '− before: empty text', '+ after: dear',
-    ]  # fmt: skip
+    assert [
+        " ".join(one.split()) for one in page.locator("#lines li").all_inner_texts()
+    ] == [
+        "scratch.letter Reset",
+        "− before: empty text",
+        "+ after: dear",
+    ]
     page.click("#go")
     page.wait_for_url("**/runs/**")
     made = runs.advance(page.url.split("/runs/")[1].split("/")[0])
@@ -74,7 +82,9 @@ def test_what_is_typed_there_is_what_is_sent_and_the_old_lines_stand_in_red_abov
     assert window.complaints == []
 
 
-def test_tab_leaves_the_editor_and_keys_of_the_page_do_nothing_in_it(people: People, browse: Browse) -> None:
+def test_tab_leaves_the_editor_and_keys_of_the_page_do_nothing_in_it(
+    people: People, browse: Browse
+) -> None:
     page = opened(browse(people.starter), paid("tabbed", people))
     editor = open_json(page)
     editor.click()
@@ -90,19 +100,31 @@ def test_tab_leaves_the_editor_and_keys_of_the_page_do_nothing_in_it(people: Peo
 def test_one_value_is_put_back_and_then_all(people: People, browse: Browse) -> None:
     page = opened(browse(people.starter), paid("reset", people))
     editor = open_json(page)
-    editor.fill('{"scratch": {"letter": "dear", "notes": ["first", "more"], "total": 0}}')
+    editor.fill(
+        '{"scratch": {"letter": "dear", "notes": ["first", "more"], "total": 0}}'
+    )
     page.wait_for_selector("#lines .new :text('more')")
     page.click("[aria-label='Reset scratch.notes[1]']")
     page.wait_for_selector("#lines :text('notes')", state="detached")
     page.wait_for_selector(".json-editor .cm-content")
-    assert json.loads(page.input_value("#json"))["scratch"] == {"letter": "dear", "notes": ["first"], "total": 0}
+    assert json.loads(page.input_value("#json"))["scratch"] == {
+        "letter": "dear",
+        "notes": ["first"],
+        "total": 0,
+    }
     page.click("button:has-text('Reset all')")
     page.wait_for_selector("#lines:not(:has(li))", state="attached")
-    assert json.loads(page.input_value("#json"))["scratch"] == {"letter": "", "notes": ["first"], "total": 0}
+    assert json.loads(page.input_value("#json"))["scratch"] == {
+        "letter": "",
+        "notes": ["first"],
+        "total": 0,
+    }
     assert "0 changes" in page.inner_text("#foot")
 
 
-def test_a_word_is_found_in_keys_and_values_and_leads_to_its_field(people: People, browse: Browse) -> None:
+def test_a_word_is_found_in_keys_and_values_and_leads_to_its_field(
+    people: People, browse: Browse
+) -> None:
     window = browse(people.starter)
     page = opened(window, paid("sought", people))
     page.fill("#find-state", "FIRST")
@@ -117,7 +139,9 @@ def test_a_word_is_found_in_keys_and_values_and_leads_to_its_field(people: Peopl
     assert window.complaints == []
 
 
-def test_moving_the_starting_point_takes_what_was_typed_along(people: People, browse: Browse) -> None:
+def test_moving_the_starting_point_takes_what_was_typed_along(
+    people: People, browse: Browse
+) -> None:
     run = paid("taken_along", people)
     page = opened(browse(people.starter), run, 3)
     page.click("#ch-letter summary")
@@ -130,10 +154,16 @@ def test_moving_the_starting_point_takes_what_was_typed_along(people: People, br
     assert "Go on from checkpoint 1" in page.inner_text("h1")
 
 
-def test_without_scripts_the_textarea_is_there_and_values_are_put_back(people: People, browse: Browse) -> None:
-    page = opened(browse(people.starter, java_script_enabled=False), paid("plain", people))
+def test_without_scripts_the_textarea_is_there_and_values_are_put_back(
+    people: People, browse: Browse
+) -> None:
+    page = opened(
+        browse(people.starter, java_script_enabled=False), paid("plain", people)
+    )
     page.click("#view-json")
-    page.fill("#json", '{"scratch": {"letter": "dear", "notes": ["first"], "total": 0}}')
+    page.fill(
+        "#json", '{"scratch": {"letter": "dear", "notes": ["first"], "total": 0}}'
+    )
     page.click("#foot button:has-text('Check')")
     assert "dear" in page.inner_text("#lines .new")
     page.click("[aria-label='Reset scratch.letter']")

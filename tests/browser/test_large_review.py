@@ -1,4 +1,6 @@
-"""Reviews of many writes in a real browser: groups, samples, lines that open in place, and what the page weighs."""
+"""Reviews of many writes in a real browser: groups, samples, lines that open in place,
+and what the page weighs.
+"""
 
 import gzip
 from collections.abc import Callable, Iterator
@@ -25,8 +27,12 @@ MOST_NODES = 2500
 
 def import_of(people: People, key: str, bad: int) -> Run:
     """An import of the demo that waits for the corrections of so many rows."""
-    ref = uploads.save_upload(BytesIO(messy_csv(bad * 3, bad).encode()), name="rows.csv", by=people.starter)
-    return runs.advance(runs.start("csv_import", {"rows": ref}, key=key, by=people.starter).id)
+    ref = uploads.save_upload(
+        BytesIO(messy_csv(bad * 3, bad).encode()), name="rows.csv", by=people.starter
+    )
+    return runs.advance(
+        runs.start("csv_import", {"rows": ref}, key=key, by=people.starter).id
+    )
 
 
 @pytest.fixture
@@ -76,12 +82,17 @@ def test_a_200_write_review_shows_groups_approving_one_is_refused_until_three_sa
     apart = page.locator("[data-test=apart] .line").count()
     assert sum(sizes) + apart == 200
     approve = page.locator("#g1 input[data-do=a]")
-    assert page.inner_text("#g1 .trip .btn:has([data-do=a]) .do") == "Open 3 more samples first"
+    assert (
+        page.inner_text("#g1 .trip .btn:has([data-do=a]) .do")
+        == "Open 3 more samples first"
+    )
     approve.click(force=True)
     assert not approve.is_checked()
     assert not Draft.objects.exists()
     open_samples(review, "g1")
-    assert page.inner_text("#g1 .trip .btn:has([data-do=a]) .do") == f"Approve {sizes[0]}"
+    assert (
+        page.inner_text("#g1 .trip .btn:has([data-do=a]) .do") == f"Approve {sizes[0]}"
+    )
     approve.click(force=True)
     drafts(review, sizes[0])
     page.wait_for_selector(f"#sum:text('{sizes[0]} of 200 decided')")
@@ -140,14 +151,19 @@ def test_an_undone_choice_for_a_group_drafts_nothing(forty: Page) -> None:
     page.wait_for_selector("#sum:text('0 of 40 decided')")
 
 
-def test_a_group_is_decided_and_signed_without_scripts(people: People, browse: Browse) -> None:
+def test_a_group_is_decided_and_signed_without_scripts(
+    people: People, browse: Browse
+) -> None:
     with claims.registered(claims.many_writes("forty_notes", 40), claims.graph_of()):
         claims.paused("CLM-41", people.starter, graph="forty_notes")
         plain = browse(people.reviewer, java_script_enabled=False)
         plain.open("/reviews/CLM-41/")
         plain.page.check("#g1 input[data-do=a]", force=True)
         plain.page.click("#sign")
-        assert "Open the samples of this group before you approve it." in plain.page.inner_text("#message")
+        assert (
+            "Open the samples of this group before you approve it."
+            in plain.page.inner_text("#message")
+        )
         assert not Decision.objects.exists()
         for number in range(3):
             plain.page.locator("#g1 [data-sample]").nth(number).click()
@@ -156,11 +172,18 @@ def test_a_group_is_decided_and_signed_without_scripts(people: People, browse: B
         assert plain.page.inner_text("h1") == "40 decisions signed"
 
 
-def test_990_bad_rows_open_with_few_bytes_and_nodes(people: People, browse: Browse) -> None:
+def test_990_bad_rows_open_with_few_bytes_and_nodes(
+    people: People, browse: Browse
+) -> None:
     import_of(people, "BIG-990", 990)
     reviewer = browse(people.reviewer)
     answers: list[Any] = []
-    reviewer.page.on("response", lambda answer: answers.append(answer) if answer.url.endswith("/BIG-990/") else None)
+    reviewer.page.on(
+        "response",
+        lambda answer: (
+            answers.append(answer) if answer.url.endswith("/BIG-990/") else None
+        ),
+    )
     reviewer.open("/reviews/BIG-990/")
     weight = len(gzip.compress(answers[0].body()))
     nodes = reviewer.page.evaluate("document.querySelectorAll('*').length")
@@ -169,7 +192,8 @@ def test_990_bad_rows_open_with_few_bytes_and_nodes(people: People, browse: Brow
     assert reviewer.page.locator("#meter i").count() == 0
     assert reviewer.page.locator("#meter svg").count() == 1
     inside = reviewer.page.evaluate(
-        "() => { const [a, b] = ['#meter', '.foot .sum'].map(q => document.querySelector(q).getBoundingClientRect());"
+        "() => { const [a, b] = ['#meter', '.foot .sum'].map(q =>"
+        " document.querySelector(q).getBoundingClientRect());"
         " return a.right <= b.left; }"
     )
     assert inside
@@ -177,9 +201,13 @@ def test_990_bad_rows_open_with_few_bytes_and_nodes(people: People, browse: Brow
     assert reviewer.complaints == []
 
 
-def test_an_outlier_is_listed_apart_and_a_group_shows_its_sum(people: People, browse: Browse) -> None:
+def test_an_outlier_is_listed_apart_and_a_group_shows_its_sum(
+    people: People, browse: Browse
+) -> None:
     amounts = [f"{number}.50" for number in range(10, 30)] + ["99000.00"]
-    with claims.registered(claims.many_payouts("many_payouts", amounts), claims.graph_of()):
+    with claims.registered(
+        claims.many_payouts("many_payouts", amounts), claims.graph_of()
+    ):
         claims.paused("CLM-9", people.starter, graph="many_payouts")
         reviewer = browse(people.reviewer)
         reviewer.open("/reviews/CLM-9/")
@@ -196,22 +224,30 @@ def test_an_outlier_is_listed_apart_and_a_group_shows_its_sum(people: People, br
         assert "€99,000.00" in page.inner_text("#w21")
 
 
-def test_an_address_opens_the_same_writes_and_lists_in_another_browser(forty: Page) -> None:
+def test_an_address_opens_the_same_writes_and_lists_in_another_browser(
+    forty: Page,
+) -> None:
     page = forty.page
     split = page.get_attribute("#g1 a:text('Split into single writes')", "href")
     sample = page.locator("#g1 [data-sample]").first
-    anchor, opened = sample.get_attribute("data-open"), sample.get_attribute("href")
+    anchor = sample.get_attribute("data-open")
+    opened = sample.get_attribute("href")
     forty.open(str(split))
     assert page.locator("#g1-list .line").count() == 40
     forty.open(str(opened))
     assert page.locator(f"#{anchor}.slip").count() == 1
 
 
-def test_the_scripts_of_a_review_are_within_their_budget(people: People, browse: Browse) -> None:
+def test_the_scripts_of_a_review_are_within_their_budget(
+    people: People, browse: Browse
+) -> None:
     claims.paused("CLM-1", people.starter)
     scripts: list[Any] = []
     reviewer = browse(people.reviewer)
-    reviewer.page.on("response", lambda answer: scripts.append(answer) if ".js" in answer.url else None)
+    reviewer.page.on(
+        "response",
+        lambda answer: scripts.append(answer) if ".js" in answer.url else None,
+    )
     reviewer.open("/reviews/CLM-1/")
     reviewer.page.wait_for_selector(".live:not([hidden])")
     assert 0 < sum(len(gzip.compress(one.body())) for one in scripts) <= 35 * 1024

@@ -1,4 +1,6 @@
-"""Live pages whose own requests fail or come late: the last line of a log is shown all the same."""
+"""Live pages whose own requests fail or come late: the last line of a log is shown all
+the same.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +20,9 @@ REJECTED = "#w1 .changed :text('Rejected by Ravi Shah at')"
 
 @pytest.fixture
 def review(people: People, browse: Browse) -> tuple[Page, Run]:
-    """Rita's review in which the first write has a choice that is not signed; Ravi has a name."""
+    """Rita's review in which the first write has a choice that is not signed; Ravi has
+    a name.
+    """
     named(people.second_reviewer, "Ravi Shah")
     run = claims.paused("CLM-1", people.starter)
     reviewer = browse(people.reviewer)
@@ -35,7 +39,9 @@ def end(run: Run, people: People) -> None:
 
 
 def fail_first(page: Any, path: str, *, count: int) -> list[int]:
-    """Answer 503 to the first `count` fetches of a page; the list grows with each of them."""
+    """Answer 503 to the first `count` fetches of a page; the list grows with each of
+    them.
+    """
     failures: list[int] = []
 
     def answer(route: Any) -> None:
@@ -71,7 +77,9 @@ def test_choices_that_cannot_be_kept_do_not_hide_that_a_review_is_over(
     reviewer.page.wait_for_selector(REJECTED)
 
 
-def test_an_answer_that_comes_late_does_not_replace_a_newer_one(review: tuple[Page, Run], people: People) -> None:
+def test_an_answer_that_comes_late_does_not_replace_a_newer_one(
+    review: tuple[Page, Run], people: People
+) -> None:
     reviewer, run = review
     held: list[Any] = []
 
@@ -83,7 +91,12 @@ def test_an_answer_that_comes_late_does_not_replace_a_newer_one(review: tuple[Pa
 
     reviewer.page.route(lambda url: f"/reviews/{run.id}/" in url, hold_first)
     letter = PendingWrite.objects.get(run=run, channel="letter")
-    decision = {"write": str(letter.write), "hash": letter.hash, "verdict": "reject", "reason": "no"}
+    decision = {
+        "write": str(letter.write),
+        "hash": letter.hash,
+        "verdict": "reject",
+        "reason": "no",
+    }
     reviews.sign(run.id, [decision], by=people.second_reviewer)
     for _ in range(200):
         if held:
@@ -98,7 +111,9 @@ def test_an_answer_that_comes_late_does_not_replace_a_newer_one(review: tuple[Pa
     assert "Nothing left to decide" in reviewer.page.inner_text("#gone")
 
 
-def test_a_run_page_whose_look_failed_looks_again(people: People, browse: Browse) -> None:
+def test_a_run_page_whose_look_failed_looks_again(
+    people: People, browse: Browse
+) -> None:
     run = claims.paused("CLM-1", people.starter)
     page = browse(people.reviewer)
     page.open(f"/runs/{run.id}/")

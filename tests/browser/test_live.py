@@ -1,4 +1,6 @@
-"""What a page says and does while its connection is lost, for one second, for five, and for longer."""
+"""What a page says and does while its connection is lost, for one second, for five, and
+for longer.
+"""
 
 from collections.abc import Callable
 
@@ -19,10 +21,15 @@ SEEN = """() => {
 }"""
 
 
-def test_a_socket_that_drops_shows_nothing_then_reconnecting_then_a_banner_and_every_missed_event_arrives_once(
+def test_a_dropped_socket_shows_reconnecting_then_a_banner_and_each_missed_event_once(
     people: People, browse: Browse
 ) -> None:
-    run: Run = runs.start("page_claim", {"claim_id": "CLM-9", "amount": "1"}, key="CLM-9", by=people.starter)
+    run: Run = runs.start(
+        "page_claim",
+        {"claim_id": "CLM-9", "amount": "1"},
+        key="CLM-9",
+        by=people.starter,
+    )
     window = browse(people.starter)
     page = window.page
     wire = Wire(page)

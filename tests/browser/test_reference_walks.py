@@ -1,5 +1,6 @@
-"""Pages of the documentation that explain one thing and name pages of the console on the way: what they say of these is
-done and seen in a browser, with the runs and people of the demo where these suffice.
+"""Pages of the documentation that explain one thing and name pages of the console on
+the way: what they say of these is done and seen in a browser, with the runs and people
+of the demo where these suffice.
 """
 
 import io
@@ -31,7 +32,9 @@ Browse = Callable[..., Page]
 ASKS = "CLM-118834"
 
 
-def test_erasure_a_steward_erases_a_path_on_the_pages_and_the_run_stays_readable(demo: Person, browse: Browse) -> None:
+def test_erasure_a_steward_erases_a_path_on_the_pages_and_the_run_stays_readable(
+    demo: Person, browse: Browse
+) -> None:
     docs = DocsPage("erasure.md")
     window = browse(demo("stella"))
     page = window.page
@@ -41,9 +44,13 @@ def test_erasure_a_steward_erases_a_path_on_the_pages_and_the_run_stays_readable
     # A path is written as on the pages.
     window.open(f"/runs/{KEY}/?at=1")
     docs.says("A path is written as on the pages")
-    page.locator("[data-test=changed] a", has_text="claim.policyholder").first.wait_for()
+    page.locator(
+        "[data-test=changed] a", has_text="claim.policyholder"
+    ).first.wait_for()
 
-    docs.says("stewards (the right to manage retention), on the run's page at `/runs/<run>/erase/`")
+    docs.says(
+        "stewards (the right to manage retention), on the run's page at `/runs/<run>/erase/`"
+    )
     window.open(f"/admin/checkpoints/run/?q={KEY}")
     page.check("input[name=_selected_action] >> nth=0")
     page.select_option("select[name=action]", label=docs.word("Erase values…"))
@@ -54,7 +61,9 @@ def test_erasure_a_steward_erases_a_path_on_the_pages_and_the_run_stays_readable
     docs.says("where the run's key is typed")
     page.get_by_label(f"Type {KEY} to confirm").fill(KEY)
     docs.press(page, "Erase for ever")
-    docs.says("Page and API queue the work (`retention.begin_erasure`) and answer at once")
+    docs.says(
+        "Page and API queue the work (`retention.begin_erasure`) and answer at once"
+    )
     page.wait_for_url(f"**/runs/{run.id}/")
     page.get_by_text("Values of this run are being erased since").wait_for()
     assert kinds.advance(Job.objects.get(kind="erase_run").id).status == "done"
@@ -68,7 +77,9 @@ def test_erasure_a_steward_erases_a_path_on_the_pages_and_the_run_stays_readable
     window.open(f"/runs/{KEY}/?at=1")
     assert "erased" in page.inner_text("[data-test=changed]")
     assert person not in page.content()
-    docs.says("From the first transaction on nothing can be forked, replayed or rewound from the run")
+    docs.says(
+        "From the first transaction on nothing can be forked, replayed or rewound from the run"
+    )
     docs.says("the code of that refusal is `erased`, its status 410")
     window.open(f"/checkpoints/{run.head}/go-on/")
     assert "erased" in page.inner_text("main")
@@ -80,7 +91,9 @@ def test_erasure_a_steward_erases_a_path_on_the_pages_and_the_run_stays_readable
     assert "410" in refusal
 
 
-def test_erasure_is_refused_on_its_page_while_a_run_can_go_on_or_is_held(demo: Person, browse: Browse) -> None:
+def test_erasure_is_refused_on_its_page_while_a_run_can_go_on_or_is_held(
+    demo: Person, browse: Browse
+) -> None:
     docs = DocsPage("erasure.md")
     stella = demo("stella")
     window = browse(stella)
@@ -109,23 +122,38 @@ def test_integrity_what_was_changed_is_marked_on_its_page_and_nobody_decides_the
     docs.says("A row that is not as it was sealed is not left out")
     window.open(f"/runs/{ASKS}/?at=2")
     docs.sees(page, "tampered", within=".cplist")
-    docs.says("with the code `tampered_row` and the `row`; the page says so in its place and shows the rest")
-    assert "it, or one that it builds on, is not what was written" in page.inner_text("[data-test=refused]")
+    docs.says(
+        "with the code `tampered_row` and the `row`; the page says so in its place and"
+        " shows the rest"
+    )
+    assert "it, or one that it builds on, is not what was written" in page.inner_text(
+        "[data-test=refused]"
+    )
     assert page.locator(".cplist li").count() > 2
 
-    docs.says("With `--mark` a bad run that has not ended, and that no worker has in hand, becomes `tampered`")
+    docs.says(
+        "With `--mark` a bad run that has not ended, and that no worker has in hand,"
+        " becomes `tampered`"
+    )
     with pytest.raises(CommandError, match="not as they were written"):
         call_command("verify_runs", ASKS, "--mark", stdout=io.StringIO())
-    docs.says("Its page and `GET runs/{run}/` say what was found and what helps; nobody can decide in it")
+    docs.says(
+        "Its page and `GET runs/{run}/` say what was found and what helps; nobody can decide in it"
+    )
     page.reload()
     problem = page.inner_text(".problem")
     assert "Checkpoint 2 does not match its seal" in problem
-    assert "Restore the record from a backup; this page then offers to resume the run" in problem
+    assert (
+        "Restore the record from a backup; this page then offers to resume the run"
+        in problem
+    )
     reviewer = browse(demo("rita"))
     reviewer.open(f"/reviews/{ASKS}/")
     assert reviewer.page.locator("#sign, .trip input").count() == 0
 
-    docs.says("Restore the row from a backup and resume the run (page, API, `resume_run`)")
+    docs.says(
+        "Restore the row from a backup and resume the run (page, API, `resume_run`)"
+    )
     tamper(point, superstep=honest)
     page.reload()
     page.locator(".problem summary", has_text="Resume").click()
@@ -136,12 +164,17 @@ def test_integrity_what_was_changed_is_marked_on_its_page_and_nobody_decides_the
     docs.says("A key that is missing is `wrong_key`")
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SIGNING_KEYS": {"lost": b"l" * 32}}
     claim = {"claim_id": "CLM-118900", "amount": "180.00"}
-    runs.advance(runs.start("claim_payout", claim, key="CLM-118900", by=demo("olive")).id)
+    runs.advance(
+        runs.start("claim_payout", claim, key="CLM-118900", by=demo("olive")).id
+    )
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "SIGNING_KEYS": {}}
     window.open("/runs/CLM-118900/")
     docs.sees(page, "not verified")
 
-    docs.says("Without any, a key is derived from `SECRET_KEY` (HKDF with SHA-256), and the workers page says so")
+    docs.says(
+        "Without any, a key is derived from `SECRET_KEY` (HKDF with SHA-256), and the"
+        " workers page says so"
+    )
     window.open("/workers/")
     page.get_by_text("derived from SECRET_KEY").wait_for()
     docs.is_walked()
@@ -151,10 +184,16 @@ def test_encryption_a_value_whose_key_is_missing_is_named_beside_the_run_and_bre
     people: People, browse: Browse, settings: Any, tmp_path: Any
 ) -> None:
     docs = DocsPage("encryption.md")
-    others = {name: value for name, value in settings.COUNTERSIGN.items() if name != "ENCRYPTION_KEYS"}
+    others = {
+        name: value
+        for name, value in settings.COUNTERSIGN.items()
+        if name != "ENCRYPTION_KEYS"
+    }
     settings.COUNTERSIGN = {**others, "ENCRYPTION_KEYS": {"k1": b"k" * 32}}
     run = sealed_graphs.started(tmp_path, encrypted=True)
-    docs.says("in an encrypted graph it is left out, and lists name the graph and the key of the run")
+    docs.says(
+        "in an encrypted graph it is left out, and lists name the graph and the key of the run"
+    )
     window = browse(run_actions.reviewer(people.auditor))
     page = window.page
     window.open("/runs/")
@@ -173,12 +212,15 @@ def test_encryption_a_value_whose_key_is_missing_is_named_beside_the_run_and_bre
         window.open(address)
         page.get_by_text(missing).first.wait_for()
     docs.says(
-        "a page or an API call that needs the value answers 409 with the code `wrong_key` and the name of the row"
+        "a page or an API call that needs the value answers 409 with the code"
+        " `wrong_key` and the name of the row"
     )
     answer = page.goto(f"{window.site}/reviews/{run.id}/")
     assert answer.status == 409
     assert "approvals_approvalrequest" in page.inner_text("main")
-    docs.says("A worker stops the run in the status `tampered` with the same code and changes nothing")
+    docs.says(
+        "A worker stops the run in the status `tampered` with the same code and changes nothing"
+    )
     settings.COUNTERSIGN = {**others, "ENCRYPTION_KEYS": {"k1": b"k" * 32}}
     run_actions.sign(run, people.auditor, ["approve", "approve"])
     settings.COUNTERSIGN = others
@@ -202,12 +244,21 @@ def test_versions_the_page_of_a_run_that_stopped_says_what_changed_and_offers_th
     assert runs.advance(run.id).status == Status.INCOMPATIBLE
     window.open(f"/runs/{run.id}/")
     panel = page.locator(".problem")
-    docs.says("Each difference is said in words: ``channel `amount`: number became text``")
+    docs.says(
+        "Each difference is said in words: ``channel `amount`: number became text``"
+    )
     panel.get_by_text(re.compile("channel .?total.?: .* became text")).first.wait_for()
-    docs.says("The ways out of `incompatible`, of which the run's page offers those that exist")
+    docs.says(
+        "The ways out of `incompatible`, of which the run's page offers those that exist"
+    )
     docs.says("resume the run once it is deployed")
-    docs.says("a fork onto the new version from a checkpoint at which that can take over")
-    ways = "Deploy the version that it began with beside the new one, or a migration to the new one; then resume it."
+    docs.says(
+        "a fork onto the new version from a checkpoint at which that can take over"
+    )
+    ways = (
+        "Deploy the version that it began with beside the new one, or a migration"
+        " to the new one; then resume it."
+    )
     panel.get_by_text(ways).wait_for()
     assert panel.locator("summary, button", has_text="Resume").count() == 0
     window.open("/graphs/paying/")
@@ -217,7 +268,9 @@ def test_versions_the_page_of_a_run_that_stopped_says_what_changed_and_offers_th
     assert Run.objects.count() == 1
 
 
-def test_checkpoints_their_names_and_sources_stand_on_the_page_of_the_run(demo: Person, browse: Browse) -> None:
+def test_checkpoints_their_names_and_sources_stand_on_the_page_of_the_run(
+    demo: Person, browse: Browse
+) -> None:
     docs = DocsPage("checkpoints.md")
     window = browse(demo("olive"))
     page = window.page
@@ -232,23 +285,31 @@ def test_checkpoints_their_names_and_sources_stand_on_the_page_of_the_run(demo: 
     docs.is_walked("before", "ops", "snapshot", "stay", "own", "ahead")
 
 
-def test_graphs_what_an_author_writes_stands_where_the_documentation_says(demo: Person, browse: Browse) -> None:
+def test_graphs_what_an_author_writes_stands_where_the_documentation_says(
+    demo: Person, browse: Browse
+) -> None:
     docs = DocsPage("graphs.md")
     runs.advance(runs.get(ASKS).id)
     window = browse(demo("rita"))
     page = window.page
-    docs.says("one sentence about the graph, for its page, the catalogue and the start page")
+    docs.says(
+        "one sentence about the graph, for its page, the catalogue and the start page"
+    )
     operator = browse(demo("olive"))
     for address in ("/graphs/", "/graphs/claim_payout/", "/graphs/claim_payout/start/"):
         operator.open(address)
         operator.page.get_by_text(graph.description).first.wait_for()
-    docs.says("the path of the amount within the value: the inbox and groups of writes show the sum")
+    docs.says(
+        "the path of the amount within the value: the inbox and groups of writes show the sum"
+    )
     window.open("/reviews/")
     row = page.locator("[data-test=ask]", has_text=ASKS)
     assert "€4,512.50" in row.inner_text()
     window.open(f"/reviews/{ASKS}/")
     docs.says("a template over input, state and proposal")
-    page.get_by_role("heading", name=f"Is the settlement of {ASKS} right, and may it be paid?").first.wait_for()
+    page.get_by_role(
+        "heading", name=f"Is the settlement of {ASKS} right, and may it be paid?"
+    ).first.wait_for()
     docs.says("`Fact(label, path)`, shown beside the writes")
     page.locator(".brief dt", has_text="Fraud score").wait_for()
     docs.says("a text is shown as the reason")
@@ -258,12 +319,16 @@ def test_graphs_what_an_author_writes_stands_where_the_documentation_says(demo: 
     docs.says("the sentence on what can be taken back")
     page.get_by_text("A payment cannot be taken back.").first.wait_for()
     noted(runs.get(KEY), {"tokens": 1234})
-    docs.says("The run's page shows those of a checkpoint by node, and the sums of the run")
+    docs.says(
+        "The run's page shows those of a checkpoint by node, and the sums of the run"
+    )
     operator.open(f"/runs/{KEY}/?at=1")
     assert "1,234" in operator.page.inner_text("[data-test=noted]")
     assert "1,234" in operator.page.inner_text("[data-test=figures-of-node]")
     operator.open("/runs/")
     docs.press(operator.page, "Figures", within="main")
     docs.says("have the sums by day, graph and run")
-    operator.page.locator("[data-test=sum]", has_text="tokens").get_by_text("1,234").wait_for()
+    operator.page.locator("[data-test=sum]", has_text="tokens").get_by_text(
+        "1,234"
+    ).wait_for()
     docs.is_walked("Bound", "Guarded")

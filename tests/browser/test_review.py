@@ -1,4 +1,6 @@
-"""The review page in a real browser: what it says as one decides, at every width, and once nothing is left."""
+"""The review page in a real browser: what it says as one decides, at every width, and
+once nothing is left.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -64,10 +66,12 @@ def test_nothing_leaves_its_slip_at_any_width(review: Page) -> None:
         assert review.page.evaluate(OUTSIDE) == [], width
 
 
-def test_at_390_px_a_review_of_five_writes_can_be_decided_and_signed_with_targets_of_44_px_and_no_sideways_scroll(
+def test_at_390_px_five_writes_can_be_signed_with_44_px_targets_and_no_sideways_scroll(
     five: Run, people: People, browse: Browse
 ) -> None:
-    phone = browse(people.reviewer, viewport={"width": 390, "height": 844}, has_touch=True)
+    phone = browse(
+        people.reviewer, viewport={"width": 390, "height": 844}, has_touch=True
+    )
     phone.open("/reviews/CLM-5/")
     assert sideways(phone.page, 390) == []
     heights = phone.page.eval_on_selector_all(
@@ -93,7 +97,10 @@ def test_what_happens_when_you_sign_lists_nodes_in_order_and_changes_when_a_draf
         for number in (1, 2):
             reviewer.page.check(f"#w{number} input[value=approve]", force=True)
         reviewer.page.wait_for_selector("#next code:text('post')")
-        assert reviewer.page.locator("#next code").all_inner_texts() == ["transfer", "post"]
+        assert reviewer.page.locator("#next code").all_inner_texts() == [
+            "transfer",
+            "post",
+        ]
         reviewer.page.check("#w1 input[value=reject]", force=True)
         reviewer.page.wait_for_selector("#next :text('may find nothing to do')")
         assert "Rejected: it does not happen." in reviewer.page.inner_text("#next")
@@ -119,7 +126,9 @@ def test_a_run_cancelled_while_open_says_so_within_two_seconds_and_that_drafts_w
     assert review.complaints == []
 
 
-def test_a_cancelled_run_answers_410_to_a_signature(people: People, browse: Browse) -> None:
+def test_a_cancelled_run_answers_410_to_a_signature(
+    people: People, browse: Browse
+) -> None:
     claims.paused("CLM-3", people.starter)
     plain = browse(people.reviewer, java_script_enabled=False)
     plain.open("/reviews/CLM-3/")
@@ -134,7 +143,9 @@ def test_a_cancelled_run_answers_410_to_a_signature(people: People, browse: Brow
 
 
 def test_a_settled_review_is_one_quiet_line(review: Page, people: People) -> None:
-    claims.decide_all(Run.objects.get(key="CLM-118867"), by=people.second_reviewer, verdict="reject")
+    claims.decide_all(
+        Run.objects.get(key="CLM-118867"), by=people.second_reviewer, verdict="reject"
+    )
     page = review.page
     page.wait_for_selector("#gone :text('Settled by Ravi Shah at')")
     assert "Nothing left to decide." in page.inner_text("#gone")
@@ -142,13 +153,19 @@ def test_a_settled_review_is_one_quiet_line(review: Page, people: People) -> Non
     assert page.locator(".keys:visible").count() == 0
     page.reload()
     assert page.locator("#w1 [data-test=settled-line]").count() == 1
-    assert page.inner_text("#w1").count("Ravi Shah") == 2, "who settled it, and whose reason it was"
+    assert page.inner_text("#w1").count("Ravi Shah") == 2, (
+        "who settled it, and whose reason it was"
+    )
     assert "0 of 0" not in page.inner_text("#signatures")
     assert violations(page) == []
 
 
-def test_a_new_value_has_one_column_and_reads_as_its_type_says(people: People, browse: Browse) -> None:
-    with claims.registered(claims.many_payouts("payouts", ["4512.50"]), claims.graph_of()):
+def test_a_new_value_has_one_column_and_reads_as_its_type_says(
+    people: People, browse: Browse
+) -> None:
+    with claims.registered(
+        claims.many_payouts("payouts", ["4512.50"]), claims.graph_of()
+    ):
         claims.paused("CLM-7", people.starter, graph="payouts")
         reviewer = browse(people.reviewer)
         reviewer.open("/reviews/CLM-7/")
@@ -161,10 +178,16 @@ def test_a_new_value_has_one_column_and_reads_as_its_type_says(people: People, b
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_pages_of_a_reviewer_pass_axe(people: People, browse: Browse, scheme: Any) -> None:
+def test_the_pages_of_a_reviewer_pass_axe(
+    people: People, browse: Browse, scheme: Any
+) -> None:
     claims.paused("CLM-1", people.starter)
     for width in (1440, 390):
-        reviewer = browse(people.reviewer, color_scheme=scheme, viewport={"width": width, "height": 900})
+        reviewer = browse(
+            people.reviewer,
+            color_scheme=scheme,
+            viewport={"width": width, "height": 900},
+        )
         for path in ("/reviews/", "/reviews/CLM-1/"):
             reviewer.open(path)
             reviewer.page.wait_for_timeout(300)

@@ -1,4 +1,6 @@
-"""Keys on a review in a real browser: which write they decide, when they do nothing, and how they are switched off."""
+"""Keys on a review in a real browser: which write they decide, when they do nothing,
+and how they are switched off.
+"""
 
 from collections.abc import Callable
 
@@ -24,14 +26,17 @@ def review(people: People, browse: Browse) -> Page:
 def chosen(page: Page) -> dict[str, str]:
     """The slips with a verdict: {id of the slip: verdict}."""
     found = page.page.eval_on_selector_all(
-        ".trip input:checked", "all => all.map(input => [input.closest('.slip').id, input.value])"
+        ".trip input:checked",
+        "all => all.map(input => [input.closest('.slip').id, input.value])",
     )
     return dict(found)
 
 
 def marked(page: Page) -> list[str]:
     """The slips with the blue outline."""
-    ids: list[str] = page.page.eval_on_selector_all(".slip.cur", "all => all.map(slip => slip.id)")
+    ids: list[str] = page.page.eval_on_selector_all(
+        ".slip.cur", "all => all.map(slip => slip.id)"
+    )
     return ids
 
 
@@ -64,7 +69,9 @@ def test_keys_on_a_fresh_page_decide_the_write_that_is_marked(review: Page) -> N
     assert review.complaints == []
 
 
-def test_the_first_marked_write_is_the_first_that_is_left_to_decide(review: Page, people: People) -> None:
+def test_the_first_marked_write_is_the_first_that_is_left_to_decide(
+    review: Page, people: People
+) -> None:
     review.page.check("#w1 input[value=approve]", force=True)
     review.page.wait_for_selector("#next :text('Approved')")
     review.page.reload()
@@ -92,13 +99,16 @@ def test_on_opening_no_verdict_is_chosen_no_button_is_filled_enter_and_space_on_
     assert chosen(review) == {}
     assert review.page.locator(".stamp.draft:visible").count() == 0
     colours = review.page.eval_on_selector_all(
-        ".trip .btn", "all => [...new Set(all.map(one => getComputedStyle(one).backgroundColor))]"
+        ".trip .btn",
+        "all => [...new Set(all.map(one => getComputedStyle(one).backgroundColor))]",
     )
     assert colours == ["rgba(0, 0, 0, 0)"]
     assert review.page.url.endswith("/reviews/CLM-1/")
 
 
-def test_a_in_a_comment_field_types_a_with_shortcuts_switched_off_a_does_nothing(review: Page) -> None:
+def test_a_in_a_comment_field_types_a_with_shortcuts_switched_off_a_does_nothing(
+    review: Page,
+) -> None:
     review.page.check("#w2 input[value=reject]", force=True)
     review.page.focus("#w2 .why textarea")
     review.page.keyboard.press("a")
@@ -110,16 +120,23 @@ def test_a_in_a_comment_field_types_a_with_shortcuts_switched_off_a_does_nothing
     assert chosen(review) == {"w2": "reject"}
 
 
-def test_with_shortcuts_switched_off_the_list_of_keys_is_not_there(review: Page) -> None:
+def test_with_shortcuts_switched_off_the_list_of_keys_is_not_there(
+    review: Page,
+) -> None:
     assert review.page.locator(".wl .keys").is_visible()
     switch_keys_off(review)
     assert review.page.locator(".wl .keys").is_hidden()
     assert review.page.locator(".trip kbd:visible").count() == 0
 
 
-def test_ctrl_enter_does_nothing_while_the_sign_button_is_not_ready(review: Page) -> None:
+def test_ctrl_enter_does_nothing_while_the_sign_button_is_not_ready(
+    review: Page,
+) -> None:
     posted: list[str] = []
-    review.page.on("request", lambda request: posted.append(request.url) if "/sign/" in request.url else None)
+    review.page.on(
+        "request",
+        lambda request: posted.append(request.url) if "/sign/" in request.url else None,
+    )
     review.page.check("#w1 input[value=approve]", force=True)
     review.page.keyboard.press("Control+Enter")
     review.page.wait_for_timeout(300)
@@ -127,7 +144,7 @@ def test_ctrl_enter_does_nothing_while_the_sign_button_is_not_ready(review: Page
     assert not Run.objects.get(key="CLM-1").decisions
 
 
-def test_the_sign_button_says_how_many_are_missing_pressing_it_then_moves_focus_to_the_first_undecided_slip(
+def test_the_sign_button_counts_undecided_slips_and_moves_focus_to_the_first(
     review: Page,
 ) -> None:
     review.page.check("#w3 input[value=approve]", force=True)

@@ -1,4 +1,6 @@
-"""Keys that work everywhere: their list, the ways to other pages, and the switch that turns them off."""
+"""Keys that work everywhere: their list, the ways to other pages, and the switch that
+turns them off.
+"""
 
 from collections.abc import Callable
 
@@ -26,7 +28,9 @@ def test_the_question_mark_opens_the_keys_of_this_page_and_escape_gives_focus_ba
     assert page.evaluate("document.activeElement.id") == "main"
 
 
-def test_a_question_mark_in_a_text_field_is_typed(people: People, browse: Browse) -> None:
+def test_a_question_mark_in_a_text_field_is_typed(
+    people: People, browse: Browse
+) -> None:
     window = browse(people.starter)
     window.open("/runs/")
     window.page.focus("#find")
@@ -43,7 +47,9 @@ def test_g_and_a_letter_lead_to_another_page(people: People, browse: Browse) -> 
     window.page.wait_for_url("**/runs/")
 
 
-def test_with_shortcuts_switched_off_no_key_does_anything(people: People, browse: Browse) -> None:
+def test_with_shortcuts_switched_off_no_key_does_anything(
+    people: People, browse: Browse
+) -> None:
     window = browse(people.starter)
     window.open("/account/")
     window.page.click("text=Switch shortcuts off")

@@ -1,4 +1,6 @@
-"""From the start form to the completed run, as people live it; what the browser complains of is counted."""
+"""From the start form to the completed run, as people live it; what the browser
+complains of is counted.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +36,8 @@ def signed(page: Page) -> str:
 def test_a_claim_is_started_decided_write_by_write_and_goes_on_live(
     people: People, browse: Browse, worker: Worker
 ) -> None:
-    operator, reviewer = browse(people.starter), browse(people.reviewer)
+    operator = browse(people.starter)
+    reviewer = browse(people.reviewer)
     start_by_form(operator, "CLM-1")
     assert "Queued" in operator.page.inner_text("#run-head")
 
@@ -65,7 +68,9 @@ def test_a_claim_is_started_decided_write_by_write_and_goes_on_live(
     assert operator.complaints == reviewer.complaints == []
 
 
-def test_keys_choose_but_never_sign_before_all_is_decided(people: People, browse: Browse, worker: Worker) -> None:
+def test_keys_choose_but_never_sign_before_all_is_decided(
+    people: People, browse: Browse, worker: Worker
+) -> None:
     reviewer = opened_review(people, browse, "CLM-2", worker)
     keyboard = reviewer.page.keyboard
     reviewer.page.focus("#w1 h3")
@@ -83,7 +88,9 @@ def test_keys_choose_but_never_sign_before_all_is_decided(people: People, browse
     assert "/reviews/" in reviewer.page.url
 
 
-def opened_review(people: People, browse: Browse, key: str, worker: Worker, **options: Any) -> Page:
+def opened_review(
+    people: People, browse: Browse, key: str, worker: Worker, **options: Any
+) -> Page:
     from tests.support import claims
 
     claims.paused(key, people.starter)
@@ -92,7 +99,9 @@ def opened_review(people: People, browse: Browse, key: str, worker: Worker, **op
     return reviewer
 
 
-def test_everything_works_with_scripts_blocked(people: People, browse: Browse, worker: Worker) -> None:
+def test_everything_works_with_scripts_blocked(
+    people: People, browse: Browse, worker: Worker
+) -> None:
     reviewer = opened_review(people, browse, "CLM-3", worker, java_script_enabled=False)
     verdict(reviewer, 1, "edit")
     reviewer.page.fill("#w1 .editor input[name$='.amount']", "1.25")
@@ -105,7 +114,9 @@ def test_everything_works_with_scripts_blocked(people: People, browse: Browse, w
     assert Run.objects.filter(key="CLM-4", started_by=people.starter).exists()
 
 
-def test_what_a_colleague_settles_is_shown_while_one_reads(people: People, browse: Browse, worker: Worker) -> None:
+def test_what_a_colleague_settles_is_shown_while_one_reads(
+    people: People, browse: Browse, worker: Worker
+) -> None:
     from approvals import reviews
     from checkpoints.models import PendingWrite
 
@@ -123,7 +134,9 @@ def test_what_a_colleague_settles_is_shown_while_one_reads(people: People, brows
     assert reviewer.complaints == []
 
 
-def test_stepping_changes_page_and_address_together(people: People, browse: Browse, worker: Worker) -> None:
+def test_stepping_changes_page_and_address_together(
+    people: People, browse: Browse, worker: Worker
+) -> None:
     from tests.support import claims
 
     claims.paused("CLM-6", people.starter)
@@ -141,10 +154,17 @@ def test_stepping_changes_page_and_address_together(people: People, browse: Brow
     assert operator.complaints == []
 
 
-def test_the_list_moves_in_place(people: People, browse: Browse, worker: Worker) -> None:
+def test_the_list_moves_in_place(
+    people: People, browse: Browse, worker: Worker
+) -> None:
     from orchestrator import runs
 
-    run = runs.start("page_claim", {"claim_id": "CLM-7", "amount": "1"}, key="CLM-7", by=people.starter)
+    run = runs.start(
+        "page_claim",
+        {"claim_id": "CLM-7", "amount": "1"},
+        key="CLM-7",
+        by=people.starter,
+    )
     operator = browse(people.starter)
     operator.open("/runs/")
     operator.page.wait_for_selector(".live:not([hidden])")
@@ -153,10 +173,17 @@ def test_the_list_moves_in_place(people: People, browse: Browse, worker: Worker)
     assert operator.complaints == []
 
 
-def test_everything_that_was_missed_offline_arrives(people: People, browse: Browse, worker: Worker) -> None:
+def test_everything_that_was_missed_offline_arrives(
+    people: People, browse: Browse, worker: Worker
+) -> None:
     from orchestrator import runs
 
-    runs.start("page_claim", {"claim_id": "CLM-8", "amount": "1"}, key="CLM-8", by=people.starter)
+    runs.start(
+        "page_claim",
+        {"claim_id": "CLM-8", "amount": "1"},
+        key="CLM-8",
+        by=people.starter,
+    )
     operator = browse(people.starter)
     operator.open("/runs/CLM-8/")
     operator.page.wait_for_selector(".live:not([hidden])")
@@ -164,10 +191,14 @@ def test_everything_that_was_missed_offline_arrives(people: People, browse: Brow
     operator.page.evaluate("() => performance.now()")
     worker("CLM-8")
     operator.page.context.set_offline(False)
-    assert operator.page.wait_for_selector("#run-head :text('Needs review')", timeout=20_000)
+    assert operator.page.wait_for_selector(
+        "#run-head :text('Needs review')", timeout=20_000
+    )
 
 
-def test_the_theme_is_kept_and_right_at_first_paint(people: People, browse: Browse, worker: Worker) -> None:
+def test_the_theme_is_kept_and_right_at_first_paint(
+    people: People, browse: Browse, worker: Worker
+) -> None:
     operator = browse(people.starter)
     operator.open("/runs/")
     operator.page.click(".acct summary")
@@ -184,7 +215,9 @@ def test_the_theme_is_kept_and_right_at_first_paint(people: People, browse: Brow
     assert operator.complaints == []
 
 
-def test_what_is_typed_is_carried_between_the_form_and_the_json_of_a_start(people: People, browse: Browse) -> None:
+def test_what_is_typed_is_carried_between_the_form_and_the_json_of_a_start(
+    people: People, browse: Browse
+) -> None:
     window = browse(people.starter)
     window.open("/graphs/page_claim/start/")
     page = window.page

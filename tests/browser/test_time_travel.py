@@ -1,4 +1,6 @@
-"""Going through the past of a run and going on from it, as operators live it. Tests are named after the promises."""
+"""Going through the past of a run and going on from it, as operators live it. Tests are
+named after the promises.
+"""
 
 import json
 import re
@@ -56,7 +58,9 @@ def made_by(page: Any) -> Run:
     return Run.objects.get(id=page.url.split("/runs/")[1].split("/")[0])
 
 
-def test_with_scripts_blocked_an_operator_can_fork(people: People, browse: Browse) -> None:
+def test_with_scripts_blocked_an_operator_can_fork(
+    people: People, browse: Browse
+) -> None:
     run = paid("blocked", people)
     window = browse(people.starter, java_script_enabled=False)
     page = go_on(window, run, 1)
@@ -64,10 +68,13 @@ def test_with_scripts_blocked_an_operator_can_fork(people: People, browse: Brows
     page.click("#foot button:has-text('Check')")
     assert words_of_plan(page)["pay"] == "happens again"
     made = made_by(page)
-    assert (made.status, made.origin_checkpoint) == (Status.QUEUED, point(run, 1).id)
+    assert made.status == Status.QUEUED
+    assert made.origin_checkpoint == point(run, 1).id
 
 
-def test_with_scripts_blocked_an_operator_can_fork_with_a_patch_from_the_form(people: People, browse: Browse) -> None:
+def test_with_scripts_blocked_an_operator_can_fork_with_a_patch_from_the_form(
+    people: People, browse: Browse
+) -> None:
     run = paid("blocked_patch", people)
     page = go_on(browse(people.starter, java_script_enabled=False), run, 1)
     page.click("#ch-letter summary")
@@ -78,7 +85,9 @@ def test_with_scripts_blocked_an_operator_can_fork_with_a_patch_from_the_form(pe
     assert run_actions.state(made_by(page))["letter"] == "dear"
 
 
-def test_with_scripts_blocked_an_operator_can_start_a_run(people: People, browse: Browse) -> None:
+def test_with_scripts_blocked_an_operator_can_start_a_run(
+    people: People, browse: Browse
+) -> None:
     registered(claim("begun"))
     window = browse(people.starter, java_script_enabled=False)
     window.open("/graphs/begun/start/")
@@ -107,13 +116,17 @@ def test_opening_a_copied_url_in_another_browser_shows_the_same_tab_comparison_a
 ) -> None:
     run = paid("copied_views", people)
     other_run = runs.advance(runs.start("copied_views", {}, key="waits").id)
-    window, other = browse(people.starter), browse(people.steward)
+    window = browse(people.starter)
+    other = browse(people.steward)
     page = window.page
 
     def same(selector: str) -> str:
-        """What stands there in both browsers once the other has opened the address of the first."""
+        """What stands there in both browsers once the other has opened the address of
+        the first.
+        """
         other.page.goto(page.url)
-        # The age of a run that still goes on is that of the moment at which a page was opened.
+        # The age of a run that still goes on is that of the moment at which a page was
+        # opened.
         text = AGE.sub("", page.locator(selector).first.inner_text())
         assert AGE.sub("", other.page.locator(selector).first.inner_text()) == text
         return text
@@ -143,7 +156,7 @@ def test_opening_a_copied_url_in_another_browser_shows_the_same_tab_comparison_a
     assert other.page.input_value("main input[name=q]") == "waits"
 
 
-def test_away_from_the_head_the_past_banner_is_there_and_actions_carry_the_number_and_l_returns_and_follows(
+def test_away_from_the_head_a_banner_shows_actions_carry_the_number_and_l_returns(
     people: People, browse: Browse
 ) -> None:
     run = advanced(claim("banner"))
@@ -162,7 +175,9 @@ def test_away_from_the_head_the_past_banner_is_there_and_actions_carry_the_numbe
     assert window.complaints == []
 
 
-def test_new_checkpoints_while_looking_at_the_past_do_not_move_the_page(people: People, browse: Browse) -> None:
+def test_new_checkpoints_while_looking_at_the_past_do_not_move_the_page(
+    people: People, browse: Browse
+) -> None:
     run = advanced(claim("unmoved"))
     window = browse(people.starter)
     window.open(f"/runs/{run.id}/?at=1")
@@ -178,7 +193,11 @@ def test_after_a_rewind_both_lines_are_on_the_tape_and_the_superseded_one_is_rea
     people: People, browse: Browse
 ) -> None:
     run = advanced(claim("lines"))
-    runs.advance(runs.rewind(run.id, point(run, 1).id, by=people.starter, reason="wrong photos").id)
+    runs.advance(
+        runs.rewind(
+            run.id, point(run, 1).id, by=people.starter, reason="wrong photos"
+        ).id
+    )
     window = browse(people.starter)
     window.open(f"/runs/{run.id}/")
     page = window.page
@@ -199,7 +218,9 @@ def test_the_checkpoint_after_a_signing_is_named_settlement_and_shows_what_the_s
     window.open(f"/runs/{run.id}/?at=3")
     page = window.page
     assert page.inner_text(".tape [aria-current] .nm") == "settlement"
-    changed = page.locator("[data-test=changed] tr.chg, [data-test=changed] tr.new").all_inner_texts()
+    changed = page.locator(
+        "[data-test=changed] tr.chg, [data-test=changed] tr.new"
+    ).all_inner_texts()
     scratch = [" ".join(line.split()) for line in changed if "total" in line]
     assert len(scratch) == 1
     assert scratch[0].startswith("~ changed: total 0 10") or "total 0 10" in scratch[0]
@@ -207,7 +228,9 @@ def test_the_checkpoint_after_a_signing_is_named_settlement_and_shows_what_the_s
 
 
 @pytest.mark.parametrize("how", ["fork", "rewind"])
-def test_the_plan_shown_is_the_plan_run(how: str, people: People, browse: Browse) -> None:
+def test_the_plan_shown_is_the_plan_run(
+    how: str, people: People, browse: Browse
+) -> None:
     run = paid(f"plan_{how}", people)
     page = go_on(browse(run_actions.reviewer(people.starter)), run, 1, how)
     told = words_of_plan(page)
@@ -215,47 +238,65 @@ def test_the_plan_shown_is_the_plan_run(how: str, people: People, browse: Browse
     page.fill("#reason", "again")
     made = runs.advance(made_by(page).id)
     began = made.event_seq - 1
-    assert (made.status, made.at_node) == (Status.PAUSED, "ask")
-    run_actions.sign_open(made, people.starter, "approve") if how == "fork" else _approve(made, people)
+    assert made.status == Status.PAUSED
+    assert made.at_node == "ask"
+    run_actions.sign_open(
+        made, people.starter, "approve"
+    ) if how == "fork" else _approve(made, people)
     made = runs.advance(made.id)
-    assert (made.status, made.at_node, len(PAID)) == (Status.PAUSED, "pay", 1)
+    assert made.status == Status.PAUSED
+    assert made.at_node == "pay"
+    assert len(PAID) == 1
     named = {e.node for e in RunEvent.objects.filter(run=made, seq__gt=began) if e.node}
     assert named <= {*told}
 
 
 def _approve(run: Run, people: People) -> None:
     row = next(row for row in run_actions.pending(run) if row.line == run.line)
-    reviews.sign(run.id, [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}], by=people.starter)
+    reviews.sign(
+        run.id,
+        [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}],
+        by=people.starter,
+    )
 
 
-def test_a_replay_does_what_its_plan_shows_and_nothing_outside(people: People, browse: Browse) -> None:
+def test_a_replay_does_what_its_plan_shows_and_nothing_outside(
+    people: People, browse: Browse
+) -> None:
     run = paid("plan_replay", people)
     page = go_on(browse(people.starter), run, 0, "replay")
     told = words_of_plan(page)
     assert told == {"first": "runs", "ask": "reused", "pay": "reused", "refuse": "runs"}
     made = runs.advance(made_by(page).id)
-    assert (made.status, len(PAID)) == (Status.COMPLETED, 1)
+    assert made.status == Status.COMPLETED
+    assert len(PAID) == 1
     assert {e.node for e in RunEvent.objects.filter(run=made) if e.node} <= {*told}
     reused = {task.split(":")[0] for task in runs.replay_report(made.id)["reused"]}
     assert reused == {node for node, word in told.items() if word == "reused"}
 
 
-def test_nothing_that_already_happened_happens_again_without_its_tick(people: People, browse: Browse) -> None:
+def test_nothing_that_already_happened_happens_again_without_its_tick(
+    people: People, browse: Browse
+) -> None:
     run = paid("ticks", people)
     window = browse(people.starter)
     page = go_on(window, run, 3)
     assert page.locator("#again input:checked").count() == 0
     made = runs.advance(made_by(page).id)
-    assert (made.status, len(PAID)) == (Status.PAUSED, 1)
+    assert made.status == Status.PAUSED
+    assert len(PAID) == 1
     page.reload()
     assert "Stopped before pay" in page.inner_text("#problem")
     page.check("input[name=allow-pay]")
     page.click("text=Go on with what is ticked")
     page.wait_for_selector("#run-head :text('Queued')")
-    assert (runs.advance(made.id).status, len(PAID)) == (Status.COMPLETED, 2)
+    assert runs.advance(made.id).status == Status.COMPLETED
+    assert len(PAID) == 2
 
 
-def test_the_plan_follows_what_is_ticked_and_typed(people: People, browse: Browse) -> None:
+def test_the_plan_follows_what_is_ticked_and_typed(
+    people: People, browse: Browse
+) -> None:
     run = paid("follows", people)
     window = browse(people.starter)
     page = go_on(window, run, 3)
@@ -272,7 +313,9 @@ def test_the_plan_follows_what_is_ticked_and_typed(people: People, browse: Brows
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no_scripts"])
-def test_changing_the_view_carries_over_what_was_typed(scripts: bool, people: People, browse: Browse) -> None:
+def test_changing_the_view_carries_over_what_was_typed(
+    scripts: bool, people: People, browse: Browse
+) -> None:
     run = paid("carried", people)
     page = go_on(browse(people.starter, java_script_enabled=scripts), run, 1)
     page.click("#ch-letter summary")
@@ -284,14 +327,23 @@ def test_changing_the_view_carries_over_what_was_typed(scripts: bool, people: Pe
     page.wait_for_selector("#view-ops[aria-pressed=true]")
     operation = {"op": "replace", "path": "/scratch/letter", "value": "by form"}
     assert json.loads(page.input_value("#ops")) == [operation]
-    page.fill("#ops", json.dumps([operation, {"op": "add", "path": "/scratch/notes/-", "value": "by operation"}]))
+    page.fill(
+        "#ops",
+        json.dumps(
+            [
+                operation,
+                {"op": "add", "path": "/scratch/notes/-", "value": "by operation"},
+            ]
+        ),
+    )
     page.click("#view-form")
     page.wait_for_selector("#view-form[aria-pressed=true]")
     assert page.input_value("[name=s-letter]") == "by form"
     assert page.input_value("[name=s-notes]") == "first\nby operation"
     made = made_by(page)
     state = run_actions.state(made)
-    assert (state["letter"], state["notes"]) == ("by form", ["first", "by operation"])
+    assert state["letter"] == "by form"
+    assert state["notes"] == ["first", "by operation"]
 
 
 def test_what_cannot_be_read_keeps_its_view(people: People, browse: Browse) -> None:
@@ -304,7 +356,9 @@ def test_what_cannot_be_read_keeps_its_view(people: People, browse: Browse) -> N
     assert page.input_value("[name=s-total]") == "many"
 
 
-def test_what_was_typed_comes_back_after_a_look_at_a_replay(people: People, browse: Browse) -> None:
+def test_what_was_typed_comes_back_after_a_look_at_a_replay(
+    people: People, browse: Browse
+) -> None:
     page = go_on(browse(people.starter), paid("looked", people), 1)
     page.click("#ch-letter summary")
     page.fill("[name=s-letter]", "dear")
@@ -319,14 +373,19 @@ def test_the_way_that_is_chosen_is_in_the_address_on_the_tape_and_in_the_numbers
     people: People, browse: Browse
 ) -> None:
     page = go_on(browse(people.starter), paid("chosen", people), 1, "rewind")
-    for how, name, steps in (("replay", "Replay", ["1", "2"]), ("fork", "Fork", ["1", "2", "3"])):
+    for how, name, steps in (
+        ("replay", "Replay", ["1", "2"]),
+        ("fork", "Fork", ["1", "2", "3"]),
+    ):
         page.click(f"label:has(input[name=how][value={how}])")
         page.wait_for_selector(f".tape .flag:has-text('{name} here')")
-        assert page.url.endswith(f"?how={how}")
+        assert f"?how={how}&" in page.url
         assert page.locator(".stepno").all_inner_texts() == steps
 
 
-def test_each_channel_is_one_line_until_it_is_opened(people: People, browse: Browse) -> None:
+def test_each_channel_is_one_line_until_it_is_opened(
+    people: People, browse: Browse
+) -> None:
     page = go_on(browse(people.starter), paid("lines_of_form", people), 1)
     assert page.locator(".chan").count() == 3
     assert not page.is_visible("[name=s-notes]")
@@ -341,7 +400,12 @@ def test_a_patch_to_input_or_diagnostics_is_impossible_in_the_form_and_refused_w
     run = paid("locked", people)
     window = browse(people.starter)
     page = go_on(window, run, 1)
-    assert page.locator("[name^='s-input'], [name^='s-diagnostics'], [name='s-folder']").count() == 0
+    assert (
+        page.locator(
+            "[name^='s-input'], [name^='s-diagnostics'], [name='s-folder']"
+        ).count()
+        == 0
+    )
     assert "input The input is frozen" in " ".join(page.inner_text(".locks").split())
     for part in ("input", "diagnostics"):
         type_json(page, {part: {"folder": "x"}})
@@ -351,7 +415,9 @@ def test_a_patch_to_input_or_diagnostics_is_impossible_in_the_form_and_refused_w
     assert Run.objects.count() == 1
 
 
-def test_the_original_runs_rows_are_the_same_bytes_before_and_after_a_fork(people: People, browse: Browse) -> None:
+def test_the_original_runs_rows_are_the_same_bytes_before_and_after_a_fork(
+    people: People, browse: Browse
+) -> None:
     run = paid("bytes", people)
     before = rows_of(run)
     page = go_on(browse(people.starter), run, 1)
@@ -382,7 +448,7 @@ def test_rewinding_with_open_reviews_needs_the_dialog_names_them_and_they_read_w
     reviewer.page.wait_for_selector("text=This was withdrawn")
 
 
-def test_a_patch_to_a_channel_that_was_signed_says_so_before_it_starts_and_the_new_run_stops_at_that_review(
+def test_a_patch_to_a_signed_channel_says_so_first_and_the_new_run_stops_at_that_review(
     people: People, browse: Browse
 ) -> None:
     run = paid("signed_patch", people)
@@ -391,7 +457,8 @@ def test_a_patch_to_a_channel_that_was_signed_says_so_before_it_starts_and_the_n
     page.wait_for_selector("#problems :text('needs the same signatures')")
     assert words_of_plan(page)["the patch"] == "asks people"
     made = runs.advance(made_by(page).id)
-    assert (made.status, run_actions.state(made)["total"]) == (Status.PAUSED, 10)
+    assert made.status == Status.PAUSED
+    assert run_actions.state(made)["total"] == 10
     assert ApprovalRequest.objects.get(run=made).node == "$patch"
     reviewer = browse(people.reviewer)
     reviewer.open(f"/reviews/{made.id}/")
@@ -400,7 +467,9 @@ def test_a_patch_to_a_channel_that_was_signed_says_so_before_it_starts_and_the_n
     assert reviewer.page.inner_text("#w1-change del") == "10"
 
 
-def test_reloading_after_going_on_and_going_back_and_again_makes_one_fork(people: People, browse: Browse) -> None:
+def test_reloading_after_going_on_and_going_back_and_again_makes_one_fork(
+    people: People, browse: Browse
+) -> None:
     run = paid("once", people)
     page = go_on(browse(people.starter), run, 1)
     made = made_by(page)
@@ -408,6 +477,34 @@ def test_reloading_after_going_on_and_going_back_and_again_makes_one_fork(people
     page.go_back()
     assert made_by(page).id == made.id
     assert Run.objects.exclude(id=run.id).count() == 1
+
+
+def unstored(route: Any) -> None:
+    """Answer as to a browser that neither keeps a page nor what stood in its form."""
+    answer = route.fetch(max_redirects=0)
+    text = answer.text().replace(
+        '<form id="go-on"', '<form id="go-on" autocomplete="off"'
+    )
+    route.fulfill(
+        response=answer,
+        body=text,
+        headers={**answer.headers, "cache-control": "no-store"},
+    )
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_going_back_to_a_page_that_was_not_stored_and_pressing_again_makes_one_fork(
+    scripts: bool, people: People, browse: Browse
+) -> None:
+    run = paid("unstored", people)
+    window = browse(people.starter, java_script_enabled=scripts)
+    window.page.route("**/go-on/**", unstored)
+    page = go_on(window, run, 1)
+    made = made_by(page)
+    page.go_back()
+    assert made_by(page).id == made.id
+    assert "This run was made already" in page.inner_text("main")
+    assert made_by(go_on(window, run, 1)).id != made.id
 
 
 def test_an_invalid_patch_names_path_rule_and_value_and_the_suggested_fix_makes_it_valid(
@@ -422,12 +519,16 @@ def test_an_invalid_patch_names_path_rule_and_value_and_the_suggested_fix_makes_
     assert page.inner_text("#go") == "Fix 1 problem to fork"
     page.click("""button:has-text('Use "7"')""")
     page.wait_for_selector("#go:has-text('Fork and run')")
-    assert json.loads(page.input_value("#json"))["scratch"] == {"letter": "7", "notes": ["first"], "total": 0}
+    assert json.loads(page.input_value("#json"))["scratch"] == {
+        "letter": "7",
+        "notes": ["first"],
+        "total": 0,
+    }
     made = made_by(page)
     assert run_actions.state(made)["letter"] == "7"
 
 
-def test_a_skipped_branch_is_dotted_and_struck_and_a_pending_edge_is_dashed_both_in_the_text_alternative(
+def test_skipped_branches_are_dotted_pending_edges_dashed_and_the_text_says_both(
     people: People, browse: Browse
 ) -> None:
     run = paid("drawn", people)
@@ -436,7 +537,9 @@ def test_a_skipped_branch_is_dotted_and_struck_and_a_pending_edge_is_dashed_both
     page = window.page
 
     def style(selector: str, name: str) -> str:
-        return str(page.eval_on_selector(selector, f"one => getComputedStyle(one)['{name}']"))
+        return str(
+            page.eval_on_selector(selector, f"one => getComputedStyle(one)['{name}']")
+        )
 
     assert style(".g .n.off rect", "stroke-dasharray") != "none"
     assert "line-through" in style(".g .n.off text", "text-decoration-line")

@@ -1,4 +1,6 @@
-"""Values in a real browser: what differs looks different, and long lists have pages that are turned in place."""
+"""Values in a real browser: what differs looks different, and long lists have pages
+that are turned in place.
+"""
 
 import os
 from collections.abc import Callable
@@ -20,7 +22,8 @@ BEFORE = (None, {}, "something") if os.environ.get("COUNTERSIGN_LOOKS") else (No
 def picture(window: Page, html: str) -> bytes:
     """What a card looks like, as pixels."""
     window.page.evaluate(
-        "html => { document.body.innerHTML = `<main class='page'><article class='slip'><div class='stub'></div>"
+        "html => { document.body.innerHTML = `<main class='page'><article"
+        " class='slip'><div class='stub'></div>"
         "<div class='body' id='card'>${html}</div></article></main>`; }",
         html,
     )
@@ -29,18 +32,26 @@ def picture(window: Page, html: str) -> bytes:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_values_that_differ_do_not_look_alike(width: int, people: People, browse: Browse) -> None:
+def test_values_that_differ_do_not_look_alike(
+    width: int, people: People, browse: Browse
+) -> None:
     window = browse(people.reviewer, viewport={"width": width, "height": 900})
     window.page.evaluate("document.fonts.ready")
     assert picture(window, rendered(1, 2)) == picture(window, rendered(1, 2))
     for case, (one, other) in ALIKE.items():
         for now in BEFORE:
-            looks = [picture(window, rendered(now, {"k": value})) for value in (one, other)]
+            looks = [
+                picture(window, rendered(now, {"k": value})) for value in (one, other)
+            ]
             assert looks[0] != looks[1], (case, now)
-        assert picture(window, rendered(one, one)) != picture(window, rendered(one, other)), case
+        assert picture(window, rendered(one, one)) != picture(
+            window, rendered(one, other)
+        ), case
 
 
-def test_the_pages_of_a_long_list_are_turned_in_place(people: People, browse: Browse) -> None:
+def test_the_pages_of_a_long_list_are_turned_in_place(
+    people: People, browse: Browse
+) -> None:
     with claims.registered(claims.long_list("long_list", 500), claims.graph_of()):
         run = claims.paused("CLM-9", people.starter, graph="long_list")
         reviewer = browse(people.reviewer)
@@ -56,7 +67,9 @@ def test_the_pages_of_a_long_list_are_turned_in_place(people: People, browse: Br
         assert reviewer.complaints == []
 
 
-def test_the_pages_of_a_long_list_are_links_without_scripts(people: People, browse: Browse) -> None:
+def test_the_pages_of_a_long_list_are_links_without_scripts(
+    people: People, browse: Browse
+) -> None:
     with claims.registered(claims.long_list("long_list", 500), claims.graph_of()):
         run = claims.paused("CLM-9", people.starter, graph="long_list")
         reviewer = browse(people.reviewer, java_script_enabled=False)
@@ -65,17 +78,26 @@ def test_the_pages_of_a_long_list_are_links_without_scripts(people: People, brow
         assert "note 40" in reviewer.page.inner_text("#w1-change")
 
 
-def test_a_value_keeps_its_blanks_and_its_own_direction(people: People, browse: Browse) -> None:
+def test_a_value_keeps_its_blanks_and_its_own_direction(
+    people: People, browse: Browse
+) -> None:
     window = browse(people.reviewer)
     picture(window, rendered(None, {"k": "אב \u202e גד", "l": "a  b"}))
     style = window.page.eval_on_selector_all(
-        "bdi", "all => all.map(one => [getComputedStyle(one).unicodeBidi, getComputedStyle(one).whiteSpace])"
+        "bdi",
+        "all => all.map(one => [getComputedStyle(one).unicodeBidi,"
+        " getComputedStyle(one).whiteSpace])",
     )
     assert style
-    assert {tuple(one) for one in style} <= {("isolate", "pre-wrap"), ("isolate", "break-spaces")}
+    assert {tuple(one) for one in style} <= {
+        ("isolate", "pre-wrap"),
+        ("isolate", "break-spaces"),
+    }
 
 
-def test_of_a_large_value_the_edit_form_opens_when_it_is_asked_for(people: People, browse: Browse) -> None:
+def test_of_a_large_value_the_edit_form_opens_when_it_is_asked_for(
+    people: People, browse: Browse
+) -> None:
     with claims.registered(claims.long_list("long_list", 5000), claims.graph_of()):
         run = claims.paused("CLM-9", people.starter, graph="long_list")
         reviewer = browse(people.reviewer)

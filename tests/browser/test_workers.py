@@ -14,10 +14,17 @@ Browse = Callable[..., Page]
 
 
 def queued(people: People) -> Run:
-    return runs.start("page_claim", {"claim_id": "CLM-1", "amount": "1"}, key="CLM-1", by=people.starter)
+    return runs.start(
+        "page_claim",
+        {"claim_id": "CLM-1", "amount": "1"},
+        key="CLM-1",
+        by=people.starter,
+    )
 
 
-def test_an_open_page_says_that_the_worker_is_gone_and_that_one_is_back(people: People, browse: Browse) -> None:
+def test_an_open_page_says_that_the_worker_is_gone_and_that_one_is_back(
+    people: People, browse: Browse
+) -> None:
     a_worker()
     run = queued(people)
     operator = browse(people.starter)
@@ -39,11 +46,16 @@ def test_ages_tick_without_a_reload(people: People, browse: Browse) -> None:
     operator = browse(people.starter)
     operator.open("/runs/")
     age = operator.page.inner_text("[data-tick=lasted]")
-    operator.page.wait_for_function("was => document.querySelector('[data-tick=lasted]').textContent !== was", arg=age)
+    operator.page.wait_for_function(
+        "was => document.querySelector('[data-tick=lasted]').textContent !== was",
+        arg=age,
+    )
     assert operator.complaints == []
 
 
-def test_what_a_node_reports_is_shown_while_it_runs(people: People, browse: Browse) -> None:
+def test_what_a_node_reports_is_shown_while_it_runs(
+    people: People, browse: Browse
+) -> None:
     run = queued(people)
     Run.objects.filter(id=run.id).update(status="running", started_at=run.created_at)
     operator = browse(people.starter)

@@ -7,7 +7,9 @@ GOING_AWAY = 1012
 
 
 class Wire:
-    """The sockets of a page: they can be cut, and are refused until they are joined again."""
+    """The sockets of a page: they can be cut, and are refused until they are joined
+    again.
+    """
 
     def __init__(self, page: Any) -> None:
         self.is_cut = False
@@ -30,7 +32,8 @@ class Wire:
         self.open.append(socket)
 
     def _pass_on(self, socket: Any, text: str) -> None:
-        # The server's side of a socket that was cut may go on for a while; the page hears nothing of it.
+        # The server's side of a socket that was cut may go on for a while; the page
+        # hears nothing of it.
         if socket not in self.open:
             return
         if "/ws/runs/" in socket.url:

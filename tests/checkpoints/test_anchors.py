@@ -1,4 +1,6 @@
-"""A run that is deleted or put back as a whole, by SQL and in every table, is named: its head was anchored before."""
+"""A run that is deleted or put back as a whole, by SQL and in every table, is named:
+its head was anchored before.
+"""
 
 import json
 from datetime import timedelta
@@ -12,8 +14,18 @@ from django.utils import timezone
 
 from approvals import append_only
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer
-from checkpoints import anchors, audit_chain, audit_log
-from checkpoints.models import AuditHead, AuditLine, Checkpoint, Job, PendingWrite, Run, RunEvent
+from checkpoints import anchors
+from checkpoints.audit import chain as audit_chain
+from checkpoints.audit import lines as audit_log
+from checkpoints.models import (
+    AuditHead,
+    AuditLine,
+    Checkpoint,
+    Job,
+    PendingWrite,
+    Run,
+    RunEvent,
+)
 from checkpoints.queue import jobs
 from orchestrator import runs
 from orchestrator.jobs import kinds
@@ -28,12 +40,16 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def paused(people: People) -> Run:
     api_graphs.register()
-    return runs.advance(runs.start("gated", {"claim_id": "C"}, key="C", by=people.starter).id)
+    return runs.advance(
+        runs.start("gated", {"claim_id": "C"}, key="C", by=people.starter).id
+    )
 
 
 def _turn() -> Job:
     """One turn of the job, which stands for ever, now."""
-    Job.objects.filter(kind="anchor_heads").update(due_at=timezone.now() - timedelta(minutes=1))
+    Job.objects.filter(kind="anchor_heads").update(
+        due_at=timezone.now() - timedelta(minutes=1)
+    )
     return kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads"))
 
 
@@ -68,7 +84,9 @@ def _removed(run: Run) -> None:
         Run.objects.filter(id=run.id)._raw_delete("default")
 
 
-def test_a_sound_installation_has_no_fault_and_an_idle_turn_writes_nothing(paused: Run) -> None:
+def test_a_sound_installation_has_no_fault_and_an_idle_turn_writes_nothing(
+    paused: Run,
+) -> None:
     _anchor()
     count = AuditLine.objects.count()
     _anchor()
@@ -80,12 +98,18 @@ def test_a_run_that_is_gone_with_all_its_rows_is_named(paused: Run) -> None:
     _anchor()
     _removed(paused)
     assert _named() == [
-        (str(paused.id), f"checkpoints_run {paused.id} is gone, though its head is anchored in the audit log")
+        (
+            str(paused.id),
+            f"checkpoints_run {paused.id} is gone, though its head is anchored in the audit log",
+        )
     ]
 
 
-def test_a_run_that_was_put_back_as_a_whole_is_named(paused: Run, people: People) -> None:
-    before, rows = Run.objects.filter(id=paused.id).values().get(), {(type(row), row.pk) for row in _rows(paused)}
+def test_a_run_that_was_put_back_as_a_whole_is_named(
+    paused: Run, people: People
+) -> None:
+    before = Run.objects.filter(id=paused.id).values().get()
+    rows = {(type(row), row.pk) for row in _rows(paused)}
     runs.cancel(paused.id, by=people.starter, reason="no more")
     _anchor()
     asked = ApprovalRequest.objects.get(run=paused.id)
@@ -95,29 +119,39 @@ def test_a_run_that_was_put_back_as_a_whole_is_named(paused: Run, people: People
     forging.tamper(asked, status="open", outcome="", settled_at=None)
     head = Checkpoint.objects.get(id=before["head"])
     assert head.kept
-    forging.tamper(paused, **{name: value for name, value in before.items() if name != "id"})
+    forging.tamper(
+        paused, **{name: value for name, value in before.items() if name != "id"}
+    )
     [(run, reason)] = _named()
     assert run == str(paused.id)
     assert "of its log, before line" in reason
 
 
-def test_a_line_of_the_audit_log_that_is_gone_changed_or_renumbered_is_named(paused: Run) -> None:
+def test_a_line_of_the_audit_log_that_is_gone_changed_or_renumbered_is_named(
+    paused: Run,
+) -> None:
     for number in range(3):
         audit_log.record("refused", actor=None, number=number)
     _anchor()
     first, second, third = AuditLine.objects.filter(kind="refused").order_by("number")
     forging.tamper(second, kind="granted")
-    assert [reason for _, reason in _named()][0].startswith("checkpoints_auditline 2 does not verify")
+    assert [reason for _, reason in _named()][0].startswith(
+        "checkpoints_auditline 2 does not verify"
+    )
     forging.tamper(second, kind="refused")
     assert _named() == []
     forging.remove(second)
     assert _named()[0][1] == "checkpoints_auditline 2 to 2 are gone"
     forging.tamper(third, number=2)
-    assert any("is not chained to the line before it" in reason for _, reason in _named())
+    assert any(
+        "is not chained to the line before it" in reason for _, reason in _named()
+    )
     assert first.number == 1
 
 
-def test_the_head_that_was_told_outside_shows_a_tail_that_was_cut(paused: Run, tmp_path: Path, settings: Any) -> None:
+def test_the_head_that_was_told_outside_shows_a_tail_that_was_cut(
+    paused: Run, tmp_path: Path, settings: Any
+) -> None:
     file = tmp_path / "audit-head"
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, "AUDIT_HEAD_FILE": str(file)}
     audit_log.record("refused", actor=None)
@@ -131,7 +165,12 @@ def test_the_head_that_was_told_outside_shows_a_tail_that_was_cut(paused: Run, t
         forging.remove(line)
     forging.remove(AuditHead.objects.get())
     audit_chain.install_head()
-    assert _named() == [("", f"checkpoints_auditline {told[-1]['number']} is gone: it was told outside the database")]
+    assert _named() == [
+        (
+            "",
+            f"checkpoints_auditline {told[-1]['number']} is gone: it was told outside the database",
+        )
+    ]
 
 
 def test_the_job_is_a_standing_one_of_a_minute() -> None:
@@ -159,16 +198,25 @@ def test_a_turn_reads_what_moved_and_no_other_run(paused: Run) -> None:
 def _fill(rows: int) -> None:
     """So many lines of other runs beside."""
     columns = "run_id, seq, type, at, node, task, actor, payload, hash, seal_key"
-    zero = "'00000000-0000-0000-0000-000000000001'" if connection.vendor == "postgresql" else "'" + "0" * 31 + "1'"
+    zero = (
+        "'00000000-0000-0000-0000-000000000001'"
+        if connection.vendor == "postgresql"
+        else "'" + "0" * 31 + "1'"
+    )
     payload = "''::bytea" if connection.vendor == "postgresql" else "X''"
-    values = f"{zero}, n, 'checkpoint_saved', '2026-01-01', '', '', '', {payload}, '', ''"
+    values = (
+        f"{zero}, n, 'checkpoint_saved', '2026-01-01', '', '', '', {payload}, '', ''"
+    )
     numbers = (
         f"generate_series(1, {rows}) AS n"
         if connection.vendor == "postgresql"
-        else f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows}) SELECT n FROM s)"
+        else "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n"
+        f" < {rows}) SELECT n FROM s)"
     )
     with connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO checkpoints_runevent ({columns}) SELECT {values} FROM {numbers}")
+        cursor.execute(
+            f"INSERT INTO checkpoints_runevent ({columns}) SELECT {values} FROM {numbers}"
+        )
         cursor.execute("ANALYZE checkpoints_runevent")
 
 
@@ -184,7 +232,8 @@ def test_a_turn_that_breaks_off_between_two_lines_anchors_all_heads_or_none(
 ) -> None:
     runs.start("gated", {"claim_id": "D"}, key="D", by=people.starter)
     monkeypatch.setattr(anchors, "HEADS", 1)
-    record, told = audit_log.record, list[str]()
+    record = audit_log.record
+    told = list[str]()
 
     def breaks(kind: str, **facts: Any) -> Any:
         told.append(kind)
@@ -201,7 +250,9 @@ def test_a_turn_that_breaks_off_between_two_lines_anchors_all_heads_or_none(
     assert AuditLine.objects.filter(kind=anchors.KIND).count() == 2
 
 
-@pytest.mark.parametrize("odd", [[], {"heads": 7}, {"heads": [["x", 1, "y"]], "upto": "z"}, {"upto": 2**70}])
+@pytest.mark.parametrize(
+    "odd", [[], {"heads": 7}, {"heads": [["x", 1, "y"]], "upto": "z"}, {"upto": 2**70}]
+)
 def test_an_anchoring_line_that_was_changed_is_named_and_stops_neither_anchoring_nor_verifying(
     paused: Run, people: People, odd: Any
 ) -> None:
@@ -210,12 +261,18 @@ def test_an_anchoring_line_that_was_changed_is_named_and_stops_neither_anchoring
     forging.tamper(line, facts=odd)
     runs.cancel(paused.id, by=people.starter)
     _anchor()
-    assert [reason.split(":")[0] for _, reason in _named()] == [f"checkpoints_auditline {line.number} does not verify"]
+    assert [reason.split(":")[0] for _, reason in _named()] == [
+        f"checkpoints_auditline {line.number} does not verify"
+    ]
     _removed(paused)
-    assert (str(paused.id), "is gone") in [(run, "is gone" if "is gone" in why else why) for run, why in _named()]
+    assert (str(paused.id), "is gone") in [
+        (run, "is gone" if "is gone" in why else why) for run, why in _named()
+    ]
 
 
-def test_a_head_that_its_run_does_not_prove_is_not_signed_and_the_job_says_so(paused: Run, people: People) -> None:
+def test_a_head_that_its_run_does_not_prove_is_not_signed_and_the_job_says_so(
+    paused: Run, people: People
+) -> None:
     before = AuditLine.objects.filter(kind=anchors.KIND).count()
     forging.tamper(paused, event_hash="f" * 64)
     error = _turn().error
@@ -223,28 +280,47 @@ def test_a_head_that_its_run_does_not_prove_is_not_signed_and_the_job_says_so(pa
     assert AuditLine.objects.filter(kind=anchors.KIND).count() == before
 
 
-def test_the_heads_of_other_runs_are_signed_all_the_same(paused: Run, people: People) -> None:
+def test_the_heads_of_other_runs_are_signed_all_the_same(
+    paused: Run, people: People
+) -> None:
     other = runs.start("gated", {"claim_id": "D"}, key="D", by=people.starter)
     forging.tamper(paused, event_hash="f" * 64)
     _turn()
-    heads = [head for line in AuditLine.objects.filter(kind=anchors.KIND) for head in line.facts["heads"]]
+    heads = [
+        head
+        for line in AuditLine.objects.filter(kind=anchors.KIND)
+        for head in line.facts["heads"]
+    ]
     assert {head[0] for head in heads} == {other.id.hex}
     assert not AuditLine.objects.filter(number=None).exists()
 
 
-def test_a_head_that_went_back_is_not_signed_and_the_job_says_so(paused: Run, people: People) -> None:
+def test_a_head_that_went_back_is_not_signed_and_the_job_says_so(
+    paused: Run, people: People
+) -> None:
     before = Run.objects.filter(id=paused.id).values().get()
     runs.cancel(paused.id, by=people.starter, reason="no more")
     _anchor()
     lines = AuditLine.objects.filter(kind=anchors.KIND).count()
-    forging.tamper(paused, **{name: value for name, value in before.items() if name != "id"})
+    forging.tamper(
+        paused, **{name: value for name, value in before.items() if name != "id"}
+    )
     assert "before line" in _turn().error
     assert AuditLine.objects.filter(kind=anchors.KIND).count() == lines
 
 
-def test_a_line_with_an_id_beyond_all_others_does_not_stop_anchoring_in_silence(paused: Run, people: People) -> None:
+def test_a_line_with_an_id_beyond_all_others_does_not_stop_anchoring_in_silence(
+    paused: Run, people: People
+) -> None:
     _anchor()
     line = RunEvent.objects.filter(run=paused.id).order_by("seq").first()
-    run_sql("UPDATE checkpoints_runevent SET id = %s WHERE id = %s", 2**62 + 5, line.id if line else 0)
+    run_sql(
+        "UPDATE checkpoints_runevent SET id = %s WHERE id = %s",
+        2**62 + 5,
+        line.id if line else 0,
+    )
     runs.cancel(paused.id, by=people.starter, reason="no more")
-    assert "was put in, so heads of runs can't be anchored until it is removed" in _turn().error
+    assert (
+        "was put in, so heads of runs can't be anchored until it is removed"
+        in _turn().error
+    )

@@ -1,4 +1,6 @@
-"""After a copy was put back, or the chain was harmed, the audit log goes on and says so for ever."""
+"""After a copy was put back, or the chain was harmed, the audit log goes on and says so
+for ever.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,7 +11,7 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from checkpoints import audit_log
+from checkpoints.audit import lines as audit_log
 from checkpoints.models import AuditHead, AuditLine, Job
 from checkpoints.queue import jobs
 from orchestrator.jobs import kinds
@@ -22,7 +24,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def _turn() -> Job:
     """One turn of the standing job."""
-    Job.objects.filter(kind="anchor_heads").update(due_at=timezone.now() - timedelta(minutes=1))
+    Job.objects.filter(kind="anchor_heads").update(
+        due_at=timezone.now() - timedelta(minutes=1)
+    )
     return kinds.advance(jobs.add_job("anchor_heads", name="anchor_heads"))
 
 
@@ -66,11 +70,18 @@ def _with_the_newest_lines_gone() -> None:
 
 
 def _with_a_line_that_lost_its_number() -> None:
-    run_sql("UPDATE checkpoints_auditline SET number = NULL, hash = '' WHERE number = 21")
+    run_sql(
+        "UPDATE checkpoints_auditline SET number = NULL, hash = '' WHERE number = 21"
+    )
     audit_log.record("refused", actor=None)
 
 
-HARMS = [_without_head_row, _with_unsound_head_row, _with_the_newest_lines_gone, _with_a_line_that_lost_its_number]
+HARMS = [
+    _without_head_row,
+    _with_unsound_head_row,
+    _with_the_newest_lines_gone,
+    _with_a_line_that_lost_its_number,
+]
 
 
 @pytest.mark.parametrize("harm", HARMS)
@@ -83,7 +94,9 @@ def test_the_chain_goes_on_after_restored(harm: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_verification_is_content_with_what_a_restoration_explains(harm: Callable[[], None]) -> None:
+def test_verification_is_content_with_what_a_restoration_explains(
+    harm: Callable[[], None],
+) -> None:
     harm()
     _restored()
     _turn()
@@ -94,11 +107,14 @@ def test_the_line_says_up_to_which_head_lines_were_lost(file: Path) -> None:
     _with_the_newest_lines_gone()
     _restored()
     facts = AuditLine.objects.get(kind="database_restored").facts
-    assert (facts["number"], facts["reason"]) == (21, "the disk broke")
+    assert facts["number"] == 21
+    assert facts["reason"] == "the disk broke"
     assert facts["told_number"] > facts["number"]
 
 
-def test_a_line_that_was_deleted_before_the_last_head_is_still_named_after_restored() -> None:
+def test_a_line_that_was_deleted_before_the_last_head_is_still_named_after_restored() -> (
+    None
+):
     run_sql("DELETE FROM checkpoints_auditline WHERE number = 15")
     _without_head_row()
     _restored()

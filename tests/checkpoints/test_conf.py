@@ -12,7 +12,9 @@ from orchestrator.checks import check_settings
 
 def test_what_is_not_given_has_its_default(settings: Any) -> None:
     settings.COUNTERSIGN = {}
-    assert (conf().workers, conf().lease_seconds, conf().direct_statements) == (2, 15.0, True)
+    assert conf().workers == 2
+    assert conf().lease_seconds == 15.0
+    assert conf().direct_statements is True
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -24,42 +26,72 @@ def test_a_switch_is_true_or_false(given: bool, settings: Any) -> None:
 @pytest.mark.parametrize("given", [None, 0, 1, "off", "False", [], {}])
 def test_what_is_neither_true_nor_false_is_no_switch(given: Any, settings: Any) -> None:
     settings.COUNTERSIGN = {"DIRECT_STATEMENTS": given}
-    with pytest.raises(ImproperlyConfigured, match=r"COUNTERSIGN\['DIRECT_STATEMENTS'\] has a wrong type"):
+    with pytest.raises(
+        ImproperlyConfigured,
+        match=r"COUNTERSIGN\['DIRECT_STATEMENTS'\] must be true or false, not ",
+    ):
         conf()
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), [("WORKERS", True), ("WORKERS", 2.0), ("LEASE_SECONDS", True), ("LEASE_SECONDS", "15")]
+    ("name", "given"),
+    [
+        ("WORKERS", True),
+        ("WORKERS", 2.0),
+        ("LEASE_SECONDS", True),
+        ("LEASE_SECONDS", "15"),
+    ],
 )
-def test_a_number_is_no_switch_and_no_text(name: str, given: Any, settings: Any) -> None:
+def test_a_number_is_no_switch_and_no_text(
+    name: str, given: Any, settings: Any
+) -> None:
     settings.COUNTERSIGN = {name: given}
-    with pytest.raises(ImproperlyConfigured, match=f"{name}.* has a wrong type"):
+    with pytest.raises(
+        ImproperlyConfigured, match=f"{name}.* must be a .*number .*, not "
+    ):
         conf()
 
 
-@pytest.mark.parametrize("given", [bytes(range(32)), b64encode(bytes(range(32))).decode(), bytes(range(32)).hex()])
-def test_keys_of_bundles_are_bytes_or_base64_or_hexadecimal(given: Any, settings: Any) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [bytes(range(32)), b64encode(bytes(range(32))).decode(), bytes(range(32)).hex()],
+)
+def test_keys_of_bundles_are_bytes_or_base64_or_hexadecimal(
+    given: Any, settings: Any
+) -> None:
     settings.COUNTERSIGN = {"BUNDLE_KEY": given, "TRUSTED_KEYS": {"north": given}}
-    assert (bundle_seed(), trusted_keys()) == (bytes(range(32)), {"north": bytes(range(32))})
+    assert bundle_seed() == bytes(range(32))
+    assert trusted_keys() == {"north": bytes(range(32))}
 
 
-def test_without_a_key_for_bundles_one_is_made_from_the_secret_key(settings: Any) -> None:
+def test_without_a_key_for_bundles_one_is_made_from_the_secret_key(
+    settings: Any,
+) -> None:
     settings.COUNTERSIGN = {}
     before = bundle_seed()
     settings.SECRET_KEY = "another"
-    assert (len(before), bundle_seed() != before, trusted_keys()) == (32, True, {})
+    assert len(before) == 32
+    assert bundle_seed() != before
+    assert trusted_keys() == {}
 
 
 @pytest.mark.parametrize("given", [b"short", "nonsense!", "00" * 31, b"x" * 33])
 @pytest.mark.parametrize("name", ["BUNDLE_KEY", "TRUSTED_KEYS"])
-def test_what_is_no_key_of_bundles_is_named_at_start_up(name: str, given: Any, settings: Any) -> None:
+def test_what_is_no_key_of_bundles_is_named_at_start_up(
+    name: str, given: Any, settings: Any
+) -> None:
     settings.COUNTERSIGN = {name: given if name == "BUNDLE_KEY" else {"north": given}}
     [error] = check_settings(None)
-    assert (error.id, name in error.msg) == ("orchestrator.E001", True)
+    assert error.id == "orchestrator.E001"
+    assert name in error.msg
 
 
 @pytest.mark.parametrize("given", ["01" + "00" * 31, "ee" + "ff" * 31])
-def test_a_key_with_which_anybody_signs_is_never_trusted(given: str, settings: Any) -> None:
+def test_a_key_with_which_anybody_signs_is_never_trusted(
+    given: str, settings: Any
+) -> None:
     settings.COUNTERSIGN = {"TRUSTED_KEYS": {"north": given}}
     [error] = check_settings(None)
-    assert (error.id, "'north'" in error.msg, "anybody can sign" in error.msg) == ("orchestrator.E001", True, True)
+    assert error.id == "orchestrator.E001"
+    assert "'north'" in error.msg
+    assert "anybody can sign" in error.msg

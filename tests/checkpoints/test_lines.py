@@ -19,13 +19,30 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 def origins() -> list[Run]:
     """A thousand runs, each forked from the one before it, and rewound once."""
     shared = {"graph": "g", "version": "1", "fingerprint": "f", "created_at": AT}
-    made = Run.objects.bulk_create([new_row(Run, key=f"run-{n}", **shared) for n in range(1000)], batch_size=500)
-    at: dict[str, Any] = {"parent_line": 1, "departure": UUID(int=1), "departure_seq": 1, "at": AT}
-    rows = [new_row(RunLine, run_id=b.id, number=1, travel="fork", departure_run=a.id, **at) for a, b in _pairs(made)]
-    rows += [new_row(RunLine, run_id=a.id, number=2, travel="rewind", departure_run=a.id, **at) for a in made]
+    made = Run.objects.bulk_create(
+        [new_row(Run, key=f"run-{n}", **shared) for n in range(1000)], batch_size=500
+    )
+    at: dict[str, Any] = {
+        "parent_line": 1,
+        "departure": UUID(int=1),
+        "departure_seq": 1,
+        "at": AT,
+    }
+    rows = [
+        new_row(RunLine, run_id=b.id, number=1, travel="fork", departure_run=a.id, **at)
+        for a, b in _pairs(made)
+    ]
+    rows += [
+        new_row(
+            RunLine, run_id=a.id, number=2, travel="rewind", departure_run=a.id, **at
+        )
+        for a in made
+    ]
     RunLine.objects.bulk_create(rows, batch_size=500)
     with connection.cursor() as cursor:
-        cursor.execute("VACUUM FULL ANALYZE" if connection.vendor == "postgresql" else "ANALYZE")
+        cursor.execute(
+            "VACUUM FULL ANALYZE" if connection.vendor == "postgresql" else "ANALYZE"
+        )
     return made
 
 
@@ -40,7 +57,9 @@ def test_the_forks_of_a_run_are_its_own_and_no_rewind(origins: list[Run]) -> Non
 
 
 def test_a_list_of_forks_reads_an_index_and_not_the_table(origins: list[Run]) -> None:
-    found = Run.objects.filter(id__in=lines.forks_of(origins[5].id)).order_by("-created_at", "-id")[:51]
+    found = Run.objects.filter(id__in=lines.forks_of(origins[5].id)).order_by(
+        "-created_at", "-id"
+    )[:51]
     plan = found.explain()
     assert "run_line_departure_run" in plan
     assert "Seq Scan" not in plan

@@ -53,7 +53,9 @@ def storage(tmp_path: Path, settings: Any) -> Path:
 def _saved(data: bytes) -> tuple[dict[str, Any], Path]:
     """The reference to a saved file, and where its bytes are."""
     ref = uploads.save_upload(BytesIO(data), name="rows.csv", by=None)
-    return ref, Path(str(uploads.default_storage.path(Upload.objects.get(id=ref["file"]).stored_as)))
+    return ref, Path(
+        str(uploads.default_storage.path(Upload.objects.get(id=ref["file"]).stored_as))
+    )
 
 
 def test_other_bytes_of_the_same_length_are_refused_and_so_are_fewer_and_more() -> None:
@@ -64,15 +66,19 @@ def test_other_bytes_of_the_same_length_are_refused_and_so_are_fewer_and_more() 
             uploads.open_ref(ref)
 
 
-def test_a_run_that_opens_a_changed_file_stops_as_tampered_and_goes_on_when_it_is_put_back() -> None:
+def test_a_run_that_opens_a_changed_file_stops_as_tampered_and_goes_on_when_it_is_put_back() -> (
+    None
+):
     ref, file = _saved(b"id,amount\n1,10\n")
     run = runs.start("reading", {"rows": ref})
     assert verify_run(run.id) == []
     file.write_bytes(b"id,amount\n1,99\n")
     (fault,) = verify_run(run.id)
-    assert (fault.code, fault.what) == ("tampered_upload", f"checkpoints_upload {ref['file']}")
+    assert fault.code == "tampered_upload"
+    assert fault.what == f"checkpoints_upload {ref['file']}"
     stopped = runs.advance(run.id)
-    assert (stopped.status, stopped.error_code) == ("tampered", "tampered_upload")
+    assert stopped.status == "tampered"
+    assert stopped.error_code == "tampered_upload"
     with pytest.raises(TamperedUpload):
         runs.resume(run.id)
     file.write_bytes(b"id,amount\n1,10\n")
@@ -89,12 +95,15 @@ def test_a_file_that_is_gone_is_named_by_verification() -> None:
     ]
 
 
-def test_no_file_is_read_while_verification_holds_the_runs_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_is_read_while_verification_holds_the_runs_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ref, file = _saved(b"id,amount\n1,10\n")
     run = runs.start("reading", {"rows": ref})
     file.write_bytes(b"id,amount\n1,99\n")
     Run.objects.filter(id=run.id).update(input_hash="forged")
-    held, opened = list[bool](), FileSystemStorage._open  # type: ignore[attr-defined]
+    held = list[bool]()
+    opened = FileSystemStorage._open
 
     def moving(subject: Subject) -> Iterator[Fault]:
         Run.objects.filter(id=subject.run.id).update(wakes=F("wakes") + 1)

@@ -1,4 +1,6 @@
-"""Texts as people can see them: nothing invisible passes, and no two texts look the same."""
+"""Texts as people can see them: nothing invisible passes, and no two texts look the
+same.
+"""
 
 import unicodedata
 
@@ -9,12 +11,19 @@ from hypothesis import strategies as st
 from checkpoints.core.visible_text import is_odd, stretches, visible_text
 
 UNSEEN = (
-    "\u061c\u0085\u2028\u2029\u3164\u115f\u1160\uffa0\u2800\u00a0\U000e0000\U000e0041\U000e007f\ufe0f\U000e0100"
-    "\u202e\u202d\u2066\u200b\u200d\u200e\ufeff\u00ad\u034f\u180e\t\r\x07\x7f\ue000\U0010ffff\u2009\u3000\u0378"
+    "\u061c\u0085\u2028\u2029\u3164\u115f\u1160\uffa0"
+    "\u2800\u00a0\U000e0000\U000e0041\U000e007f\ufe0f\U000e0100"
+    "\u202e\u202d\u2066\u200b\u200d\u200e"
+    "\ufeff\u00ad\u034f\u180e\t\r\x07\x7f\ue000\U0010ffff\u2009\u3000\u0378"
 )
 TEXTS = st.text(
     st.one_of(
-        st.sampled_from(list("ab1 \n\nij⟨U+0␣↵⟩eé\u0301\u0307\u0323אב\u05b0ㅎ\u1112\u1161\u11ab\u212b\u2126" + UNSEEN)),
+        st.sampled_from(
+            list(
+                "ab1 \n\nij⟨U+0␣↵⟩eé\u0301\u0307\u0323אב\u05b0ㅎ\u1112\u1161\u11ab\u212b\u2126"
+                + UNSEEN
+            )
+        ),
         st.characters(exclude_categories=["Cs"]),
     ),
     max_size=12,
@@ -33,7 +42,17 @@ def test_whole_categories_are_written_out() -> None:
 
 
 def test_common_letters_of_all_scripts_stay_as_they_are() -> None:
-    for text in ("Grüße, Zoë", "Кириллица", "日本語", "한국어", "ภาษาไทย", "हिन्दी", "שָׁלוֹם", "Tiếng Việt", "🙂 ½ µ €"):
+    for text in (
+        "Grüße, Zoë",
+        "Кириллица",
+        "日本語",
+        "한국어",
+        "ภาษาไทย",
+        "हिन्दी",
+        "שָׁלוֹם",
+        "Tiếng Việt",
+        "🙂 ½ µ €",
+    ):
         assert visible_text(text) == text
 
 
@@ -55,7 +74,9 @@ def test_a_line_end_that_could_be_taken_for_a_wrapped_line_is_drawn() -> None:
 
 
 def test_blanks_that_indent_code_are_no_marks() -> None:
-    kinds = [(one.kind, one.text) for one in stretches('{\n    "a": "x  y"\n}', code=True)]
+    kinds = [
+        (one.kind, one.text) for one in stretches('{\n    "a": "x  y"\n}', code=True)
+    ]
     assert kinds == [("plain", '{\n    "a": "x'), ("blank", "  "), ("plain", 'y"\n}')]
 
 
@@ -70,12 +91,19 @@ def test_marks_that_no_script_needs_are_written_out() -> None:
     assert visible_text("x\u0302\u0302") == "x⟨U+0302⟩⟨U+0302⟩"
     assert visible_text("\u0301a") == "⟨U+0301⟩a"
     assert visible_text("i\u0307") == "i⟨U+0307⟩"
-    assert visible_text("q\u0302\u0303\u0304\u0305\u0306") == "q\u0302\u0303\u0304\u0305⟨U+0306⟩"
+    assert (
+        visible_text("q\u0302\u0303\u0304\u0305\u0306")
+        == "q\u0302\u0303\u0304\u0305⟨U+0306⟩"
+    )
 
 
 def test_where_directions_meet_each_stretch_stands_for_itself() -> None:
     found = stretches("pay אב גד 12")
-    assert [(one.kind, one.text) for one in found] == [("plain", "pay "), ("turned", "אב גד"), ("plain", " 12")]
+    assert [(one.kind, one.text) for one in found] == [
+        ("plain", "pay "),
+        ("turned", "אב גד"),
+        ("plain", " 12"),
+    ]
     assert [one.kind for one in stretches("אב גד")] == ["plain"]
 
 
@@ -91,11 +119,18 @@ def test_stretches_are_the_text_and_nothing_odd_is_plain(text: str) -> None:
     assert "".join(one.text for one in found) == text
     flat = [inner for one in found for inner in (one.inner or (one,))]
     assert "".join(one.text for one in flat) == text
-    assert not any(is_odd(letter) for one in flat if one.kind in ("plain", "end") for letter in one.text)
+    assert not any(
+        is_odd(letter)
+        for one in flat
+        if one.kind in ("plain", "end")
+        for letter in one.text
+    )
 
 
 @given(TEXTS, st.booleans(), st.booleans())
-def test_a_part_of_a_text_hides_nothing_either(text: str, starts: bool, ends: bool) -> None:
+def test_a_part_of_a_text_hides_nothing_either(
+    text: str, starts: bool, ends: bool
+) -> None:
     for code in (False, True):
         found = stretches(text, starts=starts, ends=ends, code=code)
         assert "".join(one.text for one in found) == text

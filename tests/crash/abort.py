@@ -1,10 +1,11 @@
-"""A crash in small: everything this process does with its database ends at moment k, before or after a statement or
-right after a commit.
+"""A crash in small: everything this process does with its database ends at moment k,
+before or after a statement or right after a commit.
 
-Watched are all connections of all threads, so what a node's own thread does in its transaction counts too. Once the
-moment has come nothing reaches the database any more, from whichever thread, exactly as if the process were dead; what
-was not committed is rolled back, and the lease stays until it expires. A statement outside a transaction is its own
-commit, so `after` it the work is done and nobody was told.
+Watched are all connections of all threads, so what a node's own thread does in its
+transaction counts too. Once the moment has come nothing reaches the database any more,
+from whichever thread, exactly as if the process were dead; what was not committed is
+rolled back, and the lease stays until it expires. A statement outside a transaction is
+its own commit, so `after` it the work is done and nobody was told.
 """
 
 import threading
@@ -42,7 +43,8 @@ class Watch:
 @contextmanager
 def watching(watch: Watch) -> Iterator[None]:
     """Tell `watch` of the statements and commits of all connections of this process."""
-    run, commit = CursorWrapper._execute_with_wrappers, BaseDatabaseWrapper.commit
+    run = CursorWrapper._execute_with_wrappers
+    commit = BaseDatabaseWrapper.commit
 
     def statement(cursor: Any, sql: str, params: Any, many: bool, executor: Any) -> Any:
         try:
@@ -58,12 +60,14 @@ def watching(watch: Watch) -> Iterator[None]:
         commit(link)
         watch.committed(link)
 
-    CursorWrapper._execute_with_wrappers, BaseDatabaseWrapper.commit = statement, committing  # type: ignore[method-assign]
+    CursorWrapper._execute_with_wrappers = statement
+    BaseDatabaseWrapper.commit = committing
     try:
         with _watching_what_is_sent(watch):
             yield
     finally:
-        CursorWrapper._execute_with_wrappers, BaseDatabaseWrapper.commit = run, commit  # type: ignore[method-assign]
+        CursorWrapper._execute_with_wrappers = run
+        BaseDatabaseWrapper.commit = commit
 
 
 @contextmanager
@@ -80,7 +84,9 @@ def _watching_what_is_sent(watch: Watch) -> Iterator[None]:
 
 
 def _sending(watch: Watch, send: Any) -> Any:
-    """Of a statement that does not wait for its answer: `after` it, it was carried out, answered or not."""
+    """Of a statement that does not wait for its answer: `after` it, it was carried out,
+    answered or not.
+    """
 
     def sending(link: BaseDatabaseWrapper, content: Any) -> Any:
         try:
@@ -108,8 +114,9 @@ def _doing(watch: Watch, do: Any) -> Any:
 
 
 def _hang_up(cursor: Any) -> None:
-    """What the system does for a dead process. SQLite keeps the lock of a statement whose cursor somebody still holds;
-    a connection in a transaction is closed by whoever rolls back.
+    """What the system does for a dead process. SQLite keeps the lock of a statement
+    whose cursor somebody still holds; a connection in a transaction is closed by
+    whoever rolls back.
     """
     cursor.close()
     if not cursor.db.in_atomic_block:
@@ -117,20 +124,32 @@ def _hang_up(cursor: Any) -> None:
 
 
 def until_threads_rest(others: set[threading.Thread]) -> None:
-    """Wait until the threads begun meanwhile have ended; those of node code never end, and must have nothing to do. The
-    one that starts heartbeats stays for a while, sends nothing, and starts none of a slice that is over.
+    """Wait until the threads begun meanwhile have ended; those of node code never end,
+    and must have nothing to do. The one that starts heartbeats stays for a while, sends
+    nothing, and starts none of a slice that is over.
     """
     until = time.monotonic() + 5
     while time.monotonic() < until:
-        threads = [one for one in threading.enumerate() if one.is_alive() and one.name != "heartbeats"]
-        crew_of_nodes = [one for one in threads if getattr(one, "_target", None) is node_threads._work]
-        if len(node_threads._idle) == len(crew_of_nodes) and not set(threads) - others - set(crew_of_nodes):
+        threads = [
+            one
+            for one in threading.enumerate()
+            if one.is_alive() and one.name != "heartbeats"
+        ]
+        crew_of_nodes = [
+            one
+            for one in threads
+            if getattr(one, "_target", None) is node_threads._work
+        ]
+        if len(node_threads._idle) == len(crew_of_nodes) and not set(
+            threads
+        ) - others - set(crew_of_nodes):
             return
         time.sleep(0.001)
 
 
 class Points(Watch):
-    """Counts the moments at which a crash can fall, and aborts at the chosen ones (none: only counts).
+    """Counts the moments at which a crash can fall, and aborts at the chosen ones
+    (none: only counts).
 
     `fired` says where the last fell, and is empty until then.
     """
@@ -158,7 +177,8 @@ class Points(Watch):
                 self.seen += 1
                 if self.seen - 1 not in self.at:
                     return
-                self._dead, self.fired = True, where
+                self._dead = True
+                self.fired = where
         raise Aborted(self.fired)
 
     def may_fail(self) -> bool:
@@ -167,7 +187,9 @@ class Points(Watch):
 
     @contextmanager
     def life(self) -> Iterator[None]:
-        """The life of one process: its moments count, and its abort ends it quietly, threads included."""
+        """The life of one process: its moments count, and its abort ends it quietly,
+        threads included.
+        """
         others = set(threading.enumerate())
         with watching(self):
             try:

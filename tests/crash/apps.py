@@ -1,4 +1,6 @@
-"""Arms the kill points where COUNTERSIGN_KILL asks for one, and a freeze where COUNTERSIGN_FREEZE does."""
+"""Arms the kill points where COUNTERSIGN_KILL asks for one, and a freeze where
+COUNTERSIGN_FREEZE does.
+"""
 
 import os
 

@@ -1,7 +1,9 @@
-"""Kill points for worker processes: an app that, once, sends SIGKILL to its own process at a named moment.
+"""Kill points for worker processes: an app that, once, sends SIGKILL to its own process
+at a named moment.
 
-The moments wrap the ledger's and the journal's own functions from outside; the product has no hooks for it.
-COUNTERSIGN_KILL names the moment and the node, COUNTERSIGN_KILL_MARK a file that makes it happen only once.
+The moments wrap the ledger's and the journal's own functions from outside; the product
+has no hooks for it. COUNTERSIGN_KILL names the moment and the node,
+COUNTERSIGN_KILL_MARK a file that makes it happen only once.
 """
 
 import os
@@ -10,7 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-MOMENTS = ("before_intent", "after_intent", "after_effect", "before_commit", "on_its_way", "after_commit")
+MOMENTS = (
+    "before_intent",
+    "after_intent",
+    "after_effect",
+    "before_commit",
+    "on_its_way",
+    "after_commit",
+)
 
 
 def _die(moment: str, nodes: list[str]) -> None:
@@ -27,7 +36,10 @@ def arm() -> None:
     from checkpoints.ledger import commit as ledger
 
     def around(
-        call: Callable[..., Any], before: str, after: str, nodes: Callable[..., list[str]]
+        call: Callable[..., Any],
+        before: str,
+        after: str,
+        nodes: Callable[..., list[str]],
     ) -> Callable[..., Any]:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             if before:
@@ -40,19 +52,28 @@ def arm() -> None:
         return wrapped
 
     journal.write_intents = around(
-        journal.write_intents, "before_intent", "after_intent", lambda lease, intents: [i.task.node for i in intents]
+        journal.write_intents,
+        "before_intent",
+        "after_intent",
+        lambda lease, intents: [i.task.node for i in intents],
     )
     journal.write_results = around(
-        journal.write_results, "after_effect", "", lambda lease, endings: [e.task.node for e in endings]
+        journal.write_results,
+        "after_effect",
+        "",
+        lambda lease, endings: [e.task.node for e in endings],
     )
     ledger.prepare_commit = _dying_around(ledger.prepare_commit)
 
 
 def _dying_around(made: Callable[..., Any]) -> Callable[..., Any]:
-    """A commit of the ledger, before it is sent, while nobody has waited for it, and when it is certain."""
+    """A commit of the ledger, before it is sent, while nobody has waited for it, and
+    when it is certain.
+    """
 
     def wrapped(lease: Any, head: Any, point: Any, run_update: Any, **more: Any) -> Any:
-        it, nodes = made(lease, head, point, run_update, **more), [n["node"] for n in point.nodes]
+        it = made(lease, head, point, run_update, **more)
+        nodes = [n["node"] for n in point.nodes]
 
         def send() -> Callable[[], None]:
             _die("before_commit", nodes)

@@ -1,8 +1,10 @@
-"""Freezes inside transactions: a process that stops itself (SIGSTOP) at a statement, with its locks in its hands.
+"""Freezes inside transactions: a process that stops itself (SIGSTOP) at a statement,
+with its locks in its hands.
 
-`python -m tests.crash.freezes KIND MARK VERB RUN` does one act as a process of its own, and freezes at the first
-statement of a transaction of that kind (those of `tests.crash.lost`). Its pid is then in the file MARK. It ends with 0
-where the act went through or found its lease lost, with 3 where the database or the product refused it.
+`python -m tests.crash.freezes KIND MARK VERB RUN` does one act as a process of its own,
+and freezes at the first statement of a transaction of that kind (those of
+`tests.crash.lost`). Its pid is then in the file MARK. It ends with 0 where the act went
+through or found its lease lost, with 3 where the database or the product refused it.
 """
 
 import os
@@ -20,14 +22,17 @@ from tests.crash.abort import Watch, watching
 
 REFUSED = 3
 ALONE = {"claim", "begin", "give back", "heartbeat", "memory record"}
-"""Kinds that are one statement, which is its own transaction: after it nothing is locked."""
+"""Kinds that are one statement, which is its own transaction: after it nothing is
+locked.
+"""
 
 
 class Freeze(Watch):
     """Freezes once, behind a statement that took locks."""
 
     def __init__(self, kind: str, mark: Path) -> None:
-        self.kind, self.mark = kind, mark
+        self.kind = kind
+        self.mark = mark
 
     def after(self, link: BaseDatabaseWrapper, sql: str) -> None:
         takes_locks = sql.startswith(lost.WRITES) or " FOR UPDATE" in sql
@@ -45,7 +50,9 @@ def _sign(run: str) -> None:
     from checkpoints.models import Run
     from tests.support import run_actions
 
-    run_actions.sign_open(Run.objects.get(id=run), User.objects.get(username="rita"), "approve")
+    run_actions.sign_open(
+        Run.objects.get(id=run), User.objects.get(username="rita"), "approve"
+    )
 
 
 def _advance(run: str) -> None:
@@ -59,7 +66,9 @@ def _advance(run: str) -> None:
 def _settle(run: str) -> None:
     from orchestrator import runs
 
-    runs.settle(run, "post:1:0", happened=True, output={"notes": ["posted"]}, reason="seen")
+    runs.settle(
+        run, "post:1:0", happened=True, output={"notes": ["posted"]}, reason="seen"
+    )
 
 
 def _cancel(run: str) -> None:
@@ -69,9 +78,16 @@ def _cancel(run: str) -> None:
 
 
 def arm() -> None:
-    """Freeze a process of this program, once: COUNTERSIGN_FREEZE names the kind, COUNTERSIGN_FREEZE_MARK the file."""
+    """Freeze a process of this program, once: COUNTERSIGN_FREEZE names the kind,
+    COUNTERSIGN_FREEZE_MARK the file.
+    """
     _armed.enter_context(
-        watching(Freeze(os.environ["COUNTERSIGN_FREEZE"], Path(os.environ["COUNTERSIGN_FREEZE_MARK"])))
+        watching(
+            Freeze(
+                os.environ["COUNTERSIGN_FREEZE"],
+                Path(os.environ["COUNTERSIGN_FREEZE_MARK"]),
+            )
+        )
     )
 
 

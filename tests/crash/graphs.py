@@ -1,4 +1,6 @@
-"""The graphs of the sweep: each shape in which a crash could lose or double something, as small as it goes."""
+"""The graphs of the sweep: each shape in which a crash could lose or double something,
+as small as it goes.
+"""
 
 import threading
 import time
@@ -83,7 +85,9 @@ def _graph(name: str, state: type[BaseModel] = Notes, **settings: Any) -> Graph:
     return Graph(name, input=Order, state=state, **settings)
 
 
-def _note(graph: Graph, name: str, writes: dict[str, Any] | None = None, **options: Any) -> None:
+def _note(
+    graph: Graph, name: str, writes: dict[str, Any] | None = None, **options: Any
+) -> None:
     """A node that leaves a note, and whatever else it is told to write."""
 
     def run(state: Any, ctx: Any) -> dict[str, Any]:
@@ -111,7 +115,9 @@ _note(branch, "a", {"total": 1})
 _note(branch, "left")
 _note(branch, "right")
 branch.edge(START, "a")
-branch.branch("a", lambda s: "left" if s.total else "right", {"left": "left", "right": "right"})
+branch.branch(
+    "a", lambda s: "left" if s.total else "right", {"left": "left", "right": "right"}
+)
 for one in ("left", "right"):
     branch.edge(one, END)
 
@@ -120,7 +126,11 @@ def _loop(name: str, **settings: Any) -> Graph:
     graph = _graph(name, **settings)
     _note(graph, "step", {"total": 1})
     graph.edge(START, "step")
-    graph.branch("step", lambda s: "again" if s.total < 3 else "done", {"again": "step", "done": END})
+    graph.branch(
+        "step",
+        lambda s: "again" if s.total < 3 else "done",
+        {"again": "step", "done": END},
+    )
     return graph
 
 
@@ -149,10 +159,24 @@ parallel = _graph("c_parallel", Reduced)
 
 
 def _reduced(number: int, name: str) -> dict[str, Any]:
-    """A write to each channel; to the one that replaces from the first branch alone, for two are a conflict."""
-    many: dict[str, Any] = {name: value for name in ("most", "least") for value in [number]}
-    many |= {"facts": {name: number, "all": number}, "total": number + 0.5, "tags": {name, "all"}}
-    many |= {"first": name, "last": name, "longest": name * (number + 1), "order": name, "product": number + 2}
+    """A write to each channel; to the one that replaces from the first branch alone,
+    for two are a conflict.
+    """
+    many: dict[str, Any] = {
+        name: value for name in ("most", "least") for value in [number]
+    }
+    many |= {
+        "facts": {name: number, "all": number},
+        "total": number + 0.5,
+        "tags": {name, "all"},
+    }
+    many |= {
+        "first": name,
+        "last": name,
+        "longest": name * (number + 1),
+        "order": name,
+        "product": number + 2,
+    }
     return {**many, "replaced": name} if number == 0 else many
 
 
@@ -187,7 +211,9 @@ noting = _graph("c_noting")
 def ask(state: Notes, ctx: Any) -> Command:
     ctx.metadata("model", "large")
     ctx.figure("tokens", 1000)
-    return Command(update={"notes": ["asked"]}, send=[Send("count", n) for n in range(3)])
+    return Command(
+        update={"notes": ["asked"]}, send=[Send("count", n) for n in range(3)]
+    )
 
 
 @noting.node()
@@ -247,7 +273,12 @@ def _asking(name: str, *writes: Write) -> Graph:
     return graph
 
 
-gate = _asking("c_gate", Write("letter", "proposed"), Write("notes", ["one"]), Write("notes", ["two"]))
+gate = _asking(
+    "c_gate",
+    Write("letter", "proposed"),
+    Write("notes", ["one"]),
+    Write("notes", ["two"]),
+)
 
 beside = _asking("c_beside", Write("letter", "proposed"), Write("notes", ["asked"]))
 _note(beside, "move", {"total": 1})
@@ -275,7 +306,11 @@ def wobble(state: Notes, ctx: Any) -> dict[str, Any]:
     return {"notes": ["wobbled"]}
 
 
-@retry.node(effect="external", not_done=(ConnectionError,), retry=Retry(attempts=3, backoff=0.001))
+@retry.node(
+    effect="external",
+    not_done=(ConnectionError,),
+    retry=Retry(attempts=3, backoff=0.001),
+)
 def knock(state: Notes, ctx: Any) -> dict[str, Any]:
     if misbehaves("knock"):
         raise NotDone("nobody answered")
@@ -345,7 +380,9 @@ drain = _graph("c_drain")
 
 @drain.node(effect="external", idempotent=True)
 def last_call(state: Notes, ctx: Any) -> dict[str, Any]:
-    """The worker is asked to stop while this one is in hand; it ends within the grace period."""
+    """The worker is asked to stop while this one is in hand; it ends within the grace
+    period.
+    """
     if misbehaves("last_call"):
         DRAIN.set()
     outside(ctx, "paid")
@@ -354,7 +391,9 @@ def last_call(state: Notes, ctx: Any) -> dict[str, Any]:
 
 @drain.node()
 def linger(state: Notes, ctx: Any) -> dict[str, Any]:
-    """The worker is asked to stop while this one is in hand; it takes longer than anybody waits."""
+    """The worker is asked to stop while this one is in hand; it takes longer than
+    anybody waits.
+    """
     until = time.monotonic() + 0.5
     if misbehaves("linger"):
         DRAIN.set()

@@ -1,7 +1,9 @@
-"""Lost answers: a commit happens, and then the driver raises, so whoever committed does not know that it did.
+"""Lost answers: a commit happens, and then the driver raises, so whoever committed does
+not know that it did.
 
-A commit is told by who made it: the verbs in `KINDS`, found on the stack. On PostgreSQL the connection is gone
-afterwards, as it would be; SQLite has no connection that could break, there it is the error alone.
+A commit is told by who made it: the verbs in `KINDS`, found on the stack. On PostgreSQL
+the connection is gone afterwards, as it would be; SQLite has no connection that could
+break, there it is the error alone.
 """
 
 import sys
@@ -21,7 +23,7 @@ KINDS = {
     ("checkpoints.ledger.commit", "append_events"): "intents",
     ("checkpoints.journal.results", "write_results"): "result",
     ("checkpoints.journal.results", "run_atomically"): "atomic result",
-    ("checkpoints.memory.read_records", "_keep"): "memory record",
+    ("checkpoints.memory.read_records", "_record"): "memory record",
     ("checkpoints.db.claim", "claim_rows"): "claim",
     ("checkpoints.queue.leases", "begin_lease"): "begin",
     ("checkpoints.queue.leases", "give_back"): "give back",
@@ -30,25 +32,34 @@ KINDS = {
     ("orchestrator.runs.verbs", "resume"): "resume",
     ("orchestrator.runs.verbs", "settle"): "settle",
     ("orchestrator.runs.verbs", "cancel"): "cancel",
-    ("orchestrator.runs.travel", "fork"): "fork",
-    ("orchestrator.runs.travel", "rewind"): "rewind",
+    ("orchestrator.travel.verbs", "fork"): "fork",
+    ("orchestrator.travel.verbs", "rewind"): "rewind",
 }
 POINTS = {"superstep": "superstep", "settlement": "settlement", "failure": "failure"}
-"""Commits of a checkpoint, by its source; one that also pauses the run is a `pause` too."""
+"""Commits of a checkpoint, by its source; one that also pauses the run is a `pause`
+too.
+"""
 EVERY = {*KINDS.values(), *POINTS.values(), "pause"}
 OF_NODES = {"memory record"}
-"""Commits in the course of a node's own calls: a lost answer there is the node's error, and the run fails with it."""
+"""Commits in the course of a node's own calls: a lost answer there is the node's error,
+and the run fails with it.
+"""
 WRITES = ("INSERT", "UPDATE", "DELETE", "WITH")
 
 
 def kinds_here() -> set[str]:
-    """What the commit under way is, from those who asked for it: the innermost verb counts."""
+    """Return the kinds of the commit under way, from the functions that called for it:
+    the innermost verb counts.
+    """
     frame = sys._getframe(1)
     while frame := frame.f_back:  # type: ignore[assignment]
         name = (frame.f_globals.get("__name__", ""), frame.f_code.co_name)
-        if name == ("checkpoints.ledger.commit", "sent"):
-            point, run_update = frame.f_locals["checkpoint"], frame.f_locals["run_update"]
-            return {POINTS[str(point.source)]} | ({"pause"} if run_update.status == "paused" else set())
+        if name == ("checkpoints.ledger.commit", "send"):
+            point = frame.f_locals["checkpoint"]
+            run_update = frame.f_locals["run_update"]
+            return {POINTS[str(point.source)]} | (
+                {"pause"} if run_update.status == "paused" else set()
+            )
         if name in KINDS:
             return {KINDS[name]}
     return set()
@@ -57,8 +68,9 @@ def kinds_here() -> set[str]:
 class Answers(Watch):
     """Counts commits, and loses the answer of the chosen one (None: only counts).
 
-    `fired` are the kinds of the commit whose answer was lost. In a life that it falls on, the one who acts may take the
-    error as he likes; what he lets through ends the life quietly.
+    `fired` are the kinds of the commit whose answer was lost. In a life that it falls
+    on, the one who acts may take the error as he likes; what he lets through ends the
+    life quietly.
     """
 
     def __init__(self, at: int | None = None) -> None:
@@ -69,7 +81,11 @@ class Answers(Watch):
         self._lock = threading.Lock()
 
     def after(self, link: BaseDatabaseWrapper, sql: str) -> None:
-        if link.get_autocommit() and not link.in_atomic_block and sql.startswith(WRITES):
+        if (
+            link.get_autocommit()
+            and not link.in_atomic_block
+            and sql.startswith(WRITES)
+        ):
             self._pass(link)
 
     def committed(self, link: BaseDatabaseWrapper) -> None:

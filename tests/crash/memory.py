@@ -1,5 +1,5 @@
-"""Graphs that remember, for the sweep: each mode of memory, an effect that remembers, and a gate that holds what to
-remember.
+"""Graphs that remember, for the sweep: each mode of memory, an effect that remembers,
+and a gate that holds what to remember.
 """
 
 from typing import Any
@@ -10,7 +10,9 @@ SPACE = "sweep"
 
 
 def declare(graph: Graph, *, gate: Gate, when: tuple[str, ...]) -> Graph:
-    """Two remember side by side, one of them with an effect; one reads and counts on; people decide; one looks."""
+    """Two remember side by side, one of them with an effect; one reads and counts on;
+    people decide; one looks.
+    """
     graph.node(memory="journaled")(seed)
     graph.node(effect="external", idempotent=True)(act)
     graph.node(memory="snapshot")(count)
@@ -55,5 +57,7 @@ def propose(state: Any, ctx: Any) -> dict[str, Any]:
 
 def look(state: Any, ctx: Any) -> dict[str, Any]:
     """Says what is remembered in the end."""
-    found = {key: ctx.memory.get(key, SPACE) for key in ("count", "old", "acted", "rule")}
+    found = {
+        key: ctx.memory.get(key, SPACE) for key in ("count", "old", "acted", "rule")
+    }
     return {"notes": [f"{key} {one and one.content}" for key, one in found.items()]}

@@ -1,7 +1,8 @@
-"""The scenarios of the sweep: a graph, what people do whenever its run rests, and what must be true outside at its end.
+"""The scenarios of the sweep: a graph, what people do whenever its run rests, and what
+must be true outside at its end.
 
-`live` tells one of them from start to end, while a trouble falls on whoever is acting; who comes next looks at the rows
-and does what is left, as a person or a worker would.
+`live` tells one of them from start to end, while a trouble falls on whoever is acting;
+who comes next looks at the rows and does what is left, as a person or a worker would.
 """
 
 import itertools
@@ -44,7 +45,7 @@ class Trouble(Protocol):
     """What befalls those who act."""
 
     def may_fail(self) -> bool:
-        """Whether it explains that the run has failed; then somebody resumes it."""
+        """Return whether it explains that the run has failed, which is then resumed."""
 
     def life(self) -> AbstractContextManager[None]:
         """While one process or person acts. Ends quietly where trouble ended it."""
@@ -57,22 +58,30 @@ def nobody(run: Run, by: User) -> bool:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`people` does the next thing that people have to do while the run rests, and says whether there was one."""
+    """`people` does the next thing that people have to do while the run rests, and says
+    whether there was one.
+    """
 
     graph: str
     people: Callable[[Run, User], bool] = nobody
     end: str = Status.COMPLETED
     counted: Mapping[str, int] = field(default_factory=dict)
-    """Lines outside by what they begin with: so many different ones there are at the end."""
+    """Lines outside by what they begin with: so many different ones there are at the
+    end.
+    """
     once: frozenset[str] = frozenset()
-    """Of those the ones that may be there only once each: effects that are not idempotent."""
+    """Of those the ones that may be there only once each: effects that are not
+    idempotent.
+    """
     settings: Mapping[str, Any] = field(default_factory=dict)
     input: Mapping[str, Any] | None = None
     """Given to the run; by default the folder of its effects."""
 
 
 def _signs(*verdicts: Any, requests: int | None = None) -> Callable[[Run, User], bool]:
-    """Whoever signs gives these verdicts, one a write; approves all where none are named."""
+    """Whoever signs gives these verdicts, one a write; approves all where none are
+    named.
+    """
 
     def people(run: Run, by: User) -> bool:
         if run.status != Status.PAUSED:
@@ -95,7 +104,9 @@ def _cancels(run: Run, by: User) -> bool:
 
 
 def _wakes_then_signs(run: Run, by: User) -> bool:
-    """Somebody wakes the run although nothing was decided; it must find nothing to do, and rest again."""
+    """Somebody wakes the run although nothing was decided; it must find nothing to do,
+    and rest again.
+    """
     if run.status == Status.PAUSED and graphs.misbehaves("nudge"):
         with transaction.atomic():
             notify.wake(run.id)
@@ -117,15 +128,22 @@ def _settle(run: Run, by: User) -> bool:
         return False
     row = unknown_outcomes.unknown_tasks(run)[0]
     happened = bool(calls(Path(runs.input_of(run)["folder"]), LEAVES[row.node]))
-    # The thread of the attempt is gone with the process that died, which here is still this one.
-    journal.note_thread_ended(run.id, run.line, Task(row.node, row.visit, row.index), row.attempt)
+    # The thread of the attempt is gone with the process that died, which here is still
+    # this one.
+    journal.note_thread_ended(
+        run.id, run.line, Task(row.node, row.visit, row.index), row.attempt
+    )
     output = {"notes": [LEAVES[row.node]]} if happened else None
-    runs.settle(run.id, row.task, happened=happened, output=output, by=by, reason="looked")
+    runs.settle(
+        run.id, row.task, happened=happened, output=output, by=by, reason="looked"
+    )
     return True
 
 
 def _signs_or_says_yes(run: Run, by: User) -> bool:
-    """Whoever is asked approves; a run that stopped before what it did already is told to do it."""
+    """Whoever is asked approves; a run that stopped before what it did already is told
+    to do it.
+    """
     if run.status != Status.PAUSED:
         return False
     if ApprovalRequest.objects.filter(run=run, status="open").exists():
@@ -136,26 +154,42 @@ def _signs_or_says_yes(run: Run, by: User) -> bool:
 
 
 def _rewinds(run: Run, by: User) -> bool:
-    """Whoever sees the run completed takes it back to its beginning once, with what was signed patched."""
+    """Whoever sees the run completed takes it back to its beginning once, with what was
+    signed patched.
+    """
     if run.status == Status.COMPLETED and run.line == 1:
-        runs.rewind(run.id, f"{run.key}:initial", patch={"scratch": {"letter": "patched"}}, by=by)
+        runs.rewind(
+            run.id,
+            f"{run.key}:initial",
+            patch={"scratch": {"letter": "patched"}},
+            by=by,
+        )
         return True
     return _signs_or_says_yes(run, by)
 
 
 def _forks(run: Run, by: User) -> bool:
-    """Whoever sees the run completed forks it once from where it was asked, answers otherwise, and sees to the fork."""
+    """Whoever sees the run completed forks it once from where it was asked, answers
+    otherwise, and sees to the fork.
+    """
     if run.status != Status.COMPLETED:
         return _signs_or_says_yes(run, by)
     fork = _forks_of(run).first()
     if fork is None:
-        runs.fork(f"{run.key}:at-1", key=f"{run.key}-fork", answers={"ask": {"letter": "otherwise"}}, by=by)
+        runs.fork(
+            f"{run.key}:at-1",
+            key=f"{run.key}-fork",
+            answers={"ask": {"letter": "otherwise"}},
+            by=by,
+        )
         return True
     return _goes_on(fork) or _signs_or_says_yes(fork, by)
 
 
 def _replays(run: Run, by: User) -> bool:
-    """Whoever sees the run completed replays it once from its beginning, and sees to the replay."""
+    """Whoever sees the run completed replays it once from its beginning, and sees to
+    the replay.
+    """
     if run.status != Status.COMPLETED:
         return _signs()(run, by)
     replay = _forks_of(run).first()
@@ -167,7 +201,9 @@ def _replays(run: Run, by: User) -> bool:
 
 def _forks_of(run: Run) -> QuerySet[Run]:
     """Its forks and replays."""
-    return Run.objects.filter(origin_checkpoint__in=Checkpoint.objects.filter(run=run.id).values("id"))
+    return Run.objects.filter(
+        origin_checkpoint__in=Checkpoint.objects.filter(run=run.id).values("id")
+    )
 
 
 def _goes_on(fork: Run) -> bool:
@@ -186,22 +222,37 @@ SCENARIOS = {
     "parallel with each reducer": Scenario("c_parallel"),
     "fan-out": Scenario("c_fan_out"),
     "gate": Scenario("c_gate", _signs("approve", ("edit", ["edited"]), "reject")),
-    "gate rejected": Scenario("c_gate", _signs("reject", "reject", "reject"), end=Status.REJECTED),
+    "gate rejected": Scenario(
+        "c_gate", _signs("reject", "reject", "reject"), end=Status.REJECTED
+    ),
     "gate beside a moving branch": Scenario("c_beside", _signs()),
     "two gates one by one": Scenario("c_two_gates", _signs(requests=1)),
     "two gates at once": Scenario("c_two_gates", _signs()),
     "woken for nothing": Scenario("c_gate", _wakes_then_signs),
     "cancelled": Scenario("c_beside", _cancels, end=Status.CANCELLED),
-    "retry": Scenario("c_retry", _settle, counted={"knocked": 1}, once=frozenset({"knocked"})),
+    "retry": Scenario(
+        "c_retry", _settle, counted={"knocked": 1}, once=frozenset({"knocked"})
+    ),
     "retry after a wait": Scenario("c_far"),
     "failure": Scenario("c_failure", _mend_and_resume, counted={"paid": 1}),
     "error edge": Scenario("c_error_edge"),
-    "drain": Scenario("c_drain", counted={"paid": 1, "beside": 1}, settings={"GRACE_SECONDS": 0.05}),
+    "drain": Scenario(
+        "c_drain", counted={"paid": 1, "beside": 1}, settings={"GRACE_SECONDS": 0.05}
+    ),
     "memory": Scenario("c_remembering"),
-    "memory in each mode and at a gate": Scenario("c_memory", _signs("approve", ("edit", {"content": 7}), "approve")),
+    "memory in each mode and at a gate": Scenario(
+        "c_memory", _signs("approve", ("edit", {"content": 7}), "approve")
+    ),
     "metadata and figures": Scenario("c_noting"),
-    "effects": Scenario("c_effects", _settle, counted={"paid": 1, "letter": 1}, once=frozenset({"letter"})),
-    "unknown": Scenario("c_unknown", _settle, counted={"posted": 1}, once=frozenset({"posted"})),
+    "effects": Scenario(
+        "c_effects",
+        _settle,
+        counted={"paid": 1, "letter": 1},
+        once=frozenset({"letter"}),
+    ),
+    "unknown": Scenario(
+        "c_unknown", _settle, counted={"posted": 1}, once=frozenset({"posted"})
+    ),
     "atomic": Scenario("c_atomic"),
     "recovery points": Scenario("c_recovery"),
     "slices": Scenario("c_loop", settings={"SLICE_SECONDS": 1e-6}),
@@ -213,29 +264,43 @@ SCENARIOS = {
 
 
 def live(scenario: Scenario, *, by: User, folder: Path, trouble: Trouble) -> Run:
-    """The run from its start to its end, with trouble on its way. Fails where it does not end."""
+    """The run from its start to its end, with trouble on its way. Fails where it does
+    not end.
+    """
     (folder / "outside.log").unlink(missing_ok=True)
     MemoryTrace.objects.filter(namespace="sweep").delete()
     graphs.fresh()
-    key, run = f"{scenario.graph}-{next(_number)}", None
+    key = f"{scenario.graph}-{next(_number)}"
+    run = None
     for _ in range(LONGEST):
         acted = True
         with trouble.life():
             acted = _act(scenario, run, key=key, folder=folder, by=by)
         run = Run.objects.filter(key=key).first()
         if run and run.status == Status.FAILED and trouble.may_fail():
-            run, acted = runs.resume(run.id, by=by), True
+            run = runs.resume(run.id, by=by)
+            acted = True
         if run and not acted:
             return run
         _time_passes(key)
     raise AssertionError(f"the run does not end: {run and (run.status, run.at_node)}")
 
 
-def _act(scenario: Scenario, run: Run | None, *, key: str, folder: Path, by: User) -> bool:
-    """Whatever is next: starting, a worker's claim and slice, or what people do. False: there is nothing left."""
+def _act(
+    scenario: Scenario, run: Run | None, *, key: str, folder: Path, by: User
+) -> bool:
+    """Whatever is next: starting, a worker's claim and slice, or what people do. False:
+    there is nothing left.
+    """
     if run is None:
         given = {"folder": str(folder)} if scenario.input is None else scenario.input
-        runs.start(scenario.graph, given, key=key, by=by, metadata={"customer": "ACME", "tries": 3})
+        runs.start(
+            scenario.graph,
+            given,
+            key=key,
+            by=by,
+            metadata={"customer": "ACME", "tries": 3},
+        )
         return True
     if run.status not in (Status.QUEUED, Status.RUNNING, Status.WAITING):
         return scenario.people(run, by)
@@ -255,7 +320,7 @@ def _time_passes(key: str) -> None:
 
 
 def nothing_is_lost_or_doubled(scenario: Scenario, run: Run, folder: Path) -> None:
-    """What the rows and the outside must show at the end, whatever happened on the way."""
+    """Assert what rows and outside must show at the end, whatever happened on the way."""
     run.refresh_from_db()
     assert run.status == scenario.end
     for what, number in scenario.counted.items():
@@ -264,12 +329,19 @@ def nothing_is_lost_or_doubled(scenario: Scenario, run: Run, folder: Path) -> No
         assert what not in scenario.once or len(events) == number, (what, events)
     assert verify_run(run.id) == []
     for fork in _forks_of(run):
-        assert (fork.status, verify_run(fork.id)) == (scenario.end, [])
-    assert not TaskResult.objects.filter(run=run, outcome__in=[Outcome.OPEN, Outcome.UNKNOWN]).exists()
-    assert not ApprovalRequest.objects.filter(run=run, status__in=["open", "settled"]).exists()
+        assert fork.status == scenario.end
+        assert verify_run(fork.id) == []
+    assert not TaskResult.objects.filter(
+        run=run, outcome__in=[Outcome.OPEN, Outcome.UNKNOWN]
+    ).exists()
+    assert not ApprovalRequest.objects.filter(
+        run=run, status__in=["open", "settled"]
+    ).exists()
     if scenario.graph == "c_atomic":
         assert ClaimCase.objects.get(claim_id=str(run.id)[:36]).changes == 1
     decided = Decision.objects.filter(run=run.id).values_list("write", "revision")
     assert len(decided) == len(set(decided)), "a decision was written twice"
-    events = list(RunEvent.objects.filter(run=run).order_by("seq").values_list("seq", flat=True))
+    events = list(
+        RunEvent.objects.filter(run=run).order_by("seq").values_list("seq", flat=True)
+    )
     assert events == list(range(1, run.event_seq + 1)), "the log has a gap"

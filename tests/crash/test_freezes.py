@@ -1,4 +1,6 @@
-"""A process is frozen inside each kind of transaction: others go on soon, and it commits nothing when it wakes up."""
+"""A process is frozen inside each kind of transaction: others go on soon, and it
+commits nothing when it wakes up.
+"""
 
 import os
 import signal
@@ -26,7 +28,8 @@ from tests.support.run_contents import everything
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(
-        connection.vendor != "postgresql", reason="on SQLite nobody can take a lock away from a frozen process"
+        connection.vendor != "postgresql",
+        reason="on SQLite nobody can take a lock away from a frozen process",
     ),
 ]
 LEASE = 2.0
@@ -49,7 +52,11 @@ WORKERS = {
 }
 """Kinds of transactions of a worker, and a graph whose run has one."""
 ALONE = freezes.ALONE
-PEOPLE = {"signing": ("c_gate", "sign"), "settle": ("c_unknown", "settle"), "cancel": ("c_gate", "cancel")}
+PEOPLE = {
+    "signing": ("c_gate", "sign"),
+    "settle": ("c_unknown", "settle"),
+    "cancel": ("c_gate", "cancel"),
+}
 """Kinds of transactions of people, the graph whose run rests before, and the act."""
 
 
@@ -61,14 +68,31 @@ def short_lease(settings: Any, people: cast.People) -> None:
 
 
 @contextmanager
-def frozen(kind: str, verb: str, run: Run, folder: Path) -> Iterator["subprocess.Popen[str]"]:
-    """A process that does this, frozen inside such a transaction; killed at the end where it is still there."""
+def frozen(
+    kind: str, verb: str, run: Run, folder: Path
+) -> Iterator["subprocess.Popen[str]"]:
+    """A process that does this, frozen inside such a transaction; killed at the end
+    where it is still there.
+    """
     mark = folder / "frozen"
-    words = [sys.executable, "-m", "tests.crash.freezes", kind, str(mark), verb, str(run.id)]
+    words = [
+        sys.executable,
+        "-m",
+        "tests.crash.freezes",
+        kind,
+        str(mark),
+        verb,
+        str(run.id),
+    ]
     env = environment(COUNTERSIGN_LEASE_SECONDS=str(LEASE))
-    process = subprocess.Popen(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        words, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
+    )
     try:
-        until(lambda: mark.exists() or process.poll() is not None, what=f"{verb} to freeze in {kind}")
+        until(
+            lambda: mark.exists() or process.poll() is not None,
+            what=f"{verb} to freeze in {kind}",
+        )
         assert mark.exists(), f"{verb} ended without a transaction of the kind {kind}"
         yield process
     finally:
@@ -86,11 +110,24 @@ def _is_locked(run: Run) -> bool:
 
 
 def _contents(run: Run) -> Any:
-    """All that may not change any more. When the thread of an attempt ended is evidence, comes late, and is sealed."""
+    """All that may not change any more. When the thread of an attempt ended is
+    evidence, comes late, and is sealed.
+    """
     late = {"thread_ended_at", "seal", "seal_key"}
-    rows = [list(model.objects.filter(run=run.id).order_by("pk").values()) for model in (TaskResult, MemoryRecord)]
-    results = [{name: value for name, value in row.items() if name not in late} for row in rows[0]]
-    return everything(run), results, rows[1], list(Decision.objects.filter(run=run.id).values())
+    rows = [
+        list(model.objects.filter(run=run.id).order_by("pk").values())
+        for model in (TaskResult, MemoryRecord)
+    ]
+    results = [
+        {name: value for name, value in row.items() if name not in late}
+        for row in rows[0]
+    ]
+    return (
+        everything(run),
+        results,
+        rows[1],
+        list(Decision.objects.filter(run=run.id).values()),
+    )
 
 
 def _wakes_up_in_vain(process: "subprocess.Popen[str]", run: Run) -> str:
@@ -109,17 +146,25 @@ def _at_rest(run: Run) -> bool:
 
 
 @pytest.mark.parametrize("kind", WORKERS)
-def test_a_worker_frozen_inside_a_transaction_is_taken_over_soon_and_commits_nothing_when_it_wakes_up(
+def test_a_worker_frozen_in_a_transaction_is_taken_over_and_commits_nothing_on_waking(
     kind: str, tmp_path: Path
 ) -> None:
     run = runs.start(WORKERS[kind], {"folder": str(tmp_path)})
     if kind == "settlement":
         runs.advance(run.id)
-        run_actions.sign_open(run, run_actions.User.objects.get(username="rita"), "approve")
+        run_actions.sign_open(
+            run, run_actions.User.objects.get(username="rita"), "approve"
+        )
     with frozen(kind, "advance", run, tmp_path) as process:
         since = time.monotonic()
-        assert kind in {*ALONE, "memory record", "atomic result"} or _is_locked(run), "it was not frozen with the lock"
-        until(lambda: _at_rest(run), seconds=SOON, what=f"the run to be taken over after a freeze in {kind}")
+        assert kind in {*ALONE, "memory record", "atomic result"} or _is_locked(run), (
+            "it was not frozen with the lock"
+        )
+        until(
+            lambda: _at_rest(run),
+            seconds=SOON,
+            what=f"the run to be taken over after a freeze in {kind}",
+        )
         took = time.monotonic() - since
         _wakes_up_in_vain(process, run)
     print(f"frozen in {kind}: at rest after {took:.1f} s")
@@ -136,7 +181,11 @@ def test_a_person_whose_web_process_is_frozen_inside_an_act_keeps_nobody_waiting
     with frozen(kind, verb, run, tmp_path) as process:
         since = time.monotonic()
         assert _is_locked(run)
-        until(lambda: _acted(lambda: freezes.VERBS[verb](str(run.id))), seconds=SOON, what="somebody else's act")
+        until(
+            lambda: _acted(lambda: freezes.VERBS[verb](str(run.id))),
+            seconds=SOON,
+            what="somebody else's act",
+        )
         took = time.monotonic() - since
         said = _wakes_up_in_vain(process, run)
         assert process.returncode == freezes.REFUSED, said
@@ -152,9 +201,15 @@ def _acted(act: Callable[[], None]) -> bool:
     return True
 
 
-def test_a_cluster_whose_worker_is_frozen_inside_a_transaction_goes_on_with_its_run(tmp_path: Path) -> None:
+def test_a_cluster_whose_worker_is_frozen_inside_a_transaction_goes_on_with_its_run(
+    tmp_path: Path,
+) -> None:
     mark = tmp_path / "frozen"
-    env = {"COUNTERSIGN_FREEZE": "result", "COUNTERSIGN_FREEZE_MARK": str(mark), "COUNTERSIGN_WORKERS": "2"}
+    env = {
+        "COUNTERSIGN_FREEZE": "result",
+        "COUNTERSIGN_FREEZE_MARK": str(mark),
+        "COUNTERSIGN_WORKERS": "2",
+    }
     with cluster(tmp_path, COUNTERSIGN_LEASE_SECONDS=str(LEASE), **env):
         run = runs.start("c_effects", {"folder": str(tmp_path)})
         begun(run)
@@ -163,7 +218,9 @@ def test_a_cluster_whose_worker_is_frozen_inside_a_transaction_goes_on_with_its_
         assert _is_locked(run)
         resting = Run.objects.filter(id=run.id).exclude(status__in=AT_WORK)
         until(resting.exists, seconds=SOON, what="the run to be taken over")
-        print(f"a cluster's worker, frozen: at rest after {time.monotonic() - since:.1f} s")
+        print(
+            f"a cluster's worker, frozen: at rest after {time.monotonic() - since:.1f} s"
+        )
         saved = _contents(run)
         os.kill(int(mark.read_text()), signal.SIGCONT)
         time.sleep(1.0)

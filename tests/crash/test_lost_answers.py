@@ -1,4 +1,6 @@
-"""Every commit of every scenario happens without anybody being told; nothing is lost by that, and nothing doubled."""
+"""Every commit of every scenario happens without anybody being told; nothing is lost by
+that, and nothing doubled.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -26,7 +28,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 STEP = max(1, test_sweep.STEP // 4)
 """Every n-th commit is tried; with every moment of the sweep, every commit."""
 TURN = 1 if connection.vendor == "postgresql" else 0
-"""Scenarios and databases take turns in which commits they try; all are tried by `make sweep`."""
+"""Scenarios and databases take turns in which commits they try; all are tried by `make
+sweep`.
+"""
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -39,7 +43,8 @@ def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_done_twice(
     scenarios.live(scenario, by=rita, folder=tmp_path, trouble=Answers())
     whole = Answers()
     wanted = scenarios.live(scenario, by=rita, folder=tmp_path, trouble=whole)
-    expected, hashed = journey(wanted), journey_hash(wanted)
+    expected = journey(wanted)
+    hashed = journey_hash(wanted)
     for at in itertools.count((list(SCENARIOS).index(name) + TURN) % STEP, STEP):
         answers = Answers(at)
         met = scenarios.live(scenario, by=rita, folder=tmp_path, trouble=answers)
@@ -47,12 +52,18 @@ def test_a_commit_whose_answer_is_lost_is_neither_lost_nor_done_twice(
             break
         assert journey_hash(met) == hashed, (at, answers.fired, journey(met), expected)
         scenarios.nothing_is_lost_or_doubled(scenario, met, tmp_path)
-    print(f"{name}: every {STEP}. answer of {whole.number} was lost, up to {at}: {dict(whole.seen)}")
+    print(
+        f"{name}: every {STEP}. answer of {whole.number} was lost, up to {at}: {dict(whole.seen)}"
+    )
     assert at > 0.7 * whole.number > 2
 
 
-def test_commits_of_every_kind_are_among_them(tmp_path: Path, people: cast.People, settings: Any, quick: None) -> None:
-    rita, seen, before = run_actions.reviewer(people.reviewer), set(), settings.COUNTERSIGN
+def test_commits_of_every_kind_are_among_them(
+    tmp_path: Path, people: cast.People, settings: Any, quick: None
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    seen = set()
+    before = settings.COUNTERSIGN
     for scenario in SCENARIOS.values():
         settings.COUNTERSIGN = {**before, **scenario.settings}
         whole = Answers()
@@ -71,9 +82,15 @@ def _unanswered(act: Callable[[], Any]) -> None:
 def test_a_signature_that_was_not_answered_and_is_sent_again_gives_the_receipt_of_the_first(
     tmp_path: Path, people: cast.People
 ) -> None:
-    rita, run = run_actions.reviewer(people.reviewer), run_actions.start("c_gate", tmp_path)
-    decisions = [{"write": str(w.write), "hash": w.hash, "verdict": "approve"} for w in run_actions.pending(run)]
-    _unanswered(lambda: reviews.sign(run.id, decisions, by=rita, idempotency_key="once"))
+    rita = run_actions.reviewer(people.reviewer)
+    run = run_actions.start("c_gate", tmp_path)
+    decisions = [
+        {"write": str(w.write), "hash": w.hash, "verdict": "approve"}
+        for w in run_actions.pending(run)
+    ]
+    _unanswered(
+        lambda: reviews.sign(run.id, decisions, by=rita, idempotency_key="once")
+    )
     (receipt,) = Receipt.objects.filter(run=run)
     assert reviews.sign(run.id, decisions, by=rita, idempotency_key="once") == receipt
     assert Decision.objects.filter(run=run.id).count() == 3
@@ -82,9 +99,12 @@ def test_a_signature_that_was_not_answered_and_is_sent_again_gives_the_receipt_o
     assert facts.value.facts["by"] == [rita.username]
 
 
-def test_a_start_that_was_not_answered_and_is_sent_again_gives_the_run_of_the_first(tmp_path: Path) -> None:
+def test_a_start_that_was_not_answered_and_is_sent_again_gives_the_run_of_the_first(
+    tmp_path: Path,
+) -> None:
     given = {"folder": str(tmp_path)}
-    # The first start of a graph in a process also notes its version, in a commit of its own.
+    # The first start of a graph in a process also notes its version, in a commit of its
+    # own.
     runs.start("c_linear", given, key="before")
     _unanswered(lambda: runs.start("c_linear", given, key="once"))
     (first,) = Run.objects.filter(key="once")
@@ -96,10 +116,14 @@ def test_a_resume_or_a_cancel_that_was_not_answered_and_is_sent_again_changes_no
     tmp_path: Path, people: cast.People
 ) -> None:
     graphs.fresh()
-    stella, run = people.steward, run_actions.start("c_failure", tmp_path)
+    stella = people.steward
+    run = run_actions.start("c_failure", tmp_path)
     _unanswered(lambda: runs.resume(run.id, by=stella))
     with pytest.raises(WrongStatus):
         runs.resume(run.id, by=stella)
     _unanswered(lambda: runs.cancel(run.id, by=stella))
     runs.cancel(run.id, by=stella)
-    assert [len(run_actions.event_payloads(run, kind)) for kind in ("run_resumed", "run_cancelled")] == [1, 1]
+    assert [
+        len(run_actions.event_payloads(run, kind))
+        for kind in ("run_resumed", "run_cancelled")
+    ] == [1, 1]

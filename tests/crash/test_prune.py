@@ -1,5 +1,5 @@
-"""A removal is aborted at every statement and every commit, and goes on: what goes, what stays and what the audit log
-says are what they are uncrashed.
+"""A removal is aborted at every statement and every commit, and goes on: what goes,
+what stays and what the audit log says are what they are uncrashed.
 """
 
 import itertools
@@ -29,9 +29,12 @@ _number = itertools.count()
 
 
 def history() -> tuple[str, list[Run]]:
-    """Runs of a graph of its own: one with a fork and a pin, of which two stretches go; one that ended long ago."""
+    """Runs of a graph of its own: one with a fork and a pin, of which two stretches go;
+    one that ended long ago.
+    """
     graph = large(f"crashed_{next(_number)}", "abcde", snapshot=1000)
-    first, last = advanced(graph), advanced(graph)
+    first = advanced(graph)
+    last = advanced(graph)
     fork = runs.advance(runs.fork(Checkpoint.objects.get(run=first, seq=2).id).id)
     retention.pin(Checkpoint.objects.get(run=fork, seq=1).id, by=None)
     return graph.name, [first, last, fork]
@@ -39,7 +42,9 @@ def history() -> tuple[str, list[Run]]:
 
 def removed(graph: str, trouble: Points, *, archive: bool = False) -> dict[str, Any]:
     """The removal of what a policy does not keep, by one worker after the other."""
-    rule = policy(graph, keep_last=1, remove_runs_after_days={"completed": 0}, archive=archive)
+    rule = policy(
+        graph, keep_last=1, remove_runs_after_days={"completed": 0}, archive=archive
+    )
     job = retention.prune(rule, by=None)
     while Job.objects.get(id=job.id).status in ("queued", "running"):
         with trouble.life():
@@ -47,21 +52,27 @@ def removed(graph: str, trouble: Points, *, archive: bool = False) -> dict[str, 
         Job.objects.filter(id=job.id, status="running").update(lease_until=LONG_AGO)
         Job.objects.filter(id=job.id, status="queued").update(due_at=LONG_AGO)
     job.refresh_from_db()
-    assert (job.status, job.error) == ("done", "")
+    assert job.status == "done"
+    assert job.error == ""
     place: dict[str, Any] = job.progress["place"]
     return place
 
 
 def told(graph: str) -> list[Any]:
     lines = AuditLine.objects.filter(kind="history_pruned", graph=graph)
-    return [[line.facts[name] for name in ("checkpoints", "runs", "skipped")] for line in lines]
+    return [
+        [line.facts[name] for name in ("checkpoints", "runs", "skipped")]
+        for line in lines
+    ]
 
 
 def test_a_removal_that_is_aborted_anywhere_comes_to_the_same_end() -> None:
     points = Points()
     graph, _ = history()
     wanted = removed(graph, points)
-    assert (wanted["rows"], wanted["runs"], told(graph)) == (12, 1, [[12, 1, 0]])
+    assert wanted["rows"] == 12
+    assert wanted["runs"] == 1
+    assert told(graph) == [[12, 1, 0]]
     tried = 0
     for at in itertools.count(STEP // 2, STEP):
         crash = Points(at)
@@ -71,20 +82,27 @@ def test_a_removal_that_is_aborted_anywhere_comes_to_the_same_end() -> None:
         if not crash.fired:
             break
         tried += 1
-        assert (seqs(first), seqs(fork), Run.objects.filter(id=last.id).exists()) == ([2, 5], [1, fork.head_seq], False)
+        assert seqs(first) == [2, 5]
+        assert seqs(fork) == [1, fork.head_seq]
+        assert Run.objects.filter(id=last.id).exists() is False
         now = loaded(first, last, fork)
         assert {one: before[one] for one in now} == now, crash.fired
-        assert (place["rows"], told(graph)) == (wanted["rows"], [[12, 1, 0]]), crash.fired
+        assert place["rows"] == wanted["rows"], crash.fired
+        assert told(graph) == [[12, 1, 0]], crash.fired
         assert faults(first, fork) == [], crash.fired
     print(f"removal: {points.seen} moments, {tried} tried")
     assert tried * STEP > 0.7 * points.seen > 20
 
 
 def bundles_named(graph: str) -> set[str]:
-    """What the log of each run, and the audit log of one that is gone, name of the archive."""
+    """What the log of each run, and the audit log of one that is gone, name of the
+    archive.
+    """
     lines = RunEvent.objects.filter(run__graph=graph, type="history_removed")
     gone = AuditLine.objects.filter(kind="run_removed", graph=graph)
-    return {timeline.payload_of(line)["bundle"] for line in lines} | {line.facts["bundle"] for line in gone}
+    return {timeline.payload_of(line)["bundle"] for line in lines} | {
+        line.facts["bundle"] for line in gone
+    }
 
 
 def test_a_removal_that_is_aborted_around_its_archive_leaves_a_sound_bundle_of_all_that_went(
@@ -94,8 +112,10 @@ def test_a_removal_that_is_aborted_around_its_archive_leaves_a_sound_bundle_of_a
     points = Points()
     graph, _ = history()
     removed(graph, points, archive=True)
-    assert len(bundles_named(graph)) == 3
-    tried, step = 0, max(1, STEP * points.seen // 400)
+    # On a busy machine a run goes in two slices, with a bundle for each.
+    assert len({name[:36] for name in bundles_named(graph)}) == 3
+    tried = 0
+    step = max(1, STEP * points.seen // 400)
     for at in itertools.count(step // 2, step):
         crash = Points(at)
         graph, (first, last, fork) = history()
@@ -103,9 +123,13 @@ def test_a_removal_that_is_aborted_around_its_archive_leaves_a_sound_bundle_of_a
         if not crash.fired:
             break
         tried += 1
-        assert (seqs(first), seqs(fork), Run.objects.filter(id=last.id).exists()) == ([2, 5], [1, fork.head_seq], False)
+        assert seqs(first) == [2, 5]
+        assert seqs(fork) == [1, fork.head_seq]
+        assert Run.objects.filter(id=last.id).exists() is False
         named = bundles_named(graph)
-        assert {name[:36] for name in named} == {str(run.id) for run in (first, last, fork)}, crash.fired
+        assert {name[:36] for name in named} == {
+            str(run.id) for run in (first, last, fork)
+        }, crash.fired
         for name in named:
             assert bundle.verify(tmp_path / name, bundle.public_key()).ok, crash.fired
         assert faults(first, fork) == [], crash.fired

@@ -1,5 +1,5 @@
-"""A worker loses its lease before each of its statements, and goes on as long as it likes: nothing of what it says to
-the database stays, but late results.
+"""A worker loses its lease before each of its statements, and goes on as long as it
+likes: nothing of what it says to the database stays, but late results.
 """
 
 import itertools
@@ -42,19 +42,34 @@ SLICES = {
 }
 """A graph, and whether people sign before the slice."""
 INSERTED = {
-    *("checkpoints_checkpoint", "checkpoints_runevent", "checkpoints_taskresult", "checkpoints_pendingwrite"),
-    *("checkpoints_memoryrecord", "checkpoints_memorylanding", "checkpoints_memorytrace"),
+    *(
+        "checkpoints_checkpoint",
+        "checkpoints_runevent",
+        "checkpoints_taskresult",
+        "checkpoints_pendingwrite",
+    ),
+    *(
+        "checkpoints_memoryrecord",
+        "checkpoints_memorylanding",
+        "checkpoints_memorytrace",
+    ),
     *("approvals_approvalrequest", "approvals_requestreviewer"),
     "demo_claims_claimcase",  # a node's own work, in the transaction of its result
 }
-"""Tables into which slices insert. Each is under a fence; `checkpoints_lateresult` is the one that is not."""
+"""Tables into which slices insert. Each is under a fence; `checkpoints_lateresult` is
+the one that is not.
+"""
 
 
 class Thief(Watch):
-    """Lets somebody else have the run before the n-th statement that stands outside a transaction (None: counts)."""
+    """Lets somebody else have the run before the n-th statement that stands outside a
+    transaction (None: counts).
+    """
 
     def __init__(self, run: Run, at: int | None = None) -> None:
-        self.run, self.at, self.seen = run, at, 0
+        self.run = run
+        self.at = at
+        self.seen = 0
         self.before_it: dict[str, Any] = {}
         self.where = ""
         self._lock = threading.Lock()
@@ -62,7 +77,9 @@ class Thief(Watch):
 
     def before(self, link: BaseDatabaseWrapper, sql: str) -> None:
         inside = link.in_atomic_block or (
-            link.vendor == "sqlite" and link.connection and link.connection.in_transaction
+            link.vendor == "sqlite"
+            and link.connection
+            and link.connection.in_transaction
         )
         if inside or getattr(self._me, "steals", False):
             return
@@ -75,14 +92,19 @@ class Thief(Watch):
 
     def _steal(self) -> None:
         self._me.steals = True
-        taken = {"status": Status.RUNNING, "epoch": F("epoch") + 1, "lease_until": FAR, "leased_by": uuid4()}
+        taken = {
+            "status": Status.RUNNING,
+            "epoch": F("epoch") + 1,
+            "lease_until": FAR,
+            "leased_by": uuid4(),
+        }
         Run.objects.filter(id=self.run.id).update(**taken)
         self.before_it = contents()
 
 
 def contents() -> dict[str, Any]:
-    """All rows of all our tables but late results. When the thread of an attempt ended is evidence too, and is sealed
-    with its row.
+    """All rows of all our tables but late results. When the thread of an attempt ended
+    is evidence too, and is sealed with its row.
     """
     found = {}
     evidence = {"checkpoints_taskresult": {"thread_ended_at", "seal", "seal_key"}}
@@ -90,7 +112,9 @@ def contents() -> dict[str, Any]:
         if model._meta.app_label in APPS and model is not LateResult:
             rows = model._base_manager.order_by("pk").values()
             left_out = evidence.get(model._meta.db_table, set())
-            found[model._meta.db_table] = [{k: v for k, v in row.items() if k not in left_out} for row in rows]
+            found[model._meta.db_table] = [
+                {k: v for k, v in row.items() if k not in left_out} for row in rows
+            ]
     return found
 
 
@@ -107,7 +131,8 @@ def started(name: str, folder: Path, by: Any) -> Run:
 
 def worked_on(run: Run, watch: Watch) -> None:
     """One slice of it."""
-    claim, others = leases.claim_one(run.id), set(threading.enumerate())
+    claim = leases.claim_one(run.id)
+    others = set(threading.enumerate())
     assert claim is not None
     with watching(watch):
         loop.run_slice(claim.id, claim.epoch)
@@ -127,14 +152,19 @@ def test_whoever_lost_the_lease_leaves_nothing_but_late_results(
         if not thief.before_it:
             break
         after = contents()
-        changed = {table for table, rows in after.items() if rows != thief.before_it[table]}
+        changed = {
+            table for table, rows in after.items() if rows != thief.before_it[table]
+        }
         assert changed == set(), (at, thief.where)
     print(f"{name}: its lease was stolen before each of {thief.seen} statements")
     assert thief.seen > 1
 
 
-def test_a_slice_inserts_into_these_tables_and_no_others(tmp_path: Path, people: cast.People, quick: None) -> None:
-    rita, sent = run_actions.reviewer(people.reviewer), list[str]()
+def test_a_slice_inserts_into_these_tables_and_no_others(
+    tmp_path: Path, people: cast.People, quick: None
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    sent = list[str]()
     for name in SLICES:
         run = started(name, tmp_path, rita)
         claim = leases.claim_one(run.id)
@@ -142,4 +172,6 @@ def test_a_slice_inserts_into_these_tables_and_no_others(tmp_path: Path, people:
         with counted() as statements:
             loop.run_slice(claim.id, claim.epoch)
         sent += statements
-    assert {table for sql in sent for table in re.findall(r'INSERT INTO "(\w+)"', sql)} == INSERTED
+    assert {
+        table for sql in sent for table in re.findall(r'INSERT INTO "(\w+)"', sql)
+    } == INSERTED

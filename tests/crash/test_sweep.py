@@ -1,4 +1,6 @@
-"""The work on a run is aborted at every statement and every commit; what comes out is what comes out uncrashed."""
+"""The work on a run is aborted at every statement and every commit; what comes out is
+what comes out uncrashed.
+"""
 
 import itertools
 import os
@@ -9,8 +11,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from orchestrator.engine import reducer as reducers
 from orchestrator.engine import registry
+from orchestrator.engine.graphs import reducer as reducers
 from tests.crash import scenarios
 from tests.crash.abort import Points
 from tests.crash.journey import journey, journey_hash
@@ -26,8 +28,11 @@ STEP = int(os.environ.get("COUNTERSIGN_SWEEP_STEP", "39"))
 """Every n-th moment is tried; 1 tries all of them (`make sweep`)."""
 FIRST = STEP // 2 if connection.vendor == "postgresql" else 0
 """The databases take turns."""
-FEWEST, MOST = 20, 600
-"""Moments of one scenario: fewer means that something is not seen, more that a run is not bounded."""
+FEWEST = 20
+MOST = 600
+"""Moments of one scenario: fewer means that something is not seen, more that a run is
+not bounded.
+"""
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -43,25 +48,43 @@ def test_a_run_that_is_aborted_at_any_statement_or_commit_comes_to_the_same_end(
 
 
 def _sweep(scenario: Scenario, by: User, folder: Path) -> tuple[int, int]:
-    """How many moments the uncrashed run has, and at how many a crash was tried, until one fell behind the end."""
-    scenarios.live(scenario, by=by, folder=folder, trouble=Points())  # what a process does only once
+    """How many moments the uncrashed run has, and at how many a crash was tried, until
+    one fell behind the end.
+    """
+    scenarios.live(
+        scenario, by=by, folder=folder, trouble=Points()
+    )  # what a process does only once
     points = Points()
     wanted = scenarios.live(scenario, by=by, folder=folder, trouble=points)
     scenarios.nothing_is_lost_or_doubled(scenario, wanted, folder)
-    expected, hashed = journey(wanted), journey_hash(wanted)
+    expected = journey(wanted)
+    hashed = journey_hash(wanted)
     for tried, at in enumerate(itertools.count(FIRST, STEP)):
         crash = Points(at)
         crashed = scenarios.live(scenario, by=by, folder=folder, trouble=crash)
         if not crash.fired:
             return points.seen, tried
-        assert journey_hash(crashed) == hashed, (at, crash.fired, journey(crashed), expected)
+        assert journey_hash(crashed) == hashed, (
+            at,
+            crash.fired,
+            journey(crashed),
+            expected,
+        )
         scenarios.nothing_is_lost_or_doubled(scenario, crashed, folder)
     raise AssertionError
 
 
 def test_the_parallel_scenario_writes_to_a_channel_of_each_reducer_there_is() -> None:
-    built_in = {one.name for one in vars(reducers).values() if isinstance(one, reducers.Reducer)}
-    channels = registry.current(SCENARIOS["parallel with each reducer"].graph).channels.values()
+    built_in = {
+        one.name for one in vars(reducers).values() if isinstance(one, reducers.Reducer)
+    }
+    channels = registry.current(
+        SCENARIOS["parallel with each reducer"].graph
+    ).channels.values()
     assert built_in - {channel.reducer.name for channel in channels} == set()
-    own = [channel.reducer for channel in channels if isinstance(channel.reducer, reducers.Custom)]
+    own = [
+        channel.reducer
+        for channel in channels
+        if isinstance(channel.reducer, reducers.Custom)
+    ]
     assert {one.commutes for one in own} == {True, False}

@@ -1,4 +1,6 @@
-"""The crash sweep once more where payloads are in files: two places that must agree after a crash at any moment."""
+"""The crash sweep once more where payloads are in files: two places that must agree
+after a crash at any moment.
+"""
 
 from datetime import timedelta
 from pathlib import Path
@@ -14,18 +16,28 @@ from tests.crash.scenarios import SCENARIOS
 from tests.support import cast, run_actions
 
 pytestmark = test_sweep.pytestmark
-IN_FILES = ("linear", "recovery points", "effects", "gate beside a moving branch", "failure", "drain")
+IN_FILES = (
+    "linear",
+    "recovery points",
+    "effects",
+    "gate beside a moving branch",
+    "failure",
+    "drain",
+)
 
 
 @pytest.mark.parametrize("name", IN_FILES)
-def test_a_run_in_files_that_is_aborted_at_any_moment_comes_to_the_same_end_and_leaves_nothing_that_is_not_swept(
+def test_a_run_in_files_aborted_at_any_moment_ends_the_same_and_leaves_only_swept_files(
     name: str, tmp_path: Path, people: cast.People, configure: Any, quick: None
 ) -> None:
-    cellar, scenario = tmp_path / "cellar", SCENARIOS[name]
+    cellar = tmp_path / "cellar"
+    scenario = SCENARIOS[name]
     files = {"backend": "files", "options": {"location": str(cellar)}}
     own = {"PAYLOADS": {"cellar": files}, "DEFAULT_PAYLOADS": "cellar"}
     configure(**scenario.settings, **own)
-    moments, tried = test_sweep._sweep(scenario, run_actions.reviewer(people.reviewer), tmp_path)
+    moments, tried = test_sweep._sweep(
+        scenario, run_actions.reviewer(people.reviewer), tmp_path
+    )
     print(f"{name}: {moments} moments, {tried} tried")
     assert set(Checkpoint.objects.values_list("backend", flat=True)) == {"cellar"}
     left = _files(cellar) - _pointed()
@@ -48,5 +60,7 @@ def _pointed() -> set[str]:
 
 
 def _last_of_sweep() -> list[orphans.SweepResult]:
-    steps = list(orphans.delete_orphans(now=timezone.now() + timedelta(days=1, minutes=1)))
+    steps = list(
+        orphans.delete_orphans(now=timezone.now() + timedelta(days=1, minutes=1))
+    )
     return steps[-1:]

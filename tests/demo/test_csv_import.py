@@ -39,11 +39,17 @@ def test_a_right_file_is_imported_without_asking() -> None:
     assert played.status == "completed"
     assert table() == {2: "a@example.com"}
     assert ImportedRow.objects.get().values == {
-        "id": "1", "email": "a@example.com", "amount": "10.00", "date": "2026-01-01", "country": "DE"
-    }  # fmt: skip
+        "id": "1",
+        "email": "a@example.com",
+        "amount": "10.00",
+        "date": "2026-01-01",
+        "country": "DE",
+    }
 
 
-def test_each_bad_row_is_a_pending_write_of_its_own_and_nothing_is_imported_yet() -> None:
+def test_each_bad_row_is_a_pending_write_of_its_own_and_nothing_is_imported_yet() -> (
+    None
+):
     played = play(graph, rows(HEADER + GOOD + SPACED + HOPELESS))
     assert played.status == "paused"
     (request,) = played.gates
@@ -55,19 +61,27 @@ def test_each_bad_row_is_a_pending_write_of_its_own_and_nothing_is_imported_yet(
 
 
 def test_approved_corrections_are_imported_and_hopeless_rows_left_out() -> None:
-    played = play(graph, rows(HEADER + GOOD + SPACED + HOPELESS), decisions=all_of("approve"))
+    played = play(
+        graph, rows(HEADER + GOOD + SPACED + HOPELESS), decisions=all_of("approve")
+    )
     assert table() == {2: "a@example.com", 3: "b@example.com"}
     assert [row.corrected for row in ImportedRow.objects.all()] == [False, True]
     report = played.state.report
-    assert (report.rows, report.imported, report.corrected) == (3, 2, 1)
-    assert [(one.row, one.why) for one in report.left_out] == [(4, "left out, as agreed")]
+    assert report.rows == 3
+    assert report.imported == 2
+    assert report.corrected == 1
+    assert [(one.row, one.why) for one in report.left_out] == [
+        (4, "left out, as agreed")
+    ]
 
 
 def test_rejected_rows_stay_out_and_the_good_ones_are_imported() -> None:
     played = play(graph, rows(HEADER + GOOD + SPACED), decisions=all_of("reject"))
     assert played.status == "completed"
     assert table() == {2: "a@example.com"}
-    assert [(one.row, one.why) for one in played.state.report.left_out] == [(3, "rejected")]
+    assert [(one.row, one.why) for one in played.state.report.left_out] == [
+        (3, "rejected")
+    ]
 
 
 def test_an_edited_correction_is_imported_as_edited() -> None:
@@ -84,9 +98,13 @@ def test_an_edit_that_clashes_with_another_row_is_left_out_and_said_so() -> None
         (write,) = request.writes
         return {0: ("edit", [{**write.value[0], "after": {"id": "1"}}])}
 
-    played = play(graph, rows(HEADER + GOOD + GOOD.replace("1,a", " 2,b")), decisions=decide)
+    played = play(
+        graph, rows(HEADER + GOOD + GOOD.replace("1,a", " 2,b")), decisions=decide
+    )
     assert table() == {2: "a@example.com"}
-    assert [one.why for one in played.state.report.left_out] == ["id: the same as in row 2"]
+    assert [one.why for one in played.state.report.left_out] == [
+        "id: the same as in row 2"
+    ]
 
 
 def test_an_edit_cannot_smuggle_in_a_row_that_was_not_asked_about() -> None:
@@ -100,7 +118,13 @@ def test_an_edit_cannot_smuggle_in_a_row_that_was_not_asked_about() -> None:
 
 
 def test_a_ragged_row_can_be_mended_by_an_edit() -> None:
-    whole = {"id": "2", "email": "b@example.com", "amount": "5", "date": "2026-01-02", "country": "FR"}
+    whole = {
+        "id": "2",
+        "email": "b@example.com",
+        "amount": "5",
+        "date": "2026-01-02",
+        "country": "FR",
+    }
 
     def decide(request: Any) -> Any:
         (write,) = request.writes
@@ -110,11 +134,15 @@ def test_a_ragged_row_can_be_mended_by_an_edit() -> None:
     assert ImportedRow.objects.get(row=3).values == whole
 
 
-def test_a_long_file_is_imported_in_a_loop_of_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_file_is_imported_in_a_loop_of_transactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(importing, "CHUNK", 7)
     content = messy_csv(40, 6)
     played = play(graph, rows(content), decisions=all_of("approve"))
-    loops = sum(task.node == "import_rows" for step in played.supersteps for task in step.tasks)
+    loops = sum(
+        task.node == "import_rows" for step in played.supersteps for task in step.tasks
+    )
     assert loops == 6
     report = played.state.report
     assert report.imported == ImportedRow.objects.count() == 40 - len(report.left_out)
@@ -130,7 +158,11 @@ def test_importing_again_under_the_same_run_replaces_and_never_doubles() -> None
 def test_columns_of_ones_own_are_imported() -> None:
     columns = [{"name": "sku", "unique": True}, {"name": "price", "kind": "number"}]
     play(graph, {**rows("sku;price;colour\nA;1;red\n"), "columns": columns})
-    assert ImportedRow.objects.get().values == {"sku": "A", "price": "1", "colour": "red"}
+    assert ImportedRow.objects.get().values == {
+        "sku": "A",
+        "price": "1",
+        "colour": "red",
+    }
 
 
 @pytest.mark.parametrize(
@@ -142,7 +174,9 @@ def test_columns_of_ones_own_are_imported() -> None:
         (b"\x89PNG\r\n\x1a\n\x00\x00", "line 1"),
     ],
 )
-def test_nonsense_fails_the_run_with_line_and_cure_and_imports_nothing(content: bytes, message: str) -> None:
+def test_nonsense_fails_the_run_with_line_and_cure_and_imports_nothing(
+    content: bytes, message: str
+) -> None:
     played = play(graph, rows(content))
     assert played.status == "failed"
     assert played.error is not None

@@ -34,7 +34,10 @@ def test_the_printed_passwords_open_the_printed_accounts() -> None:
         if len(words) == 3 and words[0] in ("olive", "rita", "jonas", "stella", "ada")
     }
     assert len(people) == 5
-    assert all(authenticate(HttpRequest(), username=name, password=password) for name, password in people.items())
+    assert all(
+        authenticate(HttpRequest(), username=name, password=password)
+        for name, password in people.items()
+    )
 
 
 def test_who_can_sign_in_is_printed_last() -> None:
@@ -52,7 +55,9 @@ def test_who_can_sign_in_stays_in_one_line_of_a_file_for_its_owner_alone() -> No
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_page_to_sign_in_names_the_five_and_what_each_is_for_but_no_password(client: Client) -> None:
+def test_the_page_to_sign_in_names_the_five_and_what_each_is_for_but_no_password(
+    client: Client,
+) -> None:
     demo_data()
     page = client.get("/login/").content.decode()
     for person in make_people():
@@ -62,14 +67,24 @@ def test_the_page_to_sign_in_names_the_five_and_what_each_is_for_but_no_password
     assert "signs too, where Rita may not decide alone" in page
 
 
-def test_without_the_demo_the_page_to_sign_in_names_nobody(client: Client, settings: Any) -> None:
+def test_without_the_demo_the_page_to_sign_in_names_nobody(
+    client: Client, settings: Any
+) -> None:
     (templates,) = settings.TEMPLATES
-    kept = [name for name in templates["OPTIONS"]["context_processors"] if "demo" not in name]
-    settings.TEMPLATES = [{**templates, "OPTIONS": {**templates["OPTIONS"], "context_processors": kept}}]
+    kept = [
+        name
+        for name in templates["OPTIONS"]["context_processors"]
+        if "demo" not in name
+    ]
+    settings.TEMPLATES = [
+        {**templates, "OPTIONS": {**templates["OPTIONS"], "context_processors": kept}}
+    ]
     assert "demo-people" not in client.get("/login/").content.decode()
 
 
-def test_its_runs_come_to_rest_in_different_states(live_server: Any, settings: Any) -> None:
+def test_its_runs_come_to_rest_in_different_states(
+    live_server: Any, settings: Any
+) -> None:
     settings.COUNTERSIGN_DEMO_PAYMENTS_URL = f"{live_server.url}/demo/payments/"
     demo_data()
     for run in Run.objects.all():
@@ -114,7 +129,9 @@ def test_it_refuses_a_real_installation(settings: Any) -> None:
     assert not User.objects.exists()
 
 
-def test_the_page_of_the_outside_world_shows_what_was_done(client: Any, live_server: Any, settings: Any) -> None:
+def test_the_page_of_the_outside_world_shows_what_was_done(
+    client: Any, live_server: Any, settings: Any
+) -> None:
     settings.COUNTERSIGN_DEMO_PAYMENTS_URL = f"{live_server.url}/demo/payments/"
     settings.EMAIL_BACKEND = "orchestrator.demo.claims.mail.EmailBackend"
     demo_data()
@@ -123,14 +140,21 @@ def test_the_page_of_the_outside_world_shows_what_was_done(client: Any, live_ser
     assert client.get(address).status_code == 302
     client.force_login(User.objects.get(username="rita"))
     page = client.get(address).content.decode()
-    assert [page.count(f'data-test="{one}"') for one in ("case", "payment", "call", "letter")] == [1, 1, 1, 1]
+    assert [
+        page.count(f'data-test="{one}"')
+        for one in ("case", "payment", "call", "letter")
+    ] == [1, 1, 1, 1]
     link = page.split('data-test="letter"><td><a href="')[1].split('"')[0]
     letter = b"".join(client.get(link).streaming_content)
     assert b"To: tor.berg@example.com" in letter
-    assert client.get(reverse("demo_letter", args=["..%2Fsecret_key"])).status_code == 404
+    assert (
+        client.get(reverse("demo_letter", args=["..%2Fsecret_key"])).status_code == 404
+    )
 
 
-def test_the_imported_rows_can_be_downloaded_by_who_may_see_the_run(client: Any) -> None:
+def test_the_imported_rows_can_be_downloaded_by_who_may_see_the_run(
+    client: Any,
+) -> None:
     demo_data()
     run = runs.get("rows-2026-11")
     address = reverse("demo_imported", args=[run.id])
@@ -138,7 +162,9 @@ def test_the_imported_rows_can_be_downloaded_by_who_may_see_the_run(client: Any)
     assert client.get(address).status_code == 404
     from orchestrator.demo.imports.models import ImportedRow
 
-    ImportedRow.objects.create(run=run.id, row=2, values={"id": "1", "email": "a@example.com"})
+    ImportedRow.objects.create(
+        run=run.id, row=2, values={"id": "1", "email": "a@example.com"}
+    )
     body = b"".join(client.get(address).streaming_content)
     assert body == b"row,id,email,corrected\r\n2,1,a@example.com,no\r\n"
     client.force_login(User.objects.create(username="stranger"))

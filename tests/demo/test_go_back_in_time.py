@@ -1,4 +1,6 @@
-"""docs/go-back-in-time.md followed on the demo: its commands and calls, one after another, and what it says of each."""
+"""docs/go-back-in-time.md followed on the demo: its commands and calls, one after
+another, and what it says of each.
+"""
 
 import io
 import json
@@ -27,8 +29,10 @@ from tests.house.words import blocks
 PAGE = "go-back-in-time.md"
 TEXT = (ROOT / "docs" / PAGE).read_text()
 PYTHON = [".venv/bin/python", "manage.py"]
-KEY, AGAIN = "CLM-118894", "CLM-118894-again"
-OLD, NEW = "PT50000201231234567890154", "PT50002700000001234567833"
+KEY = "CLM-118894"
+AGAIN = "CLM-118894-again"
+OLD = "PT50000201231234567890154"
+NEW = "PT50002700000001234567833"
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -60,41 +64,64 @@ class Reader:
         self.variables: dict[str, str] = {}
 
     def type(self, line: str) -> str:
-        """One line of a shell: a command of ours, curl, or an export of what a command printed."""
+        """One line of a shell: a command of ours, curl, or an export of what a command
+        printed.
+        """
         if found := re.fullmatch(r"export (\w+)=\$\((.*)\)", line):
             self.variables[found[1]] = self.type(found[2]).strip()
             return ""
-        words = [re.sub(r"\$(\w+)", lambda found: self.variables[found[1]], word) for word in shlex.split(line)]
+        words = [
+            re.sub(r"\$(\w+)", lambda found: self.variables[found[1]], word)
+            for word in shlex.split(line)
+        ]
         if words[: len(PYTHON)] == PYTHON:
             out = io.StringIO()
             call_command(*words[len(PYTHON) :], stdout=out, stderr=io.StringIO())
             return out.getvalue()
-        assert (words[0], words[1]) == ("curl", "-H"), line
+        assert words[0] == "curl", line
+        assert words[1] == "-H", line
         name, _, value = words[2].partition(": ")
         assert name == "Authorization"
         address = urlsplit(words[3])
-        answer = APIClient().get(f"{address.path}?{address.query}", headers={"authorization": value})
+        answer = APIClient().get(
+            f"{address.path}?{address.query}", headers={"authorization": value}
+        )
         assert answer.status_code == 200, answer.content
         return answer.content.decode()
 
 
 def sign_as_rita(run: Run) -> None:
-    """The page says how on the console; here by the API, which takes the same decisions."""
+    """The page says how on the console; here by the API, which takes the same
+    decisions.
+    """
     http = APIClient()
-    token = tokens.make_token(User.objects.get(username="rita"), scopes=["read", "decide"])
+    token = tokens.make_token(
+        User.objects.get(username="rita"), scopes=["read", "decide"]
+    )
     http.credentials(HTTP_AUTHORIZATION=f"Token {token}")
-    (asked,) = http.get("/api/v1/requests/", {"waiting": "me", "run": run.key}).json()["results"]
+    (asked,) = http.get("/api/v1/requests/", {"waiting": "me", "run": run.key}).json()[
+        "results"
+    ]
     writes = http.get(f"/api/v1/requests/{asked['id']}/").json()["writes"]
     assert {one["channel"] for one in writes} == {"payout", "letter"}
-    given = [{"write": one["id"], "hash": one["hash"], "verdict": "approve"} for one in writes]
-    answer = http.post(f"/api/v1/requests/{asked['id']}/decisions/", {"decisions": given}, format="json")
+    given = [
+        {"write": one["id"], "hash": one["hash"], "verdict": "approve"}
+        for one in writes
+    ]
+    answer = http.post(
+        f"/api/v1/requests/{asked['id']}/decisions/",
+        {"decisions": given},
+        format="json",
+    )
     assert answer.status_code == 200, answer.content
 
 
 def open_pages(client: Client) -> None:
     """Each address of the demo that the page links to."""
     client.force_login(User.objects.get(username="olive"))
-    for address in re.findall(r"<http://127.0.0.1:8000(/(?:compare|runs|demo)/[^>]*)>", TEXT):
+    for address in re.findall(
+        r"<http://127.0.0.1:8000(/(?:compare|runs|demo)/[^>]*)>", TEXT
+    ):
         assert client.get(address).status_code == 200, address
 
 
@@ -102,14 +129,23 @@ def test_a_newcomer_who_follows_the_page_pays_the_right_account_with_signatures(
     demo: Run, folder: Path, client: Client
 ) -> None:
     before = list(Run.objects.filter(id=demo.id).values())
-    find, plan, fork, stopped, resume, compare = (block.splitlines() for block in blocks(PAGE, "sh"))
+    find, plan, fork, stopped, resume, compare = (
+        block.splitlines() for block in blocks(PAGE, "sh")
+    )
     reader = Reader()
     _, blamed, changed = (reader.type(line) for line in find)
-    assert (json.loads(blamed)["checkpoint"]["alias"], json.loads(blamed)["node"]) == (f"{KEY}:at-6", "review")
-    payout = next(one for one in json.loads(changed)["changes"] if one["path"].startswith("payout"))
-    assert (payout["kind"], payout["set_by"]) == ("changed", "review")
+    assert json.loads(blamed)["checkpoint"]["alias"] == f"{KEY}:at-6"
+    assert json.loads(blamed)["node"] == "review"
+    payout = next(
+        one
+        for one in json.loads(changed)["changes"]
+        if one["path"].startswith("payout")
+    )
+    assert payout["kind"] == "changed"
+    assert payout["set_by"] == "review"
 
-    told, said = reader.type(plan[0]), next(block for block in blocks(PAGE) if block.startswith("fork from"))
+    told = reader.type(plan[0])
+    said = next(block for block in blocks(PAGE) if block.startswith("fork from"))
     assert told.splitlines()[1:] == said.splitlines()[1:]
     assert Run.objects.filter(key=AGAIN).count() == 0
 
@@ -126,7 +162,10 @@ def test_a_newcomer_who_follows_the_page_pays_the_right_account_with_signatures(
     sign_as_rita(run)
     runs.advance(run.id)
     assert "stops before update_case" in reader.type(stopped[0])
-    assert [payment.account for payment in Payment.objects.filter(claim_id=KEY).order_by("pk")] == [OLD, NEW]
+    assert [
+        payment.account
+        for payment in Payment.objects.filter(claim_id=KEY).order_by("pk")
+    ] == [OLD, NEW]
     assert "ending in 7833" in mail.outbox[-1].body
     reader.type(resume[0])
     assert runs.advance(run.id).status == "completed"
@@ -140,7 +179,9 @@ def test_a_newcomer_who_follows_the_page_pays_the_right_account_with_signatures(
     assert [list(verify_run(one.id)) for one in (demo, run)] == [[], []]
 
 
-def test_the_slip_that_the_page_shows_is_refused_as_it_says(demo: Run, folder: Path) -> None:
+def test_the_slip_that_the_page_shows_is_refused_as_it_says(
+    demo: Run, folder: Path
+) -> None:
     (block,) = [block for block in blocks(PAGE, "console") if "wrong.json" in block]
     typed, said = block.splitlines()
     with pytest.raises(CommandError) as refused:

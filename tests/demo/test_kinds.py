@@ -54,7 +54,9 @@ def test_what_is_right_is_left_alone(kind: Kind, text: str) -> None:
         ("country", "UK", "GB"),
     ],
 )
-def test_what_is_wrong_is_proposed_as_it_was_meant(kind: Kind, text: str, meant: str) -> None:
+def test_what_is_wrong_is_proposed_as_it_was_meant(
+    kind: Kind, text: str, meant: str
+) -> None:
     assert kinds.problem(kind, text)
     assert kinds.proposal(kind, text) == meant
 

@@ -14,10 +14,15 @@ def test_each_letter_is_a_complete_eml_file(tmp_path: Path, settings: Any) -> No
     connection = get_connection(BACKEND)
     for name in ("Inès", "Tor"):
         EmailMessage(
-            f"To {name}", f"Dear {name},\n\nyes.", "us@example.com", [f"{name}@example.com"], connection=connection
+            f"To {name}",
+            f"Dear {name},\n\nyes.",
+            "us@example.com",
+            [f"{name}@example.com"],
+            connection=connection,
         ).send()
     found = [
-        message_from_bytes(path.read_bytes(), policy=policy.default) for path in settings.EMAIL_FILE_PATH.iterdir()
+        message_from_bytes(path.read_bytes(), policy=policy.default)
+        for path in settings.EMAIL_FILE_PATH.iterdir()
     ]
     assert {path.suffix for path in settings.EMAIL_FILE_PATH.iterdir()} == {".eml"}
     assert {letter["Subject"] for letter in found} == {"To Inès", "To Tor"}

@@ -27,7 +27,11 @@ def post(body: Any, *, key: str = "k1", **more: Any) -> Any:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"Idempotency-Key": key} if key else {}
     return Client(enforce_csrf_checks=True).post(
-        URL, content, content_type="application/json", headers={**headers, **more.pop("headers", {})}, **more
+        URL,
+        content,
+        content_type="application/json",
+        headers={**headers, **more.pop("headers", {})},
+        **more,
     )
 
 
@@ -35,14 +39,24 @@ def test_an_order_is_paid() -> None:
     answer = post(ORDER)
     payment = Payment.objects.get()
     assert answer.status_code == 201
-    assert answer.json() == {"payment": payment.pk, "status": "accepted", "amount": "4512.50", "currency": "EUR"}
+    assert answer.json() == {
+        "payment": payment.pk,
+        "status": "accepted",
+        "amount": "4512.50",
+        "currency": "EUR",
+    }
 
 
 def test_the_same_key_again_pays_once_answers_the_same_and_is_kept() -> None:
-    first, second = post(ORDER), post(ORDER)
-    assert (first.status_code, first.content) == (second.status_code, second.content)
+    first = post(ORDER)
+    second = post(ORDER)
+    assert first.status_code == second.status_code
+    assert first.content == second.content
     assert Payment.objects.count() == 1
-    assert list(PaymentCall.objects.values_list("idempotency_key", "status")) == [("k1", 201)] * 2
+    assert (
+        list(PaymentCall.objects.values_list("idempotency_key", "status"))
+        == [("k1", 201)] * 2
+    )
 
 
 def test_the_same_key_with_another_order_is_a_conflict() -> None:
@@ -95,9 +109,21 @@ def test_a_form_is_refused() -> None:
 def test_from_another_machine_only_the_token_opens() -> None:
     assert post(ORDER, REMOTE_ADDR="10.0.0.9").status_code == 403
     assert post(ORDER, headers={"X-Forwarded-For": "10.0.0.9"}).status_code == 403
-    assert post(ORDER, REMOTE_ADDR="10.0.0.9", headers={payments.TOKEN_HEADER: "wrong"}).status_code == 403
+    assert (
+        post(
+            ORDER, REMOTE_ADDR="10.0.0.9", headers={payments.TOKEN_HEADER: "wrong"}
+        ).status_code
+        == 403
+    )
     assert not PaymentCall.objects.exists()
-    assert post(ORDER, REMOTE_ADDR="10.0.0.9", headers={payments.TOKEN_HEADER: payments.token()}).status_code == 201
+    assert (
+        post(
+            ORDER,
+            REMOTE_ADDR="10.0.0.9",
+            headers={payments.TOKEN_HEADER: payments.token()},
+        ).status_code
+        == 201
+    )
 
 
 def test_the_books_can_be_read() -> None:
@@ -125,7 +151,9 @@ def test_the_client_really_pays_over_http(live_server: Any, settings: Any) -> No
 
 def test_an_endpoint_that_is_not_there_is_named_with_the_setting(settings: Any) -> None:
     settings.COUNTERSIGN_DEMO_PAYMENTS_URL = "http://127.0.0.1:9/demo/payments/"
-    with pytest.raises(payments.PaymentUnavailable, match="COUNTERSIGN_DEMO_PAYMENTS_URL says where"):
+    with pytest.raises(
+        payments.PaymentUnavailable, match="COUNTERSIGN_DEMO_PAYMENTS_URL says where"
+    ):
         payments.pay(order(), key="k1")
 
 

@@ -1,4 +1,6 @@
-"""The demo's graphs on the database: started, advanced, signed, and compared with what was decided."""
+"""The demo's graphs on the database: started, advanced, signed, and compared with what
+was decided.
+"""
 
 from io import BytesIO
 from typing import Any
@@ -42,7 +44,12 @@ def slips(run: Run) -> list[Any]:
 
 
 def decision(slip: Any, verdict: str, value: Any = None) -> dict[str, Any]:
-    content = {"write": str(slip.row.write), "hash": slip.row.hash, "verdict": verdict, "reason": "as seen"}
+    content = {
+        "write": str(slip.row.write),
+        "hash": slip.row.hash,
+        "verdict": verdict,
+        "reason": "as seen",
+    }
     return {**content, "value": value} if verdict == "edit" else content
 
 
@@ -51,30 +58,56 @@ def state_of(run: Run) -> dict[str, Any]:
     return {**state["scratch"], **state["artifacts"]}
 
 
-def test_a_claim_is_decided_write_by_write_and_exactly_that_happens(people: People, handler: User) -> None:
-    run = runs.start("claim_payout", {"claim_id": "CLM-7", "amount": "900.00"}, key="CLM-7", by=people.starter)
+def test_a_claim_is_decided_write_by_write_and_exactly_that_happens(
+    people: People, handler: User
+) -> None:
+    run = runs.start(
+        "claim_payout",
+        {"claim_id": "CLM-7", "amount": "900.00"},
+        key="CLM-7",
+        by=people.starter,
+    )
     assert runs.advance(run.id).status == "paused"
     payout, letter, case = slips(run)
-    assert [PaymentCall.objects.count(), len(mail.outbox), ClaimCase.objects.count()] == [0, 0, 0]
+    assert [
+        PaymentCall.objects.count(),
+        len(mail.outbox),
+        ClaimCase.objects.count(),
+    ] == [0, 0, 0]
     less = {**payout.value, "amount": "800.00"}
     reviews.sign(
         run.id,
-        [decision(payout, "edit", less), decision(letter, "reject"), decision(case, "approve")],
+        [
+            decision(payout, "edit", less),
+            decision(letter, "reject"),
+            decision(case, "approve"),
+        ],
         by=handler,
     )
     assert runs.advance(run.id).status == "completed"
-    payment, call = Payment.objects.get(), PaymentCall.objects.get()
-    assert (str(payment.amount), call.status, call.idempotency_key) == ("800.00", 201, payment.idempotency_key)
+    payment = Payment.objects.get()
+    call = PaymentCall.objects.get()
+    assert str(payment.amount) == "800.00"
+    assert call.status == 201
+    assert call.idempotency_key == payment.idempotency_key
     assert mail.outbox == []
     assert ClaimCase.objects.get().status == "settled"
     assert state_of(run)["outcome"] == "partly settled"
 
 
-def test_only_claims_handlers_may_decide_on_claims(people: People, handler: User) -> None:
-    run = runs.start("claim_payout", {"claim_id": "CLM-8", "amount": "900.00"}, by=people.starter)
+def test_only_claims_handlers_may_decide_on_claims(
+    people: People, handler: User
+) -> None:
+    run = runs.start(
+        "claim_payout", {"claim_id": "CLM-8", "amount": "900.00"}, by=people.starter
+    )
     runs.advance(run.id)
     with pytest.raises(Exception, match="review"):
-        reviews.sign(run.id, [decision(slip, "approve") for slip in slips(run)], by=people.second_reviewer)
+        reviews.sign(
+            run.id,
+            [decision(slip, "approve") for slip in slips(run)],
+            by=people.second_reviewer,
+        )
     assert runs.advance(run.id).status == "paused"
 
 
@@ -86,9 +119,13 @@ def test_a_broken_claim_file_fails_the_run_and_says_why(people: People) -> None:
     assert "claim.json is not JSON (line 1" in unpack_json(run.error)["message"]
 
 
-def test_fifty_corrections_of_ten_thousand_rows_end_up_exactly_as_decided(people: People) -> None:
+def test_fifty_corrections_of_ten_thousand_rows_end_up_exactly_as_decided(
+    people: People,
+) -> None:
     content = messy_csv(10_000, 50)
-    ref = uploads.save_upload(BytesIO(content.encode()), name="rows.csv", by=people.starter)
+    ref = uploads.save_upload(
+        BytesIO(content.encode()), name="rows.csv", by=people.starter
+    )
     run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
     assert run.status == "paused"
     asked = slips(run)
@@ -104,18 +141,27 @@ def test_fifty_corrections_of_ten_thousand_rows_end_up_exactly_as_decided(people
     for number, cells in enumerate(good[1:], 2):
         if number not in bad:
             assert rows.pop(number).values == dict(zip(good[0], cells, strict=True))
-    assert {number: {name: row.values[name] for name in expected[number]} for number, row in rows.items()} == expected
+    assert {
+        number: {name: row.values[name] for name in expected[number]}
+        for number, row in rows.items()
+    } == expected
     report = state_of(run)["report"]
-    assert (report["rows"], report["imported"], report["corrected"]) == (10_000, 9950 + len(expected), len(expected))
+    assert report["rows"] == 10_000
+    assert report["imported"] == 9950 + len(expected)
+    assert report["corrected"] == len(expected)
     assert {one["row"] for one in report["left_out"]} == bad - set(expected)
 
 
 def _mixed(asked: list[Any]) -> tuple[list[dict[str, Any]], dict[int, dict[str, str]]]:
-    """Approve, reject and edit by turns; and what is to be in the table of the rows that were bad."""
-    decisions, expected = [], {}
+    """Approve, reject and edit by turns; and what is to be in the table of the rows
+    that were bad.
+    """
+    decisions = []
+    expected = {}
     for turn, slip in enumerate(asked):
         (correction,) = slip.value
-        after, row = correction["after"], correction["row"]
+        after = correction["after"]
+        row = correction["row"]
         if turn % 3 == 1:
             decisions.append(decision(slip, "reject"))
         elif turn % 3 == 2 and "email" in correction["before"]:
@@ -130,23 +176,36 @@ def _mixed(asked: list[Any]) -> tuple[list[dict[str, Any]], dict[int, dict[str, 
 
 
 def test_the_state_of_an_import_stays_small(people: People) -> None:
-    ref = uploads.save_upload(BytesIO(messy_csv(10_000, 50).encode()), name="rows.csv", by=people.starter)
+    ref = uploads.save_upload(
+        BytesIO(messy_csv(10_000, 50).encode()), name="rows.csv", by=people.starter
+    )
     run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
     assert len(str(state_of(run))) < 30_000
 
 
-def test_the_imported_rows_can_be_downloaded_as_the_file_was(people: People, client: Any) -> None:
+def test_the_imported_rows_can_be_downloaded_as_the_file_was(
+    people: People, client: Any
+) -> None:
     content = "country,id,email,amount,date\nDE,1,a@example.com,10.00,2026-01-01\n"
-    ref = uploads.save_upload(BytesIO(content.encode()), name="rows.csv", by=people.starter)
+    ref = uploads.save_upload(
+        BytesIO(content.encode()), name="rows.csv", by=people.starter
+    )
     run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
     client.force_login(people.starter)
     body = b"".join(client.get(f"/demo/rows/{run.id}.csv").streaming_content).decode()
-    assert body == "row,country,id,email,amount,date,corrected\r\n2,DE,1,a@example.com,10.00,2026-01-01,no\r\n"
+    assert (
+        body == "row,country,id,email,amount,date,corrected\r\n"
+        "2,DE,1,a@example.com,10.00,2026-01-01,no\r\n"
+    )
 
 
 def test_a_formula_in_an_imported_row_is_none_in_the_download(people: People) -> None:
-    content = "country,id,email,amount,date,note\nDE,1,a@example.com,10.00,2026-01-01,=1+1\n"
-    ref = uploads.save_upload(BytesIO(content.encode()), name="rows.csv", by=people.starter)
+    content = (
+        "country,id,email,amount,date,note\nDE,1,a@example.com,10.00,2026-01-01,=1+1\n"
+    )
+    ref = uploads.save_upload(
+        BytesIO(content.encode()), name="rows.csv", by=people.starter
+    )
     run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
     request = AsyncRequestFactory().get(f"/demo/rows/{run.id}.csv")
     request.user = people.starter

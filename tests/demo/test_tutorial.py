@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from orchestrator.engine.compile import compile
+from orchestrator.engine.graphs.compile import compile
 from tests.house import tutorial
 from tests.house.commands import run
 
@@ -16,7 +16,9 @@ TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The Python blocks; the first one is importable as expenses.graphs, as the tutorial says."""
+    """The Python blocks; the first one is importable as expenses.graphs, as the
+    tutorial says.
+    """
     found = re.findall(r"```python\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
     for name in ("expenses", "expenses.graphs"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
@@ -35,12 +37,17 @@ def project(tmp_path: Path) -> Path:
     """A project with the tutorial's app in it, whose settings are ours and the app."""
     tutorial.write_graphs(tmp_path)
     tutorial.write_tests(tmp_path)
-    settings = 'from orchestrator.settings import *\n\nINSTALLED_APPS = [*INSTALLED_APPS, "expenses"]\n'
+    settings = (
+        "from orchestrator.settings import *\n\nINSTALLED_APPS ="
+        ' [*INSTALLED_APPS, "expenses"]\n'
+    )
     (tmp_path / "site_settings.py").write_text(settings)
     return tmp_path
 
 
-def test_the_tests_of_the_tutorial_are_found_run_and_pass_as_it_says(project: Path) -> None:
+def test_the_tests_of_the_tutorial_are_found_run_and_pass_as_it_says(
+    project: Path,
+) -> None:
     ((python, *command),) = tutorial.TEST
     assert python == "python"
     done = run(

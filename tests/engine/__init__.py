@@ -1,1 +1,3 @@
-"""Tests of the ground: graphs, channels, tokens, reducing and playing. No database is touched."""
+"""Tests of the ground: graphs, channels, tokens, reducing and playing. No database is
+touched.
+"""

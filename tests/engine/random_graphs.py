@@ -1,4 +1,6 @@
-"""Random graphs, what their nodes return and what people say; and the rounds that a slow model of the rules expects."""
+"""Random graphs, what their nodes return and what people say; and the rounds that a
+slow model of the rules expects.
+"""
 
 import copy
 from typing import Annotated, Any
@@ -7,10 +9,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from orchestrator.engine import END, START, Append, Command, Gate, Graph, Send, Write
-from orchestrator.engine.compile import Compiled
-from orchestrator.engine.frontier import ErrorInfo, Frontier
+from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.play_people import waiting_tasks
-from orchestrator.engine.reduce import Result, Settled, output_of
+from orchestrator.engine.step.frontier import ErrorInfo, Frontier
+from orchestrator.engine.step.reduce import Result, Settled, output_of
 from tests.engine import reference
 from tests.engine.reference import Model, Spec
 
@@ -31,7 +33,9 @@ class State(BaseModel):
 
 @st.composite
 def graphs(draw: Any) -> tuple[list[Spec], list[str]]:
-    """Nodes with every kind of way out, mended so that the graph is legal; and where START leads."""
+    """Nodes with every kind of way out, mended so that the graph is legal; and where
+    START leads.
+    """
     names = NAMES[: draw(st.integers(2, len(NAMES)))]
     ends = st.sampled_from([*names, END])
     some = st.lists(ends, max_size=2, unique=True)
@@ -43,14 +47,25 @@ def graphs(draw: Any) -> tuple[list[Spec], list[str]]:
 
 def _spec(draw: Any, name: str, ends: Any, some: Any, inner: Any) -> Spec:
     rare = st.sampled_from([False, False, True])
-    spec = Spec(name, join=draw(st.sampled_from(["all", "all", "any"])), gated=draw(rare), plain=draw(some))
+    spec = Spec(
+        name,
+        join=draw(st.sampled_from(["all", "all", "any"])),
+        gated=draw(rare),
+        plain=draw(some),
+    )
     spec.branch = draw(st.lists(ends, min_size=2, max_size=2)) if draw(rare) else []
     spec.error = draw(some) if draw(rare) else []
     spec.goto = draw(some) if draw(rare) else []
     spec.sends = draw(inner) if draw(rare) else []
     if spec.gated:
-        spec.when = {outcome: draw(some) for outcome in ("approved", "rejected", "partial")}
-    covered = spec.branch or spec.goto or (spec.when.get("approved") and spec.when.get("partial"))
+        spec.when = {
+            outcome: draw(some) for outcome in ("approved", "rejected", "partial")
+        }
+    covered = (
+        spec.branch
+        or spec.goto
+        or (spec.when.get("approved") and spec.when.get("partial"))
+    )
     if not spec.plain and not covered:
         spec.plain = [END]
     return spec
@@ -62,7 +77,11 @@ def _reaching_all(specs: list[Spec], starts: list[str]) -> list[str]:
         model = Model(specs, starts, 0)
         if not any(model.path(start, spec.name, "") for start in starts):
             starts = [*starts, spec.name]
-    if not any(END in target for spec in specs for target in (spec.plain, spec.branch, spec.goto, *spec.when.values())):
+    if not any(
+        END in target
+        for spec in specs
+        for target in (spec.plain, spec.branch, spec.goto, *spec.when.values())
+    ):
         specs[-1].plain.append(END)
     return starts
 
@@ -72,21 +91,35 @@ def plain(spec: Spec, node: Any) -> tuple[Any, dict[str, Any]]:
     return node, {}
 
 
-def built(specs: list[Spec], starts: list[str], seed: int, *, equipped: Any = plain) -> Graph:
-    """The graph for the engine, whose nodes throw the same dice as the model. `equipped` may give them effects."""
+def built(
+    specs: list[Spec], starts: list[str], seed: int, *, equipped: Any = plain
+) -> Graph:
+    """The graph for the engine, whose nodes throw the same dice as the model.
+    `equipped` may give them effects.
+    """
     graph = Graph("random", input=Nothing, state=State)
     for spec in specs:
-        gate = Gate(reviewers=["user:ann"], needs_approval=_guard(seed)) if spec.gated else None
+        gate = (
+            Gate(reviewers=["user:ann"], needs_approval=_guard(seed))
+            if spec.gated
+            else None
+        )
         node, options = equipped(spec, _node(spec, seed))
         options |= {"gate": gate, "approve": "writes" if gate else None}
-        graph.node(spec.name, join=spec.join, goto=spec.goto, sends=spec.sends, **options)(node)
+        graph.node(
+            spec.name, join=spec.join, goto=spec.goto, sends=spec.sends, **options
+        )(node)
     for start in starts:
         graph.edge(START, start)
     for spec in specs:
         for target in spec.plain:
             graph.edge(spec.name, target)
         if spec.branch:
-            graph.branch(spec.name, _router(spec, seed), {f"l{n}": target for n, target in enumerate(spec.branch)})
+            graph.branch(
+                spec.name,
+                _router(spec, seed),
+                {f"l{n}": target for n, target in enumerate(spec.branch)},
+            )
         for outcome, targets in (*spec.when.items(), ("error", spec.error)):
             for target in targets:
                 graph.edge(spec.name, target, when=outcome)
@@ -94,7 +127,9 @@ def built(specs: list[Spec], starts: list[str], seed: int, *, equipped: Any = pl
 
 
 def _guard(seed: int) -> Any:
-    return lambda state, proposal: not reference.passes(seed, proposal.writes[0].value[0])
+    return lambda state, proposal: (
+        not reference.passes(seed, proposal.writes[0].value[0])
+    )
 
 
 def _router(spec: Spec, seed: int) -> Any:
@@ -106,9 +141,15 @@ def _node(spec: Spec, seed: int) -> Any:
         does = reference.behaviour(seed, spec, tuple(ctx.task))
         if does.fails:
             raise RuntimeError(str(ctx.task))
-        entry = reference.entry_of(tuple(ctx.task), ctx.payload, ctx.error.message if ctx.error else None)
-        writes = [Write("log", [entry])] + ([Write("log", [entry + " again"])] if spec.gated else [])
-        return Command(update=writes, goto=does.goto, send=[Send(*send) for send in does.sends])
+        entry = reference.entry_of(
+            tuple(ctx.task), ctx.payload, ctx.error.message if ctx.error else None
+        )
+        writes = [Write("log", [entry])] + (
+            [Write("log", [entry + " again"])] if spec.gated else []
+        )
+        return Command(
+            update=writes, goto=does.goto, send=[Send(*send) for send in does.sends]
+        )
 
     return node
 
@@ -120,7 +161,9 @@ def reviewer(seed: int) -> Any:
     def decide(request: Any) -> Any:
         asked[request.task] = asked.get(request.task, 0) + 1
         answer = reference.verdicts(seed, tuple(request.task), asked[request.task])
-        return answer and {position: (verdict, None) for position, verdict in answer.items()}
+        return answer and {
+            position: (verdict, None) for position, verdict in answer.items()
+        }
 
     return decide
 
@@ -133,20 +176,37 @@ def modelled(model: Model) -> tuple[list[Any], str, int]:
         before = copy.deepcopy(model)
         ran = model.superstep()
         if ran:
-            tasks, number = tasks + len(ran), number + 1
+            tasks = tasks + len(ran)
+            number = number + 1
             if tasks > BUDGET:
                 model.__dict__ = before.__dict__
                 return rounds, "failed", number - 1
         elif not model.settlement():
-            status = "paused" if model.waiting else "rejected" if model.rejected else "completed"
+            status = (
+                "paused"
+                if model.waiting
+                else "rejected"
+                if model.rejected
+                else "completed"
+            )
             return rounds, status, number
-        rounds.append((ran, model.pending(), model.skipped(), model.waiting_tasks(), list(model.log)))
+        rounds.append(
+            (
+                ran,
+                model.pending(),
+                model.skipped(),
+                model.waiting_tasks(),
+                list(model.log),
+            )
+        )
 
 
 def result_of(compiled: Compiled, start: Any) -> Result:
     """How a task of a random graph ended."""
     try:
-        return Result(_output(compiled, start), gated=compiled.nodes[start.task.node].gated)
+        return Result(
+            _output(compiled, start), gated=compiled.nodes[start.task.node].gated
+        )
     except RuntimeError as error:
         return Result(error=ErrorInfo(start.task.node, "RuntimeError", str(error)))
 
@@ -156,13 +216,20 @@ def some_settled(compiled: Compiled, frontier: Frontier, seed: int) -> list[Sett
     content = ["approved", "rejected", "partial"]
     tasks = waiting_tasks(compiled, frontier)
     chosen = tasks[: max(1, len(tasks) // 2)] if tasks else []
-    return [Settled(task, (), content[(seed + task.visit + task.index) % 3]) for task in chosen]
+    return [
+        Settled(task, (), content[(seed + task.visit + task.index) % 3])
+        for task in chosen
+    ]
 
 
 def _output(compiled: Compiled, start: Any) -> Any:
     """What the node returns. Raises `RuntimeError` where it fails."""
 
     class Ctx:
-        task, payload, error = start.task, start.payload, start.error
+        task = start.task
+        payload = start.payload
+        error = start.error
 
-    return output_of(compiled, start.task.node, compiled.nodes[start.task.node].fn(None, Ctx()))
+    return output_of(
+        compiled, start.task.node, compiled.nodes[start.task.node].fn(None, Ctx())
+    )

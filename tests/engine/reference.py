@@ -1,7 +1,8 @@
-"""A slow model of the token rules, written to be read: paths are searched one by one, circles by trying every set of
-joins.
+"""A slow model of the token rules, written to be read: paths are searched one by one,
+circles by trying every set of joins.
 
-It shares no code with the planner. Tokens are single things in a list; nothing is counted or precomputed.
+It shares no code with the planner. Tokens are single things in a list; nothing is
+counted or precomputed.
 """
 
 from dataclasses import dataclass, field
@@ -52,12 +53,16 @@ def passes(seed: int, entry: str) -> bool:
     return Random(f"{seed}/passes/{entry}").random() < 0.2
 
 
-def verdicts(seed: int, task: tuple[str, int, int], asked: int) -> dict[int, str] | None:
+def verdicts(
+    seed: int, task: tuple[str, int, int], asked: int
+) -> dict[int, str] | None:
     """What the reviewer says the n-th time that he is asked; None: he leaves it."""
     dice = Random(f"{seed}/{task}/{asked}")
     if dice.random() < 0.3:
         return None
-    return {position: dice.choice(["approve", "approve", "reject"]) for position in (0, 1)}
+    return {
+        position: dice.choice(["approve", "approve", "reject"]) for position in (0, 1)
+    }
 
 
 def entry_of(task: tuple[str, int, int], payload: int | None, error: str | None) -> str:
@@ -73,7 +78,9 @@ class Token:
 
 @dataclass
 class Waiting:
-    """A visit that is not over: per task its status, its proposal and what it wants to do."""
+    """A visit that is not over: per task its status, its proposal and what it wants to
+    do.
+    """
 
     node: str
     visit: int
@@ -87,7 +94,9 @@ class Model:
         self.specs = {spec.name: spec for spec in specs}
         self.order = [spec.name for spec in specs]
         self.seed = seed
-        self.edges: list[tuple[str, str, str]] = []  # (id, source, target), sends left out
+        self.edges: list[
+            tuple[str, str, str]
+        ] = []  # (id, source, target), sends left out
         self.ways: list[tuple[str, str]] = []  # every way from node to node, sends too
         for target in starts:
             self._edge(f"START>{target}", "START", target)
@@ -97,7 +106,11 @@ class Model:
             for target in spec.goto:
                 self._edge(f"{spec.name}=>{target}", spec.name, target)
             self.ways += [(spec.name, target) for target in spec.sends]
-        self.tokens = [Token(id) for id, source, target in self.edges if source == "START" and target != "END"]
+        self.tokens = [
+            Token(id)
+            for id, source, target in self.edges
+            if source == "START" and target != "END"
+        ]
         self.sends: list[tuple[str, list[int]]] = []
         self.visits: dict[str, int] = {}
         self.waiting: list[Waiting] = []
@@ -133,34 +146,59 @@ class Model:
             *(target for target, _ in self.sends),
         ]
 
-    def path(self, start: str, goal: str, avoid: str, seen: frozenset[str] = frozenset()) -> bool:
+    def path(
+        self, start: str, goal: str, avoid: str, seen: frozenset[str] = frozenset()
+    ) -> bool:
         if avoid in (start, goal):
             return False
         if start == goal:
             return True
-        onward = [target for source, target in self.ways if source == start and target not in seen]
+        onward = [
+            target
+            for source, target in self.ways
+            if source == start and target not in seen
+        ]
         return any(self.path(target, goal, avoid, seen | {start}) for target in onward)
 
     def waits_for(self, join: str) -> set[str]:
         """The live places that hold this join back."""
         full = {token.edge for token in self.tokens}
-        empty = [source for id, source, target in self.edges if target == join and id not in full and source != "START"]
-        return {place for place in self.live() for source in empty if self.path(place, source, join)}
+        empty = [
+            source
+            for id, source, target in self.edges
+            if target == join and id not in full and source != "START"
+        ]
+        return {
+            place
+            for place in self.live()
+            for source in empty
+            if self.path(place, source, join)
+        }
 
     def going(self) -> list[str]:
         """The join="all" nodes that start now."""
-        joins = [n for n in self.order if self.specs[n].join == "all" and n in map(self.target, self.tokens)]
+        joins = [
+            n
+            for n in self.order
+            if self.specs[n].join == "all" and n in map(self.target, self.tokens)
+        ]
         waits = {join: self.waits_for(join) for join in joins}
         free = [join for join in joins if not waits[join]]
         blocked = [join for join in joins if waits[join]]
-        only_blocked = set(blocked) - {visit.node for visit in self.waiting} - {target for target, _ in self.sends}
+        only_blocked = (
+            set(blocked)
+            - {visit.node for visit in self.waiting}
+            - {target for target, _ in self.sends}
+        )
         closed = [
             set(group)
             for size in range(1, len(blocked) + 1)
             for group in combinations(blocked, size)
             if all(waits[join] <= set(group) & only_blocked for join in group)
         ]
-        smallest = [group for group in closed if not any(other < group for other in closed)]
+        smallest = [
+            group for group in closed if not any(other < group for other in closed)
+        ]
         return free + [min(group, key=self.order.index) for group in smallest]
 
     def start(self) -> list[tuple[tuple[str, int, int], int | None, str | None]]:
@@ -169,12 +207,25 @@ class Model:
         found: list[tuple[tuple[str, int, int], int | None, str | None]] = []
         for target, payloads in self.sends:
             visit = self._visit(target)
-            found += [((target, visit, n), payload, None) for n, payload in enumerate(payloads)]
+            found += [
+                ((target, visit, n), payload, None)
+                for n, payload in enumerate(payloads)
+            ]
         self.sends = []
         for node in self.order:
             if node in going:
-                errors = [self._take(id) for id, _, target in self.edges if target == node and self._holds(id)]
-                found.append(((node, self._visit(node), 0), None, next((e for e in errors if e), None)))
+                errors = [
+                    self._take(id)
+                    for id, _, target in self.edges
+                    if target == node and self._holds(id)
+                ]
+                found.append(
+                    (
+                        (node, self._visit(node), 0),
+                        None,
+                        next((e for e in errors if e), None),
+                    )
+                )
             elif self.specs[node].join == "any":
                 for id in [id for id, _, target in self.edges if target == node]:
                     while self._holds(id):
@@ -226,14 +277,21 @@ class Model:
         if any(status == "gated" for status, _, _ in visit.tasks):
             self.waiting.append(visit)
             return
-        spec, statuses = self.specs[visit.node], [status for status, _, _ in visit.tasks]
+        spec = self.specs[visit.node]
+        statuses = [status for status, _, _ in visit.tasks]
         if "error" in statuses:
             first = f"{visit.node}:{visit.visit}:{statuses.index('error')}"
-            self._put([f"{spec.name}>{target}!error" for target in spec.error], error=first)
+            self._put(
+                [f"{spec.name}>{target}!error" for target in spec.error], error=first
+            )
             return
         outcome = statuses[0] if len(set(statuses)) == 1 else "partial"
         kept = [does for status, _, does in visit.tasks if status != "rejected"]
-        named = [f"{spec.name}>{target}!{outcome}" for target in spec.when.get(outcome, [])] if spec.gated else []
+        named = (
+            [f"{spec.name}>{target}!{outcome}" for target in spec.when.get(outcome, [])]
+            if spec.gated
+            else []
+        )
         goto = [does.goto for does in kept if does.goto]
         if outcome == "rejected":
             self.rejected = self.rejected or not named
@@ -241,10 +299,16 @@ class Model:
         elif goto:
             self._put([f"{spec.name}=>{target}" for target in dict.fromkeys(goto)])
         else:
-            self._put([f"{spec.name}>{target}" for target in spec.plain] + named + self._routed(spec))
+            self._put(
+                [f"{spec.name}>{target}" for target in spec.plain]
+                + named
+                + self._routed(spec)
+            )
         for does in kept:
             for target in dict.fromkeys(target for target, _ in does.sends):
-                self.sends.append((target, [payload for to, payload in does.sends if to == target]))
+                self.sends.append(
+                    (target, [payload for to, payload in does.sends if to == target])
+                )
 
     def _routed(self, spec: Spec) -> list[str]:
         if not spec.branch:
@@ -258,7 +322,9 @@ class Model:
 
     def settlement(self) -> bool:
         """Ask about everything that waits; apply what was decided. False: nothing was."""
-        now = sorted(self.waiting, key=lambda visit: (self.order.index(visit.node), visit.visit))
+        now = sorted(
+            self.waiting, key=lambda visit: (self.order.index(visit.node), visit.visit)
+        )
         answered = False
         for visit in now:
             for index, (status, entry, does) in enumerate(visit.tasks):
@@ -276,9 +342,19 @@ class Model:
         answer = verdicts(self.seed, task, self.asked[task])
         if answer is None:
             return None
-        self.log += [line for n, line in enumerate([entry, entry + " again"]) if answer[n] == "approve"]
+        self.log += [
+            line
+            for n, line in enumerate([entry, entry + " again"])
+            if answer[n] == "approve"
+        ]
         content = set(answer.values())
-        return "approved" if content == {"approve"} else "rejected" if content == {"reject"} else "partial"
+        return (
+            "approved"
+            if content == {"approve"}
+            else "rejected"
+            if content == {"reject"}
+            else "partial"
+        )
 
     # What is shown
 
@@ -286,9 +362,19 @@ class Model:
         return sorted({token.edge for token in self.tokens})
 
     def waiting_tasks(self) -> list[tuple[str, int, int]]:
-        tasks = [(v.node, v.visit, n) for v in self.waiting for n, one in enumerate(v.tasks) if one[0] == "gated"]
+        tasks = [
+            (v.node, v.visit, n)
+            for v in self.waiting
+            for n, one in enumerate(v.tasks)
+            if one[0] == "gated"
+        ]
         return sorted(tasks, key=self._place)
 
     def skipped(self) -> list[str]:
         live = self.live()
-        return [n for n in self.order if n not in self.visits and not any(self.path(place, n, "") for place in live)]
+        return [
+            n
+            for n in self.order
+            if n not in self.visits
+            and not any(self.path(place, n, "") for place in live)
+        ]

@@ -1,4 +1,6 @@
-"""Small graphs for tests: each node adds its task to the channel `log`, so that the order of what ran can be read."""
+"""Small graphs for tests: each node adds its task to the channel `log`, so that the
+order of what ran can be read.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
@@ -31,17 +33,23 @@ def logs(state: Any, ctx: Any) -> dict[str, Any]:
     return {"log": [str(ctx.task)]}
 
 
-def graph_of(edges: Edges, nodes: Mapping[str, Mapping[str, Any]] | None = None, **options: Any) -> Graph:
-    """A graph from (source, target[, when]) with every other name as a logging node, in order of appearance. `nodes`
-    gives options of a node, `fn` among them.
+def graph_of(
+    edges: Edges, nodes: Mapping[str, Mapping[str, Any]] | None = None, **options: Any
+) -> Graph:
+    """A graph from (source, target[, when]) with every other name as a logging node, in
+    order of appearance. `nodes` gives options of a node, `fn` among them.
     """
     graph = Graph("small", input=Nothing, state=options.pop("state", Log), **options)
     listed = list(edges)
-    names = dict.fromkeys([*(nodes or {}), *(name for edge in listed for name in edge[:2])])
+    names = dict.fromkeys(
+        [*(nodes or {}), *(name for edge in listed for name in edge[:2])]
+    )
     for name in names:
         if name not in (START, END):
             settings = dict((nodes or {}).get(name, {}))
-            graph.node(name, **{k: v for k, v in settings.items() if k != "fn"})(settings.get("fn", logs))
+            graph.node(name, **{k: v for k, v in settings.items() if k != "fn"})(
+                settings.get("fn", logs)
+            )
     for edge in listed:
         graph.edge(edge[0], edge[1], when=edge[2] if len(edge) > 2 else None)
     return graph
@@ -54,7 +62,11 @@ def chain(*names: str) -> list[tuple[str, str]]:
 
 def rounds(played: Played) -> list[list[str]]:
     """The tasks of each superstep, settlements left out."""
-    return [[str(task) for task in step.tasks] for step in played.supersteps if step.source == "superstep"]
+    return [
+        [str(task) for task in step.tasks]
+        for step in played.supersteps
+        if step.source == "superstep"
+    ]
 
 
 def log_of(played: Played) -> list[str]:

@@ -10,12 +10,16 @@ from orchestrator.engine.errors import CountersignError
 NAMED = [
     one
     for _, one in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(one, CountersignError) and one is not CountersignError and not one.__name__.startswith("_")
+    if issubclass(one, CountersignError)
+    and one is not CountersignError
+    and not one.__name__.startswith("_")
 ]
 
 
 @pytest.mark.parametrize("kind", NAMED, ids=lambda kind: kind.__name__)
-def test_each_refusal_says_a_sentence_and_its_cure(kind: type[CountersignError]) -> None:
+def test_each_refusal_says_a_sentence_and_its_cure(
+    kind: type[CountersignError],
+) -> None:
     text = inspect.getdoc(kind) or ""
     assert text.count(".") >= 2 or ";" in text, "what happened, and what to do"
 
@@ -28,4 +32,6 @@ def test_no_two_refusals_share_a_code() -> None:
 
 def test_a_refusal_carries_its_message_and_facts() -> None:
     error = errors.UnknownThing("there is no run 7", run="7")
-    assert (str(error), error.code, error.facts) == ("there is no run 7", "unknown_thing", {"run": "7"})
+    assert str(error) == "there is no run 7"
+    assert error.code == "unknown_thing"
+    assert error.facts == {"run": "7"}

@@ -1,4 +1,6 @@
-"""The one who decides in `play`: what is settled, what comes back, and who is asked, as in a run."""
+"""The one who decides in `play`: what is settled, what comes back, and who is asked, as
+in a run.
+"""
 
 from typing import Any
 
@@ -28,62 +30,96 @@ def verdicts(request: Request) -> list[str | None]:
 
 def test_a_settled_rejection_stays_whatever_is_answered_later() -> None:
     result, asked = played(waiting.rejected_and_then_approved())
-    assert [verdicts(one) for one in asked if one.node == "pay"] == [[None, None], ["rejected", None]]
-    assert (result.state.note, result.state.letter) == ("", "Dear")
+    assert [verdicts(one) for one in asked if one.node == "pay"] == [
+        [None, None],
+        ["rejected", None],
+    ]
+    assert result.state.note == ""
+    assert result.state.letter == "Dear"
 
 
 def test_a_base_that_moved_and_moved_back_brings_an_approval_back() -> None:
     result, asked = played(waiting.moved_and_moved_back())
-    assert [verdicts(one) for one in asked if one.node == "pay"] == [[None, None], [None, None]]
+    assert [verdicts(one) for one in asked if one.node == "pay"] == [
+        [None, None],
+        [None, None],
+    ]
     (pay, _) = sorted(result.gates, key=lambda one: one.node != "pay")
-    assert verdicts(pay) == [None, "approved"], "the second answer was about the other write"
+    assert verdicts(pay) == [None, "approved"], (
+        "the second answer was about the other write"
+    )
 
 
 def test_a_request_that_comes_back_keeps_approvals_whose_base_did_not_move() -> None:
     result, asked = played(waiting.came_back_in_part())
-    assert [verdicts(one) for one in asked if one.node == "second"] == [[None, None], [None, "approved"]]
-    assert (result.status, result.state.note, result.state.latest) == ("completed", "second", "kept")
+    assert [verdicts(one) for one in asked if one.node == "second"] == [
+        [None, None],
+        [None, "approved"],
+    ]
+    assert result.status == "completed"
+    assert result.state.note == "second"
+    assert result.state.latest == "kept"
 
 
 def test_an_edited_value_stays_where_its_write_comes_back() -> None:
     result, _ = played(waiting.came_back_after_an_edit())
     (gate,) = result.gates
-    assert [(write.value, write.current, write.verdict) for write in gate.writes] == [("edited", "first", None)]
+    assert [(write.value, write.current, write.verdict) for write in gate.writes] == [
+        ("edited", "first", None)
+    ]
 
 
-def test_an_edit_that_changes_the_title_brings_back_what_was_approved_before_it() -> None:
+def test_an_edit_that_changes_the_title_brings_back_what_was_approved_before_it() -> (
+    None
+):
     result, everybody = played(waiting.edited_beside_an_approval())
     asked = [one for one in everybody if one.node == "ask"]
     assert [one.title for one in asked] == ["Note one", "Note one", "Note two"]
     assert verdicts(asked[1]) == [None, "approved", "rejected", None]
     assert verdicts(asked[2]) == ["approved", None, "rejected", "approved"]
-    assert (result.status, result.state.letter) == ("completed", "Dear")
+    assert result.status == "completed"
+    assert result.state.letter == "Dear"
 
 
 def test_an_edit_that_changes_no_title_leaves_what_was_approved_before_it() -> None:
     result, asked = played(waiting.edited_to_the_same_title())
-    assert (result.status, result.state.letter) == ("completed", "Dear")
+    assert result.status == "completed"
+    assert result.state.letter == "Dear"
     assert len([one for one in asked if one.node == "ask"]) == 2
 
 
-def test_a_base_that_is_as_it_was_after_the_settlement_that_moved_it_twice_holds() -> None:
+def test_a_base_that_is_as_it_was_after_the_settlement_that_moved_it_twice_holds() -> (
+    None
+):
     result, asked = played(waiting.shown_value_set_back_within_one_settlement())
-    assert [one.node for one in asked] == ["up", "looks", "down"], "nobody is asked again"
-    assert [one.source for one in result.supersteps] == ["superstep", "settlement", "settlement"]
+    assert [one.node for one in asked] == ["up", "looks", "down"], (
+        "nobody is asked again"
+    )
+    assert [one.source for one in result.supersteps] == [
+        "superstep",
+        "settlement",
+        "settlement",
+    ]
 
 
 def test_a_gated_node_that_proposes_nothing_takes_its_error_edge() -> None:
     result, _ = played(waiting.nothing_proposed_with_an_error_edge())
-    assert (result.status, result.state.log) == ("completed", ["InvalidValue 1"])
+    assert result.status == "completed"
+    assert result.state.log == ["InvalidValue 1"]
 
 
 def test_a_gated_node_that_proposes_nothing_is_tried_again() -> None:
     result, _ = played(waiting.nothing_proposed_at_first())
-    assert (result.status, result.state.log) == ("completed", ["attempt 2"])
+    assert result.status == "completed"
+    assert result.state.log == ["attempt 2"]
 
 
 @pytest.mark.parametrize(
-    ("example", "status"), [(waiting.failed_beside_a_gate, "failed"), (waiting.unknown_beside_a_gate, "unknown")]
+    ("example", "status"),
+    [
+        (waiting.failed_beside_a_gate, "failed"),
+        (waiting.unknown_beside_a_gate, "unknown"),
+    ],
 )
 def test_after_a_failed_superstep_who_was_reached_beside_it_is_asked_on_the_state_before_it(
     example: Any, status: str
@@ -99,30 +135,39 @@ def test_after_a_failed_superstep_who_was_reached_beside_it_is_asked_on_the_stat
 def test_after_writes_that_cannot_be_reduced_who_was_reached_is_asked_too() -> None:
     result, _ = played(waiting.conflict_beside_a_gate())
     assert result.error is not None
-    assert (result.error.type, [one.node for one in result.gates]) == ("ConflictingWrites", ["ask"])
+    assert result.error.type == "ConflictingWrites"
+    assert [one.node for one in result.gates] == ["ask"]
 
 
 def test_a_settled_request_that_cannot_be_applied_waits_for_nobody() -> None:
     result, _ = played(waiting.router_that_fails_behind_a_gate())
-    assert (result.status, [one.node for one in result.gates]) == ("failed", ["beside"])
+    assert result.status == "failed"
+    assert [one.node for one in result.gates] == ["beside"]
     assert result.state.note == ""
 
 
-def test_a_gate_that_names_nobody_fails_the_run_and_nothing_of_its_superstep_counts() -> None:
+def test_a_gate_that_names_nobody_fails_the_run_and_nothing_of_its_superstep_counts() -> (
+    None
+):
     result, _ = played(waiting.reviewers_that_name_nobody())
     assert result.error is not None
     assert "reviewers must name somebody" in result.error.message
-    assert (rounds(result), [one.node for one in result.gates]) == ([["early:1:0", "go:1:0"]], ["early"])
+    assert rounds(result) == [["early:1:0", "go:1:0"]]
+    assert [one.node for one in result.gates] == ["early"]
 
 
 def test_a_journal_of_memory_is_decided_as_one() -> None:
     result, _ = played(waiting.journal_decided_as_one())
-    assert (result.status, result.memory) == ("rejected", {})
+    assert result.status == "rejected"
+    assert result.memory == {}
 
 
 def test_memory_that_is_set_to_the_same_again_brings_an_approval_back() -> None:
     _, asked = played(waiting.memory_set_to_the_same())
-    assert [verdicts(one) for one in asked if one.node == "ask"] == [[None, None], [None, None]]
+    assert [verdicts(one) for one in asked if one.node == "ask"] == [
+        [None, None],
+        [None, None],
+    ]
 
 
 def test_what_is_shown_stays_as_it_was_when_the_request_was_opened() -> None:
@@ -132,7 +177,11 @@ def test_what_is_shown_stays_as_it_was_when_the_request_was_opened() -> None:
 
 def test_an_answer_of_none_leaves_a_write_open() -> None:
     graph, _ = waiting.rejected_and_then_approved()
-    result = play(graph, {}, decisions=lambda request: {0: None} if request.node == "pay" else None)
+    result = play(
+        graph,
+        {},
+        decisions=lambda request: {0: None} if request.node == "pay" else None,
+    )
     assert [verdicts(one) for one in result.gates] == [[None, None], [None]]
 
 
@@ -145,4 +194,5 @@ def test_what_a_node_exits_with_is_an_error_of_it() -> None:
     graph.edge(START, "a")
     graph.edge("a", END)
     result = play(graph, {})
-    assert (result.status, result.error and result.error.type) == ("failed", "SystemExit")
+    assert result.status == "failed"
+    assert (result.error and result.error.type) == "SystemExit"

@@ -10,7 +10,18 @@ import pytest
 import orchestrator.engine
 
 HOME = Path(orchestrator.engine.__file__).parent
-FOREIGN = {"time", "random", "secrets", "os", "socket", "threading", "pathlib", "subprocess", "django", "structlog"}
+FOREIGN = {
+    "time",
+    "random",
+    "secrets",
+    "os",
+    "socket",
+    "threading",
+    "pathlib",
+    "subprocess",
+    "django",
+    "structlog",
+}
 
 
 @pytest.mark.parametrize("path", sorted(HOME.glob("*.py")), ids=lambda path: path.name)
@@ -26,18 +37,24 @@ def test_no_module_imports_what_could_make_it_impure(path: Path) -> None:
 
 def test_importing_the_engine_loads_no_framework() -> None:
     code = (
-        "import sys, orchestrator.engine; print([m for m in ('django', 'structlog', 'channels') if m in sys.modules])"
+        "import sys, orchestrator.engine;"
+        " print([m for m in ('django', 'structlog', 'channels') if m in sys.modules])"
     )
     shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=HOME.parents[1]
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=HOME.parents[1],
     )
     assert shown.stdout.strip() == "[]"
 
 
 def test_the_fingerprint_does_not_depend_on_the_hash_seed() -> None:
     code = (
-        "from typing import Annotated\nfrom pydantic import BaseModel\nfrom orchestrator.engine import *\n"
-        "from orchestrator.engine.compile import compile\n"
+        "from typing import Annotated\nfrom pydantic import BaseModel\nfrom"
+        " orchestrator.engine import *\n"
+        "from orchestrator.engine.graphs.compile import compile\n"
         "class S(BaseModel):\n    tags: Annotated[set[str], Union] = {'a', 'b', 'c', 'd'}\n"
         "class I(BaseModel):\n    x: set[str] = {'p', 'q', 'r'}\n"
         "g = Graph('g', input=I, state=S)\n"

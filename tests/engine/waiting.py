@@ -1,4 +1,5 @@
-"""Small graphs at whose gates something happens that a decider must not get wrong, each with one that decides it so.
+"""Small graphs at whose gates something happens that a decider must not get wrong, each
+with one that decides it so.
 
 They are played by the tests of `play`, and run for real by those that compare the two.
 """
@@ -8,7 +9,20 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from orchestrator.engine import END, START, Append, Artifact, Gate, Graph, Last, Merge, Retry, Show, Sum, Write
+from orchestrator.engine import (
+    END,
+    START,
+    Append,
+    Artifact,
+    Gate,
+    Graph,
+    Last,
+    Merge,
+    Retry,
+    Show,
+    Sum,
+    Write,
+)
 from tests.engine.small import Nothing
 
 Decide = Callable[[Any], Mapping[int, Any] | None]
@@ -30,7 +44,9 @@ def graph(**options: Any) -> Graph:
 
 
 def answers(**of: list[Any]) -> Decide:
-    """A decider by node: its n-th answer when it is asked for the n-th time, after the last one None."""
+    """A decider by node: its n-th answer when it is asked for the n-th time, after the
+    last one None.
+    """
     left = {node: list(listed) for node, listed in of.items()}
 
     def decide(request: Any) -> Any:
@@ -40,16 +56,29 @@ def answers(**of: list[Any]) -> Decide:
     return decide
 
 
-def node(made: Graph, name: str, writes: Any, *, to: str | None = END, **options: Any) -> None:
+def node(
+    made: Graph, name: str, writes: Any, *, to: str | None = END, **options: Any
+) -> None:
     """A node that returns these writes, with an edge."""
-    made.node(name, **options)(writes if callable(writes) else lambda state, ctx: writes)
+    made.node(name, **options)(
+        writes if callable(writes) else lambda state, ctx: writes
+    )
     if to is not None:
         made.edge(name, to)
 
 
-def human(made: Graph, name: str, proposal: Any, *, to: str | None = END, **gate: Any) -> None:
+def human(
+    made: Graph, name: str, proposal: Any, *, to: str | None = END, **gate: Any
+) -> None:
     """A node whose writes wait for people."""
-    node(made, name, proposal, to=to, effect="human", gate=Gate(**{"reviewers": ANN, **gate}))
+    node(
+        made,
+        name,
+        proposal,
+        to=to,
+        effect="human",
+        gate=Gate(**{"reviewers": ANN, **gate}),
+    )
 
 
 def rejected_and_then_approved() -> Example:
@@ -61,7 +90,9 @@ def rejected_and_then_approved() -> Example:
     made.edge(START, "pay")
     made.edge(START, "beside")
     yes = {0: "approve", 1: "approve"}
-    return made, answers(pay=[{0: "reject"}, yes], beside=[{0: "approve"}], after=[None])
+    return made, answers(
+        pay=[{0: "reject"}, yes], beside=[{0: "approve"}], after=[None]
+    )
 
 
 def moved_and_moved_back() -> Example:
@@ -84,7 +115,9 @@ def came_back_in_part() -> Example:
     human(made, "second", [Write("note", "second"), Write("latest", "kept")])
     for name in ("first", "second"):
         made.edge(START, name)
-    return made, answers(first=[{0: "approve"}], second=[{0: "approve", 1: "approve"}, {0: "approve"}])
+    return made, answers(
+        first=[{0: "approve"}], second=[{0: "approve", 1: "approve"}, {0: "approve"}]
+    )
 
 
 def came_back_after_an_edit() -> Example:
@@ -98,20 +131,34 @@ def came_back_after_an_edit() -> Example:
 
 
 def edited_beside_an_approval() -> Example:
-    """An edit changes the title beside a write that was approved before: that one comes back, a rejected one stays."""
+    """An edit changes the title beside a write that was approved before: that one comes
+    back, a rejected one stays.
+    """
     made = graph()
-    writes = [Write("note", "one"), Write("letter", "Dear"), Write("log", ["x"]), Write("log", ["y"])]
+    writes = [
+        Write("note", "one"),
+        Write("letter", "Dear"),
+        Write("log", ["x"]),
+        Write("log", ["y"]),
+    ]
     human(made, "ask", writes, title="Note {proposal.note}")
     _settled_in_turn(made)
     made.edge(START, "ask")
     first = {1: "approve", 2: "reject"}
-    return made, answers(ask=[first, {0: ("edit", "two"), 3: "approve"}, {1: "approve"}], **IN_TURN)
+    return made, answers(
+        ask=[first, {0: ("edit", "two"), 3: "approve"}, {1: "approve"}], **IN_TURN
+    )
 
 
 def edited_to_the_same_title() -> Example:
     """An edit that changes no text leaves the approval beside it."""
     made = graph()
-    human(made, "ask", [Write("note", "one"), Write("letter", "Dear")], title="Letter {proposal.letter}")
+    human(
+        made,
+        "ask",
+        [Write("note", "one"), Write("letter", "Dear")],
+        title="Letter {proposal.letter}",
+    )
     _settled_in_turn(made)
     made.edge(START, "ask")
     return made, answers(ask=[{1: "approve"}, {0: ("edit", "two")}], **IN_TURN)
@@ -121,28 +168,38 @@ IN_TURN: dict[str, Any] = {"first": [{0: "approve"}], "second": [None, {0: "appr
 
 
 def _settled_in_turn(made: Graph) -> None:
-    """Two gates of which one is settled at each pause, so that whoever waits beside them is asked again."""
+    """Two gates of which one is settled at each pause, so that whoever waits beside
+    them is asked again.
+    """
     for name in IN_TURN:
         human(made, name, {"log": [name]})
         made.edge(START, name)
 
 
 def shown_value_set_back_within_one_settlement() -> Example:
-    """Three gates settle at once: the second is shown what the first moves and the third moves back."""
+    """Three gates settle at once: the second is shown what the first moves and the
+    third moves back.
+    """
     made = graph()
     human(made, "up", {"total": 1})
     human(made, "looks", {"log": ["looked"]}, shows=["total"])
     human(made, "down", {"total": -1})
     for name in ("up", "looks", "down"):
         made.edge(START, name)
-    return made, answers(up=[{0: "approve"}], looks=[{0: "approve"}], down=[{0: "approve"}])
+    return made, answers(
+        up=[{0: "approve"}], looks=[{0: "approve"}], down=[{0: "approve"}]
+    )
 
 
 def nothing_proposed_with_an_error_edge() -> Example:
     made = graph()
     human(made, "ask", None, to="on")
     node(made, "on", {"log": ["on"]})
-    node(made, "mend", lambda state, ctx: {"log": [f"{ctx.error.type} {ctx.error.attempt}"]})
+    node(
+        made,
+        "mend",
+        lambda state, ctx: {"log": [f"{ctx.error.type} {ctx.error.attempt}"]},
+    )
     made.edge(START, "ask")
     made.edge("ask", "mend", when="error")
     return made, answers()
@@ -155,7 +212,9 @@ def nothing_proposed_at_first() -> Example:
     node(
         made,
         "ask",
-        lambda state, ctx: {"log": [f"attempt {ctx.attempt}"]} if ctx.attempt > 1 else [],
+        lambda state, ctx: (
+            {"log": [f"attempt {ctx.attempt}"]} if ctx.attempt > 1 else []
+        ),
         effect="human",
         gate=retried,
         retry=Retry(attempts=2, backoff=0),
@@ -169,7 +228,9 @@ def breaks(state: Any, ctx: Any) -> None:
 
 
 def failed_beside_a_gate(effect: str = "pure") -> Example:
-    """A task fails in the superstep in which another one asks, while an earlier request is decided in part."""
+    """A task fails in the superstep in which another one asks, while an earlier request
+    is decided in part.
+    """
     made = graph()
     human(made, "early", [Write("log", ["one"]), Write("log", ["two"])])
     human(made, "go", {"log": ["go"]}, to=None)
@@ -235,7 +296,9 @@ def journal_decided_as_one() -> Example:
 
 
 def memory_set_to_the_same() -> Example:
-    """A branch remembers again what is there: the version moved, so the approval comes back."""
+    """A branch remembers again what is there: the version moved, so the approval comes
+    back.
+    """
     made = graph()
 
     def remember(state: Any, ctx: Any) -> dict[str, Any]:
@@ -254,7 +317,9 @@ def memory_set_to_the_same() -> Example:
 
 
 def forgotten_twice() -> Example:
-    """Two gates wish to forget one key: the second comes back, and then forgets nothing."""
+    """Two gates wish to forget one key: the second comes back, and then forgets
+    nothing.
+    """
     made = graph()
 
     def forget(state: Any, ctx: Any) -> None:
@@ -276,7 +341,13 @@ def title_of_the_moment() -> Example:
     """A title, a fact and a label stay as they were when the request was opened."""
     made = graph()
     shown = {"log": Show(label="A line")}
-    human(made, "ask", [Write("log", ["x"]), Write("note", "y", "As said")], title="At {total}", writes=shown)
+    human(
+        made,
+        "ask",
+        [Write("log", ["x"]), Write("note", "y", "As said")],
+        title="At {total}",
+        writes=shown,
+    )
     human(made, "go", {"log": ["go"]}, to="moves")
     node(made, "moves", {"total": 5, "log": ["moved"]}, to="last")
     human(made, "last", {"log": ["last"]})
@@ -293,7 +364,9 @@ def partly_answered_with_nothing_new() -> Example:
     human(made, "more", {"log": ["more"]})
     for name in ("ask", "go"):
         made.edge(START, name)
-    return made, answers(ask=[{0: "approve"}, {0: ("edit", ["z"])}], go=[{0: "approve"}])
+    return made, answers(
+        ask=[{0: "approve"}, {0: ("edit", ["z"])}], go=[{0: "approve"}]
+    )
 
 
 EXAMPLES: list[Callable[[], Example]] = [

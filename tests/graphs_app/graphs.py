@@ -1,5 +1,5 @@
-"""The graphs that tests run on the database and in real worker processes. Their effects are lines in a file, one a
-call.
+"""The graphs that tests run on the database and in real worker processes. Their effects
+are lines in a file, one a call.
 """
 
 import os
@@ -12,7 +12,18 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel
 
-from orchestrator.engine import END, START, Append, Gate, Graph, Interval, NotDone, Retry, Sum, Write
+from orchestrator.engine import (
+    END,
+    START,
+    Append,
+    Gate,
+    Graph,
+    Interval,
+    NotDone,
+    Retry,
+    Sum,
+    Write,
+)
 from orchestrator.execution import inline
 
 
@@ -34,7 +45,10 @@ class Ledger(BaseModel):
 
 def outside(ctx: Any, what: str) -> None:
     """An effect that cannot be taken back: a line in a file that no database knows of."""
-    with (Path(ctx.input.folder or os.environ.get("COUNTERSIGN_DATA_DIR", "/tmp")) / "outside.log").open("a") as log:
+    with (
+        Path(ctx.input.folder or os.environ.get("COUNTERSIGN_DATA_DIR", "/tmp"))
+        / "outside.log"
+    ).open("a") as log:
         log.write(f"{what} {ctx.idempotency_key}\n")
 
 
@@ -44,10 +58,15 @@ _LEFT = [0]
 
 
 @contextmanager
-def hooked(hooks: dict[str, Callable[[], Any]], *, times: int = 1, from_visit: int = 1) -> Iterator[None]:
-    """While the block runs, these nodes call their hook, at most `times` in all, from that visit on."""
+def hooked(
+    hooks: dict[str, Callable[[], Any]], *, times: int = 1, from_visit: int = 1
+) -> Iterator[None]:
+    """While the block runs, these nodes call their hook, at most `times` in all, from
+    that visit on.
+    """
     _HOOKS.update(hooks)
-    _LEFT[0], _FROM_VISIT[0] = times, from_visit
+    _LEFT[0] = times
+    _FROM_VISIT[0] = from_visit
     try:
         yield
     finally:
@@ -60,7 +79,7 @@ def _hook(ctx: Any) -> None:
         _HOOKS[ctx.node]()
 
 
-# --- the crash story without a gate: an idempotent payment, a letter that is not -----------------------------------
+# --- the crash story without a gate: an idempotent payment, a letter that is not ---
 
 effects = Graph("effects", input=Order, state=Ledger)
 
@@ -93,12 +112,15 @@ effects.edge("pay", "send")
 effects.edge("send", "close")
 effects.edge("close", END)
 
-# --- a gate of kind writes, with two writes to one channel ----------------------------------------------------------
+# --- a gate of kind writes, with two writes to one channel ---
 
 gated = Graph("gated", input=Order, state=Ledger)
 
 
-@gated.node(effect="human", gate=Gate(reviewers=["group:claims"], title="Pay order {input.number}?"))
+@gated.node(
+    effect="human",
+    gate=Gate(reviewers=["group:claims"], title="Pay order {input.number}?"),
+)
 def propose(state: Ledger, ctx: Any) -> list[Write]:
     return [
         Write("payout", {"amount": str(ctx.input.amount)}, label="the payout"),
@@ -125,14 +147,17 @@ gated.edge("propose", "refuse", when="rejected")
 gated.edge("release", END)
 gated.edge("refuse", END)
 
-# --- a gate beside a branch that goes on moving the base of what is proposed ----------------------------------------
+# --- a gate beside a branch that goes on moving the base of what is proposed ---
 
 beside = Graph("beside", input=Order, state=Ledger)
 
 
 @beside.node(effect="human", gate=Gate(reviewers=["group:claims"]))
 def ask(state: Ledger, ctx: Any) -> list[Write]:
-    return [Write("letter", "proposed", label="bound"), Write("notes", ["from the gate"], label="free")]
+    return [
+        Write("letter", "proposed", label="bound"),
+        Write("notes", ["from the gate"], label="free"),
+    ]
 
 
 @beside.node()
@@ -155,12 +180,16 @@ def after(state: Ledger, ctx: Any) -> dict[str, Any]:
 
 beside.edge(START, "ask")
 beside.edge(START, "move")
-beside.branch("move", lambda s: "again" if s.total < 5 else "done", {"again": "move", "done": "rewrite"})
+beside.branch(
+    "move",
+    lambda s: "again" if s.total < 5 else "done",
+    {"again": "move", "done": "rewrite"},
+)
 beside.edge("rewrite", END)
 beside.edge("ask", "after", when=("approved", "partial"))
 beside.edge("after", END)
 
-# --- failures, retries, error edges ---------------------------------------------------------------------------------
+# --- failures, retries, error edges ---
 
 flaky = Graph("flaky", input=Order, state=Ledger)
 BROKEN: set[str] = set()
@@ -202,7 +231,7 @@ flaky.edge("fragile", "careful")
 flaky.edge("beside_fragile", "careful")
 flaky.edge("careful", END)
 
-# --- loops under each checkpoint policy -----------------------------------------------------------------------------
+# --- loops under each checkpoint policy ---
 
 
 def _loop(name: str, policy: Any) -> Graph:
@@ -213,7 +242,11 @@ def _loop(name: str, policy: Any) -> Graph:
         return {"total": 1}
 
     graph.edge(START, "step")
-    graph.branch("step", lambda s: "again" if s.total < 6 else "done", {"again": "step", "done": END})
+    graph.branch(
+        "step",
+        lambda s: "again" if s.total < 6 else "done",
+        {"again": "step", "done": END},
+    )
     return graph
 
 
@@ -221,7 +254,7 @@ loop_every = _loop("loop_every", "every_node")
 loop_none = _loop("loop_none", "none")
 loop_third = _loop("loop_third", Interval(3))
 
-# --- a slow node, for leases and drains ------------------------------------------------------------------------------
+# --- a slow node, for leases and drains ---
 
 slow = Graph("slow", input=Order, state=Ledger)
 
@@ -237,7 +270,7 @@ def doze(state: Ledger, ctx: Any) -> dict[str, Any]:
 slow.edge(START, "doze")
 slow.edge("doze", END)
 
-# --- a long pause between two attempts -------------------------------------------------------------------------------
+# --- a long pause between two attempts ---
 
 patient = Graph("patient", input=Order, state=Ledger)
 
@@ -252,7 +285,7 @@ def second_time(state: Ledger, ctx: Any) -> dict[str, Any]:
 patient.edge(START, "second_time")
 patient.edge("second_time", END)
 
-# --- a node that takes its worker down --------------------------------------------------------------------------------
+# --- a node that takes its worker down ---
 
 deadly = Graph("deadly", input=Order, state=Ledger)
 
@@ -267,10 +300,11 @@ def die(state: Ledger, ctx: Any) -> dict[str, Any]:
 deadly.edge(START, "die")
 deadly.edge("die", END)
 
-# --- a node that is quick at first, and then never returns ------------------------------------------------------------
+# --- a node that is quick at first, and then never returns ---
 
 sticky = Graph("sticky", input=Order, state=Ledger)
-# A test that needs the node to count as quick says so: on a busy machine a moment more says nothing of the node.
+# A test that needs the node to count as quick says so: on a busy machine a moment more
+# says nothing of the node.
 inline.QUICK_MS = int(os.environ.get("COUNTERSIGN_TEST_QUICK_MS", inline.QUICK_MS))
 
 
@@ -282,9 +316,13 @@ def stick(state: Ledger, ctx: Any) -> dict[str, Any]:
 
 
 sticky.edge(START, "stick")
-sticky.branch("stick", lambda state: "on" if state.total < 20 else "over", {"on": "stick", "over": END})
+sticky.branch(
+    "stick",
+    lambda state: "on" if state.total < 20 else "over",
+    {"on": "stick", "over": END},
+)
 
-# --- a graph that two workers have in two versions --------------------------------------------------------------------
+# --- a graph that two workers have in two versions ---
 
 
 class Copied(Ledger):
@@ -292,10 +330,19 @@ class Copied(Ledger):
 
 
 def rolled_out(version: str) -> Graph:
-    """People are asked, then a node writes down with which version's code it ran. Version 2 has one more channel."""
-    graph = Graph("rolled_out", version=version, input=Order, state=Copied if version == "2" else Ledger)
+    """People are asked, then a node writes down with which version's code it ran.
+    Version 2 has one more channel.
+    """
+    graph = Graph(
+        "rolled_out",
+        version=version,
+        input=Order,
+        state=Copied if version == "2" else Ledger,
+    )
     gate = Gate(reviewers=["group:claims"])
-    graph.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": f"proposed by {version}"})
+    graph.node("propose", effect="human", gate=gate)(
+        lambda state, ctx: {"letter": f"proposed by {version}"}
+    )
     graph.node("send")(lambda state, ctx: {"notes": [f"sent by {version}"]})
     graph.edge(START, "propose")
     graph.edge("propose", "send")

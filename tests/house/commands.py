@@ -1,4 +1,6 @@
-"""Runs commands of the project as an installation would: in a process of their own, with a clean environment."""
+"""Runs commands of the project as an installation would: in a process of their own,
+with a clean environment.
+"""
 
 import os
 import subprocess
@@ -12,12 +14,24 @@ PRODUCTION = {
 }
 
 
-def run(*command: str | Path, cwd: Path = ROOT, **environment: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run it with nothing in the environment but PATH, HOME and `environment`; its output is text."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+def run(
+    *command: str | Path,
+    cwd: Path = ROOT,
+    input: str | None = None,
+    **environment: str | Path,
+) -> subprocess.CompletedProcess[str]:
+    """Run it with nothing in the environment but PATH, HOME and `environment`; its
+    input and output are text.
+    """
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "LANG")
+        if name in os.environ
+    }
     return subprocess.run(
         [str(word) for word in command],
         cwd=cwd,
+        input=input,
         env={**kept, **{name: str(value) for name, value in environment.items()}},
         capture_output=True,
         text=True,

@@ -1,4 +1,6 @@
-"""Programs of an installation that stay: started with words and variables of the documentation, ended with the test."""
+"""Programs of an installation that stay: started with words and variables of the
+documentation, ended with the test.
+"""
 
 import contextlib
 import os
@@ -20,10 +22,16 @@ def free_port() -> int:
 
 
 @contextmanager
-def staying(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> Iterator[None]:
-    """The program while the block lasts; then it is asked to end, and killed with all its children if it does not."""
+def staying(
+    command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path
+) -> Iterator[None]:
+    """The program while the block lasts; then it is asked to end, and killed with all
+    its children if it does not.
+    """
     with log.open("ab") as out:
-        process = subprocess.Popen(command, cwd=cwd, env=env, stdout=out, stderr=out, start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=cwd, env=env, stdout=out, stderr=out, start_new_session=True
+        )
     try:
         yield
         assert process.poll() is None, log.read_text()
@@ -39,7 +47,11 @@ def staying(command: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: P
 
 def wait_for(port: int, log: Path) -> None:
     """Until something listens there."""
-    until(lambda: _listens(port), seconds=90, what=f"port {port}: {log.read_text() if log.exists() else ''}")
+    until(
+        lambda: _listens(port),
+        seconds=90,
+        what=f"port {port}: {log.read_text() if log.exists() else ''}",
+    )
 
 
 def _listens(port: int) -> bool:

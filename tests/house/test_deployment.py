@@ -1,4 +1,6 @@
-"""The documented deployment, word for word: its commands are read from docs/deployment.md and run on PostgreSQL."""
+"""The documented deployment, word for word: its commands are read from
+docs/deployment.md and run on PostgreSQL.
+"""
 
 import os
 import shutil
@@ -42,14 +44,20 @@ def _from_the_wheel(folder: Path) -> Path:
 
 
 def _variables(documented: Script, folder: Path, database: str) -> dict[str, str]:
-    """What the page has one export, with values of ours for each that cannot be used as it stands there."""
+    """What the page has one export, with values of ours for each that cannot be used as
+    it stands there.
+    """
     ours = {
         "COUNTERSIGN_SECRET_KEY": PRODUCTION["COUNTERSIGN_SECRET_KEY"],
         "COUNTERSIGN_DATA_DIR": str(folder / "data"),
         "DATABASE_URL": database,
     }
     assert set(ours) <= set(documented.exports)
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    kept = {
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "LANG")
+        if name in os.environ
+    }
     return {**kept, **documented.exports, **ours}
 
 
@@ -57,8 +65,10 @@ def _variables(documented: Script, folder: Path, database: str) -> dict[str, str
 def test_the_documented_deployment_serves_pages_runs_and_reviews(
     installed: Callable[[Path], Path], tmp_path: Path, database: str
 ) -> None:
-    python, site = installed(tmp_path), tmp_path / "site"
-    (block,), (settings,) = blocks("deployment.md", "sh"), blocks("deployment.md", "python")
+    python = installed(tmp_path)
+    site = tmp_path / "site"
+    (block,) = blocks("deployment.md", "sh")
+    (settings,) = blocks("deployment.md", "python")
     documented = script(block)
     *steps, web, worker = documented.commands
     variables = _variables(documented, tmp_path, database)
@@ -68,29 +78,53 @@ def test_the_documented_deployment_serves_pages_runs_and_reviews(
 
     for step in steps:
         more = ["--no-input"] if "createsuperuser" in step else []
-        done = run(python, *step[1:], *more, cwd=site, **variables, **tutorial.SUPERUSER)
-        assert (step[0], done.returncode) == ("python", 0), (step, done.stdout, done.stderr)
+        done = run(
+            python, *step[1:], *more, cwd=site, **variables, **tutorial.SUPERUSER
+        )
+        assert step[0] == "python", (
+            step,
+            done.stdout,
+            done.stderr,
+        )
+        assert done.returncode == 0, (
+            step,
+            done.stdout,
+            done.stderr,
+        )
         if "check" in step:
             assert "no issues" in done.stdout + done.stderr, done.stdout + done.stderr
-    assert [step[3] for step in steps] == ["migrate", "collectstatic", "check", "createsuperuser"]
+    assert [step[3] for step in steps] == [
+        "migrate",
+        "collectstatic",
+        "check",
+        "createsuperuser",
+    ]
 
     port = free_port()
     with ExitStack() as programs:
         for number, command in enumerate((web, worker)):
-            words = [str(python), *(str(port) if word == "8000" else word for word in command[1:])]
-            programs.enter_context(staying(words, cwd=site, env=variables, log=tmp_path / f"{number}.log"))
+            words = [
+                str(python),
+                *(str(port) if word == "8000" else word for word in command[1:]),
+            ]
+            programs.enter_context(
+                staying(words, cwd=site, env=variables, log=tmp_path / f"{number}.log")
+            )
         wait_for(port, tmp_path / "0.log")
         _visit(port)
 
 
 def _visit(port: int) -> None:
-    """People are made, a run is started and signed; each page comes with its styles, under names that may be kept."""
+    """People are made, a run is started and signed; each page comes with its styles,
+    under names that may be kept.
+    """
 
     def visitor() -> Visitor:
         return Visitor(port, host=SITE, scheme="https")
 
     page = visitor().get("/login/")
-    assert (page.status, "Sign in" in page.text) == (200, True)
+    assert page.status == 200
+    assert "Sign in" in page.text
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert Visitor(port, host=SITE).get("/healthz").status == 200
     tutorial.make_people(visitor())
@@ -100,5 +134,6 @@ def _visit(port: int) -> None:
     files = tutorial.files_of(rita, review)
     assert {path.rpartition(".")[2] for path in files} >= {"css", "js", "woff2", "svg"}
     for path, file in files.items():
-        assert (file.status, bool(file.body)) == (200, True), path
+        assert file.status == 200, path
+        assert bool(file.body), path
         assert "immutable" in file.headers["cache-control"], path

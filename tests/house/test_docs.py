@@ -1,4 +1,6 @@
-"""The documentation names nothing that does not exist, leaves no setting or option out, and its code runs."""
+"""The documentation names nothing that does not exist, leaves no setting or option out,
+and its code runs.
+"""
 
 import inspect
 import re
@@ -13,9 +15,10 @@ import pytest
 from checkpoints.models.checkpoint import Source
 from orchestrator import engine
 from orchestrator.engine import Context, Custom, Gate, Graph, Show, Task
-from orchestrator.engine.definition import Definition
-from orchestrator.engine.node import Node
+from orchestrator.engine.graphs.definition import Definition
+from orchestrator.engine.graphs.node import Node
 from orchestrator.roles import ROLES
+from tests.house import settings_table
 from tests.house.commands import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("**/*.md")]
@@ -34,7 +37,9 @@ def _blocks() -> list[Any]:
         pytest.param(block, id=f"{page.stem}-{n}")
         for page in PAGES
         if page.name not in RUN_ELSEWHERE
-        for n, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL), start=1)
+        for n, block in enumerate(
+            re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL), start=1
+        )
     ]
 
 
@@ -55,14 +60,19 @@ def test_every_page_that_the_documentation_names_exists() -> None:
 
 def _anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+        for heading in headings
+    }
 
 
 def test_every_heading_that_a_link_names_exists() -> None:
     missing = [
         f"{page.name}: {target}#{anchor}"
         for page in PAGES
-        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text())
+        for target, anchor in re.findall(
+            r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text()
+        )
         if anchor not in _anchors(page.parent / target if target else page)
     ]
     assert missing == []
@@ -70,35 +80,47 @@ def test_every_heading_that_a_link_names_exists() -> None:
 
 def test_every_page_is_listed_in_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text()
-    assert [p.name for p in (ROOT / "docs").glob("*.md") if p.name != "index.md" and f"({p.name})" not in index] == []
+    assert [
+        p.name
+        for p in (ROOT / "docs").glob("*.md")
+        if p.name != "index.md" and f"({p.name})" not in index
+    ] == []
 
 
 def test_every_test_that_the_documentation_names_exists() -> None:
-    named = {found for page in PAGES for found in re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?", page.read_text())}
+    named = {
+        found
+        for page in PAGES
+        for found in re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?", page.read_text())
+    }
     assert named
     missing = [
         f"{path}::{name}"
         for path, name in sorted(named)
-        if not (ROOT / path).exists() or (name and f"def {name}(" not in (ROOT / path).read_text())
+        if not (ROOT / path).exists()
+        or (name and f"def {name}(" not in (ROOT / path).read_text())
     ]
     assert missing == []
 
 
-def test_every_variable_of_the_settings_is_documented() -> None:
-    facts = (ROOT / "docs" / "configuration.md").read_text()
-    code = (ROOT / "orchestrator" / "settings.py").read_text() + (ROOT / "orchestrator" / "environment.py").read_text()
-    read = set(re.findall(r'"(COUNTERSIGN_[A-Z_]+[A-Z]|DATABASE_URL)"', code))
-    read |= {f"COUNTERSIGN_{name}" for name in re.findall(r"^        ([A-Z_]+)=environment\.", code, re.MULTILINE)}
-    assert {name for name in read if not re.search(rf"`{name}\b", facts)} == set()
+def test_every_setting_has_the_line_of_its_declaration() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text().splitlines()
+    assert [line for line in settings_table.lines() if line not in page] == []
 
 
 def test_the_tutorial_names_each_group_that_is_made() -> None:
-    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "tutorial.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\w+)` \|", (ROOT / "docs" / "tutorial.md").read_text(), re.MULTILINE
+    )
     assert set(rows) == set(ROLES)
 
 
 def test_every_source_of_a_checkpoint_is_told() -> None:
-    (row,) = re.findall(r"^\| `source` \|.*$", (ROOT / "docs" / "checkpoints.md").read_text(), re.MULTILINE)
+    (row,) = re.findall(
+        r"^\| `source` \|.*$",
+        (ROOT / "docs" / "checkpoints.md").read_text(),
+        re.MULTILINE,
+    )
     assert set(re.findall(r"`(\w+)`", row)) - {"source"} == set(Source.values)
 
 
@@ -106,16 +128,24 @@ def test_no_page_names_a_place_on_somebodys_machine() -> None:
     found = [
         f"{page.name}: {place}"
         for page in PAGES
-        for place in re.findall(r"(?<![\w.-])/(?:work|root|home|tmp|Users|mnt)/[\w./-]*", page.read_text())
+        for place in re.findall(
+            r"(?<![\w.-])/(?:work|root|home|tmp|Users|mnt)/[\w./-]*", page.read_text()
+        )
     ]
     assert found == []
 
 
 def _rows(heading: str) -> dict[str, str]:
-    """Of the table of docs/graphs.md that begins so: each name in the first column -> its row."""
-    (table,) = re.findall(rf"^\| {re.escape(heading)}.*(?:\n\|.*)*", GRAPHS, re.MULTILINE)
+    """Of the table of docs/graphs.md that begins so: each name in the first column ->
+    its row.
+    """
+    (table,) = re.findall(
+        rf"^\| {re.escape(heading)}.*(?:\n\|.*)*", GRAPHS, re.MULTILINE
+    )
     rows = [line for line in table.splitlines()[2:] if line.startswith("|")]
-    return {name: row for row in rows for name in re.findall(r"`(\w+)", row.split("|")[1])}
+    return {
+        name: row for row in rows for name in re.findall(r"`(\w+)", row.split("|")[1])
+    }
 
 
 @pytest.mark.parametrize(
@@ -148,20 +178,50 @@ def test_the_options_that_a_gate_refuses_are_marked_and_no_others() -> None:
     )
     refused = {name.split()[1] for name in asked.unavailable()} | {"on_deadline"}
     marked = {
-        name for heading in ("`Gate(...)`", "`Show(...)`") for name, row in _rows(heading).items() if "refused" in row
+        name
+        for heading in ("`Gate(...)`", "`Show(...)`")
+        for name, row in _rows(heading).items()
+        if "refused" in row
     }
     assert marked == refused
 
 
 def test_every_reducer_is_in_its_table_with_what_binds() -> None:
-    facts = {name: row.split("|")[3].strip() for name, row in _rows("reducer").items() if hasattr(engine, name)}
-    known = {name: one for name, one in vars(engine).items() if type(one).__name__ == "Reducer"}
-    bound = {name: one.bound for name, one in known.items()} | {"Custom": Custom(max, commutes=True).bound}
+    facts = {
+        name: row.split("|")[3].strip()
+        for name, row in _rows("reducer").items()
+        if hasattr(engine, name)
+    }
+    known = {
+        name: one
+        for name, one in vars(engine).items()
+        if type(one).__name__ == "Reducer"
+    }
+    bound = {name: one.bound for name, one in known.items()} | {
+        "Custom": Custom(max, commutes=True).bound
+    }
     assert facts == {name: "yes" if binds else "no" for name, binds in bound.items()}
 
 
 def test_everything_that_a_node_finds_in_its_context_is_documented() -> None:
-    context = Context(run_id=UUID(int=0), key="k", line=1, task=Task("n", 1), read_input=str, open_log=str)
-    (table,) = re.findall(r"^## What `ctx` has\n\n(\|.*(?:\n\|.*)*)", GRAPHS, re.MULTILINE)
-    facts = {name for row in table.splitlines() for name in re.findall(r"`(\w+)", row.split("|")[1])}
-    assert facts == {name for name in {*vars(context), *dir(type(context))} if not name.startswith("_")}
+    context = Context(
+        run_id=UUID(int=0),
+        key="k",
+        line=1,
+        task=Task("n", 1),
+        read_input=str,
+        open_log=str,
+    )
+    (table,) = re.findall(
+        r"^## What `ctx` has\n\n(\|.*(?:\n\|.*)*)", GRAPHS, re.MULTILINE
+    )
+    facts = {
+        name
+        for row in table.splitlines()
+        for name in re.findall(r"`(\w+)", row.split("|")[1])
+    }
+    assert facts == {
+        name
+        for name in {*vars(context), *dir(type(context))}
+        if not name.startswith("_")
+    }

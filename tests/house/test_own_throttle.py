@@ -1,4 +1,6 @@
-"""A project of somebody else takes the throttle of log-ins by the words of docs/use-in-your-project.md."""
+"""A project of somebody else takes the throttle of log-ins by the words of
+docs/use-in-your-project.md.
+"""
 
 import re
 from pathlib import Path
@@ -12,8 +14,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 User.objects.create_user("olive", password="right")
+form = {"username": "olive", "password": "wrong"}
 for _ in range(5):
-    answer = Client(SERVER_NAME="localhost").post("/login/", {"username": "olive", "password": "wrong"})
+    answer = Client(SERVER_NAME="localhost").post("/login/", form)
 print(answer.status_code)
 """
 TRY = """
@@ -24,7 +27,9 @@ print(answer.status_code)
 """
 
 
-def test_a_project_that_takes_the_throttle_refuses_log_ins_in_every_process(tmp_path: Path) -> None:
+def test_a_project_that_takes_the_throttle_refuses_log_ins_in_every_process(
+    tmp_path: Path,
+) -> None:
     blocks = re.findall(r"```py\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (block,) = (block for block in blocks if "AXES_HANDLER" in block)
     python = host.install(host.build_wheel(tmp_path), tmp_path / "venv")
@@ -37,7 +42,9 @@ def test_a_project_that_takes_the_throttle_refuses_log_ins_in_every_process(tmp_
 
     command("migrate", "--verbosity=0")
     with (tmp_path / "project" / "host" / "settings.py").open("a") as file:
-        file.write(f'\nfrom datetime import timedelta\n\nALLOWED_HOSTS = ["localhost"]\n{block}')
+        file.write(
+            f'\nfrom datetime import timedelta\n\nALLOWED_HOSTS = ["localhost"]\n{block}'
+        )
     assert "no issues" in command("check")
     command("migrate", "--verbosity=0")
     assert command("shell", "--verbosity=0", "-c", FAIL) == "429"

@@ -1,4 +1,6 @@
-"""Follows docs/tutorial.md in an installation: its app, its people, its run, its review, each over HTTP."""
+"""Follows docs/tutorial.md in an installation: its app, its people, its run, its
+review, each over HTTP.
+"""
 
 import json
 import re
@@ -10,9 +12,12 @@ from tests.house.words import blocks, script
 from tests.support.processes import until
 
 GRAPHS, TESTS = blocks("tutorial.md", "python")
-APP, TEST, PEOPLE, RUN, _TOKEN = (script(block).commands for block in blocks("tutorial.md"))
+APP, TEST, PEOPLE, RUN, _TOKEN = (
+    script(block).commands for block in blocks("tutorial.md")
+)
 """The commands of its blocks, in their order."""
-ADMIN, PASSWORD = "admin", "a-door-of-oak-41"
+ADMIN = "admin"
+PASSWORD = "a-door-of-oak-41"
 SUPERUSER = {
     "DJANGO_SUPERUSER_USERNAME": ADMIN,
     "DJANGO_SUPERUSER_PASSWORD": PASSWORD,
@@ -24,9 +29,19 @@ SUPERUSER = {
 def make_people(admin: Visitor) -> None:
     """The superuser logs in and makes olive and rita on the pages of the admin."""
     admin.log_in(ADMIN, PASSWORD, "/admin/login/?next=/admin/")
-    for name, real, group in (("olive", "Olive Hart", "operator"), ("rita", "Rita Lund", "reviewer")):
-        made = admin.send("/admin/auth/user/add/", username=name, password1=PASSWORD, password2=PASSWORD)
-        assert re.fullmatch(r"/admin/auth/user/\d+/change/", made.path), made.text[:2000]
+    for name, real, group in (
+        ("olive", "Olive Hart", "operator"),
+        ("rita", "Rita Lund", "reviewer"),
+    ):
+        made = admin.send(
+            "/admin/auth/user/add/",
+            username=name,
+            password1=PASSWORD,
+            password2=PASSWORD,
+        )
+        assert re.fullmatch(r"/admin/auth/user/\d+/change/", made.path), made.text[
+            :2000
+        ]
         first, last = real.split()
         admin.send(made.path, first_name=first, last_name=last, groups=group)
 
@@ -34,13 +49,21 @@ def make_people(admin: Visitor) -> None:
 def start(olive: Visitor, key: str) -> None:
     """Olive logs in and starts the tutorial's run from the form of its graph."""
     olive.log_in("olive", PASSWORD)
-    given = {"i.employee": "Kim Lund", "i.amount": "120.50", "i.reason": "train to Lyon", "key": key}
+    given = {
+        "i.employee": "Kim Lund",
+        "i.amount": "120.50",
+        "i.reason": "train to Lyon",
+        "key": key,
+    }
     begun = olive.send("/graphs/expense/start/", **given)
-    assert (begun.status, begun.path.startswith("/runs/")) == (200, True), begun.text[:2000]
+    assert begun.status == 200, begun.text[:2000]
+    assert begun.path.startswith("/runs/") is True, begun.text[:2000]
 
 
 def sign(rita: Visitor, key: str) -> Answer:
-    """Rita logs in, finds the review among hers, approves what it proposes, and gets her receipt."""
+    """Rita logs in, finds the review among hers, approves what it proposes, and gets
+    her receipt.
+    """
     rita.log_in("rita", PASSWORD)
     inbox = until(lambda: _asked(rita), seconds=60, what="the review")
     (path,) = set(re.findall(r'href="(/reviews/[0-9a-f-]{36}/)', inbox))
@@ -49,8 +72,11 @@ def sign(rita: Visitor, key: str) -> Answer:
     writes = set(re.findall(r'name="(v-[^"]+)"', page.text))
     assert len(writes) == 2
     receipt = rita.send(path, **dict.fromkeys(writes, "approve"))
-    assert (receipt.status, receipt.path.startswith("/receipts/")) == (200, True), receipt.text[:3000]
-    until(lambda: run(rita, key)["status"] == "completed", seconds=60, what="the payment")
+    assert receipt.status == 200, receipt.text[:3000]
+    assert receipt.path.startswith("/receipts/") is True, receipt.text[:3000]
+    until(
+        lambda: run(rita, key)["status"] == "completed", seconds=60, what="the payment"
+    )
     return page
 
 
@@ -65,7 +91,9 @@ def _asked(who: Visitor) -> str:
 
 
 def _words(text: str) -> str:
-    """Return the words of a page without its elements, such as those that keep an amount on one line."""
+    """Return the words of a page without its elements, such as those that keep an
+    amount on one line.
+    """
     return re.sub(r"<[^>]+>", "", text)
 
 
@@ -76,14 +104,18 @@ def files_of(who: Visitor, page: Answer) -> dict[str, Answer]:
 
 
 def write_graphs(folder: Path) -> None:
-    """`expenses/graphs.py` as it stands in the tutorial, in an app that may be there already."""
+    """`expenses/graphs.py` as it stands in the tutorial, in an app that may be there
+    already.
+    """
     (folder / "expenses").mkdir(exist_ok=True)
     (folder / "expenses" / "__init__.py").touch()
     (folder / "expenses" / "graphs.py").write_text(GRAPHS)
 
 
 def write_tests(folder: Path) -> None:
-    """`expenses/tests.py` as it stands in the tutorial, in the place of what `startapp` wrote."""
+    """`expenses/tests.py` as it stands in the tutorial, in the place of what `startapp`
+    wrote.
+    """
     (folder / "expenses" / "tests.py").write_text(TESTS)
 
 

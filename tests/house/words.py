@@ -1,4 +1,6 @@
-"""The words of the documentation as a reader follows them: its blocks of code, its commands, what it has him export."""
+"""The words of the documentation as a reader follows them: its blocks of code, its
+commands, what it has him export.
+"""
 
 import re
 import shlex
@@ -9,7 +11,9 @@ from tests.house.commands import ROOT
 
 
 def blocks(page: str, kind: str = "") -> list[str]:
-    """The blocks of code of that kind in a page of docs, in their order; without a kind the unmarked ones."""
+    """The blocks of code of that kind in a page of docs, in their order; without a kind
+    the unmarked ones.
+    """
     text = (ROOT / "docs" / page).read_text()
     found = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     return [block for name, block in found if name == kind]
@@ -25,8 +29,17 @@ class Script:
 
 def script(block: str) -> Script:
     """A block of commands, read as a shell would. Lines that end in a backslash go on."""
-    lines = [shlex.split(line) for line in block.replace("\\\n", "").splitlines() if line.strip()]
-    exports = [word.partition("=")[::2] for words in lines if words[0] == "export" for word in words[1:]]
+    lines = [
+        shlex.split(line)
+        for line in block.replace("\\\n", "").splitlines()
+        if line.strip()
+    ]
+    exports = [
+        word.partition("=")[::2]
+        for words in lines
+        if words[0] == "export"
+        for word in words[1:]
+    ]
     return Script(dict(exports), [words for words in lines if words[0] != "export"])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 
 from approvals.exported_receipt import PAYLOAD_TYPE
@@ -35,20 +36,43 @@ def _call(name: str, *args: Any) -> str:
     return out.getvalue()
 
 
-def test_a_run_is_exported_verified_and_taken_in_again(run: Run, tmp_path: Path, people: cast.People) -> None:
+def test_a_run_is_exported_verified_and_taken_in_again(
+    run: Run, tmp_path: Path, people: cast.People
+) -> None:
     file = tmp_path / "run.jsonl"
-    facts = json.loads(_call("export_run", run.key, file, "--json", "--by", people.auditor.get_username()))
-    assert (facts["run"], facts["bytes"]) == (str(run.id), file.stat().st_size)
+    facts = json.loads(
+        _call(
+            "export_run", run.key, file, "--json", "--by", people.auditor.get_username()
+        )
+    )
+    assert facts["run"] == str(run.id)
+    assert facts["bytes"] == file.stat().st_size
     assert _call("verify_bundle", file) == "ok\n"
     key = _call("verify_bundle", "--own-key").strip()
     assert key == bundle.public_key().hex()
-    assert json.loads(_call("verify_bundle", file, "--key", key, "--json"))["ok"] is True
+    assert (
+        json.loads(_call("verify_bundle", file, "--key", key, "--json"))["ok"] is True
+    )
     forgotten(run)
     told = json.loads(_call("import_run", file, "--json"))
-    assert (told["id"], told["status"]) == (str(run.id), "completed")
+    assert told["id"] == str(run.id)
+    assert told["status"] == "completed"
 
 
-def test_commands_refuse_in_one_clear_line(run: Run, tmp_path: Path, people: cast.People) -> None:
+def test_a_bundle_is_verified_by_a_key_that_is_named_whatever_the_settings_hold(
+    run: Run, tmp_path: Path, configure: Any
+) -> None:
+    file = _exported(run, tmp_path)
+    key = bundle.public_key().hex()
+    configure(TRUSTED_KEYS={"them": "no key"})
+    assert _call("verify_bundle", file, "--key", key) == "ok\n"
+    with pytest.raises(ImproperlyConfigured):
+        _call("verify_bundle", file)
+
+
+def test_commands_refuse_in_one_clear_line(
+    run: Run, tmp_path: Path, people: cast.People
+) -> None:
     file = tmp_path / "run.jsonl"
     with pytest.raises(CommandError, match="export_run"):
         _call("export_run", run.key, file, "--by", people.starter.get_username())
@@ -79,7 +103,9 @@ def test_who_may_export_but_not_see_a_run_is_told_that_there_is_none(
 ) -> None:
     people.nobody.user_permissions.add(Permission.objects.get(codename="export_run"))
     with pytest.raises(CommandError, match="there is no run"):
-        _call("export_run", run.key, tmp_path / "a", "--by", people.nobody.get_username())
+        _call(
+            "export_run", run.key, tmp_path / "a", "--by", people.nobody.get_username()
+        )
     assert not (tmp_path / "a").exists()
 
 
@@ -89,17 +115,24 @@ def _exported(run: Run, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("key", ["zz", "9f", "9f" * 33, ""])
-def test_a_key_that_is_none_is_said_to_be_none(key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_that_is_none_is_said_to_be_none(
+    key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "b.jsonl").write_text("{}")
     with pytest.raises(CommandError, match="64 hexadecimal digits"):
         call_command("verify_bundle", str(tmp_path / "b.jsonl"), f"--key={key}")
     with contextlib.suppress(SystemExit):
         assert verifier.main([str(tmp_path / "b.jsonl"), f"--key={key}"]) == 1
     told = capsys.readouterr()
-    assert "64_HEXADECIMAL_DIGITS" in told.err or told.out == "the public key must be 32 bytes\n"
+    assert (
+        "64_HEXADECIMAL_DIGITS" in told.err
+        or told.out == "the public key must be 32 bytes\n"
+    )
 
 
-def test_a_file_that_is_not_there_is_not_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_not_there_is_not_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert verifier.main([str(tmp_path / "no.jsonl"), "--key", "9f" * 32]) == 1
     assert capsys.readouterr().out.startswith("it cannot be read: ")
 
@@ -117,7 +150,9 @@ def test_a_receipt_is_written_to_a_file(run: Run, tmp_path: Path) -> None:
     assert decision is not None
     _call("export_receipt", decision.id, tmp_path / "receipt.json")
     assert stat.S_IMODE((tmp_path / "receipt.json").stat().st_mode) == 0o600
-    told = opened((tmp_path / "receipt.json").read_bytes(), PAYLOAD_TYPE, bundle.public_key())
+    told = opened(
+        (tmp_path / "receipt.json").read_bytes(), PAYLOAD_TYPE, bundle.public_key()
+    )
     assert told["decision"]["id"] == str(decision.id)
     with pytest.raises(CommandError, match="there is no decision"):
         _call("export_receipt", run.id, tmp_path / "no.json")

@@ -1,4 +1,6 @@
-"""The deployment of docs/versions.md, followed: its two versions, the test of its migration, its command, its end."""
+"""The deployment of docs/versions.md, followed: its two versions, the test of its
+migration, its command, its end.
+"""
 
 import re
 import textwrap
@@ -19,7 +21,9 @@ from tests.support import cast, run_actions
 pytestmark = pytest.mark.django_db(transaction=True)
 
 OLD, NEW = (block for block in blocks("versions.md", "python"))
-(SHOWN,) = re.findall(r"```console\n(.*?)```", (ROOT / "docs" / "versions.md").read_text(), re.DOTALL)
+(SHOWN,) = re.findall(
+    r"```console\n(.*?)```", (ROOT / "docs" / "versions.md").read_text(), re.DOTALL
+)
 
 
 def declared(block: str) -> dict[str, Any]:
@@ -28,7 +32,9 @@ def declared(block: str) -> dict[str, Any]:
     return names
 
 
-def test_the_deployment_of_the_documentation_goes_as_it_is_told(people: cast.People) -> None:
+def test_the_deployment_of_the_documentation_goes_as_it_is_told(
+    people: cast.People,
+) -> None:
     registry.replace(declared(OLD)["expense"])
     begun, asked = (runs.start("trips", {"employee": "Kim"}) for _ in range(2))
     assert runs.advance(asked.id).status == Status.PAUSED
@@ -39,7 +45,12 @@ def test_the_deployment_of_the_documentation_goes_as_it_is_told(people: cast.Peo
     registry.replace(new["expense"])
     out = StringIO()
     call_command("check_versions", stdout=out)
-    told = textwrap.dedent(SHOWN).replace("{begun}", str(begun.id)).replace("{asked}", str(asked.id)).splitlines()
+    told = (
+        textwrap.dedent(SHOWN)
+        .replace("{begun}", str(begun.id))
+        .replace("{asked}", str(asked.id))
+        .splitlines()
+    )
     assert told[0] == "$ python manage.py check_versions"
     assert out.getvalue().splitlines() == told[1:]
     run_actions.sign(asked, run_actions.reviewer(people.reviewer), ["approve"])
@@ -47,6 +58,12 @@ def test_the_deployment_of_the_documentation_goes_as_it_is_told(people: cast.Peo
     assert runs.advance(begun.id).status == Status.PAUSED
     run_actions.sign(begun, people.reviewer, ["approve"])
     assert runs.advance(begun.id).status == Status.COMPLETED
-    assert [run_actions.state(run)["paid"] for run in (asked, begun)] == ["120 to Kim", "120.50 EUR to Kim"]
-    assert [run_actions.state(run)["amount"] for run in (asked, begun)] == ["120.00", "120.50"]
+    assert [run_actions.state(run)["paid"] for run in (asked, begun)] == [
+        "120 to Kim",
+        "120.50 EUR to Kim",
+    ]
+    assert [run_actions.state(run)["amount"] for run in (asked, begun)] == [
+        "120.00",
+        "120.50",
+    ]
     assert verify_run(asked.id) == verify_run(begun.id) == []

@@ -1,4 +1,6 @@
-"""What `manage.py check` says of versions that the direct statements were never tested with."""
+"""What `manage.py check` says of versions that the direct statements were never tested
+with.
+"""
 
 import json
 import sys
@@ -15,7 +17,9 @@ from orchestrator import checks
 from tests.house.commands import PRODUCTION, ROOT, manage, run
 
 NEWER = (6, 1, 0, "final", 0)
-on_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite's driver comes with Python")
+on_postgresql = pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="SQLite's driver comes with Python"
+)
 
 
 def found() -> list[Any]:
@@ -28,9 +32,14 @@ def test_the_versions_that_are_pinned_are_the_tested_ones() -> None:
 
 def test_the_project_is_installed_with_the_tested_minors_only() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert f"django>={checks.TESTED_DJANGO[0]},<{_after(checks.TESTED_DJANGO[-1])}" in project["dependencies"]
+    assert (
+        f"django>={checks.TESTED_DJANGO[0]},<{_after(checks.TESTED_DJANGO[-1])}"
+        in project["dependencies"]
+    )
     pins = project["optional-dependencies"]["postgres"]
-    assert pins == [f"psycopg[binary]>={checks.TESTED_PSYCOPG[0]},<{_after(checks.TESTED_PSYCOPG[-1])}"]
+    assert pins == [
+        f"psycopg[binary]>={checks.TESTED_PSYCOPG[0]},<{_after(checks.TESTED_PSYCOPG[-1])}"
+    ]
 
 
 def _after(minor: str) -> str:
@@ -46,14 +55,21 @@ def test_another_minor_of_django_is_warned_of(monkeypatch: pytest.MonkeyPatch) -
     assert "DIRECT_STATEMENTS" in warning.hint
 
 
-def test_another_patch_of_the_same_minor_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_patch_of_the_same_minor_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(django, "VERSION", (5, 2, 99, "final", 0))
     assert found() == []
 
 
 @on_postgresql
-@pytest.mark.parametrize(("version", "warned"), [("3.3.99", False), ("3.4.0", True), ("3.30.1", True), ("4.0", True)])
-def test_another_minor_of_psycopg_is_warned_of(version: str, warned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("version", "warned"),
+    [("3.3.99", False), ("3.4.0", True), ("3.30.1", True), ("4.0", True)],
+)
+def test_another_minor_of_psycopg_is_warned_of(
+    version: str, warned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import psycopg
 
     monkeypatch.setattr(psycopg, "__version__", version)
@@ -69,7 +85,9 @@ def test_nobody_is_warned_where_the_statements_go_through_djangos_cursors(
     assert found() == []
 
 
-def test_settings_that_cannot_be_read_are_another_checks_business(settings: Any) -> None:
+def test_settings_that_cannot_be_read_are_another_checks_business(
+    settings: Any,
+) -> None:
     settings.COUNTERSIGN = {"DIRECT_STATEMENTS": "off"}
     assert found() == []
 
@@ -87,14 +105,27 @@ django.setup()
 from django.core.checks import messages
 from orchestrator.management.commands.worker import Command
 Command().check(tags=Command.requires_system_checks, fail_level=messages.ERROR)
-print([name for name in ("rest_framework.views", "approvals.urls", "orchestrator.urls") if name in sys.modules])
+pages = ("rest_framework.views", "approvals.urls", "orchestrator.urls")
+print([name for name in pages if name in sys.modules])
 """
 
 
 def test_a_worker_asks_the_projects_checks_and_loads_no_pages(tmp_path: Path) -> None:
-    """Each page and each serializer would be in the memory of each process of a cluster."""
+    """Each page and each serializer would be in the memory of each process of a
+    cluster.
+    """
     settings = PRODUCTION | {"COUNTERSIGN_DATA_DIR": tmp_path}
-    well = run(sys.executable, "-c", ITS_CHECKS, DJANGO_SETTINGS_MODULE="orchestrator.settings", **settings)
-    assert (well.returncode, well.stdout.strip()) == (0, "[]"), well.stderr
-    bad = manage("worker", COUNTERSIGN_TRUSTED_KEYS=json.dumps({"north": "00" * 32}), **settings)
-    assert (bad.returncode, "orchestrator.E001" in bad.stderr) == (1, True), bad.stderr
+    well = run(
+        sys.executable,
+        "-c",
+        ITS_CHECKS,
+        DJANGO_SETTINGS_MODULE="orchestrator.settings",
+        **settings,
+    )
+    assert well.returncode == 0, well.stderr
+    assert well.stdout.strip() == "[]", well.stderr
+    bad = manage(
+        "worker", COUNTERSIGN_TRUSTED_KEYS=json.dumps({"north": "00" * 32}), **settings
+    )
+    assert bad.returncode == 1, bad.stderr
+    assert "orchestrator.E001" in bad.stderr, bad.stderr

@@ -1,4 +1,6 @@
-"""Where a request came from: nothing that a client may write is believed, unless the settings name the header."""
+"""Where a request came from: nothing that a client may write is believed, unless the
+settings name the header.
+"""
 
 import pytest
 from django.test import RequestFactory, override_settings
@@ -9,11 +11,17 @@ BEHIND_PROXY = {"SECURE_PROXY_SSL_HEADER": ("HTTP_X_FORWARDED_PROTO", "https")}
 
 
 def address(remote: str = "203.0.113.9", **headers: str) -> str:
-    return client_address(RequestFactory().get("/", REMOTE_ADDR=remote, headers=headers))
+    return client_address(
+        RequestFactory().get("/", REMOTE_ADDR=remote, headers=headers)
+    )
 
 
 def test_without_a_setting_no_header_is_believed() -> None:
-    forged = {"X-Forwarded-For": "198.51.100.1", "X-Real-IP": "198.51.100.1", "Forwarded": "for=198.51.100.1"}
+    forged = {
+        "X-Forwarded-For": "198.51.100.1",
+        "X-Real-IP": "198.51.100.1",
+        "Forwarded": "for=198.51.100.1",
+    }
     assert address(**forged) == "203.0.113.9"
 
 
@@ -22,22 +30,37 @@ def test_behind_a_proxy_that_names_no_header_nobody_has_an_address() -> None:
     assert address(**{"X-Forwarded-For": "198.51.100.1"}) == ""
 
 
-@override_settings(COUNTERSIGN={"CLIENT_ADDRESS_HEADER": "X-Forwarded-For"}, **BEHIND_PROXY)
+@override_settings(
+    COUNTERSIGN={"CLIENT_ADDRESS_HEADER": "X-Forwarded-For"}, **BEHIND_PROXY
+)
 def test_of_the_named_header_the_entry_counts_that_the_proxy_wrote() -> None:
-    assert address("10.0.0.1", **{"X-Forwarded-For": "1.2.3.4, 198.51.100.1"}) == "198.51.100.1"
-    assert address("10.0.0.1", **{"X-Forwarded-For": "198.51.100.1:4711"}) == "198.51.100.1"
+    assert (
+        address("10.0.0.1", **{"X-Forwarded-For": "1.2.3.4, 198.51.100.1"})
+        == "198.51.100.1"
+    )
+    assert (
+        address("10.0.0.1", **{"X-Forwarded-For": "198.51.100.1:4711"})
+        == "198.51.100.1"
+    )
 
 
 @override_settings(COUNTERSIGN={"CLIENT_ADDRESS_HEADER": "X-Real-IP"})
 @pytest.mark.parametrize("told", ["", "unknown", "[", "1.2.3", "a\x00b"])
-def test_where_the_header_tells_no_address_it_is_that_of_the_connection(told: str) -> None:
+def test_where_the_header_tells_no_address_it_is_that_of_the_connection(
+    told: str,
+) -> None:
     assert address("203.0.113.9", **{"X-Real-IP": told}) == "203.0.113.9"
 
 
 @pytest.mark.parametrize(
     ("remote", "found"),
-    [("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"), ("::ffff:198.51.100.1", "198.51.100.1"), ("::1", "::"), ("", ""),
-     ("[2001:db8:1:2::7]:443", "2001:db8:1:2::")],
-)  # fmt: skip
+    [
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("::ffff:198.51.100.1", "198.51.100.1"),
+        ("::1", "::"),
+        ("", ""),
+        ("[2001:db8:1:2::7]:443", "2001:db8:1:2::"),
+    ],
+)
 def test_of_ipv6_it_is_the_network_that_counts(remote: str, found: str) -> None:
     assert address(remote) == found

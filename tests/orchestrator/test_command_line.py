@@ -1,4 +1,6 @@
-"""Commands where the tables are not there, or the database does not serve: one line, with the cure."""
+"""Commands where the tables are not there, or the database does not serve: one line,
+with the cure.
+"""
 
 import base64
 import importlib
@@ -20,16 +22,31 @@ from tests.house.commands import manage
 
 ARGUMENTS = {
     "restored": ["--reason", "r"],
-    "cancel_run": ["K"], "check_versions": [], "create_token": ["olive"], "drain": [],
-    "erase": ["K", "--reason", "r"], "export_receipt": [str(UUID(int=1)), "/dev/null"],
-    "export_run": ["K", "/dev/null"], "fork_run": ["K:initial"], "fork_runs": ["--graph", "gated"],
-    "import_run": [__file__], "prune_runs": [], "replay_run": ["K:initial"], "resume_run": ["K"],
-    "rewind_run": ["K", "K:initial", "--reason", "r"], "rotate_keys": ["--dry-run"],
-    "run_status": ["K"], "settle_run": ["K", "pay:1:0", "--did-not", "--reason", "r"], "start_run": ["gated"],
+    "cancel_run": ["K"],
+    "check_versions": [],
+    "create_token": ["olive"],
+    "drain": [],
+    "erase": ["K", "--reason", "r"],
+    "export_receipt": [str(UUID(int=1)), "/dev/null"],
+    "export_run": ["K", "/dev/null"],
+    "fork_run": ["K:initial"],
+    "fork_runs": ["--graph", "gated"],
+    "import_run": [__file__],
+    "prune_runs": [],
+    "replay_run": ["K:initial"],
+    "resume_run": ["K"],
+    "rewind_run": ["K", "K:initial", "--reason", "r"],
+    "rotate_keys": ["--dry-run"],
+    "run_status": ["K"],
+    "seal_anew": [],
+    "settle_run": ["K", "pay:1:0", "--did-not", "--reason", "r"],
+    "start_run": ["gated"],
     "verify_runs": ["K"],
-}  # fmt: skip
-OTHERS = {"backup", "up", "verify_bundle", "worker"}
-"""They make the tables, copy whatever is there, wait for the database themselves, or need none."""
+}
+OTHERS = {"backup", "up", "verify_bundle", "verify_receipt", "worker"}
+"""They make the tables, copy whatever is there, wait for the database themselves, or
+need none.
+"""
 MANY = {"allow", "file", "fields", "files", "metadata", "paths", "scopes", "set"}
 """Options that may be said more than once, or take several values."""
 
@@ -38,20 +55,30 @@ def test_the_list_of_commands_is_complete() -> None:
     names = {one.name for one in pkgutil.iter_modules(commands.__path__)}
     assert names == {*ARGUMENTS} | OTHERS
     for name in ARGUMENTS:
-        found = importlib.import_module(f"orchestrator.management.commands.{name}").Command
+        found = importlib.import_module(
+            f"orchestrator.management.commands.{name}"
+        ).Command
         assert issubclass(found, command_line.DatabaseCommand)
         assert issubclass(found, BaseCommand)
 
 
 @pytest.mark.parametrize("name", sorted({*ARGUMENTS, *OTHERS}))
 def test_an_option_whose_value_counts_is_taken_once(name: str) -> None:
-    command = importlib.import_module(f"orchestrator.management.commands.{name}").Command()
-    options = [action for action in command.create_parser("manage.py", name)._actions if action.option_strings]
+    command = importlib.import_module(
+        f"orchestrator.management.commands.{name}"
+    ).Command()
+    options = [
+        action
+        for action in command.create_parser("manage.py", name)._actions
+        if action.option_strings
+    ]
     for action in (one for one in options if one.nargs != 0 and one.dest not in MANY):
         value = {"key": "7" * 64, "since": "2026-01-01"}.get(action.dest, "1")
         said = f"{action.option_strings[-1]}={value}"
         with pytest.raises(CommandError, match="is given more than once"):
-            command.create_parser("manage.py", name).parse_args([*ARGUMENTS.get(name, []), said, said])
+            command.create_parser("manage.py", name).parse_args(
+                [*ARGUMENTS.get(name, []), said, said]
+            )
 
 
 @pytest.fixture
@@ -73,7 +100,10 @@ def test_a_command_without_its_tables_says_in_one_line_that_migrations_are_missi
             return execute(sql, *rest)
         raise ProgrammingError('relation "checkpoints_run" does not exist')
 
-    with connection.execute_wrapper(refuse), pytest.raises(CommandError, match=r"run `manage\.py migrate` first"):
+    with (
+        connection.execute_wrapper(refuse),
+        pytest.raises(CommandError, match=r"run `manage\.py migrate` first"),
+    ):
         call_command(name, *ARGUMENTS[name])
 
 
@@ -82,7 +112,8 @@ def test_a_command_without_its_tables_says_in_one_line_that_migrations_are_missi
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_a_command_whose_database_does_not_serve_says_so_in_one_line(name: str) -> None:
     def refuse(*_: Any) -> Any:
-        error, cause = OperationalError("database is locked"), sqlite3.OperationalError()
+        error = OperationalError("database is locked")
+        cause = sqlite3.OperationalError()
         cause.sqlite_errorcode = sqlite3.SQLITE_BUSY
         raise error from cause
 
@@ -93,7 +124,9 @@ def test_a_command_whose_database_does_not_serve_says_so_in_one_line(name: str) 
         call_command(name, *ARGUMENTS[name])
 
 
-def test_start_run_on_a_new_database_ends_with_one_line_and_no_traceback(tmp_path: Path) -> None:
+def test_start_run_on_a_new_database_ends_with_one_line_and_no_traceback(
+    tmp_path: Path,
+) -> None:
     words = ("start_run", "claim_payout", "--set", "claim_id=A", "--set", "amount=1")
     done = manage(*words, COUNTERSIGN_DEMO="true", COUNTERSIGN_DATA_DIR=tmp_path)
     assert done.returncode == 1

@@ -1,4 +1,6 @@
-"""What a command does with `--by` needs that person's rights; a refusal changes nothing and leaves one audit line."""
+"""What a command does with `--by` needs that person's rights; a refusal changes nothing
+and leaves one audit line.
+"""
 
 import contextlib
 import importlib
@@ -38,12 +40,16 @@ SEEN: dict[str, tuple[list[str], str]] = {
     "resume_run": ([KEY], "steer_run"),
     "rewind_run": ([KEY, POINT, "--reason", "r"], "steer_run"),
     "rotate_keys": ([], "manage_retention"),
+    "seal_anew": ([], "manage_retention"),
     "settle_run": ([KEY, "pay:1:0", "--did-not", "--reason", "r"], "settle_task"),
-    "start_run": (["traveller", "--key", "NEW", "--file", f"a={__file__}"], "start_run"),
+    "start_run": (
+        ["traveller", "--key", "NEW", "--file", f"a={__file__}"],
+        "start_run",
+    ),
     "verify_runs": (["--mark"], "steer_run"),
 }
-"""Command -> words that would do something, and the right that it takes. Who may not have a receipt is told that there
-is no decision, and leaves no line.
+"""Command -> words that would do something, and the right that it takes. Who may not
+have a receipt is told that there is no decision, and leaves no line.
 """
 READS = {
     "fork_run": [POINT, "--plan"],
@@ -57,8 +63,15 @@ READS = {
 def with_by() -> list[str]:
     """The commands that take `--by`, as they are found."""
     names = [one.name for one in pkgutil.iter_modules(commands.__path__)]
-    made = {name: importlib.import_module(f"{commands.__name__}.{name}").Command() for name in names}
-    return [name for name, one in made.items() if "--by" in one.create_parser("manage.py", name)._option_string_actions]
+    made = {
+        name: importlib.import_module(f"{commands.__name__}.{name}").Command()
+        for name in names
+    }
+    return [
+        name
+        for name, one in made.items()
+        if "--by" in one.create_parser("manage.py", name)._option_string_actions
+    ]
 
 
 @pytest.fixture
@@ -81,7 +94,11 @@ def _with_rights(name: str, *rights: str) -> User:
 
 def _words(words: list[str], run: Run, folder: Path) -> list[str]:
     decision = Decision.objects.filter(run=run.id).values_list("id", flat=True).first()
-    there = {"DECISION": str(decision), "FILE": str(folder / "out"), "BUNDLE": str(folder / "bundle")}
+    there = {
+        "DECISION": str(decision),
+        "FILE": str(folder / "out"),
+        "BUNDLE": str(folder / "bundle"),
+    }
     return [there.get(word, word) for word in words]
 
 
@@ -106,15 +123,25 @@ def test_a_person_without_the_right_is_refused_and_only_an_audit_line_is_left(
     for name in with_by():
         words, right = SEEN[name]
         lines = AuditLine.objects.count()
-        with pytest.raises(CommandError, match=f"lack the right {right}" if right else "there is no decision"):
+        with pytest.raises(
+            CommandError,
+            match=f"lack the right {right}" if right else "there is no decision",
+        ):
             _call(name, *_words(words, run, folder), "--by", watcher.username)
-        left = [(line.kind, line.actor, line.facts) for line in AuditLine.objects.order_by("id")[lines:]]
-        assert left == ([("refused_right", watcher, {"right": right})] if right else []), name
+        left = [
+            (line.kind, line.actor, line.facts)
+            for line in AuditLine.objects.order_by("id")[lines:]
+        ]
+        assert left == (
+            [("refused_right", watcher, {"right": right})] if right else []
+        ), name
         assert contents() == before, name
         assert [one.name for one in folder.iterdir()] == ["bundle"], name
 
 
-def test_who_holds_the_right_is_not_asked_for_another_one(run: Run, folder: Path) -> None:
+def test_who_holds_the_right_is_not_asked_for_another_one(
+    run: Run, folder: Path
+) -> None:
     for name in with_by():
         words, right = SEEN[name]
         able = _with_rights(f"able to {name}", "view_run", right or "view_audit")
@@ -123,18 +150,29 @@ def test_who_holds_the_right_is_not_asked_for_another_one(run: Run, folder: Path
         assert not AuditLine.objects.filter(kind="refused_right").exists(), name
 
 
-def test_a_person_who_sees_nothing_learns_nothing(run: Run, people: cast.People, folder: Path) -> None:
+def test_a_person_who_sees_nothing_learns_nothing(
+    run: Run, people: cast.People, folder: Path
+) -> None:
     before = contents()
     for name in with_by():
-        for words in (one for one in (SEEN[name][0], READS.get(name)) if one is not None):
-            with pytest.raises(CommandError, match="lack the right|there is no (run|checkpoint|decision)"):
+        for words in (
+            one for one in (SEEN[name][0], READS.get(name)) if one is not None
+        ):
+            with pytest.raises(
+                CommandError,
+                match="lack the right|there is no (run|checkpoint|decision)",
+            ):
                 _call(name, *_words(words, run, folder), "--by", people.nobody.username)
     assert contents() == before
 
 
-def test_what_a_person_may_not_see_is_not_told_by_a_key_or_a_fact(run: Run, people: cast.People) -> None:
+def test_what_a_person_may_not_see_is_not_told_by_a_key_or_a_fact(
+    run: Run, people: cast.People
+) -> None:
     """Who may start or erase, and sees only what is theirs."""
-    assert "1 of 1 verified" in _call("verify_runs", KEY, "--by", people.starter.username)
+    assert "1 of 1 verified" in _call(
+        "verify_runs", KEY, "--by", people.starter.username
+    )
     own = _with_rights("own", "start_run", "manage_retention")
     Run.objects.update(facts={"claim": "1"})
     for words, line in (

@@ -43,31 +43,59 @@ def call_json(name: str, *args: str) -> dict[str, Any]:
     return answer
 
 
-def test_a_run_is_started_from_a_file_and_from_single_fields(tmp_path: Path, people: People) -> None:
+def test_a_run_is_started_from_a_file_and_from_single_fields(
+    tmp_path: Path, people: People
+) -> None:
     path = tmp_path / "claim.json"
     path.write_text('{"claim_id": "CLM-1", "amount": 5}')
     facts = call_json(
-        "start_run", "gated", str(path), "--set", "amount=7", "--key", "A", "--by", people.starter.username
+        "start_run",
+        "gated",
+        str(path),
+        "--set",
+        "amount=7",
+        "--key",
+        "A",
+        "--by",
+        people.starter.username,
     )
     run = Run.objects.get(key="A")
-    assert (facts["id"], facts["status"], run.started_by) == (str(run.id), "queued", people.starter)
+    assert facts["id"] == str(run.id)
+    assert facts["status"] == "queued"
+    assert run.started_by == people.starter
     assert runs.input_of(run) == {"claim_id": "CLM-1", "amount": 7, "evidence": None}
 
 
 def test_starting_again_under_the_key_gives_the_same_run() -> None:
-    first, second = (call_json("start_run", "gated", "--set", "claim_id=C", "--key", "A") for _ in range(2))
+    first, second = (
+        call_json("start_run", "gated", "--set", "claim_id=C", "--key", "A")
+        for _ in range(2)
+    )
     assert first["id"] == second["id"]
     with pytest.raises(CommandError, match=r"\[key_conflict\]"):
         call("start_run", "gated", "--set", "claim_id=D", "--key", "A")
 
 
 def test_a_run_is_started_with_metadata_of_ones_own() -> None:
-    given = ("--metadata", "customer=ACME", "--metadata", "tries=3", "--metadata", 'code="007"')
+    given = (
+        "--metadata",
+        "customer=ACME",
+        "--metadata",
+        "tries=3",
+        "--metadata",
+        'code="007"',
+    )
     run = call_json("start_run", "gated", "--set", "claim_id=C", *given)
-    assert notes.metadata_of(Run.objects.get(id=run["id"])) == {"customer": "ACME", "tries": 3, "code": "007"}
+    assert notes.metadata_of(Run.objects.get(id=run["id"])) == {
+        "customer": "ACME",
+        "tries": 3,
+        "code": "007",
+    }
 
 
-@pytest.mark.parametrize("given", [("a b=x",), ("customer=A", "customer=B"), ("customer",)])
+@pytest.mark.parametrize(
+    "given", [("a b=x",), ("customer=A", "customer=B"), ("customer",)]
+)
 def test_metadata_that_cannot_be_kept_starts_nothing(given: tuple[str, ...]) -> None:
     words = [word for text in given for word in ("--metadata", text)]
     with pytest.raises(CommandError):
@@ -78,9 +106,12 @@ def test_metadata_that_cannot_be_kept_starts_nothing(given: tuple[str, ...]) -> 
 def test_a_file_is_copied_into_storage_and_named_by_reference(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(b"a,b\n")
-    facts = call_json("start_run", "gated", "--set", "claim_id=C", "--file", f"evidence={path}")
+    facts = call_json(
+        "start_run", "gated", "--set", "claim_id=C", "--file", f"evidence={path}"
+    )
     evidence = runs.input_of(Run.objects.get(id=facts["id"]))["evidence"]
-    assert (evidence["name"], evidence["size"]) == ("rows.csv", 4)
+    assert evidence["name"] == "rows.csv"
+    assert evidence["size"] == 4
     assert str(Upload.objects.get().id) == evidence["file"]
 
 
@@ -92,12 +123,20 @@ def test_a_file_is_copied_into_storage_and_named_by_reference(tmp_path: Path) ->
         (["gated", "no/such/file.json"], "cannot read the input"),
         (["gated", "--set", "claim_id"], "NAME=VALUE"),
         (["gated", "--set", "claim_id={"], "begins like JSON"),
-        (["gated", "--set", "claim_id=C", "--file", "evidence=/no/such"], "cannot read /no/such"),
-        (["gated", "--set", "claim_id=C", "--by", "stranger"], "no active user stranger"),
+        (
+            ["gated", "--set", "claim_id=C", "--file", "evidence=/no/such"],
+            "cannot read /no/such",
+        ),
+        (
+            ["gated", "--set", "claim_id=C", "--by", "stranger"],
+            "no active user stranger",
+        ),
         (["gated", "--set", "claim_id=C", "--set", "colour=red"], "no field colour"),
     ],
 )
-def test_what_cannot_be_started_fails_with_one_clear_line(args: list[str], line: str) -> None:
+def test_what_cannot_be_started_fails_with_one_clear_line(
+    args: list[str], line: str
+) -> None:
     with pytest.raises(CommandError) as failed:
         call("start_run", *args)
     assert line in str(failed.value)
@@ -111,7 +150,8 @@ def test_the_status_says_where_a_run_is_and_what_it_waits_for() -> None:
     assert "paused" in text
     assert "Pay the claim?" in text
     facts = call_json("run_status", str(run.id))
-    assert (facts["status"], facts["waiting"][0]["task"]) == ("paused", "propose:1:0")
+    assert facts["status"] == "paused"
+    assert facts["waiting"][0]["task"] == "propose:1:0"
     with pytest.raises(CommandError, match="there is no run"):
         call("run_status", "B")
 
@@ -130,10 +170,15 @@ def test_the_status_of_a_stopped_run_is_an_exit_code_and_resuming_queues_it() ->
 def test_waiting_follows_a_run_until_it_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     from orchestrator.management.commands import start_run
 
-    # The worker of this test: it takes its turn while the command sleeps. (The command alone: others sleep here too.)
-    clock = SimpleNamespace(sleep=lambda _: runs.advance(Run.objects.get().id), monotonic=time.monotonic)
+    # The worker of this test: it takes its turn while the command sleeps. (The command
+    # alone: others sleep here too.)
+    clock = SimpleNamespace(
+        sleep=lambda _: runs.advance(Run.objects.get().id), monotonic=time.monotonic
+    )
     monkeypatch.setattr(start_run, "time", clock)
-    facts = call("start_run", "gated", "--set", "claim_id=C", "--key", "A", "--wait").splitlines()
+    facts = call(
+        "start_run", "gated", "--set", "claim_id=C", "--key", "A", "--wait"
+    ).splitlines()
     assert facts[0] == "A  gated"
     assert facts[1] == "queued, superstep 0"
     assert facts[2] == "paused, superstep 2 at propose"
@@ -145,7 +190,16 @@ def test_settling_what_is_not_unknown_fails_with_one_clear_line(tmp_path: Path) 
     with pytest.raises(CommandError, match="no unknown outcome"):
         call("settle_run", "A", "fetch:1:0", "--did-not", "--reason", "looked")
     with pytest.raises(CommandError, match="--output goes with --happened"):
-        call("settle_run", "A", "fetch:1:0", "--did-not", "--reason", "looked", "--output", str(tmp_path))
+        call(
+            "settle_run",
+            "A",
+            "fetch:1:0",
+            "--did-not",
+            "--reason",
+            "looked",
+            "--output",
+            str(tmp_path),
+        )
     with pytest.raises(CommandError, match="one of the arguments"):
         call("settle_run", "A", "fetch:1:0", "--reason", "looked")
 
@@ -154,47 +208,94 @@ def test_run_status_lists_what_is_unknown_with_the_key_of_its_call() -> None:
     graphs.broken.add("pay")
     run = runs.advance(runs.start("paying", {"claim_id": "C", "amount": 7}, key="P").id)
     ((_, key),) = carried_keys(run)
-    assert f"may have happened: pay:1:0, whose call carried {key}" in command_line.as_text(run)
-    assert command_line.as_dict(run)["unknown"] == [{"task": "pay:1:0", "attempt": 1, "idempotency_key": key}]
+    assert (
+        f"may have happened: pay:1:0, whose call carried {key}"
+        in command_line.as_text(run)
+    )
+    assert command_line.as_dict(run)["unknown"] == [
+        {"task": "pay:1:0", "attempt": 1, "idempotency_key": key}
+    ]
 
 
-def test_an_unknown_outcome_is_settled_with_the_output_of_a_file(tmp_path: Path) -> None:
+def test_an_unknown_outcome_is_settled_with_the_output_of_a_file(
+    tmp_path: Path,
+) -> None:
     graphs.broken.add("pay")
     run = runs.advance(runs.start("paying", {"claim_id": "C", "amount": 7}, key="P").id)
     assert run.status == "unknown"
     output = tmp_path / "output.json"
     output.write_text('{"payout": {"amount": 7}}')
     facts = call_json(
-        "settle_run", "P", "pay:1:0", "--happened", "--output", str(output), "--reason", "the bank says so"
+        "settle_run",
+        "P",
+        "pay:1:0",
+        "--happened",
+        "--output",
+        str(output),
+        "--reason",
+        "the bank says so",
     )
     assert facts["status"] == "queued"
     assert runs.advance(run.id).status == "completed"
 
 
-def test_a_token_is_printed_once_and_has_the_scopes_that_were_asked_for(people: People) -> None:
-    text = call("create_token", people.starter.username, "--scopes", "read", "start", "--name", "import").strip()
+def test_a_token_is_printed_once_and_has_the_scopes_that_were_asked_for(
+    people: People,
+) -> None:
+    text = call(
+        "create_token",
+        people.starter.username,
+        "--scopes",
+        "read",
+        "start",
+        "--name",
+        "import",
+    ).strip()
     found = tokens.find_token(text)
     assert found is not None
-    assert (found.user, found.scopes, found.name) == (people.starter, ["start", "read"], "import")
-    assert call_json("create_token", people.starter.username, "--scopes", "read,decide")["token"].startswith("cst_")
-    for args in (["stranger"], [people.starter.username, "--scopes", "all"], [people.starter.username, "--days", "0"]):
+    assert found.user == people.starter
+    assert found.scopes == ["start", "read"]
+    assert found.name == "import"
+    assert call_json(
+        "create_token", people.starter.username, "--scopes", "read,decide"
+    )["token"].startswith("cst_")
+    for args in (
+        ["stranger"],
+        [people.starter.username, "--scopes", "all"],
+        [people.starter.username, "--days", "0"],
+    ):
         with pytest.raises(CommandError):
             call("create_token", *args)
 
 
 def test_a_run_is_cancelled_by_its_key_with_a_reason(people: People) -> None:
     runs.advance(runs.start("gated", {"claim_id": "C"}, key="A").id)
-    facts = call_json("cancel_run", "A", "--reason", "withdrawn", "--by", people.starter.username)
-    assert (facts["status"], facts["waiting"]) == ("cancelled", [])
+    facts = call_json(
+        "cancel_run", "A", "--reason", "withdrawn", "--by", people.starter.username
+    )
+    assert facts["status"] == "cancelled"
+    assert facts["waiting"] == []
     assert "cancelled" in call("cancel_run", "A")
     with pytest.raises(CommandError, match="there is no run"):
         call("cancel_run", "B")
 
 
 def test_a_run_is_started_with_a_priority_and_for_later() -> None:
-    call("start_run", "gated", "--set", "claim_id=C", "--key", "A", "--priority", "5", "--in", "3600")
+    call(
+        "start_run",
+        "gated",
+        "--set",
+        "claim_id=C",
+        "--key",
+        "A",
+        "--priority",
+        "5",
+        "--in",
+        "3600",
+    )
     run = Run.objects.get(key="A")
-    assert (run.priority, (run.due_at - run.created_at).total_seconds()) == (5, pytest.approx(3600, abs=5))
+    assert run.priority == 5
+    assert (run.due_at - run.created_at).total_seconds() == pytest.approx(3600, abs=5)
     with pytest.raises(CommandError, match="priority is a whole number"):
         call("start_run", "gated", "--set", "claim_id=C", "--priority", "5000")
 
@@ -206,6 +307,8 @@ def test_nothing_that_a_run_brings_reaches_the_terminal_unseen() -> None:
 
 def test_draining_a_host_that_never_had_a_worker_names_those_that_had_one() -> None:
     a_worker(host="east", stopped_at=timezone.now())
-    with pytest.raises(CommandError, match="no worker was on a host “esat”; those that had one: east"):
+    with pytest.raises(
+        CommandError, match="no worker was on a host “esat”; those that had one: east"
+    ):
         call("drain", "--host", "esat")
     assert "No worker is running." in call("drain", "--host", "east")

@@ -1,4 +1,6 @@
-"""A web process gives its connections back, a worker keeps its own, and each says at the database which it is."""
+"""A web process gives its connections back, a worker keeps its own, and each says at
+the database which it is.
+"""
 
 import sys
 from collections.abc import Callable
@@ -25,7 +27,9 @@ def on_postgresql(transactional_db: None) -> None:
 
 @pytest.fixture
 def options(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The options of the default database, empty, of which what a test changes is undone."""
+    """The options of the default database, empty, of which what a test changes is
+    undone.
+    """
     changed: dict[str, Any] = {}
     monkeypatch.setitem(connection.settings_dict, "OPTIONS", changed)
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 0)
@@ -33,7 +37,9 @@ def options(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 class Server:
-    """The connections to the database of this test, without those that were there before it."""
+    """The connections to the database of this test, without those that were there
+    before it.
+    """
 
     def __init__(self) -> None:
         self._earlier = self._processes("%")
@@ -44,7 +50,8 @@ class Server:
     def _processes(self, name: str) -> set[int]:
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE %s",
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                " AND application_name LIKE %s",
                 [name],
             )
             return {int(row[0]) for row in cursor.fetchall()}
@@ -60,31 +67,45 @@ def _read(address: str) -> int:
         return int(answer.status)
 
 
-def test_a_web_process_holds_no_connection_once_its_requests_are_answered(tmp_path: Path, server: Server) -> None:
+def test_a_web_process_holds_no_connection_once_its_requests_are_answered(
+    tmp_path: Path, server: Server
+) -> None:
     with web(tmp_path / "web.log") as address, ThreadPoolExecutor(AT_ONCE) as visitors:
         statuses = list(visitors.map(lambda _: _read(address), range(REQUESTS)))
         assert statuses == [200] * REQUESTS
-        until(lambda: server.connections("web") == 0, what="the connections of the web process to be closed")
+        until(
+            lambda: server.connections("web") == 0,
+            what="the connections of the web process to be closed",
+        )
 
 
-def test_a_worker_keeps_its_connections_and_says_that_it_is_one(tmp_path: Path, server: Server) -> None:
+def test_a_worker_keeps_its_connections_and_says_that_it_is_one(
+    tmp_path: Path, server: Server
+) -> None:
     with worker(tmp_path / "worker.log"):
         until(lambda: server.connections("worker"), what="a connection of the worker")
         assert server.connections("web") == 0
 
 
-def test_a_pool_in_the_settings_serves_web_and_is_left_out_by_a_worker(tmp_path: Path, server: Server) -> None:
+def test_a_pool_in_the_settings_serves_web_and_is_left_out_by_a_worker(
+    tmp_path: Path, server: Server
+) -> None:
     pool = {"COUNTERSIGN_DATABASE_POOL": "3"}
     with worker(tmp_path / "worker.log", **pool):
         until(lambda: server.connections("worker"), what="a connection of the worker")
-        with web(tmp_path / "web.log", **pool) as address, ThreadPoolExecutor(AT_ONCE) as visitors:
+        with (
+            web(tmp_path / "web.log", **pool) as address,
+            ThreadPoolExecutor(AT_ONCE) as visitors,
+        ):
             statuses = list(visitors.map(lambda _: _read(address), range(REQUESTS)))
             assert statuses == [200] * REQUESTS
             assert 1 <= server.connections("web") <= 3
     assert "pool" not in (tmp_path / "worker.log").read_text()
 
 
-def test_a_worker_keeps_connections_whatever_age_the_settings_name(options: dict[str, Any]) -> None:
+def test_a_worker_keeps_connections_whatever_age_the_settings_name(
+    options: dict[str, Any],
+) -> None:
     keep_open()
     assert connection.settings_dict["CONN_MAX_AGE"] == 60
 
@@ -97,7 +118,9 @@ def test_a_worker_keeps_connections_for_as_long_as_the_settings_name(
     assert connection.settings_dict["CONN_MAX_AGE"] == 300
 
 
-def test_a_worker_leaves_a_pool_of_the_settings_to_the_web_processes(options: dict[str, Any]) -> None:
+def test_a_worker_leaves_a_pool_of_the_settings_to_the_web_processes(
+    options: dict[str, Any],
+) -> None:
     options["pool"] = {"max_size": 4}
     keep_open()
     assert "pool" not in options
@@ -125,8 +148,12 @@ def test_a_process_knows_its_role_by_the_words_it_was_started_with(
 
 
 @pytest.fixture
-def as_postgresql(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """Label the connections as on PostgreSQL, and say what the options of the database are then."""
+def as_postgresql(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, Any]]:
+    """Label the connections as on PostgreSQL, and say what the options of the database
+    are then.
+    """
 
     def label(**given: Any) -> dict[str, Any]:
         options.update(given)
@@ -137,11 +164,15 @@ def as_postgresql(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> C
     return label
 
 
-def test_a_connection_says_its_role(as_postgresql: Callable[..., dict[str, Any]]) -> None:
+def test_a_connection_says_its_role(
+    as_postgresql: Callable[..., dict[str, Any]],
+) -> None:
     assert as_postgresql() == {"application_name": "countersign web"}
 
 
-def test_a_name_that_the_project_gave_its_connections_stays(as_postgresql: Callable[..., dict[str, Any]]) -> None:
+def test_a_name_that_the_project_gave_its_connections_stays(
+    as_postgresql: Callable[..., dict[str, Any]],
+) -> None:
     assert as_postgresql(application_name="theirs") == {"application_name": "theirs"}
 
 

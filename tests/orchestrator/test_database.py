@@ -1,4 +1,6 @@
-"""The run is on the database that was asked for, with the options that the promises need."""
+"""The run is on the database that was asked for, with the options that the promises
+need.
+"""
 
 import pytest
 from django.db import connection, transaction
@@ -12,14 +14,19 @@ def on_sqlite(transactional_db: None) -> None:
 
 
 @pytest.mark.django_db
-def test_the_tests_run_on_the_database_that_was_asked_for(request: pytest.FixtureRequest) -> None:
+def test_the_tests_run_on_the_database_that_was_asked_for(
+    request: pytest.FixtureRequest,
+) -> None:
     assert connection.vendor == request.config.option.database
 
 
 @pytest.mark.usefixtures("on_sqlite")
 def test_sqlite_keeps_every_commit_through_a_power_cut_and_lets_readers_pass() -> None:
     with connection.cursor() as cursor:
-        settings = [cursor.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+        settings = [
+            cursor.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("journal_mode", "synchronous")
+        ]
     assert settings == ["wal", 2]
 
 

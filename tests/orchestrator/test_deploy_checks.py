@@ -32,7 +32,9 @@ def test_a_proxy_whose_client_header_is_not_named_is_warned_of(settings: Any) ->
     assert "CLIENT_ADDRESS_HEADER" in warning.hint
 
 
-def test_a_proxy_whose_client_header_is_named_is_not(settings: Any, configure: Any) -> None:
+def test_a_proxy_whose_client_header_is_named_is_not(
+    settings: Any, configure: Any
+) -> None:
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     configure(CLIENT_ADDRESS_HEADER="X-Real-IP")
     assert checks.check_client_address(None) == []
@@ -42,7 +44,9 @@ def test_without_a_proxy_no_header_is_needed() -> None:
     assert checks.check_client_address(None) == []
 
 
-def test_web_processes_that_would_keep_their_connections_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_web_processes_that_would_keep_their_connections_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", 60)
     monkeypatch.setattr(type(connections["default"]), "vendor", "postgresql")
     assert ids(checks.check_web_connections(None)) == ["orchestrator.W005"]
@@ -52,11 +56,18 @@ def test_web_processes_that_close_their_connections_are_not() -> None:
     assert checks.check_web_connections(None) == []
 
 
-REDIS = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://localhost"}}
+REDIS = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": "redis://localhost",
+    }
+}
 
 
 @pytest.mark.parametrize("engine", checks.SESSIONS_THAT_NEED_A_CACHE)
-def test_sessions_that_need_a_cache_server_are_warned_of_with_the_cure(settings: Any, engine: str) -> None:
+def test_sessions_that_need_a_cache_server_are_warned_of_with_the_cure(
+    settings: Any, engine: str
+) -> None:
     settings.SESSION_ENGINE = engine
     settings.CACHES = REDIS
     (warning,) = checks.check_session_cache(None)
@@ -73,11 +84,17 @@ def test_sessions_that_do_without_their_cache_are_not(settings: Any) -> None:
 
 def test_a_cache_without_a_server_cannot_be_down(settings: Any) -> None:
     settings.SESSION_ENGINE = "django.contrib.sessions.backends.cached_db"
-    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    settings.CACHES = {
+        "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    }
     assert checks.check_session_cache(None) == []
 
 
 def test_the_warnings_are_those_of_a_deployment_alone(tmp_path: Any) -> None:
-    behind_proxy = {**PRODUCTION, "COUNTERSIGN_DATA_DIR": tmp_path, "COUNTERSIGN_BEHIND_PROXY": "true"}
+    behind_proxy = {
+        **PRODUCTION,
+        "COUNTERSIGN_DATA_DIR": tmp_path,
+        "COUNTERSIGN_BEHIND_PROXY": "true",
+    }
     assert "orchestrator.W004" in manage("check", "--deploy", **behind_proxy).stderr
     assert "orchestrator.W004" not in manage("check", **behind_proxy).stderr

@@ -1,4 +1,6 @@
-"""What a node says to `ctx.log`, and what anybody else writes to the log, holds no secret of the settings."""
+"""What a node says to `ctx.log`, and what anybody else writes to the log, holds no
+secret of the settings.
+"""
 
 import base64
 import io
@@ -55,12 +57,20 @@ SAYS: dict[str, Callable[[Any], None]] = {
     "exception as a value": lambda log: log.info("x", error=ValueError(SECRET)),
     "traceback": _raise,
     "cause in a traceback": _cause,
-    "base64": lambda log: log.info("x", header="Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()),
-    "urlencoded": lambda log: log.info("x", url=f"https://bank.example.org/?token={quote_plus(SECRET)}"),
+    "base64": lambda log: log.info(
+        "x", header="Basic " + base64.b64encode(f"me:{SECRET}".encode()).decode()
+    ),
+    "urlencoded": lambda log: log.info(
+        "x", url=f"https://bank.example.org/?token={quote_plus(SECRET)}"
+    ),
     "bound": lambda log: log.bind(token=SECRET).info("x"),
     "bound to the context": lambda log: _bound_to_context(log),
 }
-CLEAR = (SECRET, quote_plus(SECRET), base64.b64encode(f"me:{SECRET}".encode()).decode()[6:-4])
+CLEAR = (
+    SECRET,
+    quote_plus(SECRET),
+    base64.b64encode(f"me:{SECRET}".encode()).decode()[6:-4],
+)
 
 
 def _bound_to_context(log: Any) -> None:
@@ -86,7 +96,8 @@ def lines(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
     handler = logging.StreamHandler(written)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=settings["foreign_pre_chain"], processors=settings["processors"]
+            foreign_pre_chain=settings["foreign_pre_chain"],
+            processors=settings["processors"],
         )
     )
     root = logging.getLogger()
@@ -111,7 +122,9 @@ def test_what_a_node_says_to_its_log_is_masked(form: str, lines: io.StringIO) ->
 
 
 @pytest.mark.parametrize("form", SAYS)
-def test_it_is_masked_in_a_project_that_configures_structlog_itself(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_masked_in_a_project_that_configures_structlog_itself(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said: list[Any] = []
 
     def keep(logger: Any, method: str, event: Any) -> Any:
@@ -148,21 +161,27 @@ def test_it_is_masked_in_a_project_that_configures_structlog_itself(form: str, m
         )
     ],
 )
-def test_what_libraries_write_to_the_log_is_masked(form: str, lines: io.StringIO) -> None:
+def test_what_libraries_write_to_the_log_is_masked(
+    form: str, lines: io.StringIO
+) -> None:
     SAYS[form](logging.getLogger("a.library"))
     assert lines.getvalue()
     assert clear(lines.getvalue()) == []
 
 
 @pytest.mark.parametrize("form", SAYS)
-def test_what_our_own_code_writes_to_the_log_is_masked(form: str, lines: io.StringIO) -> None:
+def test_what_our_own_code_writes_to_the_log_is_masked(
+    form: str, lines: io.StringIO
+) -> None:
     SAYS[form](structlog.get_logger("orchestrator.somewhere"))
     assert lines.getvalue()
     assert clear(lines.getvalue()) == []
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_log_of_a_running_node_is_masked_and_names_run_and_task(lines: io.StringIO) -> None:
+def test_the_log_of_a_running_node_is_masked_and_names_run_and_task(
+    lines: io.StringIO,
+) -> None:
     made = graph("talker")
 
     @made.node("talk")
@@ -180,7 +199,13 @@ def test_the_log_of_a_running_node_is_masked_and_names_run_and_task(lines: io.St
 
 def test_a_line_stays_an_object_of_json_whatever_a_secret_is(tmp_path: Path) -> None:
     code = "import logging; logging.getLogger('some.place').warning('paid \"%s\"', '\",\"')"
-    environment = {"COUNTERSIGN_DATA_DIR": tmp_path, "COUNTERSIGN_SECRETS": json.dumps({"odd": '","'}), **PRODUCTION}
+    environment = {
+        "COUNTERSIGN_DATA_DIR": tmp_path,
+        "COUNTERSIGN_SECRETS": json.dumps({"odd": '","'}),
+        **PRODUCTION,
+    }
     done = manage("shell", "-v0", "-c", code, **environment)
-    line = json.loads(next(line for line in done.stderr.splitlines() if "some.place" in line))
+    line = json.loads(
+        next(line for line in done.stderr.splitlines() if "some.place" in line)
+    )
     assert line["event"] == 'paid "•••"'

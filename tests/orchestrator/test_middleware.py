@@ -1,6 +1,8 @@
 """An outage is answered 503, with the time to wait and in words; a defect is not."""
 
 import errno
+import gzip
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,8 +12,15 @@ from typing import Any
 import psycopg
 import pytest
 from django.contrib.auth.models import User
-from django.db import DataError, Error, InternalError, OperationalError, ProgrammingError, connection
-from django.http import HttpRequest, HttpResponse
+from django.db import (
+    DataError,
+    Error,
+    InternalError,
+    OperationalError,
+    ProgrammingError,
+    connection,
+)
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.test import Client as Browser
 from django.test import RequestFactory
 from django.urls import resolve
@@ -27,7 +36,8 @@ from tests.support.small_graphs import graph, registered
 
 
 def _sqlite(code: int) -> Error:
-    error, cause = OperationalError(), sqlite3.OperationalError()
+    error = OperationalError()
+    cause = sqlite3.OperationalError()
     cause.sqlite_errorcode = code
     error.__cause__ = cause
     return error
@@ -35,7 +45,9 @@ def _sqlite(code: int) -> Error:
 
 def _postgresql(kind: type[Error], state: str | None) -> Error:
     error = kind()
-    cause = psycopg.OperationalError() if state is None else psycopg.errors.lookup(state)()
+    cause = (
+        psycopg.OperationalError() if state is None else psycopg.errors.lookup(state)()
+    )
     error.__cause__ = cause
     return error
 
@@ -52,7 +64,9 @@ OUTAGES: dict[str, Callable[[], Exception]] = {
     "statement timeout": lambda: _postgresql(OperationalError, "57014"),
     "shutdown": lambda: _postgresql(OperationalError, "57P01"),
     "read only": lambda: _postgresql(InternalError, "25006"),
-    "a full disk below uploads": lambda: OSError(errno.ENOSPC, "No space left on device"),
+    "a full disk below uploads": lambda: OSError(
+        errno.ENOSPC, "No space left on device"
+    ),
 }
 DEFECTS: dict[str, Callable[[], Exception]] = {
     "no such table": lambda: _sqlite(sqlite3.SQLITE_ERROR),
@@ -91,7 +105,8 @@ def _is_problem(answer: Any) -> None:
     assert answer["Content-Type"] == "application/problem+json"
     assert int(answer["Retry-After"]) > 0
     facts = answer.json()
-    assert (facts["status"], facts["code"]) == (503, "unavailable")
+    assert facts["status"] == 503
+    assert facts["code"] == "unavailable"
     assert "again" in facts["detail"]
 
 
@@ -105,14 +120,18 @@ def _is_page(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", OUTAGES)
-def test_an_outage_of_the_database_is_a_problem_503_with_the_time_to_wait(kind: str, caller: Client) -> None:
+def test_an_outage_of_the_database_is_a_problem_503_with_the_time_to_wait(
+    kind: str, caller: Client
+) -> None:
     with every_statement_raises(OUTAGES[kind]):
         _is_problem(caller.get("runs/"))
         _is_problem(caller.post("runs/", {"graph": "gated", "input": {}}))
 
 
 @pytest.mark.parametrize("kind", OUTAGES)
-def test_an_outage_of_the_database_is_a_page_that_needs_no_database(kind: str, browser: Browser) -> None:
+def test_an_outage_of_the_database_is_a_page_that_needs_no_database(
+    kind: str, browser: Browser
+) -> None:
     with every_statement_raises(OUTAGES[kind]):
         for path in ("/runs/", "/reviews/", "/admin/"):
             _is_page(browser.get(path))
@@ -123,8 +142,10 @@ def test_an_outage_of_the_database_is_a_page_that_needs_no_database(kind: str, b
 def test_a_defect_is_no_outage(kind: str, caller: Client, browser: Browser) -> None:
     with every_statement_raises(DEFECTS[kind]):
         answer = caller.get("runs/")
-        assert (answer.status_code, answer["Content-Type"]) == (500, "application/problem+json")
-        assert (answer.json()["code"], answer.json()["status"]) == ("server_error", 500)
+        assert answer.status_code == 500
+        assert answer["Content-Type"] == "application/problem+json"
+        assert answer.json()["code"] == "server_error"
+        assert answer.json()["status"] == 500
         assert answer.json()["reference"].startswith("err_")
         assert "Nothing was changed" in answer.json()["detail"]
         answer = browser.get("/runs/")
@@ -138,13 +159,20 @@ def test_a_defect_while_something_is_sent_does_not_say_that_nothing_was_done(
     kind: str, caller: Client, browser: Browser
 ) -> None:
     with every_statement_raises(DEFECTS[kind]):
-        assert "may have been done or not" in caller.post("runs/", {"graph": "gated", "input": {}}).json()["detail"]
-        text = browser.post("/graphs/gated/start/", {"mode": "json", "json": "{}"}).content.decode()
+        assert (
+            "may have been done or not"
+            in caller.post("runs/", {"graph": "gated", "input": {}}).json()["detail"]
+        )
+        text = browser.post(
+            "/graphs/gated/start/", {"mode": "json", "json": "{}"}
+        ).content.decode()
     assert "may have been done or not" in text
     assert "Nothing was changed" not in text
 
 
-def test_an_outage_while_the_session_is_saved_is_the_same_page(browser: Browser, people: People) -> None:
+def test_an_outage_while_the_session_is_saved_is_the_same_page(
+    browser: Browser, people: People
+) -> None:
     people.starter.set_password("a long pass phrase")
     people.starter.save()
 
@@ -154,7 +182,11 @@ def test_an_outage_while_the_session_is_saved_is_the_same_page(browser: Browser,
         return execute(sql, *rest)
 
     with connection.execute_wrapper(refuse):
-        _is_page(Browser(raise_request_exception=False).post("/login/", _password(people.starter)))
+        _is_page(
+            Browser(raise_request_exception=False).post(
+                "/login/", _password(people.starter)
+            )
+        )
 
 
 def _password(user: User) -> dict[str, str]:
@@ -165,19 +197,29 @@ def _password(user: User) -> dict[str, str]:
 def test_a_database_that_refuses_in_earnest_is_answered_503_and_nothing_is_changed(
     caller: Client, browser: Browser
 ) -> None:
-    """Not simulated: the database itself is made read-only. The tokens and sessions are read all the same."""
+    """Not simulated: the database itself is made read-only. The tokens and sessions are
+    read all the same.
+    """
     _one_node()
     on, off = (
         ("PRAGMA query_only = ON", "PRAGMA query_only = OFF")
         if connection.vendor == "sqlite"
-        else ("SET default_transaction_read_only = on", "SET default_transaction_read_only = off")
+        else (
+            "SET default_transaction_read_only = on",
+            "SET default_transaction_read_only = off",
+        )
     )
     body = {"graph": "one", "input": {}, "key": "K"}
     with connection.cursor() as cursor:
         cursor.execute(on)
     try:
-        answers = [caller.post("runs/", body), caller.post("runs/", body, **{"Idempotency-Key": "once"})]
-        page = browser.post("/graphs/one/start/", {"mode": "json", "json": "{}", "key": "K"})
+        answers = [
+            caller.post("runs/", body),
+            caller.post("runs/", body, **{"Idempotency-Key": "once"}),
+        ]
+        page = browser.post(
+            "/graphs/one/start/", {"mode": "json", "json": "{}", "key": "K"}
+        )
     finally:
         with connection.cursor() as cursor:
             cursor.execute(off)
@@ -186,7 +228,9 @@ def test_a_database_that_refuses_in_earnest_is_answered_503_and_nothing_is_chang
     _is_page(page)
     assert not Run.objects.exists()
     assert not IdempotencyRecord.objects.exists()
-    assert not AuditLine.objects.exclude(kind__in=["token_made", "account_changed"]).exists()
+    assert not AuditLine.objects.exclude(
+        kind__in=["token_made", "account_changed"]
+    ).exists()
     assert caller.post("runs/", body, **{"Idempotency-Key": "once"}).status_code == 201
 
 
@@ -205,34 +249,51 @@ def test_a_place_of_payloads_that_is_full_or_away_is_answered_503(
     run = caller.post("runs/", {"graph": "one", "input": {}, "key": "there"}).json()
     Full.left = 0
     refused = caller.post("runs/", {"graph": "one", "input": {}, "key": "K"})
-    assert (refused.status_code, refused.json()["code"]) == (503, "save_failed")
+    assert refused.status_code == 503
+    assert refused.json()["code"] == "save_failed"
     assert int(refused["Retry-After"]) > 0
-    _is_page(browser.post("/graphs/one/start/", {"mode": "json", "json": "{}", "key": "K"}))
+    _is_page(
+        browser.post("/graphs/one/start/", {"mode": "json", "json": "{}", "key": "K"})
+    )
     assert [one.key for one in Run.objects.all()] == ["there"]
     Full.away = True
     away = caller.get("checkpoints/there:initial/")
-    assert (away.status_code, away.json()["code"]) == (503, "payloads_unavailable")
+    assert away.status_code == 503
+    assert away.json()["code"] == "payloads_unavailable"
     assert int(away["Retry-After"]) > 0
     shown = browser.get(f"/runs/{run['id']}/")
-    assert shown.status_code == 200  # the page of a run says at the checkpoint what cannot be read
+    assert (
+        shown.status_code == 200
+    )  # the page of a run says at the checkpoint what cannot be read
     assert "the cellar is closed" in shown.content.decode()
 
 
 @pytest.fixture
 def with_page_policy(settings: Any) -> None:
     """Middleware as in a project of somebody else: no policy but ours."""
-    others = [name for name in settings.MIDDLEWARE if name != "csp.middleware.CSPMiddleware"]
+    others = [
+        name for name in settings.MIDDLEWARE if name != "csp.middleware.CSPMiddleware"
+    ]
     settings.MIDDLEWARE = ["orchestrator.middleware.PagePolicy", *others]
 
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("with_page_policy")
-@pytest.mark.parametrize("path", ["/login/", "/runs/", "/workers/", "/api/v1/graphs/", "/admin/checkpoints/run/"])
-def test_each_page_of_ours_carries_the_policy_in_a_project_of_somebody_else(people: People, path: str) -> None:
+@pytest.mark.parametrize(
+    "path",
+    ["/login/", "/runs/", "/workers/", "/api/v1/graphs/", "/admin/checkpoints/run/"],
+)
+def test_each_page_of_ours_carries_the_policy_in_a_project_of_somebody_else(
+    people: People, path: str
+) -> None:
     browser = Browser()
     browser.force_login(people.steward)
     policy = browser.get(path)["Content-Security-Policy"]
-    assert set(policy.split("; ")) >= {"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"}
+    assert set(policy.split("; ")) >= {
+        "default-src 'none'",
+        "script-src 'self'",
+        "frame-ancestors 'none'",
+    }
 
 
 @pytest.mark.django_db
@@ -251,3 +312,45 @@ def test_a_policy_that_a_view_chose_for_itself_stays() -> None:
 
     response = middleware.PagePolicy(answer)(RequestFactory().get("/login/"))
     assert response["Content-Security-Policy"] == "default-src 'self'"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/runs/", "/api/v1/graphs/"])
+def test_an_answer_is_compressed_where_the_browser_accepts_it(
+    people: People, path: str
+) -> None:
+    browser = Browser()
+    browser.force_login(people.steward)
+    plain = browser.get(path)
+    packed = browser.get(path, headers={"Accept-Encoding": "gzip"})
+    assert "Content-Encoding" not in plain
+    assert packed["Content-Encoding"] == "gzip"
+    assert "Accept-Encoding" in packed["Vary"]
+
+
+@pytest.mark.django_db
+def test_the_same_page_is_never_compressed_to_the_same_length_and_token(
+    people: People,
+) -> None:
+    """Else who sees only lengths could guess a form's token letter by letter."""
+    browser = Browser()
+    browser.force_login(people.steward)
+    pages = [
+        browser.get("/account/", headers={"Accept-Encoding": "gzip"}).content
+        for _ in range(8)
+    ]
+    tokens = {
+        re.search(rb'csrfmiddlewaretoken" value="(\w+)"', gzip.decompress(page))[1]
+        for page in pages
+    }
+    assert len(tokens) == len(pages)
+    assert len({len(page) for page in pages}) > 1
+
+
+@pytest.mark.django_db
+def test_what_is_sent_while_it_is_made_is_not_compressed() -> None:
+    compression = middleware.Compression(lambda request: HttpResponse())
+    request = RequestFactory().get("/", headers={"Accept-Encoding": "gzip"})
+    events = StreamingHttpResponse([b"data: 1\n\n" * 100])
+    assert compression.process_response(request, events) is events
+    assert "Content-Encoding" not in events

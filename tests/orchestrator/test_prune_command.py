@@ -33,7 +33,8 @@ def test_a_dry_run_counts_as_the_page_does_and_changes_nothing(run: Run) -> None
     rule = policy("short", keep_last=2)
     found: dict[str, Any] = json.loads(call("--dry-run", "--json"))
     assert found == {"short": retention.dry_run(rule).json()}
-    assert (found["short"]["count"], len(found["short"]["examples"])) == (3, 3)
+    assert found["short"]["count"] == 3
+    assert len(found["short"]["examples"]) == 3
     text = call("--dry-run", "short")
     assert "short: 3 checkpoints would be removed" in text
     assert "1: the newest of its run" in text
@@ -43,8 +44,11 @@ def test_a_dry_run_counts_as_the_page_does_and_changes_nothing(run: Run) -> None
 def test_it_removes_what_it_counted(run: Run, people: cast.People) -> None:
     policy("short", keep_last=2)
     found = json.loads(call("--json", "--by", people.steward.username))["short"]
-    assert (found["count"], found["removed"]["rows"], found["bytes"]) == (3, 3, found["removed"]["bytes"])
-    assert (seqs(run), faults()) == ([3, 4], [])
+    assert found["count"] == 3
+    assert found["removed"]["rows"] == 3
+    assert found["bytes"] == found["removed"]["bytes"]
+    assert seqs(run) == [3, 4]
+    assert faults() == []
 
 
 def test_a_policy_that_keeps_nothing_wants_the_number(run: Run) -> None:
@@ -60,7 +64,9 @@ def test_a_policy_that_keeps_nothing_wants_the_number(run: Run) -> None:
 def test_a_policy_that_keeps_only_the_head_wants_the_number_too(run: Run) -> None:
     policy("short", keep_last=0)
     for args in ([], ["--confirm", "5"], ["--job"]):
-        with pytest.raises(CommandError, match="only the 1 that must stay: 4 checkpoints"):
+        with pytest.raises(
+            CommandError, match="only the 1 that must stay: 4 checkpoints"
+        ):
             call(*args)
     assert len(seqs(run)) == 5
     call("--confirm", "4")
@@ -70,14 +76,18 @@ def test_a_policy_that_keeps_only_the_head_wants_the_number_too(run: Run) -> Non
 def test_a_policy_that_removes_everything_by_ages_wants_the_number(run: Run) -> None:
     policy("short", max_age_days={"completed": 0})
     for args in ([], ["--confirm", "5"], ["--job"]):
-        with pytest.raises(CommandError, match="only the 1 that must stay: 4 checkpoints"):
+        with pytest.raises(
+            CommandError, match="only the 1 that must stay: 4 checkpoints"
+        ):
             call(*args)
     assert len(seqs(run)) == 5
     call("--confirm", "4")
     assert seqs(run) == [run.head_seq]
 
 
-def test_a_policy_with_an_age_of_no_days_wants_the_number_also_where_other_runs_are_kept(run: Run) -> None:
+def test_a_policy_with_an_age_of_no_days_wants_the_number_also_where_other_runs_are_kept(
+    run: Run,
+) -> None:
     started(large("short", "abcd", snapshot=1000))
     policy("short", max_age_days={"completed": 0, "queued": 30})
     with pytest.raises(CommandError, match="4 checkpoints would be removed"):

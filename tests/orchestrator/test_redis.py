@@ -32,13 +32,27 @@ def redis_url(tmp_path: Path) -> Iterator[str]:
     server.shutdown(nosave=True)
 
 
-def test_sessions_are_kept_in_redis_too_where_one_is_given(redis_url: str, tmp_path: Path) -> None:
+def test_sessions_are_kept_in_redis_too_where_one_is_given(
+    redis_url: str, tmp_path: Path
+) -> None:
     done = manage(
-        "shell", "-v0", "-c", CODE, COUNTERSIGN_DATA_DIR=tmp_path, COUNTERSIGN_REDIS_URL=redis_url, **PRODUCTION
+        "shell",
+        "-v0",
+        "-c",
+        CODE,
+        COUNTERSIGN_DATA_DIR=tmp_path,
+        COUNTERSIGN_REDIS_URL=redis_url,
+        **PRODUCTION,
     )
-    assert (done.stdout.strip(), done.returncode) == ("olive", 0), done.stderr
+    assert done.stdout.strip() == "olive", done.stderr
+    assert done.returncode == 0, done.stderr
 
 
-def test_without_redis_sessions_are_read_from_the_database_alone(tmp_path: Path) -> None:
-    done = manage("shell", "-v0", "-c", CODE, COUNTERSIGN_DATA_DIR=tmp_path, **PRODUCTION)
-    assert (done.stdout.strip(), done.returncode) == ("None", 0), done.stderr
+def test_without_redis_sessions_are_read_from_the_database_alone(
+    tmp_path: Path,
+) -> None:
+    done = manage(
+        "shell", "-v0", "-c", CODE, COUNTERSIGN_DATA_DIR=tmp_path, **PRODUCTION
+    )
+    assert done.stdout.strip() == "None", done.stderr
+    assert done.returncode == 0, done.stderr

@@ -1,4 +1,6 @@
-"""The four roles exist after migrate, with the rights that the console's table gives them."""
+"""The four roles exist after migrate, with the rights that the console's table gives
+them.
+"""
 
 import pytest
 from django.contrib.auth.models import Group, Permission
@@ -13,20 +15,32 @@ TABLE = {
     "starter": {"view_run", "start_run", "steer_run", "settle_task"},
     "reviewer": set(),
     "steward": {
-        "view_run", "start_run", "steer_run", "settle_task", "import_run", "manage_retention", "reassign", "view_audit"
+        "view_run",
+        "start_run",
+        "steer_run",
+        "settle_task",
+        "import_run",
+        "manage_retention",
+        "reassign",
+        "view_audit",
     },
     "auditor": {"view_run", "export_run", "view_audit"},
     "nobody": set(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("who", TABLE)
-def test_each_role_may_what_the_table_says_and_no_more(people: People, who: str) -> None:
+def test_each_role_may_what_the_table_says_and_no_more(
+    people: People, who: str
+) -> None:
     assert {right for right in RIGHTS if may(getattr(people, who), right)} == TABLE[who]
 
 
 def test_every_right_is_a_permission_that_exists() -> None:
-    existing = {f"{p.content_type.app_label}.{p.codename}" for p in Permission.objects.select_related("content_type")}
+    existing = {
+        f"{p.content_type.app_label}.{p.codename}"
+        for p in Permission.objects.select_related("content_type")
+    }
     assert set(RIGHTS.values()) <= existing
     assert {name for granted in ROLES.values() for name in granted} <= existing
 

@@ -32,7 +32,9 @@ class Faulty(LocMemCache):
         self._answer()
         return super().get(*args, **kwargs)
 
-    def set(self, key: Any, value: Any, timeout: Any = None, version: Any = None) -> None:
+    def set(
+        self, key: Any, value: Any, timeout: Any = None, version: Any = None
+    ) -> None:
         self._answer()
         Faulty.timeouts.append(timeout)
         super().set(key, value, timeout, version)
@@ -64,10 +66,14 @@ def olive(db: None) -> User:
 
 
 def sign_in(client: Client) -> int:
-    return client.post("/login/", {"username": "olive", "password": "right horse"}).status_code
+    return client.post(
+        "/login/", {"username": "olive", "password": "right horse"}
+    ).status_code
 
 
-def test_people_sign_in_and_out_while_the_cache_is_away(client: Client, olive: User, cache: type[Faulty]) -> None:
+def test_people_sign_in_and_out_while_the_cache_is_away(
+    client: Client, olive: User, cache: type[Faulty]
+) -> None:
     cache.away = True
     assert sign_in(client) == 302
     assert client.get("/runs/").status_code == 200
@@ -85,9 +91,16 @@ def test_with_an_engine_of_django_nobody_signs_in_while_the_cache_is_away(
     assert sign_in(client) == 500
 
 
-@pytest.mark.parametrize("backend", ["django.core.cache.backends.redis.RedisCache", "not_installed.RedisCache"])
+@pytest.mark.parametrize(
+    "backend",
+    ["django.core.cache.backends.redis.RedisCache", "not_installed.RedisCache"],
+)
 def test_people_sign_in_and_out_without_the_package_of_the_cache(
-    client: Client, olive: User, settings: Any, monkeypatch: pytest.MonkeyPatch, backend: str
+    client: Client,
+    olive: User,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
 ) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
     settings.CACHES = {"default": {"BACKEND": backend, "LOCATION": "redis://localhost"}}
@@ -96,7 +109,9 @@ def test_people_sign_in_and_out_without_the_package_of_the_cache(
     assert client.post("/logout/").status_code == 302
 
 
-def test_a_cache_that_failed_is_left_alone_for_a_while(client: Client, olive: User, cache: type[Faulty]) -> None:
+def test_a_cache_that_failed_is_left_alone_for_a_while(
+    client: Client, olive: User, cache: type[Faulty]
+) -> None:
     cache.away = True
     sign_in(client)
     client.get("/runs/")
@@ -112,7 +127,9 @@ def test_a_session_is_read_from_the_cache_while_it_answers(
         assert SessionStore(key).load()
 
 
-def test_a_copy_in_the_cache_is_believed_for_a_minute_at_most(client: Client, olive: User, cache: type[Faulty]) -> None:
+def test_a_copy_in_the_cache_is_believed_for_a_minute_at_most(
+    client: Client, olive: User, cache: type[Faulty]
+) -> None:
     sign_in(client)
     assert cache.timeouts
     assert max(cache.timeouts) == COPY_SECONDS == 60

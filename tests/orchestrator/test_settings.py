@@ -4,9 +4,16 @@ import pytest
 from django.test import Client
 
 POLICY = {
-    "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
-    "font-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
-}  # fmt: skip
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "font-src 'self'",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+}
 
 
 @pytest.mark.django_db

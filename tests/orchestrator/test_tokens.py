@@ -1,4 +1,6 @@
-"""Tokens are shown once, kept as digests, and end when they are revoked, out of date, or their user is gone."""
+"""Tokens are shown once, kept as digests, and end when they are revoked, out of date,
+or their user is gone.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -15,17 +17,23 @@ from orchestrator.models import ApiToken
 from tests.support.cast import People
 
 
-def test_a_token_is_found_by_its_text_and_its_text_is_nowhere_kept(people: People) -> None:
+def test_a_token_is_found_by_its_text_and_its_text_is_nowhere_kept(
+    people: People,
+) -> None:
     text = tokens.make_token(people.starter, name="nightly import")
     found = tokens.find_token(text)
     assert found is not None
-    assert (found.user, found.name, found.scopes) == (people.starter, "nightly import", list(tokens.USUAL_SCOPES))
+    assert found.user == people.starter
+    assert found.name == "nightly import"
+    assert found.scopes == list(tokens.USUAL_SCOPES)
     row = ApiToken.objects.values().get()
     assert all(text not in str(value) for value in row.values())
     assert len(text) - len(row["hint"]) > 30
 
 
-def test_a_token_that_is_revoked_or_out_of_date_or_whose_user_is_inactive_is_not_found(people: People) -> None:
+def test_a_token_that_is_revoked_or_out_of_date_or_whose_user_is_inactive_is_not_found(
+    people: People,
+) -> None:
     text = tokens.make_token(people.starter, days=1)
     now = timezone.now()
     row = ApiToken.objects.get()
@@ -70,21 +78,30 @@ def _sealed_with(row: ApiToken, **columns: Any) -> None:
     row.save(update_fields=names)
 
 
-def test_a_token_whose_row_was_changed_by_sql_is_refused_and_named(people: People) -> None:
+def test_a_token_whose_row_was_changed_by_sql_is_refused_and_named(
+    people: People,
+) -> None:
     text = tokens.make_token(people.starter, scopes=["read"], days=1)
     row = ApiToken.objects.get()
     now = timezone.now()
     for column, forged in {
-        "scopes": ["read", "decide"], "user": people.reviewer, "expires_at": now + timedelta(days=900), "name": "x"
-    }.items():  # fmt: skip
+        "scopes": ["read", "decide"],
+        "user": people.reviewer,
+        "expires_at": now + timedelta(days=900),
+        "name": "x",
+    }.items():
         was = getattr(row, column)
         ApiToken.objects.update(**{column: forged})
         assert tokens.find_token(text) is None, column
         assert AuditLine.objects.filter(kind="refused_token").exists()
-        assert [fault.row for fault in tokens.token_faults()] == [f"orchestrator_apitoken {row.digest}"]
+        assert [fault.row for fault in tokens.token_faults()] == [
+            f"orchestrator_apitoken {row.digest}"
+        ]
         result = Verified()
         list(verify_runs(Wanted(), result, by=None))
-        assert [one["row"] for one in result.bad] == [f"orchestrator_apitoken {row.digest}"]
+        assert [one["row"] for one in result.bad] == [
+            f"orchestrator_apitoken {row.digest}"
+        ]
         ApiToken.objects.update(**{column: was})
     assert tokens.find_token(text) is not None
 
@@ -106,8 +123,10 @@ def test_who_has_the_database_alone_cannot_put_a_token_into_it(people: People) -
 def test_a_token_works_as_long_as_the_key_is_known_that_was_there_when_it_was_made(
     people: People, settings: Any
 ) -> None:
-    text, former = tokens.make_token(people.starter), settings.SECRET_KEY
-    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "another" * 10, [former]
+    text = tokens.make_token(people.starter)
+    former = settings.SECRET_KEY
+    settings.SECRET_KEY = "another" * 10
+    settings.SECRET_KEY_FALLBACKS = [former]
     assert tokens.find_token(text) is not None
     settings.SECRET_KEY_FALLBACKS = []
     assert tokens.find_token(text) is None

@@ -1,5 +1,6 @@
-"""A thing one may not see answers as one that is not there: every page, fragment and address of the API, by the list of
-all addresses. Sockets are in `live/test_consumers.py`, streams in `live/test_stream.py`.
+"""A thing one may not see answers as one that is not there: every page, fragment and
+address of the API, by the list of all addresses. Sockets are in
+`live/test_consumers.py`, streams in `live/test_stream.py`.
 """
 
 import re
@@ -31,13 +32,19 @@ def addresses(resolver: URLResolver, before: str = "") -> list[str]:
         pattern = before + str(one.pattern)
         if isinstance(one, URLResolver):
             found += addresses(one, pattern)
-        elif isinstance(one, URLPattern) and "<" in pattern and not WITHOUT_THING.match(pattern):
+        elif (
+            isinstance(one, URLPattern)
+            and "<" in pattern
+            and not WITHOUT_THING.match(pattern)
+        ):
             found.append(pattern)
     return found
 
 
 def filled(pattern: str, things: dict[str, str]) -> str:
-    """The address of these things; for an unknown name of a parameter the test must learn it."""
+    """The address of these things; for an unknown name of a parameter the test must
+    learn it.
+    """
     return "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda found: things[found[1]], pattern)
 
 
@@ -47,42 +54,86 @@ def there(run: Run, people: People) -> dict[str, str]:
     request = ApprovalRequest.objects.get(run=run)
     sign(run, people.reviewer, ["approve"] * len(pending(run)))
     return {
-        "ref": str(run.id), "run": str(run.id), "name": run.graph, "checkpoint": str(run.head),
-        "request_id": str(request.id), "receipt_id": str(Receipt.objects.get().id), "format": "csv",
+        "ref": str(run.id),
+        "run": str(run.id),
+        "name": run.graph,
+        "checkpoint": str(run.head),
+        "request_id": str(request.id),
+        "receipt_id": str(Receipt.objects.get().id),
+        "format": "csv",
         "decision": str(Receipt.objects.get().decisions.all()[0].id),
         "number": str(AuditLine.objects.get(kind="signed").id),
-        "fork": str(runs.fork_many(graph=run.graph, status="paused", by=people.starter).id),
-    }  # fmt: skip
+        "fork": str(
+            runs.fork_many(graph=run.graph, status="paused", by=people.starter).id
+        ),
+    }
 
 
 GONE = {
-    "ref": str(uuid4()), "run": str(uuid4()), "name": "no_such_graph", "checkpoint": str(uuid4()),
-    "request_id": str(uuid4()), "receipt_id": str(uuid4()), "format": "xlsx", "number": "999999999",
-    "fork": str(uuid4()), "decision": str(uuid4()),
-}  # fmt: skip
+    "ref": str(uuid4()),
+    "run": str(uuid4()),
+    "name": "no_such_graph",
+    "checkpoint": str(uuid4()),
+    "request_id": str(uuid4()),
+    "receipt_id": str(uuid4()),
+    "format": "xlsx",
+    "number": "999999999",
+    "fork": str(uuid4()),
+    "decision": str(uuid4()),
+}
 
 
-def test_what_one_may_not_see_is_answered_like_what_is_not_there(there: dict[str, str], people: People) -> None:
-    client, found = Client(), addresses(get_resolver())
+def test_what_one_may_not_see_is_answered_like_what_is_not_there(
+    there: dict[str, str], people: People
+) -> None:
+    client = Client()
+    found = addresses(get_resolver())
     client.force_login(people.nobody)
     assert len(found) >= 40
     wrong: list[Any] = []
     for pattern in found:
         for method in ("get", "post"):
-            kind = {"content_type": "application/json"} if "api/" in pattern and method == "post" else {}
-            seen, gone = (getattr(client, method)(filled(pattern, one), **kind) for one in (there, GONE))
+            kind = (
+                {"content_type": "application/json"}
+                if "api/" in pattern and method == "post"
+                else {}
+            )
+            seen, gone = (
+                getattr(client, method)(filled(pattern, one), **kind)
+                for one in (there, GONE)
+            )
             same = _plain(seen, there) == _plain(gone, GONE)
-            if seen.status_code != gone.status_code or not same or seen.status_code < 300:
-                wrong.append((method, pattern, seen.status_code, gone.status_code, seen.content[:200]))
-            if method == "get" and seen.status_code not in (404, 405, 400) and not LED.search(pattern):
+            if (
+                seen.status_code != gone.status_code
+                or not same
+                or seen.status_code < 300
+            ):
+                wrong.append(
+                    (
+                        method,
+                        pattern,
+                        seen.status_code,
+                        gone.status_code,
+                        seen.content[:200],
+                    )
+                )
+            if (
+                method == "get"
+                and seen.status_code not in (404, 405, 400)
+                and not LED.search(pattern)
+            ):
                 wrong.append((method, pattern, seen.status_code))
     assert not wrong, "\n".join(map(str, wrong))
 
 
 def _plain(answer: Any, things: dict[str, str]) -> str:
-    """What an answer says, without the names of the things that were asked for and what is made anew each time."""
+    """What an answer says, without the names of the things that were asked for and what
+    is made anew each time.
+    """
     text = answer.content.decode()
     for value in things.values():
-        text = text.replace(f"/{value}/", "/thing/").replace(value if len(value) > 30 else "\0", "thing")
+        text = text.replace(f"/{value}/", "/thing/").replace(
+            value if len(value) > 30 else "\0", "thing"
+        )
     text = re.sub(r"page_claim|no_such_graph|export\.\w+|audit line.*", "thing", text)
     return re.sub(r'(nonce|value|csrf\w*)="[^"]*"|err_\w+', "", text)

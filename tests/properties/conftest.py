@@ -7,4 +7,7 @@ __all__ = ["quick"]
 
 
 def pytest_report_header() -> str:
-    return f"properties: {EXAMPLES} examples each on SQLite, a third on PostgreSQL; COUNTERSIGN_SEED={SEED}"
+    return (
+        f"properties: {EXAMPLES} examples each on SQLite, a third on PostgreSQL;"
+        f" COUNTERSIGN_SEED={SEED}"
+    )

@@ -1,7 +1,9 @@
-"""How examples are drawn: how many, from which seed, and what makes a random graph's nodes act on the world.
+"""How examples are drawn: how many, from which seed, and what makes a random graph's
+nodes act on the world.
 
-COUNTERSIGN_EXAMPLES and COUNTERSIGN_SEED (a number, or `random`) say otherwise. The seed stands in the header of the
-test run, and a failing example is printed with the line that repeats it.
+COUNTERSIGN_EXAMPLES and COUNTERSIGN_SEED (a number, or `random`) say otherwise. The
+seed stands in the header of the test run, and a failing example is printed with the
+line that repeats it.
 """
 
 import os
@@ -39,15 +41,32 @@ CALLED: dict[UUID, Counter[tuple[str, str]]] = defaultdict(Counter)
 
 def drawn(share: int = 1, *, many: int = EXAMPLES) -> settings:
     """Settings of a property that is tried on a `share`-th of so many examples."""
-    quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
-    return settings(max_examples=max(5, many // share), deadline=None, print_blob=True, suppress_health_check=quiet)
+    quiet = [
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.function_scoped_fixture,
+    ]
+    return settings(
+        max_examples=max(5, many // share),
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=quiet,
+    )
 
 
-def registered(specs: list[Spec], starts: list[str], seed: int, *, single: bool = False) -> Graph:
-    """The random graph, with effects, in the place of the one before. `single`: a gated node proposes one write."""
+def registered(
+    specs: list[Spec], starts: list[str], seed: int, *, single: bool = False
+) -> Graph:
+    """The random graph, with effects, in the place of the one before. `single`: a gated
+    node proposes one write.
+    """
 
     def equipped(spec: Spec, node: Any) -> Any:
-        return (_of_one_write(node), {}) if single and spec.gated else with_effect(spec, node, seed)
+        return (
+            (_of_one_write(node), {})
+            if single and spec.gated
+            else with_effect(spec, node, seed)
+        )
 
     graph = built(specs, starts, seed, equipped=equipped)
     graph.max_supersteps = MOST_SUPERSTEPS
@@ -66,12 +85,18 @@ def _of_one_write(node: Any) -> Any:
 
 def with_effect(spec: Spec, node: Any, seed: int) -> tuple[Any, dict[str, Any]]:
     """The node with an effect that the dice choose; a gated one has none."""
-    kind = Random(f"{seed}/effect/{spec.name}").choice(["pure", "read", "external", "write"])
+    kind = Random(f"{seed}/effect/{spec.name}").choice(
+        ["pure", "read", "external", "write"]
+    )
     if spec.gated or kind == "pure":
         return node, {}
     if kind == "external":
         return _calling(node), {"effect": kind, "idempotent": True}
-    return (_counting(node), {"effect": kind, "atomic": True}) if kind == "write" else (node, {"effect": kind})
+    return (
+        (_counting(node), {"effect": kind, "atomic": True})
+        if kind == "write"
+        else (node, {"effect": kind})
+    )
 
 
 def _calling(node: Any) -> Any:
@@ -84,7 +109,9 @@ def _calling(node: Any) -> Any:
 
 def _counting(node: Any) -> Any:
     def counted(state: Any, ctx: Any) -> Any:
-        case, _ = ClaimCase.objects.get_or_create(claim_id=f"{ctx.run_id.hex[:24]}/{ctx.task}")
+        case, _ = ClaimCase.objects.get_or_create(
+            claim_id=f"{ctx.run_id.hex[:24]}/{ctx.task}"
+        )
         ClaimCase.objects.filter(id=case.id).update(changes=case.changes + 1)
         return node(state, ctx)
 
@@ -98,15 +125,23 @@ def counts(run: Run) -> dict[str, int]:
 
 
 def people(seed: int) -> Any:
-    """Whoever reviews: of what is open some requests, and of those each write, by the dice and nothing else."""
+    """Whoever reviews: of what is open some requests, and of those each write, by the
+    dice and nothing else.
+    """
 
     def decide(run: Run, by: User) -> bool:
         if run.status != Status.PAUSED:
             return False
-        asked = list(ApprovalRequest.objects.filter(run=run, status="open").order_by("node", "visit", "index"))
+        asked = list(
+            ApprovalRequest.objects.filter(run=run, status="open").order_by(
+                "node", "visit", "index"
+            )
+        )
         dice = Random(f"{seed}/{[one.task for one in asked]}")
         chosen = dice.sample(asked, dice.randint(1, len(asked)))
-        reviews.sign(run.id, [item for one in chosen for item in _decided(one, seed)], by=by)
+        reviews.sign(
+            run.id, [item for one in chosen for item in _decided(one, seed)], by=by
+        )
         return True
 
     return decide
@@ -114,8 +149,12 @@ def people(seed: int) -> Any:
 
 def _decided(request: ApprovalRequest, seed: int) -> list[dict[str, Any]]:
     task = (request.node, request.visit, request.index)
-    answer = next(content for n in range(100) if (content := reference.verdicts(seed, task, n)))
-    rows = pending_writes.newest(PendingWrite.objects.filter(run=request.run_id)).order_by("position")
+    answer = next(
+        content for n in range(100) if (content := reference.verdicts(seed, task, n))
+    )
+    rows = pending_writes.newest(
+        PendingWrite.objects.filter(run=request.run_id)
+    ).order_by("position")
     return [
         {"write": str(row.write), "hash": row.hash, "verdict": answer[row.position]}
         for row in rows

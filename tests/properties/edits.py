@@ -1,4 +1,6 @@
-"""Random edits of random graphs: what a deployment may change, from a title to a node that is gone. All by dice."""
+"""Random edits of random graphs: what a deployment may change, from a title to a node
+that is gone. All by dice.
+"""
 
 import copy
 from collections.abc import Callable
@@ -9,14 +11,15 @@ from typing import Annotated, Any
 from pydantic import BaseModel
 
 from orchestrator.engine import END, Append, Graph, Last, Retry
-from orchestrator.engine.compile import compile
 from orchestrator.engine.errors import InvalidGraph
+from orchestrator.engine.graphs.compile import compile
 from tests.engine.random_graphs import built
 from tests.engine.reference import Spec
 from tests.properties.drawing import MOST_SUPERSTEPS, with_effect
 
 PAUSE = 0.03
-"""Seconds until the second attempt of a node that is patient: its run waits meanwhile."""
+"""Seconds until the second attempt of a node that is patient: its run waits meanwhile.
+"""
 
 
 class Before(BaseModel):
@@ -44,7 +47,9 @@ class Reduced(Before):
 
 @dataclass
 class Source:
-    """The code of one version, as an author edits it. `marks`: its migration changes what lines of the log mean."""
+    """The code of one version, as an author edits it. `marks`: its migration changes
+    what lines of the log mean.
+    """
 
     specs: list[Spec]
     starts: list[str]
@@ -57,12 +62,23 @@ class Source:
     label: str | None = None
 
     def __post_init__(self) -> None:
-        self.nodes, self.gates = self.nodes or {}, self.gates or {}
+        self.nodes = self.nodes or {}
+        self.gates = self.gates or {}
 
     def graph(self, name: str, seed: int) -> Graph:
-        """The graph that it declares. Raises `InvalidGraph` where the edits made it none."""
-        made = built(self.specs, self.starts, seed, equipped=lambda spec, node: _equipped(spec, node, seed))
-        made.name, made.version, made.state, made.label = name, self.version, self.state, self.label
+        """The graph that it declares. Raises `InvalidGraph` where the edits made it
+        none.
+        """
+        made = built(
+            self.specs,
+            self.starts,
+            seed,
+            equipped=lambda spec, node: _equipped(spec, node, seed),
+        )
+        made.name = name
+        made.version = self.version
+        made.state = self.state
+        made.label = self.label
         made.max_supersteps = MOST_SUPERSTEPS
         made.nodes = [self._node(node) for node in made.nodes]
         if self.migration:
@@ -73,16 +89,23 @@ class Source:
     def _node(self, node: Any) -> Any:
         changed = replace(node, **self.nodes.get(node.name, {}))
         if changed.gate and node.name in self.gates:
-            changed = replace(changed, gate=replace(changed.gate, **self.gates[node.name]))
+            changed = replace(
+                changed, gate=replace(changed.gate, **self.gates[node.name])
+            )
         return changed
 
 
 def _equipped(spec: Spec, node: Any, seed: int) -> tuple[Any, dict[str, Any]]:
-    """The node with its effect; one of three is patient: its first attempt fails, and the next comes later."""
+    """The node with its effect; one of three is patient: its first attempt fails, and
+    the next comes later.
+    """
     fn, options = with_effect(spec, node, seed)
     if Random(f"{seed}/patient/{spec.name}").random() > 1 / 3:
         return fn, options
-    return _failing_once(fn), {**options, "retry": Retry(2, PAUSE, jitter=0, on=(RuntimeError,))}
+    return _failing_once(fn), {
+        **options,
+        "retry": Retry(2, PAUSE, jitter=0, on=(RuntimeError,)),
+    }
 
 
 def _failing_once(node: Any) -> Any:
@@ -119,8 +142,18 @@ def node_gone(source: Source, dice: Random) -> None:
     source.specs = [spec for spec in source.specs if spec.name != gone]
     source.starts = [name for name in source.starts if name != gone]
     for spec in source.specs:
-        for targets in (spec.plain, spec.branch, spec.error, spec.goto, spec.sends, *spec.when.values()):
-            targets[:] = [END if name == gone and targets is spec.branch else name for name in targets]
+        for targets in (
+            spec.plain,
+            spec.branch,
+            spec.error,
+            spec.goto,
+            spec.sends,
+            *spec.when.values(),
+        ):
+            targets[:] = [
+                END if name == gone and targets is spec.branch else name
+                for name in targets
+            ]
             targets[:] = [name for name in targets if name != gone]
         spec.plain = spec.plain or [END]
 
@@ -133,14 +166,22 @@ def edge_gone(source: Source, dice: Random) -> None:
 
 def way_gone(source: Source, dice: Random) -> None:
     """A target of goto or of sends, or an error edge."""
-    ways = [way for spec in source.specs for way in (spec.goto, spec.sends, spec.error) if way]
+    ways = [
+        way
+        for spec in source.specs
+        for way in (spec.goto, spec.sends, spec.error)
+        if way
+    ]
     if ways:
         way = dice.choice(ways)
         way.remove(dice.choice(way))
 
 
 def new_edge(source: Source, dice: Random) -> None:
-    spec, target = dice.choice(source.specs), dice.choice([*(spec.name for spec in source.specs), END])
+    spec, target = (
+        dice.choice(source.specs),
+        dice.choice([*(spec.name for spec in source.specs), END]),
+    )
     if target not in spec.plain:
         spec.plain.append(target)
 
@@ -153,11 +194,18 @@ def join(source: Source, dice: Random) -> None:
 def effect(source: Source, dice: Random) -> None:
     spec = dice.choice(source.specs)
     if not spec.gated:
-        source.nodes[spec.name] = {"effect": dice.choice(["pure", "read"]), "idempotent": False, "atomic": False}
+        source.nodes[spec.name] = {
+            "effect": dice.choice(["pure", "read"]),
+            "idempotent": False,
+            "atomic": False,
+        }
 
 
 def reads(source: Source, dice: Random) -> None:
-    source.nodes[dice.choice(source.specs).name] = {"reads": ("log",), "memory": "snapshot"}
+    source.nodes[dice.choice(source.specs).name] = {
+        "reads": ("log",),
+        "memory": "snapshot",
+    }
 
 
 def policy(source: Source, dice: Random) -> None:
@@ -184,56 +232,89 @@ PAID = "y"
 
 
 def with_payment(specs: list[Spec], dice: Random) -> list[Spec]:
-    """The graph with a node more that comes behind a gate alone, or behind either of two: there already, or made."""
+    """The graph with a node more that comes behind a gate alone, or behind either of
+    two: there already, or made.
+    """
     specs = copy.deepcopy(specs)
     first = dice.choice([spec for spec in specs if spec.gated] or specs)
-    for gate in {spec.name: spec for spec in (first, dice.choice([first, *specs]))}.values():
+    for gate in {
+        spec.name: spec for spec in (first, dice.choice([first, *specs]))
+    }.values():
         if not gate.gated:
-            gate.gated, gate.plain = True, gate.plain or [END]
+            gate.gated = True
+            gate.plain = gate.plain or [END]
         gate.when.setdefault(dice.choice(["approved", "partial"]), []).append(PAID)
     return [*specs, Spec(PAID, plain=[END])]
 
 
 def bypass(source: Source, dice: Random) -> None:
-    """A way to what comes behind a gate: from elsewhere, from its other outcomes, or in the place of the gate."""
+    """A way to what comes behind a gate: from elsewhere, from its other outcomes, or in
+    the place of the gate.
+    """
     gated = [spec for spec in source.specs if spec.gated]
     if not gated:
         return
-    pays = [spec for spec in gated if any(PAID in targets for targets in spec.when.values())]
+    pays = [
+        spec for spec in gated if any(PAID in targets for targets in spec.when.values())
+    ]
     spec = dice.choice(pays or gated)
-    behind = [*spec.plain, *spec.branch, *spec.when.get("approved", []), *spec.when.get("partial", [])]
-    target = PAID if pays else dice.choice(sorted({*behind} - {END, spec.name}) or [source.specs[0].name])
+    behind = [
+        *spec.plain,
+        *spec.branch,
+        *spec.when.get("approved", []),
+        *spec.when.get("partial", []),
+    ]
+    target = (
+        PAID
+        if pays
+        else dice.choice(sorted({*behind} - {END, spec.name}) or [source.specs[0].name])
+    )
     if dice.random() < 0.2:
         for one in source.specs:
             one.plain[:] = [target if name == spec.name else name for name in one.plain]
         return
-    others = [one.plain for one in source.specs if one is not spec and one.name != target]
-    outcomes = [spec.when.setdefault(one, []) for one in ("rejected", "partial", "approved")]
+    others = [
+        one.plain for one in source.specs if one is not spec and one.name != target
+    ]
+    outcomes = [
+        spec.when.setdefault(one, []) for one in ("rejected", "partial", "approved")
+    ]
     way = dice.choice([spec.error, *outcomes, source.starts, *others])
     if target not in way:
         way.append(target)
 
 
 def channel(source: Source, dice: Random) -> None:
-    """A channel is new, gone, of another type or reducer; with a migration, with one that fails, or without."""
+    """A channel is new, gone, of another type or reducer; with a migration, with one
+    that fails, or without.
+    """
     source.state = dice.choice([Added, Retyped, Removed, Reduced])
     does: dict[Any, Callable[[Any], Any]] = {
-        Retyped: lambda state: state["scratch"].update(extra=f"was {state['scratch']['extra']}"),
+        Retyped: lambda state: state["scratch"].update(
+            extra=f"was {state['scratch']['extra']}"
+        ),
         Removed: lambda state: {**state, "scratch": {"log": state["scratch"]["log"]}},
     }
     kind = dice.choice(["none", "fits", "fails"])
     source.version = "2"
     if kind != "none":
-        source.migration = does.get(source.state, lambda state: None) if kind == "fits" else _failing
+        source.migration = (
+            does.get(source.state, lambda state: None) if kind == "fits" else _failing
+        )
 
 
 def meaning(source: Source, dice: Random) -> None:
     """What lines of the log mean changes, and their type does not."""
-    source.version, source.migration, source.marks = "2", _marking, True
+    source.version = "2"
+    source.migration = _marking
+    source.marks = True
 
 
 def _marking(state: Any) -> Any:
-    return {**state, "scratch": {**state["scratch"], "log": marked(state["scratch"]["log"])}}
+    return {
+        **state,
+        "scratch": {**state["scratch"], "log": marked(state["scratch"]["log"])},
+    }
 
 
 def marked(log: list[str]) -> list[str]:
@@ -246,16 +327,40 @@ def _failing(state: Any) -> Any:
 
 
 EDITS: list[Edit] = [
-    *(texts, texts, version, new_node, node_gone, edge_gone, new_edge, join, effect, reads, policy, gate, channel),
+    *(
+        texts,
+        texts,
+        version,
+        new_node,
+        node_gone,
+        edge_gone,
+        new_edge,
+        join,
+        effect,
+        reads,
+        policy,
+        gate,
+        channel,
+    ),
     *(bypass, bypass, way_gone, way_gone),
 ]
 
 
 def edited(before: Source, name: str, seed: int) -> tuple[Source, list[str]]:
-    """The source after one to three edits, and what they are called; those that leave no legal graph are not made."""
-    dice, source, made = Random(f"{seed}/edits"), before, []
+    """The source after one to three edits, and what they are called; those that leave
+    no legal graph are not made.
+    """
+    dice = Random(f"{seed}/edits")
+    source = before
+    made = []
     often = dice.random()
-    chosen = [bypass] if often < 0.3 else [meaning] if often < 0.4 else dice.choices(EDITS, k=dice.choice([1, 2, 2, 3]))
+    chosen = (
+        [bypass]
+        if often < 0.3
+        else [meaning]
+        if often < 0.4
+        else dice.choices(EDITS, k=dice.choice([1, 2, 2, 3]))
+    )
     for edit in chosen:
         tried = copy.deepcopy(source)
         edit(tried, dice)

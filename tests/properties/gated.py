@@ -1,11 +1,22 @@
-"""Random graphs whose nodes write to channels of every kind and to memory, fail, and try again, before gates of every
-policy; and one who decides them. All of it by dice that fall the same for whoever throws them.
+"""Random graphs whose nodes write to channels of every kind and to memory, fail, and
+try again, before gates of every policy; and one who decides them. All of it by dice
+that fall the same for whoever throws them.
 """
 
 from random import Random
 from typing import Any
 
-from orchestrator.engine import START, Command, Fact, Gate, Graph, Retry, Send, Show, Write
+from orchestrator.engine import (
+    START,
+    Command,
+    Fact,
+    Gate,
+    Graph,
+    Retry,
+    Send,
+    Show,
+    Write,
+)
 from tests.engine.reference import Spec
 from tests.engine.small import Nothing
 from tests.engine.waiting import State
@@ -31,7 +42,9 @@ def built(specs: list[Spec], starts: list[str], seed: int) -> Graph:
     )
     for spec in specs:
         options = _options(spec, seed)
-        graph.node(spec.name, join=spec.join, goto=spec.goto, sends=spec.sends, **options)(_node(spec, seed))
+        graph.node(
+            spec.name, join=spec.join, goto=spec.goto, sends=spec.sends, **options
+        )(_node(spec, seed))
     for start in starts:
         graph.edge(START, start)
     for spec in specs:
@@ -43,7 +56,11 @@ def _lead_on(graph: Graph, spec: Spec, seed: int) -> None:
     for target in spec.plain:
         graph.edge(spec.name, target)
     if spec.branch:
-        graph.branch(spec.name, _router(spec, seed), {f"l{n}": target for n, target in enumerate(spec.branch)})
+        graph.branch(
+            spec.name,
+            _router(spec, seed),
+            {f"l{n}": target for n, target in enumerate(spec.branch)},
+        )
     for outcome, targets in (*spec.when.items(), ("error", spec.error)):
         for target in targets:
             graph.edge(spec.name, target, when=outcome)
@@ -52,7 +69,9 @@ def _lead_on(graph: Graph, spec: Spec, seed: int) -> None:
 def _router(spec: Spec, seed: int) -> Any:
     def router(state: Any) -> str:
         """Now and then one that the branch does not know."""
-        return Random(f"{seed}/{spec.name}/{state!r}").choice([*["l0", "l1"] * 12, "l2"])
+        return Random(f"{seed}/{spec.name}/{state!r}").choice(
+            [*["l0", "l1"] * 12, "l2"]
+        )
 
     return router
 
@@ -74,10 +93,16 @@ def _options(spec: Spec, seed: int) -> dict[str, Any]:
 
 def _gate(spec: Spec, dice: Random, seed: int) -> Gate:
     def named(state: Any) -> list[str]:
-        return ANN if Random(f"{seed}/reviewers/{spec.name}/{state!r}").random() < 0.95 else []
+        return (
+            ANN
+            if Random(f"{seed}/reviewers/{spec.name}/{state!r}").random() < 0.95
+            else []
+        )
 
     def needed(state: Any, proposal: Any) -> Any:
-        return Random(f"{seed}/needed/{spec.name}/{state!r}").choice([True, "because", None, False])
+        return Random(f"{seed}/needed/{spec.name}/{state!r}").choice(
+            [True, "because", None, False]
+        )
 
     shows = {"note": Show(label="A note")} if dice.random() < 0.5 else {}
     return Gate(
@@ -93,10 +118,14 @@ def _gate(spec: Spec, dice: Random, seed: int) -> Gate:
 
 def _node(spec: Spec, seed: int) -> Any:
     def node(state: Any, ctx: Any) -> Any:
-        dice = Random(f"{seed}/{ctx.task}/{ctx.attempt}/{state!r}/{ctx.error and ctx.error.message}")
+        dice = Random(
+            f"{seed}/{ctx.task}/{ctx.attempt}/{state!r}/{ctx.error and ctx.error.message}"
+        )
         fails = dice.random()
         if fails < (0.4 if spec.error else 0.03):
-            raise (KeyError if fails < 0.015 else RuntimeError)(f"{ctx.task} {ctx.attempt}")
+            raise (KeyError if fails < 0.015 else RuntimeError)(
+                f"{ctx.task} {ctx.attempt}"
+            )
         if dice.random() < 0.25:
             _remember(ctx.memory, dice)
         goto = dice.choice(spec.goto) if spec.goto and dice.random() < 0.5 else None
@@ -119,12 +148,26 @@ def _remember(memory: Any, dice: Random) -> None:
 
 
 def _writes(spec: Spec, dice: Random, task: str) -> list[Write]:
-    """What the node proposes or writes. Where no gate holds it a channel of `Replace` is rare, for two conflict."""
-    kinds = ["note", "letter", "latest", "total", "log", "table"] if spec.gated else ["latest", "total", "log", "table"]
+    """What the node proposes or writes. Where no gate holds it a channel of `Replace`
+    is rare, for two conflict.
+    """
+    kinds = (
+        ["note", "letter", "latest", "total", "log", "table"]
+        if spec.gated
+        else ["latest", "total", "log", "table"]
+    )
     if not spec.gated and dice.random() < 0.2:
         kinds.append(dice.choice(["note", "letter"]))
-    chosen = [dice.choice(kinds) for _ in range(dice.randint(0 if dice.random() < 0.1 else 1, 3))]
-    return [Write(channel, _value(channel, dice, task), dice.choice([None, None, "A label"])) for channel in chosen]
+    chosen = [
+        dice.choice(kinds)
+        for _ in range(dice.randint(0 if dice.random() < 0.1 else 1, 3))
+    ]
+    return [
+        Write(
+            channel, _value(channel, dice, task), dice.choice([None, None, "A label"])
+        )
+        for channel in chosen
+    ]
 
 
 def _value(channel: str, dice: Random, task: str) -> Any:
@@ -132,11 +175,17 @@ def _value(channel: str, dice: Random, task: str) -> Any:
         return dice.choice([-1, 1])
     if channel == "log":
         return [task]
-    return {dice.choice("ab"): dice.choice(VALUES)} if channel == "table" else dice.choice(VALUES)
+    return (
+        {dice.choice("ab"): dice.choice(VALUES)}
+        if channel == "table"
+        else dice.choice(VALUES)
+    )
 
 
 def decider(seed: int) -> Any:
-    """Who answers some requests at each pause, and of these some writes, settled ones too."""
+    """Who answers some requests at each pause, and of these some writes, settled ones
+    too.
+    """
     asked: dict[Any, int] = {}
 
     def decide(request: Any) -> Any:
@@ -146,7 +195,9 @@ def decider(seed: int) -> Any:
             return None
         positions = [write.position for write in request.writes if dice.random() < 0.8]
         dice.shuffle(positions)
-        return {position: _verdict(request.writes[position], dice) for position in positions}
+        return {
+            position: _verdict(request.writes[position], dice) for position in positions
+        }
 
     return decide
 

@@ -1,5 +1,6 @@
-"""What a run may not do after a deployment: pass what its version would have gated. Judged by paths through the source
-of that version and by what the run did; it knows nothing of how versions are compared.
+"""What a run may not do after a deployment: pass what its version would have gated.
+Judged by paths through the source of that version and by what the run did; it knows
+nothing of how versions are compared.
 """
 
 from collections import defaultdict
@@ -17,22 +18,36 @@ NOTHING, REFUSAL, CONSENT, FULL_CONSENT = range(4)
 SAID = {"rejected": REFUSAL, "partial": CONSENT, "approved": FULL_CONSENT}
 Way = tuple[str, str, int]
 Said = tuple[int, str, int, bool]
-"""Line of the log, gate, what was said there, and whether that was since the deployment."""
+"""Line of the log, gate, what was said there, and whether that was since the
+deployment.
+"""
 
 
 def _ways(source: Source) -> list[Way]:
-    """Every way of the graph: from, to, and what must have been said where it leaves a gate."""
+    """Every way of the graph: from, to, and what must have been said where it leaves a
+    gate.
+    """
     found = [("START", target, CONSENT) for target in source.starts]
     for spec in source.specs:
-        found += [(spec.name, to, CONSENT) for to in (*spec.plain, *spec.branch, *spec.goto, *spec.sends)]
-        found += [(spec.name, to, SAID[outcome]) for outcome, targets in spec.when.items() for to in targets]
+        found += [
+            (spec.name, to, CONSENT)
+            for to in (*spec.plain, *spec.branch, *spec.goto, *spec.sends)
+        ]
+        found += [
+            (spec.name, to, SAID[outcome])
+            for outcome, targets in spec.when.items()
+            for to in targets
+        ]
         found += [(spec.name, to, NOTHING) for to in spec.error]
     return found
 
 
-def _follow(ways: Iterable[Way], places: Iterable[str], waiting: Iterable[str]) -> set[str]:
+def _follow(
+    ways: Iterable[Way], places: Iterable[str], waiting: Iterable[str]
+) -> set[str]:
     """The nodes that come from these places, and behind the nodes that wait."""
-    ways, found = list(ways), set(places)
+    ways = list(ways)
+    found = set(places)
     seen = 0
     while seen != len(found):
         seen = len(found)
@@ -47,51 +62,105 @@ class Gated:
         self.run, self.ways = run, _ways(source)
         self.gates = [spec.name for spec in source.specs if spec.gated]
         document = timeline.head_document(run.id)
-        targets = {id: target for id, _, target in Model(source.specs, source.starts, 0).edges}
-        frontier, open_ = document["frontier"], document["open"]
-        self.open = {task.split(":")[0] for task in (*open_.get("results", {}), *open_.get("tries", {}))}
+        targets = {
+            id: target for id, _, target in Model(source.specs, source.starts, 0).edges
+        }
+        frontier = document["frontier"]
+        open_ = document["open"]
+        self.open = {
+            task.split(":")[0]
+            for task in (*open_.get("results", {}), *open_.get("tries", {}))
+        }
         self.waiting = {visit.split(":")[0] for visit in frontier["waiting"]}
-        parts = [(visit, part["status"]) for visit, parts in frontier["waiting"].items() for part in parts]
-        self.before = {visit.split(":")[0]: SAID[said] for visit, said in sorted(parts) if said in SAID}
+        parts = [
+            (visit, part["status"])
+            for visit, parts in frontier["waiting"].items()
+            for part in parts
+        ]
+        self.before = {
+            visit.split(":")[0]: SAID[said]
+            for visit, said in sorted(parts)
+            if said in SAID
+        }
         tokens = {targets[edge] for edge in (*frontier["tokens"], *frontier["errors"])}
-        self.places = {*tokens, *(target for target, _ in frontier["sends"]), *self.open}
-        self.seq = Checkpoint.objects.filter(run=run.id).order_by("-seq").values_list("seq", flat=True)[0]
+        self.places = {
+            *tokens,
+            *(target for target, _ in frontier["sends"]),
+            *self.open,
+        }
+        self.seq = (
+            Checkpoint.objects.filter(run=run.id)
+            .order_by("-seq")
+            .values_list("seq", flat=True)[0]
+        )
         self.logged = run.event_seq
-        applied = ApprovalRequest.objects.filter(run=run.id, status=RequestStatus.APPLIED)
+        applied = ApprovalRequest.objects.filter(
+            run=run.id, status=RequestStatus.APPLIED
+        )
         self.applied = set(applied.values_list("id", flat=True))
 
     def passed(self) -> list[str]:
-        """What the run has done since that its version would have asked about before; empty: nothing."""
-        rows = Checkpoint.objects.filter(run=self.run.id, seq__gt=self.seq, source__in=("superstep", "failure"))
+        """What the run has done since that its version would have asked about before;
+        empty: nothing.
+        """
+        rows = Checkpoint.objects.filter(
+            run=self.run.id, seq__gt=self.seq, source__in=("superstep", "failure")
+        )
         found: list[str] = []
         signed = self._signed()
         for row in rows.defer("change", "snapshot").order_by("seq"):
             ever, since = self._said(row.event_seq, signed)
             for node in {entry["node"] for entry in row.nodes}:
                 found += self._unsigned(node, ever, since)
-            done = [one for one in row.nodes if one["node"] in self.gates and one["outcome"] == "done"]
-            found += [f"{one['node']} came through without its gate" for one in done if not self._was_asked(one)]
+            done = [
+                one
+                for one in row.nodes
+                if one["node"] in self.gates and one["outcome"] == "done"
+            ]
+            found += [
+                f"{one['node']} came through without its gate"
+                for one in done
+                if not self._was_asked(one)
+            ]
         return found
 
     def _was_asked(self, entry: dict[str, Any]) -> bool:
         task = f"{entry['node']}:{entry['visit']}:"
         return Decision.objects.filter(run=self.run.id, task__startswith=task).exists()
 
-    def _unsigned(self, node: str, ever: dict[str, int], since: dict[str, int]) -> Iterator[str]:
+    def _unsigned(
+        self, node: str, ever: dict[str, int], since: dict[str, int]
+    ) -> Iterator[str]:
         if node in self._came({"START"}, ()) - self._came({"START"}, (), ever):
             yield f"{node} began, and no way that leads there was signed: {ever}"
-        here, known = (self.places, self.waiting), self.before | dict.fromkeys(self.open, FULL_CONSENT)
+        here = (self.places, self.waiting)
+        known = self.before | dict.fromkeys(self.open, FULL_CONSENT)
         said = {gate: max(since[gate], known.get(gate, NOTHING)) for gate in self.gates}
         if node in self._came(*here) - self._came(*here, said):
             yield f"{node} began, and no way that lay ahead to it was signed: {said}"
 
-    def _came(self, places: set[str], waiting: Iterable[str], said: dict[str, int] | None = None) -> set[str]:
-        """What comes from there: by ways that what was said at their gates allows, or whatever would be said (None)."""
-        ways = [one for one in self.ways if said is None or one[0] not in self.gates or one[2] <= said.get(one[0], 0)]
+    def _came(
+        self,
+        places: set[str],
+        waiting: Iterable[str],
+        said: dict[str, int] | None = None,
+    ) -> set[str]:
+        """What comes from there: by ways that what was said at their gates allows, or
+        whatever would be said (None).
+        """
+        ways = [
+            one
+            for one in self.ways
+            if said is None or one[0] not in self.gates or one[2] <= said.get(one[0], 0)
+        ]
         return _follow(ways, places, waiting)
 
-    def _said(self, until: int, signed: list[Said]) -> tuple[dict[str, int], dict[str, int]]:
-        """The most that was said at each gate up to this line of the log: ever, and since the deployment."""
+    def _said(
+        self, until: int, signed: list[Said]
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """The most that was said at each gate up to this line of the log: ever, and
+        since the deployment.
+        """
         ever: dict[str, int] = defaultdict(int)
         since: dict[str, int] = defaultdict(int)
         for seq, node, level, is_new in signed:
@@ -101,8 +170,18 @@ class Gated:
         return ever, since
 
     def _signed(self) -> list[Said]:
-        asked = ApprovalRequest.objects.filter(run=self.run.id, settled_seq__isnull=False)
+        asked = ApprovalRequest.objects.filter(
+            run=self.run.id, settled_seq__isnull=False
+        )
         rows = asked.values_list("settled_seq", "node", "outcome", "id")
-        found = [(seq, node, SAID[outcome], id not in self.applied) for seq, node, outcome, id in rows]
-        waived = Decision.objects.filter(run=self.run.id, verdict="not_needed").values_list("event_seq", "task")
-        return found + [(seq, task.split(":")[0], FULL_CONSENT, seq > self.logged) for seq, task in waived]
+        found = [
+            (seq, node, SAID[outcome], id not in self.applied)
+            for seq, node, outcome, id in rows
+        ]
+        waived = Decision.objects.filter(
+            run=self.run.id, verdict="not_needed"
+        ).values_list("event_seq", "task")
+        return found + [
+            (seq, task.split(":")[0], FULL_CONSENT, seq > self.logged)
+            for seq, task in waived
+        ]

@@ -1,5 +1,5 @@
-"""One graph and one decider twice: played in memory, and run on the database with people who sign. Both are told in the
-same words, so that a test compares them whole.
+"""One graph and one decider twice: played in memory, and run on the database with
+people who sign. Both are told in the same words, so that a test compares them whole.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,11 +17,12 @@ from checkpoints.ledger.run_error import stored_error
 from checkpoints.models import Checkpoint, MemoryLanding, MemoryTrace, Run
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import runs
-from orchestrator.engine import Frontier, Graph, Played, canonical, play, registry
-from orchestrator.engine.compile import Compiled
+from orchestrator.engine import Frontier, Graph, Played, play, registry
 from orchestrator.engine.errors import AlreadyDecided
-from orchestrator.engine.plan import pending_edges, skipped
+from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.play_people import Request, RequestWrite, waiting_tasks
+from orchestrator.engine.step.plan import pending_edges, skipped
+from orchestrator.engine.values import canonical
 
 Decide = Callable[[Request], Mapping[int, Any] | None]
 NAMESPACE = "played"
@@ -31,8 +32,9 @@ MOST_PAUSES = 30
 
 @dataclass
 class Told:
-    """What a journey was. `rounds`: of each superstep and settlement (source, number, tasks, state, edges, skipped,
-    waiting). `asked`: what the decider was shown, in order. `gates`: what still waits.
+    """What a journey was. `rounds`: of each superstep and settlement (source, number,
+    tasks, state, edges, skipped, waiting). `asked`: what the decider was shown, in
+    order. `gates`: what still waits.
     """
 
     status: str
@@ -49,15 +51,32 @@ def as_played(graph: Graph, decide: Decide) -> Told:
     asked: list[Request] = []
     played = play(graph, {}, decisions=_noting(decide, asked))
     rounds = [
-        (one.source, one.number, _partitions(one.state), one.pending_edges, one.skipped, one.waiting)
+        (
+            one.source,
+            one.number,
+            _partitions(one.state),
+            one.pending_edges,
+            one.skipped,
+            one.waiting,
+        )
         for one in played.supersteps
     ]
     error = played.error and (played.error.type, played.error.message)
-    return Told(played.status, _partitions(played.state), played.gates, rounds, _remembered(played), error, asked)
+    return Told(
+        played.status,
+        _partitions(played.state),
+        played.gates,
+        rounds,
+        _remembered(played),
+        error,
+        asked,
+    )
 
 
 def as_run(graph: Graph, decide: Decide, by: User) -> Told:
-    """As a worker and the pages tell it, where `by` signs all that the decider answers at one pause as one act."""
+    """As a worker and the pages tell it, where `by` signs all that the decider answers
+    at one pause as one act.
+    """
     MemoryTrace.objects.filter(namespace=NAMESPACE).delete()
     compiled = registry.replace(graph)
     asked: list[Request] = []
@@ -111,22 +130,32 @@ def _items(request: ApprovalRequest, decide: Decide) -> Iterator[dict[str, Any]]
 def _open(run: Run, compiled: Compiled) -> list[ApprovalRequest]:
     """The requests that wait, in declared order."""
     rows = ApprovalRequest.objects.filter(run=run, status="open").select_related("run")
-    return sorted(rows, key=lambda one: (compiled.order[one.node], one.visit, one.index))
+    return sorted(
+        rows, key=lambda one: (compiled.order[one.node], one.visit, one.index)
+    )
 
 
 def _request(request: ApprovalRequest) -> Request:
-    writes = tuple(_write(position, slip) for position, slip in enumerate(slips_of(request)))
-    title, facts = read_value(request, "title"), read_value(request, "facts")
+    writes = tuple(
+        _write(position, slip) for position, slip in enumerate(slips_of(request))
+    )
+    title = read_value(request, "title")
+    facts = read_value(request, "facts")
     return Request(request.node, request.visit, request.index, title, facts, writes)
 
 
 def _write(position: int, slip: Slip) -> RequestWrite:
-    row, verdict = slip.row, slip.standing.verdict or None
-    return RequestWrite(position, row.channel, row.label, slip.value, slip.current, verdict)
+    row = slip.row
+    verdict = slip.standing.verdict or None
+    return RequestWrite(
+        position, row.channel, row.label, slip.value, slip.current, verdict
+    )
 
 
 def _rounds(run: Run, compiled: Compiled) -> Iterator[Any]:
-    for row in Checkpoint.objects.filter(run=run, kept=True, source__in=["superstep", "settlement"]).order_by("seq"):
+    for row in Checkpoint.objects.filter(
+        run=run, kept=True, source__in=["superstep", "settlement"]
+    ).order_by("seq"):
         frontier = Frontier.from_json(timeline.snapshot_of(row)["frontier"])
         state = _partitions(timeline.state_at(row.id))
         yield (
@@ -144,10 +173,16 @@ def _partitions(state: Any) -> bytes:
 
 
 def _remembered(played: Played) -> list[Any]:
-    return sorted([one.namespace, one.key, one.version, one.content] for one in played.memory.values())
+    return sorted(
+        [one.namespace, one.key, one.version, one.content]
+        for one in played.memory.values()
+    )
 
 
 def _landed(run: Run) -> list[Any]:
     keys = set(MemoryLanding.objects.filter(run=run).values_list("key", flat=True))
     rows = MemoryTrace.objects.filter(namespace=NAMESPACE, key__in=keys, deleted=False)
-    return sorted([row.namespace, row.key, row.version, read_value(row, "content")] for row in rows)
+    return sorted(
+        [row.namespace, row.key, row.version, read_value(row, "content")]
+        for row in rows
+    )

@@ -1,5 +1,5 @@
-"""Whatever an operator who is no reviewer does by forks, rewinds, resumes, patches and signatures, nothing happens
-outside with a value that no reviewer has signed.
+"""Whatever an operator who is no reviewer does by forks, rewinds, resumes, patches and
+signatures, nothing happens outside with a value that no reviewer has signed.
 """
 
 from contextlib import suppress
@@ -55,13 +55,19 @@ def is_risky(state: Transfer, proposal: Any) -> bool:
 
 
 def transfer() -> Graph:
-    """begin -> ask (proposes an account) -> check (asks others, whether the state says so) -> pay (external)"""
+    """begin -> ask (proposes an account) -> check (asks others, whether the state says
+    so) -> pay (external)
+    """
     made = Graph("chosen", input=Order, state=Transfer)
     made.node("begin")(lambda state, ctx: {"noted": "begun"})
     first = Gate(reviewers=by_team, writes={"account": Show()}, shows=["payee"])
     made.node("ask", effect="human", gate=first)(lambda state, ctx: {"account": "PT50"})
-    second = Gate(reviewers=by_counter, needs_approval=is_risky, writes={"noted": Show()})
-    made.node("check", effect="human", gate=second)(lambda state, ctx: {"noted": "checked"})
+    second = Gate(
+        reviewers=by_counter, needs_approval=is_risky, writes={"noted": Show()}
+    )
+    made.node("check", effect="human", gate=second)(
+        lambda state, ctx: {"noted": "checked"}
+    )
 
     def pay(state: Transfer, ctx: Any) -> None:
         PAID.append(f"{state.account} to {state.payee}")
@@ -89,14 +95,18 @@ PATCH = st.lists(st.sampled_from(PATCHES), min_size=1, max_size=2).map(
 )
 VERBS = st.sampled_from(["fork", "fork", "fork", "rewind", "resume"])
 POINTS = st.sampled_from(["newest", "newest", "signed", "any"])
-STEP = st.tuples(VERBS, POINTS, st.integers(0, 30), st.one_of(PATCH, PATCH, st.just({})))
+STEP = st.tuples(
+    VERBS, POINTS, st.integers(0, 30), st.one_of(PATCH, PATCH, st.just({}))
+)
 Step = tuple[str, str, int, dict[str, Any]]
 
 
 @seed(SEED)
 @drawn(many=25)
 @given(st.lists(STEP, min_size=2, max_size=5))
-def test_no_effect_has_a_value_that_no_reviewer_signed(people: cast.People, quick: None, steps: list[Step]) -> None:
+def test_no_effect_has_a_value_that_no_reviewer_signed(
+    people: cast.People, quick: None, steps: list[Step]
+) -> None:
     PAID.clear()
     transfer()
     family = [runs.advance(runs.start("chosen", {}, by=people.second_reviewer).id)]
@@ -115,9 +125,13 @@ def test_no_effect_has_a_value_that_no_reviewer_signed(people: cast.People, quic
 
 def _point(kind: str, which: int, family: list[Run]) -> Checkpoint:
     """Where the newest run began, behind a gate of the first, or anywhere."""
-    points = Checkpoint.objects.filter(run__in=[one.id for one in family], kept=True).order_by("id")
+    points = Checkpoint.objects.filter(
+        run__in=[one.id for one in family], kept=True
+    ).order_by("id")
     if kind == "newest":
-        points = points.filter(run=family[-1].id, source__in=["input", "fork", "rewind"])
+        points = points.filter(
+            run=family[-1].id, source__in=["input", "fork", "rewind"]
+        )
     elif kind == "signed":
         points = points.filter(source="settlement")
     return points[which % len(points)]
@@ -125,13 +139,16 @@ def _point(kind: str, which: int, family: list[Run]) -> Checkpoint:
 
 def _take(step: Step, family: list[Run], people: cast.People) -> None:
     verb, kind, which, values = step
-    olive, patch = people.starter, {"scratch": values} if values else None
+    olive = people.starter
+    patch = {"scratch": values} if values else None
     run = Run.objects.get(id=family[which % len(family)].id)
     point = _point(kind, which, family)
     if verb == "fork":
         family.append(runs.fork(point.id, patch=patch, allow_effects=["pay"], by=olive))
     elif verb == "rewind":
-        runs.rewind(point.run_id, point.id, patch=patch, allow_effects=["pay"], by=olive)
+        runs.rewind(
+            point.run_id, point.id, patch=patch, allow_effects=["pay"], by=olive
+        )
     elif verb == "resume":
         runs.resume(run.id, patch=patch, allow_effects=["pay"], by=olive)
 
@@ -147,7 +164,11 @@ def _try_to_sign(family: list[Run], people: cast.People) -> None:
 
 
 def _approve(request: ApprovalRequest, people: cast.People) -> None:
-    rows = pending_writes.of_tasks(request.run_id, request.line, [(request.node, request.visit)])
+    rows = pending_writes.of_tasks(
+        request.run_id, request.line, [(request.node, request.visit)]
+    )
     own = [row for row in rows if row.index == request.index]
-    items = [{"write": str(row.write), "hash": row.hash, "verdict": "approve"} for row in own]
+    items = [
+        {"write": str(row.write), "hash": row.hash, "verdict": "approve"} for row in own
+    ]
     reviews.sign(request.run_id, items, by=people.starter)

@@ -1,6 +1,7 @@
-"""`check_versions` never lies: random edits of random graphs under runs that wait for people or for a time, failed, or
-are in the middle. What it said is what then becomes of each; none is lost, none changes but by a migration, none passes
-what its version would have gated, and no effect is repeated.
+"""`check_versions` never lies: random edits of random graphs under runs that wait for
+people or for a time, failed, or are in the middle. What it said is what then becomes of
+each; none is lost, none changes but by a migration, none passes what its version would
+have gated, and no effect is repeated.
 """
 
 import os
@@ -28,7 +29,13 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import discovery, runs
 from orchestrator.engine import Graph, registry
-from orchestrator.engine.judgement import GOES_ON, MIGRATED, NEEDS_MIGRATION, STUCK, WARNED
+from orchestrator.engine.versions.judgement import (
+    GOES_ON,
+    MIGRATED,
+    NEEDS_MIGRATION,
+    STUCK,
+    WARNED,
+)
 from orchestrator.execution import executor, loop
 from orchestrator.runs.forecast import STAYS, forecast_runs
 from tests.engine.random_graphs import graphs
@@ -63,7 +70,9 @@ def ann(db: None) -> User:
     return User.objects.create(username="ann")
 
 
-def test_what_becomes_of_each_run_is_what_check_versions_said(ann: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_becomes_of_each_run_is_what_check_versions_said(
+    ann: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(executor, "LONGEST_PAUSE", PAUSE / 10)
     statuses: Counter[str] = Counter()
 
@@ -77,15 +86,22 @@ def test_what_becomes_of_each_run_is_what_check_versions_said(ann: User, monkeyp
 
     is_as_said()
     if MANY // SHARE >= ENOUGH:
-        assert {Status.QUEUED, Status.PAUSED, Status.WAITING, Status.FAILED} <= {*statuses}, statuses
+        assert {Status.QUEUED, Status.PAUSED, Status.WAITING, Status.FAILED} <= {
+            *statuses
+        }, statuses
 
 
 def _deployed_under_runs(before: Source, dice: int, ann: User) -> list[str]:
-    """Check one example. Gives in which statuses its runs were when the new version came."""
+    """Check one example. Gives in which statuses its runs were when the new version
+    came.
+    """
     name = f"deployed{next(NUMBERS)}"
     old = before.graph(name, dice)
     _deploy(old)
-    lived = [_brought_to(kind, old, ann, dice) for kind in Random(f"{dice}/runs").sample(KINDS, RUNS)]
+    lived = [
+        _brought_to(kind, old, ann, dice)
+        for kind in Random(f"{dice}/runs").sample(KINDS, RUNS)
+    ]
     source, names = edited(before, name, dice)
     new = source.graph(name, dice)
     statuses = [run.status for run in lived]
@@ -112,8 +128,11 @@ def _deploy(*versions: Graph) -> None:
 
 
 def _said(name: str) -> tuple[Counter[str], int]:
-    """How many runs each verdict is of, and of how many values wait that a migration may misread."""
-    found, waiting = Counter[str](), 0
+    """How many runs each verdict is of, and of how many values wait that a migration
+    may misread.
+    """
+    found = Counter[str]()
+    waiting = 0
     for group in forecast_runs():
         if group.graph == name:
             found[group.judgement.verdict] += group.number
@@ -122,10 +141,12 @@ def _said(name: str) -> tuple[Counter[str], int]:
 
 
 def _failed_migrations(became: Counter[str], said: Counter[str], waiting: int) -> bool:
-    """A migration opens the state, which a forecast does not: whether it fails, or changes what a value means that
-    waits to be written, is known when it runs. Of how many runs any waits, the forecast says.
+    """A migration opens the state, which a forecast does not: whether it fails, or
+    changes what a value means that waits to be written, is known when it runs. Of how
+    many runs any waits, the forecast says.
     """
-    known, opened = Counter(became), {"failed migration": became["failed migration"], MISREAD: became[MISREAD]}
+    known = Counter(became)
+    opened = {"failed migration": became["failed migration"], MISREAD: became[MISREAD]}
     known.subtract(opened)
     known[MIGRATED] += sum(opened.values())
     return sum(opened.values()) > 0 and +known == said and became[MISREAD] <= waiting
@@ -164,10 +185,18 @@ def _further(run: Run, ann: User, dice: int) -> None:
     runs.advance(run.id)
 
 
-KINDS: list[Callable[[Run, User, int], None]] = [_queued, _rests, _half, _signed, _further]
+KINDS: list[Callable[[Run, User, int], None]] = [
+    _queued,
+    _rests,
+    _half,
+    _signed,
+    _further,
+]
 
 
-def _brought_to(kind: Callable[[Run, User, int], None], graph: Graph, ann: User, dice: int) -> Run:
+def _brought_to(
+    kind: Callable[[Run, User, int], None], graph: Graph, ann: User, dice: int
+) -> Run:
     run = runs.start(graph.name, {})
     kind(run, ann, dice)
     run.refresh_from_db()
@@ -178,21 +207,40 @@ class _Lived:
     """What a run was before the deployment."""
 
     def __init__(self, run: Run, source: Source) -> None:
-        self.run, self.state, self.gated = run, timeline.head_state(run.id), Gated(source, run)
-        self.pinned, self.rows = run.fingerprint, Checkpoint.objects.filter(run=run, kept=True).count()
+        self.run, self.state, self.gated = (
+            run,
+            timeline.head_state(run.id),
+            Gated(source, run),
+        )
+        self.pinned, self.rows = (
+            run.fingerprint,
+            Checkpoint.objects.filter(run=run, kept=True).count(),
+        )
         done = TaskResult.objects.filter(run=run, outcome=Outcome.DONE)
         self.done = {row.task for row in done}
         self.effects = self._effects()
-        kept_results = timeline.head_document(run.id)["open"].get("results", {}).values()
-        asked = ApprovalRequest.objects.filter(run=run, status__in=[RequestStatus.OPEN, RequestStatus.SETTLED])
-        self.has_lines_waiting = asked.exists() or any(one["output"] for one in kept_results)
+        kept_results = (
+            timeline.head_document(run.id)["open"].get("results", {}).values()
+        )
+        asked = ApprovalRequest.objects.filter(
+            run=run, status__in=[RequestStatus.OPEN, RequestStatus.SETTLED]
+        )
+        self.has_lines_waiting = asked.exists() or any(
+            one["output"] for one in kept_results
+        )
 
     def _effects(self) -> dict[str, int]:
         called = {task: n for (task, _), n in CALLED[self.run.id].items()}
-        return {task: n for task, n in {**called, **counts(self.run)}.items() if task in self.done}
+        return {
+            task: n
+            for task, n in {**called, **counts(self.run)}.items()
+            if task in self.done
+        }
 
     def goes_on(self, new: Source) -> str:
-        """Let a worker with the new code take it; gives what became of it, in the words of the forecast."""
+        """Let a worker with the new code take it; gives what became of it, in the words
+        of the forecast.
+        """
         run = self.run
         if run.status in (Status.FAILED, Status.INCOMPATIBLE):
             runs.resume(run.id)
@@ -207,36 +255,59 @@ class _Lived:
             return self._refused()
         if run.fingerprint == self.pinned:
             return STAYS
-        assert not (new.marks and self.has_lines_waiting), "a line that waits would be written without the mark"
+        assert not (new.marks and self.has_lines_waiting), (
+            "a line that waits would be written without the mark"
+        )
         return self._adopted()
 
     def _refused(self) -> str:
         error = stored_error(self.run)
         assert error is not None
-        assert timeline.head_state(self.run.id) == self.state, "a run that is stopped stays as it was"
+        assert timeline.head_state(self.run.id) == self.state, (
+            "a run that is stopped stays as it was"
+        )
         if error["because"]:
-            return MISREAD if "a value of version 1 waits to be written" in error["because"] else "failed migration"
+            return (
+                MISREAD
+                if "a value of version 1 waits to be written" in error["because"]
+                else "failed migration"
+            )
         breaking = [one for one in error["changes"] if one["weight"] == "breaking"]
         assert breaking
         return NEEDS_MIGRATION if all(one["migratable"] for one in breaking) else STUCK
 
     def _adopted(self) -> str:
-        told = read_value(RunEvent.objects.get(run=self.run, type="version_changed"), "payload")
+        told = read_value(
+            RunEvent.objects.get(run=self.run, type="version_changed"), "payload"
+        )
         row = Checkpoint.objects.get(run=self.run, source="version")
         state = timeline.state_at(row.id)
-        kept = {name: value for name, value in self.state["scratch"].items() if name in state["scratch"]}
-        new = {name: value for name, value in state["scratch"].items() if name not in self.state["scratch"]}
+        kept = {
+            name: value
+            for name, value in self.state["scratch"].items()
+            if name in state["scratch"]
+        }
+        new = {
+            name: value
+            for name, value in state["scratch"].items()
+            if name not in self.state["scratch"]
+        }
         if told["migrations"]:
-            held, log = "log" in told["held"], self.state["scratch"]["log"]
+            held = "log" in told["held"]
+            log = self.state["scratch"]["log"]
             changed = "log" in told["changed"] and not held
             assert state["scratch"]["log"] == (marked(log) if changed else log)
             return MIGRATED
-        assert {name: state["scratch"][name] for name in kept} == self.state["scratch"], "nothing changed"
+        assert {name: state["scratch"][name] for name in kept} == self.state[
+            "scratch"
+        ], "nothing changed"
         assert new in ({}, {"more": "new"})
         return WARNED if told["warnings"] else GOES_ON
 
     def ends(self, decide: Any, ann: User, old: Graph, new: Graph) -> None:
-        """It comes to an end as a run does, on the new version or, where that cannot take it, on its own."""
+        """It comes to an end as a run does, on the new version or, where that cannot
+        take it, on its own.
+        """
         run = runs.get(self.run.id)
         if run.status == Status.INCOMPATIBLE:
             _deploy(*([old, new] if old.version != new.version else [old]))
@@ -247,8 +318,16 @@ class _Lived:
                 break
         error = stored_error(run)
         assert run.status in {*ENDS, Status.PAUSED, Status.FAILED}, error
-        assert error is None or error["code"] in ("node_failed", "runaway", "conflicting_writes"), error
-        assert error is None or error["code"] != "node_failed" or error["type"] in OWN_FAILURES, error
+        assert error is None or error["code"] in (
+            "node_failed",
+            "runaway",
+            "conflicting_writes",
+        ), error
+        assert (
+            error is None
+            or error["code"] != "node_failed"
+            or error["type"] in OWN_FAILURES
+        ), error
         assert self._effects() == self.effects, "no effect that was done is done again"
         assert verify_run(run.id) == []
         assert self.gated.passed() == []

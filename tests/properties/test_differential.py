@@ -32,12 +32,11 @@ from orchestrator.engine import (
     Min,
     Sum,
     Union,
-    canonical,
-    ops,
     play,
     registry,
 )
 from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.values import canonical, ops
 from orchestrator.execution import loop
 
 pytestmark = pytest.mark.django_db
@@ -69,22 +68,46 @@ class State(BaseModel):
 
 
 def writes(n: int, *, grow: int) -> dict[str, Any]:
-    """What the loop's step writes in its n-th visit: something of every kind, and nothing to some channels at times."""
-    every = {"n": n, "notes": [f"{n}-" + "ö" * grow], "total": n / 4, "most": -n, "least": n, "begun": f"b{n}"}
-    other = {"table": {f"k{n % 5}": {"v": [n, None, True]}, 'a "key"': n}, "newest": f"x{n}", "seen": {f"s{n % 7}"}}
-    more = {"longest": "z" * (n % 9), "own": [n], "letter": f"Dear {n}", "body": "b" * (n * 13 % 50)}
+    """What the loop's step writes in its n-th visit: something of every kind, and
+    nothing to some channels at times.
+    """
+    every = {
+        "n": n,
+        "notes": [f"{n}-" + "ö" * grow],
+        "total": n / 4,
+        "most": -n,
+        "least": n,
+        "begun": f"b{n}",
+    }
+    other = {
+        "table": {f"k{n % 5}": {"v": [n, None, True]}, 'a "key"': n},
+        "newest": f"x{n}",
+        "seen": {f"s{n % 7}"},
+    }
+    more = {
+        "longest": "z" * (n % 9),
+        "own": [n],
+        "letter": f"Dear {n}",
+        "body": "b" * (n * 13 % 50),
+    }
     return every | (other if n % 2 else more)
 
 
 def looping(steps: int, *, grow: int = 20, **settings: Any) -> Graph:
-    graph = Graph("differential", input=Nothing, state=State, max_supersteps=steps + 1, **settings)
+    graph = Graph(
+        "differential", input=Nothing, state=State, max_supersteps=steps + 1, **settings
+    )
 
     @graph.node("step")
     def step(state: State, ctx: Any) -> dict[str, Any]:
         return writes(state.n + 1, grow=grow)
 
     graph.edge(START, "step")
-    graph.branch("step", lambda state: "on" if state.n < steps else "off", {"on": "step", "off": END})
+    graph.branch(
+        "step",
+        lambda state: "on" if state.n < steps else "off",
+        {"on": "step", "off": END},
+    )
     registry.replace(graph)
     return graph
 
@@ -103,14 +126,18 @@ SNAPSHOTS: list[str | int] = ["bytes", 1, 3, 10, 1000]
 
 
 @pytest.mark.parametrize("snapshot", SNAPSHOTS)
-def test_any_checkpoint_loads_byte_for_byte_as_the_history_recorded_without_a_store(snapshot: str | int) -> None:
+def test_any_checkpoint_loads_byte_for_byte_as_the_history_recorded_without_a_store(
+    snapshot: str | int,
+) -> None:
     graph = looping(40, snapshot=snapshot)
     history = [step.state for step in play(graph, {}).supersteps]
     run = done(graph)
     for row, state in zip(rows_of(run)[1:], history, strict=True):
         found = timeline.state_at(row.id)
         for partition in ("scratch", "artifacts"):
-            assert canonical.encode(found[partition]) == canonical.encode(state[partition]), row.seq
+            assert canonical.encode(found[partition]) == canonical.encode(
+                state[partition]
+            ), row.seq
 
 
 @pytest.mark.parametrize("snapshot", SNAPSHOTS)
@@ -124,14 +151,20 @@ def test_a_change_stands_beside_every_snapshot_and_folding_all_changes_gives_the
         assert Protection().digest(change) == row.change_hash
         document = reader.changed_channels(document, canonical.loads(change))
         if row.snapshot:
-            assert reader.bytes_of(row, "snapshot") == canonical.encode(document), row.seq
+            assert reader.bytes_of(row, "snapshot") == canonical.encode(document), (
+                row.seq
+            )
         assert row.state_size == len(canonical.encode(document)), row.seq
 
 
-def test_a_fixed_count_writes_a_snapshot_every_so_many_rows_and_a_load_reads_no_more() -> None:
+def test_a_fixed_count_writes_a_snapshot_every_so_many_rows_and_a_load_reads_no_more() -> (
+    None
+):
     rows = rows_of(done(looping(35, snapshot=10)))
     assert [row.seq for row in rows if row.snapshot] == [0, 10, 20, 30]
-    assert [len(reader.range_of(row.id)) for row in rows] == [row.seq % 10 + 1 for row in rows]
+    assert [len(reader.range_of(row.id)) for row in rows] == [
+        row.seq % 10 + 1 for row in rows
+    ]
 
 
 def test_by_bytes_a_load_reads_at_most_about_twice_the_state() -> None:
@@ -142,11 +175,18 @@ def test_by_bytes_a_load_reads_at_most_about_twice_the_state() -> None:
         assert read <= 2.5 * row.state_size, (row.seq, read, row.state_size)
 
 
-def test_by_bytes_a_snapshot_is_written_at_the_latest_after_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_bytes_a_snapshot_is_written_at_the_latest_after_so_many_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     graph = looping(20, grow=0)
     monkeypatch.setattr(checkpoint_rows, "MOST_ROWS", 4)
     monkeypatch.setattr(checkpoint_rows, "_size", lambda payload, sizes: 10**9)
-    assert [row.seq for row in rows_of(done(graph)) if row.snapshot][:4] == [0, 4, 8, 12]
+    assert [row.seq for row in rows_of(done(graph)) if row.snapshot][:4] == [
+        0,
+        4,
+        8,
+        12,
+    ]
 
 
 class Blob(BaseModel):
@@ -154,18 +194,32 @@ class Blob(BaseModel):
     body: str = ""
 
 
-def test_by_bytes_a_state_that_each_step_replaces_is_stored_once_a_row_and_loads_from_one_row() -> None:
+def test_by_bytes_a_state_that_each_step_replaces_is_stored_once_a_row_and_loads_from_one_row() -> (
+    None
+):
     graph = Graph("replaced", input=Nothing, state=Blob, max_supersteps=50)
-    graph.node("step")(lambda state, ctx: {"number": state.number + 1, "body": f"{state.number}" * 3000})
+    graph.node("step")(
+        lambda state, ctx: {
+            "number": state.number + 1,
+            "body": f"{state.number}" * 3000,
+        }
+    )
     graph.edge(START, "step")
-    graph.branch("step", lambda state: "on" if state.number < 9 else "done", {"on": "step", "done": END})
+    graph.branch(
+        "step",
+        lambda state: "on" if state.number < 9 else "done",
+        {"on": "step", "done": END},
+    )
     registry.replace(graph)
     rows = rows_of(done(graph))
     assert [row.seq for row in rows if row.snapshot] == [0]
     assert [len(reader.range_of(row.id)) for row in rows[2:]] == [1] * 8
     for row in rows[2:]:
         assert len(reader.bytes_of(row, "change")) < row.state_size + 30
-        assert timeline.state_at(row.id)["scratch"]["body"] == f"{row.superstep - 1}" * 3000
+        assert (
+            timeline.state_at(row.id)["scratch"]["body"]
+            == f"{row.superstep - 1}" * 3000
+        )
 
 
 def test_a_row_that_is_alone_and_is_not_the_whole_state_is_refused() -> None:
@@ -179,7 +233,8 @@ def test_by_bytes_storage_grows_with_what_changed_and_not_with_the_state() -> No
     def stored(steps: int) -> int:
         return sum(row.stored_size for row in rows_of(done(looping(steps, grow=200))))
 
-    short, long = stored(100), stored(300)
+    short = stored(100)
+    long = stored(300)
     assert long < 3.4 * short, "three times the changes"
 
 
@@ -199,12 +254,20 @@ def test_rows_are_read_as_the_orm_reads_them() -> None:
     rows = rows_of(done(looping(12, snapshot=5)))
     for row, read in zip(rows[5:9], reader.range_of(rows[8].id), strict=True):
         for field in Checkpoint._meta.concrete_fields:
-            kept, found = getattr(row, field.attname), getattr(read, field.attname)
-            assert (found, type(found)) == (kept, type(kept)), field.attname
-    for row, listed in zip(rows[::-1], timeline.list_checkpoints(rows[0].run_id), strict=True):
+            kept = getattr(row, field.attname)
+            found = getattr(read, field.attname)
+            assert found == kept, field.attname
+            assert type(found) is type(kept), field.attname
+    for row, listed in zip(
+        rows[::-1], timeline.list_checkpoints(rows[0].run_id), strict=True
+    ):
         names = listed.__dict__.keys() & row.__dict__.keys() - {"_state"}
-        assert {name: getattr(listed, name) for name in names} == {name: getattr(row, name) for name in names}
-        assert listed.event_hash == row.event_hash, "what a list does not show is read when it is asked for"
+        assert {name: getattr(listed, name) for name in names} == {
+            name: getattr(row, name) for name in names
+        }
+        assert listed.event_hash == row.event_hash, (
+            "what a list does not show is read when it is asked for"
+        )
 
 
 @pytest.mark.parametrize("policy", ["none", Interval(7)], ids=str)
@@ -216,18 +279,24 @@ def test_a_recovery_point_keeps_its_change_since_the_last_row_or_all_where_that_
     history = {n: step.state for n, step in enumerate(play(graph, {}).supersteps, 1)}
     claimed = runs.start(graph.name, {})
     for row, document in _recovery_points(claimed):
-        assert canonical.encode(document["scratch"]) == canonical.encode(history[row.superstep]["scratch"])
+        assert canonical.encode(document["scratch"]) == canonical.encode(
+            history[row.superstep]["scratch"]
+        )
         assert len(reader.bytes_of(row, "change")) <= 1.2 * row.state_size + 2000
         kept = rows_of(claimed)
         assert row.parent == kept[-1].id
         assert row.seq == kept[-1].seq + 1
     for row in rows_of(claimed)[1:]:
         found = timeline.state_at(row.id)["scratch"]
-        assert canonical.encode(found) == canonical.encode(history[row.superstep]["scratch"])
+        assert canonical.encode(found) == canonical.encode(
+            history[row.superstep]["scratch"]
+        )
 
 
 def _recovery_points(run: Run) -> Iterator[tuple[Checkpoint, dict[str, Any]]]:
-    """The head after each of the slices of one superstep that bring the run to its end, where it is no kept row."""
+    """The head after each of the slices of one superstep that bring the run to its end,
+    where it is no kept row.
+    """
     while claim := leases.claim_one(run.id):
         loop.run_slice(claim.id, claim.epoch)
         run.refresh_from_db()
@@ -240,18 +309,30 @@ def _recovery_points(run: Run) -> Iterator[tuple[Checkpoint, dict[str, Any]]]:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2, width=16) | st.text("abö", max_size=2),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc", max_size=1), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.floats(-2, 2, width=16)
+    | st.text("abö", max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text("abc", max_size=1), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
 
 @given(JSON, JSON)
-def test_the_op_between_two_values_makes_the_one_of_the_other(before: Any, after: Any) -> None:
-    before, after = canonical.normalised(before), canonical.normalised(after)
+def test_the_op_between_two_values_makes_the_one_of_the_other(
+    before: Any, after: Any
+) -> None:
+    before = canonical.normalised(before)
+    after = canonical.normalised(after)
     found = ops.between(before, after)
     assert (found is None) == (canonical.encode(before) == canonical.encode(after))
     if found is not None:
         again = json.loads(canonical.encode(found))
         assert canonical.encode(ops.apply(before, again)) == canonical.encode(after)
-        assert canonical.encode(ops.apply_to_own(canonical.normalised(before), again)) == canonical.encode(after)
+        assert canonical.encode(
+            ops.apply_to_own(canonical.normalised(before), again)
+        ) == canonical.encode(after)

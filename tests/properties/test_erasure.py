@@ -1,5 +1,5 @@
-"""Whatever a state looks like: erasing a path takes what stands there, and its texts wherever else they stand; nothing
-else. Each leaf and each key has a mark of its own.
+"""Whatever a state looks like: erasing a path takes what stands there, and its texts
+wherever else they stand; nothing else. Each leaf and each key has a mark of its own.
 """
 
 import re
@@ -27,7 +27,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 SHAPES = st.recursive(
     st.sampled_from(["text", "number", "nothing"]),
     lambda inner: (
-        st.lists(inner, min_size=1, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, min_size=1, max_size=3)
+        st.lists(inner, min_size=1, max_size=3)
+        | st.dictionaries(st.sampled_from("abc"), inner, min_size=1, max_size=3)
     ),
     max_leaves=8,
 )
@@ -78,12 +79,20 @@ def marked(shape: Any) -> Any:
     if isinstance(shape, list):
         return [marked(inner) for inner in shape]
     mark = next(NUMBERS)
-    return {"text": f"mark_{mark}_end", "number": 1_000_000 + mark, "nothing": None}[shape]
+    return {"text": f"mark_{mark}_end", "number": 1_000_000 + mark, "nothing": None}[
+        shape
+    ]
 
 
 def paths_of(value: Any, *before: str | int) -> Iterator[tuple[str | int, ...]]:
     yield before
-    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items: Any = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for part, inner in items:
         yield from paths_of(inner, *before, part)
 
@@ -92,7 +101,13 @@ def texts_of(value: Any) -> set[str]:
     """The marks in leaves."""
     if isinstance(value, str):
         return marks_of(value)
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    inner = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, list)
+        else ()
+    )
     return set().union(*(texts_of(one) for one in inner))
 
 
@@ -102,10 +117,14 @@ def without(value: Any, path: tuple[str | int, ...] | None, words: set[str]) -> 
         return None if value is None else TEXT
     if isinstance(value, dict):
         return {
-            key: without(inner, path[1:] if path and path[0] == key else None, words) for key, inner in value.items()
+            key: without(inner, path[1:] if path and path[0] == key else None, words)
+            for key, inner in value.items()
         }
     if isinstance(value, list):
-        return [without(one, path[1:] if path and path[0] == n else None, words) for n, one in enumerate(value)]
+        return [
+            without(one, path[1:] if path and path[0] == n else None, words)
+            for n, one in enumerate(value)
+        ]
     for word in words if isinstance(value, str) else ():
         value = value.replace(word, TEXT)
     return value
@@ -116,7 +135,11 @@ def with_plain_tombstones(value: Any) -> Any:
         return TEXT
     if isinstance(value, dict):
         return {key: with_plain_tombstones(inner) for key, inner in value.items()}
-    return [with_plain_tombstones(one) for one in value] if isinstance(value, list) else value
+    return (
+        [with_plain_tombstones(one) for one in value]
+        if isinstance(value, list)
+        else value
+    )
 
 
 def states_of(run: Run) -> list[dict[str, Any]]:
@@ -124,11 +147,14 @@ def states_of(run: Run) -> list[dict[str, Any]]:
 
 
 @drawn(2)
-@given(SHAPES, SHAPES, SHAPES, st.integers(0, 99), st.lists(st.integers(0, 99), max_size=3))
+@given(
+    SHAPES, SHAPES, SHAPES, st.integers(0, 99), st.lists(st.integers(0, 99), max_size=3)
+)
 def test_erasing_a_path_takes_what_stands_there_and_its_texts_elsewhere_and_nothing_else(
     people: cast.People, was: Any, new: Any, beside: Any, pick: int, copies: list[int]
 ) -> None:
-    graph, tree = registered(), marked(was)
+    graph = registered()
+    tree = marked(was)
     doc = {"was": tree, "new": marked(new)}
     texts = sorted(texts_of(doc))
     letters = [f"a letter to {texts[n % len(texts)]}, sent" for n in copies if texts]
@@ -138,15 +164,23 @@ def test_erasing_a_path_takes_what_stands_there_and_its_texts_elsewhere_and_noth
     path = paths[pick % len(paths)]
     under = value_at(doc, path)
     assert under is not ABSENT
-    before, known = states_of(run), marks_of((doc, GIVEN["other"]))
+    before = states_of(run)
+    known = marks_of((doc, GIVEN["other"]))
 
     retention.erase(run.id, [written(("doc", *path))], by=people.steward)
 
     assert verification.verify_run(run.id) == []
-    words, expected = texts_of(under), []
+    words = texts_of(under)
+    expected = []
     for state in before:
-        partitions = {name: without(values, None, words) for name, values in state.items() if name != "scratch"}
-        expected.append({**partitions, "scratch": without(state["scratch"], ("doc", *path), words)})
+        partitions = {
+            name: without(values, None, words)
+            for name, values in state.items()
+            if name != "scratch"
+        }
+        expected.append(
+            {**partitions, "scratch": without(state["scratch"], ("doc", *path), words)}
+        )
     after = states_of(run)
     assert with_plain_tombstones(after) == expected
     assert marks_of([state["scratch"] for state in after]) == known - marks_of(under)

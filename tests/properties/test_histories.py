@@ -1,4 +1,6 @@
-"""What is said of the history of random graphs' runs is what comparing every two neighbouring states gives."""
+"""What is said of the history of random graphs' runs is what comparing every two
+neighbouring states gives.
+"""
 
 import copy
 import random
@@ -20,8 +22,9 @@ from checkpoints.timeline import Change
 from checkpoints.verification import verify_run
 from checkpoints.verification.log_fold import document_by_log
 from orchestrator import runs
-from orchestrator.engine import Interval, canonical, play
+from orchestrator.engine import Interval, play
 from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.values import canonical
 from tests.engine.random_graphs import graphs
 from tests.engine.reference import Spec
 from tests.properties.drawing import MOST_TASKS, SEED, drawn
@@ -42,10 +45,17 @@ def ann(db: None) -> User:
     return User.objects.create(username="ann")
 
 
-def lived(made: tuple[list[Spec], list[str]], dice: int, ann: User, checkpoints: Any = "every_node") -> Run:
+def lived(
+    made: tuple[list[Spec], list[str]],
+    dice: int,
+    ann: User,
+    checkpoints: Any = "every_node",
+) -> Run:
     """A run of a random graph with random decisions."""
     played = play(built(*made, dice), {}, decisions=decider(dice))
-    assume(1 < sum(len(superstep.tasks) for superstep in played.supersteps) <= MOST_TASKS)
+    assume(
+        1 < sum(len(superstep.tasks) for superstep in played.supersteps) <= MOST_TASKS
+    )
     graph = built(*made, dice)
     graph.checkpoints = checkpoints
     as_run(graph, decider(dice), ann)
@@ -58,7 +68,8 @@ def lived(made: tuple[list[Spec], list[str]], dice: int, ann: User, checkpoints:
 def test_blame_of_a_random_run_is_the_last_neighbouring_pair_that_differs(
     ann: User, made: tuple[list[Spec], list[str]], dice: int, checkpoints: Any
 ) -> None:
-    run, chance = lived(made, dice, ann, checkpoints), random.Random(dice)
+    run = lived(made, dice, ann, checkpoints)
+    chance = random.Random(dice)
     states = naive_history.states_of(run)
     at = chance.randrange(len(states))
     row = naive_history.rows_of(run)[at]
@@ -67,7 +78,9 @@ def test_blame_of_a_random_run_is_the_last_neighbouring_pair_that_differs(
         assert timeline.blame(row.id, path).checkpoint.seq == changed[path][-1], path
     changed = naive_history.changed_at(states)
     for path in chance.sample(sorted(changed), min(PATHS, len(changed))):
-        assert [one.checkpoint.seq for one in timeline.history(run.id, path)] == changed[path], path
+        assert [
+            one.checkpoint.seq for one in timeline.history(run.id, path)
+        ] == changed[path], path
 
 
 @seed(SEED)
@@ -79,8 +92,12 @@ def test_the_diff_against_the_parent_applied_to_the_parent_state_gives_the_state
     run = lived(made, dice, ann, checkpoints)
     for row in naive_history.rows_of(run):
         shown = timeline.state_at(row.id)
-        before = timeline.state_at(row.parent) if row.parent else {"input": shown["input"]}
-        assert canonical.encode(patched(before, timeline.changes(row))) == canonical.encode(shown), row.seq
+        before = (
+            timeline.state_at(row.parent) if row.parent else {"input": shown["input"]}
+        )
+        assert canonical.encode(
+            patched(before, timeline.changes(row))
+        ) == canonical.encode(shown), row.seq
 
 
 @seed(SEED)
@@ -89,17 +106,31 @@ def test_the_diff_against_the_parent_applied_to_the_parent_state_gives_the_state
 def test_the_state_at_each_checkpoint_of_runs_that_were_forked_and_rewound_is_rebuilt_from_the_log(
     ann: User, made: tuple[list[Spec], list[str]], dice: int, checkpoints: Any
 ) -> None:
-    run, chance = lived(made, dice, ann, checkpoints), random.Random(dice)
+    run = lived(made, dice, ann, checkpoints)
+    chance = random.Random(dice)
     touched = {run.id}
     for _ in range(2):
-        row, fork = chance.choice(naive_history.rows_of(run)), chance.random() < 0.5
+        row = chance.choice(naive_history.rows_of(run))
+        fork = chance.random() < 0.5
         with suppress(CountersignError):
-            touched.add(runs.advance((runs.fork(row.id) if fork else runs.rewind(run.id, row.id)).id).id)
-    for row in Checkpoint.objects.filter(kept=True, run__in=touched).order_by("run", "seq"):
-        assert canonical.encode(document_by_log(row.id)) == canonical.encode(reader.document_at(row.id)), row
+            touched.add(
+                runs.advance(
+                    (runs.fork(row.id) if fork else runs.rewind(run.id, row.id)).id
+                ).id
+            )
+    for row in Checkpoint.objects.filter(kept=True, run__in=touched).order_by(
+        "run", "seq"
+    ):
+        assert canonical.encode(document_by_log(row.id)) == canonical.encode(
+            reader.document_at(row.id)
+        ), row
     for one in touched:
-        assert not [fault for fault in verify_run(one) if "checkpoint" in fault.table or "order" in fault.reason
-                    if "memory" not in fault.table]  # fmt: skip
+        assert not [
+            fault
+            for fault in verify_run(one)
+            if "checkpoint" in fault.table or "order" in fault.reason
+            if "memory" not in fault.table
+        ]
 
 
 def patched(state: dict[str, Any], changes: Iterable[Change]) -> dict[str, Any]:
@@ -109,7 +140,9 @@ def patched(state: dict[str, Any], changes: Iterable[Change]) -> dict[str, Any]:
     removed = [one for one in ordered if one.kind == "removed"]
     for one in [*[one for one in ordered if one.kind != "removed"], *removed[::-1]]:
         *inner, last = parsed_path(
-            f"{one.partition}.{one.path}" if one.path[0] != "[" else one.partition + one.path
+            f"{one.partition}.{one.path}"
+            if one.path[0] != "["
+            else one.partition + one.path
         ).parts
         place: Any = state[one.partition]
         for part in inner:

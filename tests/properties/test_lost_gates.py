@@ -1,11 +1,13 @@
-"""Who judges the runs of random deployments sees what a run began unsigned, whatever a comparison of versions says."""
+"""Who judges the runs of random deployments sees what a run began unsigned, whatever a
+comparison of versions says.
+"""
 
 import pytest
 
 from checkpoints.core.status import Status
 from orchestrator import discovery, runs
 from orchestrator.engine import END, Graph, registry
-from orchestrator.engine.ways_ahead import WaysAhead
+from orchestrator.engine.versions.ways_ahead import WaysAhead
 from tests.engine.reference import Spec
 from tests.properties.edits import PAID, Source
 from tests.properties.lost_gates import Gated
@@ -14,9 +16,18 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def choosing(version: str, *ways: str) -> Source:
-    """a leads to one of two gates, and to these nodes; what is paid comes behind either gate."""
-    either = [Spec(name, gated=True, plain=[END], when={"approved": [PAID]}) for name in ("b", "c")]
-    specs = [Spec("a", plain=[*ways], branch=["b", "c"]), *either, Spec(PAID, join="any", plain=[END])]
+    """a leads to one of two gates, and to these nodes; what is paid comes behind either
+    gate.
+    """
+    either = [
+        Spec(name, gated=True, plain=[END], when={"approved": [PAID]})
+        for name in ("b", "c")
+    ]
+    specs = [
+        Spec("a", plain=[*ways], branch=["b", "c"]),
+        *either,
+        Spec(PAID, join="any", plain=[END]),
+    ]
     return Source(specs, ["a"], version=version)
 
 

@@ -1,5 +1,6 @@
-"""Random histories (runs, forks of forks, older lines, holds, pins) under random policies: whatever is removed, what
-stays loads byte for byte as before, and verifies; decisions stay.
+"""Random histories (runs, forks of forks, older lines, holds, pins) under random
+policies: whatever is removed, what stays loads byte for byte as before, and verifies;
+decisions stay.
 """
 
 import os
@@ -13,7 +14,7 @@ from checkpoints import retention
 from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, LegalHold, Pin, Run, RunLine
 from orchestrator import runs
-from orchestrator.engine import canonical
+from orchestrator.engine.values import canonical
 from tests.support import cast, run_actions
 from tests.support.histories import faults, policy, pruned
 from tests.support.large_states import large
@@ -37,13 +38,19 @@ def act(chance: random.Random, graph: str, people: cast.People) -> None:
     made = list(Run.objects.filter(graph=graph).order_by("id"))
     run = chance.choice(made) if made else runs.advance(runs.start(graph, {}).id)
     point = chance.choice(list(Checkpoint.objects.filter(run=run.id, kept=True)))
-    what = chance.choice(["start", "fork", "fork", "rewind", "sign", "hold", "pin", "pin", "prune"])
+    what = chance.choice(
+        ["start", "fork", "fork", "rewind", "sign", "hold", "pin", "pin", "prune"]
+    )
     if what == "start":
         runs.advance(runs.start(graph, {}).id)
     elif what in ("fork", "rewind"):
         again = [str(node) for node in runs.plan(point.id, what).needs_yes]
         how: dict[str, Any] = {"allow_effects": again, "by": people.starter}
-        went = runs.fork(point.id, **how) if what == "fork" else runs.rewind(run.id, point.id, **how)
+        went = (
+            runs.fork(point.id, **how)
+            if what == "fork"
+            else runs.rewind(run.id, point.id, **how)
+        )
         runs.advance(went.id)
     elif what == "sign" and run.status == "paused":
         run_actions.sign_open(run, rita, chance.choice(["approve", "reject"]))
@@ -59,31 +66,48 @@ def act(chance: random.Random, graph: str, people: cast.People) -> None:
 def must_stay() -> set[Any]:
     """Points that no policy removes."""
     held = LegalHold.objects.values("run")
-    found = set(Run.objects.filter(requests__isnull=False).values_list("head", flat=True))
+    found = set(
+        Run.objects.filter(requests__isnull=False).values_list("head", flat=True)
+    )
     found |= set(Pin.objects.values_list("checkpoint", flat=True))
     undecided = ApprovalRequest.objects.filter(status__in=["open", "settled"])
     found |= set(undecided.values_list("prepared_from", flat=True))
-    return found | set(Checkpoint.objects.filter(run__in=held).values_list("id", flat=True))
+    return found | set(
+        Checkpoint.objects.filter(run__in=held).values_list("id", flat=True)
+    )
 
 
 def left_from() -> set[Any]:
-    """Points from which a line of a run that is there left. A run that is removed as a whole takes its lines along."""
+    """Points from which a line of a run that is there left. A run that is removed as a
+    whole takes its lines along.
+    """
     return set(RunLine.objects.values_list("departure", flat=True))
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
-def test_whatever_is_removed_what_stays_loads_as_before_and_verifies(seed: int, people: cast.People) -> None:
-    chance = random.Random(seed if os.environ.get("COUNTERSIGN_SEED") != "random" else None)
+def test_whatever_is_removed_what_stays_loads_as_before_and_verifies(
+    seed: int, people: cast.People
+) -> None:
+    chance = random.Random(
+        seed if os.environ.get("COUNTERSIGN_SEED") != "random" else None
+    )
     graph = f"history_{seed}"
-    registered(claim(graph) if chance.random() < 0.7 else large(graph, "abcdef", snapshot=chance.choice([3, 1000])))
+    registered(
+        claim(graph)
+        if chance.random() < 0.7
+        else large(graph, "abcdef", snapshot=chance.choice([3, 1000]))
+    )
     for _ in range(ACTS):
         act(chance, graph, people)
-    before, decided = documents(), list(Decision.objects.order_by("id").values())
+    before = documents()
+    decided = list(Decision.objects.order_by("id").values())
     stay = must_stay() & set(before)
     rule = policy(
         graph,
         keep_last=chance.choice([None, 0, 1, 2, 3]),
-        max_age_days=chance.choice([{}, {"completed": 0}, {"paused": 0, "completed": 0}]),
+        max_age_days=chance.choice(
+            [{}, {"completed": 0}, {"paused": 0, "completed": 0}]
+        ),
         remove_runs_after_days=chance.choice([{}, {}, {"completed": 0, "rejected": 0}]),
     )
     counted = retention.dry_run(rule)
@@ -91,7 +115,11 @@ def test_whatever_is_removed_what_stays_loads_as_before_and_verifies(seed: int, 
     after = documents()
     assert {one: before[one] for one in after} == after
     assert stay | left_from() & set(before) <= set(after)
-    assert job.progress.get("done", 0) == counted.counts["checkpoints"] == len(before) - len(after)
+    assert (
+        job.progress.get("done", 0)
+        == counted.counts["checkpoints"]
+        == len(before) - len(after)
+    )
     assert list(Decision.objects.order_by("id").values()) == decided
     assert faults() == []
     for run in Run.objects.filter(status="paused"):

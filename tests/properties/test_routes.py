@@ -1,7 +1,9 @@
-"""Every address with every parameter and nonsense in it, by everybody: nothing answers 500, and a 4xx changes nothing.
+"""Every address with every parameter and nonsense in it, by everybody: nothing answers
+500, and a 4xx changes nothing.
 
-The addresses are found by the resolver, what they read in the text of the program; a parameter that this page does not
-know fails it. COUNTERSIGN_EXAMPLES=1000 tries everything, fewer a share that is drawn by COUNTERSIGN_SEED.
+The addresses are found by the resolver, what they read in the text of the program; a
+parameter that this page does not know fails it. COUNTERSIGN_EXAMPLES=1000 tries
+everything, fewer a share that is drawn by COUNTERSIGN_SEED.
 """
 
 import inspect
@@ -41,33 +43,143 @@ PER_EXAMPLE = 40
 LONG = 100
 """Examples from which on every address is given every parameter of any."""
 QUERY = {
-    "status", "before", "graph", "q", "since", "id", "seen", "at", "tab", "e", "edit", "part", "folder", "page", "next",
-    "path", "a", "b", "with_at", "how", "open", "list", "started", "who", "run", "kind", "from", "to", "as_is", "all",
-    "paths", "_to_field", "by", "after", "metadata", "metadata.team",
-}  # fmt: skip
+    "status",
+    "before",
+    "graph",
+    "q",
+    "since",
+    "id",
+    "seen",
+    "at",
+    "tab",
+    "e",
+    "edit",
+    "part",
+    "folder",
+    "page",
+    "next",
+    "path",
+    "a",
+    "b",
+    "with_at",
+    "how",
+    "open",
+    "list",
+    "started",
+    "who",
+    "run",
+    "kind",
+    "from",
+    "to",
+    "as_is",
+    "all",
+    "paths",
+    "_to_field",
+    "by",
+    "after",
+    "metadata",
+    "metadata.team",
+    "token",
+    "line",
+}
 """What pages read from their address."""
 FORM = {
-    "as_is", "confirm", "paths",
-    "key", "mode", "json", "reason", "task", "answer", "output", "accept_risk", "theme", "next", "write", "v-", "h-",
-    "r-", "e-", "d-", "i.claim_id", "i.amount", "i.cause", "i.holder.name", "i.photos", "i.urgent", "i.letter.kept",
-    "user", "username", "password", "action", "_selected_action", "select_across", "index", "post", "name", "groups",
-    "seen", "number", "review", "by", "how", "do", "token", "line", "mend", "ops", "sure", "a-", "c-", "s-", "allow-",
-    "act", "g-", "gr-", "group", "shortcuts",
-    "base", "view", "metadata", "typed", "graph", "keep_last", "age_failed", "whole_failed", "checkpoint", "_to_field",
-}  # fmt: skip
+    "as_is",
+    "confirm",
+    "paths",
+    "key",
+    "mode",
+    "json",
+    "reason",
+    "task",
+    "answer",
+    "output",
+    "accept_risk",
+    "theme",
+    "next",
+    "write",
+    "v-",
+    "h-",
+    "r-",
+    "e-",
+    "d-",
+    "i.claim_id",
+    "i.amount",
+    "i.cause",
+    "i.holder.name",
+    "i.photos",
+    "i.urgent",
+    "i.letter.kept",
+    "user",
+    "username",
+    "password",
+    "action",
+    "_selected_action",
+    "select_across",
+    "index",
+    "post",
+    "name",
+    "groups",
+    "seen",
+    "number",
+    "review",
+    "by",
+    "how",
+    "do",
+    "token",
+    "line",
+    "mend",
+    "ops",
+    "sure",
+    "a-",
+    "c-",
+    "s-",
+    "allow-",
+    "act",
+    "g-",
+    "gr-",
+    "group",
+    "shortcuts",
+    "base",
+    "view",
+    "metadata",
+    "typed",
+    "graph",
+    "keep_last",
+    "age_failed",
+    "whole_failed",
+    "checkpoint",
+    "_to_field",
+}
 """What pages and the admin read from forms."""
 ADMIN = {
-    "q", "o", "p", "all", "e", "_popup", "_to_field", "_facets", "_changelist_filters", "id__exact", "id__in", "id__gt",
-    "pk", "term", "app_label", "model_name", "field_name", "next",
-}  # fmt: skip
+    "q",
+    "o",
+    "p",
+    "all",
+    "e",
+    "_popup",
+    "_to_field",
+    "_facets",
+    "_changelist_filters",
+    "id__exact",
+    "id__in",
+    "id__gt",
+    "pk",
+    "term",
+    "app_label",
+    "model_name",
+    "field_name",
+    "next",
+}
 """What the admin reads from its addresses, beside the filters of each model."""
 READ = r'\bGET(?:\.get(?:list)?\(|\[)"([^"]+)"'
 
 
 @dataclass(frozen=True)
 class Route:
-    """One address. `parts` are literal texts, `names` the parameters between them, `reads` what its view's module reads
-    from an address.
+    """One address. `parts` are literal texts, `names` the parameters between them,
+    `reads` what its view's module reads from an address.
     """
 
     view: str
@@ -107,15 +219,22 @@ def sent(text: str) -> str:
 
 def routes() -> list[Route]:
     """Every address of the project."""
-    return [Route(view, *_split(pattern), _reads(call)) for view, pattern, call in _walk(get_resolver(), "", "")]
+    return [
+        Route(view, *_split(pattern), _reads(call))
+        for view, pattern, call in _walk(get_resolver(), "", "")
+    ]
 
 
 def _reads(call: Callable[..., Any]) -> frozenset[str]:
     text = inspect.getsource(sys.modules[inspect.unwrap(call).__module__])
-    return frozenset(re.findall(READ, text)) | ({"e"} if "run_details" in text else set())
+    return frozenset(re.findall(READ, text)) | (
+        {"e"} if "run_details" in text else set()
+    )
 
 
-def _walk(resolver: URLResolver, before: str, space: str) -> Iterator[tuple[str, str, Callable[..., Any]]]:
+def _walk(
+    resolver: URLResolver, before: str, space: str
+) -> Iterator[tuple[str, str, Callable[..., Any]]]:
     for one in resolver.url_patterns:
         pattern = before + str(one.pattern)
         if isinstance(one, URLResolver):
@@ -126,7 +245,13 @@ def _walk(resolver: URLResolver, before: str, space: str) -> Iterator[tuple[str,
 
 def _split(pattern: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     plain = re.sub(r"\(\?P<(\w+)>(?:[^()]|\([^()]*\))*\)", r"<\1>", pattern)
-    plain = plain.replace("^", "").replace("$", "").replace("\\Z", "").replace("\\.", ".").replace(".*/", "nowhere/")
+    plain = (
+        plain.replace("^", "")
+        .replace("$", "")
+        .replace("\\Z", "")
+        .replace("\\.", ".")
+        .replace(".*/", "nowhere/")
+    )
     pieces = re.split(r"<(?:\w+:)?(\w+)>", plain)
     return tuple(pieces[::2]), tuple(pieces[1::2])
 
@@ -136,22 +261,30 @@ ROUTES = routes()
 
 @pytest.fixture
 def site(people: People) -> Iterator[dict[str, Any]]:
-    """A paused run, a signed one, and who looks: name -> client, and parameter -> values that lead somewhere."""
+    """A paused run, a signed one, and who looks: name -> client, and parameter ->
+    values that lead somewhere.
+    """
     with claims.registered(claims.graph_of()):
-        run, signed = claims.paused("CLM-1", people.starter), claims.paused("CLM-2", people.starter)
+        run = claims.paused("CLM-1", people.starter)
+        signed = claims.paused("CLM-2", people.starter)
         row = PendingWrite.objects.filter(run=signed).first()
         assert row is not None
         given = [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}]
         receipt = reviews.sign(signed.id, given, by=people.reviewer)
         root = User.objects.create_superuser("root")
-        who = {"superuser": root, "operator": people.starter, "reviewer": people.reviewer}
+        who = {
+            "superuser": root,
+            "operator": people.starter,
+            "reviewer": people.reviewer,
+        }
         if connection.vendor == "postgresql":
-            # All requests share the transaction of the signature, which may not be idle for long: on a busy machine
-            # one page can take longer.
+            # All requests share the transaction of the signature, which may not be idle
+            # for long: on a busy machine one page can take longer.
             with connection.cursor() as cursor:
                 cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         yield {
-            "cookies": {name: _cookies(user) for name, user in who.items()} | {"anonymous": {}},
+            "cookies": {name: _cookies(user) for name, user in who.items()}
+            | {"anonymous": {}},
             "known": _known(run, receipt, row.write),
             "contents": contents(),
         }
@@ -174,9 +307,13 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "checkpoint": [str(run.head), f"{run.key}:initial"],
         "request_id": [str(request.id)],
         "receipt_id": [str(receipt.id)],
-        "number": [str(AuditLine.objects.order_by("id").values_list("id", flat=True)[0])],
+        "number": [
+            str(AuditLine.objects.order_by("id").values_list("id", flat=True)[0])
+        ],
         "format": ["csv"],
-        "decision": [str(receipt.decisions.all()[0].id)] if receipt.decisions.exists() else [str(run.id)],
+        "decision": [str(receipt.decisions.all()[0].id)]
+        if receipt.decisions.exists()
+        else [str(run.id)],
         "object_id": [str(run.id), "1"],
         "content_type_id": ["1"],
         "id": ["1"],
@@ -186,12 +323,20 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "policy": [str(rule.pk)],
         "job": [str(retention.prune(rule, by=None).id)],
         "act": ["pause"],
-        "fork": [str(runs.fork_many(graph="page_claim", status="paused", by=run.started_by).id)],
+        "fork": [
+            str(
+                runs.fork_many(
+                    graph="page_claim", status="paused", by=run.started_by
+                ).id
+            )
+        ],
     }
 
 
 def test_every_parameter_of_every_address_is_tried() -> None:
-    """What is written here as known is complete: a new address or parameter must be added, or this fails."""
+    """What is written here as known is complete: a new address or parameter must be
+    added, or this fails.
+    """
     named = {name for route in ROUTES for name in route.names}
     assert named <= {*_KNOWN_NAMES}
     assert len(ROUTES) > 100
@@ -200,22 +345,48 @@ def test_every_parameter_of_every_address_is_tried() -> None:
         text = path.read_text()
         read |= set(re.findall(READ, text))
         for other in re.findall(r"request\.GET\.(?!get(?:list)?\(\")([^\s]+)", text):
-            assert other.startswith(("get(name", "getlist(card_pages.QUERY", "getlist(name)", "dict()")), (path, other)
+            assert other.startswith(
+                ("get(name", "getlist(card_pages.QUERY", "getlist(name)", "dict()")
+            ), (path, other)
     assert read <= QUERY
     forms: set[str] = set()
     for path in (path for app in OURS for path in (ROOT / app).rglob("*.py")):
-        forms |= set(re.findall(r'\bPOST(?:\.get(?:list)?\(|\[)f?"([^"{]+)', path.read_text()))
+        forms |= set(
+            re.findall(r'\bPOST(?:\.get(?:list)?\(|\[)f?"([^"{]+)', path.read_text())
+        )
     assert forms <= FORM
 
 
 _KNOWN_NAMES = (
-    "run", "ref", "name", "checkpoint", "request_id", "receipt_id", "object_id", "content_type_id", "id", "app_label",
-    "url", "fork", "number", "format", "decision", "policy", "job", "act",
-)  # fmt: skip
+    "run",
+    "ref",
+    "name",
+    "checkpoint",
+    "request_id",
+    "receipt_id",
+    "object_id",
+    "content_type_id",
+    "id",
+    "app_label",
+    "url",
+    "fork",
+    "number",
+    "format",
+    "decision",
+    "policy",
+    "job",
+    "act",
+)
 
 
-def test_nothing_answers_500_and_what_is_refused_changes_nothing(site: dict[str, Any]) -> None:
-    wrong = [found for case in _drawn(list(_cases(site["known"]))) if (found := _tried(case, site))]
+def test_nothing_answers_500_and_what_is_refused_changes_nothing(
+    site: dict[str, Any],
+) -> None:
+    wrong = [
+        found
+        for case in _drawn(list(_cases(site["known"])))
+        if (found := _tried(case, site))
+    ]
     assert not wrong, "\n".join(wrong[:40])
 
 
@@ -250,7 +421,11 @@ FOUND = {
     "/admin/checkpoints/run/?seal__exact=": ("x",),
     "/admin/approvals/decision/?reason__in=": ("x",),
     "/admin/checkpoints/run/": ("\x00/change/",),
-    "/admin/checkpoints/runevent/": ("9" * 30 + "/change/", "9" * 5000 + "/change/", "٣/change/"),
+    "/admin/checkpoints/runevent/": (
+        "9" * 30 + "/change/",
+        "9" * 5000 + "/change/",
+        "٣/change/",
+    ),
     "/api/v1/runs/?key=": ("\x00", "\ud800"),
     "/api/v1/runs/": ("\x00/", "\ud800/"),
     "/api/v1/runs/CLM-1/events/?after=": ("1" + "0" * 30, "9" * 5000, "٣"),
@@ -260,26 +435,45 @@ FOUND = {
 """Addresses that answered 500 once, or nearly: tried in every pass."""
 
 
-def test_addresses_that_once_answered_500_are_refused_or_read(site: dict[str, Any]) -> None:
+def test_addresses_that_once_answered_500_are_refused_or_read(
+    site: dict[str, Any],
+) -> None:
     client = Client(raise_request_exception=False)
     client.cookies.load(site["cookies"]["superuser"])
     answers = {}
     for start, ends in FOUND.items():
         for end in ends:
             with transaction.atomic():
-                answer = client.get(start + quote_from_bytes(end.encode("utf-8", "surrogatepass"), safe="/"))
+                answer = client.get(
+                    start
+                    + quote_from_bytes(end.encode("utf-8", "surrogatepass"), safe="/")
+                )
                 answers[start, end[:20]] = (answer.status_code, _why(answer))
                 transaction.set_rollback(True)
     assert {what: status for what, status in answers.items() if status[0] >= 500} == {}
 
 
 def _drawn(cases: list[Case]) -> list[Case]:
-    """Each address as it is, then as many others as are asked for, those of the admin, which are many, last."""
+    """Each address as it is, then as many others as are asked for, those of the admin,
+    which are many, last.
+    """
     Random(SEED).shuffle(cases)
     plain = [case for case in cases if case.plain]
-    own = [case for case in cases if not (case.plain or case.route.view.startswith("admin:"))]
-    rest = [case for case in cases if not case.plain and case.route.view.startswith("admin:")]
-    return [*plain, *own[: EXAMPLES * PER_EXAMPLE], *rest[: EXAMPLES * PER_EXAMPLE // 3]]
+    own = [
+        case
+        for case in cases
+        if not (case.plain or case.route.view.startswith("admin:"))
+    ]
+    rest = [
+        case
+        for case in cases
+        if not case.plain and case.route.view.startswith("admin:")
+    ]
+    return [
+        *plain,
+        *own[: EXAMPLES * PER_EXAMPLE],
+        *rest[: EXAMPLES * PER_EXAMPLE // 3],
+    ]
 
 
 def _cases(known: Mapping[str, list[str]]) -> Iterator[Case]:
@@ -291,11 +485,20 @@ def _cases(known: Mapping[str, list[str]]) -> Iterator[Case]:
         yield Case(route, person=draw.choice(who), given=good)
         for name in route.names:
             for text in TEXTS:
-                yield Case(route, place="path", person=draw.choice(who), given=good | {name: text})
+                yield Case(
+                    route,
+                    place="path",
+                    person=draw.choice(who),
+                    given=good | {name: text},
+                )
         for name, text in _queries(route, bodies, draw):
-            yield Case(route, place=name, value=text, person=draw.choice(who), given=good)
-        yield from (Case(route, "POST", place, value, body, draw.choice(who), good) for place, value, body in
-                    _posts(route, bodies, draw))  # fmt: skip
+            yield Case(
+                route, place=name, value=text, person=draw.choice(who), given=good
+            )
+        yield from (
+            Case(route, "POST", place, value, body, draw.choice(who), good)
+            for place, value, body in _posts(route, bodies, draw)
+        )
 
 
 def _bodies(kind: type[Body]) -> Iterator[type[Body]]:
@@ -304,7 +507,9 @@ def _bodies(kind: type[Body]) -> Iterator[type[Body]]:
         yield from _bodies(one)
 
 
-def _queries(route: Route, bodies: list[str], draw: Random) -> Iterator[tuple[str, str]]:
+def _queries(
+    route: Route, bodies: list[str], draw: Random
+) -> Iterator[tuple[str, str]]:
     """Each parameter that the kind of address knows, with some nonsense each."""
     if route.view.startswith("api:"):
         names = bodies
@@ -313,22 +518,37 @@ def _queries(route: Route, bodies: list[str], draw: Random) -> Iterator[tuple[st
     else:
         names = [*(route.reads if EXAMPLES < LONG else QUERY)]
     for name in sorted(names):
-        some = TEXTS if route.view.startswith(":") or route.view == "api:runs" else draw.sample(TEXTS, 6)
+        some = (
+            TEXTS
+            if route.view.startswith(":") or route.view == "api:runs"
+            else draw.sample(TEXTS, 6)
+        )
         yield from ((name, text) for text in some)
 
 
 def _filters(route: Route) -> Iterator[str]:
     for model, page in admin.site._registry.items():
-        if route.view.startswith(f"admin:{model._meta.app_label}_{model._meta.model_name}_"):
+        if route.view.startswith(
+            f"admin:{model._meta.app_label}_{model._meta.model_name}_"
+        ):
             names = [*page.list_filter, *(f.name for f in model._meta.concrete_fields)]
             for name in map(str, names):
-                yield from (f"{name}__exact", f"{name}__gte", f"{name}__in", f"{name}__isnull")
+                yield from (
+                    f"{name}__exact",
+                    f"{name}__gte",
+                    f"{name}__in",
+                    f"{name}__isnull",
+                )
 
 
-def _posts(route: Route, bodies: list[str], draw: Random) -> Iterator[tuple[str, Any, bytes | None]]:
+def _posts(
+    route: Route, bodies: list[str], draw: Random
+) -> Iterator[tuple[str, Any, bytes | None]]:
     if route.view.startswith("api:"):
         yield from (("", None, body) for body in BODIES)
-        yield from ((name, value, None) for name in bodies for value in draw.sample(VALUES, 6))
+        yield from (
+            (name, value, None) for name in bodies for value in draw.sample(VALUES, 6)
+        )
         return
     for name in sorted(FORM):
         yield from ((name, text, None) for text in draw.sample(TEXTS, 4))
@@ -344,7 +564,9 @@ GOOD: dict[str, dict[str, Any]] = {
 
 def _tried(case: Case, site: dict[str, Any]) -> str | None:
     """What is wrong with the answer, if anything. Whatever the request did is undone."""
-    path, writes, client = case.route.path(case.given), [], Client(raise_request_exception=False)
+    path = case.route.path(case.given)
+    writes = []
+    client = Client(raise_request_exception=False)
     client.cookies.load(site["cookies"][case.person])
 
     def watch(execute: Any, sql: str, *rest: Any) -> Any:
@@ -357,10 +579,19 @@ def _tried(case: Case, site: dict[str, Any]) -> str | None:
             answer = _answer(client, case, path, site["known"])
         for _ in getattr(answer, "streaming_content", ()):
             pass
-        changed = writes and 400 <= answer.status_code < 500 and site["contents"] != contents()
+        changed = (
+            writes
+            and 400 <= answer.status_code < 500
+            and site["contents"] != contents()
+        )
         transaction.set_rollback(True)
-    what = f"{case.method} {path[:200]} {case.place}={str(case.value)[:60]!r} {case.body[:60] if case.body else ''!r}"
-    if answer.status_code >= 500 and case.route.view != ":readyz-workers":  # no worker is alive here
+    what = (
+        f"{case.method} {path[:200]} {case.place}={str(case.value)[:60]!r}"
+        f" {case.body[:60] if case.body else ''!r}"
+    )
+    if (
+        answer.status_code >= 500 and case.route.view != ":readyz-workers"
+    ):  # no worker is alive here
         return f"{answer.status_code} for {case.person}: {what}: {_why(answer)}"
     if changed:
         return f"{answer.status_code} changed something for {case.person}: {what}: {writes[:2]}"
@@ -372,10 +603,20 @@ def _why(answer: Any) -> str:
     return f"{kind.__name__ if kind else ''} {str(error)[:200]}"
 
 
-def _answer(client: Client, case: Case, path: str, known: Mapping[str, list[str]]) -> Any:
+def _answer(
+    client: Client, case: Case, path: str, known: Mapping[str, list[str]]
+) -> Any:
     if case.method == "GET":
-        query = f"?{sent(case.place)}={sent(case.value)}" if case.place not in ("", "path") else ""
-        return client.generic("GET", path + query)
+        query = (
+            f"?{sent(case.place)}={sent(case.value)}"
+            if case.place not in ("", "path")
+            else ""
+        )
+        answer = client.generic("GET", path + query)
+        # A page that makes something is read at the address with a token.
+        return (
+            client.get(answer.url) if "token=" in getattr(answer, "url", "") else answer
+        )
     if case.route.view.startswith("api:"):
         content = case.body if case.body is not None else _as_json(case)
         return client.generic("POST", path, content, content_type="application/json")
@@ -390,12 +631,18 @@ def _answer(client: Client, case: Case, path: str, known: Mapping[str, list[str]
         name: case.value,
     }
     form = "&".join(f"{quote(key)}={sent(text)}" for key, text in posted.items())
-    return client.generic("POST", path, form, content_type="application/x-www-form-urlencoded")
+    return client.generic(
+        "POST", path, form, content_type="application/x-www-form-urlencoded"
+    )
 
 
 def _as_json(case: Case) -> bytes:
     whole: dict[str, Any] = {**GOOD.get(case.route.view, {}), case.place: case.value}
     item = {"write": claims.__name__, "hash": "h", "verdict": "approve"}
     if case.place in ("write", "hash", "verdict", "value", "decisions"):
-        whole = {"decisions": [item | {case.place: case.value}] if case.place != "decisions" else case.value}
+        whole = {
+            "decisions": [item | {case.place: case.value}]
+            if case.place != "decisions"
+            else case.value
+        }
     return json.dumps(whole).encode("utf-8", "surrogatepass")

@@ -1,4 +1,6 @@
-"""The plan never lies: random graph, random point, verb, patch and answers. What then happens is what it listed."""
+"""The plan never lies: random graph, random point, verb, patch and answers. What then
+happens is what it listed.
+"""
 
 import os
 from collections import Counter
@@ -49,25 +51,46 @@ def ann(db: None) -> User:
 @drawn(SHARE, many=MANY)
 @given(graphs(), st.integers(0, 2**32))
 def test_what_happens_is_what_the_plan_lists(
-    tmp_path: Path, ann: User, quick: None, made: tuple[list[Spec], list[str]], dice: int
+    tmp_path: Path,
+    ann: User,
+    quick: None,
+    made: tuple[list[Spec], list[str]],
+    dice: int,
 ) -> None:
     specs, starts = made
     rounds, _, _ = modelled(Model(specs, starts, dice))
     assume(sum(len(tasks) for tasks, *_ in rounds) <= MOST_TASKS)
     registered(specs, starts, dice, single=True)
-    origin = scenarios.live(Scenario("random", people(dice), input={}), by=ann, folder=tmp_path, trouble=Points())
+    origin = scenarios.live(
+        Scenario("random", people(dice), input={}),
+        by=ann,
+        folder=tmp_path,
+        trouble=Points(),
+    )
     chance = Random(f"{dice}/travel")
     point = _point(origin, chance)
-    how, patch = chance.choice(["fork", "rewind"]), chance.choice([None, {"scratch": {"log": ["patched"]}}])
+    how = chance.choice(["fork", "rewind"])
+    patch = chance.choice([None, {"scratch": {"log": ["patched"]}}])
     plan = runs.plan(point.id, how, patch=patch)
     allowed = [node for node in plan.needs_yes if chance.random() < 0.5]
     plan = runs.plan(point.id, how, patch=patch, allow_effects=allowed)
     note(f"{how} from {point.seq}: {plan.to_text()}")
-    event(f"{how}, {'patched' if patch else 'as it was'}, {'held' if plan.guarded else 'free'}")
+    event(
+        f"{how}, {'patched' if patch else 'as it was'}, {'held' if plan.guarded else 'free'}"
+    )
     answers = _answers(point, chance)
     before = {**CALLED[origin.id]}
-    asked: dict[str, Any] = {"patch": patch, "answers": answers, "allow_effects": allowed, "by": ann}
-    run = runs.fork(point.id, **asked) if how == "fork" else runs.rewind(origin.id, point.id, **asked)
+    asked: dict[str, Any] = {
+        "patch": patch,
+        "answers": answers,
+        "allow_effects": allowed,
+        "by": ann,
+    }
+    run = (
+        runs.fork(point.id, **asked)
+        if how == "fork"
+        else runs.rewind(origin.id, point.id, **asked)
+    )
     _work_on(run, ann, dice)
     _as_listed(run, plan, before if how == "rewind" else {})
     assert verify_run(run.id) == verify_run(origin.id) == []
@@ -77,23 +100,35 @@ def test_what_happens_is_what_the_plan_lists(
 @drawn(SHARE, many=MANY // 4)
 @given(graphs(), st.integers(0, 2**32))
 def test_a_replay_from_anywhere_comes_to_the_same_end_and_calls_nobody(
-    tmp_path: Path, ann: User, quick: None, made: tuple[list[Spec], list[str]], dice: int
+    tmp_path: Path,
+    ann: User,
+    quick: None,
+    made: tuple[list[Spec], list[str]],
+    dice: int,
 ) -> None:
     specs, starts = made
     rounds, _, _ = modelled(Model(specs, starts, dice))
     assume(sum(len(tasks) for tasks, *_ in rounds) <= MOST_TASKS)
     registered(specs, starts, dice)
-    origin = scenarios.live(Scenario("random", people(dice), input={}), by=ann, folder=tmp_path, trouble=Points())
+    origin = scenarios.live(
+        Scenario("random", people(dice), input={}),
+        by=ann,
+        folder=tmp_path,
+        trouble=Points(),
+    )
     assume(origin.status in ENDS)
     point = _point(origin, Random(f"{dice}/replay"))
     run = runs.advance(runs.replay(point.id, by=ann).id)
     report = runs.replay_report(run.id)
     note(f"from {point.seq}: {report}")
     assert report["diverged"] == []
-    assert (run.status, timeline.head_state(run.id)["scratch"]) == (
-        origin.status, timeline.head_state(origin.id)["scratch"],
-    )  # fmt: skip
-    assert (CALLED[run.id], verify_run(run.id)) == ({}, [])
+    assert run.status == origin.status
+    assert (
+        timeline.head_state(run.id)["scratch"]
+        == timeline.head_state(origin.id)["scratch"]
+    )
+    assert CALLED[run.id] == {}
+    assert verify_run(run.id) == []
     event(f"{run.status}, {len(report['reused'])} reused")
 
 
@@ -113,7 +148,11 @@ def _answers(point: Checkpoint, chance: Random) -> dict[str, Any] | None:
         return None
     event("answered at once")
     row = chance.choice(alone)
-    return {row.node: {row.channel: chance.choice([read_value(row, "value"), ["another answer"]])}}
+    return {
+        row.node: {
+            row.channel: chance.choice([read_value(row, "value"), ["another answer"]])
+        }
+    }
 
 
 def _work_on(run: Run, by: User, dice: int) -> None:
@@ -121,7 +160,10 @@ def _work_on(run: Run, by: User, dice: int) -> None:
     decide = people(dice)
     for _ in range(MOST_ACTS):
         run = runs.advance(run.id)
-        if run.status != Status.PAUSED or not ApprovalRequest.objects.filter(run=run, status="open").exists():
+        if (
+            run.status != Status.PAUSED
+            or not ApprovalRequest.objects.filter(run=run, status="open").exists()
+        ):
             return
         patches = ApprovalRequest.objects.filter(run=run, status="open", node="$patch")
         if patches.exists():
@@ -132,17 +174,30 @@ def _work_on(run: Run, by: User, dice: int) -> None:
 
 
 def _approve(run: Run, by: User) -> None:
-    rows = pending_writes.newest(PendingWrite.objects.filter(run=run, line=run.line, node="$patch"))
-    reviews.sign(run.id, [{"write": str(row.write), "hash": row.hash, "verdict": "approve"} for row in rows], by=by)
+    rows = pending_writes.newest(
+        PendingWrite.objects.filter(run=run, line=run.line, node="$patch")
+    )
+    reviews.sign(
+        run.id,
+        [
+            {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
+            for row in rows
+        ],
+        by=by,
+    )
 
 
 def _as_listed(run: Run, plan: Plan, before: dict[tuple[str, str], int]) -> None:
     run.refresh_from_db()
-    rows = Checkpoint.objects.filter(run=run, line=run.line, source__in=["superstep", "failure"])
+    rows = Checkpoint.objects.filter(
+        run=run, line=run.line, source__in=["superstep", "failure"]
+    )
     ran = {entry["node"] for row in rows for entry in row.nodes}
     reused = {task.node for task in plan.reused}
     named = {task.node for task in (*plan.runs, *plan.may_run)}
-    assert ran <= named | reused, f"{ran - named - reused} ran, and the plan does not name it"
+    assert ran <= named | reused, (
+        f"{ran - named - reused} ran, and the plan does not name it"
+    )
     if run.status in ENDS or run.status == Status.PAUSED:
         assert {task.node for task in plan.runs} <= ran, "the plan says that it runs"
     called = {task.partition(":")[0] for task, key in {*CALLED[run.id]} - {*before}}

@@ -1,4 +1,6 @@
-"""Two who act at the same moment, again and again; and what must be true of a run after each trial."""
+"""Two who act at the same moment, again and again; and what must be true of a run after
+each trial.
+"""
 
 import os
 import random
@@ -27,7 +29,9 @@ WON = "won"
 
 
 class Thread(threading.Thread):
-    """A thread whose error is the test's error, and whose connections are closed at its end."""
+    """A thread whose error is the test's error, and whose connections are closed at its
+    end.
+    """
 
     def __init__(self, act: Callable[[], Any]) -> None:
         super().__init__(daemon=True)
@@ -52,8 +56,12 @@ class Thread(threading.Thread):
         return self.result
 
 
-def meet(chance: random.Random, *acts: Callable[[], Any], apart: float = 0.004) -> list[Any]:
-    """Do all of them at once, give or take `apart` seconds. Per act what it gave, or the refusal that it met."""
+def meet(
+    chance: random.Random, *acts: Callable[[], Any], apart: float = 0.004
+) -> list[Any]:
+    """Do all of them at once, give or take `apart` seconds. Per act what it gave, or
+    the refusal that it met.
+    """
     barrier = threading.Barrier(len(acts))
 
     def at_once(act: Callable[[], Any], late: float) -> Any:
@@ -87,8 +95,12 @@ def whole(run: Run, folder: Path | None = None) -> None:
     run.refresh_from_db()
     settled = ApprovalRequest.objects.filter(run=run, status=RequestStatus.SETTLED)
     resting = run.status == Status.PAUSED
-    assert not (resting and settled.exists()), "a paused run has a settled gate that nobody applies"
-    numbers = list(RunEvent.objects.filter(run=run).order_by("seq").values_list("seq", flat=True))
+    assert not (resting and settled.exists()), (
+        "a paused run has a settled gate that nobody applies"
+    )
+    numbers = list(
+        RunEvent.objects.filter(run=run).order_by("seq").values_list("seq", flat=True)
+    )
     assert numbers == list(range(1, run.event_seq + 1)), "the log has a gap"
     assert verify_run(run.id) == []
     _receipts_agree(run)
@@ -101,7 +113,9 @@ def _receipts_agree(run: Run) -> None:
     """Each counted line of a receipt is a decision, and the other way round."""
     decided = Decision.objects.filter(run=run.id)
     assert run.decisions == decided.count()
-    rows = {(one.receipt_id, str(one.write), one.revision, one.verdict) for one in decided}
+    rows = {
+        (one.receipt_id, str(one.write), one.revision, one.verdict) for one in decided
+    }
     facts = {
         (receipt.id, line["write"], line["revision"], line["verdict"])
         for receipt in Receipt.objects.filter(run=run)

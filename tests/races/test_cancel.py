@@ -1,4 +1,6 @@
-"""Cancelling that meets a decision, a worker, or itself. Many trials, each at another moment; one outcome each."""
+"""Cancelling that meets a decision, a worker, or itself. Many trials, each at another
+moment; one outcome each.
+"""
 
 import contextlib
 import random
@@ -25,14 +27,21 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_of_a_decision_and_a_cancel_at_once_the_first_stands_and_the_loser_is_told(
     tmp_path: Path, people: cast.People
 ) -> None:
-    rita, olive, firsts = run_actions.reviewer(people.reviewer), people.starter, set()
+    rita = run_actions.reviewer(people.reviewer)
+    olive = people.starter
+    firsts = set()
     for trial in range(TRIALS):
         run = run_actions.start("gated", tmp_path)
         barrier = threading.Barrier(2)
-        # Most trials are close; in two of ten one of them is held back, so that each is the first at times.
-        late = {3: (0.1, 0.0), 7: (0.0, 0.1)}.get(trial % 10, (0.0, random.random() * 0.004))
+        # Most trials are close; in two of ten one of them is held back, so that each is
+        # the first at times.
+        late = {3: (0.1, 0.0), 7: (0.0, 0.1)}.get(
+            trial % 10, (0.0, random.random() * 0.004)
+        )
 
-        def decide(run: Run = run, barrier: threading.Barrier = barrier, late: float = late[0]) -> str:
+        def decide(
+            run: Run = run, barrier: threading.Barrier = barrier, late: float = late[0]
+        ) -> str:
             rows = run_actions.pending(run)
             barrier.wait()
             time.sleep(late)
@@ -42,29 +51,41 @@ def test_of_a_decision_and_a_cancel_at_once_the_first_stands_and_the_loser_is_to
                 return str(beaten.facts["by"])
             return "signed"
 
-        def cancel(run: Run = run, barrier: threading.Barrier = barrier, late: float = late[1]) -> str:
+        def cancel(
+            run: Run = run, barrier: threading.Barrier = barrier, late: float = late[1]
+        ) -> str:
             barrier.wait()
             time.sleep(late)
             return runs.cancel(run.id, by=olive).status
 
-        signing, cancelling = Thread(decide), Thread(cancel)
+        signing = Thread(decide)
+        cancelling = Thread(cancel)
         answer = signing.outcome()
         firsts.add(answer)
         assert cancelling.outcome() == Status.CANCELLED
         signed = answer == "signed"
         assert signed or answer == str([olive.username])
         assert Decision.objects.filter(run=run.id).count() == (4 if signed else 0)
-        assert run_actions.request(run).status == (RequestStatus.SETTLED if signed else RequestStatus.WITHDRAWN)
+        assert run_actions.request(run).status == (
+            RequestStatus.SETTLED if signed else RequestStatus.WITHDRAWN
+        )
         assert runs.advance(run.id).status == Status.CANCELLED
         assert len(event_payloads(run, "run_cancelled")) == 1
         whole(run, tmp_path)
-    assert calls(tmp_path, "released") == [], "nothing that was decided in a cancelled run is done"
+    assert calls(tmp_path, "released") == [], (
+        "nothing that was decided in a cancelled run is done"
+    )
     enough = TRIALS >= 30
-    assert not enough or firsts == {"signed", str([olive.username])}, "each of them was the first in some trial"
+    assert not enough or firsts == {"signed", str([olive.username])}, (
+        "each of them was the first in some trial"
+    )
 
 
-def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_supersteps(people: cast.People) -> None:
-    chance, ends = random.Random(9), set()
+def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_supersteps(
+    people: cast.People,
+) -> None:
+    chance = random.Random(9)
+    ends = set()
     for trial in range(TRIALS):
         run = runs.start("loop_every", {})
         worker = Thread(lambda run=run: work(run))
@@ -74,9 +95,14 @@ def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_su
         worker.outcome()
         run.refresh_from_db()
         assert run.status in ENDS, f"trial {trial}: {run.status}"
-        assert (run.lease_until, run.leased_by) == (None, None)
+        assert run.lease_until is None
+        assert run.leased_by is None
         assert state(run)["total"] == run.superstep
-        assert len(event_payloads(run, "run_cancelled")) + len(event_payloads(run, "run_completed")) == 1
+        assert (
+            len(event_payloads(run, "run_cancelled"))
+            + len(event_payloads(run, "run_completed"))
+            == 1
+        )
         ends.add(run.status)
         before = (run.event_seq, run.superstep)
         run = runs.advance(run.id)
@@ -85,16 +111,24 @@ def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_su
     assert ends == {Status.CANCELLED, Status.COMPLETED}
 
 
-def test_of_many_cancels_at_once_one_is_written_down(tmp_path: Path, people: cast.People) -> None:
+def test_of_many_cancels_at_once_one_is_written_down(
+    tmp_path: Path, people: cast.People
+) -> None:
     for _ in range(TRIALS // 8):
         run = run_actions.start("gated", tmp_path)
         barrier = threading.Barrier(3)
 
-        def cancel(by: User, run: Run = run, barrier: threading.Barrier = barrier) -> str:
+        def cancel(
+            by: User, run: Run = run, barrier: threading.Barrier = barrier
+        ) -> str:
             barrier.wait()
             return runs.cancel(run.id, by=by).status
 
         users = (people.starter, people.reviewer, people.second_reviewer)
         together = [Thread(lambda by=by, act=cancel: act(by)) for by in users]
         assert {one.outcome() for one in together} == {Status.CANCELLED}
-        assert len(event_payloads(run, "cancel_requested")) == len(event_payloads(run, "run_cancelled")) == 1
+        assert (
+            len(event_payloads(run, "cancel_requested"))
+            == len(event_payloads(run, "run_cancelled"))
+            == 1
+        )

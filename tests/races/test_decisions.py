@@ -1,4 +1,6 @@
-"""Decisions that meet a worker, or each other, in real transactions. Many trials, each at another moment."""
+"""Decisions that meet a worker, or each other, in real transactions. Many trials, each
+at another moment.
+"""
 
 import itertools
 import random
@@ -28,14 +30,22 @@ from tests.support.processes import calls, until
 from tests.support.run_actions import event_payloads, sign, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
-EDITS = [("edit", {"amount": "7"}), ("edit", "Dear friend"), ("edit", ["third"]), ("edit", ["fourth"])]
+EDITS = [
+    ("edit", {"amount": "7"}),
+    ("edit", "Dear friend"),
+    ("edit", ["third"]),
+    ("edit", ["fourth"]),
+]
 EDITED = {"payout": {"amount": "7"}, "letter": "Dear friend"}
 
 
 @pytest.fixture
 def both(people: cast.People) -> list[User]:
     """Rita and Ravi, who may both sign."""
-    return [run_actions.reviewer(people.reviewer), run_actions.reviewer(people.second_reviewer)]
+    return [
+        run_actions.reviewer(people.reviewer),
+        run_actions.reviewer(people.second_reviewer),
+    ]
 
 
 def test_a_decision_signed_while_a_branch_of_its_run_is_worked_on_is_never_lost(
@@ -52,7 +62,9 @@ def test_a_decision_signed_while_a_branch_of_its_run_is_worked_on_is_never_lost(
         worker.outcome()
         whole(run)
         run = runs.advance(run.id)
-        assert run.status == Status.COMPLETED, f"trial {trial}: {run.status} at {run.at_node}"
+        assert run.status == Status.COMPLETED, (
+            f"trial {trial}: {run.status} at {run.at_node}"
+        )
         notes = state(run)["notes"]
         assert notes.count("from the gate") == 1, f"trial {trial}: {notes}"
         assert notes.count("after the gate") == 1
@@ -61,12 +73,18 @@ def test_a_decision_signed_while_a_branch_of_its_run_is_worked_on_is_never_lost(
 
 
 def _sign_until_settled(run: Run, by: User) -> None:
-    """Sign what is open, and again what comes back because the branch moved its base, as a person would."""
-    until(lambda: _settled_for_good(run, by), what="the gate to be applied, or settled and left alone")
+    """Sign what is open, and again what comes back because the branch moved its base,
+    as a person would.
+    """
+    until(
+        lambda: _settled_for_good(run, by),
+        what="the gate to be applied, or settled and left alone",
+    )
 
 
 def _settled_for_good(run: Run, by: User) -> bool:
-    run.refresh_from_db()  # before the request: what is settled may come back as long as the run is worked on
+    # before the request: what is settled may come back as long as the run is worked on
+    run.refresh_from_db()
     request = run_actions.request(run)
     if request.status == RequestStatus.OPEN:
         with suppress(StaleProposal, AlreadyDecided):
@@ -103,32 +121,55 @@ def test_of_an_approval_and_an_edit_at_once_one_wins_and_exactly_that_is_applied
     for _ in range(TRIALS):
         run = run_actions.start("gated", tmp_path)
         met = meet(
-            chance, lambda run=run: sign(run, both[0], ["approve"] * 4), lambda run=run: sign(run, both[1], EDITS)
+            chance,
+            lambda run=run: sign(run, both[0], ["approve"] * 4),
+            lambda run=run: sign(run, both[1], EDITS),
         )
         edited = settled_by(met, both) is both[1]
         after = state(runs.advance(run.id))
-        expected = EDITED if edited else {"payout": {"amount": "10"}, "letter": "Dear customer"}
+        expected = (
+            EDITED
+            if edited
+            else {"payout": {"amount": "10"}, "letter": "Dear customer"}
+        )
         assert {name: after[name] for name in expected} == expected
-        assert after["notes"] == (["third", "fourth"] if edited else ["first", "second"])
+        assert after["notes"] == (
+            ["third", "fourth"] if edited else ["first", "second"]
+        )
         whole(run, tmp_path)
 
 
-def test_of_two_edits_at_once_one_is_applied_and_the_other_is_told_by_whom(tmp_path: Path, both: list[User]) -> None:
+def test_of_two_edits_at_once_one_is_applied_and_the_other_is_told_by_whom(
+    tmp_path: Path, both: list[User]
+) -> None:
     chance = random.Random(3)
     for _ in range(TRIALS):
         run = run_actions.start("gated", tmp_path)
-        other = [("edit", {"amount": "9"}), ("edit", "Dear foe"), ("edit", ["x"]), ("edit", ["y"])]
-        met = meet(chance, lambda run=run: sign(run, both[0], EDITS), lambda run=run, o=other: sign(run, both[1], o))
+        other = [
+            ("edit", {"amount": "9"}),
+            ("edit", "Dear foe"),
+            ("edit", ["x"]),
+            ("edit", ["y"]),
+        ]
+        met = meet(
+            chance,
+            lambda run=run: sign(run, both[0], EDITS),
+            lambda run=run, o=other: sign(run, both[1], o),
+        )
         letter = "Dear friend" if settled_by(met, both) is both[0] else "Dear foe"
         assert state(runs.advance(run.id))["letter"] == letter
         assert {row.revision for row in run_actions.pending(run)} == {2}
         whole(run, tmp_path)
 
 
-def test_of_two_edits_of_one_revision_that_settle_nothing_the_second_is_stale(both: list[User]) -> None:
+def test_of_two_edits_of_one_revision_that_settle_nothing_the_second_is_stale(
+    both: list[User],
+) -> None:
     made = small.graph("quorum_race")
     gate = Gate(reviewers=["group:claims"], quorum=2)
-    made.node("ask", effect="human", gate=gate)(lambda state, ctx: [Write("letter", "proposed")])
+    made.node("ask", effect="human", gate=gate)(
+        lambda state, ctx: [Write("letter", "proposed")]
+    )
     made.edge(START, "ask")
     made.edge("ask", END, when=("approved", "partial"))
     chance = random.Random(4)
@@ -137,39 +178,62 @@ def test_of_two_edits_of_one_revision_that_settle_nothing_the_second_is_stale(bo
         values = ["hers", "his"]
         (shown,) = run_actions.pending(run)
         # Both have the same revision on their screens, whoever comes first.
-        seen = {"write": str(shown.write), "hash": shown.hash, "verdict": "edit", "reason": ""}
+        seen = {
+            "write": str(shown.write),
+            "hash": shown.hash,
+            "verdict": "edit",
+            "reason": "",
+        }
         met = meet(
             chance,
-            lambda run=run, seen=seen: reviews.sign(run.id, [{**seen, "value": "hers"}], by=both[0]),
-            lambda run=run, seen=seen: reviews.sign(run.id, [{**seen, "value": "his"}], by=both[1]),
+            lambda run=run, seen=seen: reviews.sign(
+                run.id, [{**seen, "value": "hers"}], by=both[0]
+            ),
+            lambda run=run, seen=seen: reviews.sign(
+                run.id, [{**seen, "value": "his"}], by=both[1]
+            ),
         )
         place = winner_of(met)
         assert isinstance(met[1 - place], StaleProposal)
         (row,) = run_actions.pending(run)
-        assert (row.revision, met[1 - place].facts["moved"]) == (2, [str(row.write)])
+        assert row.revision == 2
+        assert met[1 - place].facts["moved"] == [str(row.write)]
         sign(run, both[1 - place], ["approve"])
         assert state(runs.advance(run.id))["letter"] == values[place]
         whole(run)
 
 
-def test_a_decision_that_meets_the_workers_pause_is_applied(tmp_path: Path, both: list[User]) -> None:
+def test_a_decision_that_meets_the_workers_pause_is_applied(
+    tmp_path: Path, both: list[User]
+) -> None:
     chance = random.Random(6)
     for trial in range(TRIALS):
         run = runs.start("beside", {"folder": str(tmp_path)})
         with hooked({"rewrite": lambda: time.sleep(0.01)}):
-            met = meet(chance, lambda run=run: work(run), lambda run=run: _sign_near_the_pause(run, both[0], chance))
+            met = meet(
+                chance,
+                lambda run=run: work(run),
+                lambda run=run: _sign_near_the_pause(run, both[0], chance),
+            )
         assert all(one is None for one in met), met
         whole(run)
         _sign_what_came_back(run, both[0])
         run = runs.advance(run.id)
-        assert run.status == Status.COMPLETED, f"trial {trial}: {run.status} at {run.at_node}"
+        assert run.status == Status.COMPLETED, (
+            f"trial {trial}: {run.status} at {run.at_node}"
+        )
         assert state(run)["notes"].count("after the gate") == 1
         whole(run)
 
 
 def _sign_near_the_pause(run: Run, by: User, chance: random.Random) -> None:
-    """When the last node of the branch beside the gate is about to run: its commit is the one that pauses."""
-    until(lambda: Run.objects.filter(id=run.id, superstep__gte=5).exists(), what="the last superstep")
+    """When the last node of the branch beside the gate is about to run: its commit is
+    the one that pauses.
+    """
+    until(
+        lambda: Run.objects.filter(id=run.id, superstep__gte=5).exists(),
+        what="the last superstep",
+    )
     time.sleep(chance.random() * 0.03)
     try:
         sign(run, by, ["approve", "approve"])
@@ -189,7 +253,13 @@ def test_an_edit_that_is_signed_while_a_worker_looks_at_its_gate_is_no_tampering
         run = run_actions.start("gated", tmp_path)
         seen = itertools.count()
 
-        def looked(execute: Any, *words: Any, run: Run = run, moment: int = moment, seen: Any = seen) -> Any:
+        def looked(
+            execute: Any,
+            *words: Any,
+            run: Run = run,
+            moment: int = moment,
+            seen: Any = seen,
+        ) -> Any:
             if next(seen) == moment:
                 Thread(lambda: sign(run, both[0], EDITS)).outcome()
             return execute(*words)
@@ -203,7 +273,9 @@ def test_an_edit_that_is_signed_while_a_worker_looks_at_its_gate_is_no_tampering
     assert moment >= 2, "the edit was never signed between two statements"
 
 
-def test_the_last_two_decisions_that_arrive_together_wake_the_run_once(tmp_path: Path, both: list[User]) -> None:
+def test_the_last_two_decisions_that_arrive_together_wake_the_run_once(
+    tmp_path: Path, both: list[User]
+) -> None:
     chance = random.Random(7)
     for _ in range(TRIALS):
         run = run_actions.start("gated", tmp_path)
@@ -213,7 +285,9 @@ def test_the_last_two_decisions_that_arrive_together_wake_the_run_once(tmp_path:
             lambda run=run: sign(run, both[0], ["approve", "approve", None, None]),
             lambda run=run: sign(run, both[1], [None, None, "approve", "approve"]),
         )
-        assert [line["result"] for receipt in halves for line in receipt.lines] == ["counted"] * 4
+        assert [line["result"] for receipt in halves for line in receipt.lines] == [
+            "counted"
+        ] * 4
         assert Run.objects.values_list("wakes", flat=True).get(id=run.id) == before + 1
         whole(run)
         assert runs.advance(run.id).status == Status.COMPLETED

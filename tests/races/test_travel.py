@@ -1,4 +1,6 @@
-"""Going back that meets a signature, a worker, or itself. Many trials, each at another moment; one outcome each."""
+"""Going back that meets a signature, a worker, or itself. Many trials, each at another
+moment; one outcome each.
+"""
 
 import random
 
@@ -21,12 +23,17 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_signature_that_meets_a_rewind_counts_on_the_line_that_it_was_given_on_or_not_at_all(
     people: cast.People,
 ) -> None:
-    chance, rita, counted = random.Random(9), run_actions.reviewer(people.reviewer), set()
+    chance = random.Random(9)
+    rita = run_actions.reviewer(people.reviewer)
+    counted = set()
     PAID.clear()
     for _ in range(TRIALS):
         run = advanced(claim("rewound_while_signed"))
         rows = run_actions.pending(run)
-        decisions = [{"write": str(row.write), "hash": row.hash, "verdict": "approve"} for row in rows]
+        decisions = [
+            {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
+            for row in rows
+        ]
         met = meet(
             chance,
             lambda run=run, posted=decisions: reviews.sign(run.id, posted, by=rita),
@@ -35,8 +42,12 @@ def test_a_signature_that_meets_a_rewind_counts_on_the_line_that_it_was_given_on
         assert not isinstance(met[1], CountersignError)
         counted.add(not isinstance(met[0], CountersignError))
         run = runs.advance(run.id)
-        asked = {one.line: one.status for one in ApprovalRequest.objects.filter(run=run)}
-        assert (run.status, run.line, asked[2]) == (Status.PAUSED, 2, "open")
+        asked = {
+            one.line: one.status for one in ApprovalRequest.objects.filter(run=run)
+        }
+        assert run.status == Status.PAUSED
+        assert run.line == 2
+        assert asked[2] == "open"
         assert asked[1] == "withdrawn"
         whole(run)
     assert PAID == [], "what was signed on a line that was left pays nothing"
@@ -46,13 +57,16 @@ def test_a_signature_that_meets_a_rewind_counts_on_the_line_that_it_was_given_on
 def test_a_rewind_that_meets_a_worker_waits_its_turn_or_is_refused_and_no_line_loses_a_superstep(
     people: cast.People,
 ) -> None:
-    chance, refused = random.Random(9), 0
+    chance = random.Random(9)
+    refused = 0
     for _ in range(TRIALS):
         run = runs.start("loop_every", {})
         met = meet(
             chance,
             lambda run=run: work(run),
-            lambda run=run: runs.rewind(run.id, f"{run.key}:initial", by=people.starter),
+            lambda run=run: runs.rewind(
+                run.id, f"{run.key}:initial", by=people.starter
+            ),
             apart=0.05,
         )
         refused += isinstance(met[1], WrongStatus)
@@ -73,13 +87,17 @@ def test_of_two_rewinds_of_what_both_saw_one_is_done(people: cast.People) -> Non
         met = meet(
             chance,
             *(
-                lambda run=run, at=at: runs.rewind(run.id, f"{run.key}:at-{at}", seen_line=1, by=people.starter)
+                lambda run=run, at=at: runs.rewind(
+                    run.id, f"{run.key}:at-{at}", seen_line=1, by=people.starter
+                )
                 for at in (1, 2)
             ),
         )
         at = (1, 2)[winner_of(met)]
         row = RunLine.objects.get(run=run)
-        assert (row.number, row.departure_seq) == (2, at)
+        assert row.number == 2
+        assert row.departure_seq == at
         run = runs.advance(run.id)
-        assert (run.line, run.status) == (2, Status.PAUSED)
+        assert run.line == 2
+        assert run.status == Status.PAUSED
         whole(run)

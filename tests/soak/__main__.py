@@ -1,7 +1,9 @@
-"""`python -m tests.soak`: kills, freezes and restarts everything for as long as it takes; prints what that did.
+"""`python -m tests.soak`: kills, freezes and restarts everything for as long as it
+takes; prints what that did.
 
-The last line says `lost 0 / doubled 0 / stuck 0`; any other figure there makes the exit code 1. It has a database of
-its own, in a folder that it removes where nothing was found.
+The last line says `lost 0 / doubled 0 / stuck 0`; any other figure there makes the exit
+code 1. It has a database of its own, in a folder that it removes where nothing was
+found.
 """
 
 import argparse
@@ -24,7 +26,10 @@ def main(words: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     folder = Path(tempfile.mkdtemp(prefix="countersign-soak-"))
     os.environ.pop("DATABASE_URL", None)
-    os.environ |= {"DJANGO_SETTINGS_MODULE": "tests.soak.settings", "COUNTERSIGN_DATA_DIR": str(folder)}
+    os.environ |= {
+        "DJANGO_SETTINGS_MODULE": "tests.soak.settings",
+        "COUNTERSIGN_DATA_DIR": str(folder),
+    }
     with _database(chosen.database, folder) as restart:
         code = _campaign(chosen, folder, restart)
     if code == 0:
@@ -32,7 +37,9 @@ def main(words: list[str]) -> int:
     return code
 
 
-def _campaign(chosen: argparse.Namespace, folder: Path, restart: Callable[[], None] | None) -> int:
+def _campaign(
+    chosen: argparse.Namespace, folder: Path, restart: Callable[[], None] | None
+) -> int:
     import django
     from django.core.management import call_command
 
@@ -55,7 +62,9 @@ def _campaign(chosen: argparse.Namespace, folder: Path, restart: Callable[[], No
 
 @contextmanager
 def _database(name: str, folder: Path) -> Iterator[Callable[[], None] | None]:
-    """A database for the soak, and how it is restarted. The server writes as carefully as one in production."""
+    """A database for the soak, and how it is restarted. The server writes as carefully
+    as one in production.
+    """
     if name == "sqlite":
         yield None
         return
@@ -65,7 +74,9 @@ def _database(name: str, folder: Path) -> Iterator[Callable[[], None] | None]:
 
     def restart() -> None:
         assert server._server is not None
-        server._server.send_signal(signal.SIGQUIT)  # at once, without a word to anybody: it recovers from its log
+        server._server.send_signal(
+            signal.SIGQUIT
+        )  # at once, without a word to anybody: it recovers from its log
         server._server.wait(30)
         server.start()
 
@@ -77,13 +88,33 @@ def _database(name: str, folder: Path) -> Iterator[Callable[[], None] | None]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite")
-    parser.add_argument("--supersteps", type=int, default=10_000, help="go on until there were so many")
-    parser.add_argument("--minutes", type=float, default=60.0, help="but trouble them no longer than this")
+    parser.add_argument(
+        "--database", choices=("sqlite", "postgresql"), default="sqlite"
+    )
+    parser.add_argument(
+        "--supersteps", type=int, default=10_000, help="go on until there were so many"
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=60.0,
+        help="but trouble them no longer than this",
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the troubles")
-    parser.add_argument("--pause", type=float, default=1.2, help="mean seconds between two troubles")
-    parser.add_argument("--dawdle", type=float, default=0.01, help="seconds that each effect may take, twice")
-    parser.add_argument("--kill-workers", action="store_true", help="nothing but SIGKILL of busy workers")
+    parser.add_argument(
+        "--pause", type=float, default=1.2, help="mean seconds between two troubles"
+    )
+    parser.add_argument(
+        "--dawdle",
+        type=float,
+        default=0.01,
+        help="seconds that each effect may take, twice",
+    )
+    parser.add_argument(
+        "--kill-workers",
+        action="store_true",
+        help="nothing but SIGKILL of busy workers",
+    )
     return parser
 
 

@@ -1,7 +1,8 @@
-"""The soak as an app: its graphs are found, and where it is asked to, a guard of the product is taken away.
+"""The soak as an app: its graphs are found, and where it is asked to, a guard of the
+product is taken away.
 
-COUNTERSIGN_SOAK_BREAK proves that the soak can fail: `journal` lets an attempt whose outcome nobody knows simply run
-again.
+COUNTERSIGN_SOAK_BREAK proves that the soak can fail: `journal` lets an attempt whose
+outcome nobody knows simply run again.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""One soak from its first process to its verdict: service, people and clusters are started, troubled, and judged.
+"""One soak from its first process to its verdict: service, people and clusters are
+started, troubled, and judged.
 
 `__main__` prepares the database and calls `Campaign(...).run()`.
 """
@@ -85,15 +86,27 @@ class Campaign:
     def _chaos(self) -> Chaos:
         dice = random.Random(self.options.seed)
         made = [self._cluster() for _ in range(self.options.clusters)]
-        chaos = Chaos(made, self._cluster, dice, LEASE_SECONDS, self.restart, self.folder)
+        chaos = Chaos(
+            made, self._cluster, dice, LEASE_SECONDS, self.restart, self.folder
+        )
         if self.options.only_workers:
-            chaos.roles, chaos.signals, chaos.restart, chaos.freezes = ("worker",), (signal.SIGKILL,), None, None
+            chaos.roles = ("worker",)
+            chaos.signals = (signal.SIGKILL,)
+            chaos.restart = None
+            chaos.freezes = None
         return chaos
 
     def _cluster(self) -> Target:
         log = self.folder / f"worker-{uuid4().hex}.log"
-        times = {"COUNTERSIGN_LEASE_SECONDS": str(LEASE_SECONDS), "COUNTERSIGN_SLICE_SECONDS": "1"}
-        env = times if self.options.only_workers else {**times, freezes.FOLDER: str(self.folder)}
+        times = {
+            "COUNTERSIGN_LEASE_SECONDS": str(LEASE_SECONDS),
+            "COUNTERSIGN_SLICE_SECONDS": "1",
+        }
+        env = (
+            times
+            if self.options.only_workers
+            else {**times, freezes.FOLDER: str(self.folder)}
+        )
         return Target(
             log,
             workers=self.options.workers,
@@ -104,10 +117,13 @@ class Campaign:
 
     def _trouble(self, chaos: Chaos, begun: float) -> None:
         """Until there were supersteps enough, or the time is up."""
-        due, shown = begun + 5.0, begun
+        due = begun + 5.0
+        shown = begun
         while time.monotonic() - begun < self.options.seconds:
             if time.monotonic() >= due:
-                due = time.monotonic() + chaos.dice.expovariate(1.0) * self.options.pause
+                due = (
+                    time.monotonic() + chaos.dice.expovariate(1.0) * self.options.pause
+                )
                 chaos.trouble()
             chaos.care()
             if time.monotonic() - shown > 2.0:
@@ -151,7 +167,9 @@ class Campaign:
         }
         with contextlib.ExitStack() as stack:
             yield {
-                role: _Helper(stack.enter_context(_process("tests.soak.people", role, *given)))
+                role: _Helper(
+                    stack.enter_context(_process("tests.soak.people", role, *given))
+                )
                 for role, given in words.items()
             }
 
@@ -166,15 +184,21 @@ class Campaign:
         for what, n in sorted(self.counted.items()):
             print(f"  {n:>5} × {what}")
         print(f"  {verdict.repeats:>5} × an idempotent call repeated under its key")
-        p50, p99 = percentile(chaos.takeovers, 0.5), percentile(chaos.takeovers, 0.99)
+        p50 = percentile(chaos.takeovers, 0.5)
+        p99 = percentile(chaos.takeovers, 0.99)
         print(
             f"  {len(chaos.takeovers)} takeovers after a whole cluster was killed:"
-            f" p50 {p50:.2f} s, p99 {p99:.2f} s (lease {LEASE_SECONDS:g} s, must be under {TAKEOVER_SECONDS:g} s)"
+            f" p50 {p50:.2f} s, p99 {p99:.2f} s (lease {LEASE_SECONDS:g} s, must be"
+            f" under {TAKEOVER_SECONDS:g} s)"
         )
         for word in ("lost", "doubled", "stuck"):
             for sentence in getattr(verdict, word)[:20]:
                 print(f"  {word}: {sentence}")
-        print(f"lost {len(verdict.lost)} / doubled {len(verdict.doubled)} / stuck {len(verdict.stuck)}", flush=True)
+        print(
+            f"lost {len(verdict.lost)} / doubled {len(verdict.doubled)} / stuck"
+            f" {len(verdict.stuck)}",
+            flush=True,
+        )
 
 
 @dataclass

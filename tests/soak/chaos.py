@@ -1,7 +1,8 @@
 """What a soak does to its workers and their database: at random, but from a seed.
 
-A `Target` is a cluster whose processes are told apart; `Chaos` kills, freezes and terms them by role and counts it by
-kind. It never touches a process that the soak did not start.
+A `Target` is a cluster whose processes are told apart; `Chaos` kills, freezes and terms
+them by role and counts it by kind. It never touches a process that the soak did not
+start.
 """
 
 import random
@@ -20,10 +21,21 @@ from tests.soak import freezes
 from tests.support.clusters import Cluster, children, send
 
 ROLES = ("main", "sentinel", "pusher", "monitor", "worker", "worker", "all")
-"""`main` is the supervisor and django-q2's parent in one process. `all` means every process of a cluster at once."""
-SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP, signal.SIGSTOP, signal.SIGTERM)
+"""`main` is the supervisor and django-q2's parent in one process. `all` means every
+process of a cluster at once.
+"""
+SIGNALS = (
+    signal.SIGKILL,
+    signal.SIGKILL,
+    signal.SIGKILL,
+    signal.SIGSTOP,
+    signal.SIGSTOP,
+    signal.SIGTERM,
+)
 MEASURED = 0.5
-"""Share of the kills of a whole cluster after which there is peace until its runs are taken over, which is timed."""
+"""Share of the kills of a whole cluster after which there is peace until its runs are
+taken over, which is timed.
+"""
 IN_TRANSACTION = 0.25
 """Share of the troubles that are freezes inside a transaction."""
 
@@ -53,7 +65,9 @@ class Target(Cluster):
         return [dice.choice(workers)] if workers and monitor else []
 
     def _guards_of(self, sentinel: int) -> tuple[int, int]:
-        """Monitor and pusher: what the sentinel forks last when it begins. Later it replaces workers only."""
+        """Monitor and pusher: what the sentinel forks last when it begins. Later it
+        replaces workers only.
+        """
         below = children(sentinel)
         if sentinel not in self._guards and len(below) == self.size + 2:
             self._guards[sentinel] = (below[-2], below[-1])
@@ -76,8 +90,9 @@ class Orphan:
 
 @dataclass
 class Chaos:
-    """The troubles of one soak. `lease` in seconds; `restart` restarts the database, where that can be done; `freezes`
-    is the folder in which its clusters are asked to freeze inside a transaction.
+    """The troubles of one soak. `lease` in seconds; `restart` restarts the database,
+    where that can be done; `freezes` is the folder in which its clusters are asked to
+    freeze inside a transaction.
     """
 
     clusters: list[Target]
@@ -95,7 +110,9 @@ class Chaos:
     _peace_until: float = 0.0
 
     def trouble(self) -> None:
-        """One trouble for one cluster, or for the database; none while a takeover is timed."""
+        """One trouble for one cluster, or for the database; none while a takeover is
+        timed.
+        """
         if self._orphans and time.monotonic() < self._peace_until:
             return
         if self.restart and self.dice.random() < 0.04:
@@ -105,9 +122,13 @@ class Chaos:
         if self.freezes and self.dice.random() < IN_TRANSACTION:
             freezes.ask(self.freezes)
             return
-        target, role, number = map(self.dice.choice, (self.clusters, self.roles, self.signals))
+        target, role, number = map(
+            self.dice.choice, (self.clusters, self.roles, self.signals)
+        )
         pids = target.role(role, self.dice)
-        if not pids or any(pid in stopped for _, stopped in self._frozen for pid in pids):
+        if not pids or any(
+            pid in stopped for _, stopped in self._frozen for pid in pids
+        ):
             return
         whole = number == signal.SIGKILL and role in ("main", "sentinel", "all")
         row = _row_of(target) if whole and self.dice.random() < MEASURED else None
@@ -125,13 +146,21 @@ class Chaos:
     def _orphan(self, target: Target, row: UUID, at: float) -> None:
         """Note what the dead cluster held, once nothing of it can move any more."""
         until = time.monotonic() + 1.0
-        while target.main.poll() is None and time.monotonic() < until and children(target.main.pid):
+        while (
+            target.main.poll() is None
+            and time.monotonic() < until
+            and children(target.main.pid)
+        ):
             time.sleep(0.005)
-        held = Run.objects.filter(leased_by=row, status="running").values_list("id", "epoch")
+        held = Run.objects.filter(leased_by=row, status="running").values_list(
+            "id", "epoch"
+        )
         self._orphans += [Orphan(run, epoch, at) for run, epoch in held]
 
     def care(self) -> None:
-        """Wake what was frozen long enough, start clusters that have ended, and note takeovers."""
+        """Wake what was frozen long enough, start clusters that have ended, and note
+        takeovers.
+        """
         self._note_freezes()
         self._thaw(time.monotonic())
         for n, target in enumerate(self.clusters):
@@ -145,7 +174,9 @@ class Chaos:
         frozen = freezes.taken(self.freezes) if self.freezes else []
         if frozen:
             self.counted["SIGSTOP inside a transaction"] += len(frozen)
-            self._frozen.append((time.monotonic() + self.lease * self.dice.uniform(1.2, 2.0), frozen))
+            self._frozen.append(
+                (time.monotonic() + self.lease * self.dice.uniform(1.2, 2.0), frozen)
+            )
 
     def _thaw(self, now: float) -> None:
         for until, pids in self._frozen:
@@ -158,14 +189,24 @@ class Chaos:
         if not self._orphans:
             return
         try:
-            now = dict(Run.objects.filter(id__in=[one.run for one in self._orphans]).values_list("id", "epoch"))
+            now = dict(
+                Run.objects.filter(
+                    id__in=[one.run for one in self._orphans]
+                ).values_list("id", "epoch")
+            )
         except Error:
             connection.close()
             return
         at = time.monotonic()
-        taken = [one for one in self._orphans if now.get(one.run, one.epoch) > one.epoch]
+        taken = [
+            one for one in self._orphans if now.get(one.run, one.epoch) > one.epoch
+        ]
         self.takeovers += [at - one.since for one in taken]
-        self._orphans = [one for one in self._orphans if one not in taken and at - one.since < PEACE_SECONDS]
+        self._orphans = [
+            one
+            for one in self._orphans
+            if one not in taken and at - one.since < PEACE_SECONDS
+        ]
 
     def end(self) -> None:
         """No more troubles: wake everybody."""
@@ -180,7 +221,10 @@ class Chaos:
         for target in self.clusters:
             send(target.main.pid, signal.SIGTERM)
         until = time.monotonic() + 20
-        while any(target.main.poll() is None for target in self.clusters) and time.monotonic() < until:
+        while (
+            any(target.main.poll() is None for target in self.clusters)
+            and time.monotonic() < until
+        ):
             time.sleep(0.05)
         for target in self.clusters:
             target.kill_all()
@@ -190,7 +234,11 @@ def _row_of(target: Target) -> UUID | None:
     """The id under which a cluster leases."""
     below = children(target.main.pid)[:1]
     try:
-        found = Worker.objects.filter(pid=below[0], stopped_at=None).order_by("-started_at") if below else None
+        found = (
+            Worker.objects.filter(pid=below[0], stopped_at=None).order_by("-started_at")
+            if below
+            else None
+        )
         return found.values_list("id", flat=True).first() if found is not None else None
     except Error:
         connection.close()

@@ -1,5 +1,6 @@
-"""Freezes inside transactions: whoever soaks asks for one, and the next process of a cluster that has done a statement
-in a transaction stops itself there (SIGSTOP), with its locks in its hands. Whoever asked wakes it up.
+"""Freezes inside transactions: whoever soaks asks for one, and the next process of a
+cluster that has done a statement in a transaction stops itself there (SIGSTOP), with
+its locks in its hands. Whoever asked wakes it up.
 """
 
 import os
@@ -13,14 +14,16 @@ from checkpoints.db.drivers import sqlite
 
 FOLDER = "COUNTERSIGN_SOAK_FREEZES"
 """The variable that names the folder in which it is asked for."""
-_ASKED, _FROZEN = "asked", "frozen-"
+_ASKED = "asked"
+_FROZEN = "frozen-"
 
 
 def arm(folder: Path) -> None:
-    """Let this process, and those forked from it, freeze where it is asked for. What is one statement is not watched:
-    it holds no lock while its process stands still.
+    """Let this process, and those forked from it, freeze where it is asked for. What is
+    one statement is not watched: it holds no lock while its process stands still.
     """
-    run, do = CursorWrapper._execute_with_wrappers, sqlite._do
+    run = CursorWrapper._execute_with_wrappers
+    do = sqlite._do
 
     def statement(cursor: Any, *given: Any, **named: Any) -> Any:
         result = run(cursor, *given, **named)
@@ -34,7 +37,8 @@ def arm(folder: Path) -> None:
             _freeze(folder)
         return result
 
-    CursorWrapper._execute_with_wrappers, sqlite._do = statement, doing  # type: ignore[method-assign]
+    CursorWrapper._execute_with_wrappers = statement
+    sqlite._do = doing
 
 
 def _freeze(folder: Path) -> None:

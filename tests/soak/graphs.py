@@ -1,4 +1,5 @@
-"""The graph of the soak: rounds of atomic, idempotent and unrepeatable effects beside a gate whose base they move.
+"""The graph of the soak: rounds of atomic, idempotent and unrepeatable effects beside a
+gate whose base they move.
 
 `expected` says what a run's notes must be at its end; the judge compares.
 """
@@ -73,7 +74,9 @@ def tell(state: Book, ctx: Any) -> dict[str, Any]:
 
 
 def facts(visit: int) -> dict[str, Any]:
-    """What `tell` returns; the operator gives the same where it happened. No gate guards that channel."""
+    """What `tell` returns; the operator gives the same where it happened. No gate
+    guards that channel.
+    """
     return {"notes": [f"tell {visit}"]}
 
 
@@ -92,9 +95,17 @@ soak.edge(START, "tick")
 for effect in ("pay", "tell"):
     soak.edge("tick", effect)
     soak.edge(effect, "turn")
-soak.branch("turn", lambda s: "again" if s.rounds < ROUNDS else "done", {"again": "tick", "done": END})
+soak.branch(
+    "turn",
+    lambda s: "again" if s.rounds < ROUNDS else "done",
+    {"again": "tick", "done": END},
+)
 
 
 def expected() -> list[str]:
     """The notes that the rounds of a finished run leave, in order."""
-    return [f"{what} {n}" for n in range(1, ROUNDS + 1) for what in ("tick", "pay", "tell", "turn")]
+    return [
+        f"{what} {n}"
+        for n in range(1, ROUNDS + 1)
+        for what in ("tick", "pay", "tell", "turn")
+    ]

@@ -1,6 +1,8 @@
-"""What a soak has to show at its end: of each run what was lost and what was doubled, from the rows and the outside.
+"""What a soak has to show at its end: of each run what was lost and what was doubled,
+from the rows and the outside.
 
-Pure over what is given; `findings_of` gathers it. A run that has not ended is stuck, and is judged no further.
+Pure over what is given; `findings_of` gathers it. A run that has not ended is stuck,
+and is judged no further.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,14 +24,18 @@ Calls = Mapping[tuple[str, str], int]
 
 @dataclass(frozen=True)
 class Findings:
-    """All that one ended run left. `ticks` is what its atomic work left in the database."""
+    """All that one ended run left. `ticks` is what its atomic work left in the
+    database.
+    """
 
     notes: Sequence[str]
     answers: Sequence[str]
     calls: Calls
     ticks: int
     decided: Mapping[Any, Sequence[Any]]
-    """Each decided write -> the values that its last revision's decisions gave, None for a rejection."""
+    """Each decided write -> the values that its last revision's decisions gave, None
+    for a rejection.
+    """
     lines: Sequence[int]
     applied: int
 
@@ -42,7 +48,9 @@ class Verdict:
     doubled: list[str] = field(default_factory=list)
     stuck: list[str] = field(default_factory=list)
     repeats: int = 0
-    """Calls of idempotent effects beyond the first, under the same key: allowed, and counted."""
+    """Calls of idempotent effects beyond the first, under the same key: allowed, and
+    counted.
+    """
 
     def count(self, what: str, have: int, want: int) -> None:
         """Compare a number."""
@@ -62,10 +70,14 @@ def judge(run: str, found: Findings, verdict: Verdict) -> None:
         verdict.count(f"{run}: keys of {what}", len(keys), graphs.ROUNDS)
         again = sum(n - 1 for n in keys.values())
         if what == "tell" and again:
-            verdict.doubled.append(f"{run}: {what} was called {again} times more than it may")
+            verdict.doubled.append(
+                f"{run}: {what} was called {again} times more than it may"
+            )
         verdict.repeats += again if what == "pay" else 0
     verdict.count(f"{run}: settlements of its gate", found.applied, 1)
-    verdict.count(f"{run}: lines of its log", len(found.lines), max(found.lines, default=0))
+    verdict.count(
+        f"{run}: lines of its log", len(found.lines), max(found.lines, default=0)
+    )
 
 
 def _of_the_gate(found: Findings) -> list[str]:
@@ -75,7 +87,9 @@ def _of_the_gate(found: Findings) -> list[str]:
     return [*notes, "answered"] if any(one is not None for one in content) else []
 
 
-def _compare(run: str, have: Sequence[str], want: Sequence[str], verdict: Verdict) -> None:
+def _compare(
+    run: str, have: Sequence[str], want: Sequence[str], verdict: Verdict
+) -> None:
     """Each note once; and where all are there, in their order."""
     for note in sorted({*have, *want}):
         verdict.count(f"{run}: note {note!r}", have.count(note), want.count(note))
@@ -84,19 +98,28 @@ def _compare(run: str, have: Sequence[str], want: Sequence[str], verdict: Verdic
 
 
 def judge_all(calls: Mapping[tuple[str, str, str], int]) -> Verdict:
-    """The verdict on every run of the soak, from its rows and from what the outside counted."""
-    verdict, by_run = Verdict(), _by_run(calls)
+    """The verdict on every run of the soak, from its rows and from what the outside
+    counted.
+    """
+    verdict = Verdict()
+    by_run = _by_run(calls)
     for run in Run.objects.filter(graph="soak").order_by("created_at"):
         if run.status != Status.COMPLETED:
-            verdict.stuck.append(f"{run.key}: {run.status} at {run.at_node}: {run_error.stored_error(run)}")
+            verdict.stuck.append(
+                f"{run.key}: {run.status} at {run.at_node}: {run_error.stored_error(run)}"
+            )
             continue
         judge(run.key, findings_of(run, by_run.pop(str(run.id), {})), verdict)
     known = set(map(str, Run.objects.values_list("id", flat=True)))
-    verdict.doubled += [f"calls for run {run}, which nobody has" for run in by_run if run not in known]
+    verdict.doubled += [
+        f"calls for run {run}, which nobody has" for run in by_run if run not in known
+    ]
     return verdict
 
 
-def _by_run(calls: Mapping[tuple[str, str, str], int]) -> dict[str, dict[tuple[str, str], int]]:
+def _by_run(
+    calls: Mapping[tuple[str, str, str], int],
+) -> dict[str, dict[tuple[str, str], int]]:
     found: dict[str, dict[tuple[str, str], int]] = {}
     for (what, run, key), n in calls.items():
         found.setdefault(run, {})[what, key] = n
@@ -114,7 +137,11 @@ def findings_of(run: Run, calls: Calls) -> Findings:
         notes=scratch["notes"],
         answers=scratch["answers"],
         calls=calls,
-        ticks=sum(ClaimCase.objects.filter(claim_id=str(run.id)[:36]).values_list("changes", flat=True)),
+        ticks=sum(
+            ClaimCase.objects.filter(claim_id=str(run.id)[:36]).values_list(
+                "changes", flat=True
+            )
+        ),
         decided=decided,
         lines=list(lines.values_list("seq", flat=True)),
         applied=lines.filter(type="gate_applied").count(),

@@ -1,7 +1,9 @@
-"""The people of a soak, each a process: one starts runs, one signs, one settles what nobody knows and resumes.
+"""The people of a soak, each a process: one starts runs, one signs, one settles what
+nobody knows and resumes.
 
-They know the database and the outside service only, lose their connections like everybody, and then try again.
-`python -m tests.soak.people ROLE WORD...` runs until its input ends, and then prints its figures as one JSON line.
+They know the database and the outside service only, lose their connections like
+everybody, and then try again. `python -m tests.soak.people ROLE WORD...` runs until its
+input ends, and then prints its figures as one JSON line.
 """
 
 import json
@@ -42,12 +44,18 @@ class Starter:
     """Keeps `alive` runs going."""
 
     def __init__(self, alive: str, seed: str, dawdle: str) -> None:
-        self.alive, self.dice, self.input = int(alive), random.Random(seed), {"dawdle": float(dawdle)}
+        self.alive, self.dice, self.input = (
+            int(alive),
+            random.Random(seed),
+            {"dawdle": float(dawdle)},
+        )
         self.made = 0
         self.counted: Counter[str] = Counter()
 
     def act(self) -> None:
-        """Start what is missing; each fourth run is started twice, which must not matter."""
+        """Start what is missing; each fourth run is started twice, which must not
+        matter.
+        """
         live = Run.objects.filter(graph=GRAPH).exclude(status__in=ENDS).count()
         if live >= self.alive:
             return
@@ -59,7 +67,9 @@ class Starter:
 
 
 class Signer:
-    """Decides what is asked, by the dice; every act has a key, and an unanswered one is sent again under it."""
+    """Decides what is asked, by the dice; every act has a key, and an unanswered one is
+    sent again under it.
+    """
 
     def __init__(self, seed: str) -> None:
         self.dice = random.Random(seed)
@@ -86,22 +96,34 @@ class Signer:
         self.unanswered = None
 
     def _next(self) -> tuple[Any, list[Any], str] | None:
-        request = ApprovalRequest.objects.filter(graph=GRAPH, status="open").order_by("?").first()
+        request = (
+            ApprovalRequest.objects.filter(graph=GRAPH, status="open")
+            .order_by("?")
+            .first()
+        )
         if request is None:
             return None
-        rows = pending_writes.newest(PendingWrite.objects.filter(run=request.run_id)).order_by("position")
+        rows = pending_writes.newest(
+            PendingWrite.objects.filter(run=request.run_id)
+        ).order_by("position")
         verdict = self.dice.choice(("approve", "approve", "edit", "reject"))
         decisions = [self._decision(row, verdict) for row in rows]
         return request.run_id, decisions, f"{request.id}-{self.dice.random()}"
 
     def _decision(self, row: PendingWrite, verdict: str) -> dict[str, Any]:
         edits = verdict == "edit" and row.channel == "answers"
-        content = {"write": str(row.write), "hash": row.hash, "verdict": "approve" if verdict == "edit" else verdict}
+        content = {
+            "write": str(row.write),
+            "hash": row.hash,
+            "verdict": "approve" if verdict == "edit" else verdict,
+        }
         return {**content, "verdict": "edit", "value": ["edited"]} if edits else content
 
 
 class Operator:
-    """Looks outside and settles by what is true there; lets runs try again that took too many workers down."""
+    """Looks outside and settles by what is true there; lets runs try again that took
+    too many workers down.
+    """
 
     def __init__(self) -> None:
         self.counted: Counter[str] = Counter()
@@ -116,7 +138,9 @@ class Operator:
             self.counted[f"resumed after {run.error_code}"] += 1
 
     def _settle(self, run: Run, row: TaskResult) -> None:
-        """Only when the attempt is surely over, and some time after: what it did is outside by then."""
+        """Only when the attempt is surely over, and some time after: what it did is
+        outside by then.
+        """
         if unknown_outcomes.may_be_going_on(row) is not None:
             return
         since = self.over_since.setdefault(row.id, time.monotonic())
@@ -125,8 +149,12 @@ class Operator:
         key = idempotency_key(run.id, run.line, Task(row.node, row.visit, row.index))
         happened = service.count(row.node, str(run.id), key) > 0
         output = graphs.facts(row.visit) if happened else None
-        runs.settle(run.id, row.task, happened=happened, output=output, reason="looked outside")
-        self.counted["settled as happened" if happened else "settled as not happened"] += 1
+        runs.settle(
+            run.id, row.task, happened=happened, output=output, reason="looked outside"
+        )
+        self.counted[
+            "settled as happened" if happened else "settled as not happened"
+        ] += 1
 
 
 def supersteps() -> int:
@@ -141,7 +169,11 @@ def reviewer() -> User:
     return user
 
 
-ROLES: dict[str, Callable[..., Any]] = {"starter": Starter, "signer": Signer, "operator": Operator}
+ROLES: dict[str, Callable[..., Any]] = {
+    "starter": Starter,
+    "signer": Signer,
+    "operator": Operator,
+}
 
 
 def _told_to_go_on(pause: float) -> Iterator[None]:

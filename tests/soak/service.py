@@ -1,6 +1,8 @@
-"""The outside world of a soak: a process of its own that counts calls by what was asked and under which key.
+"""The outside world of a soak: a process of its own that counts calls by what was asked
+and under which key.
 
-Nothing ever kills it, so what it has counted is the truth. Nodes call it, the operator asks it, the judge reads it all.
+Nothing ever kills it, so what it has counted is the truth. Nodes call it, the operator
+asks it, the judge reads it all.
 """
 
 import json
@@ -19,7 +21,9 @@ _lock = threading.Lock()
 
 
 class _Line(socketserver.StreamRequestHandler):
-    """One line: `call WHAT RUN KEY` counts, `count WHAT RUN KEY` asks, `all` gives everything as JSON."""
+    """One line: `call WHAT RUN KEY` counts, `count WHAT RUN KEY` asks, `all` gives
+    everything as JSON.
+    """
 
     def handle(self) -> None:
         verb, _, name = self.rfile.readline().decode().strip().partition(" ")
@@ -48,7 +52,11 @@ def count(what: str, run: str, key: str) -> int:
 def everything() -> dict[tuple[str, str, str], int]:
     """Each (what, run, key) that was ever called, and how often."""
     found: dict[str, int] = json.loads(_ask("all"))
-    return {(what, run, key): n for name, n in found.items() for what, run, key in [name.split(" ")]}
+    return {
+        (what, run, key): n
+        for name, n in found.items()
+        for what, run, key in [name.split(" ")]
+    }
 
 
 def _ask(line: str) -> str:

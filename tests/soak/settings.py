@@ -1,4 +1,6 @@
-"""The settings of every process of a soak: those of the tests, on a database that the soak made, with its graphs."""
+"""The settings of every process of a soak: those of the tests, on a database that the
+soak made, with its graphs.
+"""
 
 from tests.settings import *  # noqa: F403
 from tests.settings import INSTALLED_APPS

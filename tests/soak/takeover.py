@@ -1,7 +1,9 @@
-"""`python -m tests.soak.takeover`: kills busy workers, and measures how long their runs stay without one.
+"""`python -m tests.soak.takeover`: kills busy workers, and measures how long their runs
+stay without one.
 
-From the moment of the SIGKILL to the moment when another worker has begun the run, under the lease that installations
-have. Prints the distribution and whether 99 of 100 were within the lease and five seconds. Its database is its own.
+From the moment of the SIGKILL to the moment when another worker has begun the run,
+under the lease that installations have. Prints the distribution and whether 99 of 100
+were within the lease and five seconds. Its database is its own.
 """
 
 import argparse
@@ -20,7 +22,8 @@ from orchestrator.devtools.postgres import Postgres
 
 BEYOND_LEASE = 5.0
 BEAT = 1 / 3
-"""Of the lease: how often a worker renews it. A kill falls anywhere between two beats."""
+"""Of the lease: how often a worker renews it. A kill falls anywhere between two beats.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class Takeovers:
         return self.seconds[int(at)]
 
     def __str__(self) -> str:
-        p50, p99 = self.percentile(50), self.percentile(99)
+        p50 = self.percentile(50)
+        p99 = self.percentile(99)
         kept = "kept" if p99 <= self.promised else "BROKEN"
         return (
             f"takeover after SIGKILL, {len(self.seconds)} runs, lease {self.lease:g} s: "
@@ -49,35 +53,51 @@ class Takeovers:
         )
 
 
-def measure(folder: Path, *, kills: int, lease: float, at_once: int = 4, seed: int = 8) -> Takeovers:
-    """Kill `at_once` busy workers `kills` times; each time another cluster has room for their runs."""
-    chance, seconds = random.Random(seed), []
+def measure(
+    folder: Path, *, kills: int, lease: float, at_once: int = 4, seed: int = 8
+) -> Takeovers:
+    """Kill `at_once` busy workers `kills` times; each time another cluster has room for
+    their runs.
+    """
+    chance = random.Random(seed)
+    seconds = []
     for _ in range(kills):
         seconds += _round(folder, lease=lease, at_once=at_once, chance=chance)
     return Takeovers(lease, tuple(sorted(seconds)))
 
 
-def _round(folder: Path, *, lease: float, at_once: int, chance: random.Random) -> list[float]:
+def _round(
+    folder: Path, *, lease: float, at_once: int, chance: random.Random
+) -> list[float]:
     from checkpoints.models import Run
     from tests.support.clusters import begun, cluster, send, slow
     from tests.support.processes import until
 
     with ExitStack() as stack:
-        settings = {"COUNTERSIGN_LEASE_SECONDS": str(lease), "COUNTERSIGN_WORKERS": str(at_once)}
+        settings = {
+            "COUNTERSIGN_LEASE_SECONDS": str(lease),
+            "COUNTERSIGN_WORKERS": str(at_once),
+        }
         victim = stack.enter_context(cluster(folder, **settings))
         runs = [slow(lease * 20) for _ in range(at_once)]
         for run in runs:
             begun(run)
         stack.enter_context(cluster(folder, **settings))
         time.sleep(chance.random() * lease * BEAT)
-        before = dict(Run.objects.filter(id__in=[run.id for run in runs]).values_list("id", "epoch"))
+        before = dict(
+            Run.objects.filter(id__in=[run.id for run in runs]).values_list(
+                "id", "epoch"
+            )
+        )
         killed = time.monotonic()
         for pid in victim.alive():
             send(pid, signal.SIGKILL)
         found: dict[object, float] = {}
 
         def all_taken() -> bool:
-            for run_id, epoch in Run.objects.filter(id__in=before).values_list("id", "epoch"):
+            for run_id, epoch in Run.objects.filter(id__in=before).values_list(
+                "id", "epoch"
+            ):
                 # The claim raises the epoch, and the beginning does so once more.
                 if run_id not in found and epoch >= before[run_id] + 2:
                     found[run_id] = time.monotonic() - killed
@@ -92,7 +112,10 @@ def _round(folder: Path, *, lease: float, at_once: int, chance: random.Random) -
 def _prepared(folder: Path, database: str) -> Iterator[None]:
     """A database with its tables. The server writes as carefully as one in production."""
     os.environ.pop("DATABASE_URL", None)
-    os.environ |= {"DJANGO_SETTINGS_MODULE": "tests.settings", "COUNTERSIGN_DATA_DIR": str(folder)}
+    os.environ |= {
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "COUNTERSIGN_DATA_DIR": str(folder),
+    }
     folder.chmod(0o755)  # the server runs as another user where we are root
     server = Postgres(folder / "pg", keep=True) if database == "postgresql" else None
     if server:
@@ -111,12 +134,21 @@ def _prepared(folder: Path, database: str) -> Iterator[None]:
 
 def main(words: Sequence[str]) -> int:
     """Measure, print, and fail where the promise does not hold."""
-    parser = argparse.ArgumentParser(prog="python -m tests.soak.takeover", description=__doc__)
-    parser.add_argument("--kills", type=int, default=25, help="how often; four runs each time")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak.takeover", description=__doc__
+    )
+    parser.add_argument(
+        "--kills", type=int, default=25, help="how often; four runs each time"
+    )
     parser.add_argument("--lease", type=float, default=15.0, help="seconds")
-    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="postgresql")
+    parser.add_argument(
+        "--database", choices=("sqlite", "postgresql"), default="postgresql"
+    )
     chosen = parser.parse_args(words)
-    with tempfile.TemporaryDirectory(prefix="countersign-") as name, _prepared(Path(name), chosen.database):
+    with (
+        tempfile.TemporaryDirectory(prefix="countersign-") as name,
+        _prepared(Path(name), chosen.database),
+    ):
         found = measure(Path(name), kills=chosen.kills, lease=chosen.lease)
     print(f"{chosen.database}: {found}", flush=True)
     return 0 if found.percentile(99) <= found.promised else 1

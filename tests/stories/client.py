@@ -24,24 +24,47 @@ class Client:
         return body
 
     def post(self, path: str, body: Any, *, key: str | None = None) -> tuple[int, Any]:
-        """Status and JSON. Each call has an idempotency key of its own where none is given."""
+        """Status and JSON. Each call has an idempotency key of its own where none is
+        given.
+        """
         return self.call("POST", path, body, key=key or str(uuid4()))
 
     def upload(self, path: Path) -> Any:
         """The reference under which an input may name the file."""
         edge = uuid4().hex
-        head = f'--{edge}\r\nContent-Disposition: form-data; name="file"; filename="{path.name}"\r\n\r\n'
+        head = (
+            f'--{edge}\r\nContent-Disposition: form-data; name="file";'
+            f' filename="{path.name}"\r\n\r\n'
+        )
         body = head.encode() + path.read_bytes() + f"\r\n--{edge}--\r\n".encode()
-        status, reference = self.call("POST", "/uploads/", body, kind=f"multipart/form-data; boundary={edge}")
+        status, reference = self.call(
+            "POST", "/uploads/", body, kind=f"multipart/form-data; boundary={edge}"
+        )
         assert status == 201, reference
         return reference
 
     def call(
-        self, method: str, path: str, body: Any = None, *, key: str | None = None, kind: str = JSON
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        key: str | None = None,
+        kind: str = JSON,
     ) -> tuple[int, Any]:
         connection = HTTPConnection(self._host, timeout=30)
-        headers = {**self._headers, "Content-Type": kind, **({"Idempotency-Key": key} if key else {})}
-        data = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else None
+        headers = {
+            **self._headers,
+            "Content-Type": kind,
+            **({"Idempotency-Key": key} if key else {}),
+        }
+        data = (
+            body
+            if isinstance(body, bytes)
+            else json.dumps(body).encode()
+            if body is not None
+            else None
+        )
         try:
             connection.request(method, f"/api/v1{path}", body=data, headers=headers)
             answer = connection.getresponse()

@@ -1,4 +1,6 @@
-"""The steps of docs/backup.md: a backup, effects after it, the copy put back, and nothing is repeated in silence."""
+"""The steps of docs/backup.md: a backup, effects after it, the copy put back, and
+nothing is repeated in silence.
+"""
 
 import io
 import sqlite3
@@ -19,7 +21,9 @@ from tests.support.small_graphs import advanced
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(connection.vendor != "sqlite", reason="the command copies the file of SQLite"),
+    pytest.mark.skipif(
+        connection.vendor != "sqlite", reason="the command copies the file of SQLite"
+    ),
 ]
 
 
@@ -42,7 +46,9 @@ def _put_back(file: Path) -> None:
         copy.backup(connection.connection)
 
 
-def test_nothing_is_repeated_in_silence_after_a_copy_was_put_back(tmp_path: Path, people: cast.People) -> None:
+def test_nothing_is_repeated_in_silence_after_a_copy_was_put_back(
+    tmp_path: Path, people: cast.People
+) -> None:
     run = advanced(paid_claims.claim("backed-up"))
     signer = run_actions.reviewer(people.reviewer)
     run_actions.sign(run, signer, ["approve"])
@@ -58,7 +64,9 @@ def test_nothing_is_repeated_in_silence_after_a_copy_was_put_back(tmp_path: Path
     call_command("verify_runs", stdout=io.StringIO())
 
 
-def test_a_copy_without_restored_would_pay_again(tmp_path: Path, people: cast.People) -> None:
+def test_a_copy_without_restored_would_pay_again(
+    tmp_path: Path, people: cast.People
+) -> None:
     """Otherwise the test above could not fail."""
     run = advanced(paid_claims.claim("backed-up"))
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
@@ -69,7 +77,9 @@ def test_a_copy_without_restored_would_pay_again(tmp_path: Path, people: cast.Pe
     assert len(paid_claims.PAID) == 2
 
 
-def test_a_copy_holds_what_was_committed_and_is_one_private_file(tmp_path: Path) -> None:
+def test_a_copy_holds_what_was_committed_and_is_one_private_file(
+    tmp_path: Path,
+) -> None:
     run = advanced(paid_claims.claim("backed-up"))
     _backup(tmp_path / "copy.sqlite3")
     with closing(sqlite3.connect(tmp_path / "copy.sqlite3")) as copy:
@@ -87,7 +97,9 @@ def test_an_existing_file_is_not_replaced(tmp_path: Path) -> None:
     assert file.read_text() == "precious"
 
 
-def test_where_no_copy_can_be_written_it_is_said_and_nothing_is_left(tmp_path: Path) -> None:
+def test_where_no_copy_can_be_written_it_is_said_and_nothing_is_left(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(CommandError, match="no copy was made"):
         _backup(tmp_path / "nowhere" / "copy.sqlite3")
     assert list(tmp_path.iterdir()) == []

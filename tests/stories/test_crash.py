@@ -1,4 +1,6 @@
-"""The worker is killed at five moments; the run goes on, and what is outside shows what it did."""
+"""The worker is killed at five moments; the run goes on, and what is outside shows what
+it did.
+"""
 
 from pathlib import Path
 
@@ -13,7 +15,14 @@ from tests.support import cast
 from tests.support.processes import calls, until, with_mark, worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
-MOMENTS = ["before_intent", "after_intent", "after_effect", "before_commit", "on_its_way", "after_commit"]
+MOMENTS = [
+    "before_intent",
+    "after_intent",
+    "after_effect",
+    "before_commit",
+    "on_its_way",
+    "after_commit",
+]
 END_STATE = {
     "notes": ["order A-1", "paid", "sent", "closed"],
     "total": 10,
@@ -30,7 +39,9 @@ def _status(run: Run) -> str:
 
 def _rested(run: Run) -> str:
     wanted = {Status.COMPLETED, Status.FAILED, Status.UNKNOWN, Status.PAUSED}
-    return until(lambda: _status(run) if _status(run) in wanted else "", what="the run to rest")
+    return until(
+        lambda: _status(run) if _status(run) in wanted else "", what="the run to rest"
+    )
 
 
 def _state(run: Run) -> dict[str, object]:
@@ -43,7 +54,9 @@ def _start(tmp_path: Path, by: User) -> Run:
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_payment_is_held_once_wherever_the_worker_is_killed(moment: str, tmp_path: Path, people: cast.People) -> None:
+def test_a_payment_is_held_once_wherever_the_worker_is_killed(
+    moment: str, tmp_path: Path, people: cast.People
+) -> None:
     run = _start(tmp_path, people.starter)
     with worker(tmp_path / "log", **with_mark(tmp_path, f"{moment}:pay")):
         assert _rested(run) == Status.COMPLETED
@@ -66,9 +79,19 @@ def test_a_letter_killed_between_intent_and_result_is_unknown_until_a_person_set
         assert before == (1 if moment == "after_effect" else 0)
         if moment == "after_effect":
             output = {"sent": "A-1", "notes": ["sent"]}
-            runs.settle(run.id, "send:1:0", happened=True, output=output, by=people.starter, reason="seen in the post")
+            runs.settle(
+                run.id,
+                "send:1:0",
+                happened=True,
+                output=output,
+                by=people.starter,
+                reason="seen in the post",
+            )
         else:
-            until(lambda: _settles_not_done(run, people.starter), what="the attempt to be over")
+            until(
+                lambda: _settles_not_done(run, people.starter),
+                what="the attempt to be over",
+            )
         assert _rested(run) == Status.COMPLETED
     assert len(calls(tmp_path, "sent")) == 1
     assert _state(run) == END_STATE

@@ -1,4 +1,6 @@
-"""Two clusters and one run: only one of them may save anything, whatever the other believes."""
+"""Two clusters and one run: only one of them may save anything, whatever the other
+believes.
+"""
 
 import signal
 import time
@@ -45,7 +47,11 @@ def test_clusters_killed_as_a_whole_lose_no_run_and_double_none(tmp_path):
         with cluster(tmp_path) as started:
             ids = [run.id for run in all_runs]
             goal = ENOUGH * (life + 1) // 5
-            until(lambda: Run.objects.filter(id__in=ids, status="completed").count() >= goal)  # noqa: B023
+            until(
+                lambda ids=ids, goal=goal: (
+                    Run.objects.filter(id__in=ids, status="completed").count() >= goal
+                )
+            )
             send(started.main.pid, signal.SIGKILL)
             until(lambda: not started.alive())  # noqa: B023
     with cluster(tmp_path):
@@ -54,7 +60,9 @@ def test_clusters_killed_as_a_whole_lose_no_run_and_double_none(tmp_path):
 
 
 def _outcome(run):
-    """Supersteps, the sum that six of them give, and how many lines the log has, which are numbered without gaps."""
+    """Supersteps, the sum that six of them give, and how many lines the log has, which
+    are numbered without gaps.
+    """
     row = Run.objects.get(id=run.id)
     numbers = list(timeline.events(run.id).values_list("seq", flat=True))
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))

@@ -1,4 +1,6 @@
-"""Small graphs for the tests of the API: with a gate, and with an effect whose outcome can be unknown."""
+"""Small graphs for the tests of the API: with a gate, and with an effect whose outcome
+can be unknown.
+"""
 
 from typing import Annotated, Any
 
@@ -37,9 +39,16 @@ def gated(name: str = "gated", **gate: Any) -> Graph:
             raise RuntimeError("the register is closed")
         return {"notes": [f"claim {ctx.input.claim_id}"]}
 
-    @graph.node(effect="human", gate=Gate(**{"reviewers": ["user:rita"], "title": "Pay the claim?"} | gate))
+    @graph.node(
+        effect="human",
+        gate=Gate(**{"reviewers": ["user:rita"], "title": "Pay the claim?"} | gate),
+    )
     def propose(state: State, ctx: Any) -> dict[str, Any]:
-        return {"payout": {"amount": ctx.input.amount}, "letter": "Dear Marta", "notes": ["proposed"]}
+        return {
+            "payout": {"amount": ctx.input.amount},
+            "letter": "Dear Marta",
+            "notes": ["proposed"],
+        }
 
     @graph.node()
     def finish(state: State, ctx: Any) -> dict[str, Any]:
@@ -53,7 +62,9 @@ def gated(name: str = "gated", **gate: Any) -> Graph:
 
 
 def paying() -> Graph:
-    """pay acts outside and may not act twice: when it breaks, a person must say whether it happened."""
+    """pay acts outside and may not act twice: when it breaks, a person must say whether
+    it happened.
+    """
     graph = Graph("paying", input=Claim, state=State)
 
     @graph.node(effect="external")
@@ -68,7 +79,9 @@ def paying() -> Graph:
 
 
 def register() -> None:
-    """Put the graphs into the registry, in the place of those that an earlier test left."""
+    """Put the graphs into the registry, in the place of those that an earlier test
+    left.
+    """
     broken.clear()
     registry.replace(gated())
     registry.replace(gated("careful", four_eyes=True))

@@ -21,13 +21,20 @@ class Client:
 
     def __init__(self, user: User, scopes: list[str] | None = None) -> None:
         self.http = APIClient(raise_request_exception=True)
-        self.http.credentials(HTTP_AUTHORIZATION=f"Token {tokens.make_token(user, scopes=scopes or tokens.SCOPES)}")
+        self.http.credentials(
+            HTTP_AUTHORIZATION=f"Token {tokens.make_token(user, scopes=scopes or tokens.SCOPES)}"
+        )
 
     def get(self, path: str, /, **query: Any) -> Any:
         return self.http.get(f"/api/v1/{path}", query)
 
     def post(self, path: str, body: Any = None, **headers: str) -> Any:
-        return self.http.post(f"/api/v1/{path}", body if body is not None else {}, format="json", headers=headers)
+        return self.http.post(
+            f"/api/v1/{path}",
+            body if body is not None else {},
+            format="json",
+            headers=headers,
+        )
 
 
 @pytest.fixture
@@ -51,6 +58,10 @@ def nobody(people: People) -> Client:
 @pytest.fixture
 def paused(people: People) -> Any:
     """A run that waits for rita."""
-    run = runs.advance(runs.start("gated", {"claim_id": "CLM-1", "amount": 40}, key="CLM-1", by=people.starter).id)
+    run = runs.advance(
+        runs.start(
+            "gated", {"claim_id": "CLM-1", "amount": 40}, key="CLM-1", by=people.starter
+        ).id
+    )
     assert run.status == "paused", run.error_code
     return run

@@ -1,4 +1,6 @@
-"""Sockets as a browser opens them: through the whole application, with its cookie, its origin and the host it calls."""
+"""Sockets as a browser opens them: through the whole application, with its cookie, its
+origin and the host it calls.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -28,9 +30,17 @@ class Browser:
             self.cookie = self.client.cookies[settings.SESSION_COOKIE_NAME].value
 
     def communicator(
-        self, path: str, *, origin: str | None = PAGE, host: str = "testserver", scheme: str | None = None
+        self,
+        path: str,
+        *,
+        origin: str | None = PAGE,
+        host: str = "testserver",
+        scheme: str | None = None,
     ) -> WebsocketCommunicator:
-        headers = [(b"host", host.encode()), (b"cookie", f"{settings.SESSION_COOKIE_NAME}={self.cookie}".encode())]
+        headers = [
+            (b"host", host.encode()),
+            (b"cookie", f"{settings.SESSION_COOKIE_NAME}={self.cookie}".encode()),
+        ]
         if origin is not None:
             headers.append((b"origin", origin.encode("latin-1")))
         made = WebsocketCommunicator(application, path, headers=headers)
@@ -39,7 +49,9 @@ class Browser:
         return made
 
     @asynccontextmanager
-    async def socket(self, path: str, **how: Any) -> AsyncIterator[WebsocketCommunicator]:
+    async def socket(
+        self, path: str, **how: Any
+    ) -> AsyncIterator[WebsocketCommunicator]:
         communicator = self.communicator(path, **how)
         connected, code = await communicator.connect(timeout=15)
         assert connected, code
@@ -69,10 +81,26 @@ async def happen(run: Run, *numbers: int) -> None:
 
 
 async def parts_of(path: str, cookie: str, seen: Callable[[bytes], Any]) -> list[Any]:
-    """What `seen` says of each part of an answer when it arrives from the application, run as by an ASGI server."""
-    headers = [(b"host", b"testserver"), (b"cookie", f"{settings.SESSION_COOKIE_NAME}={cookie}".encode())]
-    scope = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": headers}
-    scope |= {"http_version": "1.1", "scheme": "http", "server": ("testserver", 80), "client": ("127.0.0.1", 1)}
+    """What `seen` says of each part of an answer when it arrives from the application,
+    run as by an ASGI server.
+    """
+    headers = [
+        (b"host", b"testserver"),
+        (b"cookie", f"{settings.SESSION_COOKIE_NAME}={cookie}".encode()),
+    ]
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "query_string": b"",
+        "headers": headers,
+    }
+    scope |= {
+        "http_version": "1.1",
+        "scheme": "http",
+        "server": ("testserver", 80),
+        "client": ("127.0.0.1", 1),
+    }
     made = ApplicationCommunicator(application, scope)
     await made.send_input({"type": "http.request", "body": b"", "more_body": False})
     found = []

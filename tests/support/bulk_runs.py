@@ -1,4 +1,6 @@
-"""Many runs without running them: clones of one run, sealed as if each had been run; or bare rows, for counting."""
+"""Many runs without running them: clones of one run, sealed as if each had been run; or
+bare rows, for counting.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,9 +22,14 @@ BATCH = 200
 
 
 def cloned(template: Run, count: int) -> None:
-    """So many runs like this one, which ended: each with its own ids, keys, log and seals."""
+    """So many runs like this one, which ended: each with its own ids, keys, log and
+    seals.
+    """
     rows = list(Checkpoint.objects.filter(run=template.id).order_by("seq"))
-    lines = [(line, read_value(line, "payload")) for line in RunEvent.objects.filter(run=template.id).order_by("seq")]
+    lines = [
+        (line, read_value(line, "payload"))
+        for line in RunEvent.objects.filter(run=template.id).order_by("seq")
+    ]
     for first in range(0, count, BATCH):
         runs: list[Run] = []
         points: list[Checkpoint] = []
@@ -40,15 +47,19 @@ def cloned(template: Run, count: int) -> None:
 def _clone(
     template: Run, rows: list[Checkpoint], lines: list[tuple[RunEvent, Any]]
 ) -> tuple[Run, list[Checkpoint], list[RunEvent]]:
-    protection, run = protection_of(template), Run.objects.model(**_columns(template))
+    protection = protection_of(template)
+    run = Run.objects.model(**_columns(template))
     run.id = uuid7()
     run.key = str(run.id)
     ids = {str(row.id): uuid7() for row in rows}
-    events, end = list(_events(run.id, lines, ids)), LogEnd(0, "")
-    points, before = [], ""
+    events = list(_events(run.id, lines, ids))
+    end = LogEnd(0, "")
+    points = []
+    before = ""
     for row in rows:
         point = Checkpoint(**_columns(row))
-        point.id, point.run_id = ids[str(row.id)], run.id
+        point.id = ids[str(row.id)]
+        point.run_id = run.id
         point.parent = ids[str(row.parent)] if row.parent else None
         line = events[row.event_seq - 1]
         point.event_hash = line.hash
@@ -56,29 +67,58 @@ def _clone(
         sealed_rows.seal(point, protection)
         points.append(point)
     end = LogEnd(events[-1].seq, events[-1].hash)
-    run.head, run.head_hash, run.event_seq, run.event_hash = points[-1].id, before, end.seq, end.hash
+    run.head = points[-1].id
+    run.head_hash = before
+    run.event_seq = end.seq
+    run.event_hash = end.hash
     sealed(run)
     return run, points, events
 
 
 def _columns(row: Any) -> dict[str, Any]:
-    return {field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields}
+    return {
+        field.attname: getattr(row, field.attname)
+        for field in row._meta.concrete_fields
+    }
 
 
-def _events(run: UUID, lines: list[tuple[RunEvent, Any]], ids: dict[str, UUID]) -> Iterator[RunEvent]:
+def _events(
+    run: UUID, lines: list[tuple[RunEvent, Any]], ids: dict[str, UUID]
+) -> Iterator[RunEvent]:
     end = LogEnd(0, "")
     for line, facts in lines:
-        told = {**facts, "checkpoint": str(ids[facts["checkpoint"]])} if "checkpoint" in facts else facts
-        new = NewEvent(line.type, told, node=line.node, task=line.task, actor=line.actor)
-        [row], end = event_log.chain(run, end, [new], at=line.at, protection=sealed_rows.PLAIN)
+        told = (
+            {**facts, "checkpoint": str(ids[facts["checkpoint"]])}
+            if "checkpoint" in facts
+            else facts
+        )
+        new = NewEvent(
+            line.type, told, node=line.node, task=line.task, actor=line.actor
+        )
+        [row], end = event_log.chain(
+            run, end, [new], at=line.at, protection=sealed_rows.PLAIN
+        )
         yield row
 
 
 def bare(template: Run, count: int, *, graph: str) -> None:
-    """So many rows of runs with their checkpoints, copied inside PostgreSQL: for counting only."""
-    run, point = Run._meta.db_table, Checkpoint._meta.db_table
-    new = {"id": "gen_random_uuid()", "key": "'bare-' || n", "graph": f"'{graph}'", "head": "gen_random_uuid()"}
-    _copy(run, new, f"{run} r, generate_series(1, {count}) n WHERE r.id = %s", [template.id])
+    """So many rows of runs with their checkpoints, copied inside PostgreSQL: for
+    counting only.
+    """
+    run = Run._meta.db_table
+    point = Checkpoint._meta.db_table
+    new = {
+        "id": "gen_random_uuid()",
+        "key": "'bare-' || n",
+        "graph": f"'{graph}'",
+        "head": "gen_random_uuid()",
+    }
+    _copy(
+        run,
+        new,
+        f"{run} r, generate_series(1, {count}) n WHERE r.id = %s",
+        [template.id],
+    )
     new = {
         "id": f"CASE WHEN c.seq = {template.head_seq} THEN r.head ELSE gen_random_uuid() END",
         "run_id": "r.id",
@@ -94,11 +134,15 @@ def bare(template: Run, count: int, *, graph: str) -> None:
     )
 
 
-def _copy(table: str, new: dict[str, str], rest: str, given: list[Any], *, alias: str = "r") -> None:
+def _copy(
+    table: str, new: dict[str, str], rest: str, given: list[Any], *, alias: str = "r"
+) -> None:
     model = next(one for one in (Run, Checkpoint) if one._meta.db_table == table)
     names = [field.column for field in model._meta.concrete_fields]
     columns = ", ".join(f'"{name}"' for name in names)
     values = ", ".join(new.get(name, f'{alias}."{name}"') for name in names)
     with connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {table} ({columns}) SELECT {values} FROM {rest}", given)
+        cursor.execute(
+            f"INSERT INTO {table} ({columns}) SELECT {values} FROM {rest}", given
+        )
         cursor.execute(f"ANALYZE {table}")

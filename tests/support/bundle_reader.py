@@ -1,4 +1,6 @@
-"""A second verifier of bundles, written from docs/bundles.md alone: it shares no code with the product."""
+"""A second verifier of bundles, written from docs/bundles.md alone: it shares no code
+with the product.
+"""
 
 import hashlib
 import json
@@ -11,9 +13,23 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 _LINE = re.compile(rb'\{"hash":"([0-9a-f]{64})","body":(\{.*\})\}\n', re.DOTALL)
 _ONE = ["manifest", "run", "counts", "signature"]
 _ORDER = [
-    "manifest", "run", "event", "line", "checkpoint", "write", "result", "late_result", "landing", "memory_record",
-    "request", "receipt", "decision", "seals", "counts", "signature",
-]  # fmt: skip
+    "manifest",
+    "run",
+    "event",
+    "line",
+    "checkpoint",
+    "write",
+    "result",
+    "late_result",
+    "landing",
+    "memory_record",
+    "request",
+    "receipt",
+    "decision",
+    "seals",
+    "counts",
+    "signature",
+]
 
 
 class Wrong(Exception):
@@ -32,10 +48,15 @@ def first_bad_line(data: bytes, public_key: bytes) -> int:
 
 
 def _bodies(data: bytes) -> list[tuple[dict[str, Any], str]]:
-    found, before = [], "0" * 64
+    found = []
+    before = "0" * 64
     for number, line in enumerate(_split(data), start=1):
         match = _LINE.fullmatch(line)
-        if match is None or hashlib.sha256(before.encode() + match[2]).hexdigest() != match[1].decode():
+        if (
+            match is None
+            or hashlib.sha256(before.encode() + match[2]).hexdigest()
+            != match[1].decode()
+        ):
             raise Wrong(number)
         before = match[1].decode()
         found.append((match[2], before))
@@ -59,18 +80,26 @@ def _object(body: bytes, number: int) -> dict[str, Any]:
         raise Wrong(number) from None
 
 
-def _signed(bodies: list[tuple[dict[str, Any], str]], line: bytes, public_key: bytes) -> None:
+def _signed(
+    bodies: list[tuple[dict[str, Any], str]], line: bytes, public_key: bytes
+) -> None:
     end = len(bodies)
     if not bodies or not line.startswith(b'{"kind":"signature"'):
         raise Wrong(end + 1)
-    said, last = bodies[-1][0], bodies[-2][1] if end > 1 else "0" * 64
+    said = bodies[-1][0]
+    last = bodies[-2][1] if end > 1 else "0" * 64
     written = [str(end - 1).encode(), last.encode(), public_key.hex().encode()]
-    form = b'{"kind":"signature","lines":%b,"last":"%b","key":"%b","signature":"([0-9a-f]{128})"}' % tuple(written)
+    form = (
+        b'{"kind":"signature","lines":%b,"last":"%b","key":"%b","signature":"([0-9a-f]{128})"}'
+        % tuple(written)
+    )
     if not re.fullmatch(form, line):
         raise Wrong(end)
     text = f"countersign-bundle-1\n{said['key']}\n{said['lines']}\n{said['last']}\n"
     try:
-        Ed25519PublicKey.from_public_bytes(public_key).verify(bytes.fromhex(said["signature"]), text.encode())
+        Ed25519PublicKey.from_public_bytes(public_key).verify(
+            bytes.fromhex(said["signature"]), text.encode()
+        )
     except (InvalidSignature, ValueError):
         raise Wrong(end) from None
 
@@ -82,7 +111,9 @@ def _sha(text: str) -> str:
 def _framed(*parts: Any) -> str:
     """Parts of bytes are given as ("bytes", text)."""
     texts = [part[1].encode() for part in parts if isinstance(part, tuple)]
-    head = [[len(part[1].encode())] if isinstance(part, tuple) else part for part in parts]
+    head = [
+        [len(part[1].encode())] if isinstance(part, tuple) else part for part in parts
+    ]
     listed = json.dumps(head, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(listed.encode() + b"".join(texts)).hexdigest()
 
@@ -91,7 +122,9 @@ class _Told:
     """What was read so far."""
 
     def __init__(self, manifest: dict[str, Any], run: dict[str, Any]) -> None:
-        self.manifest, self.run, self.plain = manifest, run, not manifest["encrypted"]
+        self.manifest = manifest
+        self.run = run
+        self.plain = not manifest["encrypted"]
         self.log: dict[int, tuple[str, str]] = {0: ("", "")}
         self.points: list[dict[str, Any]] = []
         self.departures: dict[str, str] = {}
@@ -99,7 +132,10 @@ class _Told:
         self.requests: set[str] = set()
         self.erasures = {one["id"]: one["rows_hash"] for one in manifest["erasures"]}
         self.ended: set[str] = set()
-        for first, last, *_ in [*manifest["removed"]["events"], *manifest["removed"]["checkpoints"]]:
+        for first, last, *_ in [
+            *manifest["removed"]["events"],
+            *manifest["removed"]["checkpoints"],
+        ]:
             if (type(first), type(last)) != (int, int) or first > last:
                 raise Wrong(1)
 
@@ -107,18 +143,27 @@ class _Told:
         """Behind which row a chain goes on, stretches that were removed passed over."""
         for first, last, before, after in sorted(self.manifest["removed"][part]):
             if (first, before) == (number + 1, hash_) and last < seen:
-                number, hash_ = last, after
+                number = last
+                hash_ = after
         return number, hash_
 
 
-def _fits(bodies: list[dict[str, Any]]) -> None:
-    kinds = [body.get("kind") for body in bodies]
+def _in_order(kinds: list[Any]) -> None:
     for number, kind in enumerate(kinds, start=1):
         before = kinds[number - 2] if number > 1 else None
         late = before is not None and _ORDER.index(kind) < _ORDER.index(before)
         if kind not in _ORDER or late or (kind in _ONE and kind == before):
             raise Wrong(number)
-    if bodies[0]["kind"] != "manifest" or bodies[0]["format"] != "countersign-bundle-1" or bodies[0]["as_is"]:
+
+
+def _fits(bodies: list[dict[str, Any]]) -> None:
+    kinds = [body.get("kind") for body in bodies]
+    _in_order(kinds)
+    if (
+        bodies[0]["kind"] != "manifest"
+        or bodies[0]["format"] != "countersign-bundle-1"
+        or bodies[0]["as_is"]
+    ):
         raise Wrong(1)
     if bodies[1]["kind"] != "run" or bodies[1]["row"]["id"] != bodies[0]["run"]:
         raise Wrong(2)
@@ -143,10 +188,13 @@ def _erased(body: dict[str, Any]) -> set[str]:
 
 
 def _covered(told: _Told, body: dict[str, Any]) -> bool:
-    """Whether the manifest names the erasure of a row, and what stands there now is what the note says."""
+    """Whether the manifest names the erasure of a row, and what stands there now is
+    what the note says.
+    """
     if not _erased(body):
         return True
-    note, row = body["erased"], body["row"]
+    note = body["erased"]
+    row = body["row"]
     fits = all(_sha(row[column]) == hash_ for column, hash_ in note["columns"].items())
     return note["record"] in told.erasures and (fits or not told.plain)
 
@@ -158,17 +206,24 @@ def _run(told: _Told, body: dict[str, Any]) -> bool:
 
 
 def _event(told: _Told, body: dict[str, Any]) -> bool:
-    row, last = body["row"], max(told.log)
+    row = body["row"]
+    last = max(told.log)
     number, before = told.behind("events", last, told.log[last][0], row["seq"])
     names = ("run", "seq", "type", "at", "node", "task", "actor")
-    made = _framed(before, *(row[name] for name in names), ("bytes", row["payload"])) if told.plain else row["hash"]
+    made = (
+        _framed(before, *(row[name] for name in names), ("bytes", row["payload"]))
+        if told.plain
+        else row["hash"]
+    )
     told.log[row["seq"]] = (row["hash"], row["type"])
     if row["type"] == "erased" and told.plain:
         said = json.loads(row["payload"])
         if told.erasures.get(said["record"]) != said["rows_hash"]:
             return False
         told.ended.add(said["record"])
-    return row["seq"] == number + 1 and (made == row["hash"] or "payload" in _erased(body))
+    return row["seq"] == number + 1 and (
+        made == row["hash"] or "payload" in _erased(body)
+    )
 
 
 def _line(told: _Told, body: dict[str, Any]) -> bool:
@@ -177,9 +232,10 @@ def _line(told: _Told, body: dict[str, Any]) -> bool:
 
 
 def _checkpoint(told: _Told, body: dict[str, Any]) -> bool:
-    row, last = body["row"], told.points[-1] if told.points else None
+    row = body["row"]
+    last = told.points[-1] if told.points else None
     at = (last["seq"], last["content_hash"]) if last else (-1, "")
-    number, before = told.behind("checkpoints", *at, row["seq"])
+    number, before = told.behind("checkpoints", at[0], at[1], row["seq"])
     parent = row["parent"]
     if parent is None:
         expected = ""
@@ -196,23 +252,45 @@ def _checkpoint(told: _Told, body: dict[str, Any]) -> bool:
     if told.plain and fits:
         names = ("run", "line", "seq", "superstep", "source", "fingerprint", "format")
         header = [*(row[name] for name in names), 1 if row["committed"] else 0]
-        made = _framed(expected, *header, row["event_seq"], row["event_hash"], row["change_hash"])
+        made = _framed(
+            expected, *header, row["event_seq"], row["event_hash"], row["change_hash"]
+        )
         snapshot = _sha(row["snapshot"]) if row["snapshot"] else ""
         now = {"change": _sha(row["change"]), "snapshot": snapshot}
         fits = all(now[name] == row[f"{name}_hash"] for name in {*now} - _erased(body))
         fits = fits and made == row["content_hash"]
-    return fits and told.departures.get(row["id"], row["content_hash"]) == row["content_hash"]
+    return (
+        fits
+        and told.departures.get(row["id"], row["content_hash"]) == row["content_hash"]
+    )
 
 
 def _write(told: _Told, body: dict[str, Any]) -> bool:
     row = body["row"]
-    told.writes.setdefault(row["write"], []).append({**row, "erased": "value" in _erased(body)})
+    told.writes.setdefault(row["write"], []).append(
+        {**row, "erased": "value" in _erased(body)}
+    )
     if not told.plain:
         return True
-    based = "base" in _erased(body) or _sha(body.get("binding", "")) == row["bound_hash"]
+    based = (
+        "base" in _erased(body) or _sha(body.get("binding", "")) == row["bound_hash"]
+    )
     task = "{node}:{visit}:{index}".format(**row)
-    address = [row["run"], row["line"], task, row["position"], row["revision"], row["channel"]]
-    made = _framed(*address, ("bytes", row["value"]), row["bound_hash"], row["policy_hash"], ("bytes", row["shown"]))
+    address = [
+        row["run"],
+        row["line"],
+        task,
+        row["position"],
+        row["revision"],
+        row["channel"],
+    ]
+    made = _framed(
+        *address,
+        ("bytes", row["value"]),
+        row["bound_hash"],
+        row["policy_hash"],
+        ("bytes", row["shown"]),
+    )
     return based and (made == row["hash"] or bool({"value", "shown"} & _erased(body)))
 
 
@@ -222,29 +300,48 @@ def _request(told: _Told, body: dict[str, Any]) -> bool:
 
 
 def _decision(told: _Told, body: dict[str, Any]) -> bool:
-    row, nobody = body["row"], body["row"]["verdict"] == "not_needed"
-    removed = any(first <= row["event_seq"] <= last for first, last, _, _ in told.manifest["removed"]["events"])
+    row = body["row"]
+    nobody = body["row"]["verdict"] == "not_needed"
+    removed = any(
+        first <= row["event_seq"] <= last
+        for first, last, _, _ in told.manifest["removed"]["events"]
+    )
     said = told.log.get(row["event_seq"], ("", "removed" if removed else ""))[1]
     if said not in ("removed", "approval_not_needed" if nobody else "decision_signed"):
         return False
     if nobody:
         return True
     revisions = told.writes.get(row["write"], [])
-    seen = [one for one in revisions if one["hash"] == row["seen_hash"] and one["revision"] <= row["revision"]]
+    seen = [
+        one
+        for one in revisions
+        if one["hash"] == row["seen_hash"] and one["revision"] <= row["revision"]
+    ]
     own = [one for one in revisions if one["revision"] == row["revision"]]
     if not (seen and own and row["request"] in told.requests):
         return False
-    if not told.plain or row["verdict"] == "reject" or "final_value" in _erased(body):
+    if told.plain and row["verdict"] == "reject":
+        return not row["final_value"]
+    if not told.plain or "final_value" in _erased(body):
         return True
     signed = [*own, *seen] if row["verdict"] == "approve" else own
     return all(one["erased"] or one["value"] == row["final_value"] for one in signed)
 
 
 def _counts(told: _Told, body: dict[str, Any]) -> bool:
-    run, last = told.run, max(told.log)
+    run = told.run
+    last = max(told.log)
     end = told.behind("events", last, told.log[last][0], run["event_seq"] + 1)
-    point = told.points[-1] if told.points else {"seq": None, "content_hash": None, "id": None}
+    point = (
+        told.points[-1]
+        if told.points
+        else {"seq": None, "content_hash": None, "id": None}
+    )
     head = (point["seq"], point["content_hash"], point["id"])
-    fits = end == (run["event_seq"], run["event_hash"]) and head == (run["head_seq"], run["head_hash"], run["head"])
+    fits = end == (run["event_seq"], run["event_hash"]) and head == (
+        run["head_seq"],
+        run["head_hash"],
+        run["head"],
+    )
     fits = fits and (not told.plain or told.ended == {*told.erasures})
     return fits and body["counts"]["decision"] == run["decisions"]

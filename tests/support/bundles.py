@@ -1,4 +1,6 @@
-"""Bundles for tests: a run that people signed, its lines, and bundles that were changed and signed again."""
+"""Bundles for tests: a run that people signed, its lines, and bundles that were changed
+and signed again.
+"""
 
 import hashlib
 import io
@@ -30,7 +32,9 @@ PUBLIC = KEY.public_key().public_bytes_raw()
 
 
 def signed_run(folder: Path, people: cast.People, *, encrypted: bool = False) -> Run:
-    """A run of the watched graph that two signatures let go on to its end; one of them changed the value."""
+    """A run of the watched graph that two signatures let go on to its end; one of them
+    changed the value.
+    """
     run = graphs.started(folder, encrypted=encrypted)
     sign(run, reviewer(people.reviewer), [("edit", {"amount": "9"}), "approve"])
     run = runs.advance(run.id)
@@ -59,14 +63,23 @@ def lines_of(data: bytes) -> list[dict[str, Any]]:
 
 
 def written(bodies: list[dict[str, Any]], key: Ed25519PrivateKey) -> bytes:
-    """A bundle of these bodies without the last, which is made anew: chained and signed with this key."""
-    lines, last = [], "0" * 64
+    """A bundle of these bodies without the last, which is made anew: chained and signed
+    with this key.
+    """
+    lines = []
+    last = "0" * 64
     public = key.public_key().public_bytes_raw().hex()
     for body in bodies[:-1]:
         last = _append(lines, last, body)
     text = f"{FORMAT}\n{public}\n{len(lines)}\n{last}\n".encode()
     signature = key.sign(text).hex()
-    said = {"kind": "signature", "lines": len(lines), "last": last, "key": public, "signature": signature}
+    said = {
+        "kind": "signature",
+        "lines": len(lines),
+        "last": last,
+        "key": public,
+        "signature": signature,
+    }
     _append(lines, last, said)
     return b"".join(lines)
 
@@ -79,7 +92,9 @@ def _append(lines: list[bytes], last: str, body: dict[str, Any]) -> str:
 
 
 def with_last_line(data: bytes, body: bytes) -> bytes:
-    """A bundle with other bytes in its last line, chained to the one before: nobody signed how that line is written."""
+    """A bundle with other bytes in its last line, chained to the one before: nobody
+    signed how that line is written.
+    """
     lines = data.splitlines(keepends=True)
     before = json.loads(lines[-2])["hash"].encode()
     hash_ = hashlib.sha256(before + body).hexdigest().encode()
@@ -103,25 +118,45 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def hashed_anew(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lines of a plain run with hashes that fit what they say now, as a house could make them."""
+    """The lines of a plain run with hashes that fit what they say now, as a house could
+    make them.
+    """
     events: dict[int, str] = {0: ""}
     points: dict[str, str] = {}
     for body in bodies[2:]:
         row = body.get("row", {})
         if body["kind"] == "event":
-            parts = [row[name] for name in ("run", "seq", "type", "at", "node", "task", "actor")]
-            row["hash"] = events[row["seq"]] = framed_hash(events[row["seq"] - 1], *parts, row["payload"].encode())
-        elif body["kind"] == "checkpoint":
-            body["parent_hash"], row["event_hash"] = (
-                points.get(row["parent"], body["parent_hash"]),
-                events[row["event_seq"]],
+            parts = [
+                row[name]
+                for name in ("run", "seq", "type", "at", "node", "task", "actor")
+            ]
+            row["hash"] = events[row["seq"]] = framed_hash(
+                events[row["seq"] - 1], *parts, row["payload"].encode()
             )
-            names = ("run", "line", "seq", "superstep", "source", "fingerprint", "format", "committed", "event_seq")
-            header = [int(row[name]) if name == "committed" else row[name] for name in names]
-            row["content_hash"] = framed_hash(body["parent_hash"], *header, row["event_hash"], row["change_hash"])
+        elif body["kind"] == "checkpoint":
+            body["parent_hash"] = points.get(row["parent"], body["parent_hash"])
+            row["event_hash"] = events[row["event_seq"]]
+            names = (
+                "run",
+                "line",
+                "seq",
+                "superstep",
+                "source",
+                "fingerprint",
+                "format",
+                "committed",
+                "event_seq",
+            )
+            header = [
+                int(row[name]) if name == "committed" else row[name] for name in names
+            ]
+            row["content_hash"] = framed_hash(
+                body["parent_hash"], *header, row["event_hash"], row["change_hash"]
+            )
             points[row["id"]] = row["content_hash"]
     run = bodies[1]["row"]
-    run["event_hash"], run["head_hash"] = events[run["event_seq"]], points[run["head"]]
+    run["event_hash"] = events[run["event_seq"]]
+    run["head_hash"] = points[run["head"]]
     return bodies
 
 
@@ -130,7 +165,8 @@ def forgotten(run: Run) -> None:
     models: list[Any] = [table.model for table in reversed(list(TABLES.values()))]
     with append_only.triggers_lifted(), connection.cursor() as cursor:
         for model in [RequestReviewer, *models, BundleImport, Run]:
-            table, column = model._meta.db_table, "id" if model is Run else _run_column(model)
+            table = model._meta.db_table
+            column = "id" if model is Run else _run_column(model)
             where = "request_id IN (SELECT id FROM approvals_approvalrequest WHERE run_id = %s)"
             where = where if model is RequestReviewer else f"{column} = %s"
             value = run.id.hex if connection.vendor == "sqlite" else run.id
@@ -148,7 +184,9 @@ def exported(run: Run, **options: Any) -> bytes:
 
 
 def foreign(run: Run) -> bytes:
-    """The bundle of a run as another house would have signed it; the run is not here any more."""
+    """The bundle of a run as another house would have signed it; the run is not here
+    any more.
+    """
     data = written(lines_of(exported(run)), KEY)
     forgotten(run)
     return data

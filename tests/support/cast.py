@@ -1,4 +1,6 @@
-"""The people of the tests: Olive starts, Rita and Ravi review, Stella is steward, Ada audits, Nobody may nothing."""
+"""The people of the tests: Olive starts, Rita and Ravi review, Stella is steward, Ada
+audits, Nobody may nothing.
+"""
 
 from functools import cached_property
 
@@ -51,7 +53,9 @@ class People:
     def _member(self, username: str, role: str) -> User:
         user = UserFactory.create(username=username)
         # Past the signals: the people of a test are there before its audit log begins.
-        User.groups.through.objects.create(user_id=user.pk, group_id=Group.objects.get(name=role).pk)
+        User.groups.through.objects.create(
+            user_id=user.pk, group_id=Group.objects.get(name=role).pk
+        )
         return user
 
 

@@ -1,4 +1,6 @@
-"""A small claim with a gate, and the ways to bring a run of it to where a test wants it."""
+"""A small claim with a gate, and the ways to bring a run of it to where a test wants
+it.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +14,18 @@ from pydantic import BaseModel, Field, create_model
 from approvals import reviews
 from checkpoints.models import Run
 from orchestrator import runs
-from orchestrator.engine import END, START, Append, Fact, FileRef, Gate, Graph, Show, Write, registry
+from orchestrator.engine import (
+    END,
+    START,
+    Append,
+    Fact,
+    FileRef,
+    Gate,
+    Graph,
+    Show,
+    Write,
+    registry,
+)
 from tests.support import run_actions
 
 
@@ -83,10 +96,24 @@ BROKEN: set[str] = set()
 def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
     """read → propose (a gate with three writes) → pay, or refuse."""
     graph = Graph(
-        name, input=Claim, state=State, label="Claim {claim_id}", facts=[Fact("Claim", "input.claim_id", True)]
+        name,
+        input=Claim,
+        state=State,
+        label="Claim {claim_id}",
+        facts=[Fact("Claim", "input.claim_id", True)],
     )
-    shows = {"letter": Show(label="Send the letter", reversible="A letter cannot be taken back.", reason_required=True)}
-    texts = {"title": "Pay {input.claim_id}?", "facts": [Fact("Amount", "input.amount")], "writes": shows}
+    shows = {
+        "letter": Show(
+            label="Send the letter",
+            reversible="A letter cannot be taken back.",
+            reason_required=True,
+        )
+    }
+    texts = {
+        "title": "Pay {input.claim_id}?",
+        "facts": [Fact("Amount", "input.amount")],
+        "writes": shows,
+    }
 
     @graph.node(effect="read")
     def read(state: State, ctx: Any) -> Any:
@@ -94,11 +121,21 @@ def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
             raise RuntimeError("the register does not answer")
         return {"notes": [f"claim {ctx.input.claim_id}"]}
 
-    @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"], **{**texts, **gate}))
+    @graph.node(
+        effect="human", gate=Gate(reviewers=["group:reviewer"], **{**texts, **gate})
+    )
     def propose(state: State, ctx: Any) -> Any:
         return [
-            Write("payout", {"amount": "12.50", "account": "DE89370400440532013000"}, label="Pay €12.50"),
-            Write("letter", f"Dear {ctx.input.holder.name},\n\nwe pay within 10 days.", label="Send the letter"),
+            Write(
+                "payout",
+                {"amount": "12.50", "account": "DE89370400440532013000"},
+                label="Pay €12.50",
+            ),
+            Write(
+                "letter",
+                f"Dear {ctx.input.holder.name},\n\nwe pay within 10 days.",
+                label="Send the letter",
+            ),
             Write("count", 3, label="Count to three"),
         ]
 
@@ -113,9 +150,14 @@ def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
 def in_two_steps(name: str = "two_steps", **gate: Any) -> Graph:
     """The same gate; behind it `transfer` reads the payout and `post` the letter."""
     graph = Graph(name, input=Claim, state=State)
-    shows = {"payout": Show(label="Pay EUR {amount}", money="amount"), "letter": Show(label="Send the letter")}
+    shows = {
+        "payout": Show(label="Pay EUR {amount}", money="amount"),
+        "letter": Show(label="Send the letter"),
+    }
 
-    @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"], writes=shows, **gate))
+    @graph.node(
+        effect="human", gate=Gate(reviewers=["group:reviewer"], writes=shows, **gate)
+    )
     def propose(state: State, ctx: Any) -> Any:
         return {"payout": {"amount": "1900.00", "account": "DE89"}, "letter": "We pay."}
 
@@ -152,20 +194,22 @@ def _behind(graph: Graph) -> None:
 @contextmanager
 def registered(*graphs: Graph) -> Iterator[None]:
     """The graphs among those of this process, for as long as the block lasts."""
-    before = dict(registry._known)
+    before = dict(registry._registered)
     for graph in graphs:
         registry.replace(graph)
     try:
         yield
     finally:
-        registry._known.clear()
-        registry._known.update(before)
+        registry._registered.clear()
+        registry._registered.update(before)
         BROKEN.clear()
 
 
 def paused(claim: str, by: User, *, graph: str = "page_claim") -> Run:
     """A run that waits at its gate."""
-    started = runs.start(graph, {"claim_id": claim, "amount": "12.50"}, key=claim, by=by)
+    started = runs.start(
+        graph, {"claim_id": claim, "amount": "12.50"}, key=claim, by=by
+    )
     return runs.advance(started.id)
 
 
@@ -194,7 +238,9 @@ def many_writes(name: str, count: int) -> Graph:
 
 
 def two_likenesses(name: str, count: int) -> Graph:
-    """A graph that proposes as many writes, half of them notes and half of them payments."""
+    """A graph that proposes as many writes, half of them notes and half of them
+    payments.
+    """
     graph = Graph(name, input=Claim, state=NotesAndPayments)
     payment = {"amount": "10.00", "account": "DE89370400440532013000"}
 
@@ -210,7 +256,9 @@ def two_likenesses(name: str, count: int) -> Graph:
 
 
 def many_payouts(name: str, amounts: Sequence[str]) -> Graph:
-    """A graph that proposes a payout of each of these amounts, which an external node then reads."""
+    """A graph that proposes a payout of each of these amounts, which an external node
+    then reads.
+    """
     graph = Graph(name, input=Claim, state=Payments)
     shows = {"payments": Show(label="Pay", money="0.amount")}
 
@@ -218,7 +266,9 @@ def many_payouts(name: str, amounts: Sequence[str]) -> Graph:
     def propose(state: Payments, ctx: Any) -> Any:
         account = "DE89370400440532013000"
         given = [{"amount": amount, "account": account} for amount in amounts]
-        return [Write("payments", [one], label=f"Pay €{one['amount']}") for one in given]
+        return [
+            Write("payments", [one], label=f"Pay €{one['amount']}") for one in given
+        ]
 
     @graph.node(effect="external", idempotent=True)
     def pay(state: Payments, ctx: Any) -> Any:
@@ -236,7 +286,13 @@ def long_list(name: str, count: int, *, value: Any = None) -> Graph:
 
     @graph.node(effect="human", gate=Gate(reviewers=["group:reviewer"]))
     def propose(state: Anything, ctx: Any) -> Any:
-        return [Write("anything", [f"note {n}" for n in range(count)] if value is None else value, label="Anything")]
+        return [
+            Write(
+                "anything",
+                [f"note {n}" for n in range(count)] if value is None else value,
+                label="Anything",
+            )
+        ]
 
     graph.edge(START, "propose")
     graph.edge("propose", END)
@@ -246,7 +302,15 @@ def long_list(name: str, count: int, *, value: Any = None) -> Graph:
 def decide_all(run: Run, *, by: User, verdict: str = "approve") -> None:
     """Give every pending write of the run this verdict."""
     rows = run_actions.pending(run)
-    given = [{"write": str(row.write), "hash": row.hash, "verdict": verdict, "reason": "because"} for row in rows]
+    given = [
+        {
+            "write": str(row.write),
+            "hash": row.hash,
+            "verdict": verdict,
+            "reason": "because",
+        }
+        for row in rows
+    ]
     reviews.sign(run.id, given, by=by)
 
 

@@ -1,4 +1,6 @@
-"""A process whose clock is wrong, as on a host that lost its time server. Settings of tests call it first of all."""
+"""A process whose clock is wrong, as on a host that lost its time server. Settings of
+tests call it first of all.
+"""
 
 import time
 from datetime import datetime, timedelta
@@ -7,8 +9,11 @@ from django.utils import timezone
 
 
 def shift(seconds: float) -> None:
-    """Let `time.time` and Django's `timezone.now` be off by so much in this process and those forked from it."""
-    now, moment = time.time, timezone.now
+    """Let `time.time` and Django's `timezone.now` be off by so much in this process and
+    those forked from it.
+    """
+    now = time.time
+    moment = timezone.now
 
     def shifted_now() -> datetime:
         return moment() + timedelta(seconds=seconds)

@@ -1,4 +1,6 @@
-"""Clusters of real processes that tests kill one by one, found by a mark in their environment."""
+"""Clusters of real processes that tests kill one by one, found by a mark in their
+environment.
+"""
 
 import contextlib
 import os
@@ -24,12 +26,19 @@ MARK = "COUNTERSIGN_TEST_MARK"
 
 
 class Command:
-    """A management command in a process of its own, and everything that was forked from it."""
+    """A management command in a process of its own, and everything that was forked from
+    it.
+    """
 
     def __init__(self, *words: str, log: Path, **env: str) -> None:
         self.mark = uuid4().hex
         self.log = log
-        settings = {"COUNTERSIGN_GRACE_SECONDS": "1", "COUNTERSIGN_LOG_LEVEL": "INFO", MARK: self.mark, **env}
+        settings = {
+            "COUNTERSIGN_GRACE_SECONDS": "1",
+            "COUNTERSIGN_LOG_LEVEL": "INFO",
+            MARK: self.mark,
+            **env,
+        }
         with log.open("ab") as out:
             self.main = subprocess.Popen(
                 [sys.executable, "manage.py", *words],
@@ -41,7 +50,9 @@ class Command:
             )
 
     def says(self, text: str) -> None:
-        """Wait until its output has this text. Fails with what it said instead, at once if it ended."""
+        """Wait until its output has this text. Fails with what it said instead, at once
+        if it ended.
+        """
         self.until(lambda: text in self.log.read_text())
 
     def until(self, condition: Callable[[], Any], *, seconds: float = 40.0) -> None:
@@ -49,11 +60,15 @@ class Command:
         end = time.monotonic() + seconds
         while not condition():
             hopeless = self.main.poll() is not None or time.monotonic() > end
-            assert not hopeless, f"{self.main.args} said:\n{self.log.read_text()[-3000:]}"
+            assert not hopeless, (
+                f"{self.main.args} said:\n{self.log.read_text()[-3000:]}"
+            )
             time.sleep(0.05)
 
     def alive(self) -> list[int]:
-        """All its processes that are left, zombies not counted, in the order of their birth."""
+        """All its processes that are left, zombies not counted, in the order of their
+        birth.
+        """
         self.main.poll()
         return sorted((pid for pid in _pids() if self._ours(pid)), key=_born)
 
@@ -65,7 +80,9 @@ class Command:
 
     def _ours(self, pid: int) -> bool:
         try:
-            marked = f"{MARK}={self.mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            marked = f"{MARK}={self.mark}".encode() in Path(
+                f"/proc/{pid}/environ"
+            ).read_bytes().split(b"\0")
         except OSError:
             return False
         return marked and _stat(pid)[0] != "Z"
@@ -83,7 +100,9 @@ class Cluster(Command):
         return children(self.main.pid)[0]
 
     def workers(self) -> list[int]:
-        """The worker processes: the sentinel forks them first, then the monitor and the pusher."""
+        """The worker processes: the sentinel forks them first, then the monitor and the
+        pusher.
+        """
         return children(self.sentinel())[:-2]
 
     def monitor(self) -> int:
@@ -93,8 +112,12 @@ class Cluster(Command):
         return children(self.sentinel())[-1]
 
     def busy(self) -> int:
-        """The worker that has a run in hand: on a fresh cluster the only one with more than one thread."""
-        return next(pid for pid in self.workers() if len(os.listdir(f"/proc/{pid}/task")) > 1)
+        """The worker that has a run in hand: on a fresh cluster the only one with more
+        than one thread.
+        """
+        return next(
+            pid for pid in self.workers() if len(os.listdir(f"/proc/{pid}/task")) > 1
+        )
 
     def ready(self, *, seconds: float = 20.0) -> "Cluster":
         """Wait until it has shown itself."""
@@ -103,7 +126,10 @@ class Cluster(Command):
 
     def _shown(self) -> bool:
         below = children(self.main.pid)
-        return bool(below) and Worker.objects.filter(pid=below[0], stopped_at=None).exists()
+        return (
+            bool(below)
+            and Worker.objects.filter(pid=below[0], stopped_at=None).exists()
+        )
 
 
 @contextmanager
@@ -118,7 +144,9 @@ def cluster(folder: Path, *words: str, **env: str) -> Iterator[Cluster]:
 
 
 def slow(seconds: float = 0.0, *, folder: Path | str = "") -> Run:
-    """A run that keeps a worker busy for so long; in the folder it leaves a line when its node has begun."""
+    """A run that keeps a worker busy for so long; in the folder it leaves a line when
+    its node has begun.
+    """
     return runs.start("slow", {"seconds": seconds, "folder": str(folder)})
 
 
@@ -131,12 +159,19 @@ def ended(*begun: Run, seconds: float = 20.0) -> None:
     """Wait until all of them are completed."""
     ids = [run.id for run in begun]
     left = Run.objects.filter(id__in=ids).exclude(status="completed")
-    until(lambda: not left.exists(), seconds=seconds, what=f"{len(ids)} runs to complete")
+    until(
+        lambda: not left.exists(), seconds=seconds, what=f"{len(ids)} runs to complete"
+    )
 
 
 def begun(run: Run) -> None:
     """Wait until a worker has it in hand."""
-    until(lambda: Run.objects.filter(id=run.id, status="running", claims_since_progress__gt=0).exists(), seconds=20)
+    until(
+        lambda: Run.objects.filter(
+            id=run.id, status="running", claims_since_progress__gt=0
+        ).exists(),
+        seconds=20,
+    )
 
 
 def send(pid: int, number: int) -> None:
@@ -147,7 +182,9 @@ def send(pid: int, number: int) -> None:
 
 def children(pid: int) -> list[int]:
     """Of a process, oldest first, zombies not counted."""
-    found = [one for one in _pids() if _stat(one)[1:2] == [str(pid)] and _stat(one)[0] != "Z"]
+    found = [
+        one for one in _pids() if _stat(one)[1:2] == [str(pid)] and _stat(one)[0] != "Z"
+    ]
     return sorted(found, key=lambda one: (_born(one), one))
 
 
@@ -169,4 +206,7 @@ def _born(pid: int) -> int:
 
 def handed_out(broker):
     """The claims in the messages that the broker gives now."""
-    return [Claim(*message["args"]) for message in map(SignedPackage.loads, (one[1] for one in broker.dequeue()))]
+    return [
+        Claim(*message["args"])
+        for message in map(SignedPackage.loads, (one[1] for one in broker.dequeue()))
+    ]

@@ -14,7 +14,9 @@ from tests.support.small_graphs import advanced, graph
 def paused_run() -> Run:
     """A run at a gate that holds one write, whose rejection needs a reason."""
     made = graph("signed")
-    gate = Gate(reviewers=["group:claims"], writes={"letter": Show(reason_required=True)})
+    gate = Gate(
+        reviewers=["group:claims"], writes={"letter": Show(reason_required=True)}
+    )
 
     @made.node(effect="human", gate=gate)
     def propose(state: Any, ctx: Any) -> dict[str, Any]:
@@ -32,7 +34,9 @@ def execute_sql(statement: str) -> None:
 
 def forbidden_statements() -> list[str]:
     table = connection.ops.quote_name(Decision._meta.db_table)
-    truncate = [f"TRUNCATE {table} CASCADE"] if connection.vendor == "postgresql" else []
+    truncate = (
+        [f"TRUNCATE {table} CASCADE"] if connection.vendor == "postgresql" else []
+    )
     return [f"UPDATE {table} SET verdict = 'reject'", f"DELETE FROM {table}", *truncate]  # noqa: S608
 
 

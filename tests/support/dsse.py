@@ -1,4 +1,6 @@
-"""A verifier of DSSE envelopes, written from the specification (protocol and envelope, version 1) alone."""
+"""A verifier of DSSE envelopes, written from the specification (protocol and envelope,
+version 1) alone.
+"""
 
 import base64
 import json
@@ -8,13 +10,27 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 
 def opened(envelope: bytes, payload_type: str, public_key: bytes) -> Any:
-    """The JSON payload of an envelope that this key signed. Raises `InvalidSignature`, `ValueError`, `KeyError`."""
+    """The JSON payload of an envelope that this key signed. Raises `InvalidSignature`,
+    `ValueError`, `KeyError`.
+    """
     found = json.loads(envelope)
     body = _decoded(found["payload"])
     kind = found["payloadType"].encode()
-    before = b"DSSEv1" + b" " + str(len(kind)).encode() + b" " + kind + b" " + str(len(body)).encode() + b" " + body
+    before = (
+        b"DSSEv1"
+        + b" "
+        + str(len(kind)).encode()
+        + b" "
+        + kind
+        + b" "
+        + str(len(body)).encode()
+        + b" "
+        + body
+    )
     for signature in found["signatures"]:
-        Ed25519PublicKey.from_public_bytes(public_key).verify(_decoded(signature["sig"]), before)
+        Ed25519PublicKey.from_public_bytes(public_key).verify(
+            _decoded(signature["sig"]), before
+        )
     if found["payloadType"] != payload_type or not found["signatures"]:
         raise ValueError("another type, or nobody signed it")
     return json.loads(body)

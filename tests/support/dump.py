@@ -1,4 +1,6 @@
-"""Everything that a database holds, as bytes: what somebody gets who takes the disk or a backup away."""
+"""Everything that a database holds, as bytes: what somebody gets who takes the disk or
+a backup away.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,21 +19,31 @@ def _files() -> Iterator[bytes]:
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     name = Path(str(connection.settings_dict["NAME"]))
-    yield from (path.read_bytes() for path in (name, name.with_name(f"{name.name}-wal")) if path.exists())
+    yield from (
+        path.read_bytes()
+        for path in (name, name.with_name(f"{name.name}-wal"))
+        if path.exists()
+    )
 
 
 def _tables() -> Iterator[bytes]:
     # Binary: bytes stand as they are, not in hexadecimal.
     with connection.cursor() as cursor:
         for table in connection.introspection.table_names(cursor):
-            with cursor.copy(f"COPY {connection.ops.quote_name(table)} TO STDOUT (FORMAT BINARY)") as rows:
+            with cursor.copy(
+                f"COPY {connection.ops.quote_name(table)} TO STDOUT (FORMAT BINARY)"
+            ) as rows:
                 yield b"".join(bytes(part) for part in rows)
 
 
 def payloads() -> Iterator[tuple[str, str, bytes]]:
-    """Table, column and bytes of everything that is kept in a payload column, of all rows."""
+    """Table, column and bytes of everything that is kept in a payload column, of all
+    rows.
+    """
     for model in apps.get_models():
         names: Any = getattr(model, "PAYLOADS", ())
         names = ("change", "snapshot") if model.__name__ == "Checkpoint" else names
         for row in model._base_manager.values(*names) if names else ():
-            yield from ((model.__name__, name, bytes(row[name] or b"")) for name in names)
+            yield from (
+                (model.__name__, name, bytes(row[name] or b"")) for name in names
+            )

@@ -1,8 +1,10 @@
-"""Empties the test database after a test with real transactions: what Django's flush does, in a fraction of its time.
+"""Empties the test database after a test with real transactions: what Django's flush
+does, in a fraction of its time.
 
-Django's flush truncates every table and then makes each content type, permission and group anew. Here only tables with
-rows are emptied, and what the migrations left is put back only where a test changed it. Where a test changed the schema
-itself (a trigger, an index), and the first time in a process, Django's own flush runs.
+Django's flush truncates every table and then makes each content type, permission and
+group anew. Here only tables with rows are emptied, and what the migrations left is put
+back only where a test changed it. Where a test changed the schema itself (a trigger, an
+index), and the first time in a process, Django's own flush runs.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +20,9 @@ Rows = list[tuple[Any, ...]]
 
 
 class EmptyTables:
-    """The database as Django's flush leaves it, and the way back to it. `flush` is Django's own, for one test case."""
+    """The database as Django's flush leaves it, and the way back to it. `flush` is
+    Django's own, for one test case.
+    """
 
     def __init__(self, flush: Callable[[Any], None]) -> None:
         self._flush = flush
@@ -36,14 +40,23 @@ class EmptyTables:
             self._remember()
 
     def _remember(self) -> None:
-        self._tables = sorted(connection.introspection.django_table_names(only_existing=True, include_views=False))
+        self._tables = sorted(
+            connection.introspection.django_table_names(
+                only_existing=True, include_views=False
+            )
+        )
         self._kept = {table: _rows(table) for table in _filled(self._tables)}
         self._schema = _schema()
 
     def _empty(self) -> None:
-        with connection.constraint_checks_disabled(), transaction.atomic(), connection.cursor() as cursor:
+        with (
+            connection.constraint_checks_disabled(),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
             if connection.vendor == "postgresql":
-                # Like a TRUNCATE: wait for whoever is still writing, whatever table it is.
+                # Like a TRUNCATE: wait for whoever is still writing, whatever table it
+                # is.
                 names = ", ".join(map(_quoted, self._tables))
                 cursor.execute(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE")
                 cursor.execute("SET LOCAL session_replication_role = replica")
@@ -61,10 +74,13 @@ SCHEMA = {
     "sqlite": "SELECT type, name, sql FROM sqlite_master ORDER BY type, name",
     "postgresql": "SELECT relkind::text, relname::text, relnatts::text FROM pg_class"
     " WHERE relnamespace = 'public'::regnamespace"
-    " UNION ALL SELECT tgenabled::text, tgname::text, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal"
+    " UNION ALL SELECT tgenabled::text, tgname::text, pg_get_triggerdef(oid) FROM"
+    " pg_trigger WHERE NOT tgisinternal"
     " ORDER BY 1, 2, 3",
 }
-"""Each table, index and trigger as it is defined: one that was dropped and made again is the same."""
+"""Each table, index and trigger as it is defined: one that was dropped and made again
+is the same.
+"""
 
 
 def _schema() -> Rows:
@@ -75,7 +91,9 @@ def _schema() -> Rows:
 
 @contextmanager
 def _removable(tables: list[str]) -> Iterator[None]:
-    """SQLite has no switch for triggers: those on decisions go away while there are decisions to delete."""
+    """SQLite has no switch for triggers: those on decisions go away while there are
+    decisions to delete.
+    """
     if connection.vendor == "sqlite" and Decision._meta.db_table in tables:
         with append_only.triggers_lifted():
             yield
@@ -85,7 +103,10 @@ def _removable(tables: list[str]) -> Iterator[None]:
 
 def _filled(tables: list[str]) -> list[str]:
     """Those of the tables that have a row."""
-    asked = " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {_quoted(name)})" for name in tables)
+    asked = " UNION ALL ".join(
+        f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {_quoted(name)})"
+        for name in tables
+    )
     with connection.cursor() as cursor:
         cursor.execute(asked)
         return [name for (name,) in cursor.fetchall()]

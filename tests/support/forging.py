@@ -1,4 +1,6 @@
-"""Rows changed for a test: as the product might have written them, so sealed anew, or by hand, as an intruder would."""
+"""Rows changed for a test: as the product might have written them, so sealed anew, or
+by hand, as an intruder would.
+"""
 
 from typing import Any
 
@@ -11,10 +13,14 @@ from checkpoints.sealing import sealed_rows
 
 
 def rewrite(row: Model, **values: Any) -> None:
-    """The row with other values, sealed as if it had been written so. Payloads are given packed, plain."""
+    """The row with other values, sealed as if it had been written so. Payloads are
+    given packed, plain.
+    """
     run = Run.objects.get(id=getattr(row, "run_id", None) or getattr(row, "run", None))
     names = sealed_rows.seal_again(row, sealed_rows.protection_of(run), **values)
-    type(row)._base_manager.filter(pk=row.pk).update(**{name: getattr(row, name) for name in names})
+    type(row)._base_manager.filter(pk=row.pk).update(
+        **{name: getattr(row, name) for name in names}
+    )
 
 
 def tamper(row: Model, **values: Any) -> None:

@@ -9,14 +9,18 @@ from orchestrator import runs
 from tests.support.rows import START
 
 
-def forked(origin: Run, seq: int, patch: dict[str, Any] | None = None, *, by: Any) -> Run:
+def forked(
+    origin: Run, seq: int, patch: dict[str, Any] | None = None, *, by: Any
+) -> Run:
     """A queued run from a checkpoint of another, patched. Effects may happen again."""
     left = Checkpoint.objects.get(run=origin.id, seq=seq)
     again = [str(node) for node in runs.plan(left.id, patch=patch).needs_yes]
     return runs.fork(left.id, patch=patch, allow_effects=again, by=by)
 
 
-def began(run: Run, number: int, left: Checkpoint, *, travel: str = "rewind", by: Any = None) -> RunLine:
+def began(
+    run: Run, number: int, left: Checkpoint, *, travel: str = "rewind", by: Any = None
+) -> RunLine:
     """The row of a line of a run, which left from this checkpoint."""
     line = RunLine(
         run=run,

@@ -1,4 +1,6 @@
-"""A run with a row in every sealed table, and hands that change rows behind everybody's back."""
+"""A run with a row in every sealed table, and hands that change rows behind everybody's
+back.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +27,10 @@ from tests.support.sealed_tables import run_sql
 def encrypted_gated(**settings: Any) -> Graph:
     """`gated`, with all its values encrypted, registered as `secret`."""
     made = Graph("secret", input=Order, state=Ledger, encrypted=True, **settings)
-    made.node(effect="human", gate=Gate(reviewers=["group:claims"], title="Pay {input.number}?"))(propose)
+    made.node(
+        effect="human",
+        gate=Gate(reviewers=["group:claims"], title="Pay {input.number}?"),
+    )(propose)
     made.node(effect="external", idempotent=True)(release)
     made.node()(refuse)
     made.edge(START, "propose")
@@ -38,14 +43,22 @@ def encrypted_gated(**settings: Any) -> Graph:
 
 
 def a_full_run(folder: Path, reviewer: Any, *, graph: str = "gated") -> Run:
-    """A run of `gated`: proposed, edited, signed, applied, paid; and a late result beside."""
+    """A run of `gated`: proposed, edited, signed, applied, paid; and a late result
+    beside.
+    """
     run = run_actions.start(graph, folder, by=reviewer)
-    run_actions.sign(run, run_actions.reviewer(reviewer), [("edit", {"amount": "9"}), "reject", "approve", "approve"])
+    run_actions.sign(
+        run,
+        run_actions.reviewer(reviewer),
+        [("edit", {"amount": "9"}), "reject", "approve", "approve"],
+    )
     claim = leases.claim_one(run.id)
     assert claim is not None
     lease = leases.begin_lease(claim.id, claim.epoch)
     assert lease is not None
-    journal.keep_late_results(lease, [Ending(Task("release", 1), 1, "done", {"writes": []})])
+    journal.keep_late_results(
+        lease, [Ending(Task("release", 1), 1, "done", {"writes": []})]
+    )
     leases.give_back(lease.id, lease.epoch)
     return runs.advance(run.id)
 
@@ -54,9 +67,11 @@ def a_full_run(folder: Path, reviewer: Any, *, graph: str = "gated") -> Run:
 def behind_everybody() -> Iterator[None]:
     """Neither triggers nor foreign keys hold, as for whoever owns the database."""
     postgresql = connection.vendor == "postgresql"
-    off, on = ("SET session_replication_role = replica", "SET session_replication_role = origin")
+    off = "SET session_replication_role = replica"
+    on = "SET session_replication_role = origin"
     if not postgresql:
-        off, on = "PRAGMA foreign_keys = OFF", "PRAGMA foreign_keys = ON"
+        off = "PRAGMA foreign_keys = OFF"
+        on = "PRAGMA foreign_keys = ON"
     with append_only.triggers_lifted():
         run_sql(off)
         try:
@@ -73,20 +88,30 @@ def columns(model: type[Model]) -> list[Any]:
 @contextmanager
 def changed(row: Model, field: Any) -> Iterator[Any]:
     """One column of a row changed by SQL while the block runs. Gives its value now."""
-    was = getattr(row, field.attname)
-    now = another(field, was)
-    pk: Any = row._meta.pk
-    put(row, field, now)
-    try:
+    now = another(field, getattr(row, field.attname))
+    with replaced(row, field, now):
         yield now
+
+
+@contextmanager
+def replaced(row: Model, field: Any, value: Any) -> Iterator[None]:
+    """One column of a row holds this value while the block runs."""
+    was = getattr(row, field.attname)
+    pk: Any = row._meta.pk
+    put(row, field, value)
+    try:
+        yield
     finally:
-        put(row, field, was, pk=now if field is pk else None)
+        put(row, field, was, pk=value if field is pk else None)
 
 
 def put(row: Model, field: Any, value: Any, *, pk: Any = None) -> None:
     """Set one column of a row by SQL. `pk` is given where it is not the row's any more."""
-    quote, key = connection.ops.quote_name, row._meta.pk
-    table, column, id_column = (quote(name) for name in (row._meta.db_table, field.column, str(key.column)))
+    quote = connection.ops.quote_name
+    key = row._meta.pk
+    table, column, id_column = (
+        quote(name) for name in (row._meta.db_table, field.column, str(key.column))
+    )
     with behind_everybody():
         changed = run_sql(
             f"UPDATE {table} SET {column} = %s WHERE {id_column} = %s",
@@ -98,10 +123,15 @@ def put(row: Model, field: Any, value: Any, *, pk: Any = None) -> None:
 
 def remove(row: Model) -> None:
     """Delete one row by SQL."""
-    quote, key = connection.ops.quote_name, row._meta.pk
-    table, id_column = quote(row._meta.db_table), quote(str(key.column))
+    quote = connection.ops.quote_name
+    key = row._meta.pk
+    table = quote(row._meta.db_table)
+    id_column = quote(str(key.column))
     with behind_everybody():
-        assert run_sql(f"DELETE FROM {table} WHERE {id_column} = %s", key.get_db_prep_value(row.pk, connection))
+        assert run_sql(
+            f"DELETE FROM {table} WHERE {id_column} = %s",
+            key.get_db_prep_value(row.pk, connection),
+        )
 
 
 def another(field: "Field[Any, Any]", value: Any) -> Any:
@@ -114,7 +144,9 @@ def another(field: "Field[Any, Any]", value: Any) -> Any:
     if kind == "UUIDField":
         return uuid4()
     if kind == "DateTimeField":
-        return (value or datetime.fromisoformat("2026-01-01T00:00:00+00:00")) + timedelta(seconds=1)
+        return (
+            value or datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+        ) + timedelta(seconds=1)
     if kind == "BooleanField":
         return not value
     if kind == "BinaryField":

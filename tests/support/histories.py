@@ -1,4 +1,6 @@
-"""Histories for retention: runs with lines, forks of forks and requests; what every checkpoint of them loads as."""
+"""Histories for retention: runs with lines, forks of forks and requests; what every
+checkpoint of them loads as.
+"""
 
 from typing import Any
 
@@ -13,7 +15,9 @@ from tests.support.small_graphs import advanced, graph
 
 def policy(graph: str, **fields: Any) -> RetentionPolicy:
     """The stored policy of a graph."""
-    row = RetentionPolicy.objects.filter(graph=graph).first() or RetentionPolicy(graph=graph)
+    row = RetentionPolicy.objects.filter(graph=graph).first() or RetentionPolicy(
+        graph=graph
+    )
     for name, value in fields.items():
         setattr(row, name, value)
     return retention.save_policy(row, by=None)
@@ -22,7 +26,8 @@ def policy(graph: str, **fields: Any) -> RetentionPolicy:
 def pruned(given: RetentionPolicy, *, by: Any = None) -> Job:
     """The removal of what a policy does not keep, to its end."""
     job = kinds.advance(retention.prune(given, by=by).id)
-    assert (job.status, job.error) == ("done", "")
+    assert job.status == "done"
+    assert job.error == ""
     return job
 
 
@@ -30,7 +35,11 @@ def loaded(*of: Run) -> dict[Any, Any]:
     """The state at each checkpoint that is there, by its id: of these runs, or of all."""
     rows = Checkpoint.objects.filter(kept=True).order_by("id")
     rows = rows.filter(run__in=[run.id for run in of]) if of else rows
-    return {row.id: timeline.state_at(row.id) for row in rows if Run.objects.filter(id=row.run_id).exists()}
+    return {
+        row.id: timeline.state_at(row.id)
+        for row in rows
+        if Run.objects.filter(id=row.run_id).exists()
+    }
 
 
 def seqs(run: Run) -> list[int]:
@@ -39,7 +48,9 @@ def seqs(run: Run) -> list[int]:
 
 def faults(*of: Run) -> list[str]:
     """What is wrong with any run: of these, as far as they are there, or of all."""
-    rows = Run.objects.filter(id__in=[run.id for run in of]) if of else Run.objects.all()
+    rows = (
+        Run.objects.filter(id__in=[run.id for run in of]) if of else Run.objects.all()
+    )
     return [fault.reason for run in rows for fault in verify_run(run.id)]
 
 
@@ -53,5 +64,7 @@ def short_run(name: str) -> Run:
 
 
 def long_run(name: str = "long", nodes: str = "abcdefgh", **settings: Any) -> Run:
-    """A run that ended, of a checkpoint a node and the first one, which alone has a snapshot."""
+    """A run that ended, of a checkpoint a node and the first one, which alone has a
+    snapshot.
+    """
     return advanced(large(name, nodes, **{"snapshot": 1000, **settings}))

@@ -12,8 +12,8 @@ LARGE = "w" * 20_000
 
 
 def large(name: str, nodes: str, *, full: str = "", **settings: Any) -> Graph:
-    """A chain whose first node writes a long letter and whose others a note each; the disk is full for those of
-    `full`.
+    """A chain whose first node writes a long letter and whose others a note each; the
+    disk is full for those of `full`.
     """
     made = graph(name, **settings)
 

@@ -1,4 +1,6 @@
-"""A process that commits supersteps all the while, beside what a test measures: how long the longest of them took."""
+"""A process that commits supersteps all the while, beside what a test measures: how
+long the longest of them took.
+"""
 
 import subprocess
 import sys
@@ -13,29 +15,42 @@ from django.db import connection
 from tests.support.processes import ROOT, environment, until
 
 TELLS = {"PGOPTIONS": "-c log_lock_waits=on -c deadlock_timeout=100ms"}
-"""Let the server tell each wait of this process for a lock that lasts longer than this."""
+"""Let the server tell each wait of this process for a lock that lasts longer than this.
+"""
 STEPS = 500
 """Supersteps of one run; then the next run begins."""
 
 
 class LiveCommits:
-    """The moments at which the process went on behind a superstep, in seconds of the system's clock."""
+    """The moments at which the process went on behind a superstep, in seconds of the
+    system's clock.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file, self._before = file, _told_waits()
 
     def lock_waits(self) -> int:
-        """How often it waited for a lock for more than 100 ms, as PostgreSQL tells in its log; 0 on SQLite."""
+        """How often it waited for a lock for more than 100 ms, as PostgreSQL tells in
+        its log; 0 on SQLite.
+        """
         return _told_waits() - self._before
 
     def moments(self) -> list[float]:
         """As far as they are there; a last line may not be whole yet."""
-        return [float(line) for line in self._file.read_text().split("\n")[:-1]] if self._file.exists() else []
+        return (
+            [float(line) for line in self._file.read_text().split("\n")[:-1]]
+            if self._file.exists()
+            else []
+        )
 
     def longest(self, begin: float, end: float) -> tuple[float, int]:
-        """The longest superstep, with its commit, between two moments of `time.monotonic`: seconds, and how many."""
+        """The longest superstep, with its commit, between two moments of
+        `time.monotonic`: seconds, and how many.
+        """
         found = [one for one in self.moments() if begin <= one <= end]
-        return max((b - a for a, b in zip(found, found[1:], strict=False)), default=0.0), len(found)
+        return max(
+            (b - a for a, b in zip(found, found[1:], strict=False)), default=0.0
+        ), len(found)
 
 
 def _told_waits() -> int:
@@ -46,14 +61,22 @@ def _told_waits() -> int:
 
 @contextmanager
 def live_commits(folder: Path) -> Iterator[LiveCommits]:
-    """While the block runs, another process commits supersteps of a graph of its own in the test's database."""
-    file, log = folder / "moments", folder / "live.log"
+    """While the block runs, another process commits supersteps of a graph of its own in
+    the test's database.
+    """
+    file = folder / "moments"
+    log = folder / "live.log"
     command = [sys.executable, "-m", "tests.support.live_commits", str(file)]
     with log.open("ab") as out:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment(**TELLS), stdout=out, stderr=out)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment(**TELLS), stdout=out, stderr=out
+        )
         try:
             live = LiveCommits(file)
-            until(lambda: len(live.moments()) > STEPS // 10, what=f"the first commits, see {log}")
+            until(
+                lambda: len(live.moments()) > STEPS // 10,
+                what=f"the first commits, see {log}",
+            )
             yield live
         finally:
             process.terminate()
@@ -78,7 +101,11 @@ def commit_all_the_while(file: Path) -> None:
         made = graph("live", max_supersteps=STEPS + 9)
         made.node("step")(step)
         made.edge(START, "step")
-        made.branch("step", lambda state: "on" if state.total < STEPS else "off", {"on": "step", "off": END})
+        made.branch(
+            "step",
+            lambda state: "on" if state.total < STEPS else "off",
+            {"on": "step", "off": END},
+        )
         registered(made)
         while True:
             runs.advance(runs.start("live", {}).id)

@@ -25,13 +25,21 @@ class State(BaseModel):
 
 
 def long_graph(steps: int = 12, **settings: Any) -> Graph:
-    """`count` changes n and parts of the case in each visit, `write` a letter in every third."""
-    graph = Graph("path_log", input=Claim, state=State, max_supersteps=2 * steps + 9, **settings)
+    """`count` changes n and parts of the case in each visit, `write` a letter in every
+    third.
+    """
+    graph = Graph(
+        "path_log", input=Claim, state=State, max_supersteps=2 * steps + 9, **settings
+    )
 
     @graph.node()
     def count(state: State, ctx: Any) -> dict[str, Any]:
         n = state.n + 1
-        case = {"amount": n // 4, "lines": [{"sum": n // 2}, *([{"sum": n}] if n % 3 else [])], "by": "count"}
+        case = {
+            "amount": n // 4,
+            "lines": [{"sum": n // 2}, *([{"sum": n}] if n % 3 else [])],
+            "by": "count",
+        }
         noted = {"notes": [f"note {n}"]} if n % 2 else {}
         return {"n": n, "case": case, "table": {f"k{n % 3}": n // 5}} | noted
 
@@ -41,7 +49,11 @@ def long_graph(steps: int = 12, **settings: Any) -> Graph:
 
     graph.edge(START, "count")
     graph.edge("count", "write")
-    graph.branch("write", lambda state: "on" if state.n < steps else "off", {"on": "count", "off": END})
+    graph.branch(
+        "write",
+        lambda state: "on" if state.n < steps else "off",
+        {"on": "count", "off": END},
+    )
     registry.replace(graph)
     return graph
 

@@ -19,9 +19,12 @@ GATE = Gate(reviewers=["group:claims"])
 Node = Callable[[Any, Any], Any]
 
 
-def chain(name: str, *nodes: Node, options: Sequence[dict[str, Any]] = (), **settings: Any) -> Graph:
+def chain(
+    name: str, *nodes: Node, options: Sequence[dict[str, Any]] = (), **settings: Any
+) -> Graph:
     """A registered graph of these nodes, one after another, each under its own name."""
-    made, names = graph(name, **settings), [START, *(node.__name__ for node in nodes), END]
+    made = graph(name, **settings)
+    names = [START, *(node.__name__ for node in nodes), END]
     for n, node in enumerate(nodes):
         made.node(**(options[n] if n < len(options) else {}))(node)
     for source, target in zip(names, names[1:], strict=False):
@@ -29,7 +32,9 @@ def chain(name: str, *nodes: Node, options: Sequence[dict[str, Any]] = (), **set
     return registered(made)
 
 
-def side_by_side(name: str, *nodes: Node, options: Sequence[dict[str, Any]] = (), **settings: Any) -> Graph:
+def side_by_side(
+    name: str, *nodes: Node, options: Sequence[dict[str, Any]] = (), **settings: Any
+) -> Graph:
     """A registered graph of these nodes, all in one superstep."""
     made = graph(name, **settings)
     for n, node in enumerate(nodes):
@@ -66,7 +71,9 @@ def let_memory_age(*, days: float) -> None:
     """All that is remembered, as if it had been written so long ago."""
     at = timezone.now() - timedelta(days=days)
     for row in MemoryTrace.objects.all():
-        row.save(update_fields=sealed_rows.seal_again(row, Protection(row.encrypted), at=at))
+        row.save(
+            update_fields=sealed_rows.seal_again(row, Protection(row.encrypted), at=at)
+        )
 
 
 def memory() -> dict[str, Any]:
@@ -77,7 +84,9 @@ def memory() -> dict[str, Any]:
 
 def versions() -> dict[str, int]:
     """The versions of all keys, forgotten ones too."""
-    return {f"{row.namespace}/{row.key}": row.version for row in MemoryTrace.objects.all()}
+    return {
+        f"{row.namespace}/{row.key}": row.version for row in MemoryTrace.objects.all()
+    }
 
 
 def landed(run: Run) -> list[tuple[str, int, str, int]]:
@@ -87,11 +96,17 @@ def landed(run: Run) -> list[tuple[str, int, str, int]]:
 
 
 def lose_the_lease(ctx: Any) -> None:
-    """As if this worker had died: what it brings is refused, and another takes the run over from its last commit."""
-    Run.objects.filter(id=ctx.run_id).update(epoch=F("epoch") + 1, lease_until="2000-01-01T00:00Z")
+    """As if this worker had died: what it brings is refused, and another takes the run
+    over from its last commit.
+    """
+    Run.objects.filter(id=ctx.run_id).update(
+        epoch=F("epoch") + 1, lease_until="2000-01-01T00:00Z"
+    )
 
 
 def records(run: Run) -> list[tuple[str, str, Any, bool]]:
     """What is kept of what a run read: kind, mode, the call, whether it was read anew."""
     rows = MemoryRecord.objects.filter(run=run).order_by("id")
-    return [(row.kind, row.mode, read_value(row, "asked"), row.unrecorded) for row in rows]
+    return [
+        (row.kind, row.mode, read_value(row, "asked"), row.unrecorded) for row in rows
+    ]

@@ -1,4 +1,6 @@
-"""The database that tests find: one process of a run of tests migrates, each other copies what that one left."""
+"""The database that tests find: one process of a run of tests migrates, each other
+copies what that one left.
+"""
 
 import fcntl
 import shutil
@@ -11,17 +13,23 @@ TEMPLATE = "countersign_template"
 
 
 def prepare(folder: Path) -> None:
-    """Give this process its database, of the name that it has in a run of tests. `folder` is one to all processes of
-    the run, and goes with the run; so does the database.
+    """Give this process its database, of the name that it has in a run of tests.
+    `folder` is one to all processes of the run, and goes with the run; so does the
+    database.
     """
     with (folder / f"{TEMPLATE}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        made, name = folder / f"{TEMPLATE}.made", str(connection.creation._get_test_db_name())
+        made = folder / f"{TEMPLATE}.made"
+        name = str(connection.creation._get_test_db_name())
         if made.exists():
             _copy(folder / TEMPLATE, TEMPLATE, Path(name), name)
-            settings.DATABASES[DEFAULT_DB_ALIAS]["NAME"] = connection.settings_dict["NAME"] = name
+            settings.DATABASES[DEFAULT_DB_ALIAS]["NAME"] = connection.settings_dict[
+                "NAME"
+            ] = name
         else:
-            connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+            connection.creation.create_test_db(
+                verbosity=0, autoclobber=True, serialize=False
+            )
             connection.close()
             _copy(Path(name), name, folder / TEMPLATE, TEMPLATE)
             made.touch()

@@ -1,4 +1,6 @@
-"""What became of each path of a run, by a slow model: every state is read whole, and neighbours are compared."""
+"""What became of each path of a run, by a slow model: every state is read whole, and
+neighbours are compared.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,7 +8,7 @@ from typing import Any
 from checkpoints import timeline
 from checkpoints.core.diff import Path, written
 from checkpoints.models import Checkpoint, Run
-from orchestrator.engine import canonical
+from orchestrator.engine.values import canonical
 
 MISSING = object()
 
@@ -19,20 +21,33 @@ def rows_of(run: Run) -> list[Checkpoint]:
 def states_of(run: Run) -> list[tuple[int, dict[str, Any]]]:
     """Each seq with the state there, without the input."""
     found = [(row.seq, timeline.state_at(row.id)) for row in rows_of(run)]
-    return [(seq, {name: value for name, value in state.items() if name != "input"}) for seq, state in found]
+    return [
+        (seq, {name: value for name, value in state.items() if name != "input"})
+        for seq, state in found
+    ]
 
 
 def all_paths(value: Any, path: Path = ()) -> Iterator[Path]:
     """Every path at which there is something, containers too."""
     if path:
         yield path
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, one in inner:
         yield from all_paths(one, (*path, key))
 
 
-def changed_at(states: list[tuple[int, dict[str, Any]]], before: dict[str, Any] | None = None) -> dict[str, list[int]]:
-    """Each path, with its partition, with the seqs at which it differs from the state before."""
+def changed_at(
+    states: list[tuple[int, dict[str, Any]]], before: dict[str, Any] | None = None
+) -> dict[str, list[int]]:
+    """Each path, with its partition, with the seqs at which it differs from the state
+    before.
+    """
     known = {path for _, state in states for path in all_paths(state) if len(path) > 1}
     found: dict[str, list[int]] = {written(path): [] for path in known}
     last = before or {}

@@ -11,10 +11,16 @@ class _Fields(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
-        kind, name = given.get("type", "text"), given.get("name", "")
+        kind = given.get("type", "text")
+        name = given.get("name", "")
         if tag == "textarea":
-            self.area, self.found[name] = name, ""
-        elif tag == "input" and name and (kind not in ("radio", "checkbox") or "checked" in given):
+            self.area = name
+            self.found[name] = ""
+        elif (
+            tag == "input"
+            and name
+            and (kind not in ("radio", "checkbox") or "checked" in given)
+        ):
             self.found[name] = given.get("value", "")
 
     def handle_endtag(self, tag: str) -> None:
@@ -29,7 +35,9 @@ class _Fields(HTMLParser):
 
 
 def fields_of(html: str) -> dict[str, str]:
-    """Name -> value of the fields between the page's bar and its end, without the token against forgery."""
+    """Name -> value of the fields between the page's bar and its end, without the token
+    against forgery.
+    """
     parser = _Fields()
     parser.feed(html.split("<main")[1])
     parser.found.pop("csrfmiddlewaretoken", None)

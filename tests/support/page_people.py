@@ -13,7 +13,9 @@ from tests.support.cast import People
 
 @pytest.fixture
 def claim_graph(db: None) -> Iterator[None]:
-    with claims.registered(claims.graph_of(), claims.graph_of("four_eyes", four_eyes=True)):
+    with claims.registered(
+        claims.graph_of(), claims.graph_of("four_eyes", four_eyes=True)
+    ):
         yield
 
 

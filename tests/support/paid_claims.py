@@ -1,4 +1,6 @@
-"""A claim that people approve and that is then paid; what was paid is kept here, so that a second time shows."""
+"""A claim that people approve and that is then paid; what was paid is kept here, so
+that a second time shows.
+"""
 
 from typing import Any
 
@@ -42,11 +44,15 @@ def paid(name: str, people: cast.People, **gate: Any) -> Run:
     PAID.clear()
     registered(claim(name, **gate))
     run = runs.advance(runs.start(name, {}, key=f"key of {name}").id)
-    signers = [run_actions.reviewer(people.reviewer), run_actions.reviewer(people.second_reviewer)]
+    signers = [
+        run_actions.reviewer(people.reviewer),
+        run_actions.reviewer(people.second_reviewer),
+    ]
     for signer in signers[: gate.get("quorum", 1)]:
         run_actions.sign(run, signer, ["approve"])
     run = runs.advance(run.id)
-    assert (run.status, len(PAID)) == (Status.COMPLETED, 1)
+    assert run.status == Status.COMPLETED
+    assert len(PAID) == 1
     return run
 
 

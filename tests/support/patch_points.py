@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel
 
 from orchestrator.engine import END, START, Append, Artifact, Graph
-from orchestrator.engine.compile import compile
+from orchestrator.engine.graphs.compile import compile
 
 
 class Nothing(BaseModel):
@@ -48,4 +48,6 @@ def point(**state: Any) -> Any:
     before = compiled.fresh_state()
     for name, value in state.items():
         before[compiled.channels[name].partition][name] = value
-    return SimpleNamespace(graph=compiled, going_on=before, checkpoint=SimpleNamespace(seq=1))
+    return SimpleNamespace(
+        graph=compiled, going_on=before, checkpoint=SimpleNamespace(seq=1)
+    )

@@ -1,5 +1,5 @@
-"""Backends that do not keep their contract, each in one way: the suite must find every one. And one on a disk that may
-be full.
+"""Backends that do not keep their contract, each in one way: the suite must find every
+one. And one on a disk that may be full.
 """
 
 import errno
@@ -21,12 +21,12 @@ class IgnoresTheSecond(MemoryPayloads):
     """Keeps the first, and tells whoever comes second that his are kept."""
 
     def put(self, name: str, data: bytes) -> bytes:
-        return b"" if name in self._kept else super().put(name, data)
+        return b"" if name in self._payloads else super().put(name, data)
 
 
 class RefusesToRepeat(MemoryPayloads):
     def put(self, name: str, data: bytes) -> bytes:
-        if name in self._kept:
+        if name in self._payloads:
             raise RuntimeError("taken")
         return super().put(name, data)
 
@@ -51,13 +51,13 @@ class GivesNothingForLost(MemoryPayloads):
 
 class SaysKeyError(MemoryPayloads):
     def get(self, name: str, kept: bytes) -> bytes:
-        return self._kept[name][0]
+        return self._payloads[name][0]
 
 
 class DeletesByPrefix(MemoryPayloads):
     def delete(self, name: str, kept: bytes) -> None:
-        for one in [one for one in self._kept if one.startswith(name)]:
-            del self._kept[one]
+        for one in [one for one in self._payloads if one.startswith(name)]:
+            del self._payloads[one]
 
 
 class DeletesNothing(MemoryPayloads):
@@ -76,7 +76,7 @@ class DeletesOnlyWithARow(MemoryPayloads):
 
 class MindsUnknown(MemoryPayloads):
     def delete(self, name: str, kept: bytes) -> None:
-        del self._kept[name]
+        del self._payloads[name]
 
 
 class SameInAnyCase(MemoryPayloads):
@@ -101,8 +101,12 @@ class ListsNothing(MemoryPayloads):
 
 class TakesAnyName(MemoryPayloads):
     def put(self, name: str, data: bytes) -> bytes:
-        self._kept.setdefault(name, (data, datetime.now(UTC)))
-        return super().put(name, data) if name.isascii() and "." not in name and name.strip("/") else b""
+        self._payloads.setdefault(name, (data, datetime.now(UTC)))
+        return (
+            super().put(name, data)
+            if name.isascii() and "." not in name and name.strip("/")
+            else b""
+        )
 
 
 class OneDrawer(MemoryPayloads):
@@ -159,7 +163,9 @@ BROKEN = [
 
 
 class Full(FilePayloads):
-    """Files on a disk that is full while `full` says so: from the n-th put on that the test counts."""
+    """Files on a disk that is full while `full` says so: from the n-th put on that the
+    test counts.
+    """
 
     left: int | None = None
     """Puts that still succeed; None for as many as one likes."""

@@ -25,7 +25,10 @@ def kept_files(folder: Path) -> list[Path]:
 
 def columns(run: Run) -> int:
     """How many payloads the rows of a run point to."""
-    return sum(bool(row.change) + bool(row.snapshot) for row in Checkpoint.objects.filter(run=run))
+    return sum(
+        bool(row.change) + bool(row.snapshot)
+        for row in Checkpoint.objects.filter(run=run)
+    )
 
 
 def notes(run: Run) -> list[str]:

@@ -1,4 +1,6 @@
-"""Real processes against the test database: workers that tests may kill, freeze and drain."""
+"""Real processes against the test database: workers that tests may kill, freeze and
+drain.
+"""
 
 import os
 import signal
@@ -40,7 +42,9 @@ def environment(**more: str) -> dict[str, str]:
 
 @contextmanager
 def worker(log: Path, **env: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A `manage.py worker`, killed with all its children at the end. Its output is appended to `log`."""
+    """A `manage.py worker`, killed with all its children at the end. Its output is
+    appended to `log`.
+    """
     with log.open("ab") as out:
         process = subprocess.Popen(
             [sys.executable, "manage.py", "worker"],
@@ -62,14 +66,25 @@ def worker(log: Path, **env: str) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 @contextmanager
-def web(log: Path, *, application: str = "orchestrator.asgi:application", **env: str) -> Iterator[str]:
+def web(
+    log: Path, *, application: str = "orchestrator.asgi:application", **env: str
+) -> Iterator[str]:
     """A daphne that serves the project, or another application; gives its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with log.open("ab") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "daphne", "-b", "127.0.0.1", "-p", str(port), application],
+            [
+                sys.executable,
+                "-m",
+                "daphne",
+                "-b",
+                "127.0.0.1",
+                "-p",
+                str(port),
+                application,
+            ],
             cwd=ROOT,
             env=environment(**env),
             stdout=out,
@@ -91,12 +106,18 @@ def _answers(port: int) -> bool:
     return True
 
 
-def until(condition: Callable[[], Any], *, seconds: float = 40.0, what: str = "") -> Any:
-    """The condition's first true value. Fails with `what` and the last value where it does not come."""
+def until(
+    condition: Callable[[], Any], *, seconds: float = 40.0, what: str = ""
+) -> Any:
+    """The condition's first true value. Fails with `what` and the last value where it
+    does not come.
+    """
     end = time.monotonic() + seconds
     value = condition()
     while not value:
-        assert time.monotonic() < end, f"waited {seconds:g} s for {what or condition}; last: {value!r}"
+        assert time.monotonic() < end, (
+            f"waited {seconds:g} s for {what or condition}; last: {value!r}"
+        )
         time.sleep(0.05)
         value = condition()
     return value
@@ -105,7 +126,11 @@ def until(condition: Callable[[], Any], *, seconds: float = 40.0, what: str = ""
 def calls(folder: Path, what: str = "") -> list[str]:
     """The lines that effects of test graphs left outside, those that begin with `what`."""
     log = folder / "outside.log"
-    return [line for line in log.read_text().splitlines() if line.startswith(what)] if log.exists() else []
+    return (
+        [line for line in log.read_text().splitlines() if line.startswith(what)]
+        if log.exists()
+        else []
+    )
 
 
 def with_mark(folder: Path, kill: str) -> Mapping[str, str]:

@@ -6,7 +6,10 @@ from typing import Any
 def form_of(page: Any) -> dict[str, Any]:
     """What the page's form would post, before anything is chosen."""
     review = page.context["page"]
-    posted: dict[str, Any] = {"key": review.key, "write": [slip.write for slip in review.cells]}
+    posted: dict[str, Any] = {
+        "key": review.key,
+        "write": [slip.write for slip in review.cells],
+    }
     for slip in review.cells:
         posted |= {f"h-{slip.write}": slip.hash, f"d-{slip.write}": slip.shape}
         for control in slip.control.walk():

@@ -1,4 +1,6 @@
-"""Rows of runs made by hand, for tests of what is read: small, and stating what the test asserts on."""
+"""Rows of runs made by hand, for tests of what is read: small, and stating what the
+test asserts on.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,7 +19,8 @@ from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.timeline import snapshot_of
-from orchestrator.engine import Task, canonical
+from orchestrator.engine import Task
+from orchestrator.engine.values import canonical
 from tests.support.forging import rewrite
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -38,7 +41,11 @@ def a_run(**columns: Any) -> Run:
         **columns,
     }
     content = canonical.dumps(given.get("input", {"claim_id": "CLM-1"}))
-    given = {"input_hash": canonical.digest(content), **given, "input": codec.pack(content)}
+    given = {
+        "input_hash": canonical.digest(content),
+        **given,
+        "input": codec.pack(content),
+    }
     run = Run.objects.create(**given)
     return sealed(run)
 
@@ -55,16 +62,26 @@ def sealed(run: Run, **columns: Any) -> Run:
         event_hash=run.event_hash,
         decisions=run.decisions,
     )
-    run.seal, run.seal_key = seal["seal"], seal["seal_key"]
+    run.seal = seal["seal"]
+    run.seal_key = seal["seal_key"]
     Run.objects.filter(id=run.id).update(**columns, **seal)
     return run
 
 
 def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
-    """A checkpoint whose parent is the one before it. scratch, artifacts, diagnostics and versions are JSON."""
-    payload = {name: columns.pop(name, {}) for name in ("scratch", "artifacts", "diagnostics", "versions", "open")}
+    """A checkpoint whose parent is the one before it. scratch, artifacts, diagnostics
+    and versions are JSON.
+    """
+    payload = {
+        name: columns.pop(name, {})
+        for name in ("scratch", "artifacts", "diagnostics", "versions", "open")
+    }
     payload["frontier"] = columns.pop("frontier", EMPTY_FRONTIER)
-    before = Checkpoint.objects.filter(run=run, seq__lt=seq, kept=True).order_by("-seq").values_list("id", flat=True)
+    before = (
+        Checkpoint.objects.filter(run=run, seq__lt=seq, kept=True)
+        .order_by("-seq")
+        .values_list("id", flat=True)
+    )
     given = {
         "superstep": seq,
         "line": 1,
@@ -76,7 +93,9 @@ def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
         **columns,
     }
     full = canonical.dumps(payload)
-    made = Checkpoint(run=run, seq=seq, anchor=seq, snapshot_hash=canonical.digest(full), **given)
+    made = Checkpoint(
+        run=run, seq=seq, anchor=seq, snapshot_hash=canonical.digest(full), **given
+    )
     sealed_rows.seal(made, protection_of(run))
     made.snapshot = codec.pack(full)
     made.save(force_insert=True)
@@ -84,26 +103,53 @@ def a_checkpoint(run: Run, seq: int, **columns: Any) -> Checkpoint:
     return made
 
 
-def many_checkpoints(run: Run, last: int, state_of: Callable[[int], dict[str, Any]], nodes: Sequence[str]) -> None:
-    """The checkpoints behind the run's last one up to seq `last`, in one insert. Each has the scratch that `state_of`
-    gives for its seq, and lists one of the nodes, in turn.
+def many_checkpoints(
+    run: Run, last: int, state_of: Callable[[int], dict[str, Any]], nodes: Sequence[str]
+) -> None:
+    """The checkpoints behind the run's last one up to seq `last`, in one insert. Each
+    has the scratch that `state_of` gives for its seq, and lists one of the nodes, in
+    turn.
     """
     begun = Checkpoint.objects.get(run=run, seq=run.head_seq)
-    document, parent, made = snapshot_of(begun), begun.id, []
+    document = snapshot_of(begun)
+    parent = begun.id
+    made = []
     for seq in range(run.head_seq + 1, last + 1):
         node = nodes[seq % len(nodes)]
-        entry = {"node": node, "visit": seq, "effect": "pure", "outcome": "ok", "tasks": 1, "ms": 1}
+        entry = {
+            "node": node,
+            "visit": seq,
+            "effect": "pure",
+            "outcome": "ok",
+            "tasks": 1,
+            "ms": 1,
+        }
         payload = {**document, "scratch": {**document["scratch"], **state_of(seq)}}
         payload["frontier"] = {**document["frontier"], "visits": {node: seq}}
         full = canonical.dumps(payload)
         row = Checkpoint(
-            id=uuid4(), run=run, seq=seq, anchor=seq, superstep=seq, line=1, source="superstep", parent=parent,
-            created_at=START + timedelta(seconds=seq), graph=run.graph, version=run.version, event_seq=seq,
-            fingerprint=run.fingerprint, nodes=[entry], changed=[*state_of(seq)], snapshot_hash=canonical.digest(full),
-            stored_size=len(full), state_size=len(full),
-        )  # fmt: skip
+            id=uuid4(),
+            run=run,
+            seq=seq,
+            anchor=seq,
+            superstep=seq,
+            line=1,
+            source="superstep",
+            parent=parent,
+            created_at=START + timedelta(seconds=seq),
+            graph=run.graph,
+            version=run.version,
+            event_seq=seq,
+            fingerprint=run.fingerprint,
+            nodes=[entry],
+            changed=[*state_of(seq)],
+            snapshot_hash=canonical.digest(full),
+            stored_size=len(full),
+            state_size=len(full),
+        )
         sealed_rows.seal(row, protection_of(run))
-        row.snapshot, parent = codec.pack(full), row.id
+        row.snapshot = codec.pack(full)
+        parent = row.id
         made.append(row)
     Checkpoint.objects.bulk_create(made, batch_size=500)
     sealed(run, head=made[-1].id, head_seq=last)
@@ -112,14 +158,21 @@ def many_checkpoints(run: Run, last: int, state_of: Callable[[int], dict[str, An
 def an_event(run: Run, seq: int, **columns: Any) -> RunEvent:
     """A line of a log. `payload` is JSON."""
     payload = pack_json(columns.pop("payload", {}))
-    row = RunEvent(run=run, seq=seq, payload=payload, **{"type": "checkpoint_saved", "at": START, **columns})
+    row = RunEvent(
+        run=run,
+        seq=seq,
+        payload=payload,
+        **{"type": "checkpoint_saved", "at": START, **columns},
+    )
     sealed_rows.seal(row, protection_of(run))
     row.save(force_insert=True)
     return row
 
 
 def a_request(run: Run, *reviewers: str, **columns: Any) -> ApprovalRequest:
-    """A request that names these principals. `title` is a string; `policy` adds to the usual one."""
+    """A request that names these principals. `title` is a string; `policy` adds to the
+    usual one.
+    """
     policy = {
         "reviewers": list(reviewers),
         "quorum": 1,
@@ -143,17 +196,28 @@ def a_request(run: Run, *reviewers: str, **columns: Any) -> ApprovalRequest:
     request = ApprovalRequest(run=run, policy=policy, policy_hash="p" * 64, **given)
     sealed_rows.seal_and_encrypt([request], protection_of(run))
     request.save(force_insert=True)
-    RequestReviewer.objects.bulk_create(RequestReviewer(request=request, principal=name) for name in reviewers)
+    RequestReviewer.objects.bulk_create(
+        RequestReviewer(request=request, principal=name) for name in reviewers
+    )
     return request
 
 
 def a_write(
-    request: ApprovalRequest, position: int, *, channel: str, value: Any, base: pending_writes.Base
+    request: ApprovalRequest,
+    position: int,
+    *,
+    channel: str,
+    value: Any,
+    base: pending_writes.StoredBase,
 ) -> PendingWrite:
     """Revision 1 of a write of the request's task."""
     row = pending_writes.staged(
         uuid4(),
-        task_columns(request.run_id, request.line, Task(request.node, request.visit, request.index)),
+        task_columns(
+            request.run_id,
+            request.line,
+            Task(request.node, request.visit, request.index),
+        ),
         position=position,
         channel=channel,
         label=f"set {channel}",
@@ -171,7 +235,9 @@ def a_write(
     return row
 
 
-def a_decision(write: PendingWrite, request: ApprovalRequest, *, by: Any, verdict: str, seq: int) -> Decision:
+def a_decision(
+    write: PendingWrite, request: ApprovalRequest, *, by: Any, verdict: str, seq: int
+) -> Decision:
     """A decision on that revision."""
     row = Decision(
         request=request,
@@ -207,4 +273,12 @@ def missing() -> UUID:
 def a_worker(**columns: Any) -> Worker:
     """A worker that is there."""
     now = timezone.now()
-    return Worker.objects.create(**{"host": "secret-host", "pid": 1, "started_at": now, "heartbeat_at": now, **columns})
+    return Worker.objects.create(
+        **{
+            "host": "secret-host",
+            "pid": 1,
+            "started_at": now,
+            "heartbeat_at": now,
+            **columns,
+        }
+    )

@@ -23,24 +23,32 @@ def reviewer(user: User) -> User:
 
 
 def start(graph: str, folder: Path, *, by: User | None = None, **fields: Any) -> Run:
-    """A run of a test graph whose effects leave their lines in `folder`, worked on until it rests."""
+    """A run of a test graph whose effects leave their lines in `folder`, worked on
+    until it rests.
+    """
     return runs.advance(runs.start(graph, {"folder": str(folder), **fields}, by=by).id)
 
 
 def state(run: Run) -> dict[str, Any]:
     """The newest scratch partition."""
-    return timeline.state_at(Run.objects.values_list("head", flat=True).get(id=run.id))["scratch"]
+    return timeline.state_at(Run.objects.values_list("head", flat=True).get(id=run.id))[
+        "scratch"
+    ]
 
 
 def pending(run: Run) -> list[PendingWrite]:
     """The newest revisions of all pending writes of a run, by task and position."""
     return list(
-        pending_writes.newest(PendingWrite.objects.filter(run=run)).order_by("node", "visit", "index", "position")
+        pending_writes.newest(PendingWrite.objects.filter(run=run)).order_by(
+            "node", "visit", "index", "position"
+        )
     )
 
 
 def sign(run: Run, by: User, verdicts: list[Any]) -> Receipt:
-    """Decide the pending writes in order: "approve", "reject", ("edit", value), or None to leave one open."""
+    """Decide the pending writes in order: "approve", "reject", ("edit", value), or None
+    to leave one open.
+    """
     items = []
     for row, verdict in zip(pending(run), verdicts, strict=True):
         if verdict is None:
@@ -52,8 +60,12 @@ def sign(run: Run, by: User, verdicts: list[Any]) -> Receipt:
 
 
 def sign_open(run: Run, by: User, verdict: str, *, requests: int | None = None) -> None:
-    """Give every write of the open requests this verdict; of the first `requests` only, by id."""
-    asked = ApprovalRequest.objects.filter(run=run, status="open").order_by("node", "visit", "index")[:requests]
+    """Give every write of the open requests this verdict; of the first `requests` only,
+    by id.
+    """
+    asked = ApprovalRequest.objects.filter(run=run, status="open").order_by(
+        "node", "visit", "index"
+    )[:requests]
     tasks = {(one.line, one.task) for one in asked}
     items = [
         {"write": str(row.write), "hash": row.hash, "verdict": verdict}
@@ -69,14 +81,23 @@ def request(run: Run) -> ApprovalRequest:
 
 def sources(run: Run) -> list[str]:
     """The sources of the timeline's rows, oldest first."""
-    return list(Checkpoint.objects.filter(run=run, kept=True).order_by("seq").values_list("source", flat=True))
+    return list(
+        Checkpoint.objects.filter(run=run, kept=True)
+        .order_by("seq")
+        .values_list("source", flat=True)
+    )
 
 
 def log(run: Run) -> list[str]:
     """The types of all lines, in order."""
-    return list(RunEvent.objects.filter(run=run).order_by("seq").values_list("type", flat=True))
+    return list(
+        RunEvent.objects.filter(run=run).order_by("seq").values_list("type", flat=True)
+    )
 
 
 def event_payloads(run: Run, kind: str) -> list[dict[str, Any]]:
     """The payloads of all lines of one type."""
-    return [unpack_json(e.payload) for e in RunEvent.objects.filter(run=run, type=kind).order_by("seq")]
+    return [
+        unpack_json(e.payload)
+        for e in RunEvent.objects.filter(run=run, type=kind).order_by("seq")
+    ]

@@ -1,4 +1,6 @@
-"""A small graph with a gate and an effect, plain or encrypted, and hands that change its rows past everybody."""
+"""A small graph with a gate and an effect, plain or encrypted, and hands that change
+its rows past everybody.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,12 +24,20 @@ broken: set[str] = set()
 
 
 def graph(*, encrypted: bool = False, **gate: Any) -> Graph:
-    """propose, whose two writes `group:claims` decides; pay, which acts outside; then close."""
+    """propose, whose two writes `group:claims` decides; pay, which acts outside; then
+    close.
+    """
     made = Graph("watched", input=Order, state=Notes, encrypted=encrypted)
 
-    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], title="Pay {input.number}?", **gate))
+    @made.node(
+        effect="human",
+        gate=Gate(reviewers=["group:claims"], title="Pay {input.number}?", **gate),
+    )
     def propose(state: Notes, ctx: Any) -> list[Write]:
-        return [Write("payout", {"amount": "10"}, label="payout"), Write("letter", "Dear Ada", label="letter")]
+        return [
+            Write("payout", {"amount": "10"}, label="payout"),
+            Write("letter", "Dear Ada", label="letter"),
+        ]
 
     @made.node(effect="external")
     def pay(state: Notes, ctx: Any) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""An encrypted graph that says something of its own in every place that a value can come from; see `marked`."""
+"""An encrypted graph that says something of its own in every place that a value can
+come from; see `marked`.
+"""
 
 import time
 from typing import Annotated, Any
@@ -6,11 +8,24 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from orchestrator.engine import END, START, Append, Fact, Gate, Graph, Send, Show, Write, registry
+from orchestrator.engine import (
+    END,
+    START,
+    Append,
+    Fact,
+    Gate,
+    Graph,
+    Send,
+    Show,
+    Write,
+    registry,
+)
 from tests.support.sealed_tables import ONE_KEY
 
 BATCH = uuid4().hex
-"""Part of every mark, so that what an earlier test left in the file of a database is not found."""
+"""Part of every mark, so that what an earlier test left in the file of a database is
+not found.
+"""
 
 
 def marked(place: str) -> str:
@@ -49,19 +64,27 @@ GATE = Gate(
     title="Pay {input.person}: " + marked("title"),
     facts=[Fact("Person", "input.person")],
     shows=["letter"],
-    writes={"payout": Show(label="the payout", reversible=marked("reversible")), "notes": Show(label="a note")},
+    writes={
+        "payout": Show(label="the payout", reversible=marked("reversible")),
+        "notes": Show(label="a note"),
+    },
 )
 
 
 def registered(*, encrypted: bool = True) -> Graph:
-    """gather sends to look up; people decide on a payout and a letter; something breaks, and sending is unknown."""
+    """gather sends to look up; people decide on a payout and a letter; something
+    breaks, and sending is unknown.
+    """
     made = Graph(
         "secret_claim",
         input=Claim,
         state=State,
         encrypted=encrypted,
         label="Claim of {person}",
-        facts=[Fact("Branch", "input.branch", indexed=True), Fact("Person", "input.person")],
+        facts=[
+            Fact("Branch", "input.branch", indexed=True),
+            Fact("Person", "input.person"),
+        ],
     )
     _asking(made)
     _acting(made)
@@ -93,7 +116,11 @@ def _asking(made: Graph) -> None:
     @made.node(effect="human", gate=GATE)
     def propose(state: State, ctx: Any) -> list[Write]:
         return [
-            Write("payout", {"to": ctx.input.person, "memo": marked("write")}, label=marked("label")),
+            Write(
+                "payout",
+                {"to": ctx.input.person, "memo": marked("write")},
+                label=marked("label"),
+            ),
             Write("letter", marked("letter")),
             Write("notes", [marked("rejected")]),
         ]

@@ -1,4 +1,6 @@
-"""A run in which a person's node went on and sent on; only rows of its timeline show where to, and what it sent."""
+"""A run in which a person's node went on and sent on; only rows of its timeline show
+where to, and what it sent.
+"""
 
 from approvals.models import ApprovalRequest
 from checkpoints.models import Run
@@ -9,16 +11,27 @@ from tests.support.small_graphs import graph, registered
 
 
 def sent_on(people: cast.People, *, approved: bool = True) -> Run:
-    """ask goes to end, and sends to leaf, where somebody approved it, or where its gate needed nobody."""
+    """ask goes to end, and sends to leaf, where somebody approved it, or where its gate
+    needed nobody.
+    """
     made = graph("sent_on")
-    gate = Gate(reviewers=["group:claims"], needs_approval=lambda state, proposal: approved)
+    gate = Gate(
+        reviewers=["group:claims"], needs_approval=lambda state, proposal: approved
+    )
     made.node("ask", effect="human", gate=gate, goto="end", sends="leaf")(
-        lambda state, ctx: Command(update={"letter": "l"}, goto="end", send=[Send("leaf", {"n": 7})])
+        lambda state, ctx: Command(
+            update={"letter": "l"}, goto="end", send=[Send("leaf", {"n": 7})]
+        )
     )
     made.node("leaf")(lambda state, ctx: {"notes": [str(ctx.payload["n"])]})
     made.node("end")(lambda state, ctx: {"notes": ["end"]})
     made.node("last")(lambda state, ctx: {"notes": ["last"]})
-    for source, target in ((START, "ask"), ("leaf", END), ("end", "last"), ("last", END)):
+    for source, target in (
+        (START, "ask"),
+        ("leaf", END),
+        ("end", "last"),
+        ("last", END),
+    ):
         made.edge(source, target)
     registered(made)
     run = runs.advance(runs.start("sent_on", {}, key="sent on").id)

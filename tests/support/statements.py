@@ -26,10 +26,14 @@ def counted() -> Iterator[list[str]]:
 
 
 class Breaks(Watch):
-    """The connection breaks once, before or after the first statement that holds these words."""
+    """The connection breaks once, before or after the first statement that holds these
+    words.
+    """
 
     def __init__(self, words: str, *, after: bool) -> None:
-        self._words, self._after, self.broke = words, after, False
+        self._words = words
+        self._after = after
+        self.broke = False
 
     def before(self, link: BaseDatabaseWrapper, sql: str) -> None:
         self._pass(sql, after=False)

@@ -1,4 +1,6 @@
-"""Server-sent events as a browser or a program reads them: through the whole application, part by part."""
+"""Server-sent events as a browser or a program reads them: through the whole
+application, part by part.
+"""
 
 import json
 from collections.abc import AsyncIterator
@@ -12,7 +14,9 @@ from orchestrator.asgi import application
 
 
 class Stream:
-    """An answer that has begun. `status` and `headers` are there at once; what comes is asked for."""
+    """An answer that has begun. `status` and `headers` are there at once; what comes is
+    asked for.
+    """
 
     def __init__(self, communicator: ApplicationCommunicator) -> None:
         self.communicator = communicator
@@ -24,7 +28,9 @@ class Stream:
     async def begin(self) -> None:
         start = await self.communicator.receive_output(timeout=15)
         self.status = start["status"]
-        self.headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
+        self.headers = {
+            name.decode().lower(): value.decode() for name, value in start["headers"]
+        }
 
     async def block(self) -> str | None:
         """The next block of the stream; None where it has ended."""
@@ -38,9 +44,15 @@ class Stream:
         return found
 
     async def line(self) -> dict[str, Any] | None:
-        """The next line of the log, its number in `id`; None where the stream has ended."""
+        """The next line of the log, its number in `id`; None where the stream has
+        ended.
+        """
         while (block := await self.block()) is not None:
-            fields = dict(row.split(": ", 1) for row in block.splitlines() if not row.startswith(":"))
+            fields = dict(
+                row.split(": ", 1)
+                for row in block.splitlines()
+                if not row.startswith(":")
+            )
             if "data" in fields:
                 return {"id": int(fields["id"]), **json.loads(fields["data"])}
         return None
@@ -60,19 +72,34 @@ class Stream:
 
 
 @asynccontextmanager
-async def opened(path: str, *, cookie: str = "", token: str = "", **headers: str) -> AsyncIterator[Stream]:
-    """The stream at a path below /api/v1/, cut off at the end of the block. Header names have _ for -."""
+async def opened(
+    path: str, *, cookie: str = "", token: str = "", **headers: str
+) -> AsyncIterator[Stream]:
+    """The stream at a path below /api/v1/, cut off at the end of the block. Header
+    names have _ for -.
+    """
     given = {"host": "testserver", "accept": "text/event-stream", **headers}
     given |= {"cookie": f"{settings.SESSION_COOKIE_NAME}={cookie}"} if cookie else {}
     given |= {"authorization": f"Token {token}"} if token else {}
     address, _, query = path.partition("?")
     scope = {
-        "type": "http", "http_version": "1.1", "method": "GET", "path": f"/api/v1/{address}", "scheme": "http",
-        "query_string": query.encode(), "server": ("testserver", 80), "client": ("127.0.0.1", 1),
-        "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()],
-    }  # fmt: skip
+        "type": "http",
+        "http_version": "1.1",
+        "method": "GET",
+        "path": f"/api/v1/{address}",
+        "scheme": "http",
+        "query_string": query.encode(),
+        "server": ("testserver", 80),
+        "client": ("127.0.0.1", 1),
+        "headers": [
+            (name.replace("_", "-").encode(), value.encode())
+            for name, value in given.items()
+        ],
+    }
     stream = Stream(ApplicationCommunicator(application, scope))
-    await stream.communicator.send_input({"type": "http.request", "body": b"", "more_body": False})
+    await stream.communicator.send_input(
+        {"type": "http.request", "body": b"", "more_body": False}
+    )
     try:
         await stream.begin()
         yield stream

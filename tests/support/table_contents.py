@@ -15,5 +15,9 @@ def contents() -> str:
     for label in OURS:
         for model in apps.get_app_config(label).get_models():
             if model._meta.model_name not in LEFT:
-                found.update(repr(list(model._base_manager.order_by("pk").values_list())).encode())
+                found.update(
+                    repr(
+                        list(model._base_manager.order_by("pk").values_list())
+                    ).encode()
+                )
     return found.hexdigest()

@@ -1,4 +1,6 @@
-"""The cast of the tests has the rights that its roles say, so that tests about rights test something."""
+"""The cast of the tests has the rights that its roles say, so that tests about rights
+test something.
+"""
 
 from tests.support.cast import People
 

@@ -1,4 +1,6 @@
-"""After a test with real transactions the database is as Django's own flush would leave it."""
+"""After a test with real transactions the database is as Django's own flush would leave
+it.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -37,8 +39,12 @@ def tables() -> Flushed:
 def _content() -> dict[str, list[Any]]:
     with connection.cursor() as cursor:
         content = {}
-        for table in connection.introspection.django_table_names(only_existing=True, include_views=False):
-            cursor.execute(f"SELECT * FROM {connection.ops.quote_name(table)} ORDER BY 1")
+        for table in connection.introspection.django_table_names(
+            only_existing=True, include_views=False
+        ):
+            cursor.execute(
+                f"SELECT * FROM {connection.ops.quote_name(table)} ORDER BY 1"
+            )
             content[table] = list(cursor.fetchall())
     return content
 
@@ -57,13 +63,20 @@ def test_runs_people_and_decisions_are_gone_and_what_the_migrations_left_is_ther
     tables.restore(None)
     assert _content() == before
     assert {name for name, rows in before.items() if rows} == {
-        *("auth_group", "auth_group_permissions", "auth_permission", "django_content_type"),
+        *(
+            "auth_group",
+            "auth_group_permissions",
+            "auth_permission",
+            "django_content_type",
+        ),
         "checkpoints_audithead",
     }
     assert tables.flushes == 1
 
 
-def test_a_group_that_was_made_and_a_permission_that_was_taken_away_are_as_before(tables: Flushed) -> None:
+def test_a_group_that_was_made_and_a_permission_that_was_taken_away_are_as_before(
+    tables: Flushed,
+) -> None:
     before = _content()
     Group.objects.create(name="made by a test")
     Permission.objects.filter(codename="add_user").delete()
@@ -72,7 +85,9 @@ def test_a_group_that_was_made_and_a_permission_that_was_taken_away_are_as_befor
     assert tables.flushes == 1
 
 
-def test_decisions_cannot_be_deleted_afterwards_either(tables: Flushed, tmp_path: Path) -> None:
+def test_decisions_cannot_be_deleted_afterwards_either(
+    tables: Flushed, tmp_path: Path
+) -> None:
     _signed_run(tmp_path)
     tables.restore(None)
     assert append_only.missing_triggers() == []
@@ -81,7 +96,9 @@ def test_decisions_cannot_be_deleted_afterwards_either(tables: Flushed, tmp_path
         Decision.objects.all()._raw_delete("default")
 
 
-def test_a_trigger_that_was_taken_away_comes_back_by_djangos_own_flush(tables: Flushed) -> None:
+def test_a_trigger_that_was_taken_away_comes_back_by_djangos_own_flush(
+    tables: Flushed,
+) -> None:
     append_only.remove_triggers()
     assert append_only.missing_triggers() != []
     tables.restore(None)
@@ -89,7 +106,9 @@ def test_a_trigger_that_was_taken_away_comes_back_by_djangos_own_flush(tables: F
     assert tables.flushes == 2
 
 
-def test_triggers_that_were_lifted_and_are_there_again_change_nothing(tables: Flushed) -> None:
+def test_triggers_that_were_lifted_and_are_there_again_change_nothing(
+    tables: Flushed,
+) -> None:
     with append_only.triggers_lifted():
         pass
     tables.restore(None)

@@ -10,9 +10,15 @@ class Item:
     nodeid: str
 
 
-def test_the_files_of_the_longest_are_shared_and_everything_else_keeps_its_order() -> None:
+def test_the_files_of_the_longest_are_shared_and_everything_else_keeps_its_order() -> (
+    None
+):
     short = [Item(f"tests/a/test_{n}.py::test") for n in range(8)]
-    long = [Item(f"tests/soak/test_{file}.py::test_{n}") for file in ("x", "y") for n in (1, 2)]
+    long = [
+        Item(f"tests/soak/test_{file}.py::test_{n}")
+        for file in ("x", "y")
+        for n in (1, 2)
+    ]
     made = spread([*short, *long], 2)
     assert made == [*long[:2], *short[:4], *long[2:], *short[4:]]
 

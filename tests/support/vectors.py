@@ -1,4 +1,6 @@
-"""The run of two steps whose hashes stand in docs/integrity.md: fixed ids and times, made by the code that runs use."""
+"""The run of two steps whose hashes stand in docs/integrity.md: fixed ids and times,
+made by the code that runs use.
+"""
 
 import json
 from datetime import UTC, datetime
@@ -12,7 +14,7 @@ from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload, RunHeader
 from checkpoints.models import Checkpoint
 from checkpoints.models.checkpoint import Source
 from checkpoints.sealing.sealed_rows import Protection
-from orchestrator.engine import canonical
+from orchestrator.engine.values import canonical
 
 RUN = UUID("01890a5d-ac96-774b-bcce-b302099a8057")
 AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -27,7 +29,12 @@ def rows() -> list[Checkpoint]:
     """Checkpoints 0, 1 and 2."""
     first = NewCheckpoint(Source.INPUT, _payload([], {"tokens": ["START"]}), 0)
     row, head = checkpoint_rows.first_row(
-        PLACE, UUID(int=10), first, checkpoint_rows.full_delta(first, Protection()), end=LogEnd(1, "a" * 64), at=AT
+        PLACE,
+        UUID(int=10),
+        first,
+        checkpoint_rows.full_delta(first, Protection()),
+        end=LogEnd(1, "a" * 64),
+        at=AT,
     )
     made = [row]
     for n, note in ((1, "Grüße"), (2, "second")):
@@ -39,23 +46,41 @@ def rows() -> list[Checkpoint]:
             ops={"notes": {"op": "append", "items": [note]}},
             snapshot=10,
         )
-        change, end = checkpoint_rows.delta_after(head, step, Protection()), LogEnd(n + 1, "bc"[n - 1] * 64)
-        row, head = checkpoint_rows.next_row(PLACE, UUID(int=10 + n), head, step, change, end=end, at=AT)
+        change = checkpoint_rows.delta_after(head, step, Protection())
+        end = LogEnd(n + 1, "bc"[n - 1] * 64)
+        row, head = checkpoint_rows.next_row(
+            PLACE, UUID(int=10 + n), head, step, change, end=end, at=AT
+        )
         made.append(row)
     return made
 
 
 def checkpoints() -> list[dict[str, Any]]:
     """The rows as the docs show them: header, change as text, hashes."""
-    parent, shown = "", []
+    parent = ""
+    shown = []
     for row in rows():
         header = [
-            parent, str(row.run_id), row.line, row.seq, row.superstep, str(row.source), row.fingerprint, row.format,
-            int(row.committed), row.event_seq, row.event_hash,
-        ]  # fmt: skip
+            parent,
+            str(row.run_id),
+            row.line,
+            row.seq,
+            row.superstep,
+            str(row.source),
+            row.fingerprint,
+            row.format,
+            int(row.committed),
+            row.event_seq,
+            row.event_hash,
+        ]
         change = reader.bytes_of(row, "change").decode()
         shown.append(
-            {"header": header, "change": change, "change_hash": row.change_hash, "content_hash": row.content_hash}
+            {
+                "header": header,
+                "change": change,
+                "change_hash": row.change_hash,
+                "content_hash": row.content_hash,
+            }
         )
         parent = row.content_hash
     return shown
@@ -63,11 +88,26 @@ def checkpoints() -> list[dict[str, Any]]:
 
 def events() -> list[dict[str, Any]]:
     """Two lines of a log, as the docs show them."""
-    drafts = [NewEvent("run_started", {"graph": "letters"}, actor="olive"), NewEvent("run_completed")]
-    made, _ = event_log.chain(RUN, LogEnd(0, ""), drafts, at=AT, protection=Protection())
-    before, shown = "", []
+    drafts = [
+        NewEvent("run_started", {"graph": "letters"}, actor="olive"),
+        NewEvent("run_completed"),
+    ]
+    made, _ = event_log.chain(
+        RUN, LogEnd(0, ""), drafts, at=AT, protection=Protection()
+    )
+    before = ""
+    shown = []
     for row in made:
-        fields = [before, str(RUN), row.seq, row.type, row.at.isoformat(), row.node, row.task, row.actor]
+        fields = [
+            before,
+            str(RUN),
+            row.seq,
+            row.type,
+            row.at.isoformat(),
+            row.node,
+            row.task,
+            row.actor,
+        ]
         payload = canonical.dumps(drafts[row.seq - 1].payload).decode()
         shown.append({"fields": fields, "payload": payload, "hash": row.hash})
         before = row.hash
@@ -76,4 +116,6 @@ def events() -> list[dict[str, Any]]:
 
 def as_text() -> str:
     """Both as the docs have them."""
-    return "\n".join(json.dumps(one, ensure_ascii=False) for one in [*checkpoints(), *events()])
+    return "\n".join(
+        json.dumps(one, ensure_ascii=False) for one in [*checkpoints(), *events()]
+    )

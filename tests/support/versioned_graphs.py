@@ -1,4 +1,6 @@
-"""Versions of one graph, and deployments of them: what tests of versions start, change and go on with."""
+"""Versions of one graph, and deployments of them: what tests of versions start, change
+and go on with.
+"""
 
 from typing import Annotated, Any
 
@@ -37,17 +39,32 @@ def paying(
     title: str = "",
     effect: str = "pure",
 ) -> Graph:
-    """fetch sets the total, people are asked at propose, send notes what it saw; every other node does nothing."""
-    made = Graph("paying", version=version, input=Order, state=state, label=title or None)
-    gate = Gate(reviewers=["group:claims"], quorum=quorum, writes={name: Show() for name in guards}, title=title)
+    """fetch sets the total, people are asked at propose, send notes what it saw; every
+    other node does nothing.
+    """
+    made = Graph(
+        "paying", version=version, input=Order, state=state, label=title or None
+    )
+    gate = Gate(
+        reviewers=["group:claims"],
+        quorum=quorum,
+        writes={name: Show() for name in guards},
+        title=title,
+    )
     acts: dict[str, Any] = {
         "fetch": lambda state, ctx: {"total": type(state.total)(3)},
         "propose": lambda state, ctx: {"letter": "Dear"},
         "send": lambda state, ctx: {"notes": [f"sent {state.letter} {state.total}"]},
     }
     for name in nodes:
-        options: dict[str, Any] = {"effect": "human", "gate": gate} if name == "propose" else {}
-        options |= {"effect": effect, "timeout": 9 if title else None} if name == "send" else {}
+        options: dict[str, Any] = (
+            {"effect": "human", "gate": gate} if name == "propose" else {}
+        )
+        options |= (
+            {"effect": effect, "timeout": 9 if title else None}
+            if name == "send"
+            else {}
+        )
         made.node(name, **options)(acts.get(name, lambda state, ctx: None))
     join_in_a_row(made, *nodes)
     return made
@@ -55,7 +72,10 @@ def paying(
 
 def in_euros(state: Any) -> Any:
     """The migration to `Texts`."""
-    return {**state, "scratch": {**state["scratch"], "total": f"{state['scratch']['total']} euros"}}
+    return {
+        **state,
+        "scratch": {**state["scratch"], "total": f"{state['scratch']['total']} euros"},
+    }
 
 
 def deployed(*graphs: Graph) -> Graph:
@@ -68,13 +88,25 @@ def deployed(*graphs: Graph) -> Graph:
 
 
 def signed_letter(people: cast.People) -> Run:
-    """A run of version 1 whose letter was signed, at a gate that declares nothing; it is about to be sent."""
+    """A run of version 1 whose letter was signed, at a gate that declares nothing; it
+    is about to be sent.
+    """
     run = advanced(paying("1", guards=(), nodes=("fetch", "propose", "file", "send")))
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     turns = iter([False, False])
     slice_of(run, draining=lambda: next(turns, True))
-    assert (run_actions.state(run)["letter"], run_actions.state(run)["notes"]) == ("Dear", [])
+    assert run_actions.state(run)["letter"] == "Dear"
+    assert run_actions.state(run)["notes"] == []
     return run
 
 
-__all__ = ["END", "START", "Copied", "Texts", "deployed", "in_euros", "paying", "signed_letter"]
+__all__ = [
+    "END",
+    "START",
+    "Copied",
+    "Texts",
+    "deployed",
+    "in_euros",
+    "paying",
+    "signed_letter",
+]

@@ -1,1 +1,1 @@
-"""Pages of the audit log: the list, one line with what stands behind it, the export."""
+"""Pages of the audit log: the list, one line with its evidence, and the export."""

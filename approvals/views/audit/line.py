@@ -1,4 +1,6 @@
-"""One line of the audit log, and what stands behind it: what the person saw, what it became, and the seals of both."""
+"""One line of the audit log with its evidence: the decisions with the values that
+people saw and signed, the event of the run's log, and the seals of both.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,15 +10,19 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from approvals import audit
-from approvals.audit_words import VERDICTS, kind_name, sentence_of, with_full_names
+from approvals.audit import reads as audit
+from approvals.audit.words import VERDICTS, kind_name, sentence_of, with_full_names
+from approvals.display import comparison
 from approvals.models import Decision
-from approvals.views import comparison
 from approvals.views.audit.page import HIGHEST, full_names_in
-from approvals.views.page import read_number, render
+from approvals.views.page import read_page, refuses_unreadable_filters, render
 from approvals.views.write_cards import LARGE, Shown, first_page
 from checkpoints.sealing.seal_fault import SealFault, fault_of
-from checkpoints.sealing.sealed_columns import read_or_reason, read_value, unreadable_reason
+from checkpoints.sealing.sealed_columns import (
+    read_or_reason,
+    read_value,
+    unreadable_reason,
+)
 from checkpoints.sealing.sealed_rows import PLAIN, Protection
 from orchestrator.engine.errors import UNREADABLE, UnknownThing
 
@@ -36,7 +42,9 @@ class ShownValue:
 
 @dataclass(slots=True)
 class ShownDecision:
-    """A decision as it was made. `changes` are what it was about; `unread` says why they are not shown."""
+    """A decision as it was made. `changes` are the values that it was about; `unread`
+    is the reason why they are not shown.
+    """
 
     row: Decision
     word: str
@@ -49,73 +57,119 @@ class ShownDecision:
 
 @login_required
 @require_safe
+@refuses_unreadable_filters
 def audit_line_page(request: HttpRequest, number: int) -> HttpResponse:
-    """A line for who may see it and its run; everybody else learns that there is none."""
-    try:
-        line: Any = audit.find_line(request.user, number) if number <= HIGHEST else None
-    except UnknownThing as error:
-        raise Http404(error.message) from error
-    if line is None:
-        raise Http404("there is no such line")
-    behind = audit.evidence_of(line)
-    first = SHOWN * ((read_number(request.GET.get("page", "")) or 1) - 1)
-    decisions = list(behind.decisions)
+    """Show a line to those who may see it and its run; everybody else gets the 404 of a
+    line that does not exist.
+    """
+    line = _line_for(request.user, number)
+    evidence = audit.evidence_of(line)
+    first = SHOWN * (read_page(request) - 1)
+    decisions = list(evidence.decisions)
+    facts = with_full_names(line.facts, full_names_in([line]))
+    shown_decisions = []
+    for position, decision in enumerate(decisions[first : first + SHOWN]):
+        shown_decisions.append(_shown(position, decision, evidence.protection))
+    earlier = 0
+    if first:
+        earlier = first // SHOWN
+    later = 0
+    if len(decisions) > first + SHOWN:
+        later = first // SHOWN + 2
     context = {
         "line": line,
         "title": kind_name(line.kind),
-        "text": sentence_of(line.kind, with_full_names(line.facts, full_names_in([line]))),
+        "text": sentence_of(line.kind, facts),
         "run_name": audit.run_name_of(line),
         "fault": fault_of(line, PLAIN),
         "seal": bytes(line.seal or b"").hex(),
-        "facts": list(_facts(line, behind)),
-        "decisions": [_shown(n, one, behind.protection) for n, one in enumerate(decisions[first : first + SHOWN])],
+        "facts": list(_facts(line, evidence)),
+        "decisions": shown_decisions,
         "count": len(decisions),
-        "earlier": first // SHOWN if first else 0,
-        "later": first // SHOWN + 2 if len(decisions) > first + SHOWN else 0,
-        "event": behind.event,
-        "event_fault": fault_of(behind.event, behind.protection) if behind.event else None,
-        "event_gone": audit.number_in(line, "seq") is not None
-        and line.kind not in audit.DECIDED
-        and behind.event is None,
+        "earlier": earlier,
+        "later": later,
+        "event": evidence.event,
+        "event_fault": _event_fault(evidence),
+        "event_gone": _is_event_missing(line, evidence),
     }
     return render(request, "approvals/audit_line.html", context, section="audit")
 
 
-def _tells_of_event(line: Any) -> bool:
-    return line.kind not in audit.DECIDED and audit.number_in(line, "seq") is not None
+def _line_for(user: Any, number: int) -> Any:
+    # The database refuses a larger number than its column holds.
+    if number > HIGHEST:
+        raise Http404("there is no such line")
+    try:
+        return audit.find_line(user, number)
+    except UnknownThing as error:
+        raise Http404(error.message) from error
 
 
-def _facts(line: Any, behind: audit.Evidence) -> Iterator[tuple[str, Any]]:
-    """What the line itself says, and what the run's log says of it."""
-    said = line.facts if isinstance(line.facts, dict) else {"facts": line.facts}
-    said = {name: fact for name, fact in said.items() if name not in ("heads", "bad")}
-    if behind.event is not None:
-        told = read_or_reason(behind.event, "payload") or {}
-        said |= told if isinstance(told, dict) else {"refused": told}
-    for name, fact in said.items():
+def _event_fault(evidence: audit.LineEvidence) -> SealFault | None:
+    if evidence.event is None:
+        return None
+    return fault_of(evidence.event, evidence.protection)
+
+
+def _is_event_missing(line: Any, evidence: audit.LineEvidence) -> bool:
+    """Return whether the line names an event that the run's log no longer has."""
+    if evidence.event is not None or line.kind in audit.DECIDED:
+        return False
+    return audit.number_in(line, "seq") is not None
+
+
+def _facts(line: Any, evidence: audit.LineEvidence) -> Iterator[tuple[str, Any]]:
+    """Yield the facts of the line itself, and those that the run's log has on it."""
+    facts = dict(line.facts) if isinstance(line.facts, dict) else {"facts": line.facts}
+    # These lists can be long; the export has them.
+    facts.pop("heads", None)
+    facts.pop("bad", None)
+    if evidence.event is not None:
+        payload = read_or_reason(evidence.event, "payload") or {}
+        # A payload that cannot be read is the reason why, as a text.
+        if not isinstance(payload, dict):
+            payload = {"refused": payload}
+        facts |= payload
+    for name, fact in facts.items():
         yield name.replace("_", " "), fact
 
 
 def _shown(number: int, row: Decision, protection: Protection) -> ShownDecision:
-    fault = fault_of(row, protection)
-    seal = bytes(row.seal or b"").hex()
-    made = ShownDecision(row, VERDICTS.get(row.verdict, row.verdict).capitalize(), "", seal, fault, [])
+    shown = ShownDecision(
+        row,
+        word=VERDICTS.get(row.verdict, row.verdict).capitalize(),
+        reason="",
+        seal=bytes(row.seal or b"").hex(),
+        fault=fault_of(row, protection),
+        changes=[],
+    )
     sizes = [len(bytes(getattr(row, name))) for name in COLUMNS]
     try:
-        made.reason = str(read_value(row, "reason") or "")
+        shown.reason = str(read_value(row, "reason") or "")
+        # Comparing large values would make the page slow.
         if max(sizes) > LARGE:
-            made.unread = f"Its values have {sum(sizes):,} bytes. The API gives them with the decisions of the run."
+            shown.unread = (
+                f"Its values have {sum(sizes):,} bytes. The API gives them with the"
+                " decisions of the run."
+            )
         else:
-            made.changes = list(_changes(f"d{number}", row))
+            shown.changes = list(_changes(f"d{number}", row))
     except UNREADABLE as error:
-        made.unread = f"Its value {unreadable_reason(error)}."
-    return made
+        shown.unread = f"Its value {unreadable_reason(error)}."
+    return shown
 
 
 def _changes(anchor: str, row: Decision) -> Iterator[ShownValue]:
-    """What was there beside what was proposed; and beside that what it became, where that is something else."""
-    old, proposed = read_value(row, "old_value"), read_value(row, "proposed_value")
-    yield ShownValue(anchor, first_page(comparison.compare(old, proposed, heads=("Before", "Proposed"))))
-    if row.final_value and bytes(row.final_value) != bytes(row.proposed_value):
-        final = read_value(row, "final_value")
-        yield ShownValue(f"{anchor}-f", first_page(comparison.compare(proposed, final, heads=("Proposed", "Final"))))
+    """Yield the old value beside the proposal, and the proposal beside the final value
+    where they differ.
+    """
+    old = read_value(row, "old_value")
+    proposed = read_value(row, "proposed_value")
+    change = comparison.compare(old, proposed, heads=("Before", "Proposed"))
+    yield ShownValue(anchor, first_page(change))
+    if not row.final_value or bytes(row.final_value) == bytes(row.proposed_value):
+        return
+    # An edit: the final value differs from the proposal.
+    final = read_value(row, "final_value")
+    change = comparison.compare(proposed, final, heads=("Proposed", "Final"))
+    yield ShownValue(f"{anchor}-f", first_page(change))

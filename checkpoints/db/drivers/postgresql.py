@@ -1,7 +1,9 @@
-"""Replaces `ensure_connection` and `close` of a live connection, as long as a statement that it sent is on its way.
+"""Replaces `ensure_connection` and `close` of a live connection, as long as a statement
+that it sent is under way.
 
-The statement is a transaction by itself and is handed to the server without waiting for the answer, past Django's
-cursors; whatever its caller does until then costs the run no time. Both methods are put back before the answer is read.
+The statement is a transaction by itself and is handed to the server without waiting for
+the answer, past Django's cursors; what its caller does meanwhile costs the run no time.
+Both methods are put back before the answer is read.
 """
 
 import re
@@ -16,83 +18,106 @@ from psycopg import Connection, errors, generators, pq
 from psycopg.adapt import PyFormat, Transformer
 
 MOST_PREPARED = 200
-"""Statements that a connection keeps; the server plans what comes beyond them each time."""
+"""The most prepared statements of a connection; others are planned each time."""
 
-_prepared: "WeakKeyDictionary[Connection[Any], dict[tuple[bytes, tuple[int, ...]], bytes]]" = WeakKeyDictionary()
-"""By connection of the driver: the names of its prepared statements, by text and types of parameters."""
+_Names = dict[tuple[bytes, tuple[int, ...]], bytes]
+"""The names of prepared statements, by text and types of parameters."""
 
+_prepared: "WeakKeyDictionary[Connection[Any], _Names]" = WeakKeyDictionary()
+"""By connection of the driver, its prepared statements."""
 
 FORGOTTEN = b"26000"
-"""The server knows no prepared statement of this name: psycopg drops all of a connection behind a rollback."""
+"""The server knows no prepared statement of this name: psycopg drops all of a
+connection behind a rollback.
+"""
 
 
-def send(now: BaseDatabaseWrapper, batch: Sequence[tuple[str, list[Any]]]) -> Callable[[], int]:
-    """Send a statement, one alone. Gives what waits for its end and gives the number of rows that it met. Both raise
-    what Django raises. Whoever uses the connection before that was called waits for the end too, and learns nothing of
-    it.
+def send(
+    connection: BaseDatabaseWrapper, batch: Sequence[tuple[str, list[Any]]]
+) -> Callable[[], int]:
+    """Send a single statement. Returns a function that waits for its end and returns
+    the number of rows that it met. Both raise what Django raises. Any other use of the
+    connection before that call waits for the end too, but does not get its error.
     """
     [(text, params)] = batch
-    raw: Connection[Any] = now.connection
+    raw: Connection[Any] = connection.connection
     adapting = Transformer(raw)
-    # A number as text fits a column of any width; the driver would name the type that fits the number.
+    # A number as text fits a column of any width; the driver would choose the type that
+    # fits the number.
     values = [str(value) if type(value) is int else value for value in params]
-    with now.wrap_database_errors:
+    with connection.wrap_database_errors:
         data = adapting.dump_sequence(values, [PyFormat.AUTO] * len(values))
-        asked, types, formats = _numbered(text), adapting.types or (), adapting.formats
-        unprepared = partial(raw.pgconn.send_query_params, asked, data, types, formats)
-        name = _name(raw, asked, types) if raw.prepare_threshold is not None else None
+        numbered = _numbered(text)
+        types = adapting.types or ()
+        formats = adapting.formats
+        send_unprepared = partial(
+            raw.pgconn.send_query_params, numbered, data, types, formats
+        )
+        name = None
+        if raw.prepare_threshold is not None:
+            name = _name(raw, numbered, types)
         if name is None:
-            unprepared()
+            send_unprepared()
         else:
             raw.pgconn.send_query_prepared(name, data, formats)
         if raw.pgconn.flush():
-            # More than the socket takes at once. What is not flushed is not sent until somebody waits for the answer.
+            # More than the socket takes at once. The rest would not be sent before the
+            # wait for the answer.
             raw.wait(generators.send(raw.pgconn))
-    return _OnItsWay(now, raw, unprepared)
+    return _StatementUnderWay(connection, raw, send_unprepared)
 
 
-class _OnItsWay:
+class _StatementUnderWay:
     """A statement that was sent, until its end is known."""
 
-    def __init__(self, now: BaseDatabaseWrapper, raw: "Connection[Any]", unprepared: Callable[[], None]) -> None:
-        self._now, self._raw, self._unprepared = now, raw, unprepared
-        self._met: int | None = None
+    def __init__(
+        self,
+        connection: BaseDatabaseWrapper,
+        raw: "Connection[Any]",
+        send_unprepared: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._raw = raw
+        self._send_unprepared = send_unprepared
+        self._row_count: int | None = None
         self._error: BaseException | None = None
-        # Every use of a connection through Django begins with the one of these, and ends with the other.
-        now.ensure_connection = self._ensure_connection  # type: ignore[method-assign]
-        now.close = self._close  # type: ignore[method-assign]
+        # Every use of a connection through Django begins with the first of these, and
+        # ends with the second.
+        patched: Any = connection
+        patched.ensure_connection = self._ensure_connection
+        patched.close = self._close
 
     def __call__(self) -> int:
         self._arrive()
         if self._error is not None:
             raise self._error
-        return self._met or 0
+        return self._row_count or 0
 
     def _ensure_connection(self) -> None:
         self._arrive()
-        self._now.ensure_connection()
+        self._connection.ensure_connection()
 
     def _close(self) -> None:
         self._arrive()
-        self._now.close()
+        self._connection.close()
 
     def _arrive(self) -> None:
-        if self._met is not None or self._error is not None:
+        if self._row_count is not None or self._error is not None:
             return
-        del self._now.ensure_connection, self._now.close
+        del self._connection.ensure_connection, self._connection.close
         try:
-            with self._now.wrap_database_errors:
+            with self._connection.wrap_database_errors:
                 result = self._raw.wait(generators.execute(self._raw.pgconn))[-1]
                 if result.error_field(pq.DiagnosticField.SQLSTATE) == FORGOTTEN:
                     # It was refused by its name, before anything was done.
                     _prepared.pop(self._raw, None)
-                    self._unprepared()
+                    self._send_unprepared()
                     result = self._raw.wait(generators.execute(self._raw.pgconn))[-1]
-                self._met = _checked(self._raw, result)
+                self._row_count = _checked(self._raw, result)
         except BaseException as error:
             self._error = error
             if not isinstance(error, Exception):
-                raise  # meant for whoever waits here
+                raise  # meant for the code that waits here
 
 
 def _checked(raw: Connection[Any], result: Any) -> int:
@@ -102,7 +127,9 @@ def _checked(raw: Connection[Any], result: Any) -> int:
 
 
 def _name(raw: Connection[Any], text: bytes, types: tuple[int, ...]) -> bytes | None:
-    """The name of the prepared statement, which is prepared first where need be; None where there are enough."""
+    """Return the name of the prepared statement, which is prepared first if need be;
+    None where there are enough.
+    """
     names = _prepared.setdefault(raw, {})
     name = names.get((text, types))
     if name is None and len(names) < MOST_PREPARED:
@@ -114,6 +141,12 @@ def _name(raw: Connection[Any], text: bytes, types: tuple[int, ...]) -> bytes | 
 
 @lru_cache(maxsize=500)
 def _numbered(text: str) -> bytes:
-    """The statement with its placeholders as the server knows them: $1, $2, …"""
+    """Return the statement with the placeholders of the server: $1, $2, …"""
     numbers = count(1)
-    return re.sub("%[s%]", lambda one: "%" if one[0] == "%%" else f"${next(numbers)}", text).encode()
+
+    def numbered(match: re.Match[str]) -> str:
+        if match[0] == "%%":
+            return "%"
+        return f"${next(numbers)}"
+
+    return re.sub("%[s%]", numbered, text).encode()

@@ -1,1 +1,1 @@
-"""The part of the API in which a run leaves as a bundle, and one comes in."""
+"""The part of the API that exports and imports bundles."""

@@ -1,4 +1,6 @@
-"""The demo's claims as a Django app. A service's own looks like this: models and a graphs.py, nothing registered."""
+"""The demo's claims as a Django app. An app of a real service looks like this: models
+and a graphs.py, with nothing to register.
+"""
 
 from django.apps import AppConfig
 

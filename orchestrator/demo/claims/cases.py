@@ -1,4 +1,4 @@
-"""The case register: what the claim graph's writing node does, inside its transaction."""
+"""The case register, to which the claim graph's writing node writes in its transaction."""
 
 from decimal import Decimal
 
@@ -9,16 +9,28 @@ from orchestrator.demo.claims.models import ClaimCase
 from orchestrator.demo.claims.values import CaseUpdate, ClaimFile
 
 
-def record(claim: ClaimFile, *, update: CaseUpdate | None, release: Decimal, paid: Decimal) -> int:
-    """Bring the claim's row up to date and give the number of its changes. Without `update` status and payment stay as
-    they are: who rejected the update did not want them recorded.
+def record(
+    claim: ClaimFile, *, update: CaseUpdate | None, release: Decimal, paid: Decimal
+) -> int:
+    """Update the claim's row and return the number of its changes. Without `update`
+    status and payment stay as they are, because whoever rejected the update did not
+    want them recorded.
     """
-    new = {"policyholder": claim.policyholder, "reserve": claim.reserve}
-    case, _made = ClaimCase.objects.get_or_create(claim_id=claim.claim_id, defaults=new)
-    booked = paid if update else Decimal(0)
-    changed = {"status": update.status, "note": update.note} if update else {}
+    case, _ = ClaimCase.objects.get_or_create(
+        claim_id=claim.claim_id,
+        defaults={
+            "policyholder": claim.policyholder,
+            "reserve": claim.reserve,
+        },
+    )
+    booked = Decimal(0)
+    columns: dict[str, str] = {}
+    if update:
+        booked = paid
+        columns = {"status": update.status, "note": update.note}
+    # Counted in the database, so that no update of another run is lost.
     ClaimCase.objects.filter(pk=case.pk).update(
-        **changed,
+        **columns,
         paid=F("paid") + booked,
         reserve=Greatest(F("reserve") - booked - release, Decimal(0)),
         changes=F("changes") + 1,

@@ -1,7 +1,9 @@
-"""claim_payout: reads a claim, assesses it, asks people where that is needed, and then really pays, writes and records.
+"""claim_payout: reads a claim, assesses it, asks people where that is needed, and then
+really pays, writes and records.
 
-Nothing happens outside before the review: the three staging nodes only prepare what `review` proposes. Behind it each
-effect looks at its own channel, which holds what people approved, or nothing.
+Nothing happens outside before the review: the three staging nodes only prepare what
+`review` proposes. Behind it each effect looks at its own channel, which holds what
+people approved, or nothing.
 """
 
 from decimal import Decimal
@@ -46,17 +48,19 @@ NOTHING = Decimal("0.00")
 
 
 class Claim(BaseModel):
-    """What a run starts with."""
+    """The input of a run."""
 
     claim_id: ClaimId = Field(title="Claim", description="For example CLM-118834")
     amount: Paid = Field(title="Amount claimed", description="In euros")
     claim_file: FileRef | None = Field(
-        default=None, title="Claim file", description="JSON. Without one, an example policyholder is used"
+        default=None,
+        title="Claim file",
+        description="JSON. Without one, an example policyholder is used",
     )
 
 
 class State(BaseModel):
-    """Where a claim stands."""
+    """The state of a claim."""
 
     claim: ClaimFile | None = None
     notes: Annotated[list[str], Append] = []
@@ -75,61 +79,86 @@ class State(BaseModel):
     payment: PaymentReceipt | None = None
     letter_sent: str = ""
     case_changes: int = 0
-    outcome: Literal["open", "settled", "partly settled", "refused", "handed back"] = "open"
+    outcome: Literal["open", "settled", "partly settled", "refused", "handed back"] = (
+        "open"
+    )
 
 
 graph = Graph(
     "claim_payout",
-    description="Screens an insurance claim, proposes the payout and a letter, and pays what was signed.",
+    description="Screens an insurance claim, proposes the payout and a letter, and"
+    " pays what was signed.",
     input=Claim,
     state=State,
     label="Claim {claim_id}",
-    facts=[Fact("Claim", "input.claim_id", indexed=True), Fact("Claimed", "input.amount")],
+    facts=[
+        Fact("Claim", "input.claim_id", indexed=True),
+        Fact("Claimed", "input.amount"),
+    ],
 )
 
 
 @graph.node(effect="read", retry=Retry(attempts=3, backoff=0.2, on=(OSError,)))
 def read_claim(state: Any, ctx: Context) -> Any:
     """Open the claim file."""
-    given = ctx.input
-    if given.claim_file is None:
-        claim = sources.without_file(given.claim_id, amount=given.amount)
+    claim_id = ctx.input.claim_id
+    if ctx.input.claim_file is None:
+        claim = sources.without_file(claim_id, amount=ctx.input.amount)
     else:
-        claim = sources.from_file(given.claim_file, claim_id=given.claim_id)
-    return {"claim": claim, "photos": claim.photos, "notes": [f"{claim.event}, {claim.happened_on}"]}
+        claim = sources.from_file(ctx.input.claim_file, claim_id=claim_id)
+    return {
+        "claim": claim,
+        "photos": claim.photos,
+        "notes": [f"{claim.event}, {claim.happened_on}"],
+    }
 
 
 @graph.node()
 def assess(state: Any, ctx: Context) -> Any:
-    """What the damage is worth under the policy."""
-    found = assessment.assess(state.claim, claimed=ctx.input.amount, photos=len(state.photos))
-    return {"assessment": found, "notes": [f"damage {money(found.damage)}, payable {money(found.payable)}"]}
+    """Work out what the damage is worth under the policy."""
+    assessed = assessment.assess(
+        state.claim, claimed=ctx.input.amount, photos=len(state.photos)
+    )
+    damage = money(assessed.damage)
+    return {
+        "assessment": assessed,
+        "notes": [f"damage {damage}, payable {money(assessed.payable)}"],
+    }
 
 
 @graph.node(effect="read")
 def request_photos(state: Any, ctx: Context) -> Any:
-    """Fetch the photographs that are only handed over on request. Asked once: what is then missing stays missing."""
+    """Fetch the photographs that are only handed over on request. Asked once: what is
+    then missing stays missing.
+    """
     late = state.claim.photos_on_request
-    return {"photos": late, "photo_requests": 1, "notes": [f"asked for photographs, {len(late)} came"]}
+    return {
+        "photos": late,
+        "photo_requests": 1,
+        "notes": [f"asked for photographs, {len(late)} came"],
+    }
 
 
 @graph.node(effect="read")
 def screen(state: Any, ctx: Context) -> Any:
-    """How likely the claim is not what it says."""
+    """Estimate how likely it is that the claim is not what it says."""
     return {"screening": assessment.screen(state.claim, photos=len(state.photos))}
 
 
 @graph.node()
 def small_claim(state: Any, ctx: Context) -> Any:
-    """Nobody needs to look at this one."""
+    """Take the short way: a small claim needs no review."""
     return {"route": "small", "notes": ["small claim, no review"]}
 
 
 @graph.node()
 def second_look(state: Any, ctx: Context) -> Any:
-    """What the reviewer should know."""
-    found = state.screening
-    return {"route": "large", "notes": [f"score {found.score}: {', '.join(found.reasons) or 'nothing odd'}"]}
+    """Note what the reviewer should know."""
+    reasons = ", ".join(state.screening.reasons) or "nothing odd"
+    return {
+        "route": "large",
+        "notes": [f"score {state.screening.score}: {reasons}"],
+    }
 
 
 @graph.node()
@@ -147,11 +176,16 @@ def draft_letter(state: Any, ctx: Context) -> Any:
 @graph.node()
 def stage_case(state: Any, ctx: Context) -> Any:
     """Prepare the register's update."""
-    return {"planned_case": CaseUpdate(status="settled", note=f"Settled at {money(state.assessment.payable)}")}
+    return {
+        "planned_case": CaseUpdate(
+            status="settled", note=f"Settled at {money(state.assessment.payable)}"
+        )
+    }
 
 
 def needs_review(state: Any, proposal: Any) -> str | bool:
-    """Why a person has to look; False where nobody has to."""
+    """Return the reason for which a person has to look, or False for none."""
+    # A fork may have patched the amount since the route was chosen.
     if state.route == "small" and state.planned_payout.amount <= assessment.SMALL:
         return False
     return f"{money(state.planned_payout.amount)}, fraud score {state.screening.score}"
@@ -172,10 +206,17 @@ def needs_review(state: Any, proposal: Any) -> str | bool:
         shows=["claim", "assessment", "screening"],
         writes={
             "payout": Show(
-                label="Pay €{amount:,.2f} to {payee}", reversible="A payment cannot be taken back.", money="amount"
+                label="Pay €{amount:,.2f} to {payee}",
+                reversible="A payment cannot be taken back.",
+                money="amount",
             ),
-            "letter": Show(label="Send the settlement letter to {to}", reversible="A letter cannot be taken back."),
-            "case_update": Show(label="Update the case", reversible="The register can be changed again."),
+            "letter": Show(
+                label="Send the settlement letter to {to}",
+                reversible="A letter cannot be taken back.",
+            ),
+            "case_update": Show(
+                label="Update the case", reversible="The register can be changed again."
+            ),
             "reserve_release": Show(
                 label="Release €{amount:,.2f} of the reserve",
                 reversible="The reserve can be set again.",
@@ -186,15 +227,20 @@ def needs_review(state: Any, proposal: Any) -> str | bool:
 )
 def review(state: Any, ctx: Context) -> Any:
     """Four proposals, each decided on its own."""
-    plan, claim = state.planned_payout, state.claim
+    plan = state.planned_payout
+    claim = state.claim
     writes = [
         Write("payout", plan),
         Write("letter", state.planned_letter),
-        Write("case_update", state.planned_case, label=f"Close case {claim.claim_id} as settled"),
+        Write(
+            "case_update",
+            state.planned_case,
+            label=f"Close case {claim.claim_id} as settled",
+        ),
     ]
     if claim.reserve > plan.amount:
-        left = claim.reserve - plan.amount
-        writes.append(Write("reserve_release", ReserveRelease(amount=left)))
+        remaining = claim.reserve - plan.amount
+        writes.append(Write("reserve_release", ReserveRelease(amount=remaining)))
     return writes
 
 
@@ -206,28 +252,44 @@ def review(state: Any, ctx: Context) -> Any:
     retry=Retry(attempts=4, backoff=0.5, on=(payments.PaymentUnavailable,)),
 )
 def pay(state: Any, ctx: Context) -> Any:
-    """Pay what was approved. The key is the same however often this runs, so the endpoint pays once."""
+    """Pay what was approved. The key is the same however often this runs, so the
+    endpoint pays once.
+    """
     if state.payout is None:
         return {"notes": ["nothing paid"]}
     order = PaymentOrder(claim_id=ctx.input.claim_id, **state.payout.model_dump())
     receipt = payments.pay(order, key=ctx.idempotency_key)
-    return {"payment": receipt, "notes": [f"paid {money(receipt.amount)}, payment {receipt.payment}"]}
+    return {
+        "payment": receipt,
+        "notes": [f"paid {money(receipt.amount)}, payment {receipt.payment}"],
+    }
 
 
-@graph.node(effect="external", reads=["letter"], timeout=30, not_done=(ConnectionRefusedError,))
+# A refused connection has sent nothing, so its outcome need not be settled by people.
+@graph.node(
+    effect="external", reads=["letter"], timeout=30, not_done=(ConnectionRefusedError,)
+)
 def send_letter(state: Any, ctx: Context) -> Any:
-    """Send what was approved. A second letter cannot be taken back, so a crash in here leaves the outcome to people."""
+    """Send what was approved. A second letter cannot be taken back, so a crash in here
+    leaves the outcome to people.
+    """
     letter = state.letter
     if letter is None:
         return {"notes": ["no letter sent"]}
     # Who has to say whether it went out can look for this in the outbox.
     message_id = f"<{ctx.idempotency_key[:32]}@claims.example.com>"
     headers = {"Message-ID": message_id}
-    EmailMessage(letter.subject, letter.body, "claims@example.com", [letter.to], headers=headers).send()
+    EmailMessage(
+        letter.subject, letter.body, "claims@example.com", [letter.to], headers=headers
+    ).send()
     return {"letter_sent": message_id, "notes": [f"letter sent to {letter.to}"]}
 
 
-@graph.node(effect="write", atomic=True, reads=["claim", "case_update", "reserve_release", "payment"])
+@graph.node(
+    effect="write",
+    atomic=True,
+    reads=["claim", "case_update", "reserve_release", "payment"],
+)
 def update_case(state: Any, ctx: Context) -> Any:
     """Record in the register what was approved."""
     if state.case_update is None and state.reserve_release is None:
@@ -257,9 +319,14 @@ def refuse(state: Any, ctx: Context) -> Any:
 @graph.node()
 def close(state: Any, ctx: Context) -> Any:
     """Say how it ended."""
+    # `refuse` and `hand_back` have said how it ended.
     if state.outcome != "open":
         return None
-    whole = state.payment is not None and bool(state.letter_sent) and state.case_update is not None
+    whole = (
+        state.payment is not None
+        and bool(state.letter_sent)
+        and state.case_update is not None
+    )
     return {"outcome": "settled" if whole else "partly settled"}
 
 
@@ -273,14 +340,20 @@ def route(state: Any) -> str:
     """By amount and score."""
     if assessment.why_refused(state.claim, state.assessment, state.screening):
         return "refuse"
-    return "small" if assessment.is_small(state.assessment, state.screening) else "large"
+    return (
+        "small" if assessment.is_small(state.assessment, state.screening) else "large"
+    )
 
 
 graph.edge(START, "read_claim")
 graph.edge("read_claim", "assess")
 graph.branch("assess", enough_photos, {"ask": "request_photos", "enough": "screen"})
 graph.edge("request_photos", "assess")
-graph.branch("screen", route, {"small": "small_claim", "large": "second_look", "refuse": "refuse"})
+graph.branch(
+    "screen",
+    route,
+    {"small": "small_claim", "large": "second_look", "refuse": "refuse"},
+)
 for looked in ("small_claim", "second_look"):
     for staged in ("stage_payment", "draft_letter", "stage_case"):
         graph.edge(looked, staged)

@@ -1,4 +1,5 @@
-"""A mail backend that writes each message as a file of its own, `<time>-<id>.eml`, which any mail program opens.
+"""A mail backend that writes each message to a separate file, `<time>-<id>.eml`,
+which any mail program opens.
 
 Named in EMAIL_BACKEND; the folder is EMAIL_FILE_PATH. Nothing leaves the machine.
 """
@@ -18,13 +19,19 @@ class EmailBackend(BaseEmailBackend):
     """Sending is writing. A message appears under its name only when it is complete."""
 
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
-        """Write them all and give their number. Raises `OSError` where the folder cannot be written."""
+        """Write all messages, and return their number. Raises `OSError` where the folder
+        cannot be written.
+        """
         folder = Path(settings.EMAIL_FILE_PATH)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for message in email_messages:
             name = f"{timezone.now():%Y%m%d-%H%M%S}-{uuid4().hex[:12]}"
             unfinished = folder / f"{name}.part"
-            with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            # Letters are about people: only the user of this process may read them.
+            with os.fdopen(
+                os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+            ) as file:
+                # Mail programs expect the line ends of RFC 5322.
                 file.write(message.message().as_bytes().replace(b"\n", b"\r\n"))
             unfinished.rename(folder / f"{name}.eml")
         return len(email_messages)

@@ -1,10 +1,14 @@
-"""What the demo's claims do to the world: the case register, and the books of the payment endpoint."""
+"""The outside world of the demo's claims: the case register, and the books of the
+payment endpoint.
+"""
 
 from django.db import models
 
 
 class ClaimCase(models.Model):
-    """The register's row of a claim. `changes` counts the updates, so that a doubled one would show."""
+    """The register's row of a claim. `changes` counts the updates, so that a doubled
+    one would show.
+    """
 
     claim_id = models.CharField(max_length=40, unique=True)
     policyholder = models.CharField(max_length=200)
@@ -23,7 +27,9 @@ class ClaimCase(models.Model):
 
 
 class Payment(models.Model):
-    """A payment that the endpoint holds: one per idempotency key, whatever number of calls carried it."""
+    """A payment that the endpoint holds: one per idempotency key, whatever number of
+    calls carried it.
+    """
 
     idempotency_key = models.CharField(max_length=200, unique=True)
     claim_id = models.CharField(max_length=40)
@@ -46,7 +52,9 @@ class PaymentCall(models.Model):
 
     idempotency_key = models.CharField(max_length=200, blank=True)
     body = models.TextField(help_text="As it came, cut at 4,000 characters.")
-    status = models.PositiveSmallIntegerField(help_text="The HTTP status of the answer.")
+    status = models.PositiveSmallIntegerField(
+        help_text="The HTTP status of the answer."
+    )
     at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -1,4 +1,6 @@
-"""Where a claim comes from: an uploaded claim file, or only an amount. The graph's reading node calls it."""
+"""The source of a claim: an uploaded claim file, or only an amount. The graph's
+reading node calls it.
+"""
 
 from datetime import date
 from decimal import Decimal
@@ -14,15 +16,22 @@ LARGEST = 1024 * 1024
 
 
 class BrokenClaimFile(ValueError):
-    """A claim file that cannot be used; the message says where it is wrong and what to do."""
+    """A claim file that cannot be used; the message says where it is wrong and what to
+    do.
+    """
 
 
 def from_file(ref: FileRef, *, claim_id: str) -> ClaimFile:
-    """The claim in an uploaded file. Raises `BrokenClaimFile` naming file, place and cure."""
+    """Return the claim in an uploaded file. Raises `BrokenClaimFile` naming file, place
+    and cure.
+    """
     with open_ref(ref) as file:
+        # One byte more than is allowed is enough to refuse a larger file.
         content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
-        raise BrokenClaimFile(f"{ref.name} is larger than 1 MiB: a claim file is a short JSON document")
+        raise BrokenClaimFile(
+            f"{ref.name} is larger than 1 MiB: a claim file is a short JSON document"
+        )
     claim = _parsed(content, name=ref.name)
     if claim.claim_id != claim_id:
         what = f"{ref.name} is the file of {claim.claim_id}, not of {claim_id}"
@@ -34,15 +43,21 @@ def _parsed(content: bytes, *, name: str) -> ClaimFile:
     try:
         return ClaimFile.model_validate(parse_strict(content))
     except NotStrict as error:
-        raise BrokenClaimFile(f"{name} is not JSON ({error}): export the claim again") from None
+        raise BrokenClaimFile(
+            f"{name} is not JSON ({error}): export the claim again"
+        ) from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the document"
-        raise BrokenClaimFile(f"{name}: {where}: {first['msg']}: complete the claim and export it again") from None
+        raise BrokenClaimFile(
+            f"{name}: {where}: {first['msg']}: complete the claim and export it again"
+        ) from None
 
 
 def without_file(claim_id: str, *, amount: Decimal) -> ClaimFile:
-    """An example policyholder's claim over an amount, for trying things out without any file."""
+    """An example policyholder's claim over an amount, for trying things out without any
+    file.
+    """
     account = "DE89370400440532013000"
     policy = Policy(
         number=f"P-{claim_id}"[:40],

@@ -1,6 +1,8 @@
-"""What a claim is made of, as values: what stands in claim files, in channels, and in calls to the payment endpoint.
+"""The parts of a claim as values, for claim files, channels and calls to the payment
+endpoint.
 
-The graph, the assessment and the endpoint use them. Money is a Decimal with two places; nothing here reads or writes.
+The graph, the assessment and the endpoint use them. Money is a Decimal with two places;
+nothing here reads or writes.
 """
 
 from datetime import date
@@ -9,11 +11,24 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Money = Annotated[Decimal, Field(ge=0, max_digits=12, decimal_places=2, json_schema_extra={"currency": "EUR"})]
-Paid = Annotated[Decimal, Field(gt=0, max_digits=12, decimal_places=2, json_schema_extra={"currency": "EUR"})]
+Money = Annotated[
+    Decimal,
+    Field(ge=0, max_digits=12, decimal_places=2, json_schema_extra={"currency": "EUR"}),
+]
+Paid = Annotated[
+    Decimal,
+    Field(gt=0, max_digits=12, decimal_places=2, json_schema_extra={"currency": "EUR"}),
+]
 Share = Annotated[Decimal, Field(ge=0, le=1, max_digits=3, decimal_places=2)]
-ClaimId = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-Account = Annotated[str, Field(pattern=r"^[A-Z]{2}\d{2}[A-Z0-9]{11,30}$", description="An IBAN without blanks")]
+ClaimId = Annotated[
+    str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+]
+Account = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Z]{2}\d{2}[A-Z0-9]{11,30}$", description="An IBAN without blanks"
+    ),
+]
 Address = Annotated[str, Field(max_length=254, pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]
 
 
@@ -31,7 +46,7 @@ class Damage(Strict):
 
 
 class Policy(Strict):
-    """What the policyholder is insured for. Both dates are within the cover."""
+    """The cover of the policyholder. Both dates are within it."""
 
     number: str
     since: date
@@ -42,7 +57,9 @@ class Policy(Strict):
 
 
 class ClaimFile(Strict):
-    """A claim as the first notice of loss left it. `photos_on_request` arrive only once somebody asks for them."""
+    """A claim as the first notice of loss left it. `photos_on_request` arrive only once
+    they are requested.
+    """
 
     claim_id: ClaimId
     policyholder: str
@@ -60,7 +77,7 @@ class ClaimFile(Strict):
 
 
 class Assessment(Strict):
-    """What the damage is worth under the policy."""
+    """The worth of the damage under the policy."""
 
     damage: Money
     excess: Money
@@ -95,7 +112,7 @@ class Letter(Strict):
 
 
 class CaseUpdate(Strict):
-    """What the register is to say of the claim."""
+    """The entry of the claim in the register."""
 
     status: Literal["settled", "partly settled", "open"]
     note: str = ""
@@ -114,7 +131,7 @@ class PaymentOrder(Payout):
 
 
 class PaymentReceipt(Strict):
-    """What the payment endpoint answered."""
+    """The answer of the payment endpoint."""
 
     payment: int
     status: Literal["accepted"]

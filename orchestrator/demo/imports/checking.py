@@ -1,4 +1,6 @@
-"""Which rows of a file are right, and what the others should probably say. The import's first node calls it."""
+"""The check of a file's rows, with a proposed correction for each bad one. The import's
+first node calls it.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,13 +19,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Check:
-    """A check under way: what unique columns have held so far, and what was found."""
+    """A check under way: the values of unique columns so far, and the corrections."""
 
     table: Table
     columns: Sequence[Column]
     places: list[tuple[int, Column]]
     seen: dict[str, dict[str, int]]
-    found: list[Correction] = field(default_factory=list)
+    corrections: list[Correction] = field(default_factory=list)
     bad: int = 0
     rows: int = 0
 
@@ -34,19 +36,22 @@ class Check:
         if not problems:
             return
         self.bad += 1
-        if len(self.found) < MOST:
-            self.found.append(self._correction(record, problems))
+        if len(self.corrections) < MOST:
+            self.corrections.append(self._correction(record, problems))
 
     def _problems(self, record: Record) -> dict[str, str]:
-        cells, width = record.cells, len(self.table.header)
+        cells = record.cells
+        width = len(self.table.header)
         if len(cells) != width:
             return {"cells": f"{len(cells)} instead of {width}"}
         problems = {}
         for place, column in self.places:
             text = cells[place]
-            wrong = column.problem(text) or (column.unique and self._repeated(column, text, record.row)) or ""
-            if wrong:
-                problems[column.name] = wrong
+            problem = column.problem(text)
+            if not problem and column.unique:
+                problem = self._repeated(column, text, record.row)
+            if problem:
+                problems[column.name] = problem
         return problems
 
     def _repeated(self, column: Column, text: str, row: int) -> str:
@@ -55,47 +60,88 @@ class Check:
 
     def _correction(self, record: Record, problems: dict[str, str]) -> Correction:
         if len(record.cells) != len(self.table.header):
+            # It is not clear which cell is missing, so nothing is proposed.
             before = by_name(self.table, record.cells)
-            return Correction(row=record.row, before=before, problems=problems, kinds=self._kinds(before))
+            return Correction(
+                row=record.row,
+                before=before,
+                problems=problems,
+                kinds=self._kinds(before),
+            )
         cells = dict(zip(self.table.header, record.cells, strict=True))
         before = {name: shortened(cells[name]) for name in problems}
         after = self._proposals(cells, problems, record.row)
-        return Correction(row=record.row, before=before, problems=problems, kinds=self._kinds(before), after=after)
+        return Correction(
+            row=record.row,
+            before=before,
+            problems=problems,
+            kinds=self._kinds(before),
+            after=after,
+        )
 
-    def _proposals(self, cells: Mapping[str, str], problems: dict[str, str], row: int) -> dict[str, str] | None:
-        found = {}
+    def _proposals(
+        self, cells: Mapping[str, str], problems: dict[str, str], row: int
+    ) -> dict[str, str] | None:
+        """Return what was probably meant by each cell with a problem; None if that is
+        not clear for one of them.
+        """
+        proposals = {}
         for _, column in self.places:
-            if column.name in problems:
-                meant = kinds.proposal(column.kind, cells[column.name])
-                if meant is None or (column.unique and self._repeated(column, meant, row)):
-                    return None
-                found[column.name] = meant
-        return found
+            if column.name not in problems:
+                continue
+            meant = kinds.proposal(column.kind, cells[column.name])
+            if meant is None:
+                return None
+            # The value is noted, so that it is proposed for no later row.
+            if column.unique and self._repeated(column, meant, row):
+                return None
+            proposals[column.name] = meant
+        return proposals
 
     def _kinds(self, names: Mapping[str, str]) -> dict[str, kinds.Kind]:
-        # What may be left empty cannot be told by its kind alone; the import checks it by its column.
-        return {column.name: column.kind for column in self.columns if column.name in names and column.required}
+        # A value's kind alone does not show whether it may be empty; the import checks it
+        # by its column.
+        return {
+            column.name: column.kind
+            for column in self.columns
+            if column.name in names and column.required
+        }
 
 
 def check(
-    file: IO[bytes], *, name: str, columns: Sequence[Column], delimiter: Delimiter, report: Progress
+    file: IO[bytes],
+    *,
+    name: str,
+    columns: Sequence[Column],
+    delimiter: Delimiter,
+    report: Progress,
 ) -> tuple[Checked, list[Correction]]:
-    """Go through an open file once. `report(rows, of)` is called now and then.
+    """Return what the import needs to know of an open file, and the corrections of its
+    bad rows. `report(rows, of)` is called now and then.
 
-    Raises `CsvProblem` for a file that is none, has other columns, no rows, or more than `MOST` bad ones.
+    Raises `CsvProblem` for a file that is no CSV, has other columns, no rows, or more
+    than `MOST` bad rows.
     """
     table = reader.open_table(file, columns=columns, delimiter=delimiter)
+    # Only an estimate: a quoted cell may hold line ends.
     expected = max(reader.count_lines(file) - table.start_line, 1)
     places = [(table.header.index(column.name), column) for column in columns]
     run = Check(table, columns, places, {column.name: {} for column in columns})
-    for record in reader.records(file, delimiter=table.delimiter, offset=table.start, row=1, line=table.start_line):
+    for record in reader.records(
+        file,
+        delimiter=table.delimiter,
+        offset=table.start,
+        row=1,
+        line=table.start_line,
+    ):
         run.look_at(record)
         if run.rows % STEP == 0:
             report(run.rows, max(expected, run.rows))
     report(run.rows, run.rows)
     _refuse_hopeless(run)
     size = file.seek(0, 2)
-    start, line = table.start, table.start_line
+    start = table.start
+    line = table.start_line
     checked = Checked(
         name=name,
         size=size,
@@ -106,28 +152,41 @@ def check(
         start=start,
         start_line=line,
     )
-    return checked, run.found
+    return checked, run.corrections
 
 
 def _refuse_hopeless(run: Check) -> None:
     if not run.rows:
-        raise CsvProblem(f"the file has no rows behind its header in line {run.table.start_line}: add some")
-    if run.bad > MOST:
-        first = run.found[0]
-        column, wrong = next(iter(first.problems.items()))
         raise CsvProblem(
-            f"{run.bad:,} of {run.rows:,} rows need a correction, more than the {MOST:,} that people can be asked for: "
-            f"mend the file where it comes from. The first is row {first.row}, {column}: {wrong}"
+            "the file has no rows behind its header "
+            f"in line {run.table.start_line}: add some"
+        )
+    if run.bad > MOST:
+        first = run.corrections[0]
+        column, problem = next(iter(first.problems.items()))
+        raise CsvProblem(
+            f"{run.bad:,} of {run.rows:,} rows need a correction, "
+            f"more than the {MOST:,} that people can be asked for: "
+            "mend the file where it comes from. "
+            f"The first is row {first.row}, {column}: {problem}"
         )
 
 
-def by_name(table: Table, found: list[str]) -> dict[str, str]:
-    """The cells of a row that has too few or too many, as far as they have a column; the rest stands in the last."""
+def by_name(table: Table, row: list[str]) -> dict[str, str]:
+    """Return the cells of a row that has too few or too many, by column. Surplus cells
+    are joined in the last column.
+    """
     width = len(table.header)
-    cells = [*found[: width - 1], table.delimiter.join(found[width - 1 :])]
-    return {name: shortened(cell) for name, cell in zip(table.header, cells + [""] * width, strict=False)}
+    cells = [*row[: width - 1], table.delimiter.join(row[width - 1 :])]
+    cells += [""] * width
+    shown = {}
+    for name, cell in zip(table.header, cells, strict=False):
+        shown[name] = shortened(cell)
+    return shown
 
 
 def shortened(text: str) -> str:
-    """A cell as a correction shows it."""
-    return text if len(text) <= kinds.LONGEST else text[: kinds.LONGEST] + "…"
+    """Return a cell as a correction shows it."""
+    if len(text) <= kinds.LONGEST:
+        return text
+    return text[: kinds.LONGEST] + "…"

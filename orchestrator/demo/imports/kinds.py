@@ -1,6 +1,8 @@
-"""What a cell may hold, kind by kind: whether a text is right as it stands, and what was probably meant if not.
+"""The kinds of cells: the check whether a text is right as it stands, and the proposal
+of what was probably meant if not.
 
-Checking and proposing are pure. A proposal passes the check itself; where none does, there is none.
+Checking and proposing are pure. A proposal passes the check itself; if none would,
+there is none.
 """
 
 import re
@@ -14,18 +16,35 @@ Kind = Literal["text", "email", "number", "date", "country"]
 LONGEST = 1000
 """Characters that a checked cell may have."""
 
-_EMAIL = re.compile(r"[^\s@,;:<>()\[\]\"\\]+@(?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W\d_]{2,63}")
+_EMAIL = re.compile(
+    r"[^\s@,;:<>()\[\]\"\\]+@(?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W\d_]{2,63}"
+)
 _NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,9})?")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 # Day first where both readings are possible: the reviewer sees before and after.
 _DATE_FORMATS = (
-    "%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d", "%d.%m.%Y", "%d/%m/%Y", "%d-%m-%Y", "%m/%d/%Y", "%m-%d-%Y",
-    "%d.%m.%y", "%d/%m/%y", "%d %B %Y", "%d %b %Y", "%d. %B %Y", "%B %d, %Y", "%b %d, %Y", "%d-%b-%Y",
-)  # fmt: skip
+    "%Y-%m-%d",
+    "%Y/%m/%d",
+    "%Y.%m.%d",
+    "%Y%m%d",
+    "%d.%m.%Y",
+    "%d/%m/%Y",
+    "%d-%m-%Y",
+    "%m/%d/%Y",
+    "%m-%d-%Y",
+    "%d.%m.%y",
+    "%d/%m/%y",
+    "%d %B %Y",
+    "%d %b %Y",
+    "%d. %B %Y",
+    "%B %d, %Y",
+    "%b %d, %Y",
+    "%d-%b-%Y",
+)
 
 
 def problem(kind: Kind, text: str) -> str:
-    """What is wrong with a text that is not empty; empty where nothing is."""
+    """Return what is wrong with a text that is not empty; empty if nothing is."""
     if text != text.strip():
         return "blanks around it"
     if len(text) > LONGEST:
@@ -34,9 +53,12 @@ def problem(kind: Kind, text: str) -> str:
 
 
 def proposal(kind: Kind, text: str) -> str | None:
-    """What was probably meant; None where nobody could say."""
+    """Return what was probably meant; None if that is not clear."""
+    # A text that is far too long is not worth the work of the patterns.
     meant = _MEANT[kind](" ".join(text[: 2 * LONGEST].split()))
-    return meant if meant and not problem(kind, meant) else None
+    if not meant or problem(kind, meant):
+        return None
+    return meant
 
 
 def _is_email(text: str) -> bool:
@@ -45,6 +67,7 @@ def _is_email(text: str) -> bool:
 
 
 def _is_date(text: str) -> bool:
+    # `\d` also fits digits of other scripts.
     if not (_DATE.fullmatch(text) and text.isascii()):
         return False
     try:
@@ -68,7 +91,9 @@ def _meant_email(text: str) -> str:
 
 def _meant_number(text: str) -> str:
     sign = "-" if text.startswith(("-", "(", "−")) or text.endswith("-") else ""
-    body = re.sub(r"(?i)^(?:eur|usd|gbp|chf)\b|\b(?:eur|usd|gbp|chf)$|[€$£\s'’_()+−-]", "", text)
+    body = re.sub(
+        r"(?i)^(?:eur|usd|gbp|chf)\b|\b(?:eur|usd|gbp|chf)$|[€$£\s'’_()+−-]", "", text
+    )
     if not re.fullmatch(r"[\d.,]*\d[\d.,]*", body):
         return ""
     whole, decimals = _split(body)
@@ -79,7 +104,9 @@ def _meant_number(text: str) -> str:
 
 
 def _split(body: str) -> tuple[str, str]:
-    """Digits before and after the decimal mark, which is the last one unless it only separates thousands."""
+    """Return the digits before and after the decimal mark, which is the last mark
+    unless it only separates thousands.
+    """
     last = max(body.rfind("."), body.rfind(","))
     if last < 0 or re.fullmatch(r"\d{1,3}(,\d{3})+|\d{1,3}(\.\d{3}){2,}", body):
         return body, ""
@@ -116,5 +143,7 @@ _MEANT: dict[Kind, Callable[[str], str]] = {
     "email": _meant_email,
     "number": _meant_number,
     "date": _meant_date,
-    "country": lambda text: text.upper() if text.upper() in CODES else NAMES.get(text.casefold(), ""),
+    "country": lambda text: (
+        text.upper() if text.upper() in CODES else NAMES.get(text.casefold(), "")
+    ),
 }

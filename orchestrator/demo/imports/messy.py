@@ -1,4 +1,5 @@
-"""Makes messy CSV files, always the same ones: the demo's sample of 200 rows, and larger ones for tests and benchmarks.
+"""Messy CSV files, always the same ones: the demo's sample of 200 rows, and larger ones
+for tests and benchmarks.
 
 `python -m orchestrator.demo.imports.messy [ROWS [BAD]]` prints one.
 """
@@ -10,22 +11,33 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from io import StringIO
 
-ROWS, BAD = 200, 24
-_GIVEN = "Ada Ben Cleo Dan Eva Finn Gwen Hugo Ida Jon Kim Lea Max Nora Otto Pia Rolf Sara Tom Ulla Vera Will Yara Zoe"
-_FAMILY = "Abel Berg Castel Dorn Ek Falk Grant Holm Iversen Jansen Keller Lund Moreau Nowak Olsen Petit Rossi Silva"
+ROWS = 200
+BAD = 24
+_FIRST_NAMES = (
+    "Ada Ben Cleo Dan Eva Finn Gwen Hugo Ida Jon Kim Lea "
+    "Max Nora Otto Pia Rolf Sara Tom Ulla Vera Will Yara Zoe"
+)
+_FAMILY_NAMES = (
+    "Abel Berg Castel Dorn Ek Falk Grant Holm Iversen "
+    "Jansen Keller Lund Moreau Nowak Olsen Petit Rossi Silva"
+)
 _COUNTRIES = "AT BE CH DE DK ES FI FR GB IE IT NL NO PL PT SE"
 
 Row = dict[str, str]
 
 
 def messy_csv(rows: int = ROWS, bad: int = BAD) -> str:
-    """A CSV of so many rows, `bad` of them wrong in one way or another. Deterministic."""
+    """Return a CSV of so many rows, `bad` of them wrong in one way or another. It is
+    the same each time.
+    """
     chance = random.Random(20261120)  # noqa: S311 - a sample, not a secret
     table = [_row(number, chance) for number in range(1, rows + 1)]
     # The first row stays right: the duplicate below repeats it.
     for count, place in enumerate(sorted(chance.sample(range(1, rows), bad))):
         row = table[place]
-        row |= {column: spoil(row[column]) for column, spoil in _SPOILERS[count % len(_SPOILERS)].items()}
+        spoilers = _SPOILERS[count % len(_SPOILERS)]
+        for column, spoil in spoilers.items():
+            row[column] = spoil(row[column])
     out = StringIO()
     writer = csv.DictWriter(out, fieldnames=list(table[0]), lineterminator="\n")
     writer.writeheader()
@@ -34,12 +46,13 @@ def messy_csv(rows: int = ROWS, bad: int = BAD) -> str:
 
 
 def _row(number: int, chance: random.Random) -> Row:
-    given, family = chance.choice(_GIVEN.split()), chance.choice(_FAMILY.split())
+    first = chance.choice(_FIRST_NAMES.split())
+    family = chance.choice(_FAMILY_NAMES.split())
     day = date(2026, 1, 1) + timedelta(days=chance.randrange(300))
     return {
         "id": f"INV-{number:05}",
-        "name": f"{given} {family}",
-        "email": f"{given}.{family}{number}@example.com".lower(),
+        "name": f"{first} {family}",
+        "email": f"{first}.{family}{number}@example.com".lower(),
         "amount": f"{chance.randrange(500, 500_000) / 100:.2f}",
         "date": day.isoformat(),
         "country": chance.choice(_COUNTRIES.split()),
@@ -65,7 +78,7 @@ _SPOILERS: tuple[dict[str, Callable[[str], str]], ...] = (
     {"id": lambda text: "INV-00001"},
     {"email": lambda text: ""},
 )
-"""What is done to bad rows, in turn: column -> what becomes of its cell."""
+"""The faults of bad rows, in turn: the functions that spoil their cells, by column."""
 
 if __name__ == "__main__":
     sys.stdout.write(messy_csv(*map(int, sys.argv[1:3])))

@@ -1,4 +1,6 @@
-"""Columns, corrections and reports of an import, as values: what stands in its input and in its channels."""
+"""Columns, corrections and reports of an import, as values: what stands in its input
+and in its channels.
+"""
 
 from typing import Annotated, Self
 
@@ -15,7 +17,7 @@ class Strict(BaseModel):
 
 
 class Column(Strict):
-    """What one column of the file must hold."""
+    """The rules for one column of the file."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     kind: Kind = "text"
@@ -23,7 +25,7 @@ class Column(Strict):
     unique: bool = False
 
     def problem(self, text: str) -> str:
-        """What is wrong with a cell; empty where nothing is."""
+        """Return what is wrong with a cell; empty where nothing is."""
         if not text.strip():
             return "empty" if self.required or text else ""
         return kinds.problem(self.kind, text)
@@ -39,10 +41,11 @@ COLUMNS = (
 
 
 class Correction(Strict):
-    """What one bad row is to become. `after` None means that the row is left out.
+    """The correction of one bad row. `after` None means that the row is left out.
 
-    `row` is as a spreadsheet counts, the header being row 1. `before`, `problems` and `kinds` are by column, and so is
-    `after`, which a reviewer may edit: it is checked like the file itself.
+    `row` is as a spreadsheet counts, the header being row 1. `before`, `problems` and
+    `kinds` are by column, and so is `after`, which a reviewer may edit: it is checked
+    like the file itself.
     """
 
     row: int = Field(ge=2)
@@ -56,21 +59,29 @@ class Correction(Strict):
         if self.after is None:
             return self
         if set(self.after) != set(self.before):
-            raise ValueError(f"after must say what becomes of {', '.join(self.before)}, and of nothing else")
+            raise ValueError(
+                f"after must say what becomes of {', '.join(self.before)}, and of nothing else"
+            )
         for column, text in self.after.items():
-            if column in self.kinds and (wrong := Column(name=column, kind=self.kinds[column]).problem(text)):
+            if column in self.kinds and (
+                wrong := Column(name=column, kind=self.kinds[column]).problem(text)
+            ):
                 raise ValueError(f"after.{column}: {wrong}")
         return self
 
     @property
     def label(self) -> str:
-        """What the reviewer reads first."""
+        """Return what the reviewer reads first."""
         columns = ", ".join(self.problems)
-        return f"Row {self.row}: {columns}" + ("" if self.after else " (no correction known, leave the row out)")
+        return f"Row {self.row}: {columns}" + (
+            "" if self.after else " (no correction known, leave the row out)"
+        )
 
 
 class Checked(Strict):
-    """The file as a whole. `rows` counts data rows, `bad` those to be corrected; at byte `start` they begin."""
+    """The file as a whole. `rows` counts data rows, `bad` those to be corrected; at
+    byte `start` they begin.
+    """
 
     name: str
     size: int
@@ -99,7 +110,9 @@ class LeftOut(Strict):
 
 
 class Report(Strict):
-    """How the import ended. `imported` counts all rows of it that are in the table, the corrected ones among them."""
+    """How the import ended. `imported` counts all rows of it that are in the table, the
+    corrected ones among them.
+    """
 
     file: str
     rows: int

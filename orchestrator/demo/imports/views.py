@@ -23,35 +23,51 @@ BATCH = 1000
 @require_safe
 @login_required
 def imported(request: HttpRequest, run: UUID) -> StreamingHttpResponse:
-    """All rows that a run has imported, with their numbers. 404 where there are none, or the run may not be seen."""
-    found = Run.objects.filter(id=run).first()
+    """Return all rows that a run has imported, with their numbers. 404 if there are
+    none, or the user may not see the run.
+    """
+    run_row = Run.objects.filter(id=run).first()
     rows = ImportedRow.objects.filter(run=run)
-    first = rows.first() if found and may_see_run(request.user, found) else None
+    first = None
+    if run_row is not None and may_see_run(request.user, run_row):
+        first = rows.first()
     if first is None:
         raise Http404(f"run {run} has imported nothing")
     headers = {"Content-Disposition": f'attachment; filename="{run}.csv"'}
     chunks = served_chunks(request, _chunks(rows, _columns(run, first)))
-    return StreamingHttpResponse(chunks, content_type="text/csv; charset=utf-8", headers=headers)
+    return StreamingHttpResponse(
+        chunks, content_type="text/csv; charset=utf-8", headers=headers
+    )
 
 
 def _columns(run: UUID, first: ImportedRow) -> list[str]:
-    """In the order of the file: not every database keeps the order within a JSON value."""
+    """Return the columns in the order of the file, because not every database keeps the
+    order within a JSON value.
+    """
     checked = timeline.head_state(run)["scratch"].get("checked") or {}
-    return [name for name in checked.get("header", first.values) if name in first.values]
+    return [
+        name for name in checked.get("header", first.values) if name in first.values
+    ]
 
 
 def _chunks(rows: Any, columns: list[str]) -> Iterator[bytes]:
-    """The lines, so many at once, each found from the last one before: no query stays open between two chunks."""
+    """Yield the lines in chunks. Each chunk begins behind the last row of the one
+    before, so that no query stays open between two.
+    """
     yield _csv([["row", *columns, "corrected"]])
     after = rows
-    while found := list(after[:BATCH]):
-        yield _csv(
-            [row.row, *(row.values[name] for name in columns), "yes" if row.corrected else "no"] for row in found
-        )
-        after = rows.filter(row__gt=found[-1].row)
+    while batch := list(after[:BATCH]):
+        lines: list[list[Any]] = []
+        for row in batch:
+            cells = [row.values[name] for name in columns]
+            lines.append([row.row, *cells, "yes" if row.corrected else "no"])
+        yield _csv(lines)
+        after = rows.filter(row__gt=batch[-1].row)
 
 
 def _csv(lines: Iterable[list[Any]]) -> bytes:
     text = io.StringIO()
-    csv.writer(text).writerows([csv_cell(str(value)) for value in line] for line in lines)
+    csv.writer(text).writerows(
+        [csv_cell(str(value)) for value in line] for line in lines
+    )
     return text.getvalue().encode()

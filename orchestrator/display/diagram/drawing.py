@@ -1,4 +1,4 @@
-"""A graph in, a drawing out: the same drawing for every checkpoint of a run. Pure."""
+"""The drawing of a graph, the same for every checkpoint of a run. Pure."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,11 +9,18 @@ from orchestrator.display.diagram import layers, order, place, route
 from orchestrator.display.diagram.order import Cell, Columns
 from orchestrator.display.diagram.route import Placed, Stop
 
-HEIGHT, PITCH, THIN = 30, 44, 24
-GAP, MARGIN = 36, 10
+HEIGHT = 30
+PITCH = 44
+THIN = 24
+GAP = 36
+MARGIN = 10
 LANE = 18
-LETTER, ROOM = 6.95, 40
-"""Width of a letter of the mono face at 11.5 px, and what the mark and the padding take."""
+ROOM_FOR_OWN = 22
+"""Height above the boxes for links that lead from a box to itself."""
+LETTER = 6.95
+"""Width of a letter of the mono face at 11.5 px."""
+ROOM = 40
+"""Width that the mark and the padding of a box take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,75 +58,135 @@ class Drawing:
     routes: tuple[Route, ...]
 
 
+# Each page of each run of a version shows the same drawing.
 @lru_cache(maxsize=64)
-def draw(boxes: tuple[Box, ...], links: tuple[Link, ...], starts: tuple[str, ...]) -> Drawing:
-    """The drawing. Links to or from a name that is no box (the ends of the graph) are left out."""
+def draw(
+    boxes: tuple[Box, ...],
+    links: tuple[Link, ...],
+    starts: tuple[str, ...],
+) -> Drawing:
+    """Return the drawing. Links to or from a name that is no box (the ends of the
+    graph) are left out.
+    """
     names = [box.name for box in boxes]
-    known = set(names)
-    links = tuple(link for link in links if link.source in known and link.target in known)
-    pairs = [(link.source, link.target) for link in links]
-    backward = layers.loops(names, pairs, [name for name in starts if name in known])
-    column = layers.layer_columns(names, [pair for pair in pairs if pair not in backward])
-    cells, joints = _cells(names, links, column, backward)
-    ordered = order.order(cells, joints)
-    left, right = order.neighbours(joints)
-    y = place.heights(ordered, left, right, pitch=PITCH, thin=THIN)
-    return _assemble(boxes, links, ordered, y)
+    present = set(names)
+    drawn_links: list[Link] = []
+    for link in links:
+        if link.source in present and link.target in present:
+            drawn_links.append(link)
+    pairs = [(link.source, link.target) for link in drawn_links]
+    present_starts = [name for name in starts if name in present]
+
+    # Links that close a loop take no part in the layout.
+    backward = layers.loops(names, pairs, present_starts)
+    forward = [pair for pair in pairs if pair not in backward]
+    column_of = layers.layer_columns(names, forward)
+    columns, joints = _cells(names, drawn_links, column_of, backward)
+    ordered = order.order(columns, joints)
+    left_of, right_of = order.neighbours(joints)
+    heights = place.heights(ordered, left_of, right_of, pitch=PITCH, thin=THIN)
+    return _assemble(boxes, drawn_links, ordered, heights)
 
 
 def _cells(
-    names: Sequence[str], links: Sequence[Link], column: dict[str, int], backward: set[layers.Pair]
+    names: Sequence[str],
+    links: Sequence[Link],
+    column_of: dict[str, int],
+    backward: set[layers.Pair],
 ) -> tuple[list[list[Cell]], list[order.Joint]]:
-    cells: list[list[Cell]] = [[] for _ in range(max(column.values(), default=-1) + 1)]
+    """Return the cells of each column, and the joints between neighbouring columns."""
+    last_column = max(column_of.values(), default=-1)
+    columns: list[list[Cell]] = [[] for _ in range(last_column + 1)]
     for name in names:
-        cells[column[name]].append(name)
+        columns[column_of[name]].append(name)
+
     joints: list[order.Joint] = []
     for number, link in enumerate(links):
         if (link.source, link.target) in backward:
             continue
+        # A long link has a cell in each column that it passes through.
         before: Cell = link.source
-        for between in range(column[link.source] + 1, column[link.target]):
-            cells[between].append((number, between))
-            joints.append((before, (number, between)))
-            before = (number, between)
+        for between in range(column_of[link.source] + 1, column_of[link.target]):
+            passing = (number, between)
+            columns[between].append(passing)
+            joints.append((before, passing))
+            before = passing
         joints.append((before, link.target))
-    return cells, joints
+    return columns, joints
 
 
-def _assemble(boxes: Sequence[Box], links: Sequence[Link], columns: Columns, y: dict[Cell, float]) -> Drawing:
-    top = MARGIN + (22 if any(link.source == link.target for link in links) else 0)
+def _assemble(
+    boxes: Sequence[Box],
+    links: Sequence[Link],
+    columns: Columns,
+    heights: dict[Cell, float],
+) -> Drawing:
+    """Return the drawing with boxes of these heights, column after column."""
+    top = MARGIN
+    if any(link.source == link.target for link in links):
+        top += ROOM_FOR_OWN
+
     placed: dict[str, Placed] = {}
     stops: dict[int, list[Stop]] = defaultdict(list)
-    last: set[str] = set()
+    lowest: set[str] = set()
     x = float(MARGIN)
+    # A column is as wide as its longest name, and passing lines cross all of it.
     for cells in columns:
-        letters = [max(len(shown_links(cell)), 5) for cell in cells if isinstance(cell, str)]
-        width: float = round(ROOM + LETTER * max(letters)) if letters else 20.0
+        width = _width(cells)
         for cell in cells:
+            y = heights[cell] + top
             if isinstance(cell, str):
-                placed[cell] = Placed(cell, x, y[cell] + top, width, HEIGHT)
+                placed[cell] = Placed(cell, x, y, width, HEIGHT)
             else:
-                stops[cell[0]].append((x, x + width, y[cell] + top + HEIGHT / 2))
+                link_number, _ = cell
+                stops[link_number].append((x, x + width, y + HEIGHT / 2))
+        # Below the last box of a column nothing is in the way of a line back.
         if cells and isinstance(cells[-1], str):
-            last.add(cells[-1])
+            lowest.add(cells[-1])
         x += width + GAP
-    routes, bottom = _routes(links, placed, stops, last)
-    return Drawing(round(x - GAP + MARGIN, 1), bottom + MARGIN, tuple((b, placed[b.name]) for b in boxes), routes)
+
+    routes, bottom = _routes(links, placed, stops, lowest)
+    placed_boxes = tuple((box, placed[box.name]) for box in boxes)
+    width_of_all = round(x - GAP + MARGIN, 1)
+    return Drawing(width_of_all, bottom + MARGIN, placed_boxes, routes)
 
 
-def shown_links(name: str) -> str:
-    """A name as it fits into a box."""
-    return name if len(name) <= 26 else f"{name[:25]}…"
+def _width(cells: Sequence[Cell]) -> float:
+    """Return the width of a column: that of its longest name, or of a passing line."""
+    names = [cell for cell in cells if isinstance(cell, str)]
+    if not names:
+        return 20.0
+    letters = max(len(fitted_name(name)) for name in names)
+    return round(ROOM + LETTER * max(letters, 5))
+
+
+def fitted_name(name: str) -> str:
+    """Return a name, cut to fit into a box."""
+    if len(name) <= 26:
+        return name
+    return f"{name[:25]}…"
 
 
 def _routes(
-    links: Sequence[Link], placed: dict[str, Placed], stops: dict[int, list[Stop]], last: set[str]
+    links: Sequence[Link],
+    placed: dict[str, Placed],
+    stops: dict[int, list[Stop]],
+    lowest: set[str],
 ) -> tuple[tuple[Route, ...], float]:
+    """Return the paths of the links, and the height below which nothing is drawn.
+    `lowest`: the boxes under which nothing stands.
+    """
     bottom = max((box.bottom for box in placed.values()), default=0.0)
-    lane = max([bottom, *(height for line in stops.values() for _, _, height in line)])
-    routes = []
+    # The first lane back lies below every box and every passing line.
+    lane = bottom
+    for stops_of_link in stops.values():
+        for _, _, height in stops_of_link:
+            lane = max(lane, height)
+
+    routes: list[Route] = []
     for number, link in enumerate(links):
-        source, target = placed[link.source], placed[link.target]
+        source = placed[link.source]
+        target = placed[link.target]
         if link.source == link.target:
             path = route.own(source)
         elif target.x > source.x:
@@ -127,7 +194,7 @@ def _routes(
         else:
             lane += LANE
             bottom = lane
-            free = (link.source in last, link.target in last)
+            free = (link.source in lowest, link.target in lowest)
             path = route.back(source, target, lane, free_below=free, gap=GAP / 2 - 6)
         routes.append(Route(link, path))
     return tuple(routes), bottom

@@ -1,6 +1,7 @@
-"""Which row each cell of a column takes: few crossings, by barycentre sweeps. Pure.
+"""The row that each cell of a column takes: few crossings, by barycentre sweeps. Pure.
 
-A cell is a box's name, or (link number, column) where a long link passes through a column.
+A cell is a box's name, or (link number, column) where a long link passes through a
+column.
 """
 
 import itertools
@@ -16,49 +17,102 @@ Joint: TypeAlias = tuple[Cell, Cell]
 SWEEPS = 8
 
 
-def order(columns: Sequence[Sequence[Cell]], joints: Sequence[Joint]) -> list[list[Cell]]:
-    """The columns with their cells re-ordered. `joints` connect cells of neighbouring columns only, left to right."""
-    left, right = neighbours(joints)
-    best = now = [list(column) for column in columns]
-    fewest = crossings(now, right)
-    for sweep in range(SWEEPS):
-        now = _sweep(now, left if sweep % 2 == 0 else right, forward=sweep % 2 == 0)
-        count = crossings(now, right)
+def order(columns: Columns, joints: Sequence[Joint]) -> list[list[Cell]]:
+    """Return the columns with their cells re-ordered. `joints` connect cells of
+    neighbouring columns only, left to right.
+    """
+    left_of, right_of = neighbours(joints)
+    current = [list(column) for column in columns]
+    best = current
+    fewest = crossings(current, right_of)
+    for number in range(SWEEPS):
+        # Sweeps alternate: each column follows the one before it, then the one after.
+        if number % 2 == 0:
+            current = _sweep_forward(current, left_of)
+        else:
+            current = _sweep_backward(current, right_of)
+        count = crossings(current, right_of)
+        # A sweep may add crossings, so the last order need not be the best.
         if count < fewest:
-            best, fewest = now, count
+            best = current
+            fewest = count
     return best
 
 
-def neighbours(joints: Sequence[Joint]) -> tuple[dict[Cell, list[Cell]], dict[Cell, list[Cell]]]:
-    """For each cell its neighbours to the left, and those to the right."""
-    left: dict[Cell, list[Cell]] = {}
-    right: dict[Cell, list[Cell]] = {}
+def neighbours(
+    joints: Sequence[Joint],
+) -> tuple[dict[Cell, list[Cell]], dict[Cell, list[Cell]]]:
+    """Return for each cell its neighbours to the left, and those to the right."""
+    left_of: dict[Cell, list[Cell]] = {}
+    right_of: dict[Cell, list[Cell]] = {}
     for source, target in joints:
-        right.setdefault(source, []).append(target)
-        left.setdefault(target, []).append(source)
-    return left, right
+        right_of.setdefault(source, []).append(target)
+        left_of.setdefault(target, []).append(source)
+    return left_of, right_of
 
 
-def _sweep(columns: list[list[Cell]], beside: Mapping[Cell, list[Cell]], *, forward: bool) -> list[list[Cell]]:
-    result = [list(column) for column in columns]
-    numbers = range(1, len(result)) if forward else range(len(result) - 2, -1, -1)
-    for number in numbers:
-        fixed = {cell: row for row, cell in enumerate(result[number - 1 if forward else number + 1])}
-        middle = {cell: _middle(cell, beside, fixed, row) for row, cell in enumerate(result[number])}
-        result[number].sort(key=middle.__getitem__)
-    return result
+def _sweep_forward(
+    columns: list[list[Cell]],
+    left_of: Beside,
+) -> list[list[Cell]]:
+    """Return the columns, each in the order of what stands to its left."""
+    ordered = columns[:1]
+    for column in columns[1:]:
+        ordered.append(_in_order_of(ordered[-1], column, left_of))
+    return ordered
 
 
-def _middle(cell: Cell, beside: Mapping[Cell, list[Cell]], fixed: Mapping[Cell, int], row: int) -> float:
-    rows = [fixed[other] for other in beside.get(cell, ()) if other in fixed]
-    return sum(rows) / len(rows) if rows else row
+def _sweep_backward(
+    columns: list[list[Cell]],
+    right_of: Beside,
+) -> list[list[Cell]]:
+    """Return the columns, each in the order of what stands to its right."""
+    backward = columns[-1:]
+    for column in columns[-2::-1]:
+        backward.append(_in_order_of(backward[-1], column, right_of))
+    return backward[::-1]
 
 
-def crossings(columns: Sequence[Sequence[Cell]], right: Mapping[Cell, list[Cell]]) -> int:
-    """How many pairs of lines cross between neighbouring columns."""
-    total = 0
-    for here, there in itertools.pairwise(columns):
-        row = {cell: number for number, cell in enumerate(there)}
-        ends = [row[target] for cell in here for target in sorted(right.get(cell, ()), key=row.__getitem__)]
-        total += sum(1 for i, end in enumerate(ends) for other in ends[i + 1 :] if other < end)
-    return total
+def _in_order_of(
+    fixed: list[Cell],
+    column: list[Cell],
+    beside: Beside,
+) -> list[Cell]:
+    """Return the cells of a column in the order of the mean row of their neighbours in
+    the `fixed` one.
+    """
+    fixed_rows = _rows_of(fixed)
+    mean_rows: dict[Cell, float] = {}
+    for row, cell in enumerate(column):
+        rows = []
+        for neighbour in beside.get(cell, ()):
+            if neighbour in fixed_rows:
+                rows.append(fixed_rows[neighbour])
+        # A cell without neighbours stays in its row.
+        mean_rows[cell] = sum(rows) / len(rows) if rows else row
+    return sorted(column, key=mean_rows.__getitem__)
+
+
+def _rows_of(column: Sequence[Cell]) -> dict[Cell, int]:
+    return {cell: row for row, cell in enumerate(column)}
+
+
+def crossings(columns: Columns, right_of: Beside) -> int:
+    """Return how many pairs of lines cross between neighbouring columns."""
+    count = 0
+    for column, next_column in itertools.pairwise(columns):
+        row_of = _rows_of(next_column)
+        ends: list[int] = []
+        for cell in column:
+            # Lines from one cell don't cross each other.
+            ends += sorted(row_of[target] for target in right_of.get(cell, ()))
+        count += _inversions(ends)
+    return count
+
+
+def _inversions(rows: Sequence[int]) -> int:
+    """Return how many pairs of rows are not in ascending order."""
+    count = 0
+    for position, row in enumerate(rows):
+        count += sum(1 for later in rows[position + 1 :] if later < row)
+    return count

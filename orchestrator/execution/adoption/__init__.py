@@ -1,1 +1,3 @@
-"""Going on with another version of the graph: `pin` commits what `state_change` makes of the state."""
+"""Going on with another version of the graph: `pin` commits what `state_change` makes
+of the state.
+"""

@@ -1,6 +1,8 @@
-"""A run goes on with another version of its graph: judged, migrated and pinned anew in one fenced commit.
+"""Adoption of another version of its graph by a run: judged, migrated and pinned again
+in one fenced commit.
 
-Only whoever may judge calls this, with the run's lease. What guarded channels would become is held for signatures.
+Called only by a process that may judge, with the run's lease. New values of guarded
+channels are held for signatures.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +15,12 @@ from django.db.models import Q
 
 from approvals.gates import settlement
 from approvals.gates.guarded_channels import signed_channels
-from approvals.gates.new_requests import Moment, ReachedGate, patch_gate, prepare_requests
+from approvals.gates.new_requests import (
+    Moment,
+    ReachedGate,
+    patch_gate,
+    prepare_requests,
+)
 from approvals.gates.request_state import RequestState
 from approvals.gates.reviewed_channels import channels_under_review
 from approvals.gates.settlement import rebase_writes
@@ -29,118 +36,205 @@ from checkpoints.ledger.commit import Head, NewCheckpoint, RunUpdate
 from checkpoints.models.checkpoint import Source
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing.sealed_columns import read_value
-from orchestrator.engine import Gate, Task, ops
-from orchestrator.engine.compile import Compiled
-from orchestrator.engine.differences import BREAKING, WARNING
+from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, PayloadTooLarge
-from orchestrator.engine.frontier import Frontier
-from orchestrator.engine.held_patch import hold_patch
-from orchestrator.engine.judgement import Judgement
-from orchestrator.engine.migration import misread_channels
-from orchestrator.engine.pending_parts import kept_ways, lost_ways, pending_parts
-from orchestrator.engine.plan import unplanned
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.step.frontier import Frontier
+from orchestrator.engine.step.held_patch import hold_patch
+from orchestrator.engine.step.plan import unplanned
+from orchestrator.engine.values import ops
+from orchestrator.engine.versions.differences import BREAKING, WARNING
+from orchestrator.engine.versions.judgement import Judgement
+from orchestrator.engine.versions.migration import misread_channels
+from orchestrator.engine.versions.pending_parts import (
+    kept_ways,
+    lost_ways,
+    pending_parts,
+)
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution import summary
-from orchestrator.execution.adoption.state_change import StateChange, change_of, require_gates
+from orchestrator.execution.adoption.state_change import (
+    StateChange,
+    change_of,
+    require_gates,
+)
 from orchestrator.execution.open_superstep import OpenSuperstep
 from orchestrator.execution.session import retry_when_log_moved
 
 
-def adopt_version(lease: Lease, head: Head, given: Any, target: Compiled) -> Head:
-    """Let a run in hand go on with `target`. Gives its new head; the lease names the version from then on.
+def adopt_version(lease: Lease, head: Head, run_input: Any, target: Compiled) -> Head:
+    """Let a run in hand continue with `target`. Returns its new head; from then on the
+    lease names that version.
 
-    Raises `IncompatibleGraph` with every difference where it cannot, or where a migration fails; then nothing was
-    written. `StaleLease` where the lease is lost.
+    Raises `IncompatibleGraph` with every difference if the run cannot continue with it,
+    or if a migration fails; then nothing was written. Raises `StaleLease` if the lease
+    is lost.
     """
-    at = pending_parts(head.payload.frontier, head.payload.open)
-    found = versions.judgement_of(lease, target, at, held=lambda: _under_way(lease))
-    if not found.adopted:
-        raise _refusal(lease, target, found)
+    pending = pending_parts(head.payload.frontier, head.payload.open)
+    # A function, because only a judgement with a breaking migration asks for it.
+    held = partial(_channels_to_be_written, lease)
+    judgement = versions.judgement_of(lease, target, pending, held=held)
+    if not judgement.adopted:
+        raise _refusal(lease, target, judgement)
     try:
         entries = journal.entries(lease)
+        # All refusals come before the commit, so that a refused run stays as it was.
         _require_same_superstep(head, target, entries)
         _require_gates_of_settled(lease, target, entries)
-        change = change_of(lease, head, target, found)
-        _require_same_meaning(lease, head, target, found, entries)
-        return retry_when_log_moved(lease, lambda: _commit(lease, head, given, target, found, change))
+        change = change_of(lease, head, target, judgement)
+        _require_same_meaning(lease, head, target, judgement, entries)
+        commit = partial(_commit, lease, head, run_input, target, judgement, change)
+        return retry_when_log_moved(lease, commit)
     except (InvalidValue, PayloadTooLarge) as error:
-        raise _refusal(lease, target, found, because=error.message) from error
+        raise _refusal(lease, target, judgement, because=error.message) from error
 
 
-def _require_same_superstep(head: Head, target: Compiled, entries: Mapping[Task, Entry]) -> None:
-    """Raise `InvalidValue` where the target would not begin each task of the superstep in hand, or lacks a way that one
-    of them said it goes on by.
+def _require_same_superstep(
+    head: Head, target: Compiled, entries: Mapping[Task, Entry]
+) -> None:
+    """Raise `InvalidValue` if the target would not begin each task of the superstep in
+    hand, or lacks an edge along which the result of one of them leads.
     """
     open_ = OpenSuperstep.from_json(head.payload.open)
     begun = {*open_.results, *open_.tries, *entries}
-    frontier = Frontier.from_json(head.payload.frontier)
-    if begun and (left := unplanned(target, frontier, begun, stops=open_.without)):
-        said = f"{', '.join(left)} began in the superstep in hand, and would not begin in it"
-        raise InvalidValue(f"{said} in version {target.version}", tasks=left)
-    ways = [way for task, one in entries.items() if one.output for way in kept_ways(task.node, one.output)]
-    if lost := lost_ways(ways, target.edge):
-        said = f"a result that is kept leads along {', '.join(lost)}"
-        raise InvalidValue(f"{said}, which version {target.version} lacks", edges=lost)
-
-
-def _require_gates_of_settled(lease: Lease, target: Compiled, entries: Mapping[Task, Entry]) -> None:
-    """Raise `InvalidValue` where a person said what an effect returned, that must be signed, and the target has no gate
-    for it that asks as much.
-    """
-    settled = {task: one.output for task, one in entries.items() if one.settled and one.output}
-    if not settled:
-        return
-    old = versions.structure_of(lease.fingerprint)
-    signed = signed_channels(lines.past(lease.id, lease.line), old or {"nodes": ()})
-    for task, output in settled.items():
-        named = {write["channel"] for write in output["writes"]} & {*signed}
-        touched = {channel: signed[channel] for channel in sorted(named)}
-        require_gates(old, target, touched, what=f"the output of {task} that was settled sets")
-
-
-def _require_same_meaning(
-    lease: Lease, head: Head, target: Compiled, found: Judgement, entries: Mapping[Task, Entry]
-) -> None:
-    """Raise `InvalidValue` where a migration changes what a value means that waits to be written: what somebody
-    proposed or signed for euros must not be set as cents.
-    """
-    if not found.steps:
-        return
-    kept = OpenSuperstep.from_json(head.payload.open).results.values()
-    recorded = [
-        (write["channel"], write["value"]) for one in entries.values() if one.output for write in one.output["writes"]
-    ]
-    recorded += [(write.channel, write.value) for one in kept if one.output for write in one.output.writes]
-    asked = [(row.channel, read_value(row, "value")) for one in _asked(lease, head) for row in one.writes]
-    limit = conf().max_value_bytes
-    if lost := misread_channels(target, found.steps, head.payload.state, [*recorded, *asked], limit=limit):
-        named, way = ", ".join(f"`{name}`" for name in lost), ", ".join(step.name for step in found.steps)
+    # A task that began and is not planned again would be forgotten, with its effect.
+    if begun:
+        frontier = Frontier.from_json(head.payload.frontier)
+        missing = unplanned(target, frontier, begun, stops=open_.without)
+        if missing:
+            raise InvalidValue(
+                f"{', '.join(missing)} began in the superstep in hand, and would not "
+                f"begin in it in version {target.version}",
+                tasks=missing,
+            )
+    ways: list[str] = []
+    for task, entry in entries.items():
+        if entry.output:
+            ways += kept_ways(task.node, entry.output)
+    lost = lost_ways(ways, target.edge)
+    if lost:
         raise InvalidValue(
-            f"the migration from {way} changes what {named} means, and a value of version {lease.version} waits to be"
-            f" written there, which no migration sees; let the run end on version {lease.version}, registered beside"
-            " the new one, or fork it from a checkpoint before that value",
-            channels=lost,
+            f"a result that is kept leads along {', '.join(lost)}, "
+            f"which version {target.version} lacks",
+            edges=lost,
         )
 
 
-def _under_way(lease: Lease) -> set[str]:
-    """Channels of values that wait to be written: people are asked about them, or a task that is cut off gave them."""
-    outputs = [entry.output for entry in journal.entries(lease).values() if entry.output]
-    recorded = {write["channel"] for output in outputs for write in output["writes"]}
-    return recorded | channels_under_review(Q(run=lease.id)).get(lease.id, set())
+def _require_gates_of_settled(
+    lease: Lease, target: Compiled, entries: Mapping[Task, Entry]
+) -> None:
+    """Raise `InvalidValue` if a person settled what an effect returned, it has to be
+    signed, and the target has no gate for it that asks as much.
+    """
+    settled = {
+        task: entry.output
+        for task, entry in entries.items()
+        if entry.settled and entry.output
+    }
+    if not settled:
+        return
+    # What has to be signed is judged by the version that the run leaves.
+    old = versions.structure_of(lease.fingerprint)
+    signed = signed_channels(lines.past(lease.id, lease.line), old or {"nodes": ()})
+    for task, output in settled.items():
+        written = {write["channel"] for write in output["writes"]}
+        touched = {name: signed[name] for name in sorted(written & {*signed})}
+        what = f"the output of {task} that was settled sets"
+        require_gates(old, target, touched, what=what)
 
 
-def _commit(lease: Lease, head: Head, given: Any, target: Compiled, found: Judgement, change: StateChange) -> Head:
-    """Pin the run to its new version, with a checkpoint that has the state to go on with."""
-    at, asked = datetime.now(UTC), _asked(lease, head)
-    opening = prepare_requests(
-        lease, target, _reached(target, found, change), change.held, _moment(lease, given, change)
+def _require_same_meaning(
+    lease: Lease,
+    head: Head,
+    target: Compiled,
+    judgement: Judgement,
+    entries: Mapping[Task, Entry],
+) -> None:
+    """Raise `InvalidValue` if a migration changes the meaning of a value that waits to
+    be written: what was proposed or signed in euros must not be set as cents.
+    """
+    # Only a migration can change what a value means.
+    if not judgement.steps:
+        return
+    misread = misread_channels(
+        target,
+        judgement.steps,
+        head.payload.state,
+        _values_to_be_written(lease, head, entries),
+        limit=conf().max_value_bytes,
     )
-    channels = execution_memory.held_channels(asked, change.held)
-    seen = execution_memory.memory_values(lease.protection, change.state, channels)
-    rebased = rebase_writes(asked, target, seen, at=at, protection=lease.protection)
-    facts = _facts(lease, target, found, change)
-    lease.version, lease.fingerprint = target.version, target.fingerprint
+    if not misread:
+        return
+    channels = ", ".join(f"`{name}`" for name in misread)
+    way = ", ".join(step.name for step in judgement.steps)
+    raise InvalidValue(
+        f"the migration from {way} changes what {channels} means, and a value of "
+        f"version {lease.version} waits to be written there, which no migration sees; "
+        f"let the run end on version {lease.version}, registered beside the new one, "
+        "or fork it from a checkpoint before that value",
+        channels=misread,
+    )
+
+
+def _values_to_be_written(
+    lease: Lease, head: Head, entries: Mapping[Task, Entry]
+) -> list[tuple[str, Any]]:
+    """Return (channel, value) of each write that waits: recorded in the journal, kept
+    of the open superstep, or held by a gate.
+    """
+    values: list[tuple[str, Any]] = []
+    for entry in entries.values():
+        if entry.output:
+            for recorded in entry.output["writes"]:
+                values.append((recorded["channel"], recorded["value"]))
+    for result in OpenSuperstep.from_json(head.payload.open).results.values():
+        if result.output:
+            for write in result.output.writes:
+                values.append((write.channel, write.value))
+    for request in _waiting_requests(lease, head):
+        for row in request.writes:
+            values.append((row.channel, read_value(row, "value")))
+    return values
+
+
+def _channels_to_be_written(lease: Lease) -> set[str]:
+    """Return the channels of values that wait to be written: people are asked about
+    them, or a task that was cut off returned them.
+    """
+    channels: set[str] = set()
+    for entry in journal.entries(lease).values():
+        if entry.output:
+            channels.update(write["channel"] for write in entry.output["writes"])
+    under_review = channels_under_review(Q(run=lease.id))
+    return channels | under_review.get(lease.id, set())
+
+
+def _commit(
+    lease: Lease,
+    head: Head,
+    run_input: Any,
+    target: Compiled,
+    judgement: Judgement,
+    change: StateChange,
+) -> Head:
+    """Pin the run to its new version, with a checkpoint that has the state with which
+    it continues.
+    """
+    at = datetime.now(UTC)
+    waiting = _waiting_requests(lease, head)
+    opening = prepare_requests(
+        lease,
+        target,
+        _reached_gates(target, judgement, change),
+        change.held,
+        _moment(lease, run_input, change),
+    )
+    channels = execution_memory.held_channels(waiting, change.held)
+    state = execution_memory.memory_values(lease.protection, change.state, channels)
+    rebased = rebase_writes(waiting, target, state, at=at, protection=lease.protection)
+    # The facts name the version before, which the lease names only until the next line.
+    facts = _facts(lease, target, judgement, change)
+    _pin(lease, target.version, target.fingerprint)
     checkpoint = _checkpoint(lease, head, target, change)
     place = summary.place_of(Frontier.from_json(checkpoint.payload.frontier), None)
     run_update = RunUpdate(Status.RUNNING, place, lease.tape, pins=True)
@@ -151,87 +245,125 @@ def _commit(lease: Lease, head: Head, given: Any, target: Compiled, found: Judge
         rebased.insert()
 
     try:
-        return ledger.commit_superstep(lease, head, checkpoint, run_update, events=events, inside=inside)
+        return ledger.commit_superstep(
+            lease, head, checkpoint, run_update, events=events, inside=inside
+        )
     except BaseException:
-        lease.version, lease.fingerprint = facts["before"]["version"], facts["before"]["fingerprint"]
+        # Nothing was written, so the lease names the old version again.
+        _pin(lease, facts["before"]["version"], facts["before"]["fingerprint"])
         raise
 
 
-def _asked(lease: Lease, head: Head) -> Sequence[RequestState]:
-    tasks = Frontier.from_json(head.payload.frontier).gated() | OpenSuperstep.from_json(head.payload.open).asked
-    return settlement.waiting_requests(lease, tasks) if tasks else []
+def _pin(lease: Lease, version: str, fingerprint: str) -> None:
+    lease.version = version
+    lease.fingerprint = fingerprint
 
 
-def _reached(target: Compiled, found: Judgement, change: StateChange) -> dict[Task, ReachedGate]:
-    way = ", ".join(step.name for step in found.steps)
-    why = f"The migration from {way} set this, so it needs the signatures that the gate of {{}} asks for"
-    return {
-        task: patch_gate(
-            target.nodes[node].gate or Gate(),
-            [one.channel for one in change.held if one.task == task],
-            why.format(node),
-            guard=node,
+def _waiting_requests(lease: Lease, head: Head) -> Sequence[RequestState]:
+    frontier = Frontier.from_json(head.payload.frontier)
+    tasks = frontier.gated() | OpenSuperstep.from_json(head.payload.open).tasks_asked
+    if not tasks:
+        return []
+    return settlement.waiting_requests(lease, tasks)
+
+
+def _reached_gates(
+    target: Compiled, judgement: Judgement, change: StateChange
+) -> dict[Task, ReachedGate]:
+    way = ", ".join(step.name for step in judgement.steps)
+    reached: dict[Task, ReachedGate] = {}
+    for task, node in change.gates.items():
+        gate = target.nodes[node].gate or Gate()
+        channels = [write.channel for write in change.held if write.task == task]
+        why = (
+            f"The migration from {way} set this, "
+            f"so it needs the signatures that the gate of {node} asks for"
         )
-        for task, node in change.gates.items()
-    }
+        reached[task] = patch_gate(gate, channels, why, guard=node)
+    return reached
 
 
-def _moment(lease: Lease, given: Any, change: StateChange) -> Moment:
-    # A function that says whom to ask is given values of the types that it knows.
+def _moment(lease: Lease, run_input: Any, change: StateChange) -> Moment:
+    # A function that names reviewers gets values of the types that it knows.
     return Moment(
         change.state,
         lease.superstep,
-        given,
+        run_input,
         datetime.now(UTC),
-        asked_on=change.wanted,
-        unsigned=partial(_who_chose, lease),
+        asked_on=change.unheld,
+        unsigned=partial(_who_chose_reviewers, lease),
     )
 
 
-def _who_chose(lease: Lease, reads: Collection[str]) -> str:
-    """Who changed what of these channels without a signature, which decided whom a gate asks."""
+def _who_chose_reviewers(lease: Lease, reads: Collection[str]) -> str:
+    """Return the sentence on who changed one of these channels without a signature, and
+    so decided whom a gate asks.
+    """
     if not reads:
         return ""
-    return sentence_of(unsigned_changes(lines.past(lease.id, lease.line)), reads, decides="whom it asks")
+    changes = unsigned_changes(lines.past(lease.id, lease.line))
+    return sentence_of(changes, reads, decides="whom it asks")
 
 
-def _facts(lease: Lease, target: Compiled, found: Judgement, change: StateChange) -> dict[str, Any]:
-    """What the log says of it."""
+def _facts(
+    lease: Lease, target: Compiled, judgement: Judgement, change: StateChange
+) -> dict[str, Any]:
+    """Return the facts of the event `version_changed`."""
     return {
         "version": target.version,
         "fingerprint": target.fingerprint,
         "before": {"version": lease.version, "fingerprint": lease.fingerprint},
-        "migrations": [step.name for step in found.steps],
+        "migrations": [step.name for step in judgement.steps],
         "changed": list(change.changed),
-        "held": sorted({one.channel for one in change.held}),
-        "warnings": [*found.said(BREAKING), *found.said(WARNING)],
+        "held": sorted({write.channel for write in change.held}),
+        "warnings": [*judgement.in_words(BREAKING), *judgement.in_words(WARNING)],
     }
 
 
-def _checkpoint(lease: Lease, head: Head, target: Compiled, change: StateChange) -> NewCheckpoint:
-    before, seq = head.payload, head.next_seq
+def _checkpoint(
+    lease: Lease, head: Head, target: Compiled, change: StateChange
+) -> NewCheckpoint:
+    before = head.payload
     frontier = replace(Frontier.from_json(before.frontier), written=change.written)
     if change.held:
         frontier = hold_patch(frontier, change.held[0].task.visit, len(change.gates))
-    there = {**change.state["scratch"], **change.state["artifacts"]}
-    since = {name: n for name, n in before.versions.items() if name in there} | dict.fromkeys(change.changed, seq)
-    whole = not (before.open or journal.entries(lease))
+    values = {**change.state["scratch"], **change.state["artifacts"]}
+    # Channels that the new version lacks are left out.
+    set_at = {name: seq for name, seq in before.versions.items() if name in values}
+    set_at |= dict.fromkeys(change.changed, head.next_seq)
+    payload = replace(
+        before, state=change.state, frontier=frontier.to_json(), versions=set_at
+    )
     return NewCheckpoint(
         Source.VERSION,
-        replace(before, state=change.state, frontier=frontier.to_json(), versions=since),
+        payload,
         lease.superstep,
-        {name: ops.put(there[name]) for name in change.changed},
-        committed=whole,
+        {name: ops.put(values[name]) for name in change.changed},
+        # A superstep that is open, or was cut off, stays in hand.
+        committed=not (before.open or journal.entries(lease)),
         snapshot=target.snapshot,
+        # Channels came or went, so a change of single channels would not be enough.
         whole=True,
     )
 
 
-def _refusal(lease: Lease, target: Compiled, found: Judgement, *, because: str = "") -> IncompatibleGraph:
-    here = f"version {target.version} of {lease.graph}"
-    said = because or "; ".join(found.said(BREAKING))
-    if found.same_version:
-        said += "; raise the version of the one that is here, then a migration can lead to it"
-    message = f"the run began with version {lease.version} and cannot go on with {here}: {said}"
-    facts: dict[str, Any] = {"version": target.version, "fingerprint": target.fingerprint, "because": because}
-    return IncompatibleGraph(message, **facts, changes=[one.to_json() for one in found.differences])
+def _refusal(
+    lease: Lease, target: Compiled, judgement: Judgement, *, because: str = ""
+) -> IncompatibleGraph:
+    reason = because or "; ".join(judgement.in_words(BREAKING))
+    if judgement.same_version:
+        reason += (
+            "; raise the version of the one that is here, "
+            "then a migration can lead to it"
+        )
+    message = (
+        f"the run began with version {lease.version} and cannot go on with "
+        f"version {target.version} of {lease.graph}: {reason}"
+    )
+    facts: dict[str, Any] = {
+        "version": target.version,
+        "fingerprint": target.fingerprint,
+        "because": because,
+    }
+    changes = [difference.to_json() for difference in judgement.differences]
+    return IncompatibleGraph(message, **facts, changes=changes)

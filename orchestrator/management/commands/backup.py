@@ -1,4 +1,6 @@
-"""`manage.py backup FILE`: a consistent copy of a SQLite database that is in use, opened again and checked."""
+"""`manage.py backup FILE`: copy a SQLite database consistently while it is in use, and
+check the copy.
+"""
 
 import os
 import sqlite3
@@ -17,9 +19,12 @@ from orchestrator.management import command_line
 
 
 class Command(command_line.DatabaseCommand):
-    """Ends with 1 where no copy was made; then there is no file."""
+    """Ends with 1 if no copy was made; then there is no file."""
 
-    help = "Copy the SQLite database while it is in use, and check the copy. Names what else belongs to a backup."
+    help = (
+        "Copy the SQLite database while it is in use, and check the copy. "
+        "Names what else belongs to a backup."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", help="the copy; it must not exist")
@@ -27,14 +32,15 @@ class Command(command_line.DatabaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         file = Path(options["file"])
         if connection.vendor != "sqlite":
-            raise CommandError(_for_a_server())
+            raise CommandError(_hint_for_a_server())
         if file.exists():
             raise CommandError(f"{file} exists; name a new file")
+        # In the same folder, for a link cannot lead to another file system.
         part = file.with_name(f".{file.name}.part")
         try:
             _copy_to(part)
             tables = _check(part)
-            # Unlike a rename it never replaces a file that somebody made meanwhile.
+            # Unlike a rename, a link never replaces a file that was created meanwhile.
             os.link(part, file)
         except (OSError, sqlite3.Error) as error:
             raise CommandError(f"no copy was made: {error}") from error
@@ -42,14 +48,15 @@ class Command(command_line.DatabaseCommand):
             with suppress(OSError):
                 part.unlink()
         self.stdout.write(f"{file}: {tables} tables, whole and readable.")
-        for line in _also():
+        for line in _other_parts_of_backup():
             self.stdout.write(line)
 
 
 def _copy_to(part: Path) -> None:
-    """Copy the database as it is at one moment. Writers go on meanwhile."""
+    """Copy the database as it is at one moment. Writers are not blocked."""
     connection.ensure_connection()
     part.unlink(missing_ok=True)
+    # SQLite would create it readable by others, who must ask to see values.
     part.touch(mode=database_file.MODE, exist_ok=False)
     with closing(sqlite3.connect(part)) as copy:
         connection.connection.backup(copy)
@@ -58,35 +65,53 @@ def _copy_to(part: Path) -> None:
 
 
 def _check(part: Path) -> int:
-    """Open the copy again, and return how many tables it has. Raises `sqlite3.Error` where it is not whole."""
+    """Reopen the copy, and return how many tables it has. Raises `sqlite3.Error` if it
+    is not whole.
+    """
     with closing(sqlite3.connect(part)) as copy:
         (answer,) = copy.execute("PRAGMA integrity_check(1)").fetchone()
         if answer != "ok":
             raise sqlite3.DatabaseError(f"the copy is not whole: {answer}")
-        (tables,) = copy.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()
+        (tables,) = copy.execute(
+            "SELECT count(*) FROM sqlite_master WHERE type = 'table'"
+        ).fetchone()
     if not tables:
         raise sqlite3.DatabaseError("the copy is empty")
     return int(tables)
 
 
-def _for_a_server() -> str:
+def _hint_for_a_server() -> str:
     name = connection.settings_dict["NAME"]
-    return "\n".join(
-        [
-            "this command copies SQLite; the copy of a PostgreSQL database is made by its own program:",
-            f"  pg_dump --format=custom --file=FILE {name}",
-            *_also(),
-        ]
-    )
+    lines = [
+        "this command copies SQLite; the copy of a PostgreSQL database is made "
+        "by its own program:",
+        f"  pg_dump --format=custom --file=FILE {name}",
+        *_other_parts_of_backup(),
+    ]
+    return "\n".join(lines)
 
 
-def _also() -> list[str]:
-    """Return what belongs to a backup beside the database."""
-    lines = ["Not in it, and needed with it; copy these after the database:", f"  uploads: {settings.MEDIA_ROOT}"]
+def _other_parts_of_backup() -> list[str]:
+    """Return the lines about what else belongs to a backup beside the database."""
+    lines = [
+        "Not in it, and needed with it; copy these after the database:",
+        f"  uploads: {settings.MEDIA_ROOT}",
+    ]
     for name in sorted(conf().payloads):
-        lines.append(f"  payloads: what the backend {name!r} of COUNTERSIGN['PAYLOADS'] keeps")
+        lines.append(
+            f"  payloads: what the backend {name!r} of COUNTERSIGN['PAYLOADS'] keeps"
+        )
     if conf().audit_head_file:
-        lines.append(f"  heads of the audit log: {conf().audit_head_file} (keep the newest; never put it back)")
-    lines.append("  keys: SECRET_KEY and all keys of COUNTERSIGN, at another place than the copies")
-    lines.append("When a copy was put back: manage.py restored --reason '...' before any worker starts.")
+        lines.append(
+            f"  heads of the audit log: {conf().audit_head_file} "
+            "(keep the newest; never put it back)"
+        )
+    lines.append(
+        "  keys: SECRET_KEY and all keys of COUNTERSIGN, "
+        "at another place than the copies"
+    )
+    lines.append(
+        "When a copy was put back: manage.py restored --reason '...' "
+        "before any worker starts."
+    )
     return lines

@@ -1,4 +1,6 @@
-"""`manage.py create_token USER`: make a token for the API, printed once and nowhere kept."""
+"""`manage.py create_token USER`: create a token for the API, which is printed once and
+never stored.
+"""
 
 import json
 from argparse import ArgumentParser
@@ -11,7 +13,9 @@ from orchestrator.management import command_line
 
 
 class Command(command_line.DatabaseCommand):
-    help = "Make a token that acts as a user. It is printed once; only its digest is kept."
+    help = (
+        "Make a token that acts as a user. It is printed once; only its digest is kept."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("user")
@@ -22,15 +26,26 @@ class Command(command_line.DatabaseCommand):
             metavar="SCOPE",
             help=f"of {', '.join(tokens.SCOPES)}; without it, all but erase",
         )
-        parser.add_argument("--name", default="", help="what it is for, to tell tokens apart")
-        parser.add_argument("--days", type=int, help="for how long it is good; without it, until it is revoked")
+        parser.add_argument(
+            "--name", default="", help="what it is for, to tell tokens apart"
+        )
+        parser.add_argument(
+            "--days",
+            type=int,
+            help="for how long it is good; without it, until it is revoked",
+        )
         command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         user = command_line.person(options["user"])
         if user is None:
             raise CommandError("name a user")
-        scopes = [word for given in options["scopes"] for word in given.split(",") if word]
+        # Scopes may be separated by blanks or by commas.
+        scopes = [word for word in ",".join(options["scopes"]).split(",") if word]
         with command_line.one_clear_line():
-            text = tokens.make_token(user, scopes=scopes, name=options["name"], days=options["days"])
-        self.stdout.write(json.dumps({"token": text, "scopes": scopes}) if options["as_json"] else text)
+            text = tokens.make_token(
+                user, scopes=scopes, name=options["name"], days=options["days"]
+            )
+        if options["as_json"]:
+            text = json.dumps({"token": text, "scopes": scopes})
+        self.stdout.write(text)

@@ -1,8 +1,7 @@
-"""`manage.py drain`: asks workers to give their runs back and end, from any host."""
+"""`manage.py drain`: end workers of any host, once they have given their runs back."""
 
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
@@ -15,45 +14,69 @@ from orchestrator.management import command_line
 
 STALE_SECONDS = 10.0
 PATIENCE_SECONDS = 15.0
-"""Beyond the grace of the runs in hand."""
+"""How long to wait for workers beyond the grace period of the runs in hand."""
 
 
 class Command(command_line.DatabaseCommand):
     """Ends with 0 when all of them have ended."""
 
-    help = "Asks workers to take no new runs, give back what they have in hand, and end. Waits for that."
+    help = (
+        "Asks workers to take no new runs, give back what they have in hand, and end. "
+        "Waits for that."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--host", help="only the workers of this host; all without it")
+        parser.add_argument(
+            "--host", help="only the workers of this host; all without it"
+        )
         command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Mark them, then wait."""
         _require_known(options["host"])
-        workers = Worker.objects.filter(stopped_at=None, heartbeat_at__gt=db_in(-STALE_SECONDS))
-        workers = workers.filter(host=options["host"]) if options["host"] else workers
+        # A worker without a fresh heartbeat has ended without leaving a note.
+        workers = Worker.objects.filter(
+            stopped_at=None, heartbeat_at__gt=db_in(-STALE_SECONDS)
+        )
+        if options["host"]:
+            workers = workers.filter(host=options["host"])
         workers.update(draining=True)
         names = {worker.id: str(worker) for worker in workers}
-        say: Callable[[str], None] = (lambda text: None) if options["as_json"] else self.stdout.write
-        say(f"Draining {', '.join(names.values())}" if names else "No worker is running.")
-        left = _wait(Worker.objects.filter(id__in=names)) if names else []
-        if options["as_json"]:
-            self.stdout.write(json.dumps({"asked": list(names.values()), "running": left}, ensure_ascii=False))
-        if left:
-            raise CommandError(f"still running: {', '.join(left)}")
+
+        report = command_line.progress_writer(self, options)
         if names:
-            say("All have ended.")
+            report(f"Draining {', '.join(names.values())}")
+        else:
+            report("No worker is running.")
+
+        running: list[str] = []
+        if names:
+            # Not the query above: workers that start meanwhile are not drained.
+            running = _wait_for_end(Worker.objects.filter(id__in=names))
+        if options["as_json"]:
+            result = {"asked": list(names.values()), "running": running}
+            self.stdout.write(json.dumps(result, ensure_ascii=False))
+        if running:
+            raise CommandError(f"still running: {', '.join(running)}")
+        if names:
+            report("All have ended.")
 
 
 def _require_known(host: str | None) -> None:
-    """A host whose workers have all ended is drained; a name that no worker had is a mistake."""
+    """Raise `CommandError` for a name that no worker's host had, which is a mistake. A
+    host whose workers have all ended is drained.
+    """
     hosts = sorted(set(Worker.objects.values_list("host", flat=True)))
     if host and host not in hosts:
-        raise CommandError(f"no worker was on a host “{host}”; those that had one: {', '.join(hosts) or 'none'}")
+        raise CommandError(
+            f"no worker was on a host “{host}”; "
+            f"those that had one: {', '.join(hosts) or 'none'}"
+        )
 
 
-def _wait(workers: "QuerySet[Worker]") -> list[str]:
+def _wait_for_end(workers: "QuerySet[Worker]") -> list[str]:
+    """Return the workers that are still running when the time is up."""
     until = time.monotonic() + conf().grace_seconds + PATIENCE_SECONDS
-    while time.monotonic() < until and workers.filter(stopped_at=None).exists():
+    running = workers.filter(stopped_at=None)
+    while time.monotonic() < until and running.exists():
         time.sleep(0.2)
-    return [str(worker) for worker in workers.filter(stopped_at=None)]
+    return [str(worker) for worker in running]

@@ -1,4 +1,4 @@
-"""`manage.py import_run FILE`: take in the bundle of a run."""
+"""`manage.py import_run FILE`: import a run from its bundle."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -10,7 +10,10 @@ from orchestrator.management import command_line
 
 
 class Command(command_line.DatabaseCommand):
-    help = "Take in a bundle that a trusted key signed. The run can be read and forked, nothing else."
+    help = (
+        "Take in a bundle that a trusted key signed. "
+        "The run can be read and forked, nothing else."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", help="the bundle")
@@ -24,4 +27,4 @@ class Command(command_line.DatabaseCommand):
                 run = bundle.load(options["file"], by=by)
             except OSError as error:
                 raise CommandError(f"cannot read {options['file']}: {error}") from error
-        self.stdout.write(command_line.as_json(run) if options["as_json"] else command_line.as_text(run))
+        self.stdout.write(command_line.run_text(run, options))

@@ -1,44 +1,37 @@
 """`manage.py resume_run RUN`: queue a stopped run again."""
 
-from argparse import ArgumentParser
 from typing import Any
 
 from approvals import permissions
 from checkpoints import timeline
 from checkpoints.models import Run
-from checkpoints.models.run_line import Travel
 from orchestrator import runs
-from orchestrator.management import command_line, travel_options
+from orchestrator.management import command_line
+from orchestrator.management.verb_command import Target, VerbCommand
+from orchestrator.runs import verb_table
 
 
-class Command(command_line.DatabaseCommand):
-    help = (
-        "Queue a failed run again, or one that stopped before an effect; only tasks without a result run. "
-        "A run that waits for people goes on when they sign."
-    )
+class Command(VerbCommand):
+    verb = verb_table.RESUME
+    help = verb.command_help
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("run", help="id or key")
-        travel_options.add_patch(parser)
-        travel_options.add_plan(parser)
-        command_line.add_by(parser)
-        command_line.add_json(parser)
-
-    def handle(self, *args: Any, **options: Any) -> None:
-        over, by, there = travel_options.patch_and_answers(options), command_line.person(options["by"]), options["run"]
-        with command_line.one_clear_line():
-            run = None if by is None else _run_seen_by(by, there)
-            if options["plan"]:
-                head = (run or runs.get(there)).head or ""
-                return self.stdout.write(travel_options.plan_text(head, Travel.RESUME, options, over))
-            if run is not None:
-                command_line.require_right(by, "steer_run", run=run.id)
-            run = runs.resume(there, **over, reason=options["reason"], by=by)
-        return self.stdout.write(travel_options.run_text(run, options))
+    def find_target(self, by: Any, options: dict[str, Any]) -> Target:
+        """Return the run as it was named: the verb itself finds it by its newest
+        checkpoint, and a fork that a store made has no row yet.
+        """
+        reference = options["run"]
+        run = None if by is None else _run_seen_by(by, reference)
+        if options["plan"]:
+            run = run or runs.get(reference)
+            return Target(id=reference, run_id=run.id, departure=run.head or "")
+        return Target(id=reference, run_id=run.id if run else None)
 
 
-def _run_seen_by(by: Any, ref: str) -> Run:
-    """The run of that id or key, or whose checkpoint that is. Raises `UnknownThing` where this person sees none."""
-    point = timeline.find_checkpoint(ref)
-    seen = point is not None and permissions.may_see_run(by, point.run)
-    return point.run if point is not None and seen else command_line.run_seen_by(by, ref)
+def _run_seen_by(by: Any, reference: str) -> Run:
+    """Return the run of that id or key, or whose checkpoint that is. Raises
+    `UnknownThing` where this person sees none.
+    """
+    checkpoint = timeline.find_checkpoint(reference)
+    if checkpoint is not None and permissions.may_see_run(by, checkpoint.run):
+        return checkpoint.run
+    return command_line.run_seen_by(by, reference)

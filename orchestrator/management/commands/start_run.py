@@ -1,4 +1,6 @@
-"""`manage.py start_run GRAPH [INPUT.json]`: start a run, and with --wait follow it until it rests or ends."""
+"""`manage.py start_run GRAPH [INPUT.json]`: start a run, and with --wait follow it
+until it rests or ends.
+"""
 
 import sys
 import time
@@ -22,63 +24,104 @@ from orchestrator.runs.start_for_user import start_for
 
 _PAUSE = 0.2
 _PATIENCE = 5.0
-"""Seconds that a queued run may wait before somebody is told that no worker is alive."""
+"""Seconds that a queued run may wait before a warning that no worker is alive."""
 
 
 class Command(command_line.DatabaseCommand):
-    help = "Start a run. Exit codes: 0 started (--wait: completed or at rest), 1 refused, 3 ended otherwise, 4 stopped."
+    help = (
+        "Start a run. Exit codes: 0 started (--wait: completed or at rest), "
+        "1 refused, 3 ended otherwise, 4 stopped."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("graph", help="name of a registered graph")
-        parser.add_argument("input", nargs="?", help="a file with the input as a JSON object; - reads standard input")
-        parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a field of the input")
-        parser.add_argument("--file", action="append", default=[], metavar="NAME=PATH", help="upload into a field")
-        parser.add_argument("--key", help="the run's key: starting it again gives the same run")
         parser.add_argument(
-            "--metadata", action="append", default=[], metavar="NAME=VALUE", help="a name of your own and its value"
+            "input",
+            nargs="?",
+            help="a file with the input as a JSON object; - reads standard input",
         )
-        parser.add_argument("--priority", type=int, default=0, help="higher goes first; default 0")
-        parser.add_argument("--in", type=float, default=0.0, dest="due_in", metavar="SECONDS", help="begin later")
-        parser.add_argument("--wait", action="store_true", help="follow the run until it rests or ends")
+        parser.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="a field of the input",
+        )
+        parser.add_argument(
+            "--file",
+            action="append",
+            default=[],
+            metavar="NAME=PATH",
+            help="upload into a field",
+        )
+        parser.add_argument(
+            "--key", help="the run's key: starting it again gives the same run"
+        )
+        parser.add_argument(
+            "--metadata",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="a name of your own and its value",
+        )
+        parser.add_argument(
+            "--priority", type=int, default=0, help="higher goes first; default 0"
+        )
+        parser.add_argument(
+            "--in",
+            type=float,
+            default=0.0,
+            dest="due_in",
+            metavar="SECONDS",
+            help="begin later",
+        )
+        parser.add_argument(
+            "--wait", action="store_true", help="follow the run until it rests or ends"
+        )
         command_line.add_by(parser)
         command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         with command_line.one_clear_line():
-            by = command_line.actor(options, "start_run")
-            pairs, files = [_pair(text) for text in options["set"]], [_named(text) for text in options["file"]]
-            _refuse_repeated([name for name, _ in (*pairs, *files)])
-            given = _input(options["input"]) | dict(pairs)
-            given |= {name: _upload(path, by) for name, path in files}
-            queued = runs.Queued(options["priority"], due_in=options["due_in"])
-            metadata = read_pairs(options["metadata"])
-            asked = runs.StartRequest(options["graph"], given, options["key"], by, queued=queued, metadata=metadata)
-            run, _ = runs.start_or_find(asked) if by is None else start_for(asked)
+            run = _start(options)
         if not options["wait"]:
-            return self._tell(run, options["as_json"])
-        if not options["as_json"]:
-            self.stdout.write(f"{run.key}  {run.graph}")
-        quiet = options["as_json"]
-        run = watch_run(run.id, (lambda line: None) if quiet else self.stdout.write, self.stderr.write)
-        self._tell(run, quiet)
-        if code := command_line.exit_code(run.status):
+            return self.stdout.write(command_line.run_text(run, options))
+
+        report = command_line.progress_writer(self, options)
+        report(f"{run.key}  {run.graph}")
+        run = watch_run(run.id, report, self.stderr.write)
+        self.stdout.write(command_line.run_text(run, options))
+        code = command_line.exit_code(run.status)
+        if code:
             sys.exit(code)
         return None
 
-    def _tell(self, run: Run, as_json: bool) -> None:
-        self.stdout.write(command_line.as_json(run) if as_json else command_line.as_text(run))
 
-
-def _input(path: str | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        given = parse_strict(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CommandError(f"cannot read the input from {path}: {error}") from error
-    if not isinstance(given, dict):
-        raise CommandError(f"the input in {path} is no JSON object")
-    return given
+def _start(options: dict[str, Any]) -> Run:
+    """Start the run of these options, or return the run that has their key."""
+    by = command_line.actor(options, "start_run")
+    pairs = [_parsed_pair(text) for text in options["set"]]
+    files = [_split_pair(text) for text in options["file"]]
+    # Of a field that is set twice it would be unclear which value was meant.
+    _refuse_repeated([name for name, _ in (*pairs, *files)])
+    fields = command_line.read_object(options["input"], "input") or {}
+    fields |= dict(pairs)
+    for name, path in files:
+        fields[name] = _upload(path, by)
+    request = runs.StartRequest(
+        options["graph"],
+        fields,
+        options["key"],
+        by,
+        queued=runs.Queued(options["priority"], due_in=options["due_in"]),
+        metadata=read_pairs(options["metadata"]),
+    )
+    # Without --by the system acts, whose rights are not checked.
+    if by is None:
+        run, _ = runs.start_or_find(request)
+    else:
+        run, _ = start_for(request)
+    return run
 
 
 def _refuse_repeated(names: Sequence[str]) -> None:
@@ -88,22 +131,27 @@ def _refuse_repeated(names: Sequence[str]) -> None:
         raise CommandError(f"the field {error}") from None
 
 
-def _named(text: str) -> tuple[str, str]:
+def _split_pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise CommandError(f"{text!r} is not of the form NAME=VALUE")
     return name, value
 
 
-def _pair(text: str) -> tuple[str, Any]:
-    """A field and its value: text, which the types of the input convert; objects, lists and null are JSON."""
-    name, value = _named(text)
+def _parsed_pair(text: str) -> tuple[str, Any]:
+    """Return a field and its value: text, which the types of the input convert;
+    objects, lists and null are JSON.
+    """
+    name, value = _split_pair(text)
+    # A number stays a text, so that an id with leading zeros loses none.
     if not value.startswith(("{", "[")) and value != "null":
         return name, value
     try:
         return name, parse_strict(value)
     except ValueError as error:
-        raise CommandError(f"the value of {name} begins like JSON and is none: {error}") from error
+        raise CommandError(
+            f"the value of {name} begins like JSON and is none: {error}"
+        ) from error
 
 
 def _upload(path: str, by: Any) -> dict[str, Any]:
@@ -114,20 +162,35 @@ def _upload(path: str, by: Any) -> dict[str, Any]:
         raise CommandError(f"cannot read {path}: {error.strerror}") from error
 
 
-def watch_run(run_id: UUID, tell: Callable[[str], None], warn: Callable[[str], None]) -> Run:
-    """Tell each change of status, node and progress, until the run neither waits for a worker nor has one."""
-    facts, begun, warned = "", time.monotonic(), False
+def watch_run(
+    run_id: UUID, report: Callable[[str], None], warn: Callable[[str], None]
+) -> Run:
+    """Report each change of status, node and progress, until the run neither waits for
+    a worker nor has one.
+    """
+    last_line = ""
+    begun = time.monotonic()
+    warned = False
     while True:
+        # Following a run needs no payload of it.
         run = Run.objects.defer("input", "seal").get(id=run_id)
-        where = f" at {run.at_node}" if run.at_node else ""
-        done = f": {visible_text(command_line.progress(run))}" if run.progress else ""
-        line = f"{run.status}, superstep {run.superstep}{where}{done}"
-        if line != facts:
-            tell(line)
-            facts = line
+        line = _line_of(run)
+        if line != last_line:
+            report(line)
+            last_line = line
         if run.status not in command_line.WORKING:
             return run
-        if not warned and time.monotonic() - begun > _PATIENCE and not workers.any_alive():
+        has_waited = time.monotonic() - begun > _PATIENCE
+        if has_waited and not warned and not workers.any_alive():
             warn("no worker is alive; start one with: manage.py worker")
             warned = True
         time.sleep(_PAUSE)
+
+
+def _line_of(run: Run) -> str:
+    line = f"{run.status}, superstep {run.superstep}"
+    if run.at_node:
+        line += f" at {run.at_node}"
+    if run.progress:
+        line += f": {visible_text(command_line.progress(run))}"
+    return line

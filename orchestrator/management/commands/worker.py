@@ -1,4 +1,4 @@
-"""`manage.py worker`: takes runs and works on them, until it is asked to stop."""
+"""`manage.py worker`: take runs and work on them until a signal stops the process."""
 
 import contextlib
 import logging
@@ -9,18 +9,27 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 from django.db import OperationalError
 
-from orchestrator.management.command_line import ClearCommand, refuse_unmigrated
+from orchestrator.management.command_line import (
+    ClearCommand,
+    refuse_older_seals,
+    refuse_unmigrated,
+)
 from orchestrator.worker.configuration import configure
 from orchestrator.worker.supervisor import supervise
 
 
 class Command(ClearCommand):
-    """Ends with 0 after SIGTERM or SIGINT, 72 if the runs in hand needed longer than the grace period."""
+    """Ends with 0 after SIGTERM or SIGINT, 72 if the runs in hand needed longer than
+    the grace period.
+    """
 
-    help = "Works on runs. Stop it with SIGTERM or Ctrl-C: runs in hand are given back first."
+    help = (
+        "Works on runs. Stop it with SIGTERM or Ctrl-C: "
+        "runs in hand are given back first."
+    )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Refuse what cannot work safely, then supervise."""
+        """Refuse a configuration that cannot work safely, then supervise workers."""
         try:
             configure()
         except ImproperlyConfigured as error:
@@ -28,7 +37,9 @@ class Command(ClearCommand):
         # The database may still be starting: the supervisor waits for it.
         with contextlib.suppress(OperationalError):
             refuse_unmigrated()
-        # One line for each slice is more than anybody reads.
+            refuse_older_seals()
+        # django-q logs one line for each slice, which is too many to be read.
         logging.getLogger("django-q").setLevel(logging.WARNING)
-        if code := supervise():
+        code = supervise()
+        if code:
             sys.exit(code)

@@ -1,6 +1,9 @@
-"""Pages of bundles: a run is exported to a file, and a bundle of a trusted house is taken in."""
+"""The pages of bundles: one exports a run to a file, the other imports the run of a
+bundle from a trusted house.
+"""
 
 import tempfile
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -13,65 +16,116 @@ from django.views.decorators.http import require_http_methods
 from approvals import permissions
 from approvals.downloads import file_answer
 from approvals.views.page import may_post, render, single_fields, visible_run
-from checkpoints import audit_log, bundle
+from checkpoints import bundle
+from checkpoints.audit import lines as audit_log
 from checkpoints.conf import conf
 from checkpoints.models import Run
 from orchestrator.engine.errors import REFUSALS, CountersignError, UnknownThing
+
+GIVEN_BY = "Whoever manages the accounts can give it to you."
+"""The way to a right that is missing."""
 
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 @single_fields()  # type: ignore[arg-type]  # it answers with a file
 def export_page(request: HttpRequest, ref: str) -> HttpResponseBase:
-    """A form; posted, it gives the bundle of a run, as a file. Where the run does not verify the page says so, and
-    offers it as it is.
+    """Show a form; once posted, return the bundle of a run as a file. If the run does
+    not verify, the page names the fault, and offers the run as it is.
     """
     run = visible_run(request.user, ref)
     if not may_post(request, run, "export_run", refusal="refused_right"):
-        raise PermissionDenied("You may not export runs.")
+        needed = "Exporting a run needs the right to export, which auditors have."
+        raise PermissionDenied(f"{needed} {GIVEN_BY}")
     if request.method != "POST":
-        return render(request, "orchestrator/export.html", {"run": run}, section="runs")
+        return _export_form(request, {"run": run})
+    as_is = request.POST.get("as_is") == "yes"
+    # Written whole before anything is sent: an answer that has begun cannot be refused.
     file = tempfile.TemporaryFile()  # noqa: SIM115 the answer closes it
     try:
-        bundle.export(run.id, file, by=request.user, as_is=request.POST.get("as_is") == "yes")
+        bundle.export(run.id, file, by=request.user, as_is=as_is)
     except REFUSALS as error:
+        # Nothing of a refused export is sent.
         file.close()
-        return render(request, "orchestrator/export.html", {"run": run, "error": error}, section="runs", status=409)
-    return file_answer(request, file, name=f"run-{run.id}.jsonl", content_type="application/x-ndjson")
+        return _export_form(request, {"run": run, "error": error}, status=409)
+    return file_answer(
+        request, file, name=f"run-{run.id}.jsonl", content_type="application/x-ndjson"
+    )
+
+
+def _export_form(
+    request: HttpRequest,
+    context: dict[str, Any],
+    *,
+    status: int = 200,
+) -> HttpResponse:
+    return render(
+        request, "orchestrator/export.html", context, section="runs", status=status
+    )
 
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 @single_fields()
 def import_page(request: HttpRequest) -> HttpResponse:
-    """A form for a bundle; posted, its run is taken in, or why not is said and nothing is changed."""
-    if not permissions.may(request.user, "import_run"):
-        if request.method == "POST":
-            audit_log.record("refused_import", actor=request.user, code="forbidden")
-        raise PermissionDenied("You may not import runs.")
+    """Show a form for a bundle; once posted, import its run, or show why not: then
+    nothing is changed.
+    """
+    _require_right_to_import(request)
     if request.method != "POST":
-        return _form(request)
+        return _import_form(request)
     file = request.FILES.get("file")
     if file is None or file.size is None:
-        return _form(request, "Choose a file.", status=422)
-    if file.size > conf().max_upload_bytes:
-        return _form(request, f"The file is larger than {conf().max_upload_bytes:,} bytes.", status=413)
+        return _import_form(request, "Choose a file.", status=422)
+    most = conf().max_upload_bytes
+    if file.size > most:
+        message = f"The file is larger than {most:,} bytes."
+        return _import_form(request, message, status=413)
+
     try:
-        run, new = bundle.load_or_find(file, by=request.user)  # type: ignore[arg-type]
+        run, is_new = bundle.load_or_find(file, by=request.user)  # type: ignore[arg-type]
     except REFUSALS as error:
-        return _form(request, f"{error.message}.", status=422, there=_run_that_is_here(request, error))
-    messages.success(request, "The run was taken in." if new else "This bundle was taken in before; here is its run.")
+        # Another run, or this one as it went on elsewhere, may be here already.
+        existing = _existing_run(request, error)
+        message = f"{error.message}."
+        return _import_form(request, message, status=422, there=existing)
+    text = "This bundle was taken in before; here is its run."
+    if is_new:
+        text = "The run was taken in."
+    messages.success(request, text)
     return redirect("run", run.id)
 
 
-def _run_that_is_here(request: HttpRequest, error: CountersignError) -> Run | None:
-    """The run that stands in the way, if it is one that this person may see."""
+def _require_right_to_import(request: HttpRequest) -> None:
+    """Raise `PermissionDenied` for a person without the right. Posting without it
+    leaves an audit line.
+    """
+    if permissions.may(request.user, "import_run"):
+        return
+    if request.method == "POST":
+        audit_log.record("refused_import", actor=request.user, code="forbidden")
+    needed = "Importing a run needs the right to import, which stewards have."
+    raise PermissionDenied(f"{needed} {GIVEN_BY}")
+
+
+def _existing_run(request: HttpRequest, error: CountersignError) -> Run | None:
+    """Return the run that prevents the import, if this person may see it."""
+    if "run" not in error.facts:
+        return None
     try:
-        return permissions.visible_run(request.user, str(error.facts["run"])) if "run" in error.facts else None
+        return permissions.visible_run(request.user, str(error.facts["run"]))
     except UnknownThing:
         return None
 
 
-def _form(request: HttpRequest, message: str = "", *, status: int = 200, there: Run | None = None) -> HttpResponse:
+def _import_form(
+    request: HttpRequest,
+    message: str = "",
+    *,
+    status: int = 200,
+    there: Run | None = None,
+) -> HttpResponse:
     context = {"message": message, "there": there}
-    return render(request, "orchestrator/import.html", context, section="runs", status=status)
+    return render(
+        request, "orchestrator/import.html", context, section="runs", status=status
+    )

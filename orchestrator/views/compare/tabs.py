@@ -1,29 +1,69 @@
-"""What a comparison shows beside the states: the path of both runs, what people were asked, and what nodes gave."""
+"""The tabs of a comparison beside the states: the path of both runs, the writes that
+people were asked about, and the results of nodes.
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
+from approvals.display.drawn_change import NOT_THERE, ONE_LINE, draw_change
+from approvals.display.leaf import ABSENT, Leaf, json_leaf
 from checkpoints import timeline
 from checkpoints.models import Checkpoint, PendingWrite, TaskResult
 from checkpoints.sealing.sealed_columns import read_or_reason
 from checkpoints.timeline import Alignment
 from orchestrator.views import run_timeline
-from orchestrator.views.run_details import compact
 
 Facts = dict[str, Any]
 MOST = 200
 """Rows of a tab."""
 Visits = set[tuple[str, int]]
+"""Nodes with the numbers of their visits."""
+NONE = Leaf("nothing", "none")
 
 
-def path_rows(found: Alignment) -> list[Facts]:
-    """The checkpoints behind the split in pairs, as what made them. No query."""
-    rows = []
-    for pair in found.rows:
-        a, b = (_made_by(row) for row in pair)
-        rows.append({"name": a or b, "a": _at(pair[0], a), "b": _at(pair[1], b), "same": a == b})
+@dataclass(frozen=True, slots=True)
+class RowKey:
+    """The key that matches a row of one run with a row of the other: a task, or one of
+    the writes that a task proposed.
+    """
+
+    node: str
+    visit: int
+    index: int
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedEntry:
+    """The name that one run shows at a place, and the value behind its `label`."""
+
+    name: str
+    label: str
+    value: Any
+
+
+Entries = dict[RowKey, dict[UUID, ComparedEntry]]
+"""The entries at each place, by the id of their run."""
+
+
+def path_rows(alignment: Alignment) -> list[Facts]:
+    """Return the checkpoints behind the split in pairs, as what made them. No query."""
+    rows: list[Facts] = []
+    for row_of_a, row_of_b in alignment.rows:
+        a = _made_by(row_of_a)
+        b = _made_by(row_of_b)
+        rows.append(
+            {
+                "name": a or b,
+                "a": _checkpoint_leaf(row_of_a, a),
+                "b": _checkpoint_leaf(row_of_b, b),
+                "same": a == b,
+            }
+        )
     return rows
 
 
@@ -31,66 +71,128 @@ def _made_by(row: Checkpoint | None) -> str:
     return run_timeline.name_of(row) if row is not None else ""
 
 
-def _at(row: Checkpoint | None, name: str) -> str | None:
-    return None if row is None else f"{row.seq} {name}"
+def _checkpoint_leaf(row: Checkpoint | None, name: str) -> Leaf:
+    return NONE if row is None else Leaf("code", f"{row.seq} {name}")
 
 
-def write_rows(found: Alignment) -> list[Facts]:
-    """What gated nodes proposed behind the split, as it stands now, by node, visit and place. One query."""
-    rows = PendingWrite.objects.order_by("node", "visit", "index", "position", "revision")
-    newest = {(row.run_id, *_task(row), row.position): row for row in _behind(found, rows)}
-    shown = {
-        key: (f"{row.node}: {row.channel}", f"{row.label} {compact(read_or_reason(row, 'value'))}".strip())
-        for key, row in newest.items()
-    }
-    return _paired(found, shown)
+def write_rows(alignment: Alignment) -> list[Facts]:
+    """Return the writes that gated nodes proposed behind the split, as they are now, by
+    node, visit and place. One query.
+    """
+    rows = PendingWrite.objects.order_by(
+        "node", "visit", "index", "position", "revision"
+    )
+    # A later revision takes the place of an earlier one.
+    newest: dict[tuple[UUID, RowKey], PendingWrite] = {}
+    for row in _behind(alignment, rows):
+        place = _place_of(row, row.position)
+        newest[row.run_id, place] = row
+
+    entries: Entries = {}
+    for (run, place), row in newest.items():
+        value = read_or_reason(row, "value")
+        entry = ComparedEntry(f"{row.node}: {row.channel}", row.label, value)
+        entries.setdefault(place, {})[run] = entry
+    return _paired(alignment, entries)
 
 
-def result_rows(found: Alignment) -> list[Facts]:
-    """What the journal has of nodes behind the split, by task. One query."""
+def result_rows(alignment: Alignment) -> list[Facts]:
+    """Return the journal's results of nodes behind the split, by task. One query."""
     rows = TaskResult.objects.order_by("node", "visit", "index", "id")
-    shown = {
-        (row.run_id, *_task(row)): (row.task, f"{row.outcome} {compact(read_or_reason(row, 'output'))}")
-        for row in _behind(found, rows)
-    }
-    return _paired(found, shown)
+    entries: Entries = {}
+    for row in _behind(alignment, rows):
+        output = read_or_reason(row, "output")
+        entry = ComparedEntry(row.task, row.outcome, output)
+        place = _place_of(row)
+        entries.setdefault(place, {})[row.run_id] = entry
+    return _paired(alignment, entries)
 
 
-def _task(row: Any) -> tuple[str, int, int]:
-    return row.node, row.visit, row.index
+def _place_of(row: Any, position: int = 0) -> RowKey:
+    return RowKey(
+        node=row.node,
+        visit=row.visit,
+        index=row.index,
+        position=position,
+    )
 
 
-def _behind(found: Alignment, rows: "QuerySet[Any]") -> list[Any]:
-    """Those rows of both runs that belong to a checkpoint behind the split."""
-    wanted = Q(pk__in=[])
-    for run, visits in zip(found.runs, _visits(found), strict=True):
-        nodes, numbers = {node for node, _ in visits}, {visit for _, visit in visits}
-        wanted |= Q(run=run.id, line=run.line, node__in=nodes, visit__in=numbers)
-    runs = {run.id: (run, visits) for run, visits in zip(found.runs, _visits(found), strict=True)}
-    read = [row for row in rows.filter(wanted)[: 4 * MOST] if (row.node, row.visit) in runs[row.run_id][1]]
-    for row in read:
-        row.run = runs[row.run_id][0]
-    return read
+def _behind(
+    alignment: Alignment,
+    rows: "QuerySet[Any]",
+) -> list[Any]:
+    """Return those rows of both runs that belong to a checkpoint behind the split."""
+    runs = {run.id: run for run in alignment.runs}
+    visits_of: dict[UUID, Visits] = {}
+    condition = Q(pk__in=[])
+    for run, visits in zip(alignment.runs, _visits(alignment), strict=True):
+        visits_of[run.id] = visits
+        nodes = {node for node, _ in visits}
+        numbers = {visit for _, visit in visits}
+        condition |= Q(
+            run=run.id,
+            line=run.line,
+            node__in=nodes,
+            visit__in=numbers,
+        )
+
+    behind: list[Any] = []
+    # More than a tab has, because older revisions and other visits are left out.
+    for row in rows.filter(condition)[: 4 * MOST]:
+        # The query names nodes and visits apart: it finds other pairs of them too.
+        if (row.node, row.visit) in visits_of[row.run_id]:
+            # Its sealed columns are read with the keys of its run.
+            row.run = runs[row.run_id]
+            behind.append(row)
+    return behind
 
 
-def _visits(found: Alignment) -> tuple[Visits, Visits]:
+def _visits(alignment: Alignment) -> tuple[Visits, Visits]:
+    """Return the visits of both runs behind the split."""
     sides: tuple[Visits, Visits] = (set(), set())
-    for pair in found.rows:
-        for side, row in zip(sides, pair, strict=True):
-            side.update((entry["node"], int(entry.get("visit", 1))) for entry in (row.nodes if row else ()))
+    for pair in alignment.rows:
+        for visits, row in zip(sides, pair, strict=True):
+            if row is None:
+                continue
+            for entry in row.nodes:
+                visits.add((entry["node"], int(entry.get("visit", 1))))
     return sides
 
 
-def _paired(found: Alignment, shown: dict[Any, tuple[str, str]]) -> list[Facts]:
-    """Name and text of both sides, in order, where the same task has both."""
-    a, b = (run.id for run in found.runs)
-    rows = []
-    for place in dict.fromkeys(key[1:] for key in shown):
-        left, right = shown.get((a, *place)), shown.get((b, *place))
-        texts = [one[1] if one else None for one in (left, right)]
-        name = next(one[0] for one in (left, right) if one)
-        rows.append({"name": name, "a": texts[0], "b": texts[1], "same": texts[0] == texts[1]})
+def _paired(alignment: Alignment, entries: Entries) -> list[Facts]:
+    """Return the entries of both runs in order, those at the same place side by side."""
+    run_a, run_b = alignment.runs
+    rows: list[Facts] = []
+    for at_place in entries.values():
+        a = at_place.get(run_a.id)
+        b = at_place.get(run_b.id)
+        named = a or b
+        change = draw_change(
+            ABSENT if a is None else a.value,
+            ABSENT if b is None else b.value,
+            declared=None,
+            longest=ONE_LINE,
+            missing=NOT_THERE,
+        )
+        leaf_of_a = _entry_leaf(a, change.before)
+        leaf_of_b = _entry_leaf(b, change.after)
+        rows.append(
+            {
+                "name": named.name if named else "",
+                "a": leaf_of_a,
+                "b": leaf_of_b,
+                "same": leaf_of_a == leaf_of_b,
+            }
+        )
     return rows[:MOST]
+
+
+def _entry_leaf(entry: ComparedEntry | None, value: Leaf) -> Leaf:
+    """Return the value of an entry behind its label, as one line."""
+    if entry is None:
+        return NONE
+    text = f"{entry.label} {value.text}".strip()
+    return Leaf("code", text, rest=value.rest)
 
 
 Tab = Callable[[Alignment], list[Facts]]
@@ -102,18 +204,44 @@ TABS: dict[str, tuple[str, Tab | None]] = {
 }
 
 
-def same_values(found: Alignment, partition: str, state: Facts) -> list[Facts]:
-    """The channels of a partition in which nothing differs, as rows with one value."""
-    differ = {one.path.partition(".")[0].partition("[")[0] for one in found.differences if one.partition == partition}
-    return [{"leaf": name, "a": compact(value)} for name, value in state[partition].items() if name not in differ]
+def same_values(
+    alignment: Alignment,
+    partition: str,
+    state: Facts,
+) -> list[Facts]:
+    """Return the channels of a partition in which nothing differs, as rows with one
+    value.
+    """
+    different: set[str] = set()
+    for difference in alignment.differences:
+        if difference.partition == partition:
+            different.add(_channel_of(difference.path))
+    rows: list[Facts] = []
+    for name, value in state[partition].items():
+        if name not in different:
+            leaf = json_leaf(value, longest=ONE_LINE)
+            rows.append({"leaf": name, "a": leaf})
+    return rows
 
 
-def state_of_a(found: Alignment) -> Facts:
-    """The state of A that is compared. One query."""
-    run, seq = found.runs[0], found.at[0]
-    known = [row for row, _ in found.rows if row is not None and (row.run_id, row.seq) == (run.id, seq)]
-    return timeline.state_at(known[0].id) if known else timeline.head_state(run.id)
+def _channel_of(path: str) -> str:
+    """Return the channel that a path begins with."""
+    first = path.partition(".")[0]
+    return first.partition("[")[0]
+
+
+def state_of_a(alignment: Alignment) -> Facts:
+    """Return the state of A that is compared. One query."""
+    run = alignment.runs[0]
+    seq = alignment.at[0]
+    for row, _ in alignment.rows:
+        if row is None:
+            continue
+        if row.run_id == run.id and row.seq == seq:
+            return timeline.state_at(row.id)
+    return timeline.head_state(run.id)
 
 
 def only_different(rows: Sequence[Facts]) -> list[Facts]:
+    """Return the rows whose two sides differ."""
     return [row for row in rows if not row["same"]]

@@ -1,10 +1,15 @@
-"""What people were asked at a point, and what becomes of their answers: used again, changed, or asked anew."""
+"""The answers that people gave at a point, and what becomes of each: it is used again,
+changed, or requested again.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from approvals import permissions
+from approvals.display.drawn_change import draw_change
+from approvals.display.leaf import ABSENT, Leaf
+from approvals.display.value_types import schema_of_channel
 from approvals.forms import controls, reading
 from approvals.forms.controls import Control
 from approvals.models import Decision
@@ -12,25 +17,31 @@ from approvals.views.inbox import name_of
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.held_patch import is_patch
-from orchestrator.engine.requests import principals_of
-from orchestrator.runs.departure import Departure, HeldTask
-from orchestrator.views.go_on.value_texts import UNTYPED, ValueType, plain_text, type_of
+from orchestrator.engine.gates.requests import principals_of
+from orchestrator.engine.step.held_patch import is_patch
+from orchestrator.engine.step.reduce import HeldWrite
+from orchestrator.travel.departure import Departure, HeldTask
+from orchestrator.views.go_on.value_texts import type_of
 
-SHORT = 300
-"""Characters of a value that are shown beside its choice."""
+SIGNED_ONE_BY_ONE = (
+    "It proposed several writes to this channel: they are signed one by one."
+)
+NOT_A_REVIEWER = "You are not one of its reviewers, so it is asked again."
 
 
 @dataclass(slots=True)
 class AnswerChoice:
-    """One value that waited for people: what was proposed, what was answered, and what this person chose."""
+    """One value that waited for people: the proposed value, the recorded answer, and
+    the choice of the person who drafts. An answer counts as a signature, so both values
+    are drawn as a change is.
+    """
 
     node: str
     channel: str
-    proposed: str
+    proposed: Leaf
     control: Control
     recorded: list[Any]
-    answered: str = ""
+    answered: Leaf | None = None
     who: str = ""
     why_not: str = ""
     chosen: str = "ask"
@@ -43,91 +54,166 @@ class AnswerChoice:
 
 @dataclass(slots=True)
 class Answers:
-    """All of them, and what they come to for the verbs: {node: {channel: value}}."""
+    """All choices, and the answers that they give to the verbs:
+    {node: {channel: value}}.
+    """
 
     choices: list[AnswerChoice] = field(default_factory=list)
-    given: dict[str, dict[str, Any]] = field(default_factory=dict)
+    by_node: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def wrong(self) -> list[AnswerChoice]:
-        return [one for one in self.choices if one.error]
+        return [choice for choice in self.choices if choice.error]
+
+    def answer(self, choice: AnswerChoice, value: Any) -> None:
+        """Give the verbs this value as the answer for a choice."""
+        self.by_node.setdefault(choice.node, {})[choice.channel] = value
 
 
-def answer_choices(point: Departure, asked: Sequence[HeldTask], user: Any, posted: Mapping[str, str] | None) -> Answers:
-    """The choices as they were posted. One query for what was answered, and those of the person's groups; none where
-    nothing waited. Raises `TamperedRow` or `WrongKey` where a decision is not as it was signed.
+def answer_choices(
+    point: Departure,
+    held_tasks: Sequence[HeldTask],
+    user: Any,
+    posted: Mapping[str, str] | None,
+) -> Answers:
+    """Return the choices as they were posted.
+
+    One query for the recorded answers, and those of the person's groups; none where
+    nothing waited. Raises `TamperedRow` or `WrongKey` if a decision is not as it was
+    signed.
     """
-    found = Answers()
-    held = [one for one in asked if not is_patch(one.task)]
-    if not held:
-        return found
-    made, principals = _decisions(point, {str(one.task) for one in held}), permissions.principals_of(user)
-    for one in held:
-        why_not = _why_not(point, one, principals)
-        for write in one.writes:
-            choice = _choice(point, one, write, made.get((str(one.task), write.position)), why_not)
-            same = [known for known in found.choices if known.key == choice.key]
-            for known in same:
-                known.why_not = (
-                    known.why_not or "It proposed several writes to this channel: they are signed one by one."
-                )
-            found.choices += [] if same else [choice]
-    for choice in found.choices:
-        _read(choice, posted or {}, found)
-    return found
+    answers = Answers()
+    # Answers decide on what nodes proposed, and a patch is no proposal of a node.
+    held_tasks = [held for held in held_tasks if not is_patch(held.task)]
+    if not held_tasks:
+        return answers
+
+    decisions = _decisions(point, {str(held.task) for held in held_tasks})
+    principals = permissions.principals_of(user)
+    for held in held_tasks:
+        why_not = _why_not(point, held, principals)
+        for write in held.writes:
+            decision = decisions.get((str(held.task), write.position))
+            choice = _choice(point, held, write, decision, why_not)
+            _add_choice(answers, choice)
+    for choice in answers.choices:
+        _read(choice, posted or {}, answers)
+    return answers
 
 
-def _decisions(point: Departure, tasks: Collection[str]) -> dict[tuple[str, int], Decision]:
-    """The last decision on each write."""
-    at = {"run": point.run.id, "line": point.checkpoint.line, "task__in": tasks, "request__isnull": False}
-    made = list(Decision.objects.filter(**at).select_related("by").order_by("event_seq"))
-    sealed_rows.verify_rows(made, sealed_rows.protection_of(point.run))
-    return {(one.task, one.position): one for one in made}
+def _add_choice(answers: Answers, choice: AnswerChoice) -> None:
+    """Add a choice; a second of the same node and channel bars the first instead."""
+    for earlier in answers.choices:
+        if earlier.key == choice.key:
+            earlier.why_not = earlier.why_not or SIGNED_ONE_BY_ONE
+            return
+    answers.choices.append(choice)
 
 
-def _why_not(point: Departure, one: HeldTask, principals: Collection[str]) -> str:
-    gate = point.graph.nodes[one.guard].gate
+def _decisions(
+    point: Departure, tasks: Collection[str]
+) -> dict[tuple[str, int], Decision]:
+    """Return the last decision on each write, by task and position."""
+    rows = list(
+        Decision.objects.filter(
+            run=point.run.id,
+            line=point.checkpoint.line,
+            task__in=tasks,
+            # Without a request it was the system that decided.
+            request__isnull=False,
+        )
+        .select_related("by")
+        .order_by("event_seq")
+    )
+    sealed_rows.verify_rows(rows, sealed_rows.protection_of(point.run))
+    # A later decision takes the place of an earlier one.
+    return {(row.task, row.position): row for row in rows}
+
+
+def _why_not(point: Departure, held: HeldTask, principals: Collection[str]) -> str:
+    """Return why this person cannot answer for a task, or an empty text."""
+    gate = point.graph.nodes[held.guard].gate
+    if not gate:
+        return NOT_A_REVIEWER
     try:
-        named = principals_of(point.graph, gate, point.state) if gate else []
+        reviewers = principals_of(point.graph, gate, point.state)
     except InvalidValue as error:
         return f"Nobody knows whom it asks: {error.message}."
-    return "" if {*named} & {*principals} else "You are not one of its reviewers, so it is asked again."
+    if {*reviewers} & {*principals}:
+        return ""
+    return NOT_A_REVIEWER
 
 
-def _choice(point: Departure, one: HeldTask, write: Any, made: Decision | None, why_not: str) -> AnswerChoice:
-    key, channel = f"{one.task.node}.{write.channel}", point.graph.channels.get(write.channel)
-    recorded = [read_value(made, "final_value")] if made and made.verdict != "reject" else []
-    value = recorded[0] if recorded else write.value
+def _choice(
+    point: Departure,
+    held: HeldTask,
+    write: HeldWrite,
+    decision: Decision | None,
+    why_not: str,
+) -> AnswerChoice:
+    channel = point.graph.channels.get(write.channel)
+
+    # The version that goes on may not have the channel; then the answer is typed as
+    # JSON.
     schema: dict[str, Any] = {}
     if channel is not None:
-        schema = {**channel.schema, "$defs": channel.model.model_json_schema(by_alias=False).get("$defs", {})}
-    control = controls.root(schema, prefix=f"c-{key}", value=value, label="The answer instead")
-    who = ""
-    if made is not None:
-        by = name_of(made.by) if made.by else "The system"
-        who = f"{by} {'rejected it' if made.verdict == 'reject' else 'answered'}"
-    kind = type_of(channel) if channel is not None else UNTYPED
-    answered = _short(recorded[0], kind) if recorded else ""
+        schema = schema_of_channel(channel)
+
+    # A list, because an answer may be null: a rejected write has none to use again.
+    recorded: list[Any] = []
+    if decision and decision.verdict != "reject":
+        recorded = [read_value(decision, "final_value")]
+
+    answer = recorded[0] if recorded else ABSENT
+    change = draw_change(write.value, answer, declared=type_of(channel))
+
+    control = controls.root(
+        schema,
+        prefix=f"c-{held.task.node}.{write.channel}",
+        value=recorded[0] if recorded else write.value,
+        label="The answer instead",
+    )
     return AnswerChoice(
-        one.task.node, write.channel, _short(write.value, kind), control, recorded, answered, who, why_not
+        held.task.node,
+        write.channel,
+        change.before,
+        control,
+        recorded,
+        answered=change.after if recorded else None,
+        who=_who_decided(decision),
+        why_not=why_not,
     )
 
 
-def _short(value: Any, kind: ValueType) -> str:
-    text = plain_text(value, kind)
-    return text if len(text) <= SHORT else f"{text[:SHORT]}…"
+def _who_decided(decision: Decision | None) -> str:
+    if decision is None:
+        return ""
+    name = name_of(decision.by) if decision.by else "The system"
+    if decision.verdict == "reject":
+        return f"{name} rejected it"
+    return f"{name} answered"
 
 
-def _read(choice: AnswerChoice, posted: Mapping[str, str], found: Answers) -> None:
+def _read(choice: AnswerChoice, posted: Mapping[str, str], answers: Answers) -> None:
+    """Read the posted choice of one value; a wrong new value is an error of it."""
     chosen = posted.get(f"a-{choice.key}", "ask")
     if choice.why_not or chosen not in ("reuse", "change"):
         return
     choice.chosen = chosen
-    if chosen == "reuse" and choice.recorded:
-        found.given.setdefault(choice.node, {})[choice.channel] = choice.recorded[0]
-    elif chosen == "change":
-        value = reading.read_form(choice.control, posted)
-        if wrong := reading.errors(choice.control):
-            choice.error = wrong[0].error
-        else:
-            found.given.setdefault(choice.node, {})[choice.channel] = None if value is reading.ABSENT else value
+    if chosen == "change":
+        _read_new_value(choice, posted, answers)
+    elif choice.recorded:
+        answers.answer(choice, choice.recorded[0])
+
+
+def _read_new_value(
+    choice: AnswerChoice, posted: Mapping[str, str], answers: Answers
+) -> None:
+    value = reading.read_form(choice.control, posted)
+    errors = reading.errors(choice.control)
+    if errors:
+        choice.error = errors[0].error
+        return
+    if value is reading.ABSENT:
+        value = None
+    answers.answer(choice, value)

@@ -1,21 +1,25 @@
-"""The channels of a state as lines of the form: name, short value, and the fields behind them. Pure."""
+"""The channels of a state as lines of the form: name, short value, and the fields
+behind them. Pure.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from approvals.forms import controls
 from approvals.forms.controls import Control
-from orchestrator.runs.departure import Departure, State
+from orchestrator.travel.departure import Departure, State
 from orchestrator.views.go_on.patch_form import PatchForm
 from orchestrator.views.go_on.value_texts import summary, type_of
 
 OPENED_BY_SEARCH = 3
-"""Channels that a search opens; where it finds more, it only leaves their lines."""
+"""Channels that a search opens; where it finds more, it only lists their lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelLine:
-    """One channel. `control` is None where its value is too large to be typed over; it then has its `size` in bytes.
+    """One channel. `control` is None where its value is too large to be typed over; it
+    then has its `size` in bytes.
 
     `is_open`: its fields are shown. `is_left_out`: a search found nothing in it.
     """
@@ -31,10 +35,17 @@ class ChannelLine:
 
 
 def channel_lines(
-    point: Departure, form: PatchForm, after: State, *, faulty: Collection[str], hits: Collection[str], searched: bool
+    point: Departure,
+    form: PatchForm,
+    after: State,
+    *,
+    faulty: Collection[str],
+    hits: Collection[str],
+    searched: bool,
 ) -> list[ChannelLine]:
-    """Return a line for each channel, what changed or is `faulty` on top and open. `after` is the state with what is
-    sound of the patch; `hits` are the channels in which a word was found, where one is `searched`.
+    """Return a line for each channel, those that changed or are `faulty` on top and
+    open. `after` is the state with the valid part of the patch; `hits` are the channels
+    in which a word was found, where one is `searched`.
     """
     changed = _changed_channels(form)
     open_by_search = hits if len(hits) <= OPENED_BY_SEARCH else ()
@@ -48,6 +59,7 @@ def channel_lines(
             ChannelLine(
                 name,
                 controls.humanise(name),
+                # A value too large for a control is too large for a summary.
                 text="" if size else summary(value, type_of(channel)),
                 control=form.drawn.get(name),
                 size=size,
@@ -60,14 +72,21 @@ def channel_lines(
 
 
 def _changed_channels(form: PatchForm) -> set[str]:
-    """Return the channels that a patch names, in whichever way it was typed."""
+    """Return the channels that a patch names, whichever way it was typed."""
     names: set[str] = set()
     for change in form.patch.values():
+        # A merge patch names them as keys, operations at the start of their paths.
         if isinstance(change, dict):
             names.update(map(str, change))
-            continue
-        if not isinstance(change, list):
-            continue
-        paths = [str(operation.get("path", "")) for operation in change if isinstance(operation, dict)]
-        names.update(path.split("/")[1] for path in paths if path.startswith("/"))
+        elif isinstance(change, list):
+            for operation in change:
+                names.update(_channel_of(operation))
     return names
+
+
+def _channel_of(operation: Any) -> list[str]:
+    """Return the channel that an operation changes; none for one that is not valid."""
+    if not isinstance(operation, dict):
+        return []
+    path = str(operation.get("path", ""))
+    return [path.split("/")[1]] if path.startswith("/") else []

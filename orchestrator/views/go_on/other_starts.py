@@ -1,5 +1,6 @@
-"""Where a run could go on from, where it cannot from the checkpoint that was asked for: what of the graph stands in the
-way, and the nearest earlier checkpoint from which it can, or the nearest one that is kept still.
+"""Other checkpoints to go on from, where a run cannot go on from the chosen one: the
+differences of the graph that prevent it, and the nearest earlier checkpoint from which
+it can go on, or the nearest one that is still kept.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,14 +13,14 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import registry
-from orchestrator.engine.compile import Compiled
-from orchestrator.engine.differences import BREAKING, HARMLESS, WARNING
 from orchestrator.engine.errors import CountersignError, IncompatibleGraph, WrongKey
-from orchestrator.engine.judgement import Judgement
-from orchestrator.engine.pending_parts import pending_parts
-from orchestrator.runs.departure import departure_at, held_tasks_at
-from orchestrator.runs.overlay import lay_over
-from orchestrator.views.run_timeline import Column, timeline_columns
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.versions.differences import BREAKING, HARMLESS, WARNING
+from orchestrator.engine.versions.judgement import Judgement
+from orchestrator.engine.versions.pending_parts import pending_parts
+from orchestrator.travel.departure import departure_at, held_tasks_at
+from orchestrator.travel.overlay import lay_over
+from orchestrator.views.run_timeline import TimelineColumn, timeline_columns
 
 AROUND = 60
 """Checkpoints that are drawn to choose from."""
@@ -29,8 +30,9 @@ MOST_OPENED = 12
 
 @dataclass(frozen=True, slots=True)
 class OtherStart:
-    """What the page says where nothing can go on: why, the changes of the graph at which a run stops and the others,
-    and a checkpoint (None: there is none) with the words that lead to it.
+    """The page where nothing can go on: the reason, the changes of the graph at which a
+    run stops and the others, and a checkpoint (None: there is none) with the words that
+    lead to it.
     """
 
     run: Run
@@ -44,62 +46,116 @@ class OtherStart:
     missing_version: str = ""
 
 
-def starts_around(run: Run, rows: Sequence[Checkpoint], at: Checkpoint) -> list[tuple[Column, UUID]]:
-    """These checkpoints, newest first, as columns of the tape in time, with their ids. No query."""
-    columns = timeline_columns(run, rows, at, newest=rows[0].seq, tab="") if rows else []
-    return list(zip(columns, [row.id for row in reversed(rows)], strict=True))
+def starts_around(
+    run: Run, rows: Sequence[Checkpoint], at: Checkpoint
+) -> list[tuple[TimelineColumn, UUID]]:
+    """Return these checkpoints, newest first, as columns of the tape, oldest first,
+    with their ids. No query.
+    """
+    if not rows:
+        return []
+    columns = timeline_columns(run, rows, at, newest=rows[0].seq, tab="")
+    ids = [row.id for row in reversed(rows)]
+    return list(zip(columns, ids, strict=True))
 
 
 def gone_start(run: Run, seq: int) -> OtherStart:
-    """In the place of a checkpoint that was removed: the nearest one that is kept. Two queries."""
+    """Suggest the kept checkpoint nearest to one that was removed. Two queries."""
     below = timeline.list_checkpoints(run.id, limit=1, before=seq)
-    above = Checkpoint.objects.filter(run=run.id, kept=True, seq__gt=seq).order_by("seq").only("id", "seq", "run")[:1]
-    near = sorted([*below, *above], key=lambda row: abs(row.seq - seq))
+    above = (
+        Checkpoint.objects.filter(run=run.id, kept=True, seq__gt=seq)
+        .order_by("seq")
+        .only("id", "seq", "run")[:1]
+    )
+    nearest = min(
+        [*below, *above],
+        key=lambda row: abs(row.seq - seq),
+        default=None,
+    )
     why = "It was cleaned up meanwhile. Nothing was changed."
     title = f"Checkpoint {seq} is no longer kept"
-    return OtherStart(run, seq, title, why, instead=near[0] if near else None, what="the nearest one that is kept")
+    return OtherStart(
+        run,
+        seq,
+        title,
+        why,
+        instead=nearest,
+        what="the nearest one that is kept",
+    )
 
 
 def broken_start(row: Checkpoint, error: CountersignError) -> OtherStart:
-    """In the place of a checkpoint that does not prove to be what was sealed: the last earlier one that does."""
-    lacks_key = error.code == WrongKey.code_of_class
-    title = f"Checkpoint {row.seq} {'cannot be verified now' if lacks_key else 'is not what was sealed'}"
+    """Suggest the newest earlier checkpoint that still verifies."""
+    title = f"Checkpoint {row.seq} is not what was sealed"
+    if isinstance(error, WrongKey):
+        title = f"Checkpoint {row.seq} cannot be verified now"
     why = f"{error.message[:1].upper()}{error.message[1:]}. Nothing was changed."
+    # The broken row may be an older one, on which this checkpoint builds.
     instead = _nearest_before(row, below=int(str(error.facts.get("seq", row.seq))))
-    return OtherStart(row.run, row.seq, title, why, instead=instead, what="the last intact one before it")
-
-
-def mismatched_start(row: Checkpoint, error: CountersignError) -> OtherStart:
-    """In the place of a checkpoint whose version is not registered here, and from which no other one can go on."""
-    graph = next((registry.current(row.graph) for one in registry.all() if one.name == row.graph), None)
-    breaking, harmless = version_changes(_judged(row, graph)) if graph else ([], [])
     return OtherStart(
         row.run,
         row.seq,
-        f"Version {row.version} of {row.graph} is not here",
-        f"{error.message}. Nothing was changed.",
+        title,
+        why,
+        instead=instead,
+        what="the last intact one before it",
+    )
+
+
+def mismatched_start(row: Checkpoint, error: CountersignError) -> OtherStart:
+    """Suggest the newest earlier checkpoint from which the registered version can go
+    on, for a checkpoint whose own version is not registered here.
+    """
+    title = f"Version {row.version} of {row.graph} is not here"
+    why = f"{error.message}. Nothing was changed."
+    graph = _current_graph(row.graph)
+    if graph is None:
+        return OtherStart(row.run, row.seq, title, why, missing_version=row.version)
+    breaking, harmless = version_changes(_judged(row, graph))
+    return OtherStart(
+        row.run,
+        row.seq,
+        title,
+        why,
         breaking,
         harmless,
-        _nearest_before(row) if graph else None,
-        f"version {graph.version} can go on from it" if graph else "",
-        row.version,
+        instead=_nearest_before(row),
+        what=f"version {graph.version} can go on from it",
+        missing_version=row.version,
     )
+
+
+def _current_graph(name: str) -> Compiled | None:
+    """Return the current version of a graph, None if no version is registered."""
+    if any(graph.name == name for graph in registry.all()):
+        return registry.current(name)
+    return None
 
 
 def _judged(row: Checkpoint, graph: Compiled) -> Judgement:
     document = timeline.snapshot_of(row)
-    return versions.judgement_of(row, graph, pending_parts(document["frontier"], document["open"]))
+    return versions.judgement_of(
+        row, graph, pending_parts(document["frontier"], document["open"])
+    )
 
 
-def version_changes(found: Judgement) -> tuple[list[str], list[str]]:
-    """What differs between two versions, in words: what a run would stop at, and what it would go on with."""
-    return found.said(BREAKING), [*found.said(WARNING), *found.said(HARMLESS)]
+def version_changes(judgement: Judgement) -> tuple[list[str], list[str]]:
+    """Return the differences between two versions in words: those at which a run would
+    stop, and the others.
+    """
+    harmless = [*judgement.in_words(WARNING), *judgement.in_words(HARMLESS)]
+    return judgement.in_words(BREAKING), harmless
 
 
 def _nearest_before(row: Checkpoint, *, below: int | None = None) -> Checkpoint | None:
-    """The nearest earlier checkpoint on the same way from which a run can go on. A few are opened at most."""
-    for candidate in _candidates(row, row.seq if below is None else min(below, row.seq)):
+    """Return the nearest earlier checkpoint on the same way from which a run can go on.
+    At most a few are opened.
+    """
+    limit = row.seq if below is None else min(below, row.seq)
+    for candidate in _candidates(row, limit):
+        # A listed row has a run of which only a few columns were read.
         candidate.run = row.run
+        # A candidate counts only if everything that a draft reads there can be read.
         with suppress(CountersignError):
             point = departure_at(candidate)
             lay_over(point, None)
@@ -109,16 +165,25 @@ def _nearest_before(row: Checkpoint, *, below: int | None = None) -> Checkpoint 
 
 
 def _candidates(row: Checkpoint, below: int) -> Iterator[Checkpoint]:
-    """The checkpoints below a seq whose own seals hold, the nearest first; last the one with which the run began."""
+    """Yield the checkpoints below a seq whose own seals hold, the nearest first; last
+    the one with which the run began.
+    """
     ends: dict[int, int | None] = {}
     with suppress(CountersignError):
         ends = dict(lines.ancestry(row.run_id, row.line))
     rows = timeline.list_checkpoints(row.run_id, limit=AROUND, before=below)
-    whole = [one for one in rows if fault_of(one, protection_of(row.run)) is None]
-    on_way = [one for one in whole if one.line in ends and _counts(one.seq, ends[one.line])]
+    on_way: list[Checkpoint] = []
+    for earlier in rows:
+        is_on_way = earlier.line in ends and _counts(earlier.seq, ends[earlier.line])
+        if is_on_way and fault_of(earlier, protection_of(row.run)) is None:
+            on_way.append(earlier)
     yield from on_way[:MOST_OPENED]
-    if rows and rows[-1].seq and (first := timeline.find_checkpoint(f"{row.run.key}:initial")) is not None:
-        yield first
+
+    # The beginning may lie further back than the rows that were read.
+    if rows and rows[-1].seq:
+        first = timeline.find_checkpoint(f"{row.run.key}:initial")
+        if first is not None:
+            yield first
 
 
 def _counts(seq: int, last: int | None) -> bool:
@@ -126,5 +191,8 @@ def _counts(seq: int, last: int | None) -> bool:
 
 
 def is_mismatch(error: CountersignError, row: Checkpoint) -> bool:
-    """Whether a refusal comes of the version of a checkpoint's graph that is not here."""
-    return isinstance(error, IncompatibleGraph) or registry.find_graph(row.fingerprint) is None
+    """Return whether a refusal is due to a version that is not registered here."""
+    return (
+        isinstance(error, IncompatibleGraph)
+        or registry.find_graph(row.fingerprint) is None
+    )

@@ -1,8 +1,9 @@
-"""The patch as it is typed: a form from the channels' types, the state as JSON, or operations. Pure.
+"""The patch as it is typed: a form built from the channels' types, the state as JSON,
+or operations. Pure.
 
-There is one patch and three views of it; a page shows one of them. It is drawn over `base`, the patch of the time when
-it was drawn, which comes back with what was typed. Large values are not sent to the browser, and are not touched by
-what comes back from it.
+There is one patch and three views of it, of which a page shows one. The view is drawn
+over `base`, the patch as it was then; `base` is posted back with what was typed. Large
+values are not sent to the browser, and what comes back leaves them as they are.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,15 +11,16 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+from approvals.display.value_types import schema_of_channel
 from approvals.forms import controls, reading, sent
 from approvals.forms.controls import Control
 from checkpoints.core.strict_json import NotStrict, parse_strict
 from checkpoints.core.visible_json import escaped, indented, json_text
-from orchestrator.engine import canonical
-from orchestrator.engine.channel import Channel
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.patch import PARTITIONS, patched
-from orchestrator.runs.departure import Departure, State
+from orchestrator.engine.graphs.channel import Channel
+from orchestrator.engine.travel.patch import PARTITIONS, patched
+from orchestrator.engine.values import canonical
+from orchestrator.travel.departure import Departure, State
 from orchestrator.views.go_on.state_changes import patch_between
 from orchestrator.views.go_on.value_texts import plain_text
 
@@ -29,13 +31,13 @@ LOCKED = {
     "input": "The input is frozen since the run started.",
     "diagnostics": "Diagnostics are written by the engine only.",
 }
-"""Why a partition cannot be patched."""
+"""The reasons why partitions cannot be patched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that stands in the way: where, which rule, what was given; and `mend`, the value that would fit in that
-    place, in a list, empty where there is none.
+    """An obstacle: its path, the broken rule, the offending value; and `mend`, a
+    fitting value as the only item, empty if none is known.
     """
 
     path: str
@@ -51,7 +53,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A channel whose value is too large to be typed over."""
+    """A channel whose value is too large to be edited as a whole."""
 
     path: str
     size: int
@@ -59,10 +61,11 @@ class Folded:
 
 @dataclass(slots=True)
 class PatchForm:
-    """What was typed, or what there is to type over; `patch` is what it comes to.
+    """The typed text and fields, or those to begin with; `patch` is their result.
 
-    `mode` is the view. `text` is the JSON that is typed, `before` that of the point. `base` is the patch over which the
-    view is drawn, as JSON. `stays`: another view was chosen, but what was typed in this one cannot be read.
+    `mode` is the view. `text` is the state as typed JSON, `before` the state of the
+    point. `base` is the patch over which the view is drawn, as JSON. `stays`: another
+    view was chosen, but the text typed in this one cannot be read.
     """
 
     mode: str = "form"
@@ -82,16 +85,19 @@ class PatchForm:
 
 
 def fresh_form(point: Departure) -> PatchForm:
-    """The form over the state at a point, with nothing changed."""
+    """Return the form over the state at a point, with nothing changed."""
     return form_of_change(point, point.going_on)
 
 
 def form_of_change(point: Departure, after: State, *, mode: str = "form") -> PatchForm:
-    """The form as if this state had been typed over the point's."""
+    """Return the form as if this state had been typed over the point's."""
     form = PatchForm(mode=mode)
     form.patch = patch_between(point.going_on, after)
-    form.base = json_text(list(_operations(form.patch)))
-    form.operations = escaped(indented(list(_operations(form.patch))))
+    operations = list(_operations(form.patch))
+    form.base = json_text(operations)
+    form.operations = escaped(indented(operations))
+
+    # Values that are too large are left out of both texts and of the fields.
     shown: State = {part: {} for part in PARTITIONS}
     before: State = {part: {} for part in PARTITIONS}
     for name, channel in point.graph.channels.items():
@@ -109,8 +115,12 @@ def form_of_change(point: Departure, after: State, *, mode: str = "form") -> Pat
     return form
 
 
-def form_of_operations(point: Departure, after: State, operations: list[dict[str, Any]]) -> PatchForm:
-    """The form as if these operations on the whole state had been typed, which lead to `after`."""
+def form_of_operations(
+    point: Departure, after: State, operations: list[dict[str, Any]]
+) -> PatchForm:
+    """Return the form as if these operations on the whole state, which lead to `after`,
+    had been typed.
+    """
     form = form_of_change(point, after, mode="ops")
     form.operations = escaped(indented(operations))
     form.patch = _by_partition(operations)
@@ -118,23 +128,31 @@ def form_of_operations(point: Departure, after: State, operations: list[dict[str
 
 
 def _control(channel: Channel, value: Any) -> Control:
-    definitions = channel.model.model_json_schema(by_alias=False).get("$defs", {})
-    label = controls.humanise(channel.name)
-    schema = {**channel.schema, "$defs": definitions}
-    return controls.root(schema, prefix=f"s-{channel.name}", value=value, label=label, optional=True)
+    return controls.root(
+        schema_of_channel(channel),
+        prefix=f"s-{channel.name}",
+        value=value,
+        label=controls.humanise(channel.name),
+        optional=True,
+    )
 
 
 def posted_form(point: Departure, posted: Mapping[str, str]) -> PatchForm:
-    """The form as it was posted, in the view that was chosen. What cannot be read stays in the view where it was typed,
-    so that nothing typed is lost.
+    """Return the form as it was posted, in the view that was chosen.
+
+    Text that cannot be read stays in the view where it was typed, so that it is not
+    lost.
     """
-    over, problems = _drawn_state(point, posted)
-    form = form_of_change(point, over)
+    drawn_over, problems = _drawn_state(point, posted)
+    form = form_of_change(point, drawn_over)
     form.mode = posted["mode"] if posted.get("mode") in MODES else "form"
     form.problems = problems
-    after = _READERS[form.mode](form, point, over, posted)
+    read = _READERS[form.mode]
+    after = read(form, point, drawn_over, posted)
+    # Operations stay as they were typed.
     if after is not None and form.mode != "ops":
         form.patch = patch_between(point.going_on, after)
+
     view = posted.get("view", form.mode)
     if view == form.mode or view not in MODES:
         return form
@@ -145,25 +163,41 @@ def posted_form(point: Departure, posted: Mapping[str, str]) -> PatchForm:
 
 
 def carried_form(point: Departure, form: PatchForm) -> PatchForm:
-    """The form over what was typed, in the same view, for a page that does not show it."""
+    """Return the form over the typed patch, in the same view, for a page that does not
+    show it.
+    """
     try:
-        return form_of_change(point, patched(point.going_on, form.patch), mode=form.mode)
+        after = patched(point.going_on, form.patch)
+        return form_of_change(point, after, mode=form.mode)
     except InvalidValue:
         return form
 
 
-def _drawn_state(point: Departure, posted: Mapping[str, str]) -> tuple[State, list[Problem]]:
-    """Return the state over which the page was drawn, and a problem where the page does not tell it."""
+def _drawn_state(
+    point: Departure, posted: Mapping[str, str]
+) -> tuple[State, list[Problem]]:
+    """Return the state over which the page was drawn, and a problem if the page's
+    `base` cannot be read.
+    """
     try:
         operations = parse_strict(posted.get("base") or "[]")
         return patched(point.going_on, _by_partition(operations)), []
     except (NotStrict, InvalidValue):
         rule = "The changes of this page cannot be read. Reset all to begin anew."
-        return {part: dict(point.going_on[part]) for part in PARTITIONS}, [Problem("patch", rule)]
+        return _copied(point.going_on), [Problem("patch", rule)]
+
+
+def _copied(state: State) -> State:
+    """Return a copy of a state whose channels can be set without changing the other."""
+    return {partition: dict(state[partition]) for partition in PARTITIONS}
 
 
 def _by_partition(operations: Any) -> dict[str, Any]:
-    """Return operations on the whole state, sorted by partition. Raises `InvalidValue`."""
+    """Return operations on the whole state, sorted by partition.
+
+    Raises `InvalidValue`.
+    """
+    # Operations leave their problems in a form, so one is made for them alone.
     form = PatchForm()
     if not isinstance(operations, list):
         raise InvalidValue("operations are a list")
@@ -174,33 +208,66 @@ def _by_partition(operations: Any) -> dict[str, Any]:
     return form.patch
 
 
-def _read_controls(form: PatchForm, point: Departure, over: State, posted: Mapping[str, str]) -> State:
-    """Return the state with what was typed into fields; what is wrong with them goes to the form."""
-    after = {part: dict(over[part]) for part in PARTITIONS}
+def _read_controls(
+    form: PatchForm, point: Departure, over: State, posted: Mapping[str, str]
+) -> State:
+    """Return the state with the values typed into fields; their problems are added to
+    the form.
+    """
+    after = _copied(over)
     for name, control in form.drawn.items():
-        if f"d-{name}" not in posted:
-            continue
-        channel = point.graph.channels[name]
-        untouched = sent.untouched(control)
-        typed = {one.name: posted[one.name].replace("\r\n", "\n") for one in control.walk() if one.name in posted}
-        if typed == untouched:
-            continue
-        fresh = _control(channel, over[channel.partition].get(name, channel.default))
-        before = reading.read_form(fresh, untouched)
-        value = reading.read_form(control, posted)
-        wrong = reading.errors(control)
-        for one in wrong:
-            path = ".".join(filter(None, (channel.partition, name, one.path)))
-            form.problems.append(Problem(path, one.error, str(one.value or ""), channel=name))
-        if not wrong and not _same(value, before) and _is_json(form, f"{channel.partition}.{name}", value, name):
-            _put_channel(after, channel, value)
+        # Fields that the page did not draw were not changed on it.
+        if f"d-{name}" in posted:
+            channel = point.graph.channels[name]
+            value_before = over[channel.partition].get(name, channel.default)
+            _read_control(form, control, channel, value_before, after, posted)
     return after
 
 
+def _read_control(
+    form: PatchForm,
+    control: Control,
+    channel: Channel,
+    value_before: Any,
+    after: State,
+    posted: Mapping[str, str],
+) -> None:
+    """Set a channel in `after` to the value typed into its fields, if that differs."""
+    untouched = sent.untouched(control)
+    if _typed_texts(control, posted) == untouched:
+        return
+    # The fields as drawn are read back like the typed ones, so that only a difference
+    # that was typed counts.
+    before = reading.read_form(_control(channel, value_before), untouched)
+    value = reading.read_form(control, posted)
+    errors = reading.errors(control)
+    for part in errors:
+        path = ".".join(filter(None, (channel.partition, channel.name, part.path)))
+        text = str(part.value or "")
+        form.problems.append(Problem(path, part.error, text, channel=channel.name))
+    if errors or _same(value, before):
+        return
+    path = f"{channel.partition}.{channel.name}"
+    if _is_json(form, path, value, channel.name):
+        _put_channel(after, channel, value)
+
+
+def _typed_texts(control: Control, posted: Mapping[str, str]) -> dict[str, str]:
+    """Return what was posted for a control and those in it, by name."""
+    texts: dict[str, str] = {}
+    for part in control.walk():
+        if part.name in posted:
+            # Browsers send each end of a line as CRLF.
+            texts[part.name] = posted[part.name].replace("\r\n", "\n")
+    return texts
+
+
 def _is_json(form: PatchForm, path: str, value: Any, channel: str = "") -> bool:
-    """Return whether a state can hold a value; where it cannot, that is a problem of the form."""
+    """Return whether a state can hold a value; if not, the form gets a problem."""
+    if value is reading.ABSENT:
+        return True
     try:
-        canonical.normalised(None if value is reading.ABSENT else value)
+        canonical.normalised(value)
     except InvalidValue as error:
         form.problems.append(Problem(path, f"{error.message}.", channel=channel))
         return False
@@ -208,31 +275,39 @@ def _is_json(form: PatchForm, path: str, value: Any, channel: str = "") -> bool:
 
 
 def _put_channel(state: State, channel: Channel, value: Any) -> None:
-    """Set a channel; an absent value is its default again."""
+    """Set a channel; an absent value resets it to its default."""
     if value is reading.ABSENT:
         state[channel.partition].pop(channel.name, None)
     else:
         state[channel.partition][channel.name] = value
 
 
-def _same(one: Any, other: Any) -> bool:
-    if one is reading.ABSENT or other is reading.ABSENT:
-        return one is other
+def _same(value: Any, other: Any) -> bool:
+    """Return whether two values have the same canonical form."""
+    if value is reading.ABSENT or other is reading.ABSENT:
+        return value is other
     try:
-        return canonical.encode(canonical.normalised(one)) == canonical.encode(canonical.normalised(other))
+        return _canonical(value) == _canonical(other)
     except InvalidValue:
         return False
 
 
-def _read_state(form: PatchForm, point: Departure, over: State, posted: Mapping[str, str]) -> State:
-    """Return the state that was typed as JSON; what is wrong with it goes to the form."""
-    after = {part: dict(over[part]) for part in PARTITIONS}
+def _canonical(value: Any) -> bytes:
+    return canonical.encode(canonical.normalised(value))
+
+
+def _read_state(
+    form: PatchForm, point: Departure, over: State, posted: Mapping[str, str]
+) -> State:
+    """Return the state that was typed as JSON; its problems are added to the form."""
+    after = _copied(over)
     form.text = posted.get("json", form.text)
     typed = _parsed(form, "json", form.text)
     if form.problems:
         return after
     if not isinstance(typed, dict):
-        form.problems.append(Problem("json", "A state is an object of partitions: it begins with { and ends with }."))
+        rule = "A state is an object of partitions: it begins with { and ends with }."
+        form.problems.append(Problem("json", rule))
         return after
     for part, values in typed.items():
         if part in PARTITIONS and isinstance(values, dict):
@@ -242,51 +317,78 @@ def _read_state(form: PatchForm, point: Departure, over: State, posted: Mapping[
     return after
 
 
-def _read_partition(form: PatchForm, point: Departure, after: State, part: str, values: dict[str, Any]) -> None:
-    """Put the channels of a partition that was typed into the state; one that is left out is at its default again."""
-    folded = {one.path for one in form.folded}
-    left_out = [name for name in after[part] if name not in values and f"{part}.{name}" not in folded]
-    for name in [*values, *left_out]:
+def _read_partition(
+    form: PatchForm, point: Departure, after: State, part: str, values: dict[str, Any]
+) -> None:
+    """Put the typed channels of a partition into the state; one that was deleted from
+    the text goes back to its default.
+    """
+    for name in [*values, *_channels_left_out(form, after, part, values)]:
         channel = point.graph.channels.get(name)
         if channel is None or channel.partition != part:
-            form.problems.append(Problem(f"{part}.{name}", f"{part} has no channel of this name."))
+            rule = f"{part} has no channel of this name."
+            form.problems.append(Problem(f"{part}.{name}", rule))
             continue
-        value = values.get(name, reading.ABSENT)
-        # A channel that is not there is shown, and typed, as its default.
-        if not _same(after[part].get(name, channel.default), channel.default if name not in values else value):
-            _put_channel(after, channel, value)
+        # A channel without a value is shown, and typed, as its default.
+        value_before = after[part].get(name, channel.default)
+        if not _same(value_before, values.get(name, channel.default)):
+            _put_channel(after, channel, values.get(name, reading.ABSENT))
+
+
+def _channels_left_out(
+    form: PatchForm, state: State, part: str, values: Mapping[str, Any]
+) -> list[str]:
+    """Return the channels of a partition that the text showed and no longer has."""
+    folded = {channel.path for channel in form.folded}
+    left_out: list[str] = []
+    for name in state[part]:
+        if name not in values and f"{part}.{name}" not in folded:
+            left_out.append(name)
+    return left_out
 
 
 def _why_locked(part: str) -> str:
     if part in PARTITIONS:
         return "A partition is an object of channels."
-    return LOCKED.get(part, f"There is no such partition: a patch may change {' and '.join(PARTITIONS)}.")
+    if part in LOCKED:
+        return LOCKED[part]
+    return f"There is no such partition: a patch may change {' and '.join(PARTITIONS)}."
 
 
 def _parsed(form: PatchForm, where: str, text: str) -> Any:
-    """Return what was typed as JSON, None where a state could not hold it, which is a problem of the form."""
+    """Return the value of a typed JSON text; None, and a problem of the form, if it is
+    no JSON or a state could not hold it.
+    """
     try:
         typed = parse_strict(text)
     except NotStrict as error:
-        form.problems.append(Problem(where, f"This is no JSON: {error}."))
+        form.problems.append(Problem(where, f"This is not valid JSON: {error}."))
         return None
     return typed if _is_json(form, where, typed) else None
 
 
-def _read_operations(form: PatchForm, point: Departure, over: State, posted: Mapping[str, str]) -> State | None:
-    """Return the state after the operations that were typed, which are the whole patch and stay as they were typed;
-    None where they cannot be done. What is wrong with them is said by whoever lays the patch over the point.
+def _read_operations(
+    form: PatchForm, point: Departure, over: State, posted: Mapping[str, str]
+) -> State | None:
+    """Return the state after the typed operations, or None if they cannot be applied.
+
+    They are the whole patch, and stay as they were typed. Their problems are found by
+    the caller who lays the patch over the point.
     """
     form.operations = posted.get("ops", form.operations)
     form.patch = {}
-    typed = _parsed(form, "operations", form.operations) if form.operations.strip() else []
+    typed: Any = []
+    if form.operations.strip():
+        typed = _parsed(form, "operations", form.operations)
+
     if isinstance(typed, dict):
         _add_merge_patch(form, typed)
     elif isinstance(typed, list):
         for number, operation in enumerate(typed):
             _add_operation(form, number, operation)
     elif not form.problems:
-        form.problems.append(Problem("operations", "Write a list of operations, or a merge patch, which is an object."))
+        rule = "Write a list of operations, or a merge patch, which is an object."
+        form.problems.append(Problem("operations", rule))
     try:
         return patched(point.going_on, form.patch)
     except InvalidValue:
@@ -302,43 +404,63 @@ def _add_merge_patch(form: PatchForm, typed: Mapping[str, Any]) -> None:
 
 
 _Reader = Callable[[PatchForm, Departure, State, Mapping[str, str]], State | None]
-_READERS: dict[str, _Reader] = {"form": _read_controls, "json": _read_state, "ops": _read_operations}
+_READERS: dict[str, _Reader] = {
+    "form": _read_controls,
+    "json": _read_state,
+    "ops": _read_operations,
+}
 
 
 def _add_operation(form: PatchForm, number: int, operation: Any) -> None:
     """Sort an operation on the whole state into its partition."""
+    place = f"operations[{number}]"
     if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
-        form.problems.append(Problem(f"operations[{number}]", "An operation is an object with op and path."))
+        rule = "An operation is an object with op and path."
+        form.problems.append(Problem(place, rule))
         return
-    parts = {name: _split(operation[name]) for name in ("path", "from") if isinstance(operation.get(name), str)}
-    part = parts["path"][0]
-    for one, _ in parts.values():
-        if one not in PARTITIONS or one != part:
-            rule = _why_locked(one) if one not in PARTITIONS else "An operation stays within one partition."
-            form.problems.append(Problem(f"operations[{number}]: /{one}", rule))
+
+    partition, _ = _split(operation["path"])
+    within_partition = dict(operation)
+    for name in ("path", "from"):
+        pointer = operation.get(name)
+        if not isinstance(pointer, str):
+            continue
+        into, rest = _split(pointer)
+        if into not in PARTITIONS:
+            form.problems.append(Problem(f"{place}: /{into}", _why_locked(into)))
             return
-    form.patch.setdefault(part, []).append({**operation, **{name: rest for name, (_, rest) in parts.items()}})
+        if into != partition:
+            rule = "An operation stays within one partition."
+            form.problems.append(Problem(f"{place}: /{into}", rule))
+            return
+        within_partition[name] = rest
+    form.patch.setdefault(partition, []).append(within_partition)
 
 
 def _split(pointer: str) -> tuple[str, str]:
-    """The partition that a pointer leads into, and the pointer within it."""
-    part, slash, rest = pointer.removeprefix("/").partition("/")
-    return part, f"{slash}{rest}"
+    """Return the partition that a pointer leads into, and the pointer within it."""
+    partition, slash, rest = pointer.removeprefix("/").partition("/")
+    return partition, f"{slash}{rest}"
 
 
 def mended_form(form: PatchForm, point: Departure, problem: Problem) -> PatchForm:
-    """The form as if the value that would fit had been typed. What cannot be read elsewhere stays as it was typed."""
+    """Return the form as if the fitting value of a problem had been typed.
+
+    Other fields whose text cannot be read keep it.
+    """
     after = patched(point.going_on, form.patch)
     keys = _keys_of(problem, after)
     _put(after, keys, problem.mend[0])
     mended = form_of_change(point, after, mode=form.mode)
-    unread = [one for one in form.problems if one.channel in form.drawn and one.channel != problem.channel]
-    mended.drawn |= {one.channel: form.drawn[one.channel] for one in unread}
-    mended.problems = unread
+    for other in form.problems:
+        if other.channel in form.drawn and other.channel != problem.channel:
+            mended.drawn[other.channel] = form.drawn[other.channel]
+            mended.problems.append(other)
     return mended
 
 
 def _put(state: Any, keys: list[Any], value: Any) -> None:
+    """Set a value inside a state; objects and lists on the way are copied first."""
     for key in keys[:-1]:
         state[key] = copy(state[key])
         state = state[key]
@@ -346,26 +468,38 @@ def _put(state: Any, keys: list[Any], value: Any) -> None:
 
 
 def _operations(patch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A patch as operations on the whole state."""
-    for part, change in patch.items():
-        yield from ({**operation, "path": f"/{part}{operation['path']}"} for operation in change)
+    """Yield a patch as operations on the whole state."""
+    for partition, change in patch.items():
+        for operation in change:
+            yield {**operation, "path": f"/{partition}{operation['path']}"}
 
 
 def _keys_of(problem: Problem, state: State) -> list[Any]:
-    """The keys that a path as it is shown leads through, as far as they are there."""
-    text, found = problem.path, list[Any]()
-    at: Any = state
+    """Return the keys of a displayed path, as far as the state has them."""
+    text = problem.path
+    keys: list[Any] = []
+    value: Any = state
     while text:
         text = text.lstrip(".")
-        if text.startswith("[") and isinstance(at, list):
+        if text.startswith("[") and isinstance(value, list):
             number, _, text = text[1:].partition("]")
             key: Any = int(number)
         else:
-            known = [k for k in at if text == k or text.startswith((f"{k}.", f"{k}["))] if isinstance(at, dict) else []
-            if not known:
+            key = _longest_key(value, text)
+            if key is None:
                 break
-            key = max(known, key=len)
             text = text[len(key) :]
-        found.append(key)
-        at = at[key]
-    return found
+        keys.append(key)
+        value = value[key]
+    return keys
+
+
+def _longest_key(value: Any, text: str) -> str | None:
+    """Return the longest key with which a path begins: keys may have dots."""
+    if not isinstance(value, dict):
+        return None
+    matching: list[str] = []
+    for key in value:
+        if text == key or text.startswith((f"{key}.", f"{key}[")):
+            matching.append(key)
+    return max(matching, key=len, default=None)

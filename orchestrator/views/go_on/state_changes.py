@@ -1,48 +1,104 @@
-"""What differs between two states, as operations (RFC 6902): the one form in which a patch is kept between its views.
-Pure.
+"""The differences between two states as operations (RFC 6902): the one form in which a
+patch is kept between its views. Pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from checkpoints.core.diff import ADDED, REMOVED, Difference, differences
-from orchestrator.engine.patch import PARTITIONS
-from orchestrator.runs.departure import State
+from checkpoints.core.diff import ADDED, REMOVED, ValueDifference, differences
+from orchestrator.engine.travel.patch import PARTITIONS
+from orchestrator.travel.departure import State
 
 MOST = 200
-"""Places that are told one by one; where more differ, the channels are told as wholes."""
+"""Places that are listed one by one; where more differ, whole channels are listed."""
+
+Place = tuple[str, ValueDifference]
+"""A partition, and a difference in it."""
+Operation = dict[str, Any]
 
 
-def changed_places(before: State, after: State) -> Iterator[tuple[str, Difference]]:
-    """Yield each place that differs, with its partition, in the order in which operations may follow one another."""
-    places = [(part, place) for part in PARTITIONS for place in differences(before[part], after[part])]
+def changed_places(
+    before: State,
+    after: State,
+) -> Iterator[Place]:
+    """Yield each place that differs, with its partition, in the order in which
+    operations may follow one another.
+    """
+    places: list[Place] = []
+    for partition in PARTITIONS:
+        for place in differences(before[partition], after[partition]):
+            places.append((partition, place))
     if len(places) > MOST:
-        channels = dict.fromkeys((part, str(place.path[0])) for part, place in places)
-        places = [(part, _whole_channel(before[part], after[part], name)) for part, name in channels]
+        places = _whole_channels(places, before, after)
+
+    removed: list[Place] = []
+    for partition, place in places:
+        if place.kind == REMOVED:
+            removed.append((partition, place))
+        else:
+            yield partition, place
     # The last item of a list goes first, so that the others keep their places.
-    yield from [pair for pair in places if pair[1].kind != REMOVED]
-    yield from [pair for pair in reversed(places) if pair[1].kind == REMOVED]
+    yield from reversed(removed)
 
 
-def _whole_channel(before: dict[str, Any], after: dict[str, Any], name: str) -> Difference:
-    kind = REMOVED if name not in after else ADDED
-    return Difference((name,), kind, before.get(name), after.get(name))
+def _whole_channels(
+    places: Iterable[Place],
+    before: State,
+    after: State,
+) -> list[Place]:
+    """Return one difference for each channel in which a place differs."""
+    whole: dict[tuple[str, str], Place] = {}
+    for partition, place in places:
+        name = str(place.path[0])
+        if (partition, name) in whole:
+            continue
+        channel = _whole_channel(before[partition], after[partition], name)
+        whole[partition, name] = (partition, channel)
+    return list(whole.values())
 
 
-def operation_of(place: Difference) -> dict[str, Any]:
-    """Return a difference as an operation on its partition. What was added to a list comes to its end."""
-    keys = [str(key).replace("~", "~0").replace("/", "~1") for key in place.path]
-    if place.kind == REMOVED:
-        return {"op": "remove", "path": "/" + "/".join(keys)}
+def _whole_channel(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    name: str,
+) -> ValueDifference:
+    # An operation that adds a channel replaces one that is there.
+    kind = ADDED if name in after else REMOVED
+    return ValueDifference((name,), kind, before.get(name), after.get(name))
+
+
+def operation_of(place: ValueDifference) -> Operation:
+    """Return a difference as an operation on its partition. What was added to a list is
+    appended to it.
+    """
+    keys = [_escaped_key(key) for key in place.path]
+    # Without a number it applies as well where the list has another length.
     if place.kind == ADDED and isinstance(place.path[-1], int):
         keys[-1] = "-"
+    pointer = "/" + "/".join(keys)
+    if place.kind == REMOVED:
+        return {"op": "remove", "path": pointer}
     name = "add" if place.kind == ADDED else "replace"
-    return {"op": name, "path": "/" + "/".join(keys), "value": place.after}
+    return {
+        "op": name,
+        "path": pointer,
+        "value": place.after,
+    }
 
 
-def patch_between(before: State, after: State) -> dict[str, list[dict[str, Any]]]:
-    """Return the patch that makes one state of another: {partition: operations}, empty where nothing differs."""
-    patch: dict[str, list[dict[str, Any]]] = {}
-    for part, place in changed_places(before, after):
-        patch.setdefault(part, []).append(operation_of(place))
+def _escaped_key(key: str | int) -> str:
+    """Return a key as a part of a JSON pointer (RFC 6901)."""
+    return str(key).replace("~", "~0").replace("/", "~1")
+
+
+def patch_between(
+    before: State,
+    after: State,
+) -> dict[str, list[Operation]]:
+    """Return the patch that makes the second state of the first: operations by
+    partition, empty where nothing differs.
+    """
+    patch: dict[str, list[Operation]] = {}
+    for partition, place in changed_places(before, after):
+        patch.setdefault(partition, []).append(operation_of(place))
     return patch

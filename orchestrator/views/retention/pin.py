@@ -1,4 +1,6 @@
-"""The page that pins a checkpoint, so that retention leaves it alone, or takes the pin away; each with a reason."""
+"""The page that pins a checkpoint, so that retention leaves it alone, or removes its
+pin; either with a reason.
+"""
 
 from typing import Any
 
@@ -9,60 +11,93 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
-from approvals.views.page import may_post, render, single_fields, visible_run
+from approvals.views.page import may_post, single_fields, visible_run
 from checkpoints import retention, timeline
 from checkpoints.models import Checkpoint, Pin
 from checkpoints.models.legal_hold import LONGEST_REASON
-from orchestrator.engine.errors import REFUSALS, UnknownThing
+from orchestrator.engine.errors import InvalidValue, UnknownThing
+from orchestrator.views.act_page import ActPage
 
-PIN, UNPIN = "pin", "unpin"
+PIN = "pin"
+UNPIN = "unpin"
 
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 @single_fields()
 def pin_page(request: HttpRequest, checkpoint: str) -> HttpResponse:
-    """Whether the checkpoint is pinned, by whom and why; posted with `do` (pin or unpin) and a reason it is done."""
-    point = _visible(request, checkpoint)
+    """Show whether the checkpoint is pinned, by whom and why; once posted with `do`
+    (pin or unpin) and a reason, do it.
+    """
+    point = _visible_checkpoint(request, checkpoint)
     may = may_post(request, point.run, "manage_retention", refusal="refused_pin")
-    if request.method != "POST" or not may:
-        return _shown(request, point, may, status=403 if request.method == "POST" else 200)
-    act, reason = request.POST.get("do", ""), request.POST.get("reason", "").strip()
-    if act not in (PIN, UNPIN):
-        return _shown(request, point, may, status=422, message="Choose pin or unpin.")
-    if not reason:
-        return _shown(request, point, may, status=422, message="Enter a reason.")
-    try:
-        # The pin that lies on it since the page was opened keeps its own words.
-        done = _pin(point, request, reason) if act == PIN else retention.unpin(point.id, by=request.user, reason=reason)
-    except REFUSALS as error:
-        return _shown(request, point, may, status=422, message=f"{error.message}.")
-    if not done:
-        messages.warning(request, f"Nothing was changed: it was already {'pinned' if act == PIN else 'unpinned'}.")
-    return redirect(f"{reverse('run', args=[point.run_id])}?at={point.seq}")
+    return _PinPage(request, point, may=may).answer()
 
 
-def _pin(point: Checkpoint, request: HttpRequest, reason: str) -> bool:
-    there = lasting_pin(point)
-    return retention.pin(point.id, by=request.user, reason=reason) != there
+class _PinPage(ActPage):
+    template = "orchestrator/pin.html"
+    longest_reason = LONGEST_REASON
+
+    def __init__(
+        self, request: HttpRequest, checkpoint: Checkpoint, *, may: bool
+    ) -> None:
+        super().__init__(request, checkpoint.run, may=may)
+        self.checkpoint = checkpoint
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "point": self.checkpoint,
+            "pinned": lasting_pin(self.checkpoint),
+            "most": LONGEST_REASON,
+        }
+
+    def act(self) -> HttpResponse:
+        # The page names the act, since the pin may have changed since it was opened.
+        act = self.request.POST.get("do", "")
+        if act not in (PIN, UNPIN):
+            raise InvalidValue("Choose pin or unpin")
+        if not self.reason:
+            raise InvalidValue("Enter a reason")
+
+        if act == PIN:
+            changed = self._pin()
+            state = "pinned"
+        else:
+            changed = self._unpin()
+            state = "unpinned"
+        if not changed:
+            text = f"Nothing was changed: it was already {state}."
+            messages.warning(self.request, text)
+        address = reverse("run", args=[self.run.id])
+        return redirect(f"{address}?at={self.checkpoint.seq}")
+
+    def _pin(self) -> bool:
+        """Return whether the checkpoint was pinned now. A pin that was added since the
+        page was opened keeps its own reason.
+        """
+        before = lasting_pin(self.checkpoint)
+        pin = retention.pin(
+            self.checkpoint.id, by=self.request.user, reason=self.reason
+        )
+        return pin != before
+
+    def _unpin(self) -> bool:
+        return retention.unpin(
+            self.checkpoint.id, by=self.request.user, reason=self.reason
+        )
 
 
 def lasting_pin(point: Checkpoint) -> Pin | None:
-    """The pin that lies on a checkpoint, with who gave it."""
-    return Pin.objects.filter(checkpoint=point.id, released_at=None).select_related("by").first()
+    """Return the pin of a checkpoint with its author, None if it is not pinned."""
+    pins = Pin.objects.filter(checkpoint=point.id, released_at=None)
+    return pins.select_related("by").first()
 
 
-def _visible(request: HttpRequest, checkpoint: str) -> Checkpoint:
+def _visible_checkpoint(request: HttpRequest, checkpoint: str) -> Checkpoint:
     try:
         point = timeline.get_checkpoint(checkpoint)
     except UnknownThing as error:
         raise Http404(error.message) from error
+    # Raises the same 404 for a checkpoint whose run this person may not see.
     visible_run(request.user, point.run_id)
     return point
-
-
-def _shown(request: HttpRequest, point: Checkpoint, may: bool, *, status: int = 200, message: str = "") -> HttpResponse:
-    context: dict[str, Any] = {"point": point, "run": point.run, "may": may, "message": message}
-    context |= {"pinned": lasting_pin(point), "most": LONGEST_REASON}
-    context["reason"] = request.POST.get("reason", "")[:LONGEST_REASON]
-    return render(request, "orchestrator/pin.html", context, section="runs", status=status)

@@ -1,4 +1,6 @@
-"""What all endpoints share: a described method takes the parameters that it declares, and no others."""
+"""What all endpoints share: a described method takes the parameters that it declares,
+and no others.
+"""
 
 from typing import Any
 

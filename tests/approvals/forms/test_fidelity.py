@@ -1,4 +1,6 @@
-"""A form that is posted as it was drawn gives the value that it was drawn from, whatever the value."""
+"""A form that is posted as it was drawn gives the value that it was drawn from,
+whatever the value.
+"""
 
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -14,8 +16,23 @@ from approvals.forms import controls, reading
 from orchestrator.engine import FileRef
 
 TEXTS = st.sampled_from(
-    ["", " ", "a", " a ", "a\nb", "a\r\nb", "\na", "12", "x" * 90, "\u202e", "1\n\n2", "a,b"]
-) | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
+    [
+        "",
+        " ",
+        "a",
+        " a ",
+        "a\nb",
+        "a\r\nb",
+        "\na",
+        "12",
+        "x" * 90,
+        "\u202e",
+        "1\n\n2",
+        "a,b",
+    ]
+) | st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6
+)
 
 
 class Inner(BaseModel):
@@ -45,8 +62,12 @@ class Everything(BaseModel):
     letter: FileRef | None = None
 
 
-INNERS = st.builds(Inner, a=TEXTS, b=st.none() | TEXTS, c=st.none() | st.integers(-9, 9))
-FILES = st.builds(FileRef, file=st.just("u-1"), name=TEXTS, size=st.just(1), sha256=st.just("0" * 64))
+INNERS = st.builds(
+    Inner, a=TEXTS, b=st.none() | TEXTS, c=st.none() | st.integers(-9, 9)
+)
+FILES = st.builds(
+    FileRef, file=st.just("u-1"), name=TEXTS, size=st.just(1), sha256=st.just("0" * 64)
+)
 VALUES = st.builds(
     Everything,
     text=TEXTS,
@@ -64,7 +85,9 @@ VALUES = st.builds(
     days=st.lists(st.dates(), max_size=2),
     inners=st.lists(INNERS, max_size=2),
     open=st.dictionaries(
-        TEXTS | st.sampled_from(["a", "a.b", "b.c"]), st.dictionaries(TEXTS, st.integers(0, 9), max_size=2), max_size=3
+        TEXTS | st.sampled_from(["a", "a.b", "b.c"]),
+        st.dictionaries(TEXTS, st.integers(0, 9), max_size=2),
+        max_size=3,
     ),
     named=st.none() | st.dictionaries(TEXTS, TEXTS, max_size=2),
     letter=st.none() | FILES,
@@ -79,9 +102,19 @@ def posted(root: controls.Control) -> dict[str, str]:
             found[one.name] = controls.NOT_SET if one.value is None else controls.SET
         if one.kind == "radio" and one.value is None and not one.nullable:
             continue
-        if one.children or one.kind in ("group", "map", "rows", "file") or (one.kind == "bool" and not one.value):
+        if (
+            one.children
+            or one.kind in ("group", "map", "rows", "file")
+            or (one.kind == "bool" and not one.value)
+        ):
             continue
-        text = "true" if one.kind == "bool" else "" if one.value is None else str(one.value)
+        text = (
+            "true"
+            if one.kind == "bool"
+            else ""
+            if one.value is None
+            else str(one.value)
+        )
         if one.kind == "datetime":
             text = text[:19]
         if one.kind in ("area", "lines", "json"):
@@ -101,7 +134,11 @@ def edited(schema: dict[str, Any], value: Any) -> Any:
     return result
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(VALUES)
 def test_a_form_that_is_posted_as_drawn_changes_nothing(value: Everything) -> None:
     plain = TypeAdapter(Everything).dump_python(value, mode="json")
@@ -125,7 +162,9 @@ def test_a_form_that_is_posted_as_drawn_changes_nothing(value: Everything) -> No
     ],
     ids=str,
 )
-def test_a_field_that_nobody_touched_keeps_its_value(annotation: Any, value: Any) -> None:
+def test_a_field_that_nobody_touched_keeps_its_value(
+    annotation: Any, value: Any
+) -> None:
     class Holder(BaseModel):
         one: annotation = None
 
@@ -139,8 +178,16 @@ def test_two_fields_of_a_form_never_have_one_label() -> None:
         amount_: int
         kind: Literal["a_b", "a b"] = "a b"
 
-    root = controls.root(Amounts.model_json_schema(), prefix="e-1", value={"amount": 1, "amount_": 2, "kind": "a b"})
-    assert [one.label for one in root.children] == ["Amount (amount)", "Amount (amount_)", "Kind"]
+    root = controls.root(
+        Amounts.model_json_schema(),
+        prefix="e-1",
+        value={"amount": 1, "amount_": 2, "kind": "a b"},
+    )
+    assert [one.label for one in root.children] == [
+        "Amount (amount)",
+        "Amount (amount_)",
+        "Kind",
+    ]
     assert root.children[2].choices == [("a_b", "A b (a_b)"), ("a b", "A b (a b)")]
 
 

@@ -1,4 +1,6 @@
-"""An output that a person gives when settling cannot bring a value round the gate that guards its channel."""
+"""An output that a person gives when settling cannot bring a value round the gate that
+guards its channel.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -26,11 +28,18 @@ def _graph() -> str:
     def fetch(state: Ledger, ctx: Any) -> dict[str, Any]:
         return {"paid": "fetched"}
 
-    @graph.node(effect="human", gate=Gate(reviewers=["group:claims"], writes={"letter": Show(), "payout": Show()}))
+    @graph.node(
+        effect="human",
+        gate=Gate(
+            reviewers=["group:claims"], writes={"letter": Show(), "payout": Show()}
+        ),
+    )
     def propose(state: Ledger, ctx: Any) -> dict[str, Any]:
         return {"letter": "proposed"}
 
-    @graph.node(effect="human", gate=Gate(reviewers=["group:others"], writes={"sent": Show()}))
+    @graph.node(
+        effect="human", gate=Gate(reviewers=["group:others"], writes={"sent": Show()})
+    )
     def propose_more(state: Ledger, ctx: Any) -> dict[str, Any]:
         return {"sent": "proposed"}
 
@@ -48,7 +57,9 @@ def _unknown(tmp_path: Path) -> Run:
     assert claim is not None
     lease = leases.begin_lease(claim.id, claim.epoch)
     assert lease is not None
-    journal.write_intents(lease, [journal.Intent(Task("fetch", 1), 1, "external", "0" * 64, 0.0)])
+    journal.write_intents(
+        lease, [journal.Intent(Task("fetch", 1), 1, "external", "0" * 64, 0.0)]
+    )
     Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")
     run = runs.advance(run.id)
     assert run.status == Status.UNKNOWN
@@ -56,36 +67,62 @@ def _unknown(tmp_path: Path) -> Run:
 
 
 def _settle(run: Run, output: dict[str, Any], people: cast.People) -> Run:
-    runs.settle(run.id, "fetch:1:0", happened=True, output=output, by=people.starter, reason="seen")
+    runs.settle(
+        run.id,
+        "fetch:1:0",
+        happened=True,
+        output=output,
+        by=people.starter,
+        reason="seen",
+    )
     return runs.advance(run.id)
 
 
-def test_an_output_for_a_free_channel_is_applied_at_once(tmp_path: Path, people: cast.People) -> None:
+def test_an_output_for_a_free_channel_is_applied_at_once(
+    tmp_path: Path, people: cast.People
+) -> None:
     run = _settle(_unknown(tmp_path), {"paid": "by hand"}, people)
     assert state(run)["paid"] == "by hand"
     assert [row.node for row in pending(run)] == ["propose"]
 
 
-def test_an_output_for_a_guarded_channel_waits_for_the_same_signatures(tmp_path: Path, people: cast.People) -> None:
-    run = _settle(_unknown(tmp_path), {"payout": {"amount": 9999}, "paid": "by hand"}, people)
+def test_an_output_for_a_guarded_channel_waits_for_the_same_signatures(
+    tmp_path: Path, people: cast.People
+) -> None:
+    run = _settle(
+        _unknown(tmp_path), {"payout": {"amount": 9999}, "paid": "by hand"}, people
+    )
     assert run.status == Status.PAUSED
-    assert [(row.node, row.channel) for row in pending(run)] == [("fetch", "payout"), ("fetch", "paid")]
-    assert (state(run)["payout"], state(run)["paid"]) == (None, "")
+    assert [(row.node, row.channel) for row in pending(run)] == [
+        ("fetch", "payout"),
+        ("fetch", "paid"),
+    ]
+    assert state(run)["payout"] is None
+    assert state(run)["paid"] == ""
     sign(run, run_actions.reviewer(people.reviewer), ["approve", "approve"])
     run = runs.advance(run.id)
     assert state(run)["payout"] == {"amount": 9999}
-    assert pending(run)[-1].node == "propose", "the edges of the settled task flow only now"
+    assert pending(run)[-1].node == "propose", (
+        "the edges of the settled task flow only now"
+    )
 
 
-def test_rejecting_one_write_of_a_given_output_rejects_all_of_it(tmp_path: Path, people: cast.People) -> None:
-    run = _settle(_unknown(tmp_path), {"payout": {"amount": 9999}, "paid": "by hand"}, people)
+def test_rejecting_one_write_of_a_given_output_rejects_all_of_it(
+    tmp_path: Path, people: cast.People
+) -> None:
+    run = _settle(
+        _unknown(tmp_path), {"payout": {"amount": 9999}, "paid": "by hand"}, people
+    )
     sign(run, run_actions.reviewer(people.reviewer), ["reject", None])
     run = runs.advance(run.id)
     assert run.status == Status.REJECTED
-    assert (state(run)["payout"], state(run)["paid"]) == (None, "")
+    assert state(run)["payout"] is None
+    assert state(run)["paid"] == ""
 
 
-def test_an_output_that_two_gates_guard_is_refused(tmp_path: Path, people: cast.People) -> None:
+def test_an_output_that_two_gates_guard_is_refused(
+    tmp_path: Path, people: cast.People
+) -> None:
     run = _unknown(tmp_path)
     with pytest.raises(InvalidValue, match="different gates"):
         _settle(run, {"payout": {}, "sent": "x"}, people)

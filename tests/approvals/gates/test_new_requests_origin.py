@@ -1,5 +1,5 @@
-"""What a request says of its proposal: the hash of the task's input, the checkpoint whose state the task read, and how
-often it asked before.
+"""What a request says of its proposal: the hash of the task's input, the checkpoint
+whose state the task read, and how often it asked before.
 """
 
 from typing import Any
@@ -26,7 +26,9 @@ GATE = Gate(reviewers=["group:claims"])
 
 
 def _gated(name: str, *before: str, **settings: Any) -> Graph:
-    """Nodes that write a note each, then propose; and beside it, in the same superstep, send, which acts outside."""
+    """Nodes that write a note each, then propose; and beside it, in the same superstep,
+    send, which acts outside.
+    """
     made = graph(name, **settings)
 
     @made.node(effect="human", gate=GATE)
@@ -71,8 +73,13 @@ def test_a_request_names_the_checkpoint_with_the_state_that_its_task_read() -> N
     assert verify_run(run.id) == []
 
 
-def test_a_request_whose_task_read_a_state_that_no_row_keeps_names_no_checkpoint() -> None:
-    assert request(advanced(_gated("unkept", "a", checkpoints="none"))).prepared_from is None
+def test_a_request_whose_task_read_a_state_that_no_row_keeps_names_no_checkpoint() -> (
+    None
+):
+    assert (
+        request(advanced(_gated("unkept", "a", checkpoints="none"))).prepared_from
+        is None
+    )
     run = advanced(_gated("from_the_start", checkpoints="none"))
     assert request(run).prepared_from == _row(run, 0).id
 
@@ -89,11 +96,14 @@ def test_a_request_that_is_opened_beside_a_failure_says_what_its_task_read() -> 
     run = advanced(made)
     assert run.status == "failed"
     asked = request(run)
-    assert (asked.prepared_from, asked.input_hash) == (_row(run, 1).id, TaskResult.objects.get(run=run).input_hash)
+    assert asked.prepared_from == _row(run, 1).id
+    assert asked.input_hash == TaskResult.objects.get(run=run).input_hash
 
 
 @pytest.mark.parametrize("way", ["fork", "rewind"])
-def test_a_request_that_is_asked_anew_says_what_its_proposal_was_made_from(way: str, people: cast.People) -> None:
+def test_a_request_that_is_asked_anew_says_what_its_proposal_was_made_from(
+    way: str, people: cast.People
+) -> None:
     run = advanced(claim(f"asked_anew_{way}"))
     asked = request(run)
     runs.cancel(run.id)
@@ -105,7 +115,8 @@ def test_a_request_that_is_asked_anew_says_what_its_proposal_was_made_from(way: 
         again = ApprovalRequest.objects.get(run=run, line=2)
     assert again.id != asked.id
     assert asked.prepared_from == _row(run, 1).id
-    assert (again.input_hash, again.prepared_from) == (asked.input_hash, asked.prepared_from)
+    assert again.input_hash == asked.input_hash
+    assert again.prepared_from == asked.prepared_from
 
 
 def test_only_proposals_are_hashed_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,11 +130,18 @@ def test_only_proposals_are_hashed_for_it(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(SuperstepContext, "input_hash", watched)
     made = graph("counted")
     made.node("a")(lambda state, ctx: {"notes": ["a"]})
-    made.node("waved", effect="human", gate=Gate(reviewers=["group:claims"], needs_approval=lambda *_: False))(
-        lambda state, ctx: {"letter": "x"}
-    )
+    made.node(
+        "waved",
+        effect="human",
+        gate=Gate(reviewers=["group:claims"], needs_approval=lambda *_: False),
+    )(lambda state, ctx: {"letter": "x"})
     made.node("asked", effect="human", gate=GATE)(lambda state, ctx: {"total": 1})
-    for source, target in ((START, "a"), ("a", "waved"), ("waved", "asked"), ("asked", END)):
+    for source, target in (
+        (START, "a"),
+        ("a", "waved"),
+        ("waved", "asked"),
+        ("asked", END),
+    ):
         made.edge(source, target)
     assert advanced(made).status == "paused"
     assert hashed == ["waved", "asked"]
@@ -132,7 +150,8 @@ def test_only_proposals_are_hashed_for_it(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_same_task_may_ask_again_under_the_next_number_alone() -> None:
     asked = request(advanced(_gated("again")))
     again = ApprovalRequest.objects.get(id=asked.id)
-    again.id, again.visit = rows.missing(), asked.visit
+    again.id = rows.missing()
+    again.visit = asked.visit
     with pytest.raises(IntegrityError), transaction.atomic():
         again.save(force_insert=True)
     again.ordinal = 1
@@ -140,11 +159,16 @@ def test_the_same_task_may_ask_again_under_the_next_number_alone() -> None:
 
 
 @pytest.mark.parametrize("column", ["ordinal", "input_hash", "prepared_from"])
-def test_a_request_that_was_sealed_before_it_said_this_verifies_until_somebody_writes_it(column: str) -> None:
+def test_a_request_that_was_sealed_before_it_said_this_verifies_until_somebody_writes_it(
+    column: str,
+) -> None:
     run = advanced(_gated("older"))
-    asked, empty = request(run), {"ordinal": 0, "input_hash": "", "prepared_from": None}
+    asked = request(run)
+    empty = {"ordinal": 0, "input_hash": "", "prepared_from": None}
     said = {"ordinal": 1, "input_hash": "0" * 64, "prepared_from": rows.missing()}
     rewrite(asked, **empty)
     assert verify_run(run.id) == []
     ApprovalRequest.objects.filter(id=asked.id).update(**{column: said[column]})
-    assert [fault.table for fault in verify_run(run.id)] == ["approvals_approvalrequest"]
+    assert [fault.table for fault in verify_run(run.id)] == [
+        "approvals_approvalrequest"
+    ]

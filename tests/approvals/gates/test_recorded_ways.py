@@ -1,17 +1,22 @@
-"""A replay of a run whose history was cleaned up goes the same way, or is refused by name; what a replay that has not
-ended reads is not removed.
+"""A replay of a run whose history was cleaned up goes the same way, or is refused by
+name; what a replay that has not ended reads is not removed.
 """
 
 from typing import Any
 
 import pytest
 
+from approvals.gates.recorded_ways import settlements
 from checkpoints import retention
 from checkpoints.core.status import Status
+from checkpoints.memory.replay_shelf import OriginLine
 from checkpoints.models import Checkpoint, Run
+from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.verification.line_facts import required_facts
 from orchestrator import runs
-from orchestrator.engine.errors import WrongStatus
-from tests.support import cast, run_actions
+from orchestrator.engine.errors import TamperedRow, WrongStatus
+from tests.support import cast, rows, run_actions
+from tests.support.forging import tamper
 from tests.support.histories import faults, policy, pruned, seqs
 from tests.support.paid_claims import PAID, paid
 from tests.support.sent_on import sent_on
@@ -20,7 +25,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def replayed(point: str, by: Any) -> tuple[Any, ...]:
-    """What a replay comes to: its status, its state, what it reused and where it went another way."""
+    """What a replay comes to: its status, its state, what it reused and where it went
+    another way.
+    """
     return came_to(runs.replay(point, by=by))
 
 
@@ -30,14 +37,18 @@ def came_to(made: Run) -> tuple[Any, ...]:
     return made.status, run_actions.state(made), report["reused"], report["diverged"]
 
 
-def test_a_replay_goes_the_same_way_once_its_origin_was_cleaned_up(people: cast.People) -> None:
+def test_a_replay_goes_the_same_way_once_its_origin_was_cleaned_up(
+    people: cast.People,
+) -> None:
     run = paid("cleaned_up", people)
     before = replayed(f"{run.key}:at-0", people.starter)
-    assert (before[0], before[2:]) == (Status.COMPLETED, (["ask:1:0", "pay:1:0"], []))
+    assert before[0] == Status.COMPLETED
+    assert before[2:] == (["ask:1:0", "pay:1:0"], [])
     pruned(policy("cleaned_up", keep_last=1))
     assert seqs(run) == [0, run.head_seq]
     assert replayed(f"{run.key}:at-0", people.starter) == before
-    assert (len(PAID), faults()) == (1, [])
+    assert len(PAID) == 1
+    assert faults() == []
 
 
 def test_each_line_is_replayed_as_people_decided_it(people: cast.People) -> None:
@@ -56,32 +67,92 @@ def test_each_line_is_replayed_as_people_decided_it(people: cast.People) -> None
 
 @pytest.fixture(params=[True, False], ids=["asked", "passed"])
 def sent(request: pytest.FixtureRequest, people: cast.People) -> Run:
-    """A run of which only rows show where ask went: by a signature, or past a gate that needed nobody."""
+    """A run of which only rows show where ask went: by a signature, or past a gate that
+    needed nobody.
+    """
     return sent_on(people, approved=request.param)
 
 
-def test_what_a_replay_reads_stays_until_it_has_ended(sent: Run, people: cast.People) -> None:
+def test_what_a_replay_reads_stays_until_it_has_ended(
+    sent: Run, people: cast.People
+) -> None:
     made = runs.replay(f"{sent.key}:at-0", by=people.starter)
     rule = policy("sent_on", keep_last=0)
     found = retention.dry_run(rule)
     assert found.reasons["replayed"]["count"] >= 1
     pruned(rule)
     status, state, _, diverged = came_to(made)
-    assert (status, state, diverged) == (Status.COMPLETED, run_actions.state(sent), [])
+    assert status == Status.COMPLETED
+    assert state == run_actions.state(sent)
+    assert diverged == []
     pruned(rule)
     assert seqs(sent) == [0, sent.head_seq]
 
 
-def test_a_replay_that_could_not_know_where_a_task_went_is_refused_by_name(sent: Run, people: cast.People) -> None:
+def test_a_replay_that_could_not_know_where_a_task_went_is_refused_by_name(
+    sent: Run, people: cast.People
+) -> None:
     point = f"{sent.key}:at-0"
     assert replayed(point, people.starter)[3] == []
     pruned(policy("sent_on", keep_last=1))
     there = Run.objects.count()
-    for act in (lambda: runs.replay(point, by=people.starter), lambda: runs.plan(point, how="replay")):
+    for act in (
+        lambda: runs.replay(point, by=people.starter),
+        lambda: runs.plan(point, how="replay"),
+    ):
         with pytest.raises(WrongStatus, match="where ask:1:0 went") as refused:
             act()
         assert refused.value.facts["tasks"] == ["ask:1:0"]
     assert Run.objects.count() == there
     # Behind it nothing is missing, and a fork runs it again.
     assert replayed(f"{sent.key}:at-{sent.head_seq}", people.starter)[3] == []
-    assert runs.advance(runs.fork(point, by=people.starter).id).status in (Status.PAUSED, Status.COMPLETED)
+    assert runs.advance(runs.fork(point, by=people.starter).id).status in (
+        Status.PAUSED,
+        Status.COMPLETED,
+    )
+
+
+@pytest.mark.parametrize(
+    ("type_", "facts", "task"),
+    [
+        ("gate_applied", {"outcome": "approved"}, "no task"),
+        ("checkpoint_saved", {"checkpoint": str(rows.missing())}, "ask:1:0"),
+        (
+            "checkpoint_saved",
+            {"checkpoint": str(rows.missing()), "kept": True, "superstep": 1},
+            "ask:1:0",
+        ),
+    ],
+    ids=["task", "superstep", "source"],
+)
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_settlements_of_which_a_line_does_not_tell_are_refused_by_name(
+    is_sealed: bool, type_: str, facts: dict[str, Any], task: str
+) -> None:
+    run = rows.a_run()
+    event = rows.an_event(run, 1, type=type_, payload=facts, task=task)
+    rows.an_event(run, 2, type="gate_applied", payload={}, task="ask:1:0")
+    if not is_sealed:
+        tamper(event, at=run.created_at)
+    with pytest.raises(TamperedRow, match=r"checkpoints_runevent .* 1|line 1"):
+        settlements(OriginLine(run.id, 1, protection_of(run)))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"decisions": [], "sends": [["a", "b"]]},
+        {"decisions": [], "sends": [["a"]], "superstep": 1},
+        {"decisions": [], "sends": 7, "superstep": 1},
+        {"decisions": [], "goto": 7},
+        {"decisions": [], "superstep": "x"},
+    ],
+    ids=str,
+)
+def test_ways_past_a_gate_that_a_line_does_not_tell_are_refused_by_name(
+    facts: dict[str, Any],
+) -> None:
+    run = rows.a_run()
+    event = rows.an_event(run, 1, type="approval_not_needed", payload=facts)
+    with pytest.raises(TamperedRow, match="fact"):
+        required_facts(event)

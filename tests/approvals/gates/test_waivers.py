@@ -1,4 +1,6 @@
-"""A gate that needs nobody leaves a decision by the system, in the commit that lets the writes flow."""
+"""A gate that needs nobody leaves a decision by the system, in the commit that lets the
+writes flow.
+"""
 
 from typing import Any
 
@@ -28,7 +30,9 @@ def _graph(name: str) -> Any:
     def needed(state: State, proposal: Any) -> bool:
         return bool(proposal["payout"]["amount"] >= 100)
 
-    @graph.node(effect="human", gate=Gate(reviewers=["user:rita"], needs_approval=needed))
+    @graph.node(
+        effect="human", gate=Gate(reviewers=["user:rita"], needs_approval=needed)
+    )
     def propose(state: State, ctx: Any) -> dict[str, Any]:
         return {"payout": {"amount": ctx.input.amount}, "letter": "Dear Marta"}
 
@@ -46,39 +50,58 @@ def _graph(name: str) -> Any:
 def passed(people: People) -> Any:
     """A run whose gate needed nobody."""
     _graph("small-claims")
-    run = runs.advance(runs.start("small-claims", {"claim_id": "C", "amount": 40}, key="C-1", by=people.starter).id)
+    run = runs.advance(
+        runs.start(
+            "small-claims",
+            {"claim_id": "C", "amount": 40},
+            key="C-1",
+            by=people.starter,
+        ).id
+    )
     assert run.status == "completed", run.error_code
     return run
 
 
-def test_it_is_a_decision_by_the_system_on_each_write_with_what_was_and_what_came(passed: Any) -> None:
+def test_it_is_a_decision_by_the_system_on_each_write_with_what_was_and_what_came(
+    passed: Any,
+) -> None:
     payout, letter = Decision.objects.filter(run=passed.id).order_by("position")
-    assert [(d.verdict, d.by, d.by_name, d.request, d.task) for d in (payout, letter)] == [
-        ("not_needed", None, "", None, "propose:1:0")
-    ] * 2
-    assert [(d.channel, read_value(d, "old_value"), read_value(d, "final_value")) for d in (payout, letter)] == [
+    assert [
+        (d.verdict, d.by, d.by_name, d.request, d.task) for d in (payout, letter)
+    ] == [("not_needed", None, "", None, "propose:1:0")] * 2
+    assert [
+        (d.channel, read_value(d, "old_value"), read_value(d, "final_value"))
+        for d in (payout, letter)
+    ] == [
         ("payout", {}, {"amount": 40}),
         ("letter", "", "Dear Marta"),
     ]
     line = RunEvent.objects.get(run=passed.id, seq=payout.event_seq)
-    assert (line.type, line.task) == ("approval_not_needed", "propose:1:0")
+    assert line.type == "approval_not_needed"
+    assert line.task == "propose:1:0"
     told = read_value(line, "payload")
-    assert (told["decisions"], told["superstep"], len(told["input_hash"])) == ([str(payout.id), str(letter.id)], 1, 64)
-    assert set(told) == {"decisions", "superstep", "input_hash"}, "no value stands in the log"
+    assert told["decisions"] == [str(payout.id), str(letter.id)]
+    assert told["superstep"] == 1
+    assert len(told["input_hash"]) == 64
+    assert set(told) == {"decisions", "superstep", "input_hash"}, (
+        "no value stands in the log"
+    )
     assert passed.decisions == 2
     assert verify_run(passed.id) == []
 
 
-def test_nobody_is_asked_and_nothing_waits_in_an_inbox(passed: Any, people: People) -> None:
+def test_nobody_is_asked_and_nothing_waits_in_an_inbox(
+    passed: Any, people: People
+) -> None:
     assert not ApprovalRequest.objects.filter(run=passed.id).exists()
     assert not inbox.waiting_for(people.reviewer).exists()
 
 
 def test_the_api_lists_it(passed: Any, people: People) -> None:
     listed = Client(people.starter).get("runs/C-1/decisions/").json()["results"]
-    assert [(one["verdict"], one["by"], one["request"], one["fault"]) for one in listed] == [
-        ("not_needed", "", None, None)
-    ] * 2
+    assert [
+        (one["verdict"], one["by"], one["request"], one["fault"]) for one in listed
+    ] == [("not_needed", "", None, None)] * 2
 
 
 def test_deleting_or_changing_it_is_named(passed: Any) -> None:
@@ -93,15 +116,26 @@ def test_deleting_or_changing_it_is_named(passed: Any) -> None:
 
 def test_where_it_is_needed_people_are_asked_as_ever(people: People) -> None:
     _graph("large-claims")
-    run = runs.advance(runs.start("large-claims", {"claim_id": "C", "amount": 400}, by=people.starter).id)
-    assert (run.status, run.decisions) == ("paused", 0)
+    run = runs.advance(
+        runs.start(
+            "large-claims", {"claim_id": "C", "amount": 400}, by=people.starter
+        ).id
+    )
+    assert run.status == "paused"
+    assert run.decisions == 0
     assert not Decision.objects.filter(run=run.id).exists()
 
 
 def test_it_costs_one_statement_whatever_the_writes(people: People) -> None:
     _graph("counted-claims")
-    run = runs.start("counted-claims", {"claim_id": "C", "amount": 40}, by=people.starter)
+    run = runs.start(
+        "counted-claims", {"claim_id": "C", "amount": 40}, by=people.starter
+    )
     with CaptureQueriesContext(connection) as queries:
         runs.advance(run.id)
-    inserts = [one["sql"] for one in queries if one["sql"].startswith('INSERT INTO "approvals_decision"')]
+    inserts = [
+        one["sql"]
+        for one in queries
+        if one["sql"].startswith('INSERT INTO "approvals_decision"')
+    ]
     assert len(inserts) <= 1

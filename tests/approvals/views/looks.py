@@ -1,4 +1,6 @@
-"""What of a rendered change a reader can tell apart: its text with what marks it, without what only programs see."""
+"""What of a rendered change a reader can tell apart: its text with what marks it,
+without what only programs see.
+"""
 
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -6,7 +8,7 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
-from approvals.views import comparison
+from approvals.display import comparison
 from approvals.views.card_pages import CardPages
 from approvals.views.write_cards import page_of
 
@@ -23,7 +25,15 @@ SEEN = {
     "h4": "=",
     "p": "¶",
 }
-SEEN_CLASSES = {"nil": "*", "odd": "¤", "qt": "“", "cut": "…", "letter": "letter", "items": "items", "env-h": "head"}
+SEEN_CLASSES = {
+    "nil": "*",
+    "odd": "¤",
+    "qt": "“",
+    "cut": "…",
+    "letter": "letter",
+    "items": "items",
+    "env-h": "head",
+}
 UNSEEN_CLASSES = {"sr"}
 KEEP = {"bdi", "ins", "del"}
 
@@ -75,8 +85,12 @@ class _Look(HTMLParser):
         if tag in ("col", "input", "br", "wbr"):
             return
         classes = set((dict(attrs).get("class") or "").split())
-        mark = SEEN.get(tag, "") + "".join(SEEN_CLASSES[one] for one in sorted(classes & set(SEEN_CLASSES)))
-        hidden = bool(classes & UNSEEN_CLASSES) or (bool(self.stack) and self.stack[-1][2])
+        mark = SEEN.get(tag, "") + "".join(
+            SEEN_CLASSES[one] for one in sorted(classes & set(SEEN_CLASSES))
+        )
+        hidden = bool(classes & UNSEEN_CLASSES) or (
+            bool(self.stack) and self.stack[-1][2]
+        )
         self.stack.append((tag, mark, hidden))
         if mark and not hidden:
             self.parts.append(f"⟦{mark}:")
@@ -89,8 +103,14 @@ class _Look(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.stack and self.stack[-1][2]:
             return
-        kept = any(tag == "bdi" for tag, *_ in self.stack) or any(mark == "letter" for _, mark, _ in self.stack)
-        self.parts.append(data if kept and data.strip("\n ") + data.strip() else " ".join(data.split()))
+        kept = any(tag == "bdi" for tag, *_ in self.stack) or any(
+            mark == "letter" for _, mark, _ in self.stack
+        )
+        self.parts.append(
+            data
+            if kept and data.strip("\n ") + data.strip()
+            else " ".join(data.split())
+        )
 
 
 def look(html: str) -> str:
@@ -101,18 +121,28 @@ def look(html: str) -> str:
     return "".join(parser.parts)
 
 
-def rendered(now: Any, proposed: Any, *, pages: CardPages | None = None, **how: Any) -> str:
+def rendered(
+    now: Any, proposed: Any, *, pages: CardPages | None = None, **how: Any
+) -> str:
     """A change as its card shows it, one page."""
     change = comparison.compare(now, proposed, **how)
     slip = SimpleNamespace(
-        anchor="w1", write=WRITE, number=1, beside=[], shown=page_of(change, pages or CardPages(), WRITE)
+        anchor="w1",
+        write=WRITE,
+        number=1,
+        beside=[],
+        shown=page_of(change, pages or CardPages(), WRITE),
     )
-    return render_to_string("approvals/_change.html", {"slip": slip, "page": {"url": "/reviews/1/"}})
+    return render_to_string(
+        "approvals/_change.html", {"slip": slip, "page": {"url": "/reviews/1/"}}
+    )
 
 
 def look_of(now: Any, proposed: Any, **how: Any) -> str:
     """The look of a change, all its pages one after the other."""
     change = comparison.compare(now, proposed, **how)
     count = max(change.pages, -(-len(change.same) // comparison.PAGE))
-    asked = (CardPages({(WRITE, "change"): n, (WRITE, "same"): n}) for n in range(count))
+    asked = (
+        CardPages({(WRITE, "change"): n, (WRITE, "same"): n}) for n in range(count)
+    )
     return "\n".join(look(rendered(now, proposed, pages=one, **how)) for one in asked)

@@ -1,4 +1,6 @@
-"""What follows a settled gate: read off the edges, each node with what it seems to read of the writes."""
+"""What follows a settled gate: read off the edges, each node with what it seems to read
+of the writes.
+"""
 
 from typing import Any
 
@@ -11,17 +13,20 @@ from approvals.views.consequences import Fate, lines_after
 from checkpoints.sealing import sealed_rows
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show, registry
-from orchestrator.engine.compile import compile
+from orchestrator.engine.graphs.compile import compile
 from tests.support.small_graphs import graph, slice_of, started
 from tests.support.versioned_graphs import deployed
 
-APPLIED, DENIED = Fate("letter", "The letter", True), Fate("notes", "A note", False)
+APPLIED = Fate("letter", "The letter", True)
+DENIED = Fate("notes", "A note", False)
 
 
 def _behind(fn: Any, **node: Any) -> Any:
     """The line of an external node behind a gate."""
     made = graph("consequences")
-    made.node("ask", effect="human", gate=Gate(reviewers=["user:a"]))(lambda state, ctx: {"letter": "x"})
+    made.node("ask", effect="human", gate=Gate(reviewers=["user:a"]))(
+        lambda state, ctx: {"letter": "x"}
+    )
     made.node("act", effect="external", idempotent=True, **node)(fn)
     made.edge(START, "ask")
     made.edge("ask", "act")
@@ -29,8 +34,11 @@ def _behind(fn: Any, **node: Any) -> Any:
 
     def line(*fates: Fate) -> tuple[str, str]:
         act, end = lines_after(compile(made), "ask", "partial", fates)
-        assert (act.node, end.text) == ("act", "The run ends")
-        return act.text, act.more.split(" It cannot be taken back")[0].split("It cannot be taken back")[0]
+        assert act.node == "act"
+        assert end.text == "The run ends"
+        return act.text, act.detail.split(" It cannot be taken back")[0].split(
+            "It cannot be taken back"
+        )[0]
 
     return line
 
@@ -43,17 +51,30 @@ def _inner(state: Any, ctx: Any) -> Any:
     ("fn", "node", "expected"),
     [
         (lambda state, ctx: state.letter, {}, ("acts outside", "With: The letter.")),
-        (lambda state, ctx: state.notes, {}, ("may find nothing to do", "Rejected: A note.")),
+        (
+            lambda state, ctx: state.notes,
+            {},
+            ("may find nothing to do", "Rejected: A note."),
+        ),
         (_inner, {}, ("acts outside", "With: The letter. Without: A note.")),
-        (lambda state, ctx: state.notes, {"reads": ["letter"]}, ("acts outside", "With: The letter.")),
+        (
+            lambda state, ctx: state.notes,
+            {"reads": ["letter"]},
+            ("acts outside", "With: The letter."),
+        ),
         (
             lambda state, ctx: print(state),
             {},
-            ("acts outside", "It may find nothing to do, for not everything is approved."),
+            (
+                "acts outside",
+                "It may find nothing to do, for not everything is approved.",
+            ),
         ),
     ],
 )
-def test_a_node_says_which_of_the_writes_it_has(fn: Any, node: dict[str, Any], expected: tuple[str, str]) -> None:
+def test_a_node_says_which_of_the_writes_it_has(
+    fn: Any, node: dict[str, Any], expected: tuple[str, str]
+) -> None:
     assert _behind(fn, **node)(APPLIED, DENIED) == expected
 
 
@@ -62,15 +83,25 @@ def test_without_a_rejection_nothing_is_said_to_be_missing() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_a_migration_set_is_signed_with_what_follows_and_what_is_asked_beside_it_counts_behind_it() -> None:
+def test_a_migrated_value_is_signed_with_its_consequences_and_its_neighbours_count() -> (
+    None
+):
     def asking(version: str) -> Graph:
         made = graph("asking", version=version)
         gate = Gate(reviewers=["group:claims"], writes={"total": Show()})
         made.node("look")(lambda state, ctx: None)
-        made.node("ask", approve="writes", gate=gate)(lambda state, ctx: {"letter": "x"})
+        made.node("ask", approve="writes", gate=gate)(
+            lambda state, ctx: {"letter": "x"}
+        )
         for name in ("act", "file"):
             made.node(name)(lambda state, ctx: None)
-        for source, target in ((START, "ask"), ("ask", "act"), ("act", END), (START, "look"), ("look", "file")):
+        for source, target in (
+            (START, "ask"),
+            ("ask", "act"),
+            ("act", END),
+            (START, "look"),
+            ("look", "file"),
+        ):
             made.edge(source, target)
         made.edge("file", END)
         return made
@@ -82,13 +113,21 @@ def test_what_a_migration_set_is_signed_with_what_follows_and_what_is_asked_besi
     deployed(new)
     run = runs.advance(run.id)
     requests = list(ApprovalRequest.objects.filter(run=run.id))
-    states, compiled = load_states(requests, sealed_rows.protection_of(run)), registry.current("asking")
+    states = load_states(requests, sealed_rows.protection_of(run))
+    compiled = registry.current("asking")
     ahead = departed_line(run, compiled, states).ahead
     told = {
-        node: [one.node or one.text for one in lines_after(compiled, node, "approved", (), ahead)]
+        node: [
+            one.node or one.text
+            for one in lines_after(compiled, node, "approved", (), ahead)
+        ]
         for node in ("$patch", "ask")
     }
     assert told == {
-        "$patch": ["file", "The run ends", "The other questions of this run still wait for people"],
+        "$patch": [
+            "file",
+            "The run ends",
+            "The other questions of this run still wait for people",
+        ],
         "ask": ["This counts once the patch is signed", "act", "The run ends"],
     }

@@ -1,4 +1,6 @@
-"""What happens when you sign: computed from what was chosen, write by write, with the edited values."""
+"""What happens when you sign: computed from what was chosen, write by write, with the
+edited values.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,53 +22,72 @@ Following = Callable[..., Next]
 
 @pytest.fixture
 def two_steps(db: None) -> Iterator[None]:
-    eyed, pair = claims.in_two_steps("eyed", four_eyes=True), claims.in_two_steps("pair", quorum=2)
-    titled, whole = (
-        claims.in_two_steps("titled", title="Pay {payout.amount}?"),
-        claims.in_two_steps("whole", all_or_nothing=True),
-    )
+    eyed = claims.in_two_steps("eyed", four_eyes=True)
+    pair = claims.in_two_steps("pair", quorum=2)
+    titled = claims.in_two_steps("titled", title="Pay {payout.amount}?")
+    whole = claims.in_two_steps("whole", all_or_nothing=True)
     with claims.registered(claims.in_two_steps(), eyed, pair, titled, whole):
         yield
 
 
 @pytest.fixture
 def following(two_steps: None, people: People, browse: Browse) -> Following:
-    """What the page says after these choices; `amount` is what the edit of the payout says, `before` what somebody else
-    signed before.
+    """What the page says after these choices; `amount` is what the edit of the payout
+    says, `before` what somebody else signed before.
     """
 
-    def after(graph: str = "two_steps", amount: str = "1800.00", before: Any = None, **verdicts: str) -> Next:
+    def after(
+        graph: str = "two_steps",
+        amount: str = "1800.00",
+        before: Any = None,
+        **verdicts: str,
+    ) -> Next:
         run: Run = claims.paused(f"CLM-{graph}", people.starter, graph=graph)
         if before:
-            run_actions.sign(run, claims.member(people.second_reviewer, "reviewer"), before)
+            run_actions.sign(
+                run, claims.member(people.second_reviewer, "reviewer"), before
+            )
         client = browse(people.reviewer)
         page = client.get(reverse("review", args=[run.id]))
         posted = {**choose(page, **verdicts), "number": "1"}
         if verdicts.get("payout") == "edit":
             posted[f"e-{slip_of(page, 'payout').write}.amount"] = amount
-        answer = client.post(reverse("draft", args=[run.id]), posted, headers={"X-Fragment": "1"})
+        answer = client.post(
+            reverse("draft", args=[run.id]), posted, headers={"X-Fragment": "1"}
+        )
         assert answer.status_code == 200
         found: Any = client.get(reverse("review", args=[run.id])).context["page"].next
         for line in found.now:
-            assert line.more.split(".")[0] in answer.content.decode()
+            assert line.detail.split(".")[0] in answer.content.decode()
         return found  # type: ignore[no-any-return]
 
     return after
 
 
 def lines_of(found: Next) -> list[tuple[str, str, str]]:
-    return [(line.node, line.text, line.more) for _, lines in found.then for line in lines if line.node]
+    return [
+        (line.node, line.text, line.detail)
+        for _, lines in found.then
+        for line in lines
+        if line.node
+    ]
 
 
-def test_with_nothing_chosen_nothing_happens_yet(two_steps: None, people: People, browse: Browse) -> None:
+def test_with_nothing_chosen_nothing_happens_yet(
+    two_steps: None, people: People, browse: Browse
+) -> None:
     run = claims.paused("CLM-1", people.starter, graph="two_steps")
-    html = browse(people.reviewer).get(reverse("review", args=[run.id])).content.decode()
+    html = (
+        browse(people.reviewer).get(reverse("review", args=[run.id])).content.decode()
+    )
     assert "Nothing yet. The run waits until each write is settled." in html
 
 
-def test_with_the_letter_rejected_the_node_that_sends_it_may_find_nothing_to_do(following: Following) -> None:
+def test_with_the_letter_rejected_the_node_that_sends_it_may_find_nothing_to_do(
+    following: Following,
+) -> None:
     found = following(payout="approve", letter="reject")
-    assert [(line.text, line.more) for line in found.now] == [
+    assert [(line.text, line.detail) for line in found.now] == [
         ("Pay EUR 1900.00", "Approved. Amount: 1900.00."),
         ("Send the letter", "Rejected: it does not happen."),
     ]
@@ -79,50 +100,64 @@ def test_with_the_letter_rejected_the_node_that_sends_it_may_find_nothing_to_do(
 
 def test_an_edited_amount_is_what_is_said_to_happen(following: Following) -> None:
     found = following(payout="edit", letter="approve")
-    assert (found.now[0].text, found.now[0].more) == (
-        "Pay EUR 1800.00",
-        "Approved as you edit it. Amount: 1800.00 instead of 1900.00.",
+    assert found.now[0].text == "Pay EUR 1800.00"
+    assert (
+        found.now[0].detail
+        == "Approved as you edit it. Amount: 1800.00 instead of 1900.00."
     )
     assert "With: Pay EUR 1800.00." in lines_of(found)[0][2]
 
 
-def test_an_edit_that_fits_no_type_is_said_to_be_unsignable(following: Following) -> None:
+def test_an_edit_that_fits_no_type_is_said_to_be_unsignable(
+    following: Following,
+) -> None:
     found = following(payout="edit", letter="approve", amount="a lot")
-    assert found.now[0].more.startswith("Your edit cannot be signed yet")
-    assert (found.then, found.waits) == ([], True)
+    assert found.now[0].detail.startswith("Your edit cannot be signed yet")
+    assert found.then == []
+    assert found.waits is True
 
 
 def test_with_a_write_left_open_the_run_waits(following: Following) -> None:
     found = following(payout="approve")
-    assert ([line.text for line in found.now], found.then, found.waits) == (["Pay EUR 1900.00"], [], True)
+    assert [line.text for line in found.now] == ["Pay EUR 1900.00"]
+    assert found.then == []
+    assert found.waits is True
 
 
 def test_with_all_rejected_nothing_follows(following: Following) -> None:
     found = following(payout="reject", letter="reject")
-    assert [[line.text for line in lines] for _, lines in found.then] == [["Nothing follows on this path"]]
+    assert [[line.text for line in lines] for _, lines in found.then] == [
+        ["Nothing follows on this path"]
+    ]
 
 
 def test_under_four_eyes_an_edit_waits_for_somebody_else(following: Following) -> None:
     found = following("eyed", payout="edit", letter="approve")
-    assert found.now[0].more.startswith("Your edit is proposed; somebody else must sign it.")
+    assert found.now[0].detail.startswith(
+        "Your edit is proposed; somebody else must sign it."
+    )
     assert found.waits
 
 
 def test_of_two_signatures_one_is_said_to_be_lacking(following: Following) -> None:
     found = following("pair", payout="approve", letter="approve")
-    assert found.now[0].more.startswith("1 of 2 signatures; it waits for 1 more.")
+    assert found.now[0].detail.startswith("1 of 2 signatures; it waits for 1 more.")
     assert found.waits
 
 
-def test_all_or_nothing_one_rejection_takes_the_others_along(following: Following) -> None:
+def test_all_or_nothing_one_rejection_takes_the_others_along(
+    following: Following,
+) -> None:
     found = following("whole", letter="reject")
-    assert [(line.text, line.more) for line in found.now] == [
+    assert [(line.text, line.detail) for line in found.now] == [
         ("Pay EUR 1900.00", "Rejected with it: all or nothing."),
         ("Send the letter", "Rejected: it does not happen."),
     ]
 
 
-@pytest.mark.parametrize(("amount", "comes_back"), [("1800.00", True), ("1900.00", False)])
+@pytest.mark.parametrize(
+    ("amount", "comes_back"), [("1800.00", True), ("1900.00", False)]
+)
 def test_an_edit_that_changes_the_title_is_said_to_bring_back_what_others_signed(
     amount: str, comes_back: bool, following: Following
 ) -> None:
@@ -131,5 +166,5 @@ def test_an_edit_that_changes_the_title_is_said_to_bring_back_what_others_signed
         "Send the letter",
         "Your edit changes the title or the facts beside it. Signatures that no longer count: 1.",
     )
-    assert (told in [(line.text, line.more) for line in found.now]) is comes_back
+    assert (told in [(line.text, line.detail) for line in found.now]) is comes_back
     assert found.waits is comes_back

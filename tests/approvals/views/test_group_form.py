@@ -1,4 +1,6 @@
-"""What is posted of a group: refused without proof of what was opened, and for another state than the one shown."""
+"""What is posted of a group: refused without proof of what was opened, and for another
+state than the one shown.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,17 +35,32 @@ def group_of(client: Client, run: Run) -> Any:
     return page, group
 
 
-def posted(page: Any, group: Any, user: User, *, opened: int = 3, **fields: str) -> dict[str, Any]:
+def posted(
+    page: Any, group: Any, user: User, *, opened: int = 3, **fields: str
+) -> dict[str, Any]:
     """What approving the group posts, with proof of so many opened samples."""
-    tokens = {f"o-{one.write}": opened_token(user.pk, one.write, one.row.hash) for one in group.samples[:opened]}
+    tokens = {
+        f"o-{one.write}": opened_token(user.pk, one.write, one.row.hash)
+        for one in group.samples[:opened]
+    }
     own = {"key": page.key, "number": str(page.number), "group": group.id}
-    return {**own, f"g-{group.id}": "approve", f"gs-{group.id}": group.seal, **tokens, **fields}
+    return {
+        **own,
+        f"g-{group.id}": "approve",
+        f"gs-{group.id}": group.seal,
+        **tokens,
+        **fields,
+    }
 
 
-def test_a_group_is_signed_write_by_write_with_the_hash_of_each(twenty: Run, people: People, browse: Browse) -> None:
+def test_a_group_is_signed_write_by_write_with_the_hash_of_each(
+    twenty: Run, people: People, browse: Browse
+) -> None:
     client = browse(people.reviewer)
     page, group = group_of(client, twenty)
-    answer = client.post(reverse("sign", args=[twenty.id]), posted(page, group, people.reviewer))
+    answer = client.post(
+        reverse("sign", args=[twenty.id]), posted(page, group, people.reviewer)
+    )
     assert answer.status_code == 302
     decided = dict(Decision.objects.values_list("write", "seen_hash"))
     assert decided == dict(PendingWrite.objects.values_list("write", "hash"))
@@ -66,15 +83,21 @@ def test_approving_a_group_is_refused_until_three_samples_were_opened(
     assert not Draft.objects.exists()
 
 
-def test_what_another_person_opened_proves_nothing(twenty: Run, people: People, browse: Browse) -> None:
+def test_what_another_person_opened_proves_nothing(
+    twenty: Run, people: People, browse: Browse
+) -> None:
     client = browse(people.reviewer)
     page, group = group_of(client, twenty)
-    answer = client.post(reverse("sign", args=[twenty.id]), posted(page, group, people.second_reviewer))
+    answer = client.post(
+        reverse("sign", args=[twenty.id]), posted(page, group, people.second_reviewer)
+    )
     assert answer.status_code == 422
     assert not Decision.objects.exists()
 
 
-def test_rejecting_a_group_needs_no_sample(twenty: Run, people: People, browse: Browse) -> None:
+def test_rejecting_a_group_needs_no_sample(
+    twenty: Run, people: People, browse: Browse
+) -> None:
     client = browse(people.reviewer)
     page, group = group_of(client, twenty)
     body = posted(page, group, people.reviewer, opened=0) | {f"g-{group.id}": "reject"}
@@ -82,7 +105,9 @@ def test_rejecting_a_group_needs_no_sample(twenty: Run, people: People, browse: 
     assert set(Decision.objects.values_list("verdict", flat=True)) == {"reject"}
 
 
-def test_a_group_that_changed_since_it_was_shown_is_not_signed(twenty: Run, people: People, browse: Browse) -> None:
+def test_a_group_that_changed_since_it_was_shown_is_not_signed(
+    twenty: Run, people: People, browse: Browse
+) -> None:
     client = browse(people.reviewer)
     page, group = group_of(client, twenty)
     body = posted(page, group, people.reviewer) | {f"gs-{group.id}": "0" * 64}
@@ -92,13 +117,22 @@ def test_a_group_that_changed_since_it_was_shown_is_not_signed(twenty: Run, peop
     assert not Decision.objects.exists()
 
 
-def test_drafts_of_another_page_are_not_signed_unseen(twenty: Run, people: People, browse: Browse) -> None:
+def test_drafts_of_another_page_are_not_signed_unseen(
+    twenty: Run, people: People, browse: Browse
+) -> None:
     client = browse(people.reviewer)
     page, group = group_of(client, twenty)
     reject = posted(page, group, people.reviewer) | {f"g-{group.id}": "reject"}
-    assert client.post(reverse("draft", args=[twenty.id]), reject, headers={"X-Fragment": "1"}).status_code == 200
+    assert (
+        client.post(
+            reverse("draft", args=[twenty.id]), reject, headers={"X-Fragment": "1"}
+        ).status_code
+        == 200
+    )
     assert Draft.objects.count() == 20
-    answer = client.post(reverse("sign", args=[twenty.id]), posted(page, group, people.reviewer))
+    answer = client.post(
+        reverse("sign", args=[twenty.id]), posted(page, group, people.reviewer)
+    )
     assert answer.status_code == 409
     assert "newer choices" in answer.content.decode()
     assert not Decision.objects.exists()
@@ -107,7 +141,9 @@ def test_drafts_of_another_page_are_not_signed_unseen(twenty: Run, people: Peopl
 def test_queries_do_not_grow_with_the_writes_of_a_group(
     people: People, browse: Browse, django_assert_max_num_queries: Any
 ) -> None:
-    with claims.registered(claims.many_writes("few_notes", 13), claims.many_writes("more_notes", 130)):
+    with claims.registered(
+        claims.many_writes("few_notes", 13), claims.many_writes("more_notes", 130)
+    ):
         client = browse(people.reviewer)
         counts = []
         for key, graph in (("CLM-1", "few_notes"), ("CLM-2", "more_notes")):
@@ -118,7 +154,9 @@ def test_queries_do_not_grow_with_the_writes_of_a_group(
         assert counts[0] == counts[1]
 
 
-def test_several_groups_are_signed_at_once_and_what_then_happens_is_summed_up(people: People, browse: Browse) -> None:
+def test_several_groups_are_signed_at_once_and_what_then_happens_is_summed_up(
+    people: People, browse: Browse
+) -> None:
     with claims.registered(claims.two_likenesses("two_likenesses", 14)):
         run = claims.paused("CLM-2", people.starter, graph="two_likenesses")
         client = browse(people.reviewer)
@@ -128,7 +166,9 @@ def test_several_groups_are_signed_at_once_and_what_then_happens_is_summed_up(pe
             body |= posted(page, group, people.reviewer)
         body["group"] = [group.id for group in page.groups]
         assert len(body["group"]) == 2
-        kept = client.post(reverse("draft", args=[run.id]), body, headers={"X-Fragment": "1"})
+        kept = client.post(
+            reverse("draft", args=[run.id]), body, headers={"X-Fragment": "1"}
+        )
         assert kept.status_code == 200
         assert "14 writes" in strip_tags(kept.content.decode())
         assert kept.content.decode().count("<li>") < 6

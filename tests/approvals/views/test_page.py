@@ -1,4 +1,6 @@
-"""What every page shares: a form that says a thing twice is refused by name, unless it is a list."""
+"""What every page shares: a form that says a thing twice is refused by name, unless it
+is a list.
+"""
 
 from typing import Any
 
@@ -25,7 +27,9 @@ def test_a_form_that_says_each_thing_once_may_be_read() -> None:
 
 
 def test_a_field_that_stands_twice_is_named() -> None:
-    assert "The field reason is given more than once. Nothing was changed." in _answer(reason=["a", "b"], verdict="x")
+    assert "The field reason is given more than once. Nothing was changed." in _answer(
+        reason=["a", "b"], verdict="x"
+    )
 
 
 def test_a_file_counts_as_a_field() -> None:
@@ -35,4 +39,6 @@ def test_a_file_counts_as_a_field() -> None:
 
 def test_a_list_may_stand_as_often_as_it_has_items() -> None:
     assert _answer("write", write=["1", "2"]) == ""
-    assert "The field hash is given more than once." in _answer("write", write=["1", "2"], hash=["a", "b"])
+    assert "The field hash is given more than once." in _answer(
+        "write", write=["1", "2"], hash=["a", "b"]
+    )

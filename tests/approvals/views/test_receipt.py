@@ -1,4 +1,6 @@
-"""The receipt: the values that were signed beside what was proposed, what counted, and why something did not."""
+"""The receipt: the values that were signed beside what was proposed, what counted, and
+why something did not.
+"""
 
 import re
 from collections.abc import Callable
@@ -33,8 +35,14 @@ def decide(run: Run, by: User, **verdicts: Any) -> Receipt:
     for row in pending(run):
         if row.channel in verdicts:
             given = verdicts[row.channel]
-            edit = {"verdict": "edit", "value": given} if given not in ("approve", "reject") else {"verdict": given}
-            items.append({"write": str(row.write), "hash": row.hash, "reason": "because", **edit})
+            edit = (
+                {"verdict": "edit", "value": given}
+                if given not in ("approve", "reject")
+                else {"verdict": given}
+            )
+            items.append(
+                {"write": str(row.write), "hash": row.hash, "reason": "because", **edit}
+            )
     return reviews.sign(run.id, items, by=by)
 
 
@@ -57,23 +65,34 @@ def guarded(claim_graph: None, people: People) -> Run:
 
 def titles(html: str) -> list[str]:
     """The headings of a page as one reads them."""
-    return [unescape(strip_tags(found)) for found in re.findall(r"<h[1-3][^>]*>(.*?)</h[1-3]>", html, re.DOTALL)]
+    return [
+        unescape(strip_tags(found))
+        for found in re.findall(r"<h[1-3][^>]*>(.*?)</h[1-3]>", html, re.DOTALL)
+    ]
 
 
 def test_a_receipt_shows_the_value_that_was_signed_beside_what_was_proposed(
     run: Run, people: People, browse: Browse
 ) -> None:
     html = shown(browse(people.reviewer), decide(run, people.reviewer, payout=LOWER))
-    assert "Payout: amount 9.75" in titles(html), "the title is made from the signed value"
+    assert "Payout: amount 9.75" in titles(html), (
+        "the title is made from the signed value"
+    )
     assert "As proposed: Pay €12.50" in strip_tags(html)
     table = html[html.index('class="signed"') :].split("</table>")[0]
-    assert [word for word in ("Proposed", "Signed", "12.50", "9.75") if word not in table] == []
+    assert [
+        word for word in ("Proposed", "Signed", "12.50", "9.75") if word not in table
+    ] == []
     assert "Counts. This write is approved." in html
 
 
-def test_the_title_of_an_edited_write_is_made_from_its_template(people: People, browse: Browse) -> None:
+def test_the_title_of_an_edited_write_is_made_from_its_template(
+    people: People, browse: Browse
+) -> None:
     shows = {"payout": Show(label="Move EUR {amount:,.2f} to {account}")}
-    with claims.registered(claims.graph_of(writes=shows, title="Pay {payout.amount}?", quorum=2)):
+    with claims.registered(
+        claims.graph_of(writes=shows, title="Pay {payout.amount}?", quorum=2)
+    ):
         run = claims.paused("CLM-7", people.starter)
         receipt = decide(run, people.reviewer, payout={**LOWER, "amount": "1800.00"})
         row = PendingWrite.objects.get(write=pending(run)[0].write, revision=2)
@@ -82,21 +101,30 @@ def test_the_title_of_an_edited_write_is_made_from_its_template(people: People, 
         html = shown(browse(people.reviewer), receipt)
         assert "Move EUR 1,800.00 to DE89370400440532013000" in titles(html)
         assert "Counts: 1 of 2 signatures." in html
-        page = plain(browse(people.second_reviewer).get(reverse("review", args=[run.id])))
+        page = plain(
+            browse(people.second_reviewer).get(reverse("review", args=[run.id]))
+        )
         assert "Move EUR 1,800.00" in strip_tags(page)
         assert "As proposed: Pay €12.50" in strip_tags(page)
-        assert "Pay 1800.00?" in titles(page), "the question reads the proposal as it is now"
+        assert "Pay 1800.00?" in titles(page), (
+            "the question reads the proposal as it is now"
+        )
         assert "Pay 12.50?" not in page
 
 
 def test_a_question_and_its_facts_follow_an_edit(people: People) -> None:
     facts = [Fact("Amount", "payout.amount"), Fact("Claim", "input.claim_id")]
-    with claims.registered(claims.graph_of(title="Pay {payout.amount} for {input.claim_id}?", facts=facts)):
+    with claims.registered(
+        claims.graph_of(title="Pay {payout.amount} for {input.claim_id}?", facts=facts)
+    ):
         run = claims.paused("CLM-8", people.starter)
         decide(run, people.reviewer, payout=LOWER)
         request = ApprovalRequest.objects.get(run=run)
         assert read_value(request, "title") == "Pay 9.75 for CLM-8?"
-        assert [fact["value"] for fact in read_value(request, "facts")] == ["9.75", "CLM-8"]
+        assert [fact["value"] for fact in read_value(request, "facts")] == [
+            "9.75",
+            "CLM-8",
+        ]
         decide(run, people.reviewer, letter="approve", count="approve")
         assert runs.advance(run.id).status == "completed"
 
@@ -105,16 +133,26 @@ def test_a_settled_slip_shows_the_signed_value_and_what_the_node_had_proposed(
     run: Run, people: People, browse: Browse
 ) -> None:
     decide(run, people.reviewer, payout=LOWER)
-    (slip, *_) = browse(people.reviewer).get(reverse("review", args=[run.id])).context["page"].slips
-    assert (slip.title, slip.as_proposed) == ("Payout: amount 9.75", "Pay €12.50")
-    html = browse(people.reviewer).get(reverse("review", args=[run.id])).content.decode()
+    (slip, *_) = (
+        browse(people.reviewer)
+        .get(reverse("review", args=[run.id]))
+        .context["page"]
+        .slips
+    )
+    assert slip.title == "Payout: amount 9.75"
+    assert slip.as_proposed == "Pay €12.50"
+    html = (
+        browse(people.reviewer).get(reverse("review", args=[run.id])).content.decode()
+    )
     card = html[html.index("What the edit changed") :]
     assert "Edited" in card.split("</table>")[0]
     assert "12.50" in card.split("</table>")[0]
     assert "9.75" in card.split("</table>")[0]
 
 
-def test_of_an_edit_that_changes_nothing_the_title_stays(run: Run, people: People) -> None:
+def test_of_an_edit_that_changes_nothing_the_title_stays(
+    run: Run, people: People
+) -> None:
     decide(run, people.reviewer, payout={**LOWER, "amount": "12.50"})
     assert pending(run)[0].label == "Pay €12.50"
 
@@ -126,7 +164,9 @@ def test_under_four_eyes_a_receipt_says_that_the_editors_own_approval_does_not_c
     html = shown(browse(people.reviewer), receipt)
     assert "2 decisions signed, 1 does not count as an approval" in html
     assert "counts as nobody&#x27;s approval" in html
-    assert [(line["result"], line["signatures"], line["settled"]) for line in receipt.lines] == [
+    assert [
+        (line["result"], line["signatures"], line["settled"]) for line in receipt.lines
+    ] == [
         ("kept", 0, ""),
         ("counted", 1, "approved"),
     ]
@@ -139,11 +179,21 @@ def test_under_four_eyes_who_edited_a_write_is_excluded_for_both_verdicts(
     decide(guarded, people.reviewer, payout=LOWER)
     with pytest.raises(NotAReviewer, match="You edited this write"):
         decide(guarded, people.reviewer, payout=verdict)
-    (line,) = AuditLine.objects.filter(kind="refused_not_a_reviewer", actor=people.reviewer)
-    assert "label" not in str(line.facts), "the audit log holds no text that is made of a value"
+    (line,) = AuditLine.objects.filter(
+        kind="refused_not_a_reviewer", actor=people.reviewer
+    )
+    assert "label" not in str(line.facts), (
+        "the audit log holds no text that is made of a value"
+    )
     assert Decision.objects.count() == 1
-    receipt = decide(guarded, people.reviewer, payout=verdict, letter="approve", count="approve")
-    assert [line["result"] for line in receipt.lines] == ["excluded", "counted", "counted"]
+    receipt = decide(
+        guarded, people.reviewer, payout=verdict, letter="approve", count="approve"
+    )
+    assert [line["result"] for line in receipt.lines] == [
+        "excluded",
+        "counted",
+        "counted",
+    ]
     assert runs.advance(guarded.id).status == "paused", "his verdict ends nothing"
     decide(guarded, people.second_reviewer, payout="approve")
     assert runs.advance(guarded.id).status == "completed"
@@ -152,24 +202,43 @@ def test_under_four_eyes_who_edited_a_write_is_excluded_for_both_verdicts(
 def test_the_page_says_before_one_signs_that_four_eyes_exclude_him(
     guarded: Run, people: People, browse: Browse
 ) -> None:
-    before = browse(people.reviewer).get(reverse("review", args=[guarded.id])).content.decode()
+    before = (
+        browse(people.reviewer)
+        .get(reverse("review", args=[guarded.id]))
+        .content.decode()
+    )
     assert before.count("what you edit, somebody else must sign") == 3
     decide(guarded, people.reviewer, payout=LOWER)
     page = browse(people.reviewer).get(reverse("review", args=[guarded.id]))
     payout, letter, _ = page.context["page"].slips
-    assert (payout.may, letter.may) == (False, True)
-    assert "You edited this write, so somebody else must approve or reject it." in page.content.decode()
+    assert payout.may is False
+    assert letter.may is True
+    assert (
+        "You edited this write, so somebody else must approve or reject it."
+        in page.content.decode()
+    )
     assert "It does not count for what is asked now." in page.content.decode()
-    assert (page.context["page"].signed, page.context["page"].quorum) == (0, 1)
-    other = browse(people.second_reviewer).get(reverse("review", args=[guarded.id])).context["page"]
+    assert page.context["page"].signed == 0
+    assert page.context["page"].quorum == 1
+    other = (
+        browse(people.second_reviewer)
+        .get(reverse("review", args=[guarded.id]))
+        .context["page"]
+    )
     assert all(slip.may for slip in other.slips)
 
 
-def test_who_signed_already_reads_that_he_counts_once(people: People, browse: Browse) -> None:
+def test_who_signed_already_reads_that_he_counts_once(
+    people: People, browse: Browse
+) -> None:
     with claims.registered(claims.graph_of(quorum=2)):
         run = claims.paused("CLM-5", people.starter)
         decide(run, people.reviewer, payout="approve")
-        html = browse(people.reviewer).get(reverse("review", args=[run.id])).content.decode()
+        html = (
+            browse(people.reviewer)
+            .get(reverse("review", args=[run.id]))
+            .content.decode()
+        )
         assert "You approved it already. It counts once" in html
         again = decide(run, people.reviewer, payout="approve")
         assert "you count once" in shown(browse(people.reviewer), again)
@@ -203,10 +272,26 @@ def test_who_signed_keeps_his_verdicts_and_is_shown_nothing_of_a_run_that_he_may
     html = shown(client, no_longer_asked)
     assert [
         word
-        for word in ("Edited", "Rejected", "Counts. This write is approved.", "Write 1", "Write 2")
+        for word in (
+            "Edited",
+            "Rejected",
+            "Counts. This write is approved.",
+            "Write 1",
+            "Write 2",
+        )
         if word not in html
     ] == []
-    told = ("9.75", "12.50", "DE89", "amount", "letter", "Dear", str(run.id), run.key, str(run))
+    told = (
+        "9.75",
+        "12.50",
+        "DE89",
+        "amount",
+        "letter",
+        "Dear",
+        str(run.id),
+        run.key,
+        str(run),
+    )
     assert [word for word in told if word in html] == []
 
 
@@ -218,4 +303,7 @@ def test_a_receipt_of_somebody_else_is_for_who_reads_the_audit_log_and_sees_the_
     watch = User.objects.create(username="watches-the-log")
     watch.user_permissions.add(Permission.objects.get(codename="view_audit"))
     assert browse(people.auditor).get(address).status_code == 200
-    assert [browse(user).get(address).status_code for user in (watch, people.starter, people.nobody)] == [404] * 3
+    assert [
+        browse(user).get(address).status_code
+        for user in (watch, people.starter, people.nobody)
+    ] == [404] * 3

@@ -1,4 +1,6 @@
-"""The cards of a review: what is there now is the stored base, long values have pages, large forms open on demand."""
+"""The cards of a review: what is there now is the stored base, long values have pages,
+large forms open on demand.
+"""
 
 import json
 from collections.abc import Callable
@@ -79,7 +81,10 @@ def section(page: Any, slip: Any, part: str) -> str:
 def test_now_is_the_stored_base_and_never_a_shape_of_the_proposal(
     waiting: Callable[..., Run], people: People, browse: Browse
 ) -> None:
-    run = waiting({"amount": "10.00"}, {"before": {"amount": "9000.00"}, "after": {"amount": "10.00"}})
+    run = waiting(
+        {"amount": "10.00"},
+        {"before": {"amount": "9000.00"}, "after": {"amount": "10.00"}},
+    )
     page, slip = card(browse(people.reviewer), run)
     (part,) = slip.shown.parts
     assert [(row.label, row.now.text) for row in part.units] == [
@@ -92,7 +97,9 @@ def test_now_is_the_stored_base_and_never_a_shape_of_the_proposal(
 
 
 @pytest.mark.parametrize(
-    ("now", "proposed"), [({"a": 1}, []), (["x"], {"a": 1}), (["1", "2"], [1, 2]), ([True], ["yes"])], ids=str
+    ("now", "proposed"),
+    [({"a": 1}, []), (["x"], {"a": 1}), (["1", "2"], [1, 2]), ([True], ["yes"])],
+    ids=str,
 )
 def test_a_change_of_type_alone_is_shown(
     now: Any, proposed: Any, waiting: Callable[..., Run], people: People, browse: Browse
@@ -104,15 +111,22 @@ def test_a_change_of_type_alone_is_shown(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_import_shows_its_own_account_of_a_row_and_what_is_there(people: People, browse: Browse) -> None:
-    ref = uploads.save_upload(BytesIO(messy_csv(100, 1).encode()), name="rows.csv", by=people.starter)
+def test_the_import_shows_its_own_account_of_a_row_and_what_is_there(
+    people: People, browse: Browse
+) -> None:
+    ref = uploads.save_upload(
+        BytesIO(messy_csv(100, 1).encode()), name="rows.csv", by=people.starter
+    )
     run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
     _, slip = card(browse(people.reviewer), run)
     said, more = (part.block for part in slip.shown.parts)
     assert said.heads == ("Before", "After")
     assert more.title == "Other fields"
     sentences = [text for text, _ in slip.shown.lead]
-    assert sentences == ["Adds 1 item (the list was empty).", "What changes, as stated in the proposal:"]
+    assert sentences == [
+        "Adds 1 item (the list was empty).",
+        "What changes, as stated in the proposal:",
+    ]
 
 
 def test_a_list_of_eight_thousand_items_is_decided_page_by_page(
@@ -120,7 +134,8 @@ def test_a_list_of_eight_thousand_items_is_decided_page_by_page(
 ) -> None:
     now = [{"id": n, "name": f"person {n}"} for n in range(8000)]
     proposed = [{**one, "name": "nobody"} if one["id"] % 3 == 0 else one for one in now]
-    run, client = waiting(now, proposed), browse(people.reviewer)
+    run = waiting(now, proposed)
+    client = browse(people.reviewer)
     page, slip = card(client, run)
     steps = slip.drawing.steps
     assert steps.scanned <= 5 * 8000
@@ -135,12 +150,22 @@ def test_a_list_of_eight_thousand_items_is_decided_page_by_page(
 
 
 @pytest.mark.parametrize(
-    "part", ["", "x", "..", "0.change.1", "{write}.change.-1", "{write}.change.٣", "{write}.change." + "9" * 5000]
+    "part",
+    [
+        "",
+        "x",
+        "..",
+        "0.change.1",
+        "{write}.change.-1",
+        "{write}.change.٣",
+        "{write}.change." + "9" * 5000,
+    ],
 )
 def test_a_page_that_cannot_be_read_is_the_first(
     part: str, waiting: Callable[..., Run], people: People, browse: Browse
 ) -> None:
-    run, client = waiting(None, [f"note {n}" for n in range(100)]), browse(people.reviewer)
+    run = waiting(None, [f"note {n}" for n in range(100)])
+    client = browse(people.reviewer)
     _, slip = card(client, run)
     _, slip = card(client, run, part=part.format(write=slip.write))
     assert slip.shown.pager.number == 0
@@ -149,12 +174,19 @@ def test_a_page_that_cannot_be_read_is_the_first(
 def test_raw_json_is_the_stored_value_and_large_values_show_it_page_by_page(
     waiting: Callable[..., Run], people: People, browse: Browse
 ) -> None:
-    value = {"text": "\u202e\u00a0é", "list": [f"note {n}" for n in range(RAW_PAGE // 8)]}
-    run, client = waiting({"x": 1.0}, value), browse(people.reviewer)
+    value = {
+        "text": "\u202e\u00a0é",
+        "list": [f"note {n}" for n in range(RAW_PAGE // 8)],
+    }
+    run = waiting({"x": 1.0}, value)
+    client = browse(people.reviewer)
     page, slip = card(client, run)
-    assert (slip.raw.closed, slip.raw.text, slip.raw.size > INLINE) == (True, "", True)
+    assert slip.raw.closed is True
+    assert slip.raw.text == ""
+    assert slip.raw.size > INLINE
     assert slip.raw.fingerprint in page.content.decode()
-    found, number = "", 0
+    found = ""
+    number = 0
     while True:
         _, slip = card(client, run, part=f"{slip.write}.json.{number}")
         found += slip.raw.text
@@ -181,9 +213,11 @@ def posted(slip: Any, verdict: str, **more: str) -> dict[str, str]:
 def test_an_edit_whose_form_was_not_open_is_refused_and_the_form_opens(
     waiting: Callable[..., Run], people: People, browse: Browse
 ) -> None:
-    run, client = waiting(None, [f"note {n}" for n in range(10_000)]), browse(people.reviewer)
+    run = waiting(None, [f"note {n}" for n in range(10_000)])
+    client = browse(people.reviewer)
     _, slip = card(client, run)
-    assert (slip.editable, slip.control) == (True, None)
+    assert slip.editable is True
+    assert slip.control is None
     answer = client.post(reverse("sign", args=[run.id]), posted(slip, "edit"))
     assert answer.status_code == 422
     assert "edit form was not open" in answer.content.decode()
@@ -194,11 +228,15 @@ def test_an_edit_whose_form_was_not_open_is_refused_and_the_form_opens(
 def test_a_large_value_is_edited_in_the_form_that_was_asked_for(
     waiting: Callable[..., Run], people: People, browse: Browse
 ) -> None:
-    run, client = waiting(None, [f"note {n}" for n in range(10_000)]), browse(people.reviewer)
+    run = waiting(None, [f"note {n}" for n in range(10_000)])
+    client = browse(people.reviewer)
     _, slip = card(client, run)
     _, slip = card(client, run, edit=slip.write)
     assert slip.control.kind == "json"
-    answer = client.post(reverse("sign", args=[run.id]), posted(slip, "edit", **{f"e-{slip.write}": '["other"]'}))
+    answer = client.post(
+        reverse("sign", args=[run.id]),
+        posted(slip, "edit", **{f"e-{slip.write}": '["other"]'}),
+    )
     assert answer.status_code == 302
     assert Decision.objects.get().verdict == "edit"
 
@@ -209,4 +247,5 @@ def test_a_channel_that_belongs_to_the_decision_is_shown_as_raw_json(
     run = waiting(["what\u200bis there"], 1, shows=["anything"])
     _, slip = card(browse(people.reviewer), run)
     (beside,) = slip.beside
-    assert (beside.label, beside.text) == ("Anything", '[\n  "what\\u200bis there"\n]')
+    assert beside.label == "Anything"
+    assert beside.text == '[\n  "what\\u200bis there"\n]'

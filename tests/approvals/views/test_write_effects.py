@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from approvals.views.write_effects import WriteEffect, effect_of_write
 from orchestrator.demo.claims.graphs import graph as claim_payout
 from orchestrator.engine import END, START, Gate, Graph
-from orchestrator.engine.compile import Compiled, compile
+from orchestrator.engine.graphs.compile import Compiled, compile
 
 
 class State(BaseModel):
@@ -28,14 +28,18 @@ def graph_of(*, second_gate: bool = False, pay_reads: Any = ("money",)) -> Compi
     graph.edge(START, "propose")
     graph.edge("propose", "between", when="approved")
     graph.edge("propose", "record", when=("rejected", "partial"))
-    graph.edge("between", "pay", **({"when": ("approved", "partial")} if second_gate else {}))
+    graph.edge(
+        "between", "pay", **({"when": ("approved", "partial")} if second_gate else {})
+    )
     graph.edge("record", END)
     graph.edge("pay", END)
     return compile(graph)
 
 
 def test_a_write_that_a_node_behind_the_gate_acts_on_outside_is_external() -> None:
-    assert effect_of_write(graph_of(), "propose", "money") == WriteEffect("external", "pay")
+    assert effect_of_write(graph_of(), "propose", "money") == WriteEffect(
+        "external", "pay"
+    )
 
 
 def test_a_write_that_no_effect_sees_is_a_plain_write() -> None:
@@ -43,11 +47,15 @@ def test_a_write_that_no_effect_sees_is_a_plain_write() -> None:
 
 
 def test_a_node_that_names_no_channels_counts_for_each_write() -> None:
-    assert effect_of_write(graph_of(pay_reads=None), "propose", "letter") == WriteEffect("external", "pay")
+    assert effect_of_write(
+        graph_of(pay_reads=None), "propose", "letter"
+    ) == WriteEffect("external", "pay")
 
 
 def test_what_lies_behind_another_gate_does_not_count() -> None:
-    assert effect_of_write(graph_of(second_gate=True), "propose", "money") == WriteEffect("write", "")
+    assert effect_of_write(
+        graph_of(second_gate=True), "propose", "money"
+    ) == WriteEffect("write", "")
 
 
 def test_where_the_graph_is_not_here_a_write_is_a_write() -> None:
@@ -63,5 +71,7 @@ def test_where_the_graph_is_not_here_a_write_is_a_write() -> None:
         ("reserve_release", WriteEffect("write", "update_case")),
     ],
 )
-def test_the_writes_of_the_example_have_their_marks(channel: str, effect: WriteEffect) -> None:
+def test_the_writes_of_the_example_have_their_marks(
+    channel: str, effect: WriteEffect
+) -> None:
     assert effect_of_write(compile(claim_payout), "review", channel) == effect

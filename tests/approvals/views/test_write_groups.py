@@ -1,20 +1,36 @@
-"""Writes of one likeness as groups: what they share, what differs, what stands apart, and what must be opened."""
+"""Writes of one likeness as groups: what they share, what differs, what stands apart,
+and what must be opened.
+"""
 
 from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
-from approvals.views.value_types import NOTHING_DECLARED
+from approvals.display.value_types import NOTHING_DECLARED
 from approvals.views.write_effects import WriteEffect
-from approvals.views.write_groups import Group, WriteLine, changed_fields, choose_by_drafts, grouped
+from approvals.views.write_groups import (
+    WriteGroup,
+    WriteLine,
+    changed_fields,
+    choose_by_drafts,
+    grouped,
+)
 from checkpoints.models import PendingWrite
 
 REQUEST = uuid4()
 
 
-def line(number: int, now: Any, proposed: Any, *, amount: str = "", **row: Any) -> WriteLine:
+def line(
+    number: int, now: Any, proposed: Any, *, amount: str = "", **row: Any
+) -> WriteLine:
     """The line of a write that changes one value into another."""
-    given = {"node": "propose", "channel": "notes", "hash": f"{number:064}", "size": 10, **row}
+    given = {
+        "node": "propose",
+        "channel": "notes",
+        "hash": f"{number:064}",
+        "size": 10,
+        **row,
+    }
     changed, others = changed_fields(now, proposed, adds=False, stated=())
     return WriteLine(
         number,
@@ -35,16 +51,20 @@ def line(number: int, now: Any, proposed: Any, *, amount: str = "", **row: Any) 
 def merged(number: int, **row: Any) -> WriteLine:
     """The line of an account that is merged into another."""
     before = {"status": "active", "into": None, "name": "Ek"}
-    return line(number, before, {**before, "status": "merged", "into": str(number)}, **row)
+    return line(
+        number, before, {**before, "status": "merged", "into": str(number)}, **row
+    )
 
 
-def one_group(lines: list[WriteLine]) -> Group:
+def one_group(lines: list[WriteLine]) -> WriteGroup:
     """The only group of these lines."""
     (group,), _ = grouped(lines)
     return group
 
 
-def test_writes_that_change_the_same_fields_are_one_group_and_others_stand_apart() -> None:
+def test_writes_that_change_the_same_fields_are_one_group_and_others_stand_apart() -> (
+    None
+):
     other = line(9, {"name": "Ek"}, {"name": "Holm"})
     (group,), apart = grouped([*map(merged, range(1, 6)), other])
     assert [one.number for one in group.lines] == [1, 2, 3, 4, 5]
@@ -59,14 +79,44 @@ def test_few_writes_of_a_likeness_stand_apart() -> None:
 
 def test_a_group_shows_what_is_shared_and_how_many_values_differ() -> None:
     group = one_group([merged(number) for number in range(1, 189)])
-    rows = {row.label: (row.now.text if row.now else "", row.proposed.text) for row in group.rows}
-    assert rows == {"Status": ("active", "merged"), "Into": ("not set", "188 different values")}
+    rows = {
+        row.label: (row.now.text if row.now else "", row.proposed.text)
+        for row in group.rows
+    }
+    assert rows == {
+        "Status": ("active", "merged"),
+        "Into": ("not set", "188 different values"),
+    }
     assert group.title == "188 × Correct a row: status, into"
+
+
+def test_a_group_shows_where_two_long_values_that_it_shares_differ() -> None:
+    text = "word " * 100
+    lines = []
+    for number in range(1, 9):
+        lines.append(line(number, {"note": f"{text}ten"}, {"note": f"{text}three"}))
+    (row,) = one_group(lines).rows
+    assert row.now is not None
+    assert row.now.text.endswith('ten"')
+    assert row.proposed.text.endswith('three"')
+    assert "fingerprint" in row.proposed.rest
+
+
+def test_a_field_that_a_group_removes_or_adds_has_one_value() -> None:
+    removed = one_group([line(number, {"a": 1}, {}) for number in range(1, 9)])
+    assert removed.rows[0].now is not None
+    assert removed.rows[0].now.text == "1"
+    assert removed.rows[0].proposed.text == "not there"
+    added = one_group([line(number, {}, {"a": 1}) for number in range(1, 9)])
+    assert added.fresh
+    assert added.rows[0].proposed.text == "1"
 
 
 def test_what_a_value_states_besides_its_change_is_shown_too() -> None:
     value = {"before": {"a": "1"}, "after": {"a": "2"}, "row": 7}
-    changed, others = changed_fields(None, [value], adds=True, stated=("before", "after"))
+    changed, others = changed_fields(
+        None, [value], adds=True, stated=("before", "after")
+    )
     assert changed == {"a": ("1", "2")}
     assert [(key, new) for key, (_, new) in others.items()] == [("row", 7)]
 
@@ -84,7 +134,9 @@ def test_an_amount_far_above_the_others_stands_apart() -> None:
     assert [one.number for one in apart] == [9]
 
 
-def test_the_samples_are_the_first_the_last_and_the_one_farthest_from_the_rest() -> None:
+def test_the_samples_are_the_first_the_last_and_the_one_farthest_from_the_rest() -> (
+    None
+):
     lines = [merged(number, amount="10.00") for number in range(1, 9)]
     lines[4].amount = Decimal("90.00")
     assert [one.number for one in one_group(lines).samples] == [1, 5, 8]
@@ -93,9 +145,11 @@ def test_the_samples_are_the_first_the_last_and_the_one_farthest_from_the_rest()
 def test_a_group_may_be_approved_once_each_sample_was_opened() -> None:
     group = one_group([merged(number) for number in range(1, 9)])
     group.seen = {one.write for one in group.samples[:2]}
-    assert (group.to_open, group.may_approve) == (1, False)
+    assert group.to_open == 1
+    assert group.may_approve is False
     group.seen.add(group.samples[2].write)
-    assert (group.to_open, group.may_approve) == (0, True)
+    assert group.to_open == 0
+    assert group.may_approve is True
 
 
 def test_the_seal_of_a_group_changes_with_any_of_its_writes() -> None:
@@ -114,11 +168,16 @@ def test_a_group_is_chosen_once_each_of_its_writes_has_a_draft() -> None:
     assert group.chosen == ""
     group.lines[0].chosen = "reject"
     choose_by_drafts(group)
-    assert (group.chosen, group.own) == ("approve", 1)
+    assert group.chosen == "approve"
+    assert group.own == 1
 
 
 def test_more_groups_than_a_page_shows_stand_apart() -> None:
-    lines = [line(kind * 10 + number, {}, {f"field{kind}": number}) for kind in range(20) for number in range(4)]
+    lines = [
+        line(kind * 10 + number, {}, {f"field{kind}": number})
+        for kind in range(20)
+        for number in range(4)
+    ]
     groups, apart = grouped(lines)
     assert len(groups) == 12
     assert len(apart) == 32

@@ -1,4 +1,6 @@
-"""What can be done with an imported run: a fork that asks for everything anew, and no more."""
+"""What can be done with an imported run: a fork that asks for everything anew, and no
+more.
+"""
 
 import hashlib
 from io import BytesIO
@@ -9,13 +11,30 @@ import pytest
 
 from approvals.models import ApprovalRequest
 from checkpoints import timeline, uploads
-from checkpoints.models import Checkpoint, PendingWrite, Run, TaskResult, Upload, UploadReference
+from checkpoints.models import (
+    Checkpoint,
+    PendingWrite,
+    Run,
+    TaskResult,
+    Upload,
+    UploadReference,
+)
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from tests.support import cast
 from tests.support import sealed_graphs as graphs
-from tests.support.bundles import KEY, PUBLIC, exported, foreign, forgotten, lines_of, loaded, signed_run, written
+from tests.support.bundles import (
+    KEY,
+    PUBLIC,
+    exported,
+    foreign,
+    forgotten,
+    lines_of,
+    loaded,
+    signed_run,
+    written,
+)
 from tests.support.sealed_tables import ONE_KEY
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -37,11 +56,13 @@ def test_a_fork_of_an_imported_run_asks_for_every_guarded_value_and_for_every_ef
     assert plan.guarded == {"payout": "propose", "letter": "propose"}
     assert plan.needs_yes == ["pay"]
     fork = runs.advance(runs.fork(settled.id, by=people.starter).id)
-    assert (fork.status, fork.imported) == ("paused", False)
+    assert fork.status == "paused"
+    assert fork.imported is False
     asked = ApprovalRequest.objects.get(run=fork.id, status="open")
     assert asked.node == "$patch"
     state = timeline.state_at(fork.head)["scratch"]
-    assert (state["payout"], state["letter"]) == ({}, ""), "nothing is in force that nobody here has signed"
+    assert state["payout"] == {}, "nothing is in force that nobody here has signed"
+    assert state["letter"] == "", "nothing is in force that nobody here has signed"
     assert not TaskResult.objects.filter(run=fork.id).exists()
     assert len(list(tmp_path.glob("*"))) == before
     _signed_and_paid(fork, people)
@@ -53,13 +74,22 @@ def test_a_patch_of_an_imported_run_back_to_what_runs_begin_with_is_signed_too(
     found = loaded(foreign(signed_run(tmp_path, people)))
     settled = Checkpoint.objects.get(run=found.id, source="settlement")
     patch = {"scratch": {"payout": {"amount": None}, "letter": ""}}
-    assert runs.plan(settled.id, patch=patch).guarded == {"payout": "propose", "letter": "propose"}
+    assert runs.plan(settled.id, patch=patch).guarded == {
+        "payout": "propose",
+        "letter": "propose",
+    }
     fork = runs.advance(runs.fork(settled.id, patch=patch, by=people.starter).id)
-    held = {row.channel: read_value(row, "value") for row in PendingWrite.objects.filter(run=fork.id, node="$patch")}
-    assert (fork.status, held) == ("paused", {"payout": {}, "letter": ""})
+    held = {
+        row.channel: read_value(row, "value")
+        for row in PendingWrite.objects.filter(run=fork.id, node="$patch")
+    }
+    assert fork.status == "paused"
+    assert held == {"payout": {}, "letter": ""}
 
 
-def test_an_effect_needs_a_yes_also_where_nothing_says_that_it_happened(tmp_path: Path) -> None:
+def test_an_effect_needs_a_yes_also_where_nothing_says_that_it_happened(
+    tmp_path: Path,
+) -> None:
     found = loaded(foreign(graphs.started(tmp_path)))
     assert not TaskResult.objects.filter(run=found.id).exists()
     assert runs.plan(found.head).needs_yes == ["pay"]
@@ -75,11 +105,16 @@ def _signed_and_paid(fork: Run, people: cast.People) -> None:
     stopped = runs.advance(fork.id)
     assert stopped.status == "paused", "the effect needs a yes of its own"
     assert timeline.state_at(stopped.head)["scratch"]["payout"] == {"amount": "9"}
-    done = runs.advance(runs.resume(fork.id, allow_effects=["pay"], by=people.starter).id)
-    assert (done.status, verify_run(done.id)) == ("completed", [])
+    done = runs.advance(
+        runs.resume(fork.id, allow_effects=["pay"], by=people.starter).id
+    )
+    assert done.status == "completed"
+    assert verify_run(done.id) == []
 
 
-def test_of_a_fork_whose_origin_is_elsewhere_every_value_is_signed_anew(tmp_path: Path, people: cast.People) -> None:
+def test_of_a_fork_whose_origin_is_elsewhere_every_value_is_signed_anew(
+    tmp_path: Path, people: cast.People
+) -> None:
     run = signed_run(tmp_path, people)
     settled = Checkpoint.objects.get(run=run.id, source="settlement")
     fork = runs.fork(settled.id, allow_effects=["pay"], by=people.starter, start=False)
@@ -105,10 +140,15 @@ def test_a_fork_of_an_imported_run_knows_as_little_of_who_wrote_what_on_the_way_
     here = runs.fork(found.head, allow_effects=["pay"], by=people.starter, start=False)
     patch = {"scratch": {"payout": {"amount": "77"}, "letter": "mine"}}
     assert not here.imported
-    assert runs.plan(here.head, patch=patch).guarded == {"payout": "propose", "letter": "propose"}
+    assert runs.plan(here.head, patch=patch).guarded == {
+        "payout": "propose",
+        "letter": "propose",
+    }
 
 
-def test_a_fork_that_opens_a_file_that_is_not_here_fails_and_names_the_file(people: cast.People) -> None:
+def test_a_fork_that_opens_a_file_that_is_not_here_fails_and_names_the_file(
+    people: cast.People,
+) -> None:
     content = b"country,id,email,amount,date\nDE,1,a@example.com,10.00,2026-01-01\n"
     ref = uploads.save_upload(BytesIO(content), name="rows.csv", by=people.starter)
     run = runs.advance(runs.start("csv_import", {"rows": ref}, by=people.starter).id)
@@ -117,11 +157,15 @@ def test_a_fork_that_opens_a_file_that_is_not_here_fails_and_names_the_file(peop
     forgotten(run)
     uploads.delete_unneeded([Upload.objects.get().id])
     found = loaded(written(bodies, KEY))
-    assert (found.status, verify_run(found.id)) == ("completed", [])
+    assert found.status == "completed"
+    assert verify_run(found.id) == []
     named = timeline.head_state(found.id)["input"]["rows"]
-    assert (named["size"], named["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+    assert named["size"] == len(content)
+    assert named["sha256"] == hashlib.sha256(content).hexdigest()
     first = Checkpoint.objects.filter(run=found.id, kept=True).order_by("seq")[0]
-    fork = runs.advance(runs.fork(first.id, allow_effects=["import_rows"], by=people.starter).id)
+    fork = runs.advance(
+        runs.fork(first.id, allow_effects=["import_rows"], by=people.starter).id
+    )
     assert fork.status == "failed"
     assert "is gone" in read_value(fork, "error")["message"]
     assert [fault.code for fault in verify_run(fork.id)] == ["payload_lost"], (
@@ -129,7 +173,9 @@ def test_a_fork_that_opens_a_file_that_is_not_here_fails_and_names_the_file(peop
     )
 
 
-def test_a_fork_of_a_fork_of_an_imported_run_does_not_inherit_its_yes(tmp_path: Path, people: cast.People) -> None:
+def test_a_fork_of_a_fork_of_an_imported_run_does_not_inherit_its_yes(
+    tmp_path: Path, people: cast.People
+) -> None:
     found = loaded(foreign(graphs.started(tmp_path)))
     first = runs.fork(found.head, allow_effects=["pay"], by=people.starter, start=False)
     second = runs.fork(first.head, by=people.starter, start=False)

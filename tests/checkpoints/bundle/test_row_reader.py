@@ -1,4 +1,6 @@
-"""Rows back from lines of a bundle: a column has the form that it must have, but for what was erased of it."""
+"""Rows back from lines of a bundle: a column has the form that it must have, but for
+what was erased of it.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,13 @@ from tests.support.bundles import exported, lines_of, signed_run
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_column_of_which_something_was_erased_needs_no_form(tmp_path: Path, people: cast.People) -> None:
+def test_a_column_of_which_something_was_erased_needs_no_form(
+    tmp_path: Path, people: cast.People
+) -> None:
     bodies = lines_of(exported(signed_run(tmp_path, people)))
-    said = next(body["row"] for body in bodies if body["kind"] == "result") | {"settled_reason": '{"erased":true}'}
+    said = next(body["row"] for body in bodies if body["kind"] == "result") | {
+        "settled_reason": '{"erased":true}'
+    }
     given: dict[str, Any] = {"encrypted": False, "people": {}, "shapes": RESULT}
     assert row_of(TaskResult, said, **given, erased={"settled_reason"}).settled_reason
     with pytest.raises(ValueError, match="settled_reason has another form"):

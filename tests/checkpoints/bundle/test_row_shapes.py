@@ -1,4 +1,6 @@
-"""Whatever a trusted house puts into the JSON of its rows: its bundle is refused by name, or every page opens."""
+"""Whatever a trusted house puts into the JSON of its rows: its bundle is refused by
+name, or every page opens.
+"""
 
 import json
 import os
@@ -18,7 +20,17 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine.errors import CountersignError, InvalidBundle
 from tests.support import cast
-from tests.support.bundles import KEY, PUBLIC, foreign, forgotten, hashed_anew, lines_of, loaded, signed_run, written
+from tests.support.bundles import (
+    KEY,
+    PUBLIC,
+    foreign,
+    forgotten,
+    hashed_anew,
+    lines_of,
+    loaded,
+    signed_run,
+    written,
+)
 from tests.support.forging import rewrite
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.table_contents import contents
@@ -52,28 +64,41 @@ def _packed(value: Any) -> str:
 
 
 def _changes(bodies: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Nonsense for each JSON and payload column, of each kind of row in the last one, and in each line of the log."""
+    """Nonsense for each JSON and payload column, of each kind of row in the last one,
+    and in each line of the log.
+    """
     for kind in dict.fromkeys(body["kind"] for body in bodies if "row" in body):
         model: Any = Run if kind == "run" else TABLES[kind].model
         rows = [n for n, body in enumerate(bodies) if body["kind"] == kind]
-        named = [one.name for one in columns_of(model) if one.get_internal_type() == "JSONField"]
+        named = [
+            one.name
+            for one in columns_of(model)
+            if one.get_internal_type() == "JSONField"
+        ]
         for at in rows if kind == "event" else rows[-1:]:
             for value in NONSENSE:
                 yield from ((at, {name: value}) for name in named)
-                yield from ((at, {name: _packed(value)}) for name in sorted(payload_names(model)))
+                yield from (
+                    (at, {name: _packed(value)})
+                    for name in sorted(payload_names(model))
+                )
 
 
 def test_nonsense_in_any_column_is_refused_by_name_or_every_page_opens(
     bodies: list[dict[str, Any]], people: cast.People
 ) -> None:
-    before, changes, taken = contents(), list(_changes(bodies)), 0
+    before = contents()
+    changes = list(_changes(bodies))
+    taken = 0
     client = Client(raise_request_exception=False)
     client.force_login(people.steward)
     for at, columns in changes[::EACH]:
         with suppress(CountersignError):  # anything else is a defect
             run = loaded(_sent(bodies, at, **columns))
             taken += 1
-            broken = [page for page in _pages(run) if client.get(page).status_code >= 500]
+            broken = [
+                page for page in _pages(run) if client.get(page).status_code >= 500
+            ]
             assert broken == [], (bodies[at]["kind"], columns)
             forgotten(run)
     print(f"{len(changes) // EACH} of {len(changes)} changes, {taken} taken in")
@@ -84,15 +109,25 @@ def _pages(run: Run) -> Iterator[str]:
     page = reverse("run", args=[run.id])
     points = list(Checkpoint.objects.filter(run=run.id).order_by("seq"))
     yield from (f"{page}?tab={tab}&at={points[-2].seq}" for tab in TABS)
-    yield from (f"{page}?at={points[-1].seq}", reverse("review", args=[run.id]), reverse("runs"))
+    yield from (
+        f"{page}?at={points[-1].seq}",
+        reverse("review", args=[run.id]),
+        reverse("runs"),
+    )
     yield f"{reverse('go_on', args=[points[-1].id])}?how=fork"
-    yield from (reverse("receipt", args=[one.id]) for one in Receipt.objects.filter(run=run.id))
+    yield from (
+        reverse("receipt", args=[one.id]) for one in Receipt.objects.filter(run=run.id)
+    )
 
 
 REFUSED = {
     "checkpoint": {"nodes": (7, [7], [{}], [{"node": 7}]), "changed": (7, [[]], [{}])},
     "receipt": {"lines": (7, [7], [{}], {"x": 7})},
-    "request": {"policy": ([], {}, 7), "facts": ("7", '"x"', "[7]", "[{}]"), "title": ("7", "[]", "{}")},
+    "request": {
+        "policy": ([], {}, 7),
+        "facts": ("7", '"x"', "[7]", "[{}]"),
+        "title": ("7", "[]", "{}"),
+    },
     "write": {"base": ("7", "{}", "[]"), "shown": ("7",)},
     "event": {"payload": ("7", "[]", "{}", '"x"')},
     "run": {"facts": (7, [], "x"), "error": ("7", "[]")},
@@ -101,7 +136,9 @@ REFUSED = {
 }
 
 
-def test_what_no_page_could_show_is_refused_before_anything_is_written(bodies: list[dict[str, Any]]) -> None:
+def test_what_no_page_could_show_is_refused_before_anything_is_written(
+    bodies: list[dict[str, Any]],
+) -> None:
     before = contents()
     for kind, columns in REFUSED.items():
         for name, values in columns.items():
@@ -112,7 +149,9 @@ def test_what_no_page_could_show_is_refused_before_anything_is_written(bodies: l
     assert contents() == before
 
 
-@pytest.mark.parametrize(("column", "value"), [("title", 7), ("facts", "x"), ("facts", [{}]), ("why", [])])
+@pytest.mark.parametrize(
+    ("column", "value"), [("title", 7), ("facts", "x"), ("facts", [{}]), ("why", [])]
+)
 def test_what_no_page_could_show_is_refused_in_an_encrypted_run_too(
     column: str, value: Any, tmp_path: Path, people: cast.People, configure: Any
 ) -> None:
@@ -136,7 +175,9 @@ MANIFEST = {
 }
 
 
-def test_a_manifest_that_says_nonsense_is_refused_by_name(bodies: list[dict[str, Any]]) -> None:
+def test_a_manifest_that_says_nonsense_is_refused_by_name(
+    bodies: list[dict[str, Any]],
+) -> None:
     before = contents()
     for name, values in MANIFEST.items():
         absent = {key: value for key, value in bodies[0].items() if key != name}
@@ -147,10 +188,26 @@ def test_a_manifest_that_says_nonsense_is_refused_by_name(bodies: list[dict[str,
     assert contents() == before
 
 
-@pytest.mark.parametrize("note", [7, [], {"record": "x", "columns": {}}, {"record": "", "columns": {}}, {"record": []}])
-def test_a_note_of_an_erasure_that_says_nonsense_is_refused_by_name(bodies: list[dict[str, Any]], note: Any) -> None:
-    at, before = _at(bodies, "checkpoint"), contents()
+@pytest.mark.parametrize(
+    "note",
+    [
+        7,
+        [],
+        {"record": "x", "columns": {}},
+        {"record": "", "columns": {}},
+        {"record": []},
+    ],
+)
+def test_a_note_of_an_erasure_that_says_nonsense_is_refused_by_name(
+    bodies: list[dict[str, Any]], note: Any
+) -> None:
+    at = _at(bodies, "checkpoint")
+    before = contents()
     with pytest.raises(InvalidBundle) as refused:
-        loaded(written([*bodies[:at], {**bodies[at], "erased": note}, *bodies[at + 1 :]], KEY))
+        loaded(
+            written(
+                [*bodies[:at], {**bodies[at], "erased": note}, *bodies[at + 1 :]], KEY
+            )
+        )
     assert refused.value.facts["reason"]
     assert contents() == before

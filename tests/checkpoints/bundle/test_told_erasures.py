@@ -1,4 +1,6 @@
-"""A run of which values were erased leaves as a bundle, verifies, and comes in again with records and tombstones."""
+"""A run of which values were erased leaves as a bundle, verifies, and comes in again
+with records and tombstones.
+"""
 
 import io
 from pathlib import Path
@@ -8,7 +10,7 @@ import pytest
 
 from checkpoints import bundle, retention, timeline
 from checkpoints.core.tombstone import is_tombstone
-from checkpoints.erasure import act
+from checkpoints.erasure import request
 from checkpoints.models import ErasedRow, ErasureRecord, Run, RunKey, TaskResult
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.verification import verify_run
@@ -28,7 +30,11 @@ def make(people: cast.People, configure: Any) -> Any:
 
     def made(paths: list[str] | None, *, encrypted: bool) -> Run:
         trusted = {"TRUSTED_KEYS": {"another": bundles.PUBLIC.hex()}}
-        configure(BUNDLE_KEY="07" * 32, **trusted, **(secret_claim.keys() if encrypted else {}))
+        configure(
+            BUNDLE_KEY="07" * 32,
+            **trusted,
+            **(secret_claim.keys() if encrypted else {}),
+        )
         secret_claim.registered(encrypted=encrypted)
         run = erasures.whole_story(people)
         retention.erase(run.id, paths, reason="asked", by=people.steward)
@@ -48,10 +54,15 @@ def gone(run: Run) -> None:
 @pytest.mark.parametrize("encrypted", [False, True])
 @pytest.mark.parametrize("paths", PATHS)
 def test_it_comes_in_with_its_tombstones_and_its_record_and_verifies(
-    make: Any, people: cast.People, tmp_path: Path, paths: list[str] | None, encrypted: bool
+    make: Any,
+    people: cast.People,
+    tmp_path: Path,
+    paths: list[str] | None,
+    encrypted: bool,
 ) -> None:
     run = make(paths, encrypted=encrypted)
-    was, states = ErasureRecord.objects.get(run=run.id), states_of(run)
+    was = ErasureRecord.objects.get(run=run.id)
+    states = states_of(run)
     data = exported(run)
     assert bundle.verify(io.BytesIO(data), bundle.public_key()).ok
     gone(run)
@@ -59,9 +70,22 @@ def test_it_comes_in_with_its_tombstones_and_its_record_and_verifies(
     assert verify_run(imported.id) == []
     assert states_of(imported) == states
     now = ErasureRecord.objects.get(run=run.id)
-    same = ("id", "at", "ended_at", "by_name", "by", "reason", "paths", "inherited", "kept_files")
-    assert [getattr(now, name) for name in same] == [getattr(was, name) for name in same]
-    assert (imported.erasure, now.origin_rows_hash) == (was.id, was.rows_hash)
+    same = (
+        "id",
+        "at",
+        "ended_at",
+        "by_name",
+        "by",
+        "reason",
+        "paths",
+        "inherited",
+        "kept_files",
+    )
+    assert [getattr(now, name) for name in same] == [
+        getattr(was, name) for name in same
+    ]
+    assert imported.erasure == was.id
+    assert now.origin_rows_hash == was.rows_hash
     assert 0 < now.rows == ErasedRow.objects.filter(record=now).count()
     with pytest.raises(Erased):
         runs.fork(f"{imported.key}:at-1", by=people.starter)
@@ -75,7 +99,9 @@ def states_of(run: Run) -> list[Any]:
     return [timeline.state_at(row.id) for row in timeline.list_checkpoints(run.id)]
 
 
-def test_values_that_were_left_are_erased_after_the_import(make: Any, people: cast.People) -> None:
+def test_values_that_were_left_are_erased_after_the_import(
+    make: Any, people: cast.People
+) -> None:
     run = make(["payout.memo"], encrypted=False)
     data = exported(run)
     gone(run)
@@ -86,7 +112,9 @@ def test_values_that_were_left_are_erased_after_the_import(make: Any, people: ca
     assert is_tombstone(read_value(Run.objects.get(id=run.id), "input"))
 
 
-def test_what_comes_back_into_an_imported_run_is_named(make: Any, people: cast.People) -> None:
+def test_what_comes_back_into_an_imported_run_is_named(
+    make: Any, people: cast.People
+) -> None:
     run = make(None, encrypted=False)
     data = exported(run)
     gone(run)
@@ -97,10 +125,14 @@ def test_what_comes_back_into_an_imported_run_is_named(make: Any, people: cast.P
     rewrite(row, output=row.output)
     record = ErasureRecord.objects.get()
     ErasedRow.objects.filter(record=record).order_by("id").first().delete()
-    assert any("tells of other rows" in fault.reason for fault in verify_run(imported.id))
+    assert any(
+        "tells of other rows" in fault.reason for fault in verify_run(imported.id)
+    )
 
 
-def test_a_bundle_whose_erasures_do_not_fit_is_refused_and_changes_nothing(make: Any) -> None:
+def test_a_bundle_whose_erasures_do_not_fit_is_refused_and_changes_nothing(
+    make: Any,
+) -> None:
     run = make(["payout.memo"], encrypted=False)
     bodies = lines_of(exported(run))
     [told] = bodies[0]["erasures"]
@@ -121,7 +153,9 @@ def test_a_bundle_whose_erasures_do_not_fit_is_refused_and_changes_nothing(make:
     assert loaded(written(bodies, KEY)).imported
 
 
-def test_a_bundle_from_before_an_erasure_brings_nothing_back(people: cast.People) -> None:
+def test_a_bundle_from_before_an_erasure_brings_nothing_back(
+    people: cast.People,
+) -> None:
     secret_claim.registered(encrypted=False)
     run = erasures.whole_story(people)
     data = exported(run)
@@ -141,5 +175,5 @@ def test_a_run_whose_erasure_goes_on_is_exported_when_that_has_ended(
     retention.begin_erasure(run.id, by=people.steward)
     with pytest.raises(WrongStatus, match="being erased"):
         exported(run)
-    act.work_on(ErasureRecord.objects.get(run=run.id))
+    request.work_on(ErasureRecord.objects.get(run=run.id))
     assert exported(run)

@@ -63,7 +63,9 @@ class ForkInPlace(MemoryStore):
 
 
 class Unlimited(MemoryStore):
-    def list(self, graph: Any = None, run: Any = None, limit: int = 50, before: Any = None) -> Any:
+    def list(
+        self, graph: Any = None, run: Any = None, limit: int = 50, before: Any = None
+    ) -> Any:
         return super().list(graph, run, 1000, before)
 
 
@@ -76,7 +78,18 @@ class TakesAnything(MemoryStore):
 
 
 @pytest.mark.parametrize(
-    "kind", [Last, Loose, Unpatched, Prefix, Strict, OldestFirst, ForkInPlace, Unlimited, TakesAnything]
+    "kind",
+    [
+        Last,
+        Loose,
+        Unpatched,
+        Prefix,
+        Strict,
+        OldestFirst,
+        ForkInPlace,
+        Unlimited,
+        TakesAnything,
+    ],
 )
 def test_a_store_that_breaks_one_rule_is_found(kind: Callable[[], Any]) -> None:
     with pytest.raises(conformance.Broken):

@@ -7,18 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoints.core.diff import Difference, differences, written
-from orchestrator.engine.ops import same
+from checkpoints.core.diff import ValueDifference, differences, written
+from orchestrator.engine.values.ops import same
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.floats(-2, 2)
+    | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=2), inner, max_size=3)
+    ),
     max_leaves=12,
 )
 
 
 def found(before: Any, after: Any) -> list[tuple[str, str, Any, Any]]:
-    return [(written(d.path), d.kind, d.before, d.after) for d in differences(before, after)]
+    return [
+        (written(d.path), d.kind, d.before, d.after) for d in differences(before, after)
+    ]
 
 
 def test_added_removed_and_changed_keys_are_told_apart() -> None:
@@ -46,8 +55,12 @@ def test_a_change_of_type_is_one_change() -> None:
     assert found({"a": {"b": 1}}, {"a": [1]}) == [("a", "changed", {"b": 1}, [1])]
 
 
-@pytest.mark.parametrize(("one", "other"), [(True, 1), (1, 1.0), (0, False), ([1], [True])])
-def test_values_that_python_calls_equal_and_json_does_not_are_different(one: Any, other: Any) -> None:
+@pytest.mark.parametrize(
+    ("one", "other"), [(True, 1), (1, 1.0), (0, False), ([1], [True])]
+)
+def test_values_that_python_calls_equal_and_json_does_not_are_different(
+    one: Any, other: Any
+) -> None:
     assert not same(one, other)
     assert len(list(differences({"a": one}, {"a": other}))) == 1
 
@@ -64,11 +77,13 @@ def test_only_the_same_value_has_no_differences(one: Any, other: Any) -> None:
 
 
 @given(JSON, JSON)
-def test_applying_the_differences_to_the_old_value_gives_the_new_one(before: Any, after: Any) -> None:
+def test_applying_the_differences_to_the_old_value_gives_the_new_one(
+    before: Any, after: Any
+) -> None:
     assert same(_applied(before, list(differences(before, after))), after)
 
 
-def _applied(value: Any, found: list[Difference]) -> Any:
+def _applied(value: Any, found: list[ValueDifference]) -> Any:
     if found and not found[0].path:
         return found[0].after
     value = _copied(value)
@@ -77,7 +92,11 @@ def _applied(value: Any, found: list[Difference]) -> Any:
             _set(value, d)
     # From the end, so that the indices of those before stay right.
     removed = [d for d in found if d.kind == "removed"]
-    for d in sorted(removed, key=lambda d: d.path[-1] if isinstance(d.path[-1], int) else -1, reverse=True):
+    for d in sorted(
+        removed,
+        key=lambda d: d.path[-1] if isinstance(d.path[-1], int) else -1,
+        reverse=True,
+    ):
         del _inside(value, d)[d.path[-1]]
     return value
 
@@ -88,14 +107,15 @@ def _copied(value: Any) -> Any:
     return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _inside(value: Any, difference: Difference) -> Any:
+def _inside(value: Any, difference: ValueDifference) -> Any:
     for part in difference.path[:-1]:
         value = value[part]
     return value
 
 
-def _set(value: Any, difference: Difference) -> None:
-    place, last = _inside(value, difference), difference.path[-1]
+def _set(value: Any, difference: ValueDifference) -> None:
+    place = _inside(value, difference)
+    last = difference.path[-1]
     if isinstance(place, list) and last == len(place):
         place.append(difference.after)
     else:
@@ -117,5 +137,6 @@ def test_what_is_equal_is_passed_over_without_being_entered() -> None:
     finally:
         sys.setprofile(None)
     assert count == 2
-    # Generators are entered again for each thing they give, at each level; of 20,000 items that is next to nothing.
+    # Generators are entered again for each thing they give, at each level; of 20,000
+    # items that is next to nothing.
     assert len(entered) <= 20

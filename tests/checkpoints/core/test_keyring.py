@@ -1,4 +1,6 @@
-"""Data keys in a keyring: they encrypt under their own ids, and are forgotten when there are too many."""
+"""Data keys in a keyring: they encrypt under their own ids, and are forgotten when
+there are too many.
+"""
 
 import pytest
 
@@ -17,7 +19,8 @@ def test_what_a_data_key_encrypts_opens_with_it_alone() -> None:
     one = ring()
     one.keep_data_key("@1", KEY)
     kept = one.lock(b"Ada", b"row", "@1")
-    assert (key_of(kept), one.open(kept, b"row")) == ("@1", b"Ada")
+    assert key_of(kept) == "@1"
+    assert one.open(kept, b"row") == b"Ada"
     assert key_of(one.lock(b"Ada", b"row")) == "new"
     one.forget_data_key("@1")
     with pytest.raises(WrongKey):
@@ -27,7 +30,9 @@ def test_what_a_data_key_encrypts_opens_with_it_alone() -> None:
         one.open(kept, b"row")
 
 
-def test_a_ring_keeps_no_more_data_keys_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ring_keeps_no_more_data_keys_than_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(keyring, "MOST_DATA_KEYS", 3)
     one = ring()
     for number in range(10):

@@ -33,7 +33,9 @@ FORMS = {
 
 
 def legible(text: str) -> bool:
-    """Return whether a reader of the text gets at the secret by undoing what encoded it, or at most of it."""
+    """Return whether a reader of the text gets at the secret by undoing what encoded
+    it, or at most of it.
+    """
     return any(form in text for form in FORMS.values())
 
 
@@ -45,7 +47,15 @@ def test_each_form_of_a_secret_is_masked(form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "pass", "p/s", "user", "4711 is the pin, 47 is not"[9:], base64.b64encode(b"another text").decode()]
+    "text",
+    [
+        "",
+        "pass",
+        "p/s",
+        "user",
+        "4711 is the pin, 47 is not"[9:],
+        base64.b64encode(b"another text").decode(),
+    ],
 )
 def test_other_texts_stay(text: str) -> None:
     assert mask_json(text, SECRETS) == text
@@ -83,6 +93,7 @@ NESTED: dict[str, Any] = {
     "set": {SECRET},
     "keys": {SECRET: {SECRET: 1}},
     "keys of other types": {(SECRET, 1): 1},
+    "sets as keys": {frozenset({SECRET}): 1, (frozenset({SECRET}), 1): 2},
     "bytes": SECRET.encode(),
     "exception": ValueError("refused", SECRET),
     "object": Shown(),
@@ -109,6 +120,14 @@ def test_what_nests_itself_comes_to_an_end() -> None:
 
 
 def test_values_without_secrets_keep_their_types() -> None:
-    given = {"n": 1, "f": 1.5, "b": True, "none": None, "d": Decimal("1.5"), "l": [1], "t": (1,)}
+    given = {
+        "n": 1,
+        "f": 1.5,
+        "b": True,
+        "none": None,
+        "d": Decimal("1.5"),
+        "l": [1],
+        "t": (1,),
+    }
     assert mask_any(given, SECRETS) == given
     assert mask_any(given, {}) is given

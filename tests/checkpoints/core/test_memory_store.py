@@ -23,5 +23,7 @@ def test_the_store_in_memory_is_there_without_django() -> None:
         "assert store.get(saved.id).state['scratch'] == {'n': 1}\n"
         "assert not [name for name in sys.modules if name.partition('.')[0] == 'django']\n"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert ran.returncode == 0, ran.stderr

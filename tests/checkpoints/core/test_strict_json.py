@@ -1,4 +1,6 @@
-"""JSON from outside is read one way: what two readers could take for two things is refused, with its place."""
+"""JSON from outside is read one way: what two readers could take for two things is
+refused, with its place.
+"""
 
 import pytest
 
@@ -15,7 +17,9 @@ from checkpoints.core.strict_json import NotStrict, parse_strict, refuse_repeate
         ('{"a": 1, "\\u0061": 2}', "a"),
     ],
 )
-def test_a_key_that_is_given_twice_is_refused_with_its_path(text: str, path: str) -> None:
+def test_a_key_that_is_given_twice_is_refused_with_its_path(
+    text: str, path: str
+) -> None:
     with pytest.raises(NotStrict, match="given more than once") as refused:
         parse_strict(text)
     assert refused.value.path == path

@@ -1,4 +1,6 @@
-"""Nothing that runs nodes begins inside a transaction of its caller; what a test's own transaction wraps may."""
+"""Nothing that runs nodes begins inside a transaction of its caller; what a test's own
+transaction wraps may.
+"""
 
 from collections.abc import Callable
 from io import StringIO
@@ -59,13 +61,20 @@ VERBS: dict[str, Callable[[Run], Any]] = {
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_node_runs_in_a_transaction_that_its_caller_may_roll_back(verb: str, payment: Run) -> None:
-    with pytest.raises(OpenTransaction, match=f"^{verb} was called") as refused, transaction.atomic():
+def test_no_node_runs_in_a_transaction_that_its_caller_may_roll_back(
+    verb: str, payment: Run
+) -> None:
+    with (
+        pytest.raises(OpenTransaction, match=f"^{verb} was called") as refused,
+        transaction.atomic(),
+    ):
         VERBS[verb](payment)
     assert refused.value.facts == {"verb": verb}
     assert "transaction.on_commit" in refused.value.message
     after = Run.objects.get(id=payment.id)
-    assert (after.status, after.epoch, PAID) == ("queued", 0, [])
+    assert after.status == "queued"
+    assert after.epoch == 0
+    assert PAID == []
     assert not TaskResult.objects.exists()
     runs.advance(payment.id)
     assert len(PAID) == 1
@@ -101,7 +110,9 @@ def test_no_job_is_worked_on_in_a_transaction_that_its_caller_may_roll_back() ->
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_command_that_works_on_a_job_refuses_in_one_line_before_it_adds_one(settings: Any) -> None:
+def test_a_command_that_works_on_a_job_refuses_in_one_line_before_it_adds_one(
+    settings: Any,
+) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
     with pytest.raises(CommandError, match="open_transaction"), transaction.atomic():
         call_command("rotate_keys", stdout=StringIO())
@@ -112,7 +123,9 @@ def test_a_command_that_works_on_a_job_refuses_in_one_line_before_it_adds_one(se
 
 
 @pytest.mark.django_db
-def test_the_transaction_around_a_test_does_not_count_and_one_inside_it_does(payment: Run) -> None:
+def test_the_transaction_around_a_test_does_not_count_and_one_inside_it_does(
+    payment: Run,
+) -> None:
     assert connection.in_atomic_block
     with pytest.raises(OpenTransaction), transaction.atomic():
         runs.advance(payment.id)

@@ -1,4 +1,6 @@
-"""COUNTERSIGN["DIRECT_STATEMENTS"]: without it the same commits go through Django's cursors, and no driver is asked."""
+"""COUNTERSIGN["DIRECT_STATEMENTS"]: without it the same commits go through Django's
+cursors, and no driver is asked.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -46,7 +48,11 @@ def turn(configure: Any, switch: bool) -> None:
 
 def _signed(folder: Path, rita: User) -> Run:
     run = run_actions.start("gated", folder)
-    run_actions.sign(run, run_actions.reviewer(rita), [("edit", {"amount": "9"}), "reject", "approve", "approve"])
+    run_actions.sign(
+        run,
+        run_actions.reviewer(rita),
+        [("edit", {"amount": "9"}), "reject", "approve", "approve"],
+    )
     return runs.advance(run.id)
 
 
@@ -71,27 +77,40 @@ STORIES = {
 def test_turned_off_the_same_is_committed_through_djangos_cursors(
     story: str, configure: Any, tmp_path: Path, people: People
 ) -> None:
-    journeys, counts = [], []
+    journeys = []
+    counts = []
     for switch in (True, False):
         turn(configure, switch)
         with watched() as called:
             run = STORIES[story](tmp_path, people.reviewer)
         assert bool(called) is switch, called
-        assert (run.status, verify_run(run.id)) == (Status.COMPLETED, [])
+        assert run.status == Status.COMPLETED
+        assert verify_run(run.id) == []
         journeys.append(journey(run))
         counts.append(
-            [run_actions.log(run), run_actions.sources(run), *(model.objects.filter(run=run).count() for model in ROWS)]
+            [
+                run_actions.log(run),
+                run_actions.sources(run),
+                *(model.objects.filter(run=run).count() for model in ROWS),
+            ]
         )
     assert journeys[0] == journeys[1]
     assert counts[0] == counts[1]
 
 
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="only the driver of SQLite says what it is told")
-def test_turned_off_the_same_transactions_reach_sqlite(configure: Any, tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    connection.vendor != "sqlite",
+    reason="only the driver of SQLite says what it is told",
+)
+def test_turned_off_the_same_transactions_reach_sqlite(
+    configure: Any, tmp_path: Path
+) -> None:
     transactions = []
     for switch in (True, False):
         turn(configure, switch)
-        run_actions.start("loop_every", tmp_path)  # what is read once a process was read
+        run_actions.start(
+            "loop_every", tmp_path
+        )  # what is read once a process was read
         said: list[str] = []
         connection.ensure_connection()
         connection.connection.set_trace_callback(said.append)
@@ -100,7 +119,9 @@ def test_turned_off_the_same_transactions_reach_sqlite(configure: Any, tmp_path:
         finally:
             connection.connection.set_trace_callback(None)
         words = [text.split() for text in said if not text.startswith("SELECT")]
-        transactions.append([" ".join(some[:1] if "SAVEPOINT" in some else some[:3]) for some in words])
+        transactions.append(
+            [" ".join(some[:1] if "SAVEPOINT" in some else some[:3]) for some in words]
+        )
     assert transactions[0] == transactions[1]
     assert transactions[0].count("COMMIT") > 6
 

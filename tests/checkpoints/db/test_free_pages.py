@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from checkpoints import retention
 from checkpoints.db.free_pages import wipe_free_pages
-from checkpoints.erasure import act
+from checkpoints.erasure import erasure_job
 from checkpoints.models import AuditLine, ErasureRecord, Job
 from checkpoints.models.job import JobStatus
 from orchestrator.jobs import kinds
@@ -21,7 +21,9 @@ from tests.support.rows import START
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(connection.vendor != "sqlite", reason="a server keeps its files itself"),
+    pytest.mark.skipif(
+        connection.vendor != "sqlite", reason="a server keeps its files itself"
+    ),
 ]
 
 
@@ -37,7 +39,9 @@ def log_of_the_file() -> Path:
 
 def fill_and_delete() -> None:
     for number in range(50):
-        AuditLine.objects.create(at=START, kind="x", facts={"long": f"{number}" * 20_000})
+        AuditLine.objects.create(
+            at=START, kind="x", facts={"long": f"{number}" * 20_000}
+        )
     AuditLine.objects.all().delete()
     assert free_pages() > 0
 
@@ -51,9 +55,13 @@ def test_the_file_is_written_anew_without_its_free_pages() -> None:
     assert free_pages() == 0
 
 
-def test_where_somebody_still_reads_what_was_deleted_it_fails_and_can_be_done_again() -> None:
+def test_where_somebody_still_reads_what_was_deleted_it_fails_and_can_be_done_again() -> (
+    None
+):
     fill_and_delete()
-    with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as reader:
+    with closing(
+        sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
+    ) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM checkpoints_auditline").fetchall()
         with connection.cursor() as cursor:
@@ -74,7 +82,7 @@ def test_an_erasure_that_is_cut_off_just_before_it_is_ended_with_it_by_a_worker(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as cut:
-        cut.setattr(act, "wipe_free_pages", dies)
+        cut.setattr(erasure_job, "wipe_free_pages", dies)
         with pytest.raises(KeyboardInterrupt):
             retention.erase(run.id, by=people.steward)
     assert ErasureRecord.objects.get().ended_at is not None

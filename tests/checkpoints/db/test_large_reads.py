@@ -7,7 +7,9 @@ from checkpoints.db.large_reads import few_groups
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has no such setting"),
+    pytest.mark.skipif(
+        "connection.vendor != 'postgresql'", reason="SQLite has no such setting"
+    ),
 ]
 
 

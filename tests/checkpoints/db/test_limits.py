@@ -1,4 +1,6 @@
-"""Whoever freezes inside a transaction keeps its locks for a while only, and a person waits for one a short time."""
+"""Whoever freezes inside a transaction keeps its locks for a while only, and a person
+waits for one a short time.
+"""
 
 import time
 from collections.abc import Iterator
@@ -19,7 +21,10 @@ from tests.support.statements import counted
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(connection.vendor != "postgresql", reason="on SQLite no server could end a transaction"),
+    pytest.mark.skipif(
+        connection.vendor != "postgresql",
+        reason="on SQLite no server could end a transaction",
+    ),
 ]
 NAMES = ("idle_in_transaction_session_timeout", "lock_timeout")
 
@@ -44,9 +49,14 @@ def _setting(name: str) -> str:
         return str(cursor.fetchone()[0])
 
 
-def test_each_connection_of_a_worker_ends_idle_transactions_before_the_lease_does(limited: None) -> None:
+def test_each_connection_of_a_worker_ends_idle_transactions_before_the_lease_does(
+    limited: None,
+) -> None:
     assert _setting("idle_in_transaction_session_timeout") == "2000"
-    assert Thread(lambda: _setting("idle_in_transaction_session_timeout")).outcome() == "2000"
+    assert (
+        Thread(lambda: _setting("idle_in_transaction_session_timeout")).outcome()
+        == "2000"
+    )
     link = connection.copy()
     with link.cursor() as cursor:
         cursor.execute("SHOW idle_in_transaction_session_timeout")
@@ -56,14 +66,21 @@ def test_each_connection_of_a_worker_ends_idle_transactions_before_the_lease_doe
 
 def test_a_worker_notices_a_server_that_vanished(limited: None) -> None:
     asked = connection.get_connection_params()
-    wanted = {"keepalives": 1, "keepalives_idle": 1, "keepalives_interval": 1, "keepalives_count": 2}
+    wanted = {
+        "keepalives": 1,
+        "keepalives_idle": 1,
+        "keepalives_interval": 1,
+        "keepalives_count": 2,
+    }
     assert {name: asked[name] for name in wanted} == wanted
     assert asked["tcp_user_timeout"] == 3000
     connection.ensure_connection()
     assert "tcp_user_timeout=3000" in connection.connection.info.dsn
 
 
-def test_what_the_settings_or_the_server_limit_more_strictly_stays(limited: None) -> None:
+def test_what_the_settings_or_the_server_limit_more_strictly_stays(
+    limited: None,
+) -> None:
     connection.close()
     connection.settings_dict["OPTIONS"] |= {
         "tcp_user_timeout": 7,
@@ -74,7 +91,9 @@ def test_what_the_settings_or_the_server_limit_more_strictly_stays(limited: None
     assert _setting("idle_in_transaction_session_timeout") == "9"
 
 
-def test_a_transaction_that_is_idle_too_long_is_ended_and_its_locks_are_free(limited: None) -> None:
+def test_a_transaction_that_is_idle_too_long_is_ended_and_its_locks_are_free(
+    limited: None,
+) -> None:
     run = slow()
 
     def frozen() -> None:
@@ -83,7 +102,8 @@ def test_a_transaction_that_is_idle_too_long_is_ended_and_its_locks_are_free(lim
             time.sleep(3.0)
             Run.objects.filter(id=run.id).update(label="late")
 
-    begun, thread = time.monotonic(), Thread(frozen)
+    begun = time.monotonic()
+    thread = Thread(frozen)
     time.sleep(0.5)
     with transaction.atomic():
         locked_run.lock_run(run.id)
@@ -94,7 +114,9 @@ def test_a_transaction_that_is_idle_too_long_is_ended_and_its_locks_are_free(lim
     assert run.label != "late"
 
 
-def test_an_act_of_a_person_waits_for_a_lock_no_longer_than_a_page_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_act_of_a_person_waits_for_a_lock_no_longer_than_a_page_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(limits, "LOCK_SECONDS", 0.3)
     run = slow()
     with transaction.atomic():

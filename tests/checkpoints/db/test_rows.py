@@ -1,4 +1,6 @@
-"""Rows made past the ORM: whatever way one comes, its values are those that the ORM gives."""
+"""Rows made past the ORM: whatever way one comes, its values are those that the ORM
+gives.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,23 +21,49 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def stored(people: People) -> list[Model]:
-    """Rows of all models that are read past the ORM, with values of every kind, and without what may be missing."""
+    """Rows of all models that are read past the ORM, with values of every kind, and
+    without what may be missing.
+    """
     whole = START.replace(microsecond=0)
     run = a_run(
-        started_by=people.starter, started_at=whole, due_at=whole + timedelta(microseconds=7), lease_until=whole,
-        leased_by=uuid4(), encrypted=True, facts={"a": [1, None, "ü"]}, error=b"\x00\xff",
-    )  # fmt: skip
-    checkpoint = a_checkpoint(run, 0, nodes=[{"node": "a", "ms": 1.5}], changed=["x"], kept=False)
-    job = Job.objects.create(kind="k", name="n", facts={"big": 2**53}, run=run.id, due_at=START, created_at=START)
+        started_by=people.starter,
+        started_at=whole,
+        due_at=whole + timedelta(microseconds=7),
+        lease_until=whole,
+        leased_by=uuid4(),
+        encrypted=True,
+        facts={"a": [1, None, "ü"]},
+        error=b"\x00\xff",
+    )
+    checkpoint = a_checkpoint(
+        run, 0, nodes=[{"node": "a", "ms": 1.5}], changed=["x"], kept=False
+    )
+    job = Job.objects.create(
+        kind="k",
+        name="n",
+        facts={"big": 2**53},
+        run=run.id,
+        due_at=START,
+        created_at=START,
+    )
     worker = Worker.objects.create(
-        id=uuid4(), host="h", pid=1, process_started=2, started_at=START, heartbeat_at=whole, draining=True, slots=1
+        id=uuid4(),
+        host="h",
+        pid=1,
+        process_started=2,
+        started_at=START,
+        heartbeat_at=whole,
+        draining=True,
+        slots=1,
     )
     bare = Job.objects.create(kind="bare", due_at=START, created_at=START)
     return [a_run(), run, checkpoint, job, bare, worker]
 
 
 def _values(row: Any, names: list[str]) -> list[tuple[str, type, Any]]:
-    return [(name, type(value), value) for name in names for value in [getattr(row, name)]]
+    return [
+        (name, type(value), value) for name in names for value in [getattr(row, name)]
+    ]
 
 
 def _orm(row: Model) -> Model:
@@ -48,23 +76,33 @@ def test_an_update_returns_each_field_as_the_orm_reads_it(stored: list[Model]) -
         names = [field.attname for field in row._meta.concrete_fields]
         before = _values(_orm(row), names)
         (found,) = update_returning(type(row), {"id": row.pk}, names, id=row.pk)
-        assert [(name, type(value), value) for name, value in zip(names, found, strict=True)] == before
+        assert [
+            (name, type(value), value) for name, value in zip(names, found, strict=True)
+        ] == before
 
 
-def test_an_update_returns_a_person_by_the_field_too(stored: list[Model], people: People) -> None:
-    (found,) = update_returning(Run, {"id": stored[1].pk}, ["started_by", "leased_by"], line=1)
+def test_an_update_returns_a_person_by_the_field_too(
+    stored: list[Model], people: People
+) -> None:
+    (found,) = update_returning(
+        Run, {"id": stored[1].pk}, ["started_by", "leased_by"], line=1
+    )
     assert list(found) == [people.starter.pk, _orm(stored[1]).leased_by]  # type: ignore[attr-defined]
 
 
 def test_a_row_is_read_as_the_orm_reads_it(stored: list[Model]) -> None:
     for row in stored:
         names = tuple(field.attname for field in row._meta.concrete_fields)
-        text = f"SELECT {named_columns(type(row), names, 't')} FROM {row._meta.db_table} t WHERE id = %s"
+        text = (
+            f"SELECT {named_columns(type(row), names, 't')} FROM"
+            f" {row._meta.db_table} t WHERE id = %s"
+        )
         (found,) = fetch_rows(type(row), names, text, [row.pk])
         orm = _orm(row)
         assert _values(found, list(names)) == _values(orm, list(names))
         assert found == orm
-        assert (found._state.adding, found._state.db) == (False, "default")
+        assert found._state.adding is False
+        assert found._state.db == "default"
 
 
 def test_what_was_not_read_is_read_when_it_is_asked_for(stored: list[Model]) -> None:
@@ -78,7 +116,9 @@ def test_what_was_not_read_is_read_when_it_is_asked_for(stored: list[Model]) -> 
 
 def test_a_new_row_has_the_defaults_of_its_model_each_its_own() -> None:
     given = {"key": "k", "graph": "g", "created_at": datetime(2026, 1, 1, tzinfo=UTC)}
-    first, second, orm = new_row(Run, **given), new_row(Run, **given), Run(**given)
+    first = new_row(Run, **given)
+    second = new_row(Run, **given)
+    orm = Run(**given)
     names = {field.attname for field in Run._meta.concrete_fields} - {"id"}
     assert _values(first, sorted(names)) == _values(orm, sorted(names))
     assert first.id != second.id
@@ -89,10 +129,15 @@ def test_a_new_row_has_the_defaults_of_its_model_each_its_own() -> None:
 
 def test_rows_made_past_the_orm_are_inserted_as_they_are() -> None:
     run = a_run()
-    row = new_row(RunEvent, run_id=run.id, seq=1, type="t", at=START, payload=b"\x00\x01")
+    row = new_row(
+        RunEvent, run_id=run.id, seq=1, type="t", at=START, payload=b"\x00\x01"
+    )
     insert_rows(RunEvent, [row])
     found = RunEvent.objects.get(run=run, seq=1)
-    assert (found.type, found.at, bytes(found.payload), found.node) == ("t", START, b"\x00\x01", "")
+    assert found.type == "t"
+    assert found.at == START
+    assert bytes(found.payload) == b"\x00\x01"
+    assert found.node == ""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT count(*) FROM {RunEvent._meta.db_table}")
         assert cursor.fetchone() == (1,)

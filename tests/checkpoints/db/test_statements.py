@@ -1,4 +1,6 @@
-"""Kept texts: a later call has values of its own; and a fan-out's journal costs a bounded number of statements."""
+"""Kept texts: a later call has values of its own; and a fan-out's journal costs a
+bounded number of statements.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -19,7 +21,8 @@ from checkpoints.journal.results import Ending
 from checkpoints.ledger import commit as ledger
 from checkpoints.models import LateResult, Run, RunEvent, TaskResult
 from checkpoints.queue import leases
-from checkpoints.queue.leases import Claimable, Lease
+from checkpoints.queue.due_runs import Claimable
+from checkpoints.queue.leases import Lease
 from orchestrator import runs
 from orchestrator.engine import END, START, Send, Task
 from orchestrator.execution import loop
@@ -29,8 +32,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LEAVES = 100
 
 
-def _run(leaves: int = 3, *, called: list[tuple[int, int]] | None = None, **options: Any) -> Run:
-    """A queued run that fans out; its leaves say in `called` who they are and in which attempt."""
+def _run(
+    leaves: int = 3, *, called: list[tuple[int, int]] | None = None, **options: Any
+) -> Run:
+    """A queued run that fans out; its leaves say in `called` who they are and in which
+    attempt.
+    """
     made = graph("fanned")
 
     @made.node(sends=["leaf"])
@@ -68,11 +75,11 @@ def _worked(run: Run) -> tuple[int, int]:
     return len(seen), sum(intents in one["sql"] for one in seen.captured_queries)
 
 
-def test_a_fan_out_of_idempotent_tasks_writes_its_intents_at_once_and_costs_no_statement_per_task() -> None:
+def test_a_fan_out_of_idempotent_tasks_writes_its_intents_in_one_statement() -> None:
     all_of_them, intents = _worked(_run(LEAVES, idempotent=True))
     assert intents == 1
-    # A result that comes alone costs a transaction of its own; so this bound is that of the worst grouping, and one
-    # statement more for each task would break it.
+    # A result that comes alone costs a transaction of its own; so this bound is that of
+    # the worst grouping, and one statement more for each task would break it.
     assert all_of_them < 5 * LEAVES + 30
     results = TaskResult.objects.filter(node="leaf")
     assert set(results.values_list("outcome", "attempt")) == {("done", 1)}
@@ -85,13 +92,17 @@ def test_tasks_that_may_not_be_made_again_get_their_intents_as_they_begin() -> N
     assert TaskResult.objects.filter(node="leaf", outcome="done").count() == LEAVES
 
 
-def test_an_idempotent_task_whose_intent_was_written_before_its_turn_runs_when_its_worker_is_gone() -> None:
+def test_an_idempotent_task_with_an_early_intent_runs_after_its_worker_is_gone() -> (
+    None
+):
     called: list[tuple[int, int]] = []
     run = _run(LEAVES, idempotent=True, called=called)
     slice_of(run, draining=lambda: bool(called))
     assert run.status == "queued"
     assert 0 < len(called) < LEAVES
-    assert TaskResult.objects.filter(node="leaf", outcome="open").count() == LEAVES - len(called)
+    assert TaskResult.objects.filter(
+        node="leaf", outcome="open"
+    ).count() == LEAVES - len(called)
     runs.advance(run.id)
     assert sorted(n for n, _ in called) == list(range(LEAVES)), "each once"
     assert {attempt for _, attempt in called} == {1, 2}
@@ -99,30 +110,51 @@ def test_an_idempotent_task_whose_intent_was_written_before_its_turn_runs_when_i
 
 
 @pytest.mark.parametrize("tasks", [1, 3, 30])
-def test_results_that_are_ready_together_are_written_in_as_many_statements_as_one_is(tasks: int) -> None:
+def test_results_that_are_ready_together_are_written_in_as_many_statements_as_one_is(
+    tasks: int,
+) -> None:
     lease = held(_run(tasks))
     journal.write_intents(lease, _intents(*map(_leaf, range(tasks))))
-    endings = [Ending(_leaf(n), 1, "done", {"writes": [n]}, took_ms=n) for n in range(tasks)]
+    endings = [
+        Ending(_leaf(n), 1, "done", {"writes": [n]}, took_ms=n) for n in range(tasks)
+    ]
     with CaptureQueriesContext(connection) as seen:
         assert journal.write_results(lease, endings) == []
-    content = [one["sql"] for one in seen if one["sql"].split()[0] in {"SELECT", "UPDATE", "INSERT"}]
+    content = [
+        one["sql"]
+        for one in seen
+        if one["sql"].split()[0] in {"SELECT", "UPDATE", "INSERT"}
+    ]
     assert len(content) == 3, content
     entries = journal.entries(lease)
-    assert [entries[_leaf(n)].output for n in range(tasks)] == [{"writes": [n]} for n in range(tasks)]
+    assert [entries[_leaf(n)].output for n in range(tasks)] == [
+        {"writes": [n]} for n in range(tasks)
+    ]
     assert [entries[_leaf(n)].took_ms for n in range(tasks)] == list(range(tasks))
 
 
-def test_of_several_results_only_those_of_open_attempts_are_taken_and_the_others_are_evidence() -> None:
+def test_of_several_results_only_those_of_open_attempts_are_taken_and_the_others_are_evidence() -> (
+    None
+):
     lease = held(_run())
     journal.write_intents(lease, _intents(_leaf(0), _leaf(1)))
     known = Ending(_leaf(1), 1, "done", {"writes": ["first"]})
     assert journal.write_results(lease, [known]) == []
-    late = [Ending(_leaf(1), 1, "done", {"writes": ["second"]}), Ending(_leaf(0), 2, "done", {"writes": []})]
+    late = [
+        Ending(_leaf(1), 1, "done", {"writes": ["second"]}),
+        Ending(_leaf(0), 2, "done", {"writes": []}),
+    ]
     good = Ending(_leaf(0), 1, "done", {"writes": ["own"]})
     twice = Ending(_leaf(0), 1, "done", {"writes": ["twice"]})
-    assert journal.write_results(lease, [late[0], good, late[1], twice]) == [*late, twice]
+    assert journal.write_results(lease, [late[0], good, late[1], twice]) == [
+        *late,
+        twice,
+    ]
     entries = journal.entries(lease)
-    assert [entries[_leaf(n)].output for n in (0, 1)] == [{"writes": ["own"]}, {"writes": ["first"]}]
+    assert [entries[_leaf(n)].output for n in (0, 1)] == [
+        {"writes": ["own"]},
+        {"writes": ["first"]},
+    ]
     assert LateResult.objects.count() == 3
 
 
@@ -132,15 +164,22 @@ def test_tasks_are_marked_as_unknown_in_two_statements_however_many_they_are() -
     with CaptureQueriesContext(connection) as seen:
         journal.mark_tasks_unknown(lease, [_leaf(0), _leaf(2)])
     assert len(seen) == 2
-    assert [journal.entries(lease)[_leaf(n)].outcome for n in range(3)] == ["unknown", "open", "unknown"]
+    assert [journal.entries(lease)[_leaf(n)].outcome for n in range(3)] == [
+        "unknown",
+        "open",
+        "unknown",
+    ]
 
 
 def test_a_kept_text_takes_the_values_of_each_call() -> None:
-    first, second = _run(), _run()
+    first = _run()
+    second = _run()
     claims = [leases.claim_one(run.id) for run in (first, second)]
     assert [claim and claim.id for claim in claims] == [first.id, second.id]
     assert leases.claim_one(first.id) is None, "its lease holds"
-    Run.objects.filter(id=first.id).update(lease_until=timezone.now() - timedelta(seconds=1))
+    Run.objects.filter(id=first.id).update(
+        lease_until=timezone.now() - timedelta(seconds=1)
+    )
     again = leases.claim_one(first.id)
     assert again is not None, "and runs out, by the moment of this call"
     assert leases.claim_one(second.id) is None
@@ -153,7 +192,11 @@ def test_a_time_in_an_update_is_that_of_its_statement_and_as_long_as_it_says() -
         values = {"lease_until": db_in(seconds)}
         before = timezone.now()
         ((end,),) = update_returning(Run, {"id": run.id}, ["lease_until"], **values)
-        assert timedelta(seconds=seconds - 2) < end - before < timedelta(seconds=seconds + 2)
+        assert (
+            timedelta(seconds=seconds - 2)
+            < end - before
+            < timedelta(seconds=seconds + 2)
+        )
         ends.append(end)
     assert ends[1] > ends[0] > ends[2]
 
@@ -167,7 +210,8 @@ def test_the_first_begin_of_a_run_says_when_it_was_started_and_no_later_one() ->
     assert leases.give_back(lease.id, lease.epoch, counts=False)
     held(run)
     run.refresh_from_db()
-    assert (run.started_at, run.claims_since_progress) == (began, 1)
+    assert run.started_at == began
+    assert run.claims_since_progress == 1
 
 
 def test_a_process_that_can_do_nothing_finds_nothing() -> None:
@@ -197,14 +241,20 @@ def _intents_of_one_host(lease: Lease) -> None:
 
 
 def _intents_of_other_effects(lease: Lease) -> None:
-    journal.write_intents(lease, [replace(one, effect="e" * 11) for one in _intents(_leaf(0), _leaf(1))])
+    journal.write_intents(
+        lease, [replace(one, effect="e" * 11) for one in _intents(_leaf(0), _leaf(1))]
+    )
 
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has no lengths")
-@pytest.mark.parametrize("write", [_few_events, _many_events, _intents_of_one_host, _intents_of_other_effects])
+@pytest.mark.parametrize(
+    "write",
+    [_few_events, _many_events, _intents_of_one_host, _intents_of_other_effects],
+)
 def test_a_text_that_is_too_long_is_refused_and_never_cut(write: Any) -> None:
     lease = held(_run(3))
     events = RunEvent.objects.count()
     with pytest.raises(DataError, match="too long"):
         write(lease)
-    assert (RunEvent.objects.count(), TaskResult.objects.count()) == (events, 0)
+    assert RunEvent.objects.count() == events
+    assert TaskResult.objects.count() == 0

@@ -1,4 +1,6 @@
-"""An erasure in batches: cut off anywhere it goes on, and at each moment everything verifies."""
+"""An erasure in batches: cut off anywhere it goes on, and at each moment everything
+verifies.
+"""
 
 import os
 from collections.abc import Iterator
@@ -55,8 +57,12 @@ def cut_at(number: int) -> Iterator[None]:
 
 
 def erased_until(number: int, run: Run, people: cast.People) -> bool:
-    """Whether an erasure ended before its statement of this number. Either way all that is there is sound."""
-    Job.objects.filter(status=JobStatus.RUNNING).update(lease_until=timezone.now() - timedelta(seconds=1))
+    """Whether an erasure ended before its statement of this number. Either way all that
+    is there is sound.
+    """
+    Job.objects.filter(status=JobStatus.RUNNING).update(
+        lease_until=timezone.now() - timedelta(seconds=1)
+    )
     try:
         with cut_at(number):
             retention.erase(run.id, reason="forgotten", by=people.steward)
@@ -71,12 +77,17 @@ def erased_until(number: int, run: Run, people: cast.People) -> bool:
 
 def must_be_gone(run: Run) -> None:
     assert faults(run) == []
-    assert set(Job.objects.filter(kind="erase_run").values_list("status", flat=True)) == {JobStatus.DONE}
+    assert set(
+        Job.objects.filter(kind="erase_run").values_list("status", flat=True)
+    ) == {JobStatus.DONE}
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
             assert cursor.execute("PRAGMA freelist_count").fetchone() == (0,)
     assert ErasureRecord.objects.filter(run=run.id).count() == 1
-    assert b"A-1" not in b"".join(bytes(pk) for pk in Run.objects.filter(id=run.id).values_list("input", flat=True))
+    assert b"A-1" not in b"".join(
+        bytes(pk)
+        for pk in Run.objects.filter(id=run.id).values_list("input", flat=True)
+    )
 
 
 def test_an_erasure_that_is_killed_at_any_statement_goes_on(
@@ -84,7 +95,9 @@ def test_an_erasure_that_is_killed_at_any_statement_goes_on(
 ) -> None:
     monkeypatch.setattr(erased_batches, "BATCH", 2)
     monkeypatch.setattr(erased_batches, "CHECKPOINTS", 1)
-    ends = next(number for number in range(1, 2000, 7) if erased_until(number, run, people))
+    ends = next(
+        number for number in range(1, 2000, 7) if erased_until(number, run, people)
+    )
     assert ends > 100
     must_be_gone(run)
 
@@ -99,7 +112,9 @@ def test_an_erasure_that_is_killed_once_at_a_statement_is_ended_by_the_next_call
             assert erased_until(2000, run, people)
         except Erased:
             # It was cut off behind its end, and nobody has wiped the file yet.
-            Job.objects.filter(status=JobStatus.RUNNING).update(lease_until=timezone.now() - timedelta(seconds=1))
+            Job.objects.filter(status=JobStatus.RUNNING).update(
+                lease_until=timezone.now() - timedelta(seconds=1)
+            )
             kinds.advance(Job.objects.get(run=run.id).id)
         must_be_gone(run)
         run = a_full_run(tmp_path, people.reviewer)
@@ -107,10 +122,14 @@ def test_an_erasure_that_is_killed_once_at_a_statement_is_ended_by_the_next_call
     must_be_gone(run)
 
 
-def test_a_worker_goes_on_with_an_erasure_that_was_cut_off(run: Run, people: cast.People) -> None:
+def test_a_worker_goes_on_with_an_erasure_that_was_cut_off(
+    run: Run, people: cast.People
+) -> None:
     with cut_at(120), pytest.raises(KeyboardInterrupt):
         retention.erase(run.id, by=people.steward)
-    Job.objects.filter(status=JobStatus.RUNNING).update(lease_until=timezone.now() - timedelta(seconds=1))
+    Job.objects.filter(status=JobStatus.RUNNING).update(
+        lease_until=timezone.now() - timedelta(seconds=1)
+    )
     assert kinds.advance(Job.objects.get(kind="erase_run").id).status == JobStatus.DONE
     record = ErasureRecord.objects.get(run=run.id)
     assert record.ended_at is not None
@@ -125,9 +144,13 @@ PERSON = f"Ada Lovelace of {marked('person')}, " + "Street 5, " * 60
 LETTER = f"A person with {marked('disease')}: " + "detail " * 60
 
 
-def test_what_lists_show_cut_off_is_erased_with_the_path_of_the_whole_text(people: cast.People) -> None:
+def test_what_lists_show_cut_off_is_erased_with_the_path_of_the_whole_text(
+    people: cast.People,
+) -> None:
     facts = [Fact("Person", "input.person", indexed=True)]
-    made = Graph("cut_off", input=Patient, state=Notes, label="Claim of {person}", facts=facts)
+    made = Graph(
+        "cut_off", input=Patient, state=Notes, label="Claim of {person}", facts=facts
+    )
     made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
         lambda state, ctx: [Write("letter", LETTER, label=f"Send {LETTER}")]
     )
@@ -138,17 +161,20 @@ def test_what_lists_show_cut_off_is_erased_with_the_path_of_the_whole_text(peopl
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
     (fact,) = run.facts.values()
-    assert (run.status, len(run.label), len(fact)) == ("completed", LONGEST_LABEL, LONGEST_FACT)
+    assert run.status == "completed"
+    assert len(run.label) == LONGEST_LABEL
+    assert len(fact) == LONGEST_FACT
     assert len(run_actions.pending(run)[0].label) == LONGEST_LABEL
     assert erasures.marks_in(erasures.everything()) >= {"person", "disease"}
     retention.erase(run.id, ["input.person"], by=people.steward)
-    assert (Run.objects.get(id=run.id).label, erasures.marks_in(erasures.everything())) == (
-        f"Claim of {TEXT}", {"disease"},
-    )  # fmt: skip
+    assert Run.objects.get(id=run.id).label == f"Claim of {TEXT}"
+    assert erasures.marks_in(erasures.everything()) == {"disease"}
     retention.erase(run.id, ["letter"], by=people.steward)
     assert erasures.marks_in(erasures.everything()) == set()
     assert run_actions.pending(run)[0].label == f"Send {TEXT}"
-    assert [line["label"] for line in Receipt.objects.get(run=run).lines] == [f"Send {TEXT}"]
+    assert [line["label"] for line in Receipt.objects.get(run=run).lines] == [
+        f"Send {TEXT}"
+    ]
     assert faults(run) == []
 
 
@@ -158,16 +184,22 @@ class Letter(BaseModel):
 
 
 def refused(state: Notes, ctx: Any) -> dict[str, Any]:
-    """Fail with texts that a library and `repr` make of a value: cut in its middle, escaped, quoted."""
+    """Fail with texts that a library and `repr` make of a value: cut in its middle,
+    escaped, quoted.
+    """
     try:
         Letter.model_validate({"person": ctx.input.person, "sheets": ctx.input.person})
     except ValidationError as error:
-        raise RuntimeError(f"{error}; {ascii(ctx.input.person)}; {ctx.input.person[3:40]!r}") from error
+        raise RuntimeError(
+            f"{error}; {ascii(ctx.input.person)}; {ctx.input.person[3:40]!r}"
+        ) from error
     raise AssertionError("text is no number")
 
 
 @pytest.mark.parametrize("caught", [False, True])
-def test_errors_keep_nothing_that_a_library_made_of_an_erased_value(caught: bool, people: cast.People) -> None:
+def test_errors_keep_nothing_that_a_library_made_of_an_erased_value(
+    caught: bool, people: cast.People
+) -> None:
     made = Graph("refusing", input=Patient, state=Notes)
     made.node("check")(refused)
     made.edge(START, "check")
@@ -177,7 +209,9 @@ def test_errors_keep_nothing_that_a_library_made_of_an_erased_value(caught: bool
         made.edge("check", "excuse", when="error")
         made.edge("excuse", END)
     registered(made)
-    person = f"Zoë {marked('person')} of 12 Long Street, {'far away from here, ' * 5}Thule"
+    person = (
+        f"Zoë {marked('person')} of 12 Long Street, {'far away from here, ' * 5}Thule"
+    )
     run = runs.advance(runs.start("refusing", {"person": person}, by=people.starter).id)
     assert run.status == ("completed" if caught else "failed")
     if not caught:
@@ -186,19 +220,32 @@ def test_errors_keep_nothing_that_a_library_made_of_an_erased_value(caught: bool
     assert b"Zo\\\\xeb" in before
     retention.erase(run.id, ["input.person"], by=people.steward)
     after = erasures.everything()
-    for rest in (b"Zo\\\\xeb", b"Long Street", b"Thule", marked("person")[:12].encode()):
+    for rest in (
+        b"Zo\\\\xeb",
+        b"Long Street",
+        b"Thule",
+        marked("person")[:12].encode(),
+    ):
         assert rest not in after
     assert faults(run) == []
 
 
-def test_the_record_keeps_of_each_row_the_seal_that_it_had(run: Run, people: cast.People) -> None:
-    before = {(model._meta.db_table, str(row.pk)): (bytes(row.seal or b""), row.seal_key) for model, row in rows(run)}
+def test_the_record_keeps_of_each_row_the_seal_that_it_had(
+    run: Run, people: cast.People
+) -> None:
+    before = {
+        (model._meta.db_table, str(row.pk)): (bytes(row.seal or b""), row.seal_key)
+        for model, row in rows(run)
+    }
     retention.erase(run.id, by=people.steward)
     told = ErasedRow.objects.filter(run=run.id)
-    assert {(one.table, one.row): (bytes(one.old_seal), one.old_key) for one in told} == {
-        name: before[name] for name in told.values_list("table", "row")
+    assert {
+        (one.table, one.row): (bytes(one.old_seal), one.old_key) for one in told
+    } == {name: before[name] for name in told.values_list("table", "row")}
+    now = {
+        (model._meta.db_table, str(row.pk)): bytes(row.seal or b"")
+        for model, row in rows(run)
     }
-    now = {(model._meta.db_table, str(row.pk)): bytes(row.seal or b"") for model, row in rows(run)}
     anew = [one for one in told if one.table != Run._meta.db_table]
     assert {(one.table, one.row): bytes(one.new_seal) for one in anew} == {
         name: now[name] for name in ((one.table, one.row) for one in anew)
@@ -209,7 +256,10 @@ def test_the_record_keeps_of_each_row_the_seal_that_it_had(run: Run, people: cas
 def rows(run: Run) -> Iterator[tuple[Any, Any]]:
     """Each row of a run that has a seal of its own."""
     places = [(place.model, place.rows(run.id)) for place in (*PLACES, FIRST_LINE)]
-    own = [(Checkpoint, Checkpoint.objects.filter(run=run.id)), (Run, Run.objects.filter(id=run.id))]
+    own = [
+        (Checkpoint, Checkpoint.objects.filter(run=run.id)),
+        (Run, Run.objects.filter(id=run.id)),
+    ]
     for model, found in [*places, *own]:
         yield from ((model, row) for row in found)
 
@@ -221,7 +271,9 @@ def test_a_run_whose_erasure_begins_while_it_is_verified_is_looked_at_again(
 
     def then_erased(*args: Any) -> Any:
         monkeypatch.setattr(verification, "removed_history", read)
-        erasures.worked_until(retention.begin_erasure(run.id, by=people.steward), "checkpoints")
+        erasures.worked_until(
+            retention.begin_erasure(run.id, by=people.steward), "checkpoints"
+        )
         return read(*args)
 
     monkeypatch.setattr(verification, "removed_history", then_erased)

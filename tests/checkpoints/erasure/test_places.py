@@ -1,4 +1,6 @@
-"""Every column that can hold a value is in the list of what is erased, or in that of what holds none."""
+"""Every column that can hold a value is in the list of what is erased, or in that of
+what holds none.
+"""
 
 import re
 from pathlib import Path
@@ -25,45 +27,70 @@ def listed(heading: str) -> set[tuple[str, str]]:
     """(table, column) of the table below a heading."""
     part = PAGE.read_text().split(f"## {heading}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", part, re.MULTILINE)
-    return {(table, column) for table, columns in rows for column in re.findall(r"`(\w+)`", columns)}
+    return {
+        (table, column)
+        for table, columns in rows
+        for column in re.findall(r"`(\w+)`", columns)
+    }
 
 
 def can_hold_a_value(field: "Field[Any, Any]") -> bool:
     if str(field.column).endswith("seal"):
         return False
     return isinstance(field, BinaryField | JSONField | TextField) or (
-        isinstance(field, CharField) and (field.max_length or LONG) >= LONG and not field.choices
+        isinstance(field, CharField)
+        and (field.max_length or LONG) >= LONG
+        and not field.choices
     )
 
 
 def test_every_column_that_can_hold_a_value_is_listed() -> None:
-    erased, others = listed("What is erased"), listed("What holds no value")
+    erased = listed("What is erased")
+    others = listed("What holds no value")
     columns = {
         (model._meta.db_table, str(field.column)): can_hold_a_value(field)
         for model in apps.get_models(include_auto_created=True)
         if not model._meta.db_table.startswith(OTHERS)
         for field in model._meta.concrete_fields
     }
-    assert sorted({column for column, holds in columns.items() if holds} - erased - others) == []
-    assert sorted((erased | others) - columns.keys()) == [], "the page names columns that are not there"
+    assert (
+        sorted({column for column, holds in columns.items() if holds} - erased - others)
+        == []
+    )
+    assert sorted((erased | others) - columns.keys()) == [], (
+        "the page names columns that are not there"
+    )
     assert erased & others == set()
 
 
 def test_every_payload_column_is_erased() -> None:
     erased = listed("What is erased")
     for model in apps.get_models():
-        names = ("change", "snapshot") if model is Checkpoint else getattr(model, "PAYLOADS", ())
+        names = (
+            ("change", "snapshot")
+            if model is Checkpoint
+            else getattr(model, "PAYLOADS", ())
+        )
         for name in names:
             assert (model._meta.db_table, name) in erased
 
 
 def test_every_sealed_table_with_values_has_a_place() -> None:
-    placed = {place.model._meta.db_table for place in PLACES} | {Run._meta.db_table, Checkpoint._meta.db_table}
+    placed = {place.model._meta.db_table for place in PLACES} | {
+        Run._meta.db_table,
+        Checkpoint._meta.db_table,
+    }
     sealed = {
-        model._meta.db_table for model in apps.get_models() if hasattr(model, "seal") and getattr(model, "PAYLOADS", ())
+        model._meta.db_table
+        for model in apps.get_models()
+        if hasattr(model, "seal") and getattr(model, "PAYLOADS", ())
     }
     # Drafts are deleted; the others belong to no run, and are swept.
-    elsewhere = {"approvals_draft", "orchestrator_bulkfork", "checkpoints_erasurerecord"}
+    elsewhere = {
+        "approvals_draft",
+        "orchestrator_bulkfork",
+        "checkpoints_erasurerecord",
+    }
     assert sealed - placed == elsewhere
 
 

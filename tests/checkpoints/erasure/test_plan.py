@@ -25,11 +25,15 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def forked(run: Run, people: cast.People) -> Run:
     """A fork from the beginning that has ended."""
-    return runs.cancel(runs.fork(f"{run.key}:initial", by=people.starter).id, by=people.starter)
+    return runs.cancel(
+        runs.fork(f"{run.key}:initial", by=people.starter).id, by=people.starter
+    )
 
 
 def told(run: Run) -> set[tuple[str, str]]:
-    return {(one.run.key if one.run else str(one.id), one.how) for one in inherited_of(run)}
+    return {
+        (one.run.key if one.run else str(one.id), one.how) for one in inherited_of(run)
+    }
 
 
 @pytest.fixture
@@ -50,7 +54,9 @@ def test_origins_are_named_as_having_the_values_too_and_are_not_erased_along(
     record = retention.erase(second.id, forks=True, by=people.steward)
     said = {one["key"]: (one["how"], one["erased"]) for one in record.inherited}
     assert said == {first.key: ("origin", False), third.key: ("fork", True)}
-    left = [is_tombstone(read_value(Run.objects.get(id=run.id), "input")) for run in family]
+    left = [
+        is_tombstone(read_value(Run.objects.get(id=run.id), "input")) for run in family
+    ]
     assert left == [False, True, True]
     assert [verify_run(run.id) for run in family] == [[], [], []]
 
@@ -62,7 +68,9 @@ def test_a_parent_and_its_children_know_of_each_other(family: list[Run]) -> None
     assert (second.key, "child") in told(third)
 
 
-def test_the_way_goes_on_behind_a_run_that_is_not_there_any_more(family: list[Run]) -> None:
+def test_the_way_goes_on_behind_a_run_that_is_not_there_any_more(
+    family: list[Run],
+) -> None:
     first, second, third = family
     with transaction.atomic():
         Run.objects.filter(id=second.id)._raw_delete("default")
@@ -71,7 +79,9 @@ def test_the_way_goes_on_behind_a_run_that_is_not_there_any_more(family: list[Ru
         transaction.set_rollback(True)
 
 
-def test_it_costs_three_queries_a_generation_and_one(family: list[Run], people: cast.People) -> None:
+def test_it_costs_three_queries_a_generation_and_one(
+    family: list[Run], people: cast.People
+) -> None:
     with counted() as alone:
         inherited_of(family[0])
     for _ in range(5):
@@ -86,14 +96,18 @@ def test_a_plan_with_forks_refuses_what_the_erasure_would_refuse_and_says_what_g
 ) -> None:
     fork = runs.fork(f"{run.key}:at-1", by=people.starter)
     assert retention.plan_erasure(run.id).json()["inherited"][0]["erased"] is False
-    with pytest.raises(WrongStatus, match=f"run {fork.key} is queued and can still go on"):
+    with pytest.raises(
+        WrongStatus, match=f"run {fork.key} is queued and can still go on"
+    ):
         retention.plan_erasure(run.id, forks=True)
     runs.cancel(fork.id, by=people.starter)
     told = {"run": str(fork.id), "key": fork.key, "how": "fork", "erased": True}
     assert retention.plan_erasure(run.id, forks=True).json()["inherited"] == [told]
     out = StringIO()
     call_command("erase", run.key, dry_run=True, forks=True, stdout=out)
-    assert f"\n  fork {fork.key} has values of it: would be erased too\n" in out.getvalue()
+    assert (
+        f"\n  fork {fork.key} has values of it: would be erased too\n" in out.getvalue()
+    )
     assert f"{run.key}: would erase checkpoints" in out.getvalue()
     call_command("erase", run.key, dry_run=True, paths=["input.number"], stdout=out)
     assert f"{run.key}: would look for it in checkpoints" in out.getvalue()

@@ -1,4 +1,6 @@
-"""Forks that a store made and nobody has resumed: they have the values too, are named, and go if that is asked."""
+"""Forks that a store made and nobody has resumed: they have the values too, are named,
+and go if that is asked.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,9 @@ def store() -> CheckpointStore:
 def run(people: cast.People) -> Run:
     """A run with a person's name that was cancelled before it began."""
     secret_claim.registered(encrypted=False)
-    return runs.cancel(runs.start("secret_claim", PERSON, by=people.starter).id, by=people.starter)
+    return runs.cancel(
+        runs.start("secret_claim", PERSON, by=people.starter).id, by=people.starter
+    )
 
 
 def told(fork: Any, *, erased: bool) -> dict[str, Any]:
@@ -48,7 +52,9 @@ def test_a_fork_without_a_run_is_named_and_stays_where_only_the_run_is_erased(
     run: Run, store: CheckpointStore, people: cast.People
 ) -> None:
     fork = store.fork(run.head or "")
-    assert retention.plan_erasure(run.id).json()["inherited"] == [told(fork, erased=False)]
+    assert retention.plan_erasure(run.id).json()["inherited"] == [
+        told(fork, erased=False)
+    ]
     record = retention.erase(run.id, by=people.steward)
     assert record.inherited == [told(fork, erased=False)]
     assert store.get(fork.id).state["input"] == {"number": "7", **PERSON}
@@ -65,7 +71,10 @@ def test_with_forks_it_goes_as_a_whole_with_what_was_saved_and_forked_behind_it(
     below = store.fork(later.id)
     last = store.fork(below.id)
     other = store.save(uuid7(), {"input": {"person": "Eve"}})
-    want = sorted([told(one, erased=True) for one in (fork, below, last)], key=lambda one: str(one["run"]))
+    want = sorted(
+        [told(one, erased=True) for one in (fork, below, last)],
+        key=lambda one: str(one["run"]),
+    )
     assert retention.plan_erasure(run.id, paths, forks=True).json()["inherited"] == want
     record = retention.erase(run.id, paths, forks=True, by=people.steward)
     assert record.inherited == want
@@ -73,7 +82,8 @@ def test_with_forks_it_goes_as_a_whole_with_what_was_saved_and_forked_behind_it(
     assert erasures.marks_in(erasures.everything()) == set()
     folders = {path.parent.name for path in cellar.rglob("*.payload")}
     assert folders == ({str(other.run)} if backend == "cellar" else set())
-    assert (store.get(other.id).state["input"], verify_run(run.id)) == ({"person": "Eve"}, [])
+    assert store.get(other.id).state["input"] == {"person": "Eve"}
+    assert verify_run(run.id) == []
 
 
 def test_cut_off_before_the_bytes_of_a_backend_went_the_erasure_goes_on_with_them(
@@ -100,7 +110,8 @@ def test_one_that_was_resumed_is_erased_as_any_fork_is_with_those_that_a_store_m
 ) -> None:
     made = store.fork(run.head or "")
     fork = runs.cancel(runs.resume(made.run, by=people.starter).id, by=people.starter)
-    below, of_its_head = store.fork(made.id), store.fork(fork.head or "")
+    below = store.fork(made.id)
+    of_its_head = store.fork(fork.head or "")
     record = retention.erase(run.id, forks=True, by=people.steward)
     assert {(one["run"], one["how"], one["erased"]) for one in record.inherited} == {
         (str(fork.id), "fork", True),
@@ -112,9 +123,13 @@ def test_one_that_was_resumed_is_erased_as_any_fork_is_with_those_that_a_store_m
 
 
 def test_a_fork_that_is_resumed_before_the_erasure_begins_stops_it(
-    run: Run, store: CheckpointStore, people: cast.People, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    store: CheckpointStore,
+    people: cast.People,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fork, planned = store.fork(run.head or ""), plan.plan_erasure
+    fork = store.fork(run.head or "")
+    planned = plan.plan_erasure
 
     def then_resumed(*args: Any, **kwargs: Any) -> Any:
         found = planned(*args, **kwargs)
@@ -131,7 +146,10 @@ def test_a_fork_that_is_resumed_before_the_erasure_begins_stops_it(
 
 
 def test_what_a_store_forks_while_an_erasure_goes_on_goes_too_or_is_refused(
-    run: Run, store: CheckpointStore, people: cast.People, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    store: CheckpointStore,
+    people: cast.People,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fork = store.fork(run.head or "")
     retention.begin_erasure(run.id, forks=True, by=people.steward)
@@ -141,13 +159,18 @@ def test_what_a_store_forks_while_an_erasure_goes_on_goes_too_or_is_refused(
     with pytest.raises(Erased):
         runs.resume(fork.run, by=people.starter)
     assert kinds.advance(Job.objects.get(kind="erase_run").id).status == "done"
-    assert (rows_of(fork), rows_of(below), erasures.marks_in(erasures.everything())) == (0, 0, set())
+    assert rows_of(fork) == 0
+    assert rows_of(below) == 0
+    assert erasures.marks_in(erasures.everything()) == set()
     with pytest.raises(UnknownThing):
         store.fork(fork.id)
 
 
 def test_a_fork_of_a_run_whose_erasure_begins_after_it_was_read_is_refused(
-    run: Run, store: CheckpointStore, people: cast.People, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    store: CheckpointStore,
+    people: cast.People,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from checkpoints.store import rows
 
@@ -172,7 +195,9 @@ def test_forks_are_found_by_an_index(run: Run) -> None:
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             cursor.execute("SET enable_seqscan = off")
-        cursor.execute(f"EXPLAIN {'QUERY PLAN ' if connection.vendor == 'sqlite' else ''}{query}")
+        cursor.execute(
+            f"EXPLAIN {'QUERY PLAN ' if connection.vendor == 'sqlite' else ''}{query}"
+        )
         plan = "\n".join(str(row) for row in cursor.fetchall())
         if connection.vendor == "postgresql":
             cursor.execute("RESET enable_seqscan")

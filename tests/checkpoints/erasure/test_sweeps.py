@@ -25,9 +25,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def graph(settings: Any, tmp_path: Path) -> Iterator[Graph]:
-    """A graph whose input names a letter and a list of photos; files are kept in a folder of the test."""
+    """A graph whose input names a letter and a list of photos; files are kept in a
+    folder of the test.
+    """
     location = {"location": str(tmp_path / "storage")}
-    entry = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": location}
+    entry = {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": location,
+    }
     settings.STORAGES = {**settings.STORAGES, "default": entry}
     made = claims.with_a_file("files_to_erase", required=True)
     with claims.registered(made):
@@ -35,12 +40,16 @@ def graph(settings: Any, tmp_path: Path) -> Iterator[Graph]:
 
 
 def upload() -> dict[str, Any]:
-    return uploads.save_upload(BytesIO(marked("file").encode()), name="letter.txt", by=None)
+    return uploads.save_upload(
+        BytesIO(marked("file").encode()), name="letter.txt", by=None
+    )
 
 
 def ended(graph: Graph, ref: dict[str, Any], people: cast.People) -> Run:
     """A run that has ended and whose input names this file."""
-    return runs.cancel(runs.start(graph.name, {"letter": ref}, by=people.starter).id, by=people.starter)
+    return runs.cancel(
+        runs.start(graph.name, {"letter": ref}, by=people.starter).id, by=people.starter
+    )
 
 
 def test_a_bundle_that_is_in_the_archive_when_an_erasure_ends_is_named_in_the_record(
@@ -55,16 +64,23 @@ def test_a_bundle_that_is_in_the_archive_when_an_erasure_ends_is_named_in_the_re
     assert retention.plan_erasure(run.id).counts["archived bundles"] == 1
     record = retention.begin_erasure(run.id, by=people.steward)
     job = erasures.worked_until(record, "checkpoints")
-    (folder / f"{run.id}-8.bundle").write_text("written by an export that began before the erasure")
+    (folder / f"{run.id}-8.bundle").write_text(
+        "written by an export that began before the erasure"
+    )
     assert kinds.advance(job.id).status == "done"
     record.refresh_from_db()
     assert record.kept_files == [f"{run.id}-7.bundle", f"{run.id}-8.bundle"]
     assert verification.verify_run(run.id) == []
 
 
-def test_erasing_files_costs_the_same_beside_many_other_runs(graph: Graph, people: cast.People) -> None:
-    first, second, shared = upload(), upload(), upload()
-    alone, beside = ended(graph, first, people), ended(graph, second, people)
+def test_erasing_files_costs_the_same_beside_many_other_runs(
+    graph: Graph, people: cast.People
+) -> None:
+    first = upload()
+    second = upload()
+    shared = upload()
+    alone = ended(graph, first, people)
+    beside = ended(graph, second, people)
     steward = people.steward
     assert steward.has_perm(PERMISSION), "and what he may do is known from here on"
     with counted() as few:
@@ -76,13 +92,15 @@ def test_erasing_files_costs_the_same_beside_many_other_runs(graph: Graph, peopl
         retention.erase(beside.id, by=steward)
     assert len(many) == len(few)
     assert not Upload.objects.filter(id__in=[first["file"], second["file"]]).exists()
-    assert (Upload.objects.count(), UploadReference.objects.count()) == (13, 24)
+    assert Upload.objects.count() == 13
+    assert UploadReference.objects.count() == 24
 
 
 def test_no_other_run_is_opened_to_know_who_names_a_file(
     graph: Graph, people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, theirs = upload(), upload()
+    mine = upload()
+    theirs = upload()
     run = ended(graph, mine, people)
     ended(graph, theirs, people)
     read = uploads.refs_in
@@ -98,8 +116,11 @@ def test_no_other_run_is_opened_to_know_who_names_a_file(
     assert not any(theirs["file"] in one for one in opened)
 
 
-def test_the_name_of_a_file_is_erased_by_its_path_and_the_file_by_its_own(graph: Graph, people: cast.People) -> None:
-    first, shared = upload(), upload()
+def test_the_name_of_a_file_is_erased_by_its_path_and_the_file_by_its_own(
+    graph: Graph, people: cast.People
+) -> None:
+    first = upload()
+    shared = upload()
     run, one, other = (ended(graph, ref, people) for ref in (first, shared, shared))
     for named in (run, one):
         retention.erase(named.id, ["input.letter.name"], by=people.steward)
@@ -127,7 +148,9 @@ def test_the_name_of_a_file_goes_when_it_is_erased_by_its_path_in_a_run_and_its_
     assert [verification.verify_run(one.id) for one in (run, fork)] == [[], []]
 
 
-def test_a_file_of_a_fork_stays_until_the_fork_is_erased(graph: Graph, people: cast.People) -> None:
+def test_a_file_of_a_fork_stays_until_the_fork_is_erased(
+    graph: Graph, people: cast.People
+) -> None:
     ref = upload()
     run = ended(graph, ref, people)
     fork = runs.fork(f"{run.key}:initial", by=people.starter)
@@ -142,10 +165,15 @@ def test_only_the_folder_of_the_run_is_listed_in_a_payload_backend(
     people: cast.People, configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(
-        PAYLOADS={"cellar": {"backend": "files", "options": {"location": str(tmp_path)}}}, DEFAULT_PAYLOADS="cellar"
+        PAYLOADS={
+            "cellar": {"backend": "files", "options": {"location": str(tmp_path)}}
+        },
+        DEFAULT_PAYLOADS="cellar",
     )
     secret_claim.registered(encrypted=False)
-    run, other = (runs.start("secret_claim", {"person": "Ada"}, by=people.starter) for _ in "ab")
+    run, other = (
+        runs.start("secret_claim", {"person": "Ada"}, by=people.starter) for _ in "ab"
+    )
     runs.cancel(run.id, by=people.starter)
     backend = payloads.backend("cellar")
     listed: list[str] = []
@@ -162,34 +190,59 @@ def test_only_the_folder_of_the_run_is_listed_in_a_payload_backend(
     assert Checkpoint.objects.filter(run=other.id, backend="cellar").exists()
 
 
-@pytest.mark.parametrize(("sealed", "paths"), [(False, None), (True, None), (False, ["payout.memo", "input.person"])])
+@pytest.mark.parametrize(
+    ("sealed", "paths"),
+    [(False, None), (True, None), (False, ["payout.memo", "input.person"])],
+)
 def test_the_files_of_a_payload_backend_are_written_anew_and_leave_nothing_behind(
-    people: cast.People, configure: Any, tmp_path: Path, sealed: bool, paths: list[str] | None
+    people: cast.People,
+    configure: Any,
+    tmp_path: Path,
+    sealed: bool,
+    paths: list[str] | None,
 ) -> None:
     files = {"backend": "files", "options": {"location": str(tmp_path)}}
     entry = {"backend": "sealed", "options": {"of": files}} if sealed else files
     configure(PAYLOADS={"cellar": entry}, DEFAULT_PAYLOADS="cellar")
     secret_claim.registered(encrypted=False)
-    run, other = erasures.whole_story(people), erasures.whole_story(people)
+    run = erasures.whole_story(people)
+    other = erasures.whole_story(people)
     # As a worker leaves bytes behind that dies before its commit.
     row = Checkpoint.objects.get(id=run.head)
-    payloads.put_payload("cellar", payloads.name_of(run.id, row.id, "change"), marked("orphan").encode(), under="left")
+    payloads.put_payload(
+        "cellar",
+        payloads.name_of(run.id, row.id, "change"),
+        marked("orphan").encode(),
+        under="left",
+    )
     assert erasures.marks_in(_bytes_of(tmp_path, run)) >= {"orphan", "letter"}
     before = _bytes_of(tmp_path, other)
     retention.erase(run.id, paths, by=people.steward)
     left = erasures.marks_in(_bytes_of(tmp_path, run))
     assert (
-        left == set() if paths is None else "letter" in left and left.isdisjoint({"orphan", "input", "write", "edit"})
+        left == set()
+        if paths is None
+        else "letter" in left and left.isdisjoint({"orphan", "input", "write", "edit"})
     )
     assert _bytes_of(tmp_path, other) == before
-    assert (verification.verify_run(run.id), verification.verify_run(other.id)) == ([], [])
+    assert verification.verify_run(run.id) == []
+    assert verification.verify_run(other.id) == []
     for one in timeline.list_checkpoints(run.id):
         timeline.state_at(one.id)
 
 
 def _bytes_of(folder: Path, run: Run) -> bytes:
     """Every payload file of a run, unpacked as far as it is packed."""
-    found = sorted(path for path in folder.rglob("*") if path.is_file() and str(run.id) in str(path))
+    found = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and str(run.id) in str(path)
+    )
     data = [path.read_bytes() for path in found]
-    opened = [erasures.unpacked(one[one.find(form) :]) for one in data for form in (b"\x01", b"\x02") if form in one]
+    opened = [
+        erasures.unpacked(one[one.find(form) :])
+        for one in data
+        for form in (b"\x01", b"\x02")
+        if form in one
+    ]
     return b"".join([*data, *opened])

@@ -1,5 +1,5 @@
-"""Results that the process which wrote the intents records: in one statement, and only where each row still is, in all
-its fields, what was sealed.
+"""Results that the process which wrote the intents records: in one statement, and only
+where each row still is, in all its fields, what was sealed.
 """
 
 import re
@@ -30,7 +30,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def lease() -> Lease:
     made = graph("recorded")
-    made.node("split", sends=["leaf"])(lambda state, ctx: [Send("leaf", n) for n in range(3)])
+    made.node("split", sends=["leaf"])(
+        lambda state, ctx: [Send("leaf", n) for n in range(3)]
+    )
     made.node("leaf", effect="external")(lambda state, ctx: {})
     made.edge(START, "split")
     made.edge("leaf", END)
@@ -43,9 +45,14 @@ def _leaf(n: int) -> Task:
 
 def _begun(lease: Lease, leaves: int = 3) -> list[Ending]:
     """Endings of leaves that have begun, with their intents."""
-    intents = [Intent(_leaf(n), 1, "external", f"{n:064}", 1.0 + n) for n in range(leaves)]
+    intents = [
+        Intent(_leaf(n), 1, "external", f"{n:064}", 1.0 + n) for n in range(leaves)
+    ]
     rows = journal.write_intents(lease, intents)
-    return [Ending(_leaf(n), 1, "done", {"writes": [n]}, took_ms=n, intent=rows[_leaf(n)]) for n in range(leaves)]
+    return [
+        Ending(_leaf(n), 1, "done", {"writes": [n]}, took_ms=n, intent=rows[_leaf(n)])
+        for n in range(leaves)
+    ]
 
 
 def _rows() -> list[TaskResult]:
@@ -53,17 +60,29 @@ def _rows() -> list[TaskResult]:
 
 
 @pytest.mark.parametrize("leaves", [1, 3, 600])
-def test_results_of_intents_of_this_process_are_written_without_a_look_at_their_rows(lease: Lease, leaves: int) -> None:
+def test_results_of_intents_of_this_process_are_written_without_a_look_at_their_rows(
+    lease: Lease, leaves: int
+) -> None:
     endings = _begun(lease, leaves)
     with CaptureQueriesContext(connection) as seen:
         assert journal.write_results(lease, endings) == []
-    content = [word for one in seen for word in re.findall(r"^(?:\d+ times: )?(SELECT|UPDATE|INSERT)", one["sql"])]
-    assert content == ["SELECT", "UPDATE"], "the run's row is locked, the results are written"
+    content = [
+        word
+        for one in seen
+        for word in re.findall(r"^(?:\d+ times: )?(SELECT|UPDATE|INSERT)", one["sql"])
+    ]
+    assert content == ["SELECT", "UPDATE"], (
+        "the run's row is locked, the results are written"
+    )
     rows = _rows()
     sealed_rows.verify_rows(rows, lease.protection)
     entries = journal.entries(lease)
-    assert [entries[_leaf(n)].output for n in range(leaves)] == [{"writes": [n]} for n in range(leaves)]
-    assert [(row.outcome, row.took_ms, row.seq) for row in rows] == [("done", n, None) for n in range(leaves)]
+    assert [entries[_leaf(n)].output for n in range(leaves)] == [
+        {"writes": [n]} for n in range(leaves)
+    ]
+    assert [(row.outcome, row.took_ms, row.seq) for row in rows] == [
+        ("done", n, None) for n in range(leaves)
+    ]
     assert all(row.thread_ended_at == row.result_at is not None for row in rows)
 
 
@@ -72,28 +91,54 @@ def test_what_begin_gives_is_what_is_in_the_table(lease: Lease) -> None:
     for row, ending in zip(_rows(), endings, strict=True):
         for field in TaskResult._meta.concrete_fields:
             if not field.primary_key:
-                kept, given = getattr(row, field.attname), getattr(ending.intent, field.attname)
+                kept = getattr(row, field.attname)
+                given = getattr(ending.intent, field.attname)
                 assert kept == given, field.attname
 
 
 CHANGED: dict[str, Any] = {
-    "node": "other", "visit": 2, "index": 7, "attempt": 2, "effect": "write", "epoch": 99, "worker": uuid4(),
-    "host": "elsewhere", "pid_space": "elsewhere", "pid": 1, "process_started": 1, "superstep": 9,
+    "node": "other",
+    "visit": 2,
+    "index": 7,
+    "attempt": 2,
+    "effect": "write",
+    "epoch": 99,
+    "worker": uuid4(),
+    "host": "elsewhere",
+    "pid_space": "elsewhere",
+    "pid": 1,
+    "process_started": 1,
+    "superstep": 9,
     "input_hash": "f" * 64,
-    "intent_at": timezone.now() - timedelta(days=1), "over_at": timezone.now(), "outcome": "not_done",
-    "output": b"\x01{}", "error": b"\x01{}", "result_at": timezone.now(), "took_ms": 5, "settled_reason": b"\x01\"x\"",
-    "seal": b"0" * 32, "seal_key": "another",
-}  # fmt: skip
+    "intent_at": timezone.now() - timedelta(days=1),
+    "over_at": timezone.now(),
+    "outcome": "not_done",
+    "output": b"\x01{}",
+    "error": b"\x01{}",
+    "result_at": timezone.now(),
+    "took_ms": 5,
+    "settled_reason": b'\x01"x"',
+    "seal": b"0" * 32,
+    "seal_key": "another",
+}
 
 
 def test_every_sealed_field_is_among_those_that_are_changed_here() -> None:
-    sealed = {f.name for f in TaskResult._meta.concrete_fields if f.name not in TaskResult.UNSEALED}
+    sealed = {
+        f.name
+        for f in TaskResult._meta.concrete_fields
+        if f.name not in TaskResult.UNSEALED
+    }
     # The end of an attempt's thread is written with its ending, whatever stood there.
-    assert sealed - {"id", "run", "line", "settled_by", "thread_ended_at"} == set(CHANGED)
+    assert sealed - {"id", "run", "line", "settled_by", "thread_ended_at"} == set(
+        CHANGED
+    )
 
 
 @pytest.mark.parametrize("field", list(CHANGED))
-def test_where_one_of_the_intents_was_changed_no_result_is_written_over_it(lease: Lease, field: str) -> None:
+def test_where_one_of_the_intents_was_changed_no_result_is_written_over_it(
+    lease: Lease, field: str
+) -> None:
     endings = _begun(lease)
     tamper(_rows()[1], **{field: CHANGED[field]})
     before = {row.pk: row.seal for row in _rows()}
@@ -103,7 +148,8 @@ def test_where_one_of_the_intents_was_changed_no_result_is_written_over_it(lease
         assert {row.outcome for row in _rows()} == {"open"}
         assert LateResult.objects.count() == 3
     else:
-        # Moved away from its task, or no longer open: nothing that this process may close.
+        # Moved away from its task, or no longer open: nothing that this process may
+        # close.
         assert field in {"node", "visit", "index", "attempt", "outcome"}
         assert late == [endings[1]]
         assert [row.outcome for row in _rows()].count("done") == 2
@@ -112,7 +158,9 @@ def test_where_one_of_the_intents_was_changed_no_result_is_written_over_it(lease
         assert LateResult.objects.count() == 1
 
 
-def test_a_result_whose_attempt_was_closed_by_somebody_else_is_late_and_the_others_are_taken(lease: Lease) -> None:
+def test_a_result_whose_attempt_was_closed_by_somebody_else_is_late_and_the_others_are_taken(
+    lease: Lease,
+) -> None:
     endings = _begun(lease)
     journal.mark_tasks_unknown(lease, [_leaf(1)])
     assert journal.write_results(lease, endings) == [endings[1]]

@@ -1,4 +1,6 @@
-"""A result that is not as it was recorded is never used, never covered up by a new seal, and nothing is done twice."""
+"""A result that is not as it was recorded is never used, never covered up by a new
+seal, and nothing is done twice.
+"""
 
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from checkpoints import audit_log
+from checkpoints.audit import lines as audit_log
 from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
@@ -52,11 +54,15 @@ def approved(request: pytest.FixtureRequest, tmp_path: Path, rita: User) -> Run:
 
 
 def _paid_and_killed(run: Run) -> TaskResult:
-    """The superstep of `pay` cut off after its result was recorded; the lease has run out."""
+    """The superstep of `pay` cut off after its result was recorded; the lease has run
+    out.
+    """
     lease = held(run)
     journal.write_intents(lease, [Intent(PAY, 1, "external", "x", 60.0)])
     journal.write_results(lease, [Ending(PAY, 1, "done", {"writes": []})])
-    Run.objects.filter(id=run.id).update(lease_until=timezone.now() - timedelta(seconds=1))
+    Run.objects.filter(id=run.id).update(
+        lease_until=timezone.now() - timedelta(seconds=1)
+    )
     return TaskResult.objects.get(run=run)
 
 
@@ -87,12 +93,16 @@ def test_a_result_that_was_changed_is_not_used_and_its_effect_is_not_made_again(
 ) -> None:
     tamper(_paid_and_killed(approved), **changed)
     run = runs.advance(approved.id)
-    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert run.status == Status.TAMPERED
+    assert run.error_code == "tampered_row"
     assert calls(tmp_path) == []
 
 
-def test_a_result_that_is_as_it_was_recorded_verifies_after_each_of_its_changes(approved: Run) -> None:
-    row, protection = _paid_and_killed(approved), protection_of(approved)
+def test_a_result_that_is_as_it_was_recorded_verifies_after_each_of_its_changes(
+    approved: Run,
+) -> None:
+    row = _paid_and_killed(approved)
+    protection = protection_of(approved)
     sealed_rows.verify_row(row, protection)
     seals = {bytes(row.seal or b"")}
     for outcome in (Outcome.UNKNOWN, Outcome.NOT_DONE):
@@ -104,7 +114,9 @@ def test_a_result_that_is_as_it_was_recorded_verifies_after_each_of_its_changes(
     assert read_value(row, "output") == {"writes": []}
 
 
-def test_an_intent_that_was_changed_is_not_closed_under_a_new_seal_and_what_happened_is_kept(approved: Run) -> None:
+def test_an_intent_that_was_changed_is_not_closed_under_a_new_seal_and_what_happened_is_kept(
+    approved: Run,
+) -> None:
     lease = held(approved)
     journal.write_intents(lease, [Intent(PAY, 1, "external", "x", 60.0)])
     row = TaskResult.objects.get(run=approved)
@@ -118,7 +130,9 @@ def test_an_intent_that_was_changed_is_not_closed_under_a_new_seal_and_what_happ
     assert read_value(late, "output") == {"writes": []}
 
 
-def test_an_outcome_that_was_changed_cannot_be_settled(tmp_path: Path, approved: Run, people: cast.People) -> None:
+def test_an_outcome_that_was_changed_cannot_be_settled(
+    tmp_path: Path, approved: Run, people: cast.People
+) -> None:
     run = _unknown(approved)
     row = TaskResult.objects.get(run=run)
     tamper(row, over_at=timezone.now() - timedelta(hours=1))
@@ -127,9 +141,13 @@ def test_an_outcome_that_was_changed_cannot_be_settled(tmp_path: Path, approved:
     assert calls(tmp_path) == []
 
 
-def test_the_reason_of_whoever_settled_is_kept_encrypted_where_the_run_is(approved: Run, people: cast.People) -> None:
+def test_the_reason_of_whoever_settled_is_kept_encrypted_where_the_run_is(
+    approved: Run, people: cast.People
+) -> None:
     run = _unknown(approved)
-    runs.settle(run.id, "pay:1:0", happened=True, by=people.starter, reason="the bank said so")
+    runs.settle(
+        run.id, "pay:1:0", happened=True, by=people.starter, reason="the bank said so"
+    )
     row = TaskResult.objects.get(run=run)
     sealed_rows.verify_row(row, protection_of(run))
     assert read_value(row, "settled_reason") == "the bank said so"
@@ -142,20 +160,26 @@ def test_a_result_that_was_deleted_before_its_superstep_was_saved_does_not_let_i
 ) -> None:
     remove(_paid_and_killed(approved))
     run = runs.advance(approved.id)
-    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert run.status == Status.TAMPERED
+    assert run.error_code == "tampered_row"
     assert calls(tmp_path) == []
 
 
-def test_an_unknown_outcome_that_was_deleted_does_not_let_its_effect_run_again(approved: Run, tmp_path: Path) -> None:
+def test_an_unknown_outcome_that_was_deleted_does_not_let_its_effect_run_again(
+    approved: Run, tmp_path: Path
+) -> None:
     run = _unknown(approved)
     remove(TaskResult.objects.get(run=run))
     Run.objects.filter(id=run.id).update(status=Status.QUEUED)
     run = runs.advance(run.id)
-    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert run.status == Status.TAMPERED
+    assert run.error_code == "tampered_row"
     assert calls(tmp_path) == []
 
 
-def test_a_result_that_was_deleted_does_not_let_its_effect_run_again(approved: Run, tmp_path: Path) -> None:
+def test_a_result_that_was_deleted_does_not_let_its_effect_run_again(
+    approved: Run, tmp_path: Path
+) -> None:
     run = runs.advance(approved.id)
     assert run.status == Status.COMPLETED
     made = calls(tmp_path)

@@ -1,4 +1,6 @@
-"""When the thread of an attempt ended is sealed with its row, under the lock of the run as all that seals it anew."""
+"""When the thread of an attempt ended is sealed with its row, under the lock of the run
+as all that seals it anew.
+"""
 
 import pytest
 from django.db import connection
@@ -27,7 +29,10 @@ def test_the_run_is_locked_before_its_result_is_sealed_anew() -> None:
     texts = [query["sql"] for query in seen]
     locking = [sql for sql in texts if "FOR UPDATE" in sql]
     if connection.vendor == "postgresql":
-        assert [Run._meta.db_table in locking[0], TaskResult._meta.db_table in locking[1]] == [True, True]
+        assert [
+            Run._meta.db_table in locking[0],
+            TaskResult._meta.db_table in locking[1],
+        ] == [True, True]
     row = TaskResult.objects.get(run=run)
     assert row.thread_ended_at is not None
     sealed_rows.verify_row(row, protection_of(run))

@@ -1,5 +1,5 @@
-"""Rows of a state that is far larger than its changes: what stands in them when points before them were not kept, or
-could not be saved.
+"""Rows of a state that is far larger than its changes: what stands in them when points
+before them were not kept, or could not be saved.
 """
 
 import errno
@@ -21,7 +21,8 @@ from checkpoints.queue import leases
 from checkpoints.sealing.sealed_rows import PLAIN
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import Interval, canonical
+from orchestrator.engine import Interval
+from orchestrator.engine.values import canonical
 from orchestrator.execution import loop
 from tests.support import run_actions
 from tests.support.chain import join_in_a_row
@@ -37,36 +38,58 @@ def document(row: Checkpoint) -> dict[str, Any]:
     return found
 
 
-def test_what_two_missing_points_in_a_row_changed_is_in_the_next_row_of_a_large_state(cellar: Any) -> None:
-    made = large("missing", "abcde", full="bc", payloads="cellar", on_save_error="continue")
+def test_what_two_missing_points_in_a_row_changed_is_in_the_next_row_of_a_large_state(
+    cellar: Any,
+) -> None:
+    made = large(
+        "missing", "abcde", full="bc", payloads="cellar", on_save_error="continue"
+    )
     run = runs.advance(started(made).id)
-    assert (run.status, run.durable) == ("completed", False)
+    assert run.status == "completed"
+    assert run.durable is False
     rows = list(Checkpoint.objects.filter(run=run).order_by("seq"))
     assert [row.superstep for row in rows] == [0, 1, 4, 5]
     assert [len(document(row)["scratch"]["notes"]) for row in rows] == [0, 0, 3, 4]
     assert run_actions.state(run)["notes"] == ["b", "c", "d", "e"]
-    found = [change.after for change in timeline.changes(rows[2]) if change.partition == "scratch"]
+    found = [
+        change.after
+        for change in timeline.changes(rows[2])
+        if change.partition == "scratch"
+    ]
     assert found == ["b", "c", "d"]
 
 
-def test_the_tape_of_a_run_names_supersteps_that_were_not_saved_too(cellar: Any) -> None:
-    runs_of = [large("tape", "abcde", full=full, payloads="cellar", on_save_error="continue") for full in ("", "bc")]
+def test_the_tape_of_a_run_names_supersteps_that_were_not_saved_too(
+    cellar: Any,
+) -> None:
+    runs_of = [
+        large("tape", "abcde", full=full, payloads="cellar", on_save_error="continue")
+        for full in ("", "bc")
+    ]
     whole, missing = (runs.advance(started(made).id) for made in runs_of)
-    assert (whole.durable, missing.durable) == (True, False)
+    assert whole.durable is True
+    assert missing.durable is False
     assert whole.tape
     assert missing.tape == whole.tape
 
 
-def test_a_row_behind_missing_points_tells_the_true_size_of_its_state(cellar: Any) -> None:
-    made = large("sizes", "abcde", full="bc", payloads="cellar", on_save_error="continue")
+def test_a_row_behind_missing_points_tells_the_true_size_of_its_state(
+    cellar: Any,
+) -> None:
+    made = large(
+        "sizes", "abcde", full="bc", payloads="cellar", on_save_error="continue"
+    )
     run = runs.advance(started(made).id)
     for row in Checkpoint.objects.filter(run=run):
         assert row.state_size == len(canonical.encode(document(row)))
 
 
-def test_a_recovery_point_of_a_large_state_keeps_what_changed_and_not_the_state(configure: Any) -> None:
+def test_a_recovery_point_of_a_large_state_keeps_what_changed_and_not_the_state(
+    configure: Any,
+) -> None:
     configure(SLICE_SECONDS=1e-9)
-    run, lengths = started(large("recovers", "abcdefg", checkpoints=Interval(3))), {}
+    run = started(large("recovers", "abcdefg", checkpoints=Interval(3)))
+    lengths = {}
     while claim := leases.claim_one(run.id):
         loop.run_slice(claim.id, claim.epoch)
         head = last(run)
@@ -79,17 +102,23 @@ def test_a_recovery_point_of_a_large_state_keeps_what_changed_and_not_the_state(
     assert lengths[4] < lengths[5] < 2_000
 
 
-def test_a_worker_that_takes_over_a_recovery_point_keeps_what_it_had_not_kept(configure: Any) -> None:
+def test_a_worker_that_takes_over_a_recovery_point_keeps_what_it_had_not_kept(
+    configure: Any,
+) -> None:
     configure(SLICE_SECONDS=1e-9)
     run = started(large("taken", "abcd", checkpoints="none"))
     while run.status != "completed":
         run = slice_of(run)
     assert run_actions.state(run)["notes"] == ["b", "c", "d"]
-    assert [row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")] == [0, 4]
+    assert [
+        row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")
+    ] == [0, 4]
     assert verify_run(run.id) == []
 
 
-def test_a_run_that_is_taken_over_at_each_point_has_its_snapshots_where_it_has_them_in_one_go(configure: Any) -> None:
+def test_a_run_that_is_taken_over_at_each_point_has_its_snapshots_where_it_has_them_in_one_go(
+    configure: Any,
+) -> None:
     made = graph("anchors", checkpoints=Interval(2))
     nodes = "abcdefghijkl"
     for node in nodes:
@@ -101,13 +130,18 @@ def test_a_run_that_is_taken_over_at_each_point_has_its_snapshots_where_it_has_t
     pieces = started(made)
     while pieces.status != "completed":
         pieces = slice_of(pieces)
-    # Of a row's change some bytes are the time it took; these sizes are far from where that would make a difference.
+    # Of a row's change some bytes are the time it took; these sizes are far from where
+    # that would make a difference.
     assert [anchors(run) for run in (whole, pieces)] == [[0, 1, 1, 1, 4, 4, 4]] * 2
     assert verify_run(pieces.id) == []
 
 
 def anchors(run: Run) -> list[int]:
-    return list(Checkpoint.objects.filter(run=run).order_by("seq").values_list("anchor", flat=True))
+    return list(
+        Checkpoint.objects.filter(run=run)
+        .order_by("seq")
+        .values_list("anchor", flat=True)
+    )
 
 
 def test_a_step_that_appends_nothing_tells_the_true_size_of_its_state() -> None:
@@ -140,8 +174,11 @@ def test_a_run_goes_on_where_the_bytes_of_a_replaced_recovery_point_cannot_be_de
     assert run_actions.state(run)["notes"] == ["b", "c", "d"]
 
 
-def test_a_row_of_a_failed_superstep_says_what_is_open_and_the_row_after_it_says_nothing_more() -> None:
-    made, mended = graph("opens"), []
+def test_a_row_of_a_failed_superstep_says_what_is_open_and_the_row_after_it_says_nothing_more() -> (
+    None
+):
+    made = graph("opens")
+    mended = []
 
     @made.node()
     def a(state: Any, ctx: Any) -> None:
@@ -154,11 +191,13 @@ def test_a_row_of_a_failed_superstep_says_what_is_open_and_the_row_after_it_says
 
     join_in_a_row(made, "a", "b")
     run = runs.advance(started(made).id)
-    assert (run.status, document(last(run))["open"]["superstep"]) == ("failed", 2)
+    assert run.status == "failed"
+    assert document(last(run))["open"]["superstep"] == 2
     mended.append(True)
     runs.resume(run.id)
     run = runs.advance(run.id)
-    assert (run.status, document(last(run))["open"]) == ("completed", {})
+    assert run.status == "completed"
+    assert document(last(run))["open"] == {}
 
 
 def test_a_row_tells_how_many_bytes_are_kept_of_its_change_and_its_snapshot() -> None:
@@ -170,9 +209,14 @@ def test_a_row_tells_how_many_bytes_are_kept_of_its_change_and_its_snapshot() ->
 
 
 def test_of_a_step_that_was_not_saved_no_row_is_stored() -> None:
-    first = NewCheckpoint(Source.INPUT, Payload({"scratch": {}, "artifacts": {}}, {}, {}), 0)
-    change, at = checkpoint_rows.full_delta(first, PLAIN), timezone.now()
+    first = NewCheckpoint(
+        Source.INPUT, Payload({"scratch": {}, "artifacts": {}}, {}, {}), 0
+    )
+    change = checkpoint_rows.full_delta(first, PLAIN)
+    at = timezone.now()
     header = RunHeader(uuid4(), "g", "1", "f", 1, PLAIN)
-    _, head = checkpoint_rows.first_row(header, uuid4(), first, change, end=LogEnd(1, "a"), at=at)
+    _, head = checkpoint_rows.first_row(
+        header, uuid4(), first, change, end=LogEnd(1, "a"), at=at
+    )
     assert head.is_stored
     assert not checkpoint_rows.head_without_row(head, first).is_stored

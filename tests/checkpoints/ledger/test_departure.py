@@ -1,4 +1,6 @@
-"""The rows of lines: what is written where one begins, and that a worker believes none that was altered."""
+"""The rows of lines: what is written where one begins, and that a worker believes none
+that was altered.
+"""
 
 import pytest
 
@@ -23,24 +25,41 @@ def _rewound(people: cast.People) -> Run:
 
 def test_a_line_knows_where_it_departed(people: cast.People) -> None:
     run = _rewound(people)
-    row, departure = RunLine.objects.get(run=run), Checkpoint.objects.get(run=run, seq=1)
-    assert (row.number, row.travel, row.parent_line, row.departure, row.departure_seq, row.departure_hash) == (
-        2, "rewind", 1, departure.id, 1, departure.content_hash,
-    )  # fmt: skip
-    assert (row.stops, row.by) == (["pay"], people.starter)
+    row = RunLine.objects.get(run=run)
+    departure = Checkpoint.objects.get(run=run, seq=1)
+    assert row.number == 2
+    assert row.travel == "rewind"
+    assert row.parent_line == 1
+    assert row.departure == departure.id
+    assert row.departure_seq == 1
+    assert row.departure_hash == departure.content_hash
+    assert row.stops == ["pay"]
+    assert row.by == people.starter
     first = Checkpoint.objects.get(id=run.head)
-    assert (first.line, first.seq, first.parent, first.anchor, bool(first.snapshot)) == (2, 5, departure.id, 5, True)
+    assert first.line == 2
+    assert first.seq == 5
+    assert first.parent == departure.id
+    assert first.anchor == 5
+    assert bool(first.snapshot)
     assert lines.ancestry(run.id, 2) == ((2, None), (1, 1))
 
 
-def test_the_way_to_a_checkpoint_leads_through_older_lines_and_origins(people: cast.People) -> None:
+def test_the_way_to_a_checkpoint_leads_through_older_lines_and_origins(
+    people: cast.People,
+) -> None:
     run = runs.advance(_rewound(people).id)
     fork = runs.fork(f"{run.key}:at-6", by=people.starter)
-    assert lines.past(fork.id, 1) == [Stretch(fork.id, 1, None), Stretch(run.id, 2, 6), Stretch(run.id, 1, 1)]
+    assert lines.past(fork.id, 1) == [
+        Stretch(fork.id, 1, None),
+        Stretch(run.id, 2, 6),
+        Stretch(run.id, 1, 1),
+    ]
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_line_that_was_altered_is_not_believed(people: cast.People, *, gone: bool) -> None:
+def test_a_line_that_was_altered_is_not_believed(
+    people: cast.People, *, gone: bool
+) -> None:
     run = _rewound(people)
     row = RunLine.objects.get(run=run)
     if gone:
@@ -48,6 +67,7 @@ def test_a_line_that_was_altered_is_not_believed(people: cast.People, *, gone: b
     else:
         tamper(row, stops=[])
     run = runs.advance(run.id)
-    assert (run.status, len(PAID)) == (Status.TAMPERED, 1)
+    assert run.status == Status.TAMPERED
+    assert len(PAID) == 1
     with pytest.raises(TamperedRow):
         runs.plan(f"{run.key}:at-5")

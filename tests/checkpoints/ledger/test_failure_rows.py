@@ -1,4 +1,6 @@
-"""Where snapshots are counted, a load reads no more rows than that, failure rows included."""
+"""Where snapshots are counted, a load reads no more rows than that, failure rows
+included.
+"""
 
 import pytest
 

@@ -29,16 +29,25 @@ def _inserts_break() -> Iterator[None]:
         yield
 
 
-def test_a_commit_of_many_lines_that_breaks_between_its_statements_leaves_nothing() -> None:
+def test_a_commit_of_many_lines_that_breaks_between_its_statements_leaves_nothing() -> (
+    None
+):
     made = graph("many_lines")
     made.node("a")(lambda state, ctx: None)
     made.edge(START, "a")
     made.edge("a", END)
     run = started(made)
-    lease, events = held(run), [NewEvent("warning", {"n": n}) for n in range(600)]
+    lease = held(run)
+    events = [NewEvent("warning", {"n": n}) for n in range(600)]
     before = Run.objects.values("event_seq", "event_hash", "seal").get(id=run.id)
     with _inserts_break(), pytest.raises(OperationalError):
         ledger.append_events(lease, events)
-    assert Run.objects.values("event_seq", "event_hash", "seal").get(id=run.id) == before
+    assert (
+        Run.objects.values("event_seq", "event_hash", "seal").get(id=run.id) == before
+    )
     ledger.append_events(lease, events)
-    assert RunEvent.objects.filter(run=run).count() == 601 == Run.objects.get(id=run.id).event_seq
+    assert (
+        RunEvent.objects.filter(run=run).count()
+        == 601
+        == Run.objects.get(id=run.id).event_seq
+    )

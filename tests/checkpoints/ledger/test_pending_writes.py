@@ -16,7 +16,9 @@ from tests.support.rows import START as AT
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def _row(value: str = "proposed", *, base: str = "old", bound: bool = True) -> PendingWrite:
+def _row(
+    value: str = "proposed", *, base: str = "old", bound: bool = True
+) -> PendingWrite:
     return pending_writes.staged(
         UUID(int=1),
         task_columns(UUID(int=2), 1, Task("propose", 1, 0)),
@@ -24,7 +26,7 @@ def _row(value: str = "proposed", *, base: str = "old", bound: bool = True) -> P
         channel="letter",
         label="the letter",
         value=value,
-        base=pending_writes.Base(base, {}, bound),
+        base=pending_writes.StoredBase(base, {}, bound),
         shown={"title": "Pay it?"},
         policy_hash="a" * 64,
         superstep=1,
@@ -45,14 +47,16 @@ def _row(value: str = "proposed", *, base: str = "old", bound: bool = True) -> P
         {"revision": 2},
         {"channel": "total"},
         {"value": pack_json("other")},
-        {"base": pending_writes.Base("new", {}, bound=True).kept()},
-        {"base": pending_writes.Base("old", {"total": 1}, bound=True).kept()},
+        {"base": pending_writes.StoredBase("new", {}, bound=True).to_bytes()},
+        {"base": pending_writes.StoredBase("old", {"total": 1}, bound=True).to_bytes()},
         {"policy_hash": "b" * 64},
         {"shown": pack_json({"title": "Pay nothing?"})},
     ],
     ids=lambda moved: " ".join(moved),
 )
-def test_the_hash_that_is_signed_covers_every_part_of_what_is_decided(moved: dict[str, Any]) -> None:
+def test_the_hash_that_is_signed_covers_every_part_of_what_is_decided(
+    moved: dict[str, Any],
+) -> None:
     row = _row()
     for name, value in moved.items():
         setattr(row, name, value)

@@ -1,4 +1,6 @@
-"""What nodes wish to remember lands with their superstep's commit, once, on what they read, or not at all."""
+"""What nodes wish to remember lands with their superstep's commit, once, on what they
+read, or not at all.
+"""
 
 from typing import Any
 
@@ -7,33 +9,51 @@ import pytest
 from checkpoints.core.status import Status
 from orchestrator import runs
 from orchestrator.engine import END, START, Send
-from tests.support.memory_graphs import chain, forget, gone, landed, memory, remember, side_by_side, versions
+from tests.support.memory_graphs import (
+    chain,
+    forget,
+    gone,
+    landed,
+    memory,
+    remember,
+    side_by_side,
+    versions,
+)
 from tests.support.run_actions import event_payloads, log, state
 from tests.support.small_graphs import graph, registered
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_trace_is_there_for_every_run_with_content_strength_version_and_where_it_comes_from() -> None:
-    run, found = remember("sky", {"colour": "blue"}, strength=0.5), []
+def test_a_trace_is_there_for_every_run_with_content_strength_version_and_where_it_comes_from() -> (
+    None
+):
+    run = remember("sky", {"colour": "blue"}, strength=0.5)
+    found = []
 
     def look(state: Any, ctx: Any) -> None:
         found.append(ctx.memory.get("sky", "facts"))
 
     gone(chain("look", look))
     (trace,) = found
-    assert (trace.content, trace.strength, trace.version) == ({"colour": "blue"}, 0.5, 1)
-    assert (trace.run, trace.node, trace.superstep) == (run.id, "put", 1)
+    assert trace.content == {"colour": "blue"}
+    assert trace.strength == 0.5
+    assert trace.version == 1
+    assert trace.run == run.id
+    assert trace.node == "put"
+    assert trace.superstep == 1
     assert trace.at is not None
 
 
 def test_what_is_forgotten_is_gone_and_its_version_counts_on() -> None:
     remember("sky", "blue")
     run = forget("sky")
-    assert (memory(), versions()) == ({}, {"facts/sky": 2})
+    assert memory() == {}
+    assert versions() == {"facts/sky": 2}
     assert landed(run) == [("delete:1:0", 0, "sky", 2)]
     remember("sky", "grey")
-    assert (memory(), versions()) == ({"facts/sky": "grey"}, {"facts/sky": 3})
+    assert memory() == {"facts/sky": "grey"}
+    assert versions() == {"facts/sky": 3}
 
 
 def test_forgetting_what_is_not_there_is_no_error_and_lands_nothing() -> None:
@@ -41,7 +61,9 @@ def test_forgetting_what_is_not_there_is_no_error_and_lands_nothing() -> None:
     remember("sky", "blue")
     forget("sky")
     run = forget("sky")
-    assert (run.status, landed(run), versions()) == (Status.COMPLETED, [], {"facts/sky": 2})
+    assert run.status == Status.COMPLETED
+    assert landed(run) == []
+    assert versions() == {"facts/sky": 2}
 
 
 def test_each_landing_is_a_line_of_the_log_without_its_value() -> None:
@@ -69,7 +91,9 @@ def test_memory_lands_with_the_superstep_and_not_before() -> None:
     assert seen == [("blue", {}), ("blue", {"facts/sky": "blue"})]
 
 
-def test_a_failed_superstep_lands_nothing_and_keeps_what_its_tasks_wished_for_the_resume() -> None:
+def test_a_failed_superstep_lands_nothing_and_keeps_what_its_tasks_wished_for_the_resume() -> (
+    None
+):
     broken = [True]
 
     def put(state: Any, ctx: Any) -> None:
@@ -82,11 +106,13 @@ def test_a_failed_superstep_lands_nothing_and_keeps_what_its_tasks_wished_for_th
 
     calls: list[str] = []
     run = gone(side_by_side("half-failed", put, fragile))
-    assert (run.status, memory()) == (Status.FAILED, {})
+    assert run.status == Status.FAILED
+    assert memory() == {}
     broken.clear()
     runs.resume(run.id)
     assert runs.advance(run.id).status == Status.COMPLETED
-    assert (memory(), calls) == ({"facts/sky": "blue"}, ["put"])
+    assert memory() == {"facts/sky": "blue"}
+    assert calls == ["put"]
 
 
 def test_what_landed_stays_whatever_becomes_of_the_run() -> None:
@@ -109,10 +135,15 @@ def test_a_task_whose_error_takes_its_edge_remembers_nothing() -> None:
 
     made.node()(breaks)
     made.node("mend")(lambda state, ctx: None)
-    for source, target, when in ((START, "breaks", None), ("breaks", END, None), ("breaks", "mend", "error")):
+    for source, target, when in (
+        (START, "breaks", None),
+        ("breaks", END, None),
+        ("breaks", "mend", "error"),
+    ):
         made.edge(source, target, when=when)
     made.edge("mend", END)
-    assert (gone(registered(made)).status, memory()) == (Status.COMPLETED, {})
+    assert gone(registered(made)).status == Status.COMPLETED
+    assert memory() == {}
 
 
 def test_the_tasks_of_a_fan_out_each_remember_their_own() -> None:
@@ -133,7 +164,9 @@ def test_the_tasks_of_a_fan_out_each_remember_their_own() -> None:
     assert landed(run) == [(f"leaf:1:{n}", 0, f"leaf {n}", 1) for n in range(3)]
 
 
-def test_a_task_whose_memory_changed_runs_again_in_the_same_superstep_on_what_is_there_now() -> None:
+def test_a_task_whose_memory_changed_runs_again_in_the_same_superstep_on_what_is_there_now() -> (
+    None
+):
     remember("count", 1)
     seen: list[int] = []
     beside: list[str] = []
@@ -150,12 +183,20 @@ def test_a_task_whose_memory_changed_runs_again_in_the_same_superstep_on_what_is
         beside.append("ran")
 
     run = gone(side_by_side("adds", add, other))
-    assert (run.status, run.superstep, seen, beside) == (Status.COMPLETED, 1, [1, 10], ["ran"])
-    assert (memory(), state(run)["notes"]) == ({"facts/count": 11}, ["10"])
-    assert [line["type"] for line in event_payloads(run, "retry_planned")] == ["MemoryConflict"]
+    assert run.status == Status.COMPLETED
+    assert run.superstep == 1
+    assert seen == [1, 10]
+    assert beside == ["ran"]
+    assert memory() == {"facts/count": 11}
+    assert state(run)["notes"] == ["10"]
+    assert [line["type"] for line in event_payloads(run, "retry_planned")] == [
+        "MemoryConflict"
+    ]
 
 
-@pytest.mark.parametrize("meanwhile", [lambda: remember("sky", "red"), lambda: forget("sky")])
+@pytest.mark.parametrize(
+    "meanwhile", [lambda: remember("sky", "red"), lambda: forget("sky")]
+)
 def test_a_write_that_was_made_on_something_older_does_not_land(meanwhile: Any) -> None:
     remember("sky", "blue")
     tries: list[Any] = []
@@ -167,10 +208,13 @@ def test_a_write_that_was_made_on_something_older_does_not_land(meanwhile: Any) 
         ctx.memory.put("sky", f"try {len(tries)}", "facts")
 
     gone(chain("put-late", put))
-    assert (memory(), len(tries)) == ({"facts/sky": "try 2"}, 2)
+    assert memory() == {"facts/sky": "try 2"}
+    assert len(tries) == 2
 
 
-def test_two_tasks_of_one_superstep_that_change_one_key_fail_by_name_and_land_nothing() -> None:
+def test_two_tasks_of_one_superstep_that_change_one_key_fail_by_name_and_land_nothing() -> (
+    None
+):
     def one(state: Any, ctx: Any) -> None:
         ctx.memory.put("sky", "blue", "facts")
 
@@ -178,4 +222,6 @@ def test_two_tasks_of_one_superstep_that_change_one_key_fail_by_name_and_land_no
         ctx.memory.put("sky", "grey", "facts")
 
     run = gone(side_by_side("both", one, two))
-    assert (run.status, run.error_code, memory()) == (Status.FAILED, "conflicting_writes", {})
+    assert run.status == Status.FAILED
+    assert run.error_code == "conflicting_writes"
+    assert memory() == {}

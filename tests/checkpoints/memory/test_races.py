@@ -1,4 +1,6 @@
-"""Many runs that change one trace at once: each change lands on what it was made on, so none is lost."""
+"""Many runs that change one trace at once: each change lands on what it was made on, so
+none is lost.
+"""
 
 import threading
 from typing import Any
@@ -12,7 +14,8 @@ from orchestrator import runs
 from tests.support.memory_graphs import chain, memory, versions
 
 pytestmark = pytest.mark.django_db(transaction=True)
-RUNS, WORKERS = 24, 4
+RUNS = 24
+WORKERS = 4
 
 
 def _at_once(work: Any) -> None:
@@ -54,7 +57,9 @@ def test_no_change_is_lost_where_many_runs_count_on_one_key_at_once(mode: str) -
     assert MemoryLanding.objects.count() == 2 * RUNS
 
 
-def test_two_runs_that_change_two_keys_in_either_order_do_not_block_each_other() -> None:
+def test_two_runs_that_change_two_keys_in_either_order_do_not_block_each_other() -> (
+    None
+):
     def forth(state: Any, ctx: Any) -> None:
         for key in ("a", "b"):
             ctx.memory.put(key, ctx.key, "facts")

@@ -1,4 +1,6 @@
-"""What a resumed task sees of memory: as it is now, or as it saw it before; and what becomes of what it wished."""
+"""What a resumed task sees of memory: as it is now, or as it saw it before; and what
+becomes of what it wished.
+"""
 
 import time
 from typing import Any
@@ -36,12 +38,15 @@ class Once:
         self._asked = False
 
     def __bool__(self) -> bool:
-        asked, self._asked = self._asked, True
+        asked = self._asked
+        self._asked = True
         return not asked
 
 
 def _reader(seen: list[Any], first: Once) -> Any:
-    """A node that reads, and whose worker then dies while another run changes what it read."""
+    """A node that reads, and whose worker then dies while another run changes what it
+    read.
+    """
 
     def read(state: Any, ctx: Any) -> dict[str, Any]:
         found = ctx.memory.get("sky", "facts")
@@ -60,16 +65,20 @@ def test_in_live_mode_a_resumed_task_reads_memory_as_it_is_now() -> None:
     seen: list[Any] = []
     run = gone(chain("live", _reader(seen, Once())))
     assert seen == [("blue", ["blue"]), ("red", ["red"])]
-    assert (run.status, state(run)["notes"]) == (Status.COMPLETED, ["red"])
+    assert run.status == Status.COMPLETED
+    assert state(run)["notes"] == ["red"]
 
 
 @pytest.mark.parametrize("mode", KEPT)
-def test_in_snapshot_and_journaled_mode_a_resumed_task_sees_what_it_saw(mode: str) -> None:
+def test_in_snapshot_and_journaled_mode_a_resumed_task_sees_what_it_saw(
+    mode: str,
+) -> None:
     remember("sky", "blue", strength=0.5)
     seen: list[Any] = []
     run = gone(chain("kept", _reader(seen, Once()), memory=mode))
     assert seen == [("blue", ["blue"])] * 2
-    assert (run.status, state(run)["notes"]) == (Status.COMPLETED, ["blue"])
+    assert run.status == Status.COMPLETED
+    assert state(run)["notes"] == ["blue"]
 
 
 def test_that_there_was_nothing_is_given_back_too() -> None:
@@ -81,7 +90,14 @@ def test_that_there_was_nothing_is_given_back_too() -> None:
 def test_a_node_may_have_another_mode_than_its_graph() -> None:
     remember("sky", "blue")
     seen: list[Any] = []
-    gone(chain("own-mode", _reader(seen, Once()), options=[{"memory": "live"}], memory="snapshot"))
+    gone(
+        chain(
+            "own-mode",
+            _reader(seen, Once()),
+            options=[{"memory": "live"}],
+            memory="snapshot",
+        )
+    )
     assert seen[1] == ("red", ["red"])
 
 
@@ -100,7 +116,8 @@ def test_a_recorded_read_is_kept_before_the_node_has_its_answer() -> None:
 def test_a_call_without_a_record_reads_live_and_is_flagged() -> None:
     remember("sky", "blue")
     remember("sea", "green")
-    first, seen = Once(), list[Any]()
+    first = Once()
+    seen = list[Any]()
 
     def read(state: Any, ctx: Any) -> None:
         seen.append(ctx.memory.get("sky", "facts").content)
@@ -113,7 +130,10 @@ def test_a_call_without_a_record_reads_live_and_is_flagged() -> None:
 
     run = gone(chain("flagged", read, memory="snapshot"))
     assert seen == ["blue", "blue", "black"]
-    assert [(asked[2], anew) for _, _, asked, anew in records(run)] == [("sky", False), ("sea", True)]
+    assert [(asked[2], anew) for _, _, asked, anew in records(run)] == [
+        ("sky", False),
+        ("sea", True),
+    ]
     assert event_payloads(run, "warning") == [{"code": "memory_read_anew", "reads": 1}]
 
 
@@ -127,11 +147,15 @@ def test_unlanded_writes_are_queued_again_and_land_once(mode: str) -> None:
             lose_the_lease(ctx)
 
     run = gone(chain("queued-again", put, memory=mode))
-    assert (memory(), landed(run)) == ({"facts/sky": "blue"}, [("put:1:0", 0, "sky", 1)])
+    assert memory() == {"facts/sky": "blue"}
+    assert landed(run) == [("put:1:0", 0, "sky", 1)]
 
 
-def test_a_journal_that_was_taken_down_is_what_lands_whatever_the_task_wishes_later() -> None:
-    tries, first = list[int](), Once()
+def test_a_journal_that_was_taken_down_is_what_lands_whatever_the_task_wishes_later() -> (
+    None
+):
+    tries = list[int]()
+    first = Once()
 
     def put(state: Any, ctx: Any) -> None:
         tries.append(ctx.attempt)
@@ -140,11 +164,16 @@ def test_a_journal_that_was_taken_down_is_what_lands_whatever_the_task_wishes_la
 
     def beside(state: Any, ctx: Any) -> None:
         if first:
-            _until(lambda: any(kind == "journal" for kind, *_ in records(runs.get(ctx.run_id))))
+            _until(
+                lambda: any(
+                    kind == "journal" for kind, *_ in records(runs.get(ctx.run_id))
+                )
+            )
             lose_the_lease(ctx)
 
     run = gone(side_by_side("journal", put, beside, memory="journaled"))
-    assert (run.status, len(tries)) == (Status.COMPLETED, 2)
+    assert run.status == Status.COMPLETED
+    assert len(tries) == 2
     assert memory() == {"facts/sky": "try 1", "facts/key 1": "and another"}
 
 
@@ -177,7 +206,8 @@ def test_a_journal_that_cannot_land_lands_not_at_all_and_the_task_reads_anew() -
 @pytest.mark.parametrize("mode", KEPT)
 def test_a_read_that_led_to_a_conflict_is_not_given_back_again(mode: str) -> None:
     remember("count", 1)
-    first, seen = Once(), list[int]()
+    first = Once()
+    seen = list[int]()
 
     def add(state: Any, ctx: Any) -> None:
         seen.append(ctx.memory.get("count", "facts").content)
@@ -187,7 +217,9 @@ def test_a_read_that_led_to_a_conflict_is_not_given_back_again(mode: str) -> Non
         ctx.memory.put("count", seen[-1] + 1, "facts")
 
     run = gone(chain("counts", add, memory=mode))
-    assert (run.status, seen, memory()) == (Status.COMPLETED, [1, 1, 5], {"facts/count": 6})
+    assert run.status == Status.COMPLETED
+    assert seen == [1, 1, 5]
+    assert memory() == {"facts/count": 6}
 
 
 def test_a_retry_in_the_same_superstep_sees_what_the_first_attempt_saw() -> None:
@@ -201,12 +233,17 @@ def test_a_retry_in_the_same_superstep_sees_what_the_first_attempt_saw() -> None
             raise RuntimeError("try again")
 
     retry = {"retry": Retry(attempts=2, backoff=0.01, on=RuntimeError)}
-    assert gone(chain("retries", read, options=[retry], memory="snapshot")).status == Status.COMPLETED
+    assert (
+        gone(chain("retries", read, options=[retry], memory="snapshot")).status
+        == Status.COMPLETED
+    )
     assert seen == ["blue", "blue"]
 
 
 @pytest.mark.parametrize(("mode", "effect"), [("live", "read"), ("snapshot", "pure")])
-def test_a_node_that_reads_memory_in_live_mode_counts_as_a_read(mode: str, effect: str) -> None:
+def test_a_node_that_reads_memory_in_live_mode_counts_as_a_read(
+    mode: str, effect: str
+) -> None:
     def look(state: Any, ctx: Any) -> None:
         ctx.memory.get("sky", "facts")
 
@@ -228,7 +265,10 @@ def test_what_was_read_is_kept_with_its_task_in_every_mode(mode: str) -> None:
 
     run = gone(chain("kept-reads", read, memory=mode))
     kept = [(kind, how, asked) for kind, how, asked, _ in records(run)]
-    assert kept == [("get", mode, ["get", "facts", "sky"]), ("search", mode, ["search", "blue", "facts", 3])]
+    assert kept == [
+        ("get", mode, ["get", "facts", "sky"]),
+        ("search", mode, ["search", "blue", "facts", 3]),
+    ]
 
 
 def test_an_async_node_reads_and_remembers_like_any_other() -> None:
@@ -241,13 +281,16 @@ def test_an_async_node_reads_and_remembers_like_any_other() -> None:
 
     for mode in ("live", *KEPT):
         run = gone(chain(f"async-{mode}", read, memory=mode))
-        assert (run.status, state(run)["notes"]) == (Status.COMPLETED, ["blue", "blue"])
+        assert run.status == Status.COMPLETED
+        assert state(run)["notes"] == ["blue", "blue"]
     assert memory()["facts/sea"] == "green"
 
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("words", ["SELECT", "INSERT INTO"])
-def test_a_connection_that_breaks_while_a_node_reads_is_not_the_nodes_failure(words: str, after: bool) -> None:
+def test_a_connection_that_breaks_while_a_node_reads_is_not_the_nodes_failure(
+    words: str, after: bool
+) -> None:
     remember("sky", "blue")
     cut = Breaks(words, after=after)
 
@@ -257,7 +300,9 @@ def test_a_connection_that_breaks_while_a_node_reads_is_not_the_nodes_failure(wo
         return {"notes": found}
 
     run = gone(chain("cut", read, memory="snapshot"))
-    assert (run.status, state(run)["notes"], cut.broke) == (Status.COMPLETED, ["blue", "blue"], True)
+    assert run.status == Status.COMPLETED
+    assert state(run)["notes"] == ["blue", "blue"]
+    assert cut.broke is True
     assert [asked for _, _, asked, _ in records(run)] == [["get", "facts", "sky"]] * 2
 
 
@@ -274,7 +319,9 @@ def test_a_graph_that_does_not_touch_memory_asks_nothing_of_it() -> None:
 
 
 @pytest.mark.parametrize("hides", [False, True])
-def test_a_record_that_was_changed_in_the_database_stops_the_run_as_tampered(hides: bool) -> None:
+def test_a_record_that_was_changed_in_the_database_stops_the_run_as_tampered(
+    hides: bool,
+) -> None:
     remember("sky", "blue")
     remember("sea", "green")
     first = Once()
@@ -292,4 +339,5 @@ def test_a_record_that_was_changed_in_the_database_stops_the_run_as_tampered(hid
             lose_the_lease(ctx)
 
     run = gone(chain(f"changed-{hides}", read, memory="snapshot"))
-    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert run.status == Status.TAMPERED
+    assert run.error_code == "tampered_row"

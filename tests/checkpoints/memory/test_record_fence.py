@@ -35,7 +35,9 @@ def _given_back(run: Any) -> None:
 
 @pytest.mark.parametrize("mode", KEPT)
 @pytest.mark.parametrize("lose", [_taken, _given_back])
-def test_who_has_lost_the_lease_writes_no_record_down_and_gets_no_answer(mode: str, lose: Any) -> None:
+def test_who_has_lost_the_lease_writes_no_record_down_and_gets_no_answer(
+    mode: str, lose: Any
+) -> None:
     remember("sky", "blue")
     refused = []
 
@@ -67,11 +69,14 @@ def test_a_record_is_one_statement_and_no_transaction_around_it(mode: str) -> No
         sent.extend(statements)
 
     gone(chain("counting_reader", read, memory=mode))
-    assert [sql.split()[0] for sql in sent] == ["SELECT", "SELECT", "INSERT"], "its records, the trace, the record"
+    assert [sql.split()[0] for sql in sent] == ["SELECT", "SELECT", "INSERT"], (
+        "its records, the trace, the record"
+    )
 
 
 @pytest.mark.skipif(
-    connection.vendor == "sqlite", reason="on SQLite the node's transaction is the only one that writes"
+    connection.vendor == "sqlite",
+    reason="on SQLite the node's transaction is the only one that writes",
 )
 @pytest.mark.parametrize("atomic", [False, True])
 @pytest.mark.parametrize("mode", KEPT)
@@ -85,7 +90,10 @@ def test_people_and_the_heartbeat_get_the_runs_row_while_a_node_that_read_is_in_
         with transaction.atomic():
             locked_run.lock_run(ctx.run_id)
         done.append("locked")
-        assert leases.heartbeat(ctx.run_id, Run.objects.get(id=ctx.run_id).epoch) == leases.Pulse.HELD
+        assert (
+            leases.heartbeat(ctx.run_id, Run.objects.get(id=ctx.run_id).epoch)
+            == leases.Pulse.HELD
+        )
         runs.cancel(ctx.run_id, reason="no longer wanted")
         done.append("cancelled")
 
@@ -118,9 +126,12 @@ def test_a_record_outlasts_the_transaction_that_the_node_rolls_back() -> None:
 
 
 @pytest.mark.skipif(
-    connection.vendor == "sqlite", reason="on SQLite the node's transaction is the only one that writes"
+    connection.vendor == "sqlite",
+    reason="on SQLite the node's transaction is the only one that writes",
 )
-def test_who_loses_the_lease_in_a_transaction_of_the_node_writes_no_further_record_down() -> None:
+def test_who_loses_the_lease_in_a_transaction_of_the_node_writes_no_further_record_down() -> (
+    None
+):
     remember("sky", "blue")
     refused: list[StaleLease] = []
 
@@ -138,7 +149,8 @@ def test_who_loses_the_lease_in_a_transaction_of_the_node_writes_no_further_reco
 
 
 @pytest.mark.skipif(
-    connection.vendor == "sqlite", reason="on SQLite the node's transaction is the only one that writes"
+    connection.vendor == "sqlite",
+    reason="on SQLite the node's transaction is the only one that writes",
 )
 def test_a_node_that_itself_keeps_its_run_locked_is_refused_a_record_and_does_not_wait_for_itself(
     monkeypatch: pytest.MonkeyPatch,
@@ -159,10 +171,13 @@ def test_a_node_that_itself_keeps_its_run_locked_is_refused_a_record_and_does_no
     assert len(refused) == 1
 
 
-@pytest.mark.skipif(connection.vendor == "sqlite", reason="on SQLite two atomic tasks take turns")
+@pytest.mark.skipif(
+    connection.vendor == "sqlite", reason="on SQLite two atomic tasks take turns"
+)
 def test_atomic_tasks_that_read_at_once_do_not_wait_for_each_other() -> None:
     remember("sky", "blue")
-    both, calls = threading.Barrier(2, timeout=10), list[str]()
+    both = threading.Barrier(2, timeout=10)
+    calls = list[str]()
 
     def read(ctx: Any) -> None:
         calls.append(ctx.node)
@@ -176,6 +191,9 @@ def test_atomic_tasks_that_read_at_once_do_not_wait_for_each_other() -> None:
         read(ctx)
 
     options = [{"effect": "write", "atomic": True}] * 2
-    run = gone(side_by_side("atomic_readers", one, other, options=options, memory="snapshot"))
-    assert (run.status, sorted(calls)) == (Status.COMPLETED, ["one", "other"])
+    run = gone(
+        side_by_side("atomic_readers", one, other, options=options, memory="snapshot")
+    )
+    assert run.status == Status.COMPLETED
+    assert sorted(calls) == ["one", "other"]
     assert MemoryRecord.objects.count() == 2

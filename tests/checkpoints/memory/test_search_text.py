@@ -14,7 +14,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.mark.parametrize("text", ["a \ud800 b", "a \x00 b"], ids=["surrogate", "nul"])
 @pytest.mark.parametrize("effect", ["external", "pure"])
-def test_a_search_for_text_that_no_row_can_hold_fails_the_run_by_name(text: str, effect: str) -> None:
+def test_a_search_for_text_that_no_row_can_hold_fails_the_run_by_name(
+    text: str, effect: str
+) -> None:
     made = graph(f"asks-{effect}-{len(text)}-{ord(text[2])}")
 
     @made.node(effect=effect)

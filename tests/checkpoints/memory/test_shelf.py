@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from checkpoints.memory import shelf
-from checkpoints.memory.shelf import Shelf
+from checkpoints.memory.shelf import DatabaseShelf
 from checkpoints.models import AuditLine, MemoryTrace
 from checkpoints.sealing.sealed_rows import PLAIN, Protection
 from orchestrator.engine.errors import CountersignError, TamperedRow
@@ -15,22 +15,33 @@ from tests.support.memory_graphs import forget, remember
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_trace_is_read_with_its_version_and_a_forgotten_one_by_its_version_alone() -> None:
+def test_a_trace_is_read_with_its_version_and_a_forgotten_one_by_its_version_alone() -> (
+    None
+):
     remember("sky", "blue")
-    answer = Shelf(PLAIN).get("facts", "sky")
-    assert ([one.content for one in answer.traces], answer.version) == (["blue"], 1)
+    answer = DatabaseShelf(PLAIN).get("facts", "sky")
+    assert [one.content for one in answer.traces] == ["blue"]
+    assert answer.version == 1
     forget("sky")
-    answer = Shelf(PLAIN).get("facts", "sky")
-    assert (answer.traces, answer.version) == ((), 2)
-    assert Shelf(PLAIN).get("facts", "sea").version == 0
+    answer = DatabaseShelf(PLAIN).get("facts", "sky")
+    assert answer.traces == ()
+    assert answer.version == 2
+    assert DatabaseShelf(PLAIN).get("facts", "sea").version == 0
 
 
-def test_what_channels_hold_is_one_query_and_none_for_none(django_assert_num_queries: Any) -> None:
+def test_what_channels_hold_is_one_query_and_none_for_none(
+    django_assert_num_queries: Any,
+) -> None:
     remember("sky", "blue")
     with django_assert_num_queries(1):
-        found = shelf.values([("facts", "sky"), ("facts", "sea"), ("facts", "sky")], PLAIN)
+        found = shelf.values(
+            [("facts", "sky"), ("facts", "sea"), ("facts", "sky")], PLAIN
+        )
     assert found == {
-        "$memory:facts/sky": {"value": {"content": "blue", "strength": 1.0}, "version": 1},
+        "$memory:facts/sky": {
+            "value": {"content": "blue", "strength": 1.0},
+            "version": 1,
+        },
         "$memory:facts/sea": {"value": None, "version": 0},
     }
     with django_assert_num_queries(0):
@@ -39,10 +50,14 @@ def test_what_channels_hold_is_one_query_and_none_for_none(django_assert_num_que
 
 def test_a_trace_never_crosses_between_encrypted_graphs_and_others() -> None:
     remember("sky", "blue")
-    secret = Shelf(Protection(encrypted=True))
-    with pytest.raises(CountersignError, match="belongs to a graph that is not encrypted"):
+    secret = DatabaseShelf(Protection(encrypted=True))
+    with pytest.raises(
+        CountersignError, match="belongs to a graph that is not encrypted"
+    ):
         secret.get("facts", "sky")
-    with pytest.raises(CountersignError, match="belongs to a graph that is not encrypted"):
+    with pytest.raises(
+        CountersignError, match="belongs to a graph that is not encrypted"
+    ):
         secret.standing("facts", "sky")
     with pytest.raises(CountersignError, match="search is refused"):
         secret.search("blue", "facts", 5)
@@ -52,7 +67,7 @@ def test_a_trace_that_was_changed_by_hand_is_refused() -> None:
     remember("sky", "blue")
     MemoryTrace.objects.update(strength=9.0)
     with pytest.raises(TamperedRow):
-        Shelf(PLAIN).get("facts", "sky")
+        DatabaseShelf(PLAIN).get("facts", "sky")
 
 
 def test_a_person_has_a_trace_forgotten_once_with_an_audit_line(people: People) -> None:
@@ -61,5 +76,8 @@ def test_a_person_has_a_trace_forgotten_once_with_an_audit_line(people: People) 
     shelf.delete_trace(row, by=people.steward)
     shelf.delete_trace(row, by=people.steward)
     row.refresh_from_db()
-    assert (bytes(row.content), row.text, row.deleted, row.version) == (b"", "", True, 2)
+    assert bytes(row.content) == b""
+    assert row.text == ""
+    assert row.deleted is True
+    assert row.version == 2
     assert AuditLine.objects.filter(kind="memory_forgotten").count() == 1

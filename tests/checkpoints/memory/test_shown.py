@@ -1,4 +1,6 @@
-"""What a checkpoint answers of memory: what its superstep read, and what landed with it."""
+"""What a checkpoint answers of memory: what its superstep read, and what landed with
+it.
+"""
 
 from typing import Any
 
@@ -25,7 +27,9 @@ def _memory(key: str, superstep: int) -> Any:
 
 
 @pytest.mark.parametrize(("mode", "content"), [("live", None), ("snapshot", "blue")])
-def test_a_checkpoint_says_what_was_read_with_its_strength_and_what_landed(mode: str, content: Any) -> None:
+def test_a_checkpoint_says_what_was_read_with_its_strength_and_what_landed(
+    mode: str, content: Any
+) -> None:
     remember("sky", "blue", strength=0.5)
 
     def look(state: Any, ctx: Any) -> None:
@@ -46,17 +50,36 @@ def test_a_checkpoint_says_what_was_read_with_its_strength_and_what_landed(mode:
         "asked": ["facts", "sky"],
         "mode": mode,
         "unrecorded": False,
-        "traces": [{"namespace": "facts", "key": "sky", "version": 1, "strength": 0.5, "content": content}],
+        "traces": [
+            {
+                "namespace": "facts",
+                "key": "sky",
+                "version": 1,
+                "strength": 0.5,
+                "content": content,
+            }
+        ],
     }
     assert none["traces"] == []
-    landed = [{"task": "put:1:0", "n": 0, "namespace": "facts", "key": "sky", "version": 2, "deleted": False,
-               "change": "updated"}]  # fmt: skip
+    landed = [
+        {
+            "task": "put:1:0",
+            "n": 0,
+            "namespace": "facts",
+            "key": "sky",
+            "version": 2,
+            "deleted": False,
+            "change": "updated",
+        }
+    ]
     changes = {"added": [], "updated": ["facts/sky"], "removed": []}
     assert _memory(run.key, 2) == {"reads": [], "landed": landed, **changes}
     assert _memory(run.key, 3) is None
 
 
-def test_a_checkpoint_says_which_keys_were_added_updated_and_removed(browse: Any, people: cast.People) -> None:
+def test_a_checkpoint_says_which_keys_were_added_updated_and_removed(
+    browse: Any, people: cast.People
+) -> None:
     remember("sky", "blue")
     remember("sea", "green")
 
@@ -74,38 +97,66 @@ def test_a_checkpoint_says_which_keys_were_added_updated_and_removed(browse: Any
         ctx.memory.delete("sky", "facts")
 
     run = gone(chain("changes", change, again))
-    first, second = _memory(run.key, 1), _memory(run.key, 2)
+    first = _memory(run.key, 1)
+    second = _memory(run.key, 2)
     names = ("added", "updated", "removed")
-    assert [first[name] for name in names] == [["facts/sun"], ["facts/sky"], ["facts/sea"]]
+    assert [first[name] for name in names] == [
+        ["facts/sun"],
+        ["facts/sky"],
+        ["facts/sea"],
+    ]
     assert [second[name] for name in names] == [["facts/sea"], [], ["facts/sky"]]
-    html = browse(people.auditor).get(f"/runs/{run.key}/?at=1&tab=memory").content.decode()
-    for text in ("added, version 1", "updated, version 2", "removed, version 2", "facts/sun"):
+    html = (
+        browse(people.auditor).get(f"/runs/{run.key}/?at=1&tab=memory").content.decode()
+    )
+    for text in (
+        "added, version 1",
+        "updated, version 2",
+        "removed, version 2",
+        "facts/sun",
+    ):
         assert text in html
-    assert "Nothing landed" in browse(people.auditor).get(f"/runs/{run.key}/?at=0&tab=memory").content.decode()
+    assert (
+        "Nothing landed"
+        in browse(people.auditor)
+        .get(f"/runs/{run.key}/?at=0&tab=memory")
+        .content.decode()
+    )
     assert verify_run(run.id) == []
     MemoryLanding.objects.filter(run=run.id, key="sun").update(change="updated")
     assert "gone" in verify_run(run.id)[0].reason
 
 
-def test_what_lands_with_a_settlement_is_shown_with_its_checkpoint(browse: Any, people: cast.People) -> None:
+def test_what_lands_with_a_settlement_is_shown_with_its_checkpoint(
+    browse: Any, people: cast.People
+) -> None:
     rita: User = run_actions.reviewer(people.reviewer)
 
     def propose(state: Any, ctx: Any) -> None:
         ctx.memory.get("sky", "facts")
         ctx.memory.put("sky", "grey", "facts")
 
-    run = gone(chain("shown-settled", propose, options=[{"effect": "human", "gate": GATE}]))
+    run = gone(
+        chain("shown-settled", propose, options=[{"effect": "human", "gate": GATE}])
+    )
     run_actions.sign_open(run, rita, "approve")
     run = runs.advance(run.id)
-    at = {seq: memory_at(timeline.get_checkpoint(f"{run.key}:at-{seq}")) for seq in (1, 2)}
-    assert ([len(at[1]["reads"]), at[1]["landed"]], at[2]["reads"]) == ([1, []], [])
+    at = {
+        seq: memory_at(timeline.get_checkpoint(f"{run.key}:at-{seq}")) for seq in (1, 2)
+    }
+    assert [len(at[1]["reads"]), at[1]["landed"]] == [1, []]
+    assert at[2]["reads"] == []
     assert [one["key"] for one in at[2]["landed"]] == ["sky"]
-    html = browse(people.auditor).get(f"/runs/{run.key}/?at=1&tab=memory").content.decode()
+    html = (
+        browse(people.auditor).get(f"/runs/{run.key}/?at=1&tab=memory").content.decode()
+    )
     assert "get facts/sky" in html
     assert '<span class="nil">nothing</span>' in html
 
 
-def test_what_an_effect_read_is_kept_with_its_result_and_is_no_part_of_its_input() -> None:
+def test_what_an_effect_read_is_kept_with_its_result_and_is_no_part_of_its_input() -> (
+    None
+):
     remember("sky", "blue")
     hashes: list[str] = []
 
@@ -113,17 +164,22 @@ def test_what_an_effect_read_is_kept_with_its_result_and_is_no_part_of_its_input
         ctx.memory.get("sky", "facts")
 
     for colour in ("grey", "red"):
-        run = runs.advance(runs.start(chain("pays", pay, options=[{"effect": "external"}]).name, {}).id)
+        run = runs.advance(
+            runs.start(chain("pays", pay, options=[{"effect": "external"}]).name, {}).id
+        )
         row = TaskResult.objects.get(run=run)
         hashes.append(row.input_hash)
         (read,) = read_value(row, "output")["reads"]
-        assert (read["asked"], read["mode"]) == (["get", "facts", "sky"], "live")
+        assert read["asked"] == ["get", "facts", "sky"]
+        assert read["mode"] == "live"
         remember("sky", colour)
     assert len(set(hashes)) == 1
 
 
 @pytest.mark.parametrize("mode", ["live", "snapshot"])
-def test_what_an_erased_run_read_is_told_as_erased(mode: str, browse: Any, people: cast.People) -> None:
+def test_what_an_erased_run_read_is_told_as_erased(
+    mode: str, browse: Any, people: cast.People
+) -> None:
     remember("sky", "blue")
 
     def read(state: Any, ctx: Any) -> None:
@@ -143,7 +199,10 @@ def test_what_an_erased_run_read_is_told_as_erased(mode: str, browse: Any, peopl
 def test_a_run_verifies_in_whatever_order_it_names_what_it_remembers() -> None:
     run = remember("ann", {"wanted": "green tea", "before": {"z": 1, "a": "black tea"}})
     assert verify_run(run.id) == []
-    assert MemoryTrace.objects.get(key="ann").text == "ann before a black tea z 1 wanted green tea"
+    assert (
+        MemoryTrace.objects.get(key="ann").text
+        == "ann before a black tea z 1 wanted green tea"
+    )
 
 
 @pytest.mark.parametrize("mode", ["live", "snapshot", "journaled"])

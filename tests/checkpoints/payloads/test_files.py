@@ -1,4 +1,6 @@
-"""Payloads in files: whole or not at all, on the disk when `put` returns, and known again when they are read."""
+"""Payloads in files: whole or not at all, on the disk when `put` returns, and known
+again when they are read.
+"""
 
 import errno
 import os
@@ -29,7 +31,9 @@ def test_a_payload_that_was_cut_short_is_refused_by_name(tmp_path: Path) -> None
     files = FilePayloads(location=tmp_path)
     kept = files.put(NAME, b"0123456789")
     _file(tmp_path).write_bytes(b"01234")
-    with pytest.raises(PayloadLost, match=f"payload {NAME} has 5 bytes, not the 10") as refused:
+    with pytest.raises(
+        PayloadLost, match=f"payload {NAME} has 5 bytes, not the 10"
+    ) as refused:
         files.get(NAME, kept)
     assert refused.value.facts == {"name": NAME}
     assert isinstance(refused.value, TamperedRow)
@@ -45,12 +49,17 @@ def test_a_payload_that_was_changed_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_payloads_that_changed_places_are_refused(tmp_path: Path) -> None:
     files = FilePayloads(location=tmp_path)
-    kept = files.put("0190/0191/change", b"mine"), files.put("0190/0192/change", b"your")
+    kept = (
+        files.put("0190/0191/change", b"mine"),
+        files.put("0190/0192/change", b"your"),
+    )
     one, other = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     one.rename(tmp_path / "aside")
     other.rename(one)
     (tmp_path / "aside").rename(other)
-    for name, record in zip(("0190/0191/change", "0190/0192/change"), kept, strict=True):
+    for name, record in zip(
+        ("0190/0191/change", "0190/0192/change"), kept, strict=True
+    ):
         with pytest.raises(PayloadLost):
             files.get(name, record)
 
@@ -75,19 +84,29 @@ def test_a_place_that_cannot_be_read_is_no_lost_payload(tmp_path: Path) -> None:
 
 def test_files_lie_below_the_prefix_in_a_folder_for_each_run(tmp_path: Path) -> None:
     FilePayloads(location=tmp_path, prefix="kept").put(NAME, b"x")
-    assert _file(tmp_path).relative_to(tmp_path).parts == ("kept", "0190", "0191.change.payload")
+    assert _file(tmp_path).relative_to(tmp_path).parts == (
+        "kept",
+        "0190",
+        "0191.change.payload",
+    )
 
 
 def test_others_can_read_neither_files_nor_folders(tmp_path: Path) -> None:
     FilePayloads(location=tmp_path).put(NAME, b"x")
     path = _file(tmp_path)
-    modes = [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent, path.parent.parent)]
+    modes = [
+        stat.S_IMODE(one.stat().st_mode)
+        for one in (path, path.parent, path.parent.parent)
+    ]
     assert [mode & 0o007 for mode in modes] == [0, 0, 0]
 
 
-def test_file_and_folder_are_on_the_disk_before_put_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_and_folder_are_on_the_disk_before_put_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     acts: list[str] = []
-    fsync, link = os.fsync, os.link
+    fsync = os.fsync
+    link = os.link
 
     def synced(handle: int) -> None:
         acts.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
@@ -101,7 +120,13 @@ def test_file_and_folder_are_on_the_disk_before_put_returns(tmp_path: Path, monk
     monkeypatch.setattr(os, "link", linked)
     files = FilePayloads(location=tmp_path)
     files.put(NAME, b"x")
-    assert acts == ["folder", "folder", "file", "in place", "folder"]  # two folders are new
+    assert acts == [
+        "folder",
+        "folder",
+        "file",
+        "in place",
+        "folder",
+    ]  # two folders are new
     acts.clear()
     files.put("0190/0192/change", b"x")
     assert acts == ["file", "in place", "folder"]
@@ -125,9 +150,14 @@ def test_a_full_disk_leaves_nothing_under_the_name(tmp_path: Path) -> None:
     assert files.get(NAME, files.put(NAME, bytes(10_000))) == bytes(10_000)
 
 
-def test_a_process_that_is_killed_while_it_writes_leaves_nothing_under_the_name(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_while_it_writes_leaves_nothing_under_the_name(
+    tmp_path: Path,
+) -> None:
     died = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(tmp_path), NAME], capture_output=True, text=True, check=False
+        [sys.executable, "-c", _KILLED, str(tmp_path), NAME],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert died.returncode == -9, died.stderr
     files = FilePayloads(location=tmp_path)
@@ -147,7 +177,10 @@ _KILLED = textwrap.dedent("""
     from django.conf import settings
     settings.configure()
     from checkpoints.payloads.files import FilePayloads
-    os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL) if os.fstat(handle).st_size else None
+    def kill_at_a_file(handle):
+        if os.fstat(handle).st_size:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.fsync = kill_at_a_file
     # Folders have a size too on some file systems; only the payload's own file must be what kills.
     from checkpoints.payloads import local_files
     local_files.sync_folder = lambda folder: None
@@ -180,15 +213,22 @@ def _link(tmp_path: Path) -> Path:
     return target
 
 
-def test_an_alias_of_djangos_storages_names_the_place(settings: Any, tmp_path: Path) -> None:
-    local = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": {"location": str(tmp_path)}}
+def test_an_alias_of_djangos_storages_names_the_place(
+    settings: Any, tmp_path: Path
+) -> None:
+    local = {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": str(tmp_path)},
+    }
     settings.STORAGES = {**settings.STORAGES, "cellar": local}
     FilePayloads("cellar").put(NAME, b"x")
     assert _file(tmp_path).name == "0191.change.payload"
 
 
 @pytest.mark.parametrize("storage", [FileSystemStorage, InMemoryStorage])
-def test_a_storage_itself_can_be_given(storage: Any, tmp_path: Path, settings: Any) -> None:
+def test_a_storage_itself_can_be_given(
+    storage: Any, tmp_path: Path, settings: Any
+) -> None:
     settings.MEDIA_ROOT = str(tmp_path)
     files = FilePayloads(storage())
     kept = files.put(NAME, b"x")

@@ -1,4 +1,6 @@
-"""One suite over every payload backend; and the suite finds backends that break the contract in any one way."""
+"""One suite over every payload backend; and the suite finds backends that break the
+contract in any one way.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,7 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checkpoints import conformance
-from checkpoints.payloads import DatabasePayloads, FilePayloads, MemoryPayloads, PayloadBackend, SealedPayloads
+from checkpoints.payloads import (
+    DatabasePayloads,
+    FilePayloads,
+    MemoryPayloads,
+    PayloadBackend,
+    SealedPayloads,
+)
 from orchestrator.engine.errors import PayloadLost, PayloadTaken
 from tests.support import payload_backends as backends
 
@@ -38,21 +46,30 @@ def test_sealed_rows_keep_the_contract() -> None:
 
 
 def test_a_storage_that_is_no_folder_keeps_the_contract_but_for_two_at_once() -> None:
-    # Django's storage API cannot refuse a name atomically: an object storage's own conditional put will.
+    # Django's storage API cannot refuse a name atomically: an object storage's own
+    # conditional put will.
     storage = InMemoryStorage()
-    rules = [rule for rule in conformance.PAYLOAD_RULES if rule.__name__ != "of_two_that_want_one_name_one_has_it"]
+    rules = [
+        rule
+        for rule in conformance.PAYLOAD_RULES
+        if rule.__name__ != "of_two_that_want_one_name_one_has_it"
+    ]
     for rule in rules:
         rule(FilePayloads(storage))
 
 
 @pytest.mark.parametrize("kind", backends.BROKEN)
-def test_a_backend_that_breaks_one_rule_is_found(kind: Callable[[], PayloadBackend]) -> None:
+def test_a_backend_that_breaks_one_rule_is_found(
+    kind: Callable[[], PayloadBackend],
+) -> None:
     with pytest.raises(conformance.Broken):
         conformance.check_payloads(kind, lasting=False)
 
 
 def test_a_backend_that_looks_before_it_writes_is_found(tmp_path: Path) -> None:
-    with pytest.raises(conformance.Broken, match="of_two_that_want_one_name_one_has_it"):
+    with pytest.raises(
+        conformance.Broken, match="of_two_that_want_one_name_one_has_it"
+    ):
         conformance.check_payloads(lambda: backends.LooksFirst(location=tmp_path))
 
 
@@ -71,19 +88,32 @@ def test_every_rule_can_be_broken() -> None:
             except Exception:
                 found.add(rule.__name__)
     known = {rule.__name__ for rule in conformance.PAYLOAD_RULES}
-    assert known - found <= {"of_two_that_want_one_name_one_has_it"}  # which `LooksFirst` breaks
+    assert known - found <= {
+        "of_two_that_want_one_name_one_has_it"
+    }  # which `LooksFirst` breaks
 
 
 NAMES = st.sampled_from(["r/a", "r/a/b", "r/ab", "r", "s/a"])
 ACTS = st.lists(
-    st.tuples(st.sampled_from(["put", "get", "delete"]), NAMES, st.sampled_from([b"", b"one", b"two"])), max_size=20
+    st.tuples(
+        st.sampled_from(["put", "get", "delete"]),
+        NAMES,
+        st.sampled_from([b"", b"one", b"two"]),
+    ),
+    max_size=20,
 )
 
 
 @pytest.mark.parametrize("kind", ["memory", "files", "sealed files", "storage"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(acts=ACTS)
-def test_any_order_of_puts_gets_and_deletes_does_what_a_dictionary_would(kind: str, acts: list[Any]) -> None:
+def test_any_order_of_puts_gets_and_deletes_does_what_a_dictionary_would(
+    kind: str, acts: list[Any]
+) -> None:
     with TemporaryDirectory() as folder:
         backend = {
             "memory": MemoryPayloads,
@@ -99,7 +129,11 @@ def test_any_order_of_puts_gets_and_deletes_does_what_a_dictionary_would(kind: s
 
 
 def _like_a_dictionary(
-    backend: PayloadBackend, model: dict[str, tuple[bytes, bytes]], act: str, name: str, data: bytes
+    backend: PayloadBackend,
+    model: dict[str, tuple[bytes, bytes]],
+    act: str,
+    name: str,
+    data: bytes,
 ) -> None:
     if act == "delete":
         backend.delete(name, b"")

@@ -1,4 +1,6 @@
-"""Runs whose payloads are in files: they go on like others, and what is lost, unknown or out of reach is named."""
+"""Runs whose payloads are in files: they go on like others, and what is lost, unknown
+or out of reach is named.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,12 @@ from tests.support.small_graphs import advanced, registered, slice_of, started
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_run_keeps_its_payloads_in_files_and_only_their_records_in_rows(cellar: Path) -> None:
+def test_a_run_keeps_its_payloads_in_files_and_only_their_records_in_rows(
+    cellar: Path,
+) -> None:
     run = advanced(chain("in_files", "a", "b"))
-    assert (run.status, run.payloads) == (Status.COMPLETED, "cellar")
+    assert run.status == Status.COMPLETED
+    assert run.payloads == "cellar"
     assert notes(run) == ["a", "b"]
     rows = list(Checkpoint.objects.filter(run=run))
     assert {row.backend for row in rows} == {"cellar"}
@@ -38,21 +43,29 @@ def test_a_graph_that_says_nothing_follows_the_settings_when_a_run_starts_and_th
     before = started(made)
     configure(DEFAULT_PAYLOADS="cellar")
     after = started(made)
-    assert (before.payloads, after.payloads) == ("database", "cellar")
+    assert before.payloads == "database"
+    assert after.payloads == "cellar"
     assert runs.advance(before.id).payloads == "database"
-    assert set(Checkpoint.objects.filter(run=before).values_list("backend", flat=True)) == {"database"}
+    assert set(
+        Checkpoint.objects.filter(run=before).values_list("backend", flat=True)
+    ) == {"database"}
     assert runs.advance(after.id).status == Status.COMPLETED
 
 
-def test_old_rows_stay_readable_when_a_graph_chooses_another_place(cellar: Path) -> None:
+def test_old_rows_stay_readable_when_a_graph_chooses_another_place(
+    cellar: Path,
+) -> None:
     old = advanced(chain("moved", "a"))
     new = advanced(chain("moved", "a", payloads="database"))
-    assert (old.payloads, new.payloads) == ("cellar", "database")
+    assert old.payloads == "cellar"
+    assert new.payloads == "database"
     assert old.fingerprint == new.fingerprint
     assert notes(old) == notes(new) == ["a"]
 
 
-def test_a_run_cannot_start_where_the_settings_do_not_know_its_backend(settings: Any) -> None:
+def test_a_run_cannot_start_where_the_settings_do_not_know_its_backend(
+    settings: Any,
+) -> None:
     made = chain("homeless", "a")
     registered(made)
     with pytest.raises(UnknownBackend, match="'cellar'; known: database"):
@@ -63,14 +76,19 @@ def test_a_run_cannot_start_where_the_settings_do_not_know_its_backend(settings:
 def test_a_start_that_cannot_be_saved_leaves_nothing(cellar: Path) -> None:
     registered(chain("unborn", "a"))
     Full.left = 0
-    with pytest.raises(SaveFailed, match="payload backend 'cellar' did not keep .*OSError.*No space left") as refused:
+    with pytest.raises(
+        SaveFailed,
+        match="payload backend 'cellar' did not keep .*OSError.*No space left",
+    ) as refused:
         runs.start("unborn", {})
     assert status_of(type(refused.value)) == 503
     assert not Run.objects.exists()
     assert not Checkpoint.objects.exists()
 
 
-def test_what_a_backend_keeps_that_the_settings_forgot_is_refused_by_name(cellar: Path, settings: Any) -> None:
+def test_what_a_backend_keeps_that_the_settings_forgot_is_refused_by_name(
+    cellar: Path, settings: Any
+) -> None:
     run = advanced(chain("forgotten", "a"))
     settings.COUNTERSIGN = {}
     with pytest.raises(UnknownBackend, match="'cellar'"):
@@ -80,12 +98,14 @@ def test_what_a_backend_keeps_that_the_settings_forgot_is_refused_by_name(cellar
 def test_a_run_whose_backend_the_settings_forgot_stops_by_name_and_goes_on_when_it_is_back(
     cellar: Path, settings: Any
 ) -> None:
-    run, known = started(chain("waits", "a")), settings.COUNTERSIGN
+    run = started(chain("waits", "a"))
+    known = settings.COUNTERSIGN
     settings.COUNTERSIGN = {}
     run = runs.advance(run.id)
     error = run_error.stored_error(run)
     assert error is not None
-    assert (run.status, error["code"]) == (Status.FAILED, "unknown_backend")
+    assert run.status == Status.FAILED
+    assert error["code"] == "unknown_backend"
     assert "'cellar'" in error["message"]
     assert "Put it back" in error["cure"]
     settings.COUNTERSIGN = known
@@ -94,7 +114,9 @@ def test_a_run_whose_backend_the_settings_forgot_stops_by_name_and_goes_on_when_
 
 
 @pytest.mark.parametrize("harm", ["missing", "cut", "changed"])
-def test_a_run_whose_payload_is_not_what_was_saved_is_tampered_and_says_which(cellar: Path, harm: str) -> None:
+def test_a_run_whose_payload_is_not_what_was_saved_is_tampered_and_says_which(
+    cellar: Path, harm: str
+) -> None:
     run = started(chain("harmed", "a"))
     snapshot = next(path for path in kept_files(cellar) if "snapshot" in path.name)
     if harm == "missing":
@@ -105,16 +127,20 @@ def test_a_run_whose_payload_is_not_what_was_saved_is_tampered_and_says_which(ce
     run = runs.advance(run.id)
     error = run_error.stored_error(run)
     assert error is not None
-    assert (run.status, error["code"]) == (Status.TAMPERED, "payload_lost")
+    assert run.status == Status.TAMPERED
+    assert error["code"] == "payload_lost"
     assert f"{run.id}/{run.head}/snapshot" in error["message"]
 
 
-def test_a_backend_that_does_not_answer_costs_a_run_time_and_nothing_else_however_long_it_is_away(cellar: Path) -> None:
+def test_a_backend_that_does_not_answer_costs_a_run_time_and_nothing_else_however_long_it_is_away(
+    cellar: Path,
+) -> None:
     run = started(chain("closed", "a"))
     Full.away = True
     for _ in range(conf().max_claims_without_progress + 2):
         run = slice_of(run)
-        assert (run.status, run.error_code) == (Status.QUEUED, "")
+        assert run.status == Status.QUEUED
+        assert run.error_code == ""
         assert leases.claim_one(run.id) is None
         Run.objects.filter(id=run.id).update(due_at="2000-01-01T00:00Z")
     Full.away = False
@@ -123,12 +149,21 @@ def test_a_backend_that_does_not_answer_costs_a_run_time_and_nothing_else_howeve
 
 def test_a_load_in_the_middle_folds_files_as_it_folds_rows(cellar: Path) -> None:
     run = advanced(chain("folded", "a", "b", "c"))
-    ids = Checkpoint.objects.filter(run=run).order_by("seq").values_list("id", flat=True)
+    ids = (
+        Checkpoint.objects.filter(run=run).order_by("seq").values_list("id", flat=True)
+    )
     found = [reader.document_at(id) for id in ids]
-    assert [document["scratch"]["notes"] for document in found if document] == [[], ["a"], ["a", "b"], [*"abc"]]
+    assert [document["scratch"]["notes"] for document in found if document] == [
+        [],
+        ["a"],
+        ["a", "b"],
+        [*"abc"],
+    ]
 
 
-def test_a_recovery_point_takes_its_bytes_with_it_when_it_is_replaced(cellar: Path) -> None:
+def test_a_recovery_point_takes_its_bytes_with_it_when_it_is_replaced(
+    cellar: Path,
+) -> None:
     run = advanced(chain("trimmed", "a", "b", "c", checkpoints="none"))
     assert run.status == Status.COMPLETED
     assert Checkpoint.objects.filter(run=run).count() == 2

@@ -1,4 +1,6 @@
-"""Sealed payloads: bytes that were changed, moved or made under another key are refused by name."""
+"""Sealed payloads: bytes that were changed, moved or made under another key are refused
+by name.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -8,26 +10,34 @@ import pytest
 from checkpoints.payloads import DatabasePayloads, MemoryPayloads, SealedPayloads
 from orchestrator.engine.errors import PayloadLost, WrongKey
 
-ONE, OTHER = "0190/0191/change", "0190/0192/change"
-OLD, NEW = bytes(range(32)), bytes(range(1, 33))
+ONE = "0190/0191/change"
+OTHER = "0190/0192/change"
+OLD = bytes(range(32))
+NEW = bytes(range(1, 33))
 
 
 class Bare(MemoryPayloads):
     """What a backend without a record of its own gives whoever writes into it."""
 
     def swap(self, one: str, other: str) -> None:
-        self._kept[one], self._kept[other] = self._kept[other], self._kept[one]
+        self._payloads[one], self._payloads[other] = (
+            self._payloads[other],
+            self._payloads[one],
+        )
 
     def spoil(self, name: str, at: int) -> None:
-        data, when = self._kept[name]
-        self._kept[name] = (data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], when)
+        data, when = self._payloads[name]
+        self._payloads[name] = (
+            data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :],
+            when,
+        )
 
     def cut(self, name: str, to: int) -> None:
-        data, when = self._kept[name]
-        self._kept[name] = (data[:to], when)
+        data, when = self._payloads[name]
+        self._payloads[name] = (data[:to], when)
 
     def size(self, name: str) -> int:
-        return len(self._kept[name][0])
+        return len(self._payloads[name][0])
 
 
 def test_bytes_that_changed_places_are_refused() -> None:
@@ -36,7 +46,9 @@ def test_bytes_that_changed_places_are_refused() -> None:
     kept = sealed.put(ONE, b"mine"), sealed.put(OTHER, b"your")
     bare.swap(ONE, OTHER)
     for name, record in zip((ONE, OTHER), kept, strict=True):
-        with pytest.raises(PayloadLost, match=f"payload {name} is not as it was sealed"):
+        with pytest.raises(
+            PayloadLost, match=f"payload {name} is not as it was sealed"
+        ):
             sealed.get(name, record)
 
 
@@ -68,7 +80,9 @@ def test_a_payload_cut_anywhere_is_refused() -> None:
             sealed.get(ONE, b"")
 
 
-def test_what_an_older_key_sealed_still_opens_and_without_it_does_not(settings: Any) -> None:
+def test_what_an_older_key_sealed_still_opens_and_without_it_does_not(
+    settings: Any,
+) -> None:
     sealed = SealedPayloads(MemoryPayloads())
     settings.COUNTERSIGN = {"SIGNING_KEYS": {"old": OLD}}
     kept = sealed.put(ONE, b"mine")
@@ -91,6 +105,8 @@ def test_another_key_under_the_same_id_does_not_open(settings: Any) -> None:
 
 def test_plain_bytes_are_no_sealed_payload(tmp_path: Path) -> None:
     bare = Bare()
-    kept = bare.put(ONE, b"never sealed, but long enough to hold a seal of thirty-two bytes")
+    kept = bare.put(
+        ONE, b"never sealed, but long enough to hold a seal of thirty-two bytes"
+    )
     with pytest.raises(PayloadLost, match="no whole seal"):
         SealedPayloads(bare).get(ONE, kept)

@@ -1,4 +1,6 @@
-"""With SQL alone nobody puts in a job of his own, changes what a job is for, or moves it past what it must do."""
+"""With SQL alone nobody puts in a job of his own, changes what a job is for, or moves
+it past what it must do.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -35,7 +37,10 @@ def test_a_job_that_was_put_in_by_sql_is_not_begun() -> None:
     assert _error(row.id) == ("failed", "tampered_row")
 
 
-@pytest.mark.parametrize("change", [{"facts": RULE | {"keep_last": 1}}, {"kind": "erase_values"}, {"name": "other"}])
+@pytest.mark.parametrize(
+    "change",
+    [{"facts": RULE | {"keep_last": 1}}, {"kind": "erase_values"}, {"name": "other"}],
+)
 def test_a_job_whose_purpose_was_changed_is_not_begun(change: dict[str, Any]) -> None:
     job = jobs.add_job("prune_runs", name="prune_runs claims", **RULE)
     Job.objects.filter(id=job).update(**change)
@@ -44,7 +49,8 @@ def test_a_job_whose_purpose_was_changed_is_not_begun(change: dict[str, Any]) ->
 
 
 def test_a_seal_of_another_job_proves_nothing() -> None:
-    job, other = jobs.add_job("prune_runs", **RULE), jobs.add_job("prune_runs", graph="letters")
+    job = jobs.add_job("prune_runs", **RULE)
+    other = jobs.add_job("prune_runs", graph="letters")
     row = Job.objects.get(id=job)
     Job.objects.filter(id=other).update(facts=row.facts, facts_seal=row.facts_seal)
     assert _begun(other) is None

@@ -1,4 +1,6 @@
-"""Jobs by their verbs: which is taken first, how long its lease is, and what of an attempt the next one still finds."""
+"""Jobs by their verbs: which is taken first, how long its lease is, and what of an
+attempt the next one still finds.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -34,18 +36,24 @@ def seconds_from_now(moment: datetime | None) -> float:
 
 
 def nearly_over(job_id: UUID) -> None:
-    Job.objects.filter(id=job_id).update(lease_until=timezone.now() + timedelta(seconds=1))
+    Job.objects.filter(id=job_id).update(
+        lease_until=timezone.now() + timedelta(seconds=1)
+    )
 
 
-def test_each_pause_between_attempts_is_twice_as_long_and_the_last_attempt_has_none() -> None:
-    job_id, pauses = jobs.add_job("count"), []
+def test_each_pause_between_attempts_is_twice_as_long_and_the_last_attempt_has_none() -> (
+    None
+):
+    job_id = jobs.add_job("count")
+    pauses = []
     for _ in range(jobs.MOST_ATTEMPTS - 1):
         jobs.fail_job(begun(job_id), "odd", "it went wrong")
         pauses.append(round(seconds_from_now(row(job_id).due_at)))
     for expected, pause in zip((2, 4, 8, 16), pauses, strict=True):
         assert expected - 1 <= pause <= expected
     jobs.fail_job(begun(job_id), "odd", "it went wrong")
-    assert (row(job_id).status, row(job_id).error_code) == ("failed", "odd")
+    assert row(job_id).status == "failed"
+    assert row(job_id).error_code == "odd"
 
 
 def test_a_standing_job_begins_anew_with_all_its_attempts() -> None:
@@ -54,7 +62,9 @@ def test_a_standing_job_begins_anew_with_all_its_attempts() -> None:
     jobs.report(lease, Step(3, 4, place="there"))
     jobs.finish_job(lease, again_in=60.0)
     again = row(job_id)
-    assert (again.status, again.attempts, again.progress) == ("queued", 0, {})
+    assert again.status == "queued"
+    assert again.attempts == 0
+    assert again.progress == {}
     assert 55 < seconds_from_now(again.due_at) <= 60
 
 
@@ -63,7 +73,9 @@ def test_a_standing_job_that_fails_for_good_comes_back_with_all_its_attempts() -
     for _ in range(jobs.MOST_ATTEMPTS):
         jobs.fail_job(begun(job_id), "odd", "it went wrong", again_in=3600.0)
     again = row(job_id)
-    assert (again.status, again.attempts, again.error_code) == ("queued", 0, "odd")
+    assert again.status == "queued"
+    assert again.attempts == 0
+    assert again.error_code == "odd"
     assert 3590 < seconds_from_now(again.due_at) <= 3600
 
 
@@ -71,10 +83,14 @@ def test_a_job_that_is_done_at_last_says_nothing_of_its_failures() -> None:
     job_id = jobs.add_job("count")
     jobs.fail_job(begun(job_id), "odd", "it went wrong")
     jobs.finish_job(begun(job_id))
-    assert (row(job_id).status, row(job_id).error_code, row(job_id).error) == ("done", "", "")
+    assert row(job_id).status == "done"
+    assert row(job_id).error_code == ""
+    assert row(job_id).error == ""
 
 
-def test_of_two_jobs_that_are_due_the_more_urgent_one_is_taken_though_it_came_later() -> None:
+def test_of_two_jobs_that_are_due_the_more_urgent_one_is_taken_though_it_came_later() -> (
+    None
+):
     first = jobs.add_job("count")
     urgent = jobs.add_job("count", priority=1)
     assert [claim.id for claim in jobs.claim(worker=None, limit=1)] == [urgent]
@@ -101,7 +117,9 @@ def test_whoever_works_on_a_job_has_a_whole_lease(act: str, configure: Any) -> N
 
 
 def test_a_lease_is_renewed_by_the_worker_who_claimed_and_by_no_other() -> None:
-    mine, other, job_id = uuid4(), uuid4(), jobs.add_job("count")
+    mine = uuid4()
+    other = uuid4()
+    job_id = jobs.add_job("count")
     claims = jobs.claim(worker=mine, limit=1)
     assert [claim.id for claim in claims] == [job_id]
     nearly_over(job_id)
@@ -111,12 +129,15 @@ def test_a_lease_is_renewed_by_the_worker_who_claimed_and_by_no_other() -> None:
     assert seconds_from_now(row(job_id).lease_until) > 2
 
 
-def test_a_claim_that_was_put_back_is_taken_by_the_next_at_once_and_counts_as_no_attempt() -> None:
+def test_a_claim_that_was_put_back_is_taken_by_the_next_at_once_and_counts_as_no_attempt() -> (
+    None
+):
     job_id = jobs.add_job("count")
     epoch = jobs.claim_one(job_id)
     assert epoch is not None
     jobs.release(job_id, epoch)
-    assert (row(job_id).status, row(job_id).attempts) == ("queued", 0)
+    assert row(job_id).status == "queued"
+    assert row(job_id).attempts == 0
     assert jobs.claim_one(job_id) is not None
 
 

@@ -1,4 +1,6 @@
-"""A process is gone where that is proven, and nowhere else: who takes a live one for a dead one pays twice."""
+"""A process is gone where that is proven, and nowhere else: who takes a live one for a
+dead one pays twice.
+"""
 
 import json
 import os
@@ -18,7 +20,8 @@ from checkpoints.queue.processes import Process, this_process
 from tests.support.processes import ROOT
 
 ITSELF = (
-    "import json, signal; from dataclasses import asdict; from checkpoints.queue.processes import this_process;"
+    "import json, signal; from dataclasses import asdict; from"
+    " checkpoints.queue.processes import this_process;"
     "print(json.dumps(asdict(this_process())), flush=True); signal.pause()"
 )
 ENTER = [str(shutil.which("unshare")), "--pid", "--fork", "--kill-child"]
@@ -46,12 +49,19 @@ def ended() -> Process:
 
 def _may_unshare() -> bool:
     try:
-        return subprocess.run([*ENTER, "--mount-proc", "true"], capture_output=True).returncode == 0
+        return (
+            subprocess.run(
+                [*ENTER, "--mount-proc", "true"], capture_output=True
+            ).returncode
+            == 0
+        )
     except OSError:
         return False
 
 
-in_its_own_namespace = pytest.mark.skipif(not _may_unshare(), reason="`unshare --pid --mount-proc` is not allowed here")
+in_its_own_namespace = pytest.mark.skipif(
+    not _may_unshare(), reason="`unshare --pid --mount-proc` is not allowed here"
+)
 
 
 def test_a_process_that_is_there_is_not_gone_and_one_that_ended_is() -> None:
@@ -73,7 +83,9 @@ def test_a_later_process_with_its_pid_is_not_taken_for_it() -> None:
 BOOT, NAMESPACE = processes.pid_space().split(":")
 FORGED = {
     "another host": {"host": "elsewhere"},
-    "another boot of this host": {"pid_space": f"00000000-0000-0000-0000-000000000000:{NAMESPACE}"},
+    "another boot of this host": {
+        "pid_space": f"00000000-0000-0000-0000-000000000000:{NAMESPACE}"
+    },
     "another pid namespace": {"pid_space": f"{BOOT}:1"},
     "a row from before": {"pid_space": ""},
     "a system that tells no start": {"started": 0},
@@ -85,7 +97,9 @@ def test_what_differs_or_is_unknown_proves_nothing(forged: dict[str, object]) ->
     assert not replace(ended(), **forged).is_gone()  # type: ignore[arg-type]
 
 
-def test_where_this_process_does_not_know_its_own_pid_space_nothing_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_this_process_does_not_know_its_own_pid_space_nothing_is_proven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     there = ended()
     monkeypatch.setattr(processes, "pid_space", lambda: "")
     assert not there.is_gone()
@@ -99,9 +113,11 @@ def test_a_process_that_proc_hides_is_there(monkeypatch: pytest.MonkeyPatch) -> 
     def refused(pid: int) -> list[str]:
         raise PermissionError
 
-    there, gone = this_process(), ended()
+    there = this_process()
+    gone = ended()
     monkeypatch.setattr(processes, "_stat", hidden)
-    assert (there.is_gone(), gone.is_gone()) == (False, True)
+    assert there.is_gone() is False
+    assert gone.is_gone() is True
     monkeypatch.setattr(os, "kill", lambda pid, number: refused(pid))
     assert not gone.is_gone(), "of another user"
     monkeypatch.setattr(processes, "_stat", refused)
@@ -111,10 +127,13 @@ def test_a_process_that_proc_hides_is_there(monkeypatch: pytest.MonkeyPatch) -> 
 @in_its_own_namespace
 def test_a_live_process_of_another_pid_namespace_is_not_taken_for_gone() -> None:
     with waiting(*ENTER, "--mount-proc") as (inside, process):
-        assert (inside.host, inside.pid) == (socket.gethostname(), 1)
+        assert inside.host == socket.gethostname()
+        assert inside.pid == 1
         assert inside.pid_space.startswith(BOOT)
         assert inside.pid_space != processes.pid_space()
-        assert processes.started_ticks(inside.pid) != inside.started, "by host name, pid and ticks it would be gone"
+        assert processes.started_ticks(inside.pid) != inside.started, (
+            "by host name, pid and ticks it would be gone"
+        )
         assert not inside.is_gone()
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -122,6 +141,8 @@ def test_a_live_process_of_another_pid_namespace_is_not_taken_for_gone() -> None
 
 
 @in_its_own_namespace
-def test_a_process_that_sees_the_proc_of_another_namespace_claims_no_pid_space() -> None:
+def test_a_process_that_sees_the_proc_of_another_namespace_claims_no_pid_space() -> (
+    None
+):
     with waiting(*ENTER) as (inside, _):
         assert inside.pid_space == ""

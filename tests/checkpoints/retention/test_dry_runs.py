@@ -1,6 +1,8 @@
-"""What a dry run and a removal cost: two queries that read each row once, flat memory, short transactions, a steady
-rate beside a process that commits. In short on a few runs; COUNTERSIGN_RETENTION_RUNS=1000000 counts so many on
-PostgreSQL, and COUNTERSIGN_RETENTION_PRUNED=100000 removes of so many. Times are printed; what is asserted is counted.
+"""What a dry run and a removal cost: two queries that read each row once, flat memory,
+short transactions, a steady rate beside a process that commits. In short on a few runs;
+COUNTERSIGN_RETENTION_RUNS=1000000 counts so many on PostgreSQL, and
+COUNTERSIGN_RETENTION_PRUNED=100000 removes of so many. Times are printed; what is
+asserted is counted.
 """
 
 import json
@@ -31,7 +33,11 @@ PRUNED = int(os.environ.get("COUNTERSIGN_RETENTION_PRUNED", "30"))
 FLAT = 2**21
 """Bytes of Python's own that counting may take, whatever the number of rows."""
 RULES: list[dict[str, Any]] = [
-    {"keep_last": 1, "max_age_days": {"failed": 90}, "remove_runs_after_days": {"cancelled": 1}},
+    {
+        "keep_last": 1,
+        "max_age_days": {"failed": 90},
+        "remove_runs_after_days": {"cancelled": 1},
+    },
     {"keep_last": None, "max_age_days": {}, "remove_runs_after_days": {"completed": 0}},
 ]
 
@@ -48,7 +54,11 @@ def many() -> int:
 
 
 def of_checkpoints(sent: CaptureQueriesContext) -> list[str]:
-    return [query["sql"] for query in sent.captured_queries if "checkpoints_checkpoint" in query["sql"]]
+    return [
+        query["sql"]
+        for query in sent.captured_queries
+        if "checkpoints_checkpoint" in query["sql"]
+    ]
 
 
 def test_counting_takes_two_queries_and_flat_memory(many: int) -> None:
@@ -58,23 +68,34 @@ def test_counting_takes_two_queries_and_flat_memory(many: int) -> None:
         began = time.perf_counter()
         with CaptureQueriesContext(connection) as sent:
             found = retention.dry_run(rule)
-        took, (_, most) = time.perf_counter() - began, tracemalloc.get_traced_memory()
+        took = time.perf_counter() - began
+        (_, most) = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         load = os.getloadavg()[0]
-        print(f"dry run of {many} runs: {took:.2f} s, {most / 2**20:.2f} MiB of Python's own, load {load:.1f}")
+        print(
+            f"dry run of {many} runs: {took:.2f} s, {most / 2**20:.2f} MiB of Python's"
+            f" own, load {load:.1f}"
+        )
         assert found.counts["checkpoints"] == going * many
         assert found.counts["kept"] == (3 - going) * many
         assert len(of_checkpoints(sent)) == 2
         assert most < FLAT
 
 
-@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite tells of no plan how many rows it read")
+@pytest.mark.skipif(
+    "connection.vendor != 'postgresql'",
+    reason="SQLite tells of no plan how many rows it read",
+)
 @pytest.mark.parametrize("fields", RULES, ids=["points", "runs"])
-def test_counting_reads_each_row_once_and_sorts_none(fields: dict[str, Any], many: int) -> None:
+def test_counting_reads_each_row_once_and_sorts_none(
+    fields: dict[str, Any], many: int
+) -> None:
     rule = policy("counted", **fields)
     with CaptureQueriesContext(connection) as sent:
         retention.dry_run(rule)
-    [set_up, query] = [one["sql"] for one in sent.captured_queries if one["sql"].startswith("SELECT")][-3:-1]
+    [set_up, query] = [
+        one["sql"] for one in sent.captured_queries if one["sql"].startswith("SELECT")
+    ][-3:-1]
     assert "set_config" in set_up
     with connection.cursor() as cursor:
         cursor.execute("BEGIN")
@@ -82,11 +103,21 @@ def test_counting_reads_each_row_once_and_sorts_none(fields: dict[str, Any], man
         cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}")
         [[answer]] = cursor.fetchall()
         cursor.execute("ROLLBACK")
-    nodes = list(_nodes((json.loads(answer) if isinstance(answer, str) else answer)[0]["Plan"]))
-    read = sum(one["Actual Rows"] * one["Actual Loops"] for one in nodes if "Relation Name" in one)
+    nodes = list(
+        _nodes((json.loads(answer) if isinstance(answer, str) else answer)[0]["Plan"])
+    )
+    read = sum(
+        one["Actual Rows"] * one["Actual Loops"]
+        for one in nodes
+        if "Relation Name" in one
+    )
     print(f"rows read of {many} runs and {3 * many} checkpoints: {read:.0f}")
     assert 4 * many <= read <= 4.1 * many + 100
-    assert not [one for one in nodes if one["Node Type"] == "Sort" and one["Actual Rows"] > many / 2]
+    assert not [
+        one
+        for one in nodes
+        if one["Node Type"] == "Sort" and one["Actual Rows"] > many / 2
+    ]
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -122,7 +153,8 @@ def test_removing_goes_at_a_steady_rate_beside_a_process_that_commits(
             pass
         _tell(live, alone, began, took, ends)
         assert live.lock_waits() == 0
-    assert (row.status, row.progress["done"]) == ("done", 2 * PRUNED)
+    assert row.status == "done"
+    assert row.progress["done"] == 2 * PRUNED
     assert sum(sizes) == 2 * PRUNED
     assert max(sizes) <= stretches.MOST
     assert Checkpoint.objects.filter(run__graph="removed").count() == PRUNED
@@ -130,19 +162,32 @@ def test_removing_goes_at_a_steady_rate_beside_a_process_that_commits(
         assert verify_run(run.id) == []
 
 
-def _tell(live: LiveCommits, alone: float, began: float, took: list[float], ends: list[float]) -> None:
+def _tell(
+    live: LiveCommits, alone: float, began: float, took: list[float], ends: list[float]
+) -> None:
     done = time.monotonic()
     tenths = [ends[(n + 1) * len(ends) // 10 - 1] for n in range(10)]
-    rates = [2 * len(ends) / 10 / (b - a) for a, b in zip([began, *tenths], tenths, strict=False)]
-    before, during = live.longest(alone, began), live.longest(began, done)
+    rates = [
+        2 * len(ends) / 10 / (b - a)
+        for a, b in zip([began, *tenths], tenths, strict=False)
+    ]
+    before = live.longest(alone, began)
+    during = live.longest(began, done)
     late = sorted(took)[-max(1, len(took) // 100)]
-    print(f"removed {2 * len(ends)} checkpoints of {len(ends)} runs in {done - began:.1f} s")
+    print(
+        f"removed {2 * len(ends)} checkpoints of {len(ends)} runs in {done - began:.1f} s"
+    )
     told = ", ".join(f"{one:.0f}" for one in rates)
-    print(f"checkpoints a second, by tenths: {told}: last {rates[-1] / rates[0]:.2f} × first")
-    print(f"transactions: longest {max(took) * 1000:.1f} ms, 99 % within {late * 1000:.1f} ms")
+    print(
+        f"checkpoints a second, by tenths: {told}: last {rates[-1] / rates[0]:.2f} × first"
+    )
+    print(
+        f"transactions: longest {max(took) * 1000:.1f} ms, 99 % within {late * 1000:.1f} ms"
+    )
     print(
         f"longest superstep of the other process: {before[0] * 1000:.1f} ms of {before[1]} before,"
-        f" {during[0] * 1000:.1f} ms of {during[1]} beside the removal; load {os.getloadavg()[0]:.1f};"
+        f" {during[0] * 1000:.1f} ms of {during[1]} beside the removal; load"
+        f" {os.getloadavg()[0]:.1f};"
         f" {live.lock_waits()} waits for a lock of more than 100 ms"
     )
 
@@ -155,9 +200,13 @@ def test_a_removal_locks_one_run_at_a_time_and_for_one_piece() -> None:
     transactions = "\n".join(sent).split('DELETE FROM "checkpoints_checkpoint"')
     assert len(transactions) == 5 + 1
     if connection.vendor == "postgresql":
-        assert [one.count("FOR UPDATE") for one in transactions[:-1]] == [2, 1, 1, 1, 1], (
-            "the job is taken, then each run"
-        )
+        assert [one.count("FOR UPDATE") for one in transactions[:-1]] == [
+            2,
+            1,
+            1,
+            1,
+            1,
+        ], "the job is taken, then each run"
 
 
 @pytest.mark.parametrize(("anchored", "wanted"), [(False, 15), (True, 23)])

@@ -1,4 +1,6 @@
-"""Effects outlive the rows of the run that caused them, as long as any of its family stays."""
+"""Effects outlive the rows of the run that caused them, as long as any of its family
+stays.
+"""
 
 from typing import Any
 
@@ -36,7 +38,12 @@ def paying() -> None:
 
     made.node("pay", effect="external", idempotent=True)(pay)
     made.node("keep")(lambda state, ctx: ctx.memory.put("k", "v", "space"))
-    for source, target in ((START, "check"), ("check", "pay"), ("pay", "keep"), ("keep", END)):
+    for source, target in (
+        (START, "check"),
+        ("check", "pay"),
+        ("pay", "keep"),
+        ("keep", END),
+    ):
         made.edge(source, target)
     registered(made)
 
@@ -49,7 +56,8 @@ def origin() -> Run:
     BROKEN[:] = [NotDone]
     run = runs.advance(runs.start("left", {}).id)
     BROKEN.clear()
-    assert (run.status, PAID) == (Status.FAILED, [])
+    assert run.status == Status.FAILED
+    assert PAID == []
     return run
 
 
@@ -71,21 +79,33 @@ def noted(at: Any) -> dict[str, str]:
     return runs.plan(at).notes["effects_again"]
 
 
-def test_the_effects_of_a_fork_that_was_removed_are_listed_by_the_next_one(origin: Run, people: cast.People) -> None:
+def test_the_effects_of_a_fork_that_was_removed_are_listed_by_the_next_one(
+    origin: Run, people: cast.People
+) -> None:
     first = fork(f"{origin.key}:step-1", people)
-    assert (first.status, PAID) == (Status.COMPLETED, ["pay"])
+    assert first.status == Status.COMPLETED
+    assert PAID == ["pay"]
     before = effects(f"{origin.key}:step-1")
     removed(first)
-    assert before == effects(f"{origin.key}:step-1") == {"pay:1:0 external", "keep:1:0 memory"}
+    assert (
+        before
+        == effects(f"{origin.key}:step-1")
+        == {"pay:1:0 external", "keep:1:0 memory"}
+    )
     second = fork(f"{origin.key}:step-1", people)
-    assert (second.status, second.at_node, PAID) == (Status.PAUSED, "pay", ["pay"])
+    assert second.status == Status.PAUSED
+    assert second.at_node == "pay"
+    assert PAID == ["pay"]
     assert verify_run(origin.id) == []
 
 
-def test_the_effects_of_a_fork_of_a_fork_are_left_with_each_that_stays(origin: Run, people: cast.People) -> None:
+def test_the_effects_of_a_fork_of_a_fork_are_left_with_each_that_stays(
+    origin: Run, people: cast.People
+) -> None:
     first = fork(f"{origin.key}:step-1", people)
     last = fork(f"{first.key}:initial", people, allow_effects=["pay", "keep"])
-    assert (last.status, PAID) == (Status.COMPLETED, ["pay", "pay"])
+    assert last.status == Status.COMPLETED
+    assert PAID == ["pay", "pay"]
     removed(last)
     removed(first)
     assert runs.plan(f"{origin.key}:step-1").effects_again[0] == Task("pay", 1, 0)
@@ -93,7 +113,9 @@ def test_the_effects_of_a_fork_of_a_fork_are_left_with_each_that_stays(origin: R
     assert sorted(left.values_list("effect", flat=True)) == ["external", "memory"]
 
 
-def test_what_a_sibling_did_that_was_removed_is_listed_in_a_fork_that_stays(origin: Run, people: cast.People) -> None:
+def test_what_a_sibling_did_that_was_removed_is_listed_in_a_fork_that_stays(
+    origin: Run, people: cast.People
+) -> None:
     stays = runs.fork(f"{origin.key}:step-1", by=people.starter, start=False)
     gone = fork(f"{origin.key}:step-1", people)
     assert PAID == ["pay"]
@@ -133,22 +155,38 @@ def test_memory_that_landed_in_a_fork_that_was_removed_is_listed_where_the_way_h
     BROKEN[:] = [ValueError]
     run = runs.advance(runs.start("left_open", {}).id)
     BROKEN.clear()
-    assert (run.status, PAID, noted(run.head)) == (Status.FAILED, ["pay"], {})
+    assert run.status == Status.FAILED
+    assert PAID == ["pay"]
+    assert noted(run.head) == {}
     gone = fork(run.head, people)
-    assert (gone.status, PAID, noted(run.head)) == (Status.COMPLETED, ["pay"], {"pay:1:0": "memory"})
+    assert gone.status == Status.COMPLETED
+    assert PAID == ["pay"]
+    assert noted(run.head) == {"pay:1:0": "memory"}
     pruned(policy("left_open", keep_last=None, remove_runs_after_days={"completed": 0}))
     assert not Run.objects.filter(id=gone.id).exists()
     assert noted(run.head) == {"pay:1:0": "memory"}
 
 
-def test_memory_that_the_way_has_landed_itself_is_not_listed_for_a_fork_that_was_removed(people: cast.People) -> None:
+def test_memory_that_the_way_has_landed_itself_is_not_listed_for_a_fork_that_was_removed(
+    people: cast.People,
+) -> None:
     made = graph("left_loop")
-    made.node("keep")(lambda state, ctx: ctx.memory.put("k", "v", "space") or {"total": state.total + 1})
+    made.node("keep")(
+        lambda state, ctx: (
+            ctx.memory.put("k", "v", "space") or {"total": state.total + 1}
+        )
+    )
     made.edge(START, "keep")
-    made.branch("keep", lambda state: "again" if state.total < 2 else "end", {"again": "keep", "end": END})
+    made.branch(
+        "keep",
+        lambda state: "again" if state.total < 2 else "end",
+        {"again": "keep", "end": END},
+    )
     registered(made)
     run = runs.advance(runs.start("left_loop", {}).id)
-    runs.fork(f"{run.key}:step-1", by=people.starter, start=False)  # so that run and point stay
+    runs.fork(
+        f"{run.key}:step-1", by=people.starter, start=False
+    )  # so that run and point stay
     gone = fork(f"{run.key}:initial", people, allow_effects=["keep"])
     before = noted(f"{run.key}:step-1")
     pruned(policy("left_loop", keep_last=None, remove_runs_after_days={"completed": 0}))
@@ -156,11 +194,16 @@ def test_memory_that_the_way_has_landed_itself_is_not_listed_for_a_fork_that_was
     assert before == noted(f"{run.key}:step-1") == {"keep:2:0": "memory"}
 
 
-def test_a_rewind_an_erasure_and_a_clean_up_in_between_forget_nothing(origin: Run, people: cast.People) -> None:
-    """A fork of a fork acts and is erased; both go; the run goes back, is forked anew, and loses old checkpoints."""
+def test_a_rewind_an_erasure_and_a_clean_up_in_between_forget_nothing(
+    origin: Run, people: cast.People
+) -> None:
+    """A fork of a fork acts and is erased; both go; the run goes back, is forked anew,
+    and loses old checkpoints.
+    """
     first = runs.fork(f"{origin.key}:step-1", by=people.starter, start=False)
     second = fork(first.head, people)
-    assert (second.status, PAID) == (Status.COMPLETED, ["pay"])
+    assert second.status == Status.COMPLETED
+    assert PAID == ["pay"]
     retention.erase(second.id, reason="asked for", by=people.steward)
     runs.cancel(first.id, by=people.starter)
     removed(second)
@@ -170,10 +213,17 @@ def test_a_rewind_an_erasure_and_a_clean_up_in_between_forget_nothing(origin: Ru
     assert effects(back.head) == {"pay:1:0 external", "keep:1:0 memory"}
     stays = runs.fork(back.head, by=people.starter, start=False)
     stopped = runs.advance(back.id)
-    assert (stopped.status, stopped.at_node, PAID) == (Status.PAUSED, "pay", ["pay"])
+    assert stopped.status == Status.PAUSED
+    assert stopped.at_node == "pay"
+    assert PAID == ["pay"]
     pruned(policy("left", keep_last=1, remove_runs_after_days={}))
-    assert effects(stays.head) == effects(stopped.head) == {"pay:1:0 external", "keep:1:0 memory"}
-    assert (verify_run(origin.id), verify_run(stays.id)) == ([], [])
+    assert (
+        effects(stays.head)
+        == effects(stopped.head)
+        == {"pay:1:0 external", "keep:1:0 memory"}
+    )
+    assert verify_run(origin.id) == []
+    assert verify_run(stays.id) == []
 
 
 def test_what_a_fork_did_that_was_removed_is_not_counted_as_what_its_origin_did(
@@ -182,11 +232,15 @@ def test_what_a_fork_did_that_was_removed_is_not_counted_as_what_its_origin_did(
     removed(fork(f"{origin.key}:step-1", people))
     other = runs.fork(f"{origin.key}:step-1", by=people.starter, start=False)
     client.force_login(people.starter)
-    sides = client.get(reverse("compare"), {"a": origin.id, "b": other.id}).context["page"]["sides"]
+    sides = client.get(reverse("compare"), {"a": origin.id, "b": other.id}).context[
+        "page"
+    ]["sides"]
     assert [side["calls"] for side in sides] == [0, 0]
 
 
-def test_a_run_that_left_nothing_behind_leaves_no_effects(origin: Run, people: cast.People) -> None:
+def test_a_run_that_left_nothing_behind_leaves_no_effects(
+    origin: Run, people: cast.People
+) -> None:
     BROKEN[:] = [NotDone]
     first = fork(f"{origin.key}:step-1", people)
     policy_ = policy("left", keep_last=None, remove_runs_after_days={"failed": 0})

@@ -1,4 +1,6 @@
-"""Policies that act by themselves, once a day, after a steward has confirmed their dry run."""
+"""Policies that act by themselves, once a day, after a steward has confirmed their dry
+run.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -44,25 +46,32 @@ def confirmed(row: RetentionPolicy, by: Any) -> RetentionPolicy:
     return row
 
 
-def test_a_confirmed_policy_acts_by_itself_once_a_day(run: Run, people: cast.People) -> None:
+def test_a_confirmed_policy_acts_by_itself_once_a_day(
+    run: Run, people: cast.People
+) -> None:
     confirmed(policy("long", keep_last=2), people.steward)
     a_day_passes()
     assert seqs(run) == [7, 8]
     line = AuditLine.objects.get(kind="history_pruned")
-    assert (line.actor_name, line.facts["checkpoints"]) == ("", 7)
+    assert line.actor_name == ""
+    assert line.facts["checkpoints"] == 7
     assert faults(run) == []
     due = Job.objects.get(kind=KIND).due_at - timezone.now()
     assert timedelta(hours=23) < due < timedelta(hours=25)
 
 
-def test_the_first_turn_of_a_new_policy_waits_for_the_stewards_dry_run(run: Run) -> None:
+def test_the_first_turn_of_a_new_policy_waits_for_the_stewards_dry_run(
+    run: Run,
+) -> None:
     row = policy("long", keep_last=2)
     a_day_passes()
     assert len(seqs(run)) == 9
     assert policy_schedules.schedules_of([row])["long"].waits
 
 
-def test_the_first_turn_of_a_changed_policy_waits_for_the_stewards_dry_run(run: Run, people: cast.People) -> None:
+def test_the_first_turn_of_a_changed_policy_waits_for_the_stewards_dry_run(
+    run: Run, people: cast.People
+) -> None:
     confirmed(policy("long", keep_last=6), people.steward)
     a_day_passes()
     changed = policy("long", keep_last=2)
@@ -73,7 +82,9 @@ def test_the_first_turn_of_a_changed_policy_waits_for_the_stewards_dry_run(run: 
     assert seqs(run) == [7, 8]
 
 
-def test_a_policy_that_was_deleted_and_made_again_waits_once_more(run: Run, people: cast.People) -> None:
+def test_a_policy_that_was_deleted_and_made_again_waits_once_more(
+    run: Run, people: cast.People
+) -> None:
     row = confirmed(policy("long", keep_last=2), people.steward)
     retention.delete_policy(row, by=people.steward)
     policy("long", keep_last=2)
@@ -81,30 +92,40 @@ def test_a_policy_that_was_deleted_and_made_again_waits_once_more(run: Run, peop
     assert len(seqs(run)) == 9
 
 
-def test_a_policy_that_is_switched_off_does_not_act(run: Run, people: cast.People) -> None:
+def test_a_policy_that_is_switched_off_does_not_act(
+    run: Run, people: cast.People
+) -> None:
     confirmed(policy("long", keep_last=2, switched_off=True), people.steward)
     a_day_passes()
     assert len(seqs(run)) == 9
 
 
-def test_no_turn_removes_more_than_the_limit_of_the_policy(run: Run, people: cast.People) -> None:
+def test_no_turn_removes_more_than_the_limit_of_the_policy(
+    run: Run, people: cast.People
+) -> None:
     other = long_run()
     confirmed(policy("long", keep_last=2, most_a_night=7), people.steward)
     a_day_passes()
     assert sorted([len(seqs(run)), len(seqs(other))]) == [2, 9]
     assert AuditLine.objects.get(kind="history_pruned").facts["limit"] == 7
     a_day_passes()
-    assert (seqs(run), seqs(other)) == ([7, 8], [7, 8])
+    assert seqs(run) == [7, 8]
+    assert seqs(other) == [7, 8]
 
 
-def test_a_removal_that_a_steward_ordered_has_no_limit(run: Run, people: cast.People) -> None:
+def test_a_removal_that_a_steward_ordered_has_no_limit(
+    run: Run, people: cast.People
+) -> None:
     other = long_run()
     row = policy("long", keep_last=2, most_a_night=7)
     kinds.advance(retention.prune(row, by=people.steward).id)
-    assert (seqs(run), seqs(other)) == ([7, 8], [7, 8])
+    assert seqs(run) == [7, 8]
+    assert seqs(other) == [7, 8]
 
 
-def test_a_policy_that_is_refused_stops_no_other_and_leaves_a_line(run: Run, people: cast.People) -> None:
+def test_a_policy_that_is_refused_stops_no_other_and_leaves_a_line(
+    run: Run, people: cast.People
+) -> None:
     confirmed(policy("archived", keep_last=2, archive=True), people.steward)
     confirmed(policy("long", keep_last=2), people.steward)
     a_day_passes()
@@ -112,7 +133,9 @@ def test_a_policy_that_is_refused_stops_no_other_and_leaves_a_line(run: Run, peo
     assert AuditLine.objects.get(kind="retention_policy_refused").graph == "archived"
 
 
-def test_a_confirmation_that_was_forged_in_the_database_counts_for_nothing(run: Run, people: cast.People) -> None:
+def test_a_confirmation_that_was_forged_in_the_database_counts_for_nothing(
+    run: Run, people: cast.People
+) -> None:
     row = policy("long", keep_last=2)
     digest = policy_schedules.rule_digest(row)
     AuditLine.objects.create(
@@ -127,14 +150,18 @@ def test_a_confirmation_that_was_forged_in_the_database_counts_for_nothing(run: 
     assert len(seqs(run)) == 9
 
 
-def test_a_dry_run_whose_count_has_moved_confirms_nothing(run: Run, people: cast.People) -> None:
+def test_a_dry_run_whose_count_has_moved_confirms_nothing(
+    run: Run, people: cast.People
+) -> None:
     row = policy("long", keep_last=2)
     with pytest.raises(WrongStatus, match="count again"):
         policy_schedules.confirm_policy(row, by=people.steward, confirmed=3)
     assert not policy_schedules.is_confirmed(row)
 
 
-def test_who_may_not_manage_retention_confirms_nothing(run: Run, people: cast.People) -> None:
+def test_who_may_not_manage_retention_confirms_nothing(
+    run: Run, people: cast.People
+) -> None:
     row = policy("long", keep_last=2)
     with pytest.raises(Forbidden):
         policy_schedules.confirm_policy(row, by=people.reviewer, confirmed=7)
@@ -153,13 +180,21 @@ def test_the_last_and_the_next_turn_of_each_policy_are_told_in_as_many_queries_f
     assert schedule.last_job == str(Job.objects.get(kind="prune_runs").id)
     assert schedule.next_at == Job.objects.get(kind=KIND).due_at
     assert not schedule.waits
-    rows = [row, *(confirmed(policy(f"graph {n}", keep_last=1), people.steward) for n in range(9))]
+    rows = [
+        row,
+        *(
+            confirmed(policy(f"graph {n}", keep_last=1), people.steward)
+            for n in range(9)
+        ),
+    ]
     with counted() as many:
         policy_schedules.schedules_of(rows)
     assert len(many) == len(few)
 
 
-def test_where_a_turn_is_cut_off_no_policy_has_two_on_one_day(run: Run, people: cast.People) -> None:
+def test_where_a_turn_is_cut_off_no_policy_has_two_on_one_day(
+    run: Run, people: cast.People
+) -> None:
     confirmed(policy("long", keep_last=2), people.steward)
     job = jobs.add_job(KIND, name=KIND)
     epoch = jobs.claim_one(job)

@@ -1,4 +1,6 @@
-"""Who may not manage retention may neither keep nor remove nor erase by code; the system may."""
+"""Who may not manage retention may neither keep nor remove nor erase by code; the
+system may.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,10 +18,14 @@ from tests.support.table_contents import contents
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_each_verb_refuses_whoever_may_not_manage_retention_and_changes_nothing(people: cast.People) -> None:
-    run, rule = long_run("short", "abcd"), policy("short", keep_last=1)
+def test_each_verb_refuses_whoever_may_not_manage_retention_and_changes_nothing(
+    people: cast.People,
+) -> None:
+    run = long_run("short", "abcd")
+    rule = policy("short", keep_last=1)
     point = Checkpoint.objects.get(run=run, seq=2).id
-    held, _ = retention.hold(run.id, "a court asked", by=None), retention.pin(point, by=None)
+    held = retention.hold(run.id, "a court asked", by=None)
+    _ = retention.pin(point, by=None)
     acts: list[Callable[[Any], Any]] = [
         lambda by: retention.hold(run.id, "another court asked", by=by),
         lambda by: retention.release_hold(held.id, by=by),

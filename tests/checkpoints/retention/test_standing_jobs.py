@@ -1,4 +1,6 @@
-"""What goes by itself: workers that left, memory that is old, sessions, tokens and answers that ended."""
+"""What goes by itself: workers that left, memory that is old, sessions, tokens and
+answers that ended.
+"""
 
 from datetime import timedelta
 from io import BytesIO
@@ -10,7 +12,16 @@ from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from checkpoints import retention, uploads
-from checkpoints.models import AuditLine, Job, LegalHold, MemoryTrace, RetentionPolicy, Run, Upload, Worker
+from checkpoints.models import (
+    AuditLine,
+    Job,
+    LegalHold,
+    MemoryTrace,
+    RetentionPolicy,
+    Run,
+    Upload,
+    Worker,
+)
 from checkpoints.queue import jobs
 from checkpoints.retention import standing_jobs
 from checkpoints.uploads import save_upload
@@ -37,7 +48,12 @@ def swept(kind: str) -> None:
 
 def test_workers_that_left_a_month_ago_go() -> None:
     for days in (1, 31):
-        Worker.objects.create(host=f"left {days}", pid=1, started_at=ago(days=99), heartbeat_at=ago(days=days))
+        Worker.objects.create(
+            host=f"left {days}",
+            pid=1,
+            started_at=ago(days=99),
+            heartbeat_at=ago(days=days),
+        )
     swept("sweep_workers")
     assert [worker.host for worker in Worker.objects.all()] == ["left 1"]
 
@@ -48,17 +64,24 @@ def test_an_uploaded_file_goes_when_no_run_names_it_and_it_is_a_week_old(
     settings.MEDIA_ROOT = tmp_path
     graph = with_a_file("swept_files", required=True)
     with registered(graph):
-        named, unnamed, young, bad = (save_upload(BytesIO(b"x"), name=f"{n}.txt", by=None) for n in range(4))
+        named, unnamed, young, bad = (
+            save_upload(BytesIO(b"x"), name=f"{n}.txt", by=None) for n in range(4)
+        )
         Upload.objects.exclude(id=young["file"]).update(at=ago(days=8))
         run = runs.cancel(runs.start(graph.name, {"letter": named}).id)
         Path(tmp_path / Upload.objects.get(id=bad["file"]).stored_as).unlink()
         swept("sweep_uploads")
-        assert {str(one.id) for one in Upload.objects.all()} == {named["file"], young["file"]}
+        assert {str(one.id) for one in Upload.objects.all()} == {
+            named["file"],
+            young["file"],
+        }
         assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 2
         assert verify_run(run.id) == []
         with pytest.raises(InvalidValue, match="no uploaded file"):
             runs.start(graph.name, {"letter": unnamed})
-        policy = RetentionPolicy(graph=graph.name, keep_last=1, remove_runs_after_days={"cancelled": 0})
+        policy = RetentionPolicy(
+            graph=graph.name, keep_last=1, remove_runs_after_days={"cancelled": 0}
+        )
         retention.prune(policy, by=None, now=ago(days=-3))
         assert kinds.advance(Job.objects.get(kind="prune_runs").id).error == ""
         assert not Run.objects.exists()
@@ -71,7 +94,9 @@ def test_an_uploaded_file_goes_when_no_run_names_it_and_it_is_a_week_old(
         assert not Run.objects.exists()
 
 
-def test_memory_goes_by_age_where_the_settings_say_so_and_its_runs_verify(configure: Any) -> None:
+def test_memory_goes_by_age_where_the_settings_say_so_and_its_runs_verify(
+    configure: Any,
+) -> None:
     run = remember("key", "content")
     let_memory_age(days=10)
     swept("sweep_memory")
@@ -90,41 +115,49 @@ def test_memory_that_a_held_run_wrote_stays_until_the_hold_is_released(
     before = retention.hold(written[0].id, "a court asked", by=None)
     let_memory_age(days=10)
     configure(MEMORY_DAYS=9.5)
-    forget, late = standing_jobs._forgotten, list[LegalHold]()
+    forget = standing_jobs._forget
+    late = list[LegalHold]()
 
     def held_meanwhile(row: MemoryTrace) -> bool:
         if not late:
             late.append(retention.hold(written[2].id, "another court asked", by=None))
         return forget(row)
 
-    monkeypatch.setattr(standing_jobs, "_forgotten", held_meanwhile)
+    monkeypatch.setattr(standing_jobs, "_forget", held_meanwhile)
     swept("sweep_memory")
-    assert set(MemoryTrace.objects.filter(deleted=False).values_list("run", flat=True)) == {
-        written[0].id, written[2].id,
-    }  # fmt: skip
+    assert set(
+        MemoryTrace.objects.filter(deleted=False).values_list("run", flat=True)
+    ) == {
+        written[0].id,
+        written[2].id,
+    }
     for one in (before, *late):
         retention.release_hold(one.id, by=None)
     swept("sweep_memory")
     assert MemoryTrace.objects.filter(deleted=False).count() == 0
 
 
-def test_what_is_remembered_anew_while_old_memory_goes_stays(configure: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_anew_while_old_memory_goes_stays(
+    configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     remember("key", "old")
     let_memory_age(days=10)
     configure(MEMORY_DAYS=9.5)
-    forget = standing_jobs._forgotten
+    forget = standing_jobs._forget
 
     def late(row: MemoryTrace) -> bool:
         remember("key", "new")
         return forget(row)
 
-    monkeypatch.setattr(standing_jobs, "_forgotten", late)
+    monkeypatch.setattr(standing_jobs, "_forget", late)
     swept("sweep_memory")
     assert MemoryTrace.objects.filter(deleted=False).count() == 1
     assert not AuditLine.objects.filter(kind="memory_forgotten").exists()
 
 
-def test_sessions_tokens_and_answers_that_ended_go_and_the_others_stay(people: cast.People) -> None:
+def test_sessions_tokens_and_answers_that_ended_go_and_the_others_stay(
+    people: cast.People,
+) -> None:
     for name, columns in {
         "lives": {},
         "revoked": {"revoked_at": ago(days=31)},
@@ -136,10 +169,21 @@ def test_sessions_tokens_and_answers_that_ended_go_and_the_others_stay(people: c
         ApiToken.objects.filter(name=name).update(**columns)
     for days in (6, 8):
         IdempotencyRecord.objects.create(
-            user=people.starter, method="POST", path="/", key=str(days), body_hash="", created_at=ago(days=days)
+            user=people.starter,
+            method="POST",
+            path="/",
+            key=str(days),
+            body_hash="",
+            created_at=ago(days=days),
         )
-        Session.objects.create(session_key=str(days), session_data="", expire_date=ago(days=7 - days))
+        Session.objects.create(
+            session_key=str(days), session_data="", expire_date=ago(days=7 - days)
+        )
     swept("sweep_access")
-    assert set(ApiToken.objects.values_list("name", flat=True)) == {"lives", "just revoked", "expires"}
+    assert set(ApiToken.objects.values_list("name", flat=True)) == {
+        "lives",
+        "just revoked",
+        "expires",
+    }
     assert [record.key for record in IdempotencyRecord.objects.all()] == ["6"]
     assert Session.objects.filter(expire_date__lt=timezone.now()).count() == 0

@@ -1,4 +1,6 @@
-"""The table of what there is to keep: runs, checkpoints and bytes by graph and age, as they are counted one by one."""
+"""The table of what there is to keep: runs, checkpoints and bytes by graph and age, as
+they are counted one by one.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,23 +36,38 @@ def _counted() -> list[dict[str, Any]]:
     """The same, row by row."""
     found = []
     for graph in {run.graph for run in Run.objects.all()}:
-        rows = [row for row in Checkpoint.objects.select_related("run") if row.run.graph == graph]
+        rows = [
+            row
+            for row in Checkpoint.objects.select_related("run")
+            if row.run.graph == graph
+        ]
         ages = [0] * (len(AGES) + 1)
         for row in rows:
             days = (NOW - row.created_at) / timedelta(days=1)
             ages[sum(days > age for age in AGES)] += row.stored_size
-        line = {"graph": graph, "runs": len({row.run_id for row in rows}), "checkpoints": len(rows)}
-        found.append({**line, "bytes": sum(row.stored_size for row in rows), "ages": ages})
+        line = {
+            "graph": graph,
+            "runs": len({row.run_id for row in rows}),
+            "checkpoints": len(rows),
+        }
+        found.append(
+            {**line, "bytes": sum(row.stored_size for row in rows), "ages": ages}
+        )
     return sorted(found, key=lambda one: -one["bytes"])
 
 
 @pytest.mark.usefixtures("_history")
-def test_the_table_says_what_the_rows_say_the_largest_graph_first_with_one_query() -> None:
+def test_the_table_says_what_the_rows_say_the_largest_graph_first_with_one_query() -> (
+    None
+):
     with CaptureQueriesContext(connection) as queries:
         found = stock(now=NOW)
     assert len(queries) == 1
     assert found == _counted()
-    assert [(one["graph"], one["runs"]) for one in found] == [("large", 2), ("small", 1)]
+    assert [(one["graph"], one["runs"]) for one in found] == [
+        ("large", 2),
+        ("small", 1),
+    ]
     assert [sum(one["ages"]) for one in found] == [one["bytes"] for one in found]
     assert all(found[0]["ages"])
 

@@ -1,4 +1,6 @@
-"""The bytes of a stretch go with its rows, and none is read or put while the run is locked."""
+"""The bytes of a stretch go with its rows, and none is read or put while the run is
+locked.
+"""
 
 from typing import Any
 
@@ -37,7 +39,9 @@ def test_no_bytes_outside_the_rows_are_read_or_put_under_the_lock(
     options = {"backend": "files", "options": {"location": str(tmp_path / "bytes")}}
     configure(PAYLOADS={"files": options}, **ONE_KEY)
     run = long_run(payloads="files", encrypted=encrypted)
-    put, get, held = payloads.put_payload, payloads.get_payload, []
+    put = payloads.put_payload
+    get = payloads.get_payload
+    held = []
 
     def watched(act: Any) -> Any:
         def watch(*args: Any, **kwargs: Any) -> Any:
@@ -51,7 +55,8 @@ def test_no_bytes_outside_the_rows_are_read_or_put_under_the_lock(
     pruned(policy("long", keep_last=2))
     assert held
     assert not any(held)
-    assert (seqs(run), faults()) == ([7, 8], [])
+    assert seqs(run) == [7, 8]
+    assert faults() == []
 
 
 def test_a_snapshot_that_was_made_before_the_run_went_on_is_made_anew(
@@ -61,7 +66,8 @@ def test_a_snapshot_that_was_made_before_the_run_went_on_is_made_anew(
     run = started(large("goes_on", NODES, snapshot=1000))
     for _ in range(3):
         run = slice_of(run)
-    make, made = stretches.make_anchor, []
+    make = stretches.make_anchor
+    made = []
 
     def late(*args: Any) -> Any:
         made.append(make(*args))
@@ -72,16 +78,26 @@ def test_a_snapshot_that_was_made_before_the_run_went_on_is_made_anew(
     monkeypatch.setattr(stretches, "make_anchor", late)
     pruned(policy("goes_on", keep_last=1))
     run.refresh_from_db()
-    assert (len(made), seqs(run), faults()) == (2, [run.head_seq], [])
+    assert len(made) == 2
+    assert seqs(run) == [run.head_seq]
+    assert faults() == []
 
 
-def test_a_long_stretch_goes_in_pieces_from_its_end_each_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_stretch_goes_in_pieces_from_its_end_each_with_its_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert stretches.MOST == 500
     monkeypatch.setattr(stretches, "MOST", 3)
-    run, before = long_run(), loaded()
+    run = long_run()
+    before = loaded()
     assert pruned(policy("long", keep_last=1)).progress["done"] == 8
     lines = RunEvent.objects.filter(run=run, type="history_removed").order_by("seq")
     gone = [timeline.payload_of(line)["checkpoints"] for line in lines]
-    assert [(one["first"], one["last"], one["count"]) for one in gone] == [(5, 7, 3), (2, 4, 3), (0, 1, 2)]
+    assert [(one["first"], one["last"], one["count"]) for one in gone] == [
+        (5, 7, 3),
+        (2, 4, 3),
+        (0, 1, 2),
+    ]
     assert {one: before[one] for one in loaded()} == loaded()
-    assert (seqs(run), faults()) == ([8], [])
+    assert seqs(run) == [8]
+    assert faults() == []

@@ -1,4 +1,6 @@
-"""A data key for each encrypted run: what it encrypts, how it is wrapped, and what is left when it is destroyed."""
+"""A data key for each encrypted run: what it encrypts, how it is wrapped, and what is
+left when it is destroyed.
+"""
 
 from typing import Any
 
@@ -10,7 +12,7 @@ from approvals.models import ApprovalRequest, Decision
 from checkpoints import key_rotation, retention, timeline, verification
 from checkpoints.conf import keyring
 from checkpoints.core.keyring import key_of
-from checkpoints.erasure import act
+from checkpoints.erasure import request
 from checkpoints.models import Checkpoint, MemoryTrace, Run, RunKey
 from checkpoints.sealing import data_keys, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json, read_value
@@ -49,7 +51,9 @@ def forget() -> None:
     keyring()._ciphers.clear()
 
 
-def test_the_payloads_of_a_run_are_under_its_own_key_and_that_is_under_the_rings(run: Run) -> None:
+def test_the_payloads_of_a_run_are_under_its_own_key_and_that_is_under_the_rings(
+    run: Run,
+) -> None:
     found = keys_of_payloads()
     own = {f"@{run.id.hex}"}
     assert found.pop("RunKey") == {keyring().encrypter}
@@ -57,14 +61,21 @@ def test_the_payloads_of_a_run_are_under_its_own_key_and_that_is_under_the_rings
     assert {table: keys for table, keys in found.items() if keys != own} == {}
     forget()
     assert verification.verify_run(run.id) == []
-    assert timeline.state_at(timeline.list_checkpoints(run.id)[0].id)["scratch"]["letter"]
+    assert timeline.state_at(timeline.list_checkpoints(run.id)[0].id)["scratch"][
+        "letter"
+    ]
 
 
-def test_each_run_has_a_key_of_its_own_a_fork_too(run: Run, people: cast.People) -> None:
+def test_each_run_has_a_key_of_its_own_a_fork_too(
+    run: Run, people: cast.People
+) -> None:
     fork = runs.fork(f"{run.key}:at-1", by=people.starter)
     assert key_of(bytes(Run.objects.get(id=fork.id).input)) == f"@{fork.id.hex}"
-    keys = [keyring().open(bytes(row.wrapped), _name(row)) for row in RunKey.objects.all()]
-    assert (len(keys), len(set(keys))) == (2, 2)
+    keys = [
+        keyring().open(bytes(row.wrapped), _name(row)) for row in RunKey.objects.all()
+    ]
+    assert len(keys) == 2
+    assert len(set(keys)) == 2
     runs.cancel(fork.id, by=people.starter)
     assert verification.verify_run(fork.id) == []
 
@@ -75,26 +86,40 @@ def _name(row: RunKey) -> bytes:
     return sealed_rows._name(row, "wrapped")
 
 
-def test_a_rotation_wraps_the_key_anew_and_touches_no_payload_of_the_run(run: Run, configure: Any) -> None:
+def test_a_rotation_wraps_the_key_anew_and_touches_no_payload_of_the_run(
+    run: Run, configure: Any
+) -> None:
     old = secret_claim.keys()["ENCRYPTION_KEYS"]
     before = {row.id: bytes(row.change) for row in Checkpoint.objects.filter(run=run)}
     configure(ENCRYPTION_KEYS={**old, "next": b"n" * 32})
-    assert key_rotation.behind().keys() == {"checkpoints_runkey", "checkpoints_memorytrace"}
+    assert key_rotation.behind().keys() == {
+        "checkpoints_runkey",
+        "checkpoints_memorytrace",
+    }
     for _ in key_rotation.rotate(result := key_rotation.Rotated()):
         pass
-    assert (result.failed, key_rotation.behind()) == (0, {})
-    assert {row.id: bytes(row.change) for row in Checkpoint.objects.filter(run=run)} == before
+    assert result.failed == 0
+    assert key_rotation.behind() == {}
+    assert {
+        row.id: bytes(row.change) for row in Checkpoint.objects.filter(run=run)
+    } == before
     assert key_of(bytes(RunKey.objects.get().wrapped)) == "next"
     forget()
     assert read_value(Run.objects.get(id=run.id), "input")["person"]
 
 
-def test_what_a_backup_kept_of_an_erased_run_opens_no_more(run: Run, people: cast.People) -> None:
-    backup = {row.pk: bytes(row.proposed_value) for row in Decision.objects.filter(run=run.id)}
+def test_what_a_backup_kept_of_an_erased_run_opens_no_more(
+    run: Run, people: cast.People
+) -> None:
+    backup = {
+        row.pk: bytes(row.proposed_value) for row in Decision.objects.filter(run=run.id)
+    }
     input_ = bytes(run.input)
     retention.erase(run.id, by=people.steward)
     assert bytes(RunKey.objects.get().wrapped) == b""
-    assert f"@{run.id.hex}" not in {key for keys in keys_of_payloads().values() for key in keys}
+    assert f"@{run.id.hex}" not in {
+        key for keys in keys_of_payloads().values() for key in keys
+    }
     forget()
     assert verification.verify_run(run.id) == []
     for row in Decision.objects.filter(run=run.id):
@@ -110,9 +135,10 @@ def test_what_a_backup_kept_of_an_erased_run_opens_no_more(run: Run, people: cas
 def test_a_worker_that_knows_a_key_of_before_destroys_nothing_that_stays(
     run: Run, people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Another process begins the erasure and dies; this one has the key at hand as it was in use.
+    # Another process begins the erasure and dies; this one has the key at hand as it
+    # was in use.
     with monkeypatch.context() as broken:
-        broken.setattr(act, "work_on", lambda record: None)
+        broken.setattr(request, "work_on", lambda record: None)
         assert retention.erase(run.id, by=people.steward).ended_at is None
     name = f"@{run.id.hex}"
     assert RunKey.objects.get().retired
@@ -137,19 +163,26 @@ def test_a_key_under_which_something_still_stands_is_not_destroyed(
     assert timeline.state_at(timeline.list_checkpoints(run.id)[0].id)["scratch"]
 
 
-def test_a_list_of_encrypted_runs_asks_for_their_keys_once(people: cast.People, configure: Any) -> None:
+def test_a_list_of_encrypted_runs_asks_for_their_keys_once(
+    people: cast.People, configure: Any
+) -> None:
     configure(**secret_claim.keys())
     secret_claim.registered()
     people.reviewer.groups.add(Group.objects.get_or_create(name="claims")[0])
     for n in range(3):
-        run = runs.advance(runs.start("secret_claim", {"person": "Ada"}, by=people.starter).id)
+        run = runs.advance(
+            runs.start("secret_claim", {"person": "Ada"}, by=people.starter).id
+        )
         runs.cancel(run.id, by=people.starter, reason=marked("why")) if n else None
         Run.objects.filter(id=run.id).update(
-            progress=sealed_rows.encrypted(run, "progress", pack_json({"done": n}), protection_of(run))
+            progress=sealed_rows.encrypted(
+                run, "progress", pack_json({"done": n}), protection_of(run)
+            )
         )
     Run.objects.exclude(status="paused").update(status="running")
     ApprovalRequest.objects.update(status="open")
-    rita, anna = (Browser(), Browser())
+    rita = Browser()
+    anna = Browser()
     rita.force_login(people.reviewer)
     anna.force_login(people.auditor)
     api = "/api/v1"
@@ -173,7 +206,9 @@ def test_a_list_of_encrypted_runs_asks_for_their_keys_once(people: cast.People, 
         assert not [sql for sql in again if "checkpoints_runkey" in sql]
 
 
-def test_a_run_that_began_without_a_key_of_its_own_opens_and_goes_on(run: Run, people: cast.People) -> None:
+def test_a_run_that_began_without_a_key_of_its_own_opens_and_goes_on(
+    run: Run, people: cast.People
+) -> None:
     runs_before = Run.objects.count()
     second = runs.start("secret_claim", {"person": "Ada"}, by=people.starter)
     run_sql("DELETE FROM checkpoints_runkey WHERE id = %s", _stored(second))

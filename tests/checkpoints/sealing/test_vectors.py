@@ -1,4 +1,6 @@
-"""docs/integrity.md has the exact bytes and hashes: they are computed here, by our code and without it."""
+"""docs/integrity.md has the exact bytes and hashes: they are computed here, by our code
+and without it.
+"""
 
 import ast
 import hashlib
@@ -13,18 +15,25 @@ from uuid import UUID
 import pytest
 from pydantic import create_model
 
-from orchestrator.engine import canonical, ops, values
+from orchestrator.engine.values import canonical, ops, values
 from tests.house.commands import ROOT
 from tests.support import vectors
 
 PAGE = (ROOT / "docs" / "integrity.md").read_text()
 BLOCKS = [
-    [json.loads(line) for line in block.splitlines()] for block in re.findall(r"```json\n(.*?)\n```", PAGE, re.DOTALL)
+    [json.loads(line) for line in block.splitlines()]
+    for block in re.findall(r"```json\n(.*?)\n```", PAGE, re.DOTALL)
 ]
 CHECKPOINTS, LINES = BLOCKS
 FORMS = re.findall(r"^\| `([^|]+)` \| `([^|]+)` \|$", PAGE, re.MULTILINE)
 TYPED = re.findall(r"^\| `([^|]+)` \| `([^|]+)` \| `([^|]+)` \|$", PAGE, re.MULTILINE)
-NAMES: dict[str, Any] = {"date": date, "datetime": datetime, "Decimal": Decimal, "UUID": UUID, "UTC": UTC}
+NAMES: dict[str, Any] = {
+    "date": date,
+    "datetime": datetime,
+    "Decimal": Decimal,
+    "UUID": UUID,
+    "UTC": UTC,
+}
 
 
 @pytest.mark.parametrize(("given", "bytes_"), FORMS)
@@ -33,14 +42,19 @@ def test_a_value_has_the_bytes_that_the_docs_show(given: str, bytes_: str) -> No
 
 
 @pytest.mark.parametrize(("kind", "given", "bytes_"), TYPED)
-def test_a_typed_value_has_the_bytes_that_the_docs_show(kind: str, given: str, bytes_: str) -> None:
+def test_a_typed_value_has_the_bytes_that_the_docs_show(
+    kind: str, given: str, bytes_: str
+) -> None:
     model = create_model("Typed", value=(eval(kind, dict(NAMES)), ...))
     dumped = values.round_trip(model(value=eval(given, dict(NAMES))), sets=True)
     assert canonical.encode(dumped["value"]) == bytes_.encode()
 
 
 def test_the_tables_are_read() -> None:
-    assert (len(FORMS), len(TYPED), len(CHECKPOINTS), len(LINES)) == (7, 5, 3, 2)
+    assert len(FORMS) == 7
+    assert len(TYPED) == 5
+    assert len(CHECKPOINTS) == 3
+    assert len(LINES) == 2
 
 
 def test_a_run_of_two_steps_has_the_hashes_that_the_docs_show() -> None:
@@ -64,7 +78,9 @@ def test_who_has_only_the_docs_comes_to_the_same_hashes_of_checkpoints() -> None
     for row in CHECKPOINTS:
         assert row["header"][0] == parent
         assert _sha256(row["change"].encode()) == row["change_hash"]
-        assert _sha256(_json([*row["header"], row["change_hash"]])) == row["content_hash"]
+        assert (
+            _sha256(_json([*row["header"], row["change_hash"]])) == row["content_hash"]
+        )
         parent = row["content_hash"]
 
 
@@ -73,7 +89,9 @@ def test_who_has_only_the_docs_comes_to_the_same_hashes_of_lines() -> None:
     for line in LINES:
         payload = line["payload"].encode()
         assert line["fields"][0] == before
-        assert _sha256(_json([*line["fields"], [len(payload)]]) + payload) == line["hash"]
+        assert (
+            _sha256(_json([*line["fields"], [len(payload)]]) + payload) == line["hash"]
+        )
         before = line["hash"]
 
 

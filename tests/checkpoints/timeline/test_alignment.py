@@ -1,4 +1,6 @@
-"""Two runs beside each other: where they split, what stands beside what, and why their states differ."""
+"""Two runs beside each other: where they split, what stands beside what, and why their
+states differ.
+"""
 
 from itertools import combinations
 from random import Random
@@ -54,7 +56,9 @@ def the_world_answers() -> None:
 
 
 def graph_of(name: str = "aligned", *, words: str = "Dear", **settings: Any) -> Graph:
-    """fetch (read) → pay (external) → route → senior or auto (by confidence) → propose (a gate) → close."""
+    """fetch (read) → pay (external) → route → senior or auto (by confidence) → propose
+    (a gate) → close.
+    """
     graph = Graph(name, input=Claim, state=State, **settings)
 
     @graph.node(effect="read")
@@ -83,7 +87,9 @@ def graph_of(name: str = "aligned", *, words: str = "Dear", **settings: Any) -> 
     graph.edge(START, "fetch")
     graph.edge("fetch", "pay")
     graph.edge("pay", "route")
-    graph.branch("route", lambda state: state.route, {"senior": "senior", "auto": "auto"})
+    graph.branch(
+        "route", lambda state: state.route, {"senior": "senior", "auto": "auto"}
+    )
     graph.edge("senior", "propose")
     graph.edge("auto", "propose")
     graph.edge("propose", "close", when=("approved", "partial", "rejected"))
@@ -95,11 +101,17 @@ def graph_of(name: str = "aligned", *, words: str = "Dear", **settings: Any) -> 
 def decided(run: Run, by: Any, verdict: str = "approve", **more: Any) -> Run:
     request = ApprovalRequest.objects.get(run=run, status="open")
     row = PendingWrite.objects.get(run=run, line=request.line, revision=1)
-    reviews.decide(request.id, [{"write": str(row.write), "hash": row.hash, "verdict": verdict, **more}], by=by)
+    reviews.decide(
+        request.id,
+        [{"write": str(row.write), "hash": row.hash, "verdict": verdict, **more}],
+        by=by,
+    )
     return runs.advance(run.id)
 
 
-def lived(people: People, verdict: str | None = "approve", amount: int = 10, **more: Any) -> Run:
+def lived(
+    people: People, verdict: str | None = "approve", amount: int = 10, **more: Any
+) -> Run:
     """A run of the graph that is registered now, decided so."""
     run = runs.advance(runs.start("aligned", {"amount": amount}).id)
     assert run.status == "paused", run.error_code
@@ -112,7 +124,11 @@ def reasons(found: Alignment) -> dict[str, Any]:
 
 def nodes(found: Alignment) -> list[tuple[str, str]]:
     def name(row: Any) -> str:
-        return "-" if row is None else ",".join(entry["node"] for entry in row.nodes) or str(row.source)
+        return (
+            "-"
+            if row is None
+            else ",".join(entry["node"] for entry in row.nodes) or str(row.source)
+        )
 
     return [(name(a), name(b)) for a, b in found.rows]
 
@@ -120,15 +136,19 @@ def nodes(found: Alignment) -> list[tuple[str, str]]:
 def test_two_runs_that_did_the_same_are_the_same_to_their_ends(people: People) -> None:
     graph_of()
     found = timeline.align(lived(people).id, lived(people).id)
-    assert (found.rows, found.differences) == ([], [])
+    assert found.rows == []
+    assert found.differences == []
     assert found.split is not None
     assert [place.seq for place in found.split] == [7, 7]
-    assert (found.other_graph, found.cut, found.cut_rows) == (False, False, False)
+    assert found.other_graph is False
+    assert found.cut is False
+    assert found.cut_rows is False
 
 
 def test_a_run_that_stands_still_is_the_same_up_to_there(people: People) -> None:
     graph_of()
-    a, b = lived(people, None), lived(people)
+    a = lived(people, None)
+    b = lived(people)
     found = timeline.align(a.id, b.id)
     assert found.split is not None
     assert found.split[0].seq == naive_history.rows_of(a)[-1].seq
@@ -139,16 +159,24 @@ def test_a_run_that_stands_still_is_the_same_up_to_there(people: People) -> None
     }
 
 
-def test_a_patched_fork_splits_where_it_left_and_each_difference_has_its_reason(people: People) -> None:
+def test_a_patched_fork_splits_where_it_left_and_each_difference_has_its_reason(
+    people: People,
+) -> None:
     graph_of()
     a = lived(people)
-    b = runs.advance(forks.forked(a, 2, {"scratch": {"confidence": 9}}, by=people.starter).id)
+    b = runs.advance(
+        forks.forked(a, 2, {"scratch": {"confidence": 9}}, by=people.starter).id
+    )
     found = timeline.align(a.id, b.id)
     assert found.split == ((a.id, 2), (a.id, 2))
     assert nodes(found) == [
-        ("-", "fork"), ("route", "route"), ("senior", "auto"), ("propose", "propose"),
-        ("propose", "-"), ("close", "-"),
-    ]  # fmt: skip
+        ("-", "fork"),
+        ("route", "route"),
+        ("senior", "auto"),
+        ("propose", "propose"),
+        ("propose", "-"),
+        ("close", "-"),
+    ]
     assert reasons(found) == {
         "scratch.confidence": Reason("patch", (), "b"),
         "scratch.route": Reason("follows", ("route",)),
@@ -157,14 +185,18 @@ def test_a_patched_fork_splits_where_it_left_and_each_difference_has_its_reason(
         "scratch.letter": Reason("path", ("close",), "a"),
     }
     by_path = {one.path: one for one in found.differences}
-    assert (by_path["confidence"].a, by_path["confidence"].b, by_path["confidence"].seqs) == (5, 9, (None, 0))
+    assert by_path["confidence"].a == 5
+    assert by_path["confidence"].b == 9
+    assert by_path["confidence"].seqs == (None, 0)
     assert by_path["route"].seqs == (3, 1)
     other = timeline.align(b.id, a.id)
     assert other.split == ((a.id, 2), (a.id, 2))
     assert reasons(other)["scratch.confidence"] == Reason("patch", (), "a")
 
 
-def test_a_fork_that_was_not_patched_shares_more_than_its_origin_until_the_first_difference(people: People) -> None:
+def test_a_fork_that_was_not_patched_shares_more_than_its_origin_until_the_first_difference(
+    people: People,
+) -> None:
     graph_of()
     a = lived(people)
     WORLD["read"] = "other"
@@ -179,23 +211,35 @@ def test_a_fork_that_was_not_patched_shares_more_than_its_origin_until_the_first
     }
 
 
-def test_two_forks_of_one_run_share_what_the_earlier_one_left_from(people: People) -> None:
+def test_two_forks_of_one_run_share_what_the_earlier_one_left_from(
+    people: People,
+) -> None:
     graph_of()
     origin = lived(people)
-    a = runs.advance(forks.forked(origin, 3, {"scratch": {"letter": "a"}}, by=people.starter).id)
-    b = runs.advance(forks.forked(origin, 2, {"scratch": {"fetched": "b"}}, by=people.starter).id)
+    a = runs.advance(
+        forks.forked(origin, 3, {"scratch": {"letter": "a"}}, by=people.starter).id
+    )
+    b = runs.advance(
+        forks.forked(origin, 2, {"scratch": {"fetched": "b"}}, by=people.starter).id
+    )
     found = timeline.align(a.id, b.id)
     assert found.split == ((origin.id, 2), (origin.id, 2))
     assert nodes(found) == [
-        ("-", "fork"), ("route", "route"), ("fork", "-"), ("senior", "senior"), ("propose", "propose"),
-    ]  # fmt: skip
+        ("-", "fork"),
+        ("route", "route"),
+        ("fork", "-"),
+        ("senior", "senior"),
+        ("propose", "propose"),
+    ]
     assert reasons(found) == {
         "scratch.fetched": Reason("patch", (), "b"),
         "scratch.letter": Reason("patch", (), "a"),
     }
 
 
-def test_a_run_that_went_back_with_a_patch_is_compared_by_its_current_line(people: People) -> None:
+def test_a_run_that_went_back_with_a_patch_is_compared_by_its_current_line(
+    people: People,
+) -> None:
     graph_of()
     a = lived(people)
     b = runs.advance(forks.forked(a, 3, by=people.starter).id)
@@ -210,22 +254,33 @@ def test_a_run_that_went_back_with_a_patch_is_compared_by_its_current_line(peopl
         "scratch.notes[1]": Reason("path", ("auto", "senior")),
     }
     patched = timeline.blame(timeline.list_checkpoints(a.id)[0].id, "confidence")
-    assert (patched.checkpoint.source, patched.node, patched.person) == ("rewind", "", people.starter.username)
-    assert timeline.blame(timeline.list_checkpoints(a.id)[0].id, "fetched").checkpoint.seq == 1
+    assert patched.checkpoint.source == "rewind"
+    assert patched.node == ""
+    assert patched.person == people.starter.username
+    assert (
+        timeline.blame(timeline.list_checkpoints(a.id)[0].id, "fetched").checkpoint.seq
+        == 1
+    )
 
 
-def test_a_replay_with_the_same_answers_is_the_same_to_its_end_and_is_told_as_one(people: People) -> None:
+def test_a_replay_with_the_same_answers_is_the_same_to_its_end_and_is_told_as_one(
+    people: People,
+) -> None:
     graph_of()
     a = lived(people)
     b = runs.advance(runs.replay(naive_history.rows_of(a)[1].id, by=people.starter).id)
     assert b.status == "completed", b.error_code
     found = timeline.align(a.id, b.id)
     assert found.split is not None
-    assert (found.split[0].seq, nodes(found), found.differences) == (7, [], [])
+    assert found.split[0].seq == 7
+    assert nodes(found) == []
+    assert found.differences == []
     assert [one.how for _, one in timeline.lineage(a.id).walk()] == ["", "replay"]
 
 
-def test_another_input_is_the_reason_where_nothing_nearer_is_known(people: People) -> None:
+def test_another_input_is_the_reason_where_nothing_nearer_is_known(
+    people: People,
+) -> None:
     graph_of()
     found = timeline.align(lived(people, amount=10).id, lived(people, amount=20).id)
     assert reasons(found) == {
@@ -235,7 +290,9 @@ def test_another_input_is_the_reason_where_nothing_nearer_is_known(people: Peopl
     }
 
 
-def test_what_the_world_answered_otherwise_is_told_from_what_both_looked_up_live(people: People) -> None:
+def test_what_the_world_answered_otherwise_is_told_from_what_both_looked_up_live(
+    people: People,
+) -> None:
     graph_of()
     a = lived(people)
     WORLD.update(read="other", outside="other")
@@ -255,13 +312,20 @@ def test_another_version_of_the_graph_is_a_reason(people: People) -> None:
     graph_of(version="2", words="Hello")
     b = lived(people)
     assert a.fingerprint != b.fingerprint
-    assert reasons(timeline.align(a.id, b.id)) == {"scratch.letter": Reason("code", ("close",))}
+    assert reasons(timeline.align(a.id, b.id)) == {
+        "scratch.letter": Reason("code", ("close",))
+    }
 
 
 @pytest.mark.parametrize("verdicts", [("approve", "reject"), ("reject", "approve")])
-def test_a_rejection_is_another_answer(people: People, verdicts: tuple[str, str]) -> None:
+def test_a_rejection_is_another_answer(
+    people: People, verdicts: tuple[str, str]
+) -> None:
     graph_of()
-    a, b = (lived(people, verdict, **({"reason": "no"} if verdict == "reject" else {})) for verdict in verdicts)
+    a, b = (
+        lived(people, verdict, **({"reason": "no"} if verdict == "reject" else {}))
+        for verdict in verdicts
+    )
     found = reasons(timeline.align(a.id, b.id))
     assert found["scratch.payout"] == Reason("answer", ("propose",))
     assert found["scratch.letter"] == Reason("follows", ("close",))
@@ -280,10 +344,14 @@ def test_memory_that_was_read_otherwise_is_a_reason(people: People) -> None:
     graph.edge("look", END)
     registry.replace(graph)
     a, b = (runs.advance(runs.start("remembering", {}).id) for _ in range(2))
-    assert reasons(timeline.align(a.id, b.id)) == {"scratch.memory": Reason("memory", ("look",))}
+    assert reasons(timeline.align(a.id, b.id)) == {
+        "scratch.memory": Reason("memory", ("look",))
+    }
 
 
-def test_runs_of_different_graphs_are_laid_by_the_names_of_nodes_and_it_is_said(people: People) -> None:
+def test_runs_of_different_graphs_are_laid_by_the_names_of_nodes_and_it_is_said(
+    people: People,
+) -> None:
     graph_of()
     a = lived(people)
     graph_of("other_graph")
@@ -294,10 +362,14 @@ def test_runs_of_different_graphs_are_laid_by_the_names_of_nodes_and_it_is_said(
     assert found.split is not None
 
 
-def test_states_at_two_checkpoints_are_compared_where_they_are_named(people: People) -> None:
+def test_states_at_two_checkpoints_are_compared_where_they_are_named(
+    people: People,
+) -> None:
     graph_of()
     a = lived(people)
-    b = runs.advance(forks.forked(a, 2, {"scratch": {"confidence": 9}}, by=people.starter).id)
+    b = runs.advance(
+        forks.forked(a, 2, {"scratch": {"confidence": 9}}, by=people.starter).id
+    )
     found = timeline.align(a.id, b.id, at=(3, 1))
     assert found.at == (3, 1)
     assert set(reasons(found)) == {"scratch.confidence", "scratch.route"}
@@ -308,7 +380,8 @@ def test_states_at_two_checkpoints_are_compared_where_they_are_named(people: Peo
 
 def test_who_may_not_see_one_of_them_learns_nothing(people: People) -> None:
     graph_of()
-    a, b = lived(people), lived(people)
+    a = lived(people)
+    b = lived(people)
     only = Run.objects.filter(id=a.id)
     for pair in ((a.id, b.id), (b.id, a.id), (a.id, missing()), (a.id, "x")):
         with pytest.raises(UnknownThing):
@@ -318,23 +391,38 @@ def test_who_may_not_see_one_of_them_learns_nothing(people: People) -> None:
 
 
 def _relatives(people: People, chance: Random) -> list[Run]:
-    """Runs that came of each other by random ways: started, forked, gone back, replayed; patched, decided, or not."""
+    """Runs that came of each other by random ways: started, forked, gone back,
+    replayed; patched, decided, or not.
+    """
     graph_of()
     made = [lived(people)]
-    for way in ["start", "fork", "fork", "rewind", "replay", chance.choice(["fork", "rewind"])]:
+    for way in [
+        "start",
+        "fork",
+        "fork",
+        "rewind",
+        "replay",
+        chance.choice(["fork", "rewind"]),
+    ]:
         WORLD.update(read=chance.choice("rs"), outside=chance.choice("op"))
         origin = chance.choice([run for run in made if not _is_replay(run)])
         point = chance.choice(naive_history.rows_of(origin))
-        patch = chance.choice([None, {"scratch": {"confidence": 9}}, {"scratch": {"notes": ["patched"]}}])
+        patch = chance.choice(
+            [None, {"scratch": {"confidence": 9}}, {"scratch": {"notes": ["patched"]}}]
+        )
         again = [] if way == "start" else runs.plan(point.id, patch=patch).needs_yes
         if way == "start":
             run = runs.start("aligned", {"amount": chance.choice([10, 20])})
         elif way == "replay":
             run = runs.replay(made[0].head or "", by=people.starter)
         elif way == "fork":
-            run = runs.fork(point.id, patch=patch, allow_effects=again, by=people.starter)
+            run = runs.fork(
+                point.id, patch=patch, allow_effects=again, by=people.starter
+            )
         else:
-            run = runs.rewind(origin.id, point.id, patch=patch, allow_effects=again, by=people.starter)
+            run = runs.rewind(
+                origin.id, point.id, patch=patch, allow_effects=again, by=people.starter
+            )
         run = _moved_on(runs.advance(run.id), people, chance)
         made = [*(one for one in made if one.id != run.id), run]
     return made
@@ -346,8 +434,18 @@ def _is_replay(run: Run) -> bool:
 
 def _moved_on(run: Run, people: People, chance: Random) -> Run:
     """The run as it is, or decided in some way where it asks."""
-    verdict, more = chance.choice([("approve", {}), ("edit", {"value": 77}), ("reject", {"reason": "no"}), (None, {})])
-    asks = ApprovalRequest.objects.filter(run=run, status="open", line=run.line).count() == 1
+    verdict, more = chance.choice(
+        [
+            ("approve", {}),
+            ("edit", {"value": 77}),
+            ("reject", {"reason": "no"}),
+            (None, {}),
+        ]
+    )
+    asks = (
+        ApprovalRequest.objects.filter(run=run, status="open", line=run.line).count()
+        == 1
+    )
     return decided(run, people.reviewer, verdict, **more) if asks and verdict else run
 
 
@@ -355,7 +453,9 @@ TURNED = {"added": "removed", "removed": "added", "a": "b", "b": "a"}
 
 
 def _told(found: Alignment, *, turned: bool = False) -> dict[str, Any]:
-    """All that a comparison tells; `turned`: as that of the same runs the other way round would."""
+    """All that a comparison tells; `turned`: as that of the same runs the other way
+    round would.
+    """
 
     def word(one: str) -> str:
         return TURNED.get(one, one) if turned else one
@@ -371,19 +471,26 @@ def _told(found: Alignment, *, turned: bool = False) -> dict[str, Any]:
         "more": (found.other_graph, found.cut_rows, found.cut),
         "differences": {
             (one.partition, one.path): (
-                word(one.kind), pair([one.a, one.b]), pair(one.seqs),
-                one.reason.kind, {*one.reason.nodes}, word(one.reason.run),
+                word(one.kind),
+                pair([one.a, one.b]),
+                pair(one.seqs),
+                one.reason.kind,
+                {*one.reason.nodes},
+                word(one.reason.run),
             )
             for one in found.differences
         },
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_comparison_the_other_way_round_is_its_mirror(people: People, seed: int) -> None:
+def test_the_comparison_the_other_way_round_is_its_mirror(
+    people: People, seed: int
+) -> None:
     made = _relatives(people, Random(seed))
     for a, b in combinations(made, 2):
-        found, other = timeline.align(a.id, b.id), timeline.align(b.id, a.id)
+        found = timeline.align(a.id, b.id)
+        other = timeline.align(b.id, a.id)
         assert _told(found, turned=True) == _told(other), (made.index(a), made.index(b))
 
 
@@ -392,7 +499,9 @@ def test_at_most_eight_queries_however_long_the_runs_are(people: People) -> None
     a = lived(people)
     WORLD.update(read="other", outside="other")
     b = decided(
-        runs.advance(forks.forked(a, 2, {"scratch": {"confidence": 9}}, by=people.starter).id),
+        runs.advance(
+            forks.forked(a, 2, {"scratch": {"confidence": 9}}, by=people.starter).id
+        ),
         people.reviewer,
         "edit",
         value=3,
@@ -405,7 +514,8 @@ def test_at_most_eight_queries_however_long_the_runs_are(people: People) -> None
 
 def test_a_row_that_was_altered_is_refused_by_name(people: People) -> None:
     graph_of()
-    a, b = lived(people), lived(people)
+    a = lived(people)
+    b = lived(people)
     row = naive_history.rows_of(b)[3]
     tamper(row, changed=["notes"])
     with pytest.raises(TamperedRow) as refused:

@@ -1,4 +1,6 @@
-"""Where a run comes from and what came of it, in few queries, without what one may not see."""
+"""Where a run comes from and what came of it, in few queries, without what one may not
+see.
+"""
 
 from typing import Any
 
@@ -39,7 +41,8 @@ def told(found: Lineage) -> list[Any]:
 
 def test_the_tree_is_the_same_from_wherever_it_is_asked_for() -> None:
     first = origin()
-    fork, replay = left_from(first, 2), left_from(first, 1, travel="replay")
+    fork = left_from(first, 2)
+    replay = left_from(first, 1, travel="replay")
     inner = left_from(fork, 0)
     child = a_run(parent_run=fork.id, parent_task="call:1:0")
     wanted = [
@@ -55,13 +58,17 @@ def test_the_tree_is_the_same_from_wherever_it_is_asked_for() -> None:
         assert not found.cut
         assert found.path[-1] == run.id
     assert timeline.lineage(inner.id).path == (first.id, fork.id, inner.id)
-    assert [one.task for _, one in timeline.lineage(child.id).walk() if one.how == "child"] == ["call:1:0"]
+    assert [
+        one.task for _, one in timeline.lineage(child.id).walk() if one.how == "child"
+    ] == ["call:1:0"]
 
 
 def test_a_run_that_stands_alone_is_a_tree_of_one() -> None:
     run = origin()
     found = timeline.lineage(str(run.id))
-    assert (told(found), found.path, found.cut) == ([(0, run.key, "", None)], (run.id,), False)
+    assert told(found) == [(0, run.key, "", None)]
+    assert found.path == (run.id,)
+    assert found.cut is False
 
 
 def test_a_rewind_is_no_relative() -> None:
@@ -72,10 +79,14 @@ def test_a_rewind_is_no_relative() -> None:
 
 def test_what_one_may_not_see_is_left_out_with_what_hangs_on_it() -> None:
     first = origin()
-    hidden, seen = left_from(first, 1), left_from(first, 2)
+    hidden = left_from(first, 1)
+    seen = left_from(first, 2)
     inner = left_from(hidden, 0)
     mine = Run.objects.exclude(id=hidden.id)
-    assert told(timeline.lineage(first.id, among=mine)) == [(0, first.key, "", None), (1, seen.key, "fork", 2)]
+    assert told(timeline.lineage(first.id, among=mine)) == [
+        (0, first.key, "", None),
+        (1, seen.key, "fork", 2),
+    ]
     assert told(timeline.lineage(inner.id, among=mine)) == [(0, inner.key, "", None)]
     for nothing in (hidden.id, missing(), "x"):
         with pytest.raises(UnknownThing):

@@ -1,4 +1,6 @@
-"""What each task returned is told from what is kept anyway: journal, held writes, open supersteps, changes."""
+"""What each task returned is told from what is kept anyway: journal, held writes, open
+supersteps, changes.
+"""
 
 from typing import Annotated, Any
 
@@ -74,7 +76,13 @@ def graph_of(**settings: Any) -> Graph:
 
 def told(run: Run) -> list[list[tuple[Any, ...]]]:
     rows = [timeline.get_checkpoint(row.id) for row in naive_history.rows_of(run)]
-    return [[(one.node, one.index, one.source, one.output) for one in timeline.node_outputs(row)] for row in rows]
+    return [
+        [
+            (one.node, one.index, one.source, one.output)
+            for one in timeline.node_outputs(row)
+        ]
+        for row in rows
+    ]
 
 
 def put(value: Any) -> dict[str, Any]:
@@ -85,22 +93,38 @@ def test_each_task_is_told_from_where_it_is_kept() -> None:
     graph_of(snapshot=1000)
     start, alone, both, fan, ask = told(runs.advance(runs.start("outputs", {}).id))
     assert start == []
-    changed = {"letter": put("Dear"), "notes": {"op": "append", "items": ["alone"]}, "risk": put(2)}
+    changed = {
+        "letter": put("Dear"),
+        "notes": {"op": "append", "items": ["alone"]},
+        "risk": put(2),
+    }
     assert alone == [("alone", 0, "change", {"changes": changed})]
     [paid, noted] = both
     assert paid[:3] == ("pay", 0, "recorded")
-    assert [(write["channel"], write["value"]) for write in paid[3]["writes"]] == [("payout", 10), ("notes", ["paid"])]
+    assert [(write["channel"], write["value"]) for write in paid[3]["writes"]] == [
+        ("payout", 10),
+        ("notes", ["paid"]),
+    ]
     assert noted == ("note", 0, "change", {"changes": {}})
-    together = {"notes": {"op": "append", "items": ["fan 0", "fan 1", "fan 2"]}, "risk": put(5)}
+    together = {
+        "notes": {"op": "append", "items": ["fan 0", "fan 1", "fan 2"]},
+        "risk": put(5),
+    }
     assert fan == [("fan", None, "together", {"changes": together})]
     assert [(one[0], one[2]) for one in ask] == [("ask", "held")]
-    assert [(write["channel"], write["value"]) for write in ask[0][3]["writes"]] == [("letter", "Dear Marta")]
+    assert [(write["channel"], write["value"]) for write in ask[0][3]["writes"]] == [
+        ("letter", "Dear Marta")
+    ]
 
 
-def test_where_the_change_sets_the_whole_state_it_tells_the_values_of_the_channels_that_were_set() -> None:
+def test_a_change_of_the_whole_state_shows_the_values_of_the_channels_that_were_set() -> (
+    None
+):
     graph_of(snapshot="bytes")
     [_, alone, *_] = told(runs.advance(runs.start("outputs", {}).id))
-    assert alone[0][3] == {"changes": {"letter": put("Dear"), "notes": put(["alone"]), "risk": put(2)}}
+    assert alone[0][3] == {
+        "changes": {"letter": put("Dear"), "notes": put(["alone"]), "risk": put(2)}
+    }
 
 
 def test_of_an_open_superstep_what_finished_is_told() -> None:

@@ -5,19 +5,29 @@ from uuid import UUID
 import pytest
 
 from checkpoints.lines import Stretch
-from checkpoints.timeline.sides import OwnStretch, Place, parted
+from checkpoints.timeline.sides import CheckpointOfRun, OwnStretch, parted
 
-X, Y, Z = UUID(int=1), UUID(int=2), UUID(int=3)
+X = UUID(int=1)
+Y = UUID(int=2)
+Z = UUID(int=3)
 Way = list[tuple[UUID, int, int | None]]
 
-CASES: list[tuple[Way, Way, Place | None, list[OwnStretch], list[OwnStretch]]] = [
+CASES: list[
+    tuple[Way, Way, CheckpointOfRun | None, list[OwnStretch], list[OwnStretch]]
+] = [
     # strangers
-    ([(X, 1, None)], [(Y, 1, None)], None, [OwnStretch(X, 1, -1, None)], [OwnStretch(Y, 1, -1, None)]),
+    (
+        [(X, 1, None)],
+        [(Y, 1, None)],
+        None,
+        [OwnStretch(X, 1, -1, None)],
+        [OwnStretch(Y, 1, -1, None)],
+    ),
     # a run and its fork
     (
         [(X, 1, None)],
         [(X, 1, 6), (Y, 1, None)],
-        Place(X, 6),
+        CheckpointOfRun(X, 6),
         [OwnStretch(X, 1, 6, None)],
         [OwnStretch(Y, 1, -1, None)],
     ),
@@ -25,7 +35,7 @@ CASES: list[tuple[Way, Way, Place | None, list[OwnStretch], list[OwnStretch]]] =
     (
         [(X, 1, 6), (Y, 1, None)],
         [(X, 1, 6), (Z, 1, None)],
-        Place(X, 6),
+        CheckpointOfRun(X, 6),
         [OwnStretch(Y, 1, -1, None)],
         [OwnStretch(Z, 1, -1, None)],
     ),
@@ -33,7 +43,7 @@ CASES: list[tuple[Way, Way, Place | None, list[OwnStretch], list[OwnStretch]]] =
     (
         [(X, 1, 4), (Y, 1, None)],
         [(X, 1, 6), (Z, 1, None)],
-        Place(X, 4),
+        CheckpointOfRun(X, 4),
         [OwnStretch(Y, 1, -1, None)],
         [OwnStretch(X, 1, 4, 6), OwnStretch(Z, 1, -1, None)],
     ),
@@ -41,7 +51,7 @@ CASES: list[tuple[Way, Way, Place | None, list[OwnStretch], list[OwnStretch]]] =
     (
         [(X, 1, 3), (X, 2, None)],
         [(X, 1, 8), (Y, 1, None)],
-        Place(X, 3),
+        CheckpointOfRun(X, 3),
         [OwnStretch(X, 2, -1, None)],
         [OwnStretch(X, 1, 3, 8), OwnStretch(Y, 1, -1, None)],
     ),
@@ -49,7 +59,7 @@ CASES: list[tuple[Way, Way, Place | None, list[OwnStretch], list[OwnStretch]]] =
     (
         [(X, 1, 3), (X, 2, None)],
         [(X, 1, 3), (X, 2, 12), (Y, 1, None)],
-        Place(X, 12),
+        CheckpointOfRun(X, 12),
         [OwnStretch(X, 2, 12, None)],
         [OwnStretch(Y, 1, -1, None)],
     ),
@@ -58,8 +68,13 @@ CASES: list[tuple[Way, Way, Place | None, list[OwnStretch], list[OwnStretch]]] =
 
 @pytest.mark.parametrize(("a", "b", "common", "own_a", "own_b"), CASES)
 def test_ways_part_at_the_last_checkpoint_that_both_count(
-    a: Way, b: Way, common: Place | None, own_a: list[OwnStretch], own_b: list[OwnStretch]
+    a: Way,
+    b: Way,
+    common: CheckpointOfRun | None,
+    own_a: list[OwnStretch],
+    own_b: list[OwnStretch],
 ) -> None:
-    one, other = [Stretch(*way) for way in a], [Stretch(*way) for way in b]
+    one = [Stretch(*way) for way in a]
+    other = [Stretch(*way) for way in b]
     assert parted(one, other) == (common, own_a, own_b)
     assert parted(other, one) == (common, own_b, own_a)

@@ -17,11 +17,17 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def run() -> Run:
-    """Three supersteps: `fetch` sets notes, `assess` sets risk and adds a note, `look` changes a nested value."""
+    """Three supersteps: `fetch` sets notes, `assess` sets risk and adds a note, `look`
+    changes a nested value.
+    """
     run = a_run(key="CLM-7", input={"amount": "10.00"})
     a_checkpoint(run, 0, scratch={"notes": [], "risk": 0, "case": {}})
     a_checkpoint(
-        run, 1, scratch={"notes": ["a"], "risk": 0, "case": {}}, versions={"notes": 1}, nodes=[{"node": "fetch"}]
+        run,
+        1,
+        scratch={"notes": ["a"], "risk": 0, "case": {}},
+        versions={"notes": 1},
+        nodes=[{"node": "fetch"}],
     )
     a_checkpoint(
         run,
@@ -42,7 +48,11 @@ def test_the_list_is_newest_first_and_goes_on_before_a_seq(run: Run) -> None:
 def test_the_list_reads_no_payload_and_takes_one_query(run: Run) -> None:
     with CaptureQueriesContext(connection) as queries:
         listed = timeline.list_checkpoints(run.id)
-        assert [timeline.alias_of(c) for c in listed] == ["CLM-7:at-2", "CLM-7:at-1", "CLM-7:initial"]
+        assert [timeline.alias_of(c) for c in listed] == [
+            "CLM-7:at-2",
+            "CLM-7:at-1",
+            "CLM-7:initial",
+        ]
     assert len(queries) == 1
     assert 'snapshot"' not in queries[0]["sql"]
     assert {"snapshot", "change"} <= listed[0].get_deferred_fields()
@@ -58,8 +68,17 @@ def test_a_recovery_point_is_in_no_list_and_behind_no_alias(run: Run) -> None:
 
 def test_each_alias_names_its_checkpoint(run: Run) -> None:
     a_checkpoint(run, 3, superstep=2, source="settlement")
-    wanted = {"initial": 0, "at-1": 1, "at-2": 2, "step-1": 1, "step-2": 3, "line-1:step-2": 3}
-    assert {name: timeline.get_checkpoint(f"CLM-7:{name}").seq for name in wanted} == wanted
+    wanted = {
+        "initial": 0,
+        "at-1": 1,
+        "at-2": 2,
+        "step-1": 1,
+        "step-2": 3,
+        "line-1:step-2": 3,
+    }
+    assert {
+        name: timeline.get_checkpoint(f"CLM-7:{name}").seq for name in wanted
+    } == wanted
 
 
 def test_a_step_is_that_of_the_current_line_and_older_lines_are_named(run: Run) -> None:
@@ -81,7 +100,17 @@ def test_all_aliases_of_a_checkpoint_lead_back_to_it(run: Run) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "CLM-7", "CLM-7:", "CLM-7:step-", "CLM-7:step-9", "CLM-8:initial", "CLM%:initial", "a:b:initial", "x" * 300],
+    [
+        "",
+        "CLM-7",
+        "CLM-7:",
+        "CLM-7:step-",
+        "CLM-7:step-9",
+        "CLM-8:initial",
+        "CLM%:initial",
+        "a:b:initial",
+        "x" * 300,
+    ],
 )
 def test_what_names_no_checkpoint_is_unknown(run: Run, name: str) -> None:
     with pytest.raises(UnknownThing):
@@ -108,7 +137,9 @@ def test_the_state_now_is_that_of_the_recovery_point(run: Run) -> None:
 
 def test_a_change_says_path_values_and_the_node_that_set_it(run: Run) -> None:
     changes = timeline.changes(timeline.get_checkpoint("CLM-7:at-2"))
-    assert [(c.partition, c.path, c.kind, c.before, c.after, c.set_by) for c in changes] == [
+    assert [
+        (c.partition, c.path, c.kind, c.before, c.after, c.set_by) for c in changes
+    ] == [
         ("scratch", "case.open", "added", None, True, "assess"),
         ("scratch", "notes[1]", "added", None, "b", "assess"),
         ("scratch", "risk", "changed", 0, 3, "assess"),
@@ -125,10 +156,21 @@ def test_the_changes_of_the_first_checkpoint_are_the_defaults(run: Run) -> None:
     ]
 
 
-def test_a_diff_goes_from_the_first_to_the_second_whatever_their_order(run: Run) -> None:
-    first, last = timeline.get_checkpoint("CLM-7:initial").id, timeline.get_checkpoint("CLM-7:at-2").id
-    assert [(c.path, c.before, c.after) for c in timeline.diff(first, last) if c.path == "risk"] == [("risk", 0, 3)]
-    assert [(c.path, c.before, c.after) for c in timeline.diff(last, first) if c.path == "risk"] == [("risk", 3, 0)]
+def test_a_diff_goes_from_the_first_to_the_second_whatever_their_order(
+    run: Run,
+) -> None:
+    first = timeline.get_checkpoint("CLM-7:initial").id
+    last = timeline.get_checkpoint("CLM-7:at-2").id
+    assert [
+        (c.path, c.before, c.after)
+        for c in timeline.diff(first, last)
+        if c.path == "risk"
+    ] == [("risk", 0, 3)]
+    assert [
+        (c.path, c.before, c.after)
+        for c in timeline.diff(last, first)
+        if c.path == "risk"
+    ] == [("risk", 3, 0)]
     assert timeline.diff(last, last) == []
 
 
@@ -136,7 +178,9 @@ def test_a_diff_of_two_runs_compares_their_inputs_too(run: Run) -> None:
     other = a_run(input={"amount": "20.00"})
     there = a_checkpoint(other, 0, scratch={"notes": [], "risk": 0, "case": {}})
     changes = timeline.diff(timeline.get_checkpoint("CLM-7:initial").id, there.id)
-    assert [(c.partition, c.path, c.after) for c in changes] == [("input", "amount", "20.00")]
+    assert [(c.partition, c.path, c.after) for c in changes] == [
+        ("input", "amount", "20.00")
+    ]
 
 
 def test_a_diff_with_nothing_is_unknown_and_its_reads_are_bounded(run: Run) -> None:
@@ -152,7 +196,9 @@ def test_the_log_goes_on_after_the_line_that_was_seen(run: Run) -> None:
     for seq in (1, 2, 3):
         an_event(run, seq, payload={"n": seq})
     an_event(a_run(), 2)
-    assert [(e.seq, read_value(e, "payload")) for e in timeline.events_after(run.id, 1)] == [
+    assert [
+        (e.seq, read_value(e, "payload")) for e in timeline.events_after(run.id, 1)
+    ] == [
         (2, {"n": 2}),
         (3, {"n": 3}),
     ]
@@ -165,17 +211,28 @@ def test_the_full_payload_can_be_read(run: Run) -> None:
     assert timeline.snapshot_of(checkpoint)["versions"] == {"notes": 1}
 
 
-def test_an_id_and_its_text_find_the_same_and_nonsense_finds_nothing_by_name(run: Run) -> None:
+def test_an_id_and_its_text_find_the_same_and_nonsense_finds_nothing_by_name(
+    run: Run,
+) -> None:
     head = timeline.list_checkpoints(run.id)[0].id
     for text in (str(run.id), run.id.hex, str(run.id).upper()):
         assert [c.seq for c in timeline.list_checkpoints(text)] == [2, 1, 0]
         assert timeline.head_state(text) == timeline.head_state(run.id)
-        assert list(timeline.events(text)) == list(timeline.events(run.id)) == timeline.events_after(text, 0)
+        assert (
+            list(timeline.events(text))
+            == list(timeline.events(run.id))
+            == timeline.events_after(text, 0)
+        )
     assert timeline.state_at(str(head)) == timeline.state_at(head)
     assert timeline.diff(str(head), str(head)) == []
     assert timeline.get_checkpoint(str(head)).id == head
     for nothing in ("CLM-7", "", "\x00", "\ud800", 7, None):
-        for ask in (timeline.list_checkpoints, timeline.head_state, timeline.events, timeline.state_at):
+        for ask in (
+            timeline.list_checkpoints,
+            timeline.head_state,
+            timeline.events,
+            timeline.state_at,
+        ):
             with pytest.raises(UnknownThing):
                 ask(nothing)  # type: ignore[operator]
 
@@ -183,13 +240,19 @@ def test_an_id_and_its_text_find_the_same_and_nonsense_finds_nothing_by_name(run
 @pytest.mark.django_db(transaction=True)
 def test_where_supersteps_left_no_row_each_change_names_the_node_that_made_it() -> None:
     made = graph("no_rows", checkpoints="none", snapshot=1000)
-    made.node("large", checkpoint="after")(lambda state, ctx: {"notes": [f"{n}" * 9 for n in range(300)]})
+    made.node("large", checkpoint="after")(
+        lambda state, ctx: {"notes": [f"{n}" * 9 for n in range(300)]}
+    )
     made.node("first")(lambda state, ctx: {"letter": "Dear"})
     made.node("second")(lambda state, ctx: {"total": 2})
     made.node("third")(lambda state, ctx: {"notes": ["third"]})
     join_in_a_row(made, "large", "first", "second", "third")
     run = advanced(made)
     [last, _, _] = timeline.list_checkpoints(run.id)
-    found = {one.path: one.set_by for one in timeline.changes(last) if one.partition == "scratch"}
+    found = {
+        one.path: one.set_by
+        for one in timeline.changes(last)
+        if one.partition == "scratch"
+    }
     assert found == {"letter": "first", "total": "second", "notes[300]": "third"}
     assert {path: timeline.blame(last.id, path).node for path in found} == found

@@ -1,4 +1,6 @@
-"""What set a channel is found at the cost of what set it, along lines, and nothing that was altered is believed."""
+"""What set a channel is found at the cost of what set it, along lines, and nothing that
+was altered is believed.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,9 @@ from tests.support.rows import a_checkpoint, a_run, sealed
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_blame_reads_no_payload_of_a_checkpoint_that_did_not_set_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blame_reads_no_payload_of_a_checkpoint_that_did_not_set_the_channel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     run = finished(long_graph(40, snapshot=1000))
     read: list[int] = []
     bytes_of = reader.bytes_of
@@ -35,7 +39,9 @@ def test_blame_reads_no_payload_of_a_checkpoint_that_did_not_set_the_channel(mon
     blamed = timeline.blame(head_of(run).id, "letter")
     setting = {row.seq for row in naive_history.rows_of(run) if "letter" in row.changed}
     assert blamed.checkpoint.seq == max(setting)
-    assert set(read) <= setting | {0}, "the rows that set it, and the one that they are folded from"
+    assert set(read) <= setting | {0}, (
+        "the rows that set it, and the one that they are folded from"
+    )
     read.clear()
     with CaptureQueriesContext(connection) as queries:
         timeline.blame(head_of(run).id, "letter")
@@ -57,7 +63,14 @@ def test_the_cost_of_blame_does_not_grow_with_the_run() -> None:
 def test_a_row_that_was_altered_is_refused_by_name(column: str) -> None:
     run = finished(long_graph())
     row = naive_history.rows_of(run)[-2]
-    tamper(row, **{column: {"changed": [], "nodes": [], "change": b"\x00[]", "parent": run.id}[column]})
+    tamper(
+        row,
+        **{
+            column: {"changed": [], "nodes": [], "change": b"\x00[]", "parent": run.id}[
+                column
+            ]
+        },
+    )
     with pytest.raises(TamperedRow) as refused:
         timeline.blame(head_of(run).id, "n")
     assert str(row.id) in str(refused.value.facts)
@@ -71,17 +84,33 @@ def test_a_checkpoint_that_is_gone_is_noticed() -> None:
 
 
 def rewound() -> Run:
-    """Line 1 sets risk to 1, 2 and 3 and a note at 1; line 2 leaves at 1 and sets risk to 9; line 3 leaves line 2."""
+    """Line 1 sets risk to 1, 2 and 3 and a note at 1; line 2 leaves at 1 and sets risk
+    to 9; line 3 leaves line 2.
+    """
     run = a_run(key="rewound")
     states: list[tuple[int, int, str, list[str]]] = [
-        (1, 0, "", []), (1, 1, "noted", ["risk", "note"]), (1, 2, "noted", ["risk"]), (1, 3, "lost", ["risk", "note"]),
-        (2, 1, "noted", []), (2, 9, "noted", ["risk"]), (3, 9, "noted", []), (3, 9, "last", ["note"]),
-    ]  # fmt: skip
+        (1, 0, "", []),
+        (1, 1, "noted", ["risk", "note"]),
+        (1, 2, "noted", ["risk"]),
+        (1, 3, "lost", ["risk", "note"]),
+        (2, 1, "noted", []),
+        (2, 9, "noted", ["risk"]),
+        (3, 9, "noted", []),
+        (3, 9, "last", ["note"]),
+    ]
     parents: dict[int, int] = {4: 1, 6: 5}
     for seq, (line, risk, note, changed) in enumerate(states):
-        more: dict[str, Any] = {"source": "rewind", "superstep": parents[seq]} if seq in parents else {}
+        more: dict[str, Any] = (
+            {"source": "rewind", "superstep": parents[seq]} if seq in parents else {}
+        )
         a_checkpoint(
-            run, seq, line=line, scratch={"risk": risk, "note": note}, changed=changed, nodes=entries(seq), **more
+            run,
+            seq,
+            line=line,
+            scratch={"risk": risk, "note": note},
+            changed=changed,
+            nodes=entries(seq),
+            **more,
         )
         if seq in parents:
             forks.began(run, line, Checkpoint.objects.get(run=run, seq=parents[seq]))
@@ -90,15 +119,39 @@ def rewound() -> Run:
 
 
 def entries(seq: int) -> list[dict[str, Any]]:
-    return [{"node": f"node{seq}", "visit": 1, "effect": "pure", "tasks": 1, "ms": 0, "outcome": "done"}] if seq else []
+    return (
+        [
+            {
+                "node": f"node{seq}",
+                "visit": 1,
+                "effect": "pure",
+                "tasks": 1,
+                "ms": 0,
+                "outcome": "done",
+            }
+        ]
+        if seq
+        else []
+    )
 
 
-def test_a_line_that_left_another_goes_back_to_where_it_left_and_not_through_what_was_superseded() -> None:
+def test_a_line_goes_back_to_its_departure_and_not_through_superseded_checkpoints() -> (
+    None
+):
     run = rewound()
     at = {row.seq: row for row in naive_history.rows_of(run)}
     assert [one.checkpoint.seq for one in timeline.history(run.id, "risk")] == [0, 1, 5]
     assert [one.checkpoint.seq for one in timeline.history(run.id, "note")] == [0, 1, 7]
-    wanted = {0: (0, 0), 1: (1, 1), 2: (2, 1), 3: (3, 3), 4: (1, 1), 5: (5, 1), 6: (5, 1), 7: (5, 7)}
+    wanted = {
+        0: (0, 0),
+        1: (1, 1),
+        2: (2, 1),
+        3: (3, 3),
+        4: (1, 1),
+        5: (5, 1),
+        6: (5, 1),
+        7: (5, 7),
+    }
     for seq, (risk, note) in wanted.items():
         assert timeline.blame(at[seq].id, "risk").checkpoint.seq == risk
         assert timeline.blame(at[seq].id, "note").checkpoint.seq == note
@@ -110,14 +163,18 @@ def test_a_line_that_left_another_goes_back_to_where_it_left_and_not_through_wha
 
 def test_behind_removed_history_a_value_is_traced_as_far_as_rows_are_left() -> None:
     run = finished(long_graph(12))
-    before = {path: timeline.blame(head_of(run).id, path).checkpoint.seq for path in ("n", "case.by", "letter")}
+    before = {
+        path: timeline.blame(head_of(run).id, path).checkpoint.seq
+        for path in ("n", "case.by", "letter")
+    }
     assert before["case.by"] == 1
     remove_history(run, checkpoints=(1, 9))
     at = head_of(run).id
     assert timeline.blame(at, "n").checkpoint.seq == before["n"]
     assert timeline.blame(at, "letter").checkpoint.seq == before["letter"]
     blamed = timeline.blame(at, "case.by")
-    assert (blamed.checkpoint.seq, blamed.node) == (10, ""), "the first that is left behind what was removed"
+    assert blamed.checkpoint.seq == 10, "the first that is left behind what was removed"
+    assert blamed.node == "", "the first that is left behind what was removed"
     assert timeline.history(run.id, "n")[0].checkpoint.seq == 10
     delete_rows(run, checkpoints=(12, 13))
     with pytest.raises(TamperedRow, match="lost the checkpoints before it"):
@@ -133,7 +190,9 @@ def test_an_anchor_that_would_pass_over_rows_is_refused() -> None:
         timeline.blame(last.id, "case.by")
 
 
-@pytest.mark.parametrize("how", [{"encrypted": True}, {"payloads": "cellar"}], ids=["encrypted", "in files"])
+@pytest.mark.parametrize(
+    "how", [{"encrypted": True}, {"payloads": "cellar"}], ids=["encrypted", "in files"]
+)
 def test_a_value_is_traced_wherever_its_bytes_are_and_however_they_are_kept(
     how: dict[str, Any], configure: Any, cellar: Path, people: People
 ) -> None:
@@ -143,7 +202,14 @@ def test_a_value_is_traced_wherever_its_bytes_are_and_however_they_are_kept(
     states = naive_history.states_of(run)
     for path, seqs in list(naive_history.changed_at(states).items())[::5]:
         assert timeline.blame(head_of(run).id, path).checkpoint.seq == seqs[-1], path
-    fork = runs.advance(forks.forked(run, 9, {"scratch": {"case": {"by": "x"}}}, by=people.starter).id)
+    fork = runs.advance(
+        forks.forked(run, 9, {"scratch": {"case": {"by": "x"}}}, by=people.starter).id
+    )
     found = timeline.align(run.id, fork.id)
     assert found.split == ((run.id, 9), (run.id, 9))
-    assert timeline.blame(timeline.list_checkpoints(fork.id)[-1].id, "case.by").checkpoint.run_id == fork.id
+    assert (
+        timeline.blame(
+            timeline.list_checkpoints(fork.id)[-1].id, "case.by"
+        ).checkpoint.run_id
+        == fork.id
+    )

@@ -1,4 +1,6 @@
-"""Encrypted runs: payload columns cut short, in plain, in an unknown form, moved; keys that are wrong or missing."""
+"""Encrypted runs: payload columns cut short, in plain, in an unknown form, moved; keys
+that are wrong or missing.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,14 @@ from django.db.models import Model
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
-from checkpoints.models import Checkpoint, LateResult, PendingWrite, Run, RunEvent, TaskResult
+from checkpoints.models import (
+    Checkpoint,
+    LateResult,
+    PendingWrite,
+    Run,
+    RunEvent,
+    TaskResult,
+)
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.verification import verify_run
 from orchestrator import runs
@@ -35,8 +44,14 @@ COLUMNS: list[tuple[type[Model], str]] = [
     (Decision, "final_value"),
 ]
 BROKEN = {
-    "in plain": (lambda kept: pack_json({"plain": True}), "is not encrypted, but its run is"),
-    "in an unknown form": (lambda kept: b"\x7f" + kept[1:], "is not encrypted, but its run is"),
+    "in plain": (
+        lambda kept: pack_json({"plain": True}),
+        "is not encrypted, but its run is",
+    ),
+    "in an unknown form": (
+        lambda kept: b"\x7f" + kept[1:],
+        "is not encrypted, but its run is",
+    ),
     "cut short": (lambda kept: kept[:-1], "cannot be opened"),
     "cut to nothing": (lambda kept: kept[:3], "cannot be opened"),
     "changed": (lambda kept: kept[:-1] + bytes([kept[-1] ^ 1]), "cannot be opened"),
@@ -51,7 +66,11 @@ def run(tmp_path: Path, people: cast.People, configure: Any) -> Run:
 
 
 def _last(model: type[Model], run: Run, column: str) -> Any:
-    rows = model._base_manager.filter(pk=run.pk) if model is Run else model._base_manager.filter(run=run.id)
+    rows = (
+        model._base_manager.filter(pk=run.pk)
+        if model is Run
+        else model._base_manager.filter(run=run.id)
+    )
     return [row for row in rows.order_by("pk") if bytes(getattr(row, column))][-1]
 
 
@@ -61,23 +80,40 @@ def test_an_untouched_encrypted_run_verifies(run: Run) -> None:
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_every_encrypted_column_that_is_broken_is_named_with_its_row(how: str, run: Run) -> None:
+def test_every_encrypted_column_that_is_broken_is_named_with_its_row(
+    how: str, run: Run
+) -> None:
     breaking, reason = BROKEN[how]
     for model, column in COLUMNS:
         row = _last(model, run, column)
-        field, kept = model._meta.get_field(column), bytes(getattr(row, column))
+        field = model._meta.get_field(column)
+        kept = bytes(getattr(row, column))
         full.put(row, field, breaking(kept))
         fault = verify_run(run.id)[0]
-        assert (fault.table, reason in fault.reason) == (model._meta.db_table, True), (model, column, fault)
+        assert fault.table == model._meta.db_table, (
+            model,
+            column,
+            fault,
+        )
+        assert reason in fault.reason, (
+            model,
+            column,
+            fault,
+        )
         assert f"{column} of {fault.what}" in fault.reason
         full.put(row, field, kept)
     assert verify_run(run.id) == []
 
 
-def test_an_encrypted_value_moved_to_another_row_of_the_same_run_is_named(run: Run) -> None:
+def test_an_encrypted_value_moved_to_another_row_of_the_same_run_is_named(
+    run: Run,
+) -> None:
     first, second = PendingWrite.objects.filter(run=run).order_by("pk")[:2]
     full.put(second, PendingWrite._meta.get_field("value"), bytes(first.value))
-    assert verify_run(run.id)[0].what == f"checkpoints_pendingwrite {run.id} {second.write} {second.revision}"
+    assert (
+        verify_run(run.id)[0].what
+        == f"checkpoints_pendingwrite {run.id} {second.write} {second.revision}"
+    )
 
 
 def test_an_encrypted_value_moved_to_another_column_is_named(run: Run) -> None:
@@ -88,7 +124,10 @@ def test_an_encrypted_value_moved_to_another_column_is_named(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "reason"),
-    [({"other": b"x" * 32}, "'old' is not configured"), ({"old": b"x" * 32}, "'old' is not the one")],
+    [
+        ({"other": b"x" * 32}, "'old' is not configured"),
+        ({"old": b"x" * 32}, "'old' is not the one"),
+    ],
     ids=["missing", "wrong"],
 )
 def test_a_key_that_is_missing_or_wrong_is_named_and_never_called_tampering(
@@ -111,9 +150,12 @@ def test_a_worker_refuses_an_encrypted_value_that_is_broken(
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
     model: type[Model] = Checkpoint if column == "change" else PendingWrite
     row = _last(model, run, column)
-    full.put(row, model._meta.get_field(column), BROKEN[how][0](bytes(getattr(row, column))))
+    full.put(
+        row, model._meta.get_field(column), BROKEN[how][0](bytes(getattr(row, column)))
+    )
     run = runs.advance(run.id)
-    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert run.status == Status.TAMPERED
+    assert run.error_code == "tampered_row"
     assert not (tmp_path / "outside.log").exists()
 
 
@@ -126,7 +168,8 @@ def test_a_run_without_its_key_stops_and_goes_on_when_the_key_is_back(
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"] * 4)
     configure(ENCRYPTION_KEYS={"other": b"x" * 32})
     run = runs.advance(run.id)
-    assert (run.status, run.error_code) == (Status.TAMPERED, "wrong_key")
+    assert run.status == Status.TAMPERED
+    assert run.error_code == "wrong_key"
     configure(**ONE_KEY)
     runs.resume(run.id)
     assert runs.advance(run.id).status == Status.COMPLETED

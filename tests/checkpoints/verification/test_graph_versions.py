@@ -1,4 +1,6 @@
-"""Rows of versions that were forged or deleted by SQL: no worker takes a run back by them, or accepts a weaker gate."""
+"""Rows of versions that were forged or deleted by SQL: no worker takes a run back by
+them, or accepts a weaker gate.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -8,7 +10,7 @@ import pytest
 
 from checkpoints import versions
 from checkpoints.core.status import Status
-from checkpoints.models import GraphVersion, Run
+from checkpoints.models import Checkpoint, GraphVersion, Run
 from checkpoints.verification.graph_versions import version_faults
 from orchestrator import discovery, runs
 from orchestrator.engine import registry
@@ -22,8 +24,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def newer() -> Run:
-    """A queued run of version 2, in a process that has only version 1, whose gate asks more people and
-    would take it.
+    """A queued run of version 2, in a process that has only version 1, whose gate asks
+    more people and would take it.
     """
     registered(paying("1", quorum=2))
     run = started(paying("2"))
@@ -52,7 +54,11 @@ def _moved_ahead() -> None:
 
 
 def _told_otherwise() -> None:
-    tamper(_version("2"), first_seen_at=_version("1").first_seen_at - timedelta(days=1), before="")
+    tamper(
+        _version("2"),
+        first_seen_at=_version("1").first_seen_at - timedelta(days=1),
+        before="",
+    )
 
 
 def _deleted_and_seen_again() -> None:
@@ -60,12 +66,18 @@ def _deleted_and_seen_again() -> None:
     _began()
 
 
-@pytest.mark.parametrize("forge", [_moved_behind, _moved_ahead, _told_otherwise, _deleted_and_seen_again])
-def test_no_worker_takes_a_run_back_by_a_version_that_was_forged(forge: Callable[[], None], newer: Run) -> None:
+@pytest.mark.parametrize(
+    "forge", [_moved_behind, _moved_ahead, _told_otherwise, _deleted_and_seen_again]
+)
+def test_no_worker_takes_a_run_back_by_a_version_that_was_forged(
+    forge: Callable[[], None], newer: Run
+) -> None:
     assert list(version_faults()) == []
     forge()
     left = runs.advance(newer.id)
-    assert (left.status, left.version, left.event_seq) == (Status.QUEUED, "2", newer.event_seq)
+    assert left.status == Status.QUEUED
+    assert left.version == "2"
+    assert left.event_seq == newer.event_seq
     assert claimable.claimable().graphs == frozenset()
     assert {fault.table for fault in version_faults()} == {"checkpoints_graphversion"}
 
@@ -74,20 +86,46 @@ def test_a_run_whose_version_was_deleted_is_not_judged_by_guessing(newer: Run) -
     remove(_version("2"))
     versions._structures.clear()
     left = runs.advance(newer.id)
-    assert (left.status, left.version) == (Status.INCOMPATIBLE, "2")
+    assert left.status == Status.INCOMPATIBLE
+    assert left.version == "2"
 
 
 @pytest.mark.parametrize("forge", ["weaker", "none"])
-def test_a_forged_structure_lets_no_weaker_gate_pass(forge: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forged_structure_lets_no_weaker_gate_pass(
+    forge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = started(paying("1", quorum=2))
     registry.clear()
     weaker = registered(paying("2"))
     discovery.note_versions()
-    structure = registry.current(weaker.name).structure_text if forge == "weaker" else ""
+    structure = (
+        registry.current(weaker.name).structure_text if forge == "weaker" else ""
+    )
     GraphVersion.objects.filter(version="1").update(structure=structure)
     monkeypatch.setattr(versions, "_structures", dict[str, dict[str, Any]]())
     left = runs.advance(run.id)
-    assert (left.status, left.version) == (Status.INCOMPATIBLE, "1")
+    assert left.status == Status.INCOMPATIBLE
+    assert left.version == "1"
+
+
+def test_versions_that_were_all_deleted_and_noted_again_in_another_order_are_named() -> (
+    None
+):
+    for number in ("1", "2"):
+        run = started(paying(number, quorum=int(number)))
+        first = Checkpoint.objects.get(run=run, seq=0)
+        tamper(first, created_at=first.created_at - timedelta(hours=2))
+    GraphVersion.objects.all().delete()
+    for number in ("2", "1"):
+        registry.clear()
+        registered(paying(number, quorum=int(number)))
+        _began()
+    reasons = [fault.reason for fault in version_faults()]
+    assert len(reasons) == 2
+    assert all(
+        reason.endswith("says that it was first seen after a run of it had begun")
+        for reason in reasons
+    )
 
 
 def test_versions_that_two_processes_noted_at_once_are_sound() -> None:

@@ -1,11 +1,14 @@
-"""A sealed line that lacks a fact, or has another kind of value in its place, is named, and ends in no traceback."""
+"""A sealed line that lacks a fact, or has another kind of value in its place, is named,
+and ends in no traceback.
+"""
 
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from checkpoints import audit_chain, audit_log
+from checkpoints.audit import chain as audit_chain
+from checkpoints.audit import lines as audit_log
 from checkpoints.models import Run, RunEvent
 from checkpoints.verification import audit, line_facts, log_fold, verify_run
 from orchestrator.engine.errors import TamperedRow
@@ -25,6 +28,7 @@ SAMPLES: dict[Any, Any] = {
     line_facts._ids: [str(uuid4())],
     line_facts._object: {},
     line_facts._pairs: [["x", "y"]],
+    line_facts._snapshots: [[str(uuid4()), "y"]],
     line_facts._counts: {"node:1:0": 1},
 }
 OTHERS: tuple[Any, ...] = (None, 7.5, True, 3, "x", ["x"], [7], {"x": 1})
@@ -41,7 +45,11 @@ def _whole(type_: str) -> dict[str, Any]:
 
 
 def _kind(type_: str, name: str) -> Any:
-    found = {**line_facts._DEPARTED, **line_facts.POSSIBLE.get(type_, {}), **line_facts.NEEDED.get(type_, {})}
+    found = {
+        **line_facts._DEPARTED,
+        **line_facts.POSSIBLE.get(type_, {}),
+        **line_facts.NEEDED.get(type_, {}),
+    }
     return found[name]
 
 
@@ -49,7 +57,11 @@ def _reasons(type_: str, payload: Any, task: str = "node:1:0") -> list[str]:
     run = rows.a_run()
     # Behind a gap, where the hash of the line before is not known.
     rows.an_event(run, 2, type=type_, payload=payload, task=task)
-    return [fault.reason for fault in verify_run(run.id) if fault.table == RunEvent._meta.db_table]
+    return [
+        fault.reason
+        for fault in verify_run(run.id)
+        if fault.table == RunEvent._meta.db_table
+    ]
 
 
 @pytest.mark.parametrize("type_", TYPES)
@@ -63,12 +75,19 @@ def test_a_fact_that_is_not_there_is_named_or_may_be_absent(type_: str) -> None:
     for name in _whole(type_):
         payload = _whole(type_)
         del payload[name]
-        named = any(f"lacks the fact {name!r}" in one for one in _reasons(type_, payload))
-        assert named == (name in line_facts.NEEDED.get(type_, {}) or _goes_with_another(type_, name)), name
+        named = any(
+            f"lacks the fact {name!r}" in one for one in _reasons(type_, payload)
+        )
+        assert named == (
+            name in line_facts.NEEDED.get(type_, {}) or _goes_with_another(type_, name)
+        ), name
 
 
 def _goes_with_another(type_: str, name: str) -> bool:
-    return any(type_ == of and name in others and name != fact for of, fact, others in line_facts.TOGETHER)
+    return any(
+        type_ == of and name in others and name != fact
+        for of, fact, others in line_facts.TOGETHER
+    )
 
 
 @pytest.mark.parametrize("type_", TYPES)
@@ -79,7 +98,9 @@ def test_a_fact_of_another_kind_is_named(type_: str) -> None:
             if fits(other):
                 continue
             reasons = _reasons(type_, {**_whole(type_), name: other})
-            assert any(f"another kind of value as its fact {name!r}" in one for one in reasons), (name, other)
+            assert any(
+                f"another kind of value as its fact {name!r}" in one for one in reasons
+            ), (name, other)
 
 
 @pytest.mark.parametrize("type_", [*TYPES, "run_paused", "run_completed"])
@@ -88,7 +109,9 @@ def test_a_payload_that_is_no_object_is_named(type_: str) -> None:
         assert any("holds no facts" in one for one in _reasons(type_, payload)), payload
 
 
-@pytest.mark.parametrize("type_", ["effects_started", "memory_written", "memory_deleted"])
+@pytest.mark.parametrize(
+    "type_", ["effects_started", "memory_written", "memory_deleted"]
+)
 @pytest.mark.parametrize("task", ["", "x", "node:1", "node:1:x", "node:1:4-2"])
 def test_a_task_that_is_none_is_named(type_: str, task: str) -> None:
     if type_ != "effects_started" and task == "node:1:4-2":
@@ -105,7 +128,16 @@ def test_the_fold_of_the_log_refuses_such_a_line(people: People) -> None:
 
 
 @pytest.mark.parametrize(
-    "facts", [{}, [], 7, {"heads": 7}, {"heads": [["x", 1, "y"]], "upto": 1}, {"heads": [[1]], "upto": 1}, {"upto": 1}]
+    "facts",
+    [
+        {},
+        [],
+        7,
+        {"heads": 7},
+        {"heads": [["x", 1, "y"]], "upto": 1},
+        {"heads": [[1]], "upto": 1},
+        {"upto": 1},
+    ],
 )
 def test_a_sealed_line_that_anchors_nothing_clear_is_named(facts: Any) -> None:
     line = audit_log.record("heads_anchored", actor=None)
@@ -118,11 +150,18 @@ def test_a_sealed_line_that_anchors_nothing_clear_is_named(facts: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["run_removed", "database_restored", "keys_changed"])
 @pytest.mark.parametrize("facts", [{}, [], 7])
-def test_another_sealed_line_that_says_nothing_clear_stops_no_verification(kind: str, facts: Any) -> None:
+def test_another_sealed_line_that_says_nothing_clear_stops_no_verification(
+    kind: str, facts: Any
+) -> None:
     line = audit_log.record(kind, actor=None, run=rows.missing())
     line.facts = facts
     _sealed_anew(line)
-    audit_log.record("heads_anchored", actor=None, heads=[[line.run.hex if line.run else "", 1, "x"]], upto=1)
+    audit_log.record(
+        "heads_anchored",
+        actor=None,
+        heads=[[line.run.hex if line.run else "", 1, "x"]],
+        upto=1,
+    )
     audit_chain.chain_lines()
     assert all(fault is None or "is gone" in fault.reason for fault in audit())
 

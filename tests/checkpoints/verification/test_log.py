@@ -1,5 +1,5 @@
-"""What the lines of a log speak of is there, or was removed on purpose: each other row that is gone is named by its id,
-as long as somebody can count.
+"""What the lines of a log speak of is there, or was removed on purpose: each other row
+that is gone is named by its id, as long as somebody can count.
 """
 
 import pytest
@@ -23,27 +23,41 @@ def run() -> Run:
 
 
 @pytest.mark.parametrize("seq", [1, 5, 7])
-def test_a_checkpoint_beside_a_removed_stretch_is_named_by_its_id(seq: int, run: Run) -> None:
+def test_a_checkpoint_beside_a_removed_stretch_is_named_by_its_id(
+    seq: int, run: Run
+) -> None:
     remove_history(run, checkpoints=(2, 4))
     row = checkpoint_at(run, seq)
     delete_rows(run, checkpoints=(seq, seq))
-    assert verify_run(run.id)[0].reason == f"checkpoints_checkpoint {run.id} {row.id} of superstep {seq} is gone"
+    assert (
+        verify_run(run.id)[0].reason
+        == f"checkpoints_checkpoint {run.id} {row.id} of superstep {seq} is gone"
+    )
 
 
-def test_a_checkpoint_that_is_named_behind_removed_lines_is_counted_from_the_next_one_that_is_there(run: Run) -> None:
+def test_a_checkpoint_that_is_named_behind_removed_lines_is_counted_from_the_next_one_that_is_there(
+    run: Run,
+) -> None:
     remove_history(run, checkpoints=(2, 4), events=(2, 5))
     row = checkpoint_at(run, 7)
     delete_rows(run, checkpoints=(7, 7))
-    assert verify_run(run.id)[0].reason == f"checkpoints_checkpoint {run.id} {row.id} of superstep 7 is gone"
+    assert (
+        verify_run(run.id)[0].reason
+        == f"checkpoints_checkpoint {run.id} {row.id} of superstep 7 is gone"
+    )
 
 
 def test_a_checkpoint_that_nobody_can_count_is_named_by_its_number(run: Run) -> None:
     remove_history(run, checkpoints=(4, 4), events=(2, 5))
     delete_rows(run, checkpoints=(5, 5))
-    assert f"checkpoints_checkpoint {run.id} at 5 is gone" in {fault.reason for fault in verify_run(run.id)}
+    assert f"checkpoints_checkpoint {run.id} at 5 is gone" in {
+        fault.reason for fault in verify_run(run.id)
+    }
 
 
-def test_the_checkpoint_with_which_a_line_begins_is_named_by_its_id(people: cast.People) -> None:
+def test_the_checkpoint_with_which_a_line_begins_is_named_by_its_id(
+    people: cast.People,
+) -> None:
     made = paid("begun_twice", people)
     runs.rewind(made.id, f"{made.key}:at-1", by=people.starter)
     runs.advance(made.id)
@@ -57,4 +71,7 @@ def test_a_log_without_removed_checkpoints_names_each_that_is_gone(run: Run) -> 
     remove_history(run, events=(2, 5))
     row = checkpoint_at(run, 6)
     delete_rows(run, checkpoints=(6, 6))
-    assert verify_run(run.id)[0].reason == f"checkpoints_checkpoint {run.id} {row.id} of superstep 6 is gone"
+    assert (
+        verify_run(run.id)[0].reason
+        == f"checkpoints_checkpoint {run.id} {row.id} of superstep 6 is gone"
+    )

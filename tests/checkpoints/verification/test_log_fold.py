@@ -1,4 +1,6 @@
-"""The log is the source: the state at any kept checkpoint is what the changes come to that its lines refer to."""
+"""The log is the source: the state at any kept checkpoint is what the changes come to
+that its lines refer to.
+"""
 
 from typing import Any
 
@@ -16,8 +18,8 @@ from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification import verify_run
 from checkpoints.verification.log_fold import document_by_log
 from orchestrator import runs
-from orchestrator.engine import canonical
 from orchestrator.engine.errors import TamperedRow, UnknownThing
+from orchestrator.engine.values import canonical
 from tests.support import cast
 from tests.support.forging import rewrite, tamper
 from tests.support.large_states import large
@@ -34,14 +36,20 @@ def a_run(**settings: Any) -> Run:
     return runs.advance(started(large("long", NODES, **settings)).id)
 
 
-def compared(run: Run, monkeypatch: pytest.MonkeyPatch, *, anchored: int | None = None) -> int:
-    """Rebuild the state at each kept checkpoint, and compare; no snapshot is read but the one that is given."""
+def compared(
+    run: Run, monkeypatch: pytest.MonkeyPatch, *, anchored: int | None = None
+) -> int:
+    """Rebuild the state at each kept checkpoint, and compare; no snapshot is read but
+    the one that is given.
+    """
     rows = list(Checkpoint.objects.filter(run=run, kept=True).order_by("seq"))
     known = {row.id: canonical.encode(reader.document_at(row.id)) for row in rows}
     plain = reader.bytes_of
 
     def watched(row: Checkpoint, column: str, *rest: Any) -> bytes:
-        assert column == "change" or row.seq == anchored, f"reads the snapshot of {row.seq}"
+        assert column == "change" or row.seq == anchored, (
+            f"reads the snapshot of {row.seq}"
+        )
         return plain(row, column, *rest)
 
     with monkeypatch.context() as patch:
@@ -53,7 +61,13 @@ def compared(run: Run, monkeypatch: pytest.MonkeyPatch, *, anchored: int | None 
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"snapshot": 2}, {"checkpoints": "none"}, {"checkpoints": "explicit"}, {"encrypted": True}],
+    [
+        {},
+        {"snapshot": 2},
+        {"checkpoints": "none"},
+        {"checkpoints": "explicit"},
+        {"encrypted": True},
+    ],
     ids=str,
 )
 def test_each_state_is_rebuilt_from_the_log_without_a_snapshot(
@@ -96,7 +110,9 @@ def test_a_state_whose_lines_were_removed_cannot_be_rebuilt_and_says_so() -> Non
 def test_a_change_that_is_not_what_the_log_says_is_named() -> None:
     run = a_run()
     row = checkpoint_at(run, 3)
-    other = codec.pack(canonical.dumps([{"op": "replace", "path": ["scratch", "n"], "value": 1}]))
+    other = codec.pack(
+        canonical.dumps([{"op": "replace", "path": ["scratch", "n"], "value": 1}])
+    )
     Checkpoint.objects.filter(id=row.id).update(change=other)
     with pytest.raises(TamperedRow, match="is not what the log says"):
         document_by_log(checkpoint_at(run, 5).id)
@@ -104,12 +120,19 @@ def test_a_change_that_is_not_what_the_log_says_is_named() -> None:
 
 def test_a_forged_snapshot_is_named_and_rebuilds_nothing_else() -> None:
     run = a_run(snapshot=2)
-    row = Checkpoint.objects.filter(run=run, seq__gt=1).exclude(snapshot_hash="").order_by("seq").first()
+    row = (
+        Checkpoint.objects.filter(run=run, seq__gt=1)
+        .exclude(snapshot_hash="")
+        .order_by("seq")
+        .first()
+    )
     assert row is not None
     document = reader.document_at(row.id)
     assert document is not None
     data = canonical.encode({**document, "scratch": {"forged": True}})
-    tamper(row, snapshot=codec.pack(data), snapshot_hash=protection_of(run).digest(data))
+    tamper(
+        row, snapshot=codec.pack(data), snapshot_hash=protection_of(run).digest(data)
+    )
     assert "forged" not in document_by_log(row.id)["scratch"]
     assert any("snapshot" in fault.reason for fault in verify_run(run.id))
 
@@ -117,26 +140,38 @@ def test_a_forged_snapshot_is_named_and_rebuilds_nothing_else() -> None:
 def test_checkpoints_in_another_order_than_the_log_says_are_named() -> None:
     run = a_run()
     lines = RunEvent.objects.filter(run=run, type="checkpoint_saved").order_by("seq")
-    first, second = lines[2], lines[3]
-    one, two = timeline.payload_of(first), timeline.payload_of(second)
+    first = lines[2]
+    second = lines[3]
+    one = timeline.payload_of(first)
+    two = timeline.payload_of(second)
     _rewritten(run, {first.seq: two, second.seq: one})
     reasons = [fault.reason for fault in verify_run(run.id)]
-    assert any("in another order than its log says" in reason for reason in reasons), reasons
+    assert any("in another order than its log says" in reason for reason in reasons), (
+        reasons
+    )
     with pytest.raises(TamperedRow, match="names another checkpoint before"):
         document_by_log(checkpoint_at(run, 6).id)
 
 
 def _rewritten(run: Run, payloads: dict[int, Any]) -> None:
     """The log with other payloads, chained and sealed anew as only who has the key can."""
-    protection, before = protection_of(run), ""
+    protection = protection_of(run)
+    before = ""
     for line in RunEvent.objects.filter(run=run).order_by("seq"):
         facts = payloads.get(line.seq, timeline.payload_of(line))
-        line.hash = event_log.line_hash(before, line, canonical.dumps(facts), protection)
+        line.hash = event_log.line_hash(
+            before, line, canonical.dumps(facts), protection
+        )
         rewrite(line, payload=pack_json(facts), hash=line.hash)
         before = line.hash
     run.refresh_from_db()
     sealed = run_row.seal_columns(
-        run, head=run.head, head_hash=run.head_hash, decisions=run.decisions, event_seq=run.event_seq, event_hash=before
+        run,
+        head=run.head,
+        head_hash=run.head_hash,
+        decisions=run.decisions,
+        event_seq=run.event_seq,
+        event_hash=before,
     )
     Run.objects.filter(id=run.id).update(event_hash=before, **sealed)
 
@@ -157,4 +192,6 @@ def test_its_cost_is_linear_in_what_the_log_says() -> None:
         with CaptureQueriesContext(connection) as seen:
             document_by_log(checkpoint_at(run, seq).id)
         counts.append(len(seen))
-    assert counts[0] == counts[1] <= 8, "two queries for a hundred changes, whatever the checkpoint"
+    assert counts[0] == counts[1] <= 8, (
+        "two queries for a hundred changes, whatever the checkpoint"
+    )

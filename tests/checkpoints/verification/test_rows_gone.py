@@ -1,4 +1,6 @@
-"""Rows that were deleted, copied, moved or put in by hand: verification names each, and says which is gone."""
+"""Rows that were deleted, copied, moved or put in by hand: verification names each, and
+says which is gone.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -34,8 +36,12 @@ def test_a_deleted_checkpoint_is_named(run: Run, which: int) -> None:
     row = _all(Checkpoint, run, "seq")[which]
     full.remove(row)
     fault = _first(run)
-    assert (fault.table, fault.checkpoint) == ("checkpoints_checkpoint", str(row.id))
-    assert fault.reason == f"checkpoints_checkpoint {run.id} {row.id} of superstep {row.superstep} is gone"
+    assert fault.table == "checkpoints_checkpoint"
+    assert fault.checkpoint == str(row.id)
+    assert (
+        fault.reason
+        == f"checkpoints_checkpoint {run.id} {row.id} of superstep {row.superstep} is gone"
+    )
 
 
 @pytest.mark.parametrize("which", [0, 3, -1], ids=["first", "middle", "last"])
@@ -56,9 +62,14 @@ def test_a_deleted_decision_is_named(run: Run, which: int) -> None:
     row = _all(Decision, run, "event_seq")[which]
     full.remove(row)
     faults = verify_run(run.id)
-    assert faults[0].reason == f"checkpoints_run {run.id} counts 4 decisions, but 3 are there"
+    assert (
+        faults[0].reason
+        == f"checkpoints_run {run.id} counts 4 decisions, but 3 are there"
+    )
     signed = f"of {row.by_name} on {row.task}, signed in line {row.event_seq},"
-    assert f"approvals_decision {run.id} {signed} is gone" in {fault.reason for fault in faults}
+    assert f"approvals_decision {run.id} {signed} is gone" in {
+        fault.reason for fault in faults
+    }
 
 
 @pytest.mark.parametrize("revision", [1, 2])
@@ -66,26 +77,37 @@ def test_a_deleted_revision_of_a_write_is_named(run: Run, revision: int) -> None
     edited = PendingWrite.objects.get(run=run, revision=2)
     row = PendingWrite.objects.get(run=run, write=edited.write, revision=revision)
     full.remove(row)
-    assert _first(run).reason == f"checkpoints_pendingwrite {run.id} {row.write} {revision} is gone"
+    assert (
+        _first(run).reason
+        == f"checkpoints_pendingwrite {run.id} {row.write} {revision} is gone"
+    )
 
 
 def test_a_deleted_result_is_named(run: Run) -> None:
     row = TaskResult.objects.get(run=run)
     full.remove(row)
-    assert _first(run).reason == f"checkpoints_taskresult {run.id} {row.task} attempt 1 is gone"
+    assert (
+        _first(run).reason
+        == f"checkpoints_taskresult {run.id} {row.task} attempt 1 is gone"
+    )
 
 
 @pytest.mark.parametrize("model", [ApprovalRequest, Receipt])
 def test_a_deleted_request_or_receipt_is_named(run: Run, model: type[Model]) -> None:
     [row] = _all(model, run, "pk")
     full.remove(row)
-    assert f"{model._meta.db_table} {run.id} {row.pk} is gone" in {fault.reason for fault in verify_run(run.id)}
+    assert f"{model._meta.db_table} {run.id} {row.pk} is gone" in {
+        fault.reason for fault in verify_run(run.id)
+    }
 
 
 def test_a_run_row_put_back_with_the_rows_behind_it_deleted_is_named(run: Run) -> None:
-    """Whoever deletes the newest checkpoint and its lines, and puts the run's row back, cannot seal it."""
+    """Whoever deletes the newest checkpoint and its lines, and puts the run's row back,
+    cannot seal it.
+    """
     rows = _all(Checkpoint, run, "seq")
-    last, before = rows[-1], rows[-2]
+    last = rows[-1]
+    before = rows[-2]
     for line in RunEvent.objects.filter(run=run, seq__gt=before.event_seq):
         full.remove(line)
     full.remove(last)
@@ -98,7 +120,9 @@ def test_a_run_row_put_back_with_the_rows_behind_it_deleted_is_named(run: Run) -
         "superstep": before.superstep,
     }.items():
         full.put(run, Run._meta.get_field(name), value)
-    assert _first(run).reason.endswith(f"the row of run {run.key} is not as it was sealed")
+    assert _first(run).reason.endswith(
+        f"the row of run {run.key} is not as it was sealed"
+    )
 
 
 def test_a_run_row_put_back_to_an_earlier_seal_is_named_while_later_rows_are_there(
@@ -128,7 +152,9 @@ def test_a_run_row_put_back_to_an_earlier_seal_is_named_while_later_rows_are_the
     assert any("names line" in reason for reason in reasons)
 
 
-@pytest.mark.parametrize("model", [Checkpoint, RunEvent, PendingWrite, TaskResult, Decision, ApprovalRequest])
+@pytest.mark.parametrize(
+    "model", [Checkpoint, RunEvent, PendingWrite, TaskResult, Decision, ApprovalRequest]
+)
 def test_a_row_copied_from_another_run_is_named(
     run: Run, model: type[Model], tmp_path: Path, people: cast.People
 ) -> None:
@@ -144,28 +170,42 @@ def test_a_row_copied_from_another_run_is_named(
 def test_a_result_copied_to_another_step_is_named(run: Run) -> None:
     row = TaskResult.objects.get(run=run)
     copy = TaskResult.objects.get(id=row.id)
-    copy.pk, copy.visit = None, 2
+    copy.pk = None
+    copy.visit = 2
     copy.save(force_insert=True)
-    assert _first(run).reason == f"checkpoints_taskresult {run.id} 1 release 2 0 1 is not as it was sealed"
+    assert (
+        _first(run).reason
+        == f"checkpoints_taskresult {run.id} 1 release 2 0 1 is not as it was sealed"
+    )
 
 
 def test_a_decision_put_in_by_hand_is_named(run: Run) -> None:
     row = Decision.objects.filter(run=run.id).order_by("event_seq").first()
     assert row is not None
-    row.pk, row._state.adding = uuid4(), True
+    row.pk = uuid4()
+    row._state.adding = True
     row.save(force_insert=True)
     faults = verify_run(run.id)
-    assert faults[0].reason == f"approvals_decision {run.id} {row.pk} is not as it was sealed"
+    assert (
+        faults[0].reason
+        == f"approvals_decision {run.id} {row.pk} is not as it was sealed"
+    )
 
 
 def test_a_reviewer_put_in_by_hand_is_named(run: Run) -> None:
     request = ApprovalRequest.objects.get(run=run)
     RequestReviewer.objects.create(request=request, principal="user:mallory")
-    assert _first(run).reason.endswith("names other reviewers than the policy that it was opened under")
+    assert _first(run).reason.endswith(
+        "names other reviewers than the policy that it was opened under"
+    )
 
 
 def test_a_line_behind_the_end_of_the_log_is_named(run: Run) -> None:
     line = RunEvent.objects.get(run=run, seq=run.event_seq)
-    line.pk, line.seq = None, line.seq + 1
+    line.pk = None
+    line.seq = line.seq + 1
     line.save(force_insert=True)
-    assert _first(run).reason == f"checkpoints_runevent {run.id} {line.seq} is not as it was sealed"
+    assert (
+        _first(run).reason
+        == f"checkpoints_runevent {run.id} {line.seq} is not as it was sealed"
+    )

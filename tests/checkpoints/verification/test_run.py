@@ -11,7 +11,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from checkpoints import audit_chain, audit_log, timeline
+from checkpoints import timeline
+from checkpoints.audit import chain as audit_chain
+from checkpoints.audit import lines as audit_log
 from checkpoints.db.pages import pages
 from checkpoints.models import AuditLine, Checkpoint, Job, Run
 from checkpoints.queue import jobs as job_queue
@@ -30,7 +32,9 @@ from tests.support.small_graphs import slice_of
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.mark.parametrize("graph", ["effects", "loop_every", "loop_none", "loop_third", "flaky"])
+@pytest.mark.parametrize(
+    "graph", ["effects", "loop_every", "loop_none", "loop_third", "flaky"]
+)
 def test_a_run_that_completed_verifies(graph: str, tmp_path: Path) -> None:
     run = run_actions.start(graph, tmp_path)
     assert run.status == "completed"
@@ -42,7 +46,9 @@ def test_the_log_says_which_change_each_checkpoint_made(tmp_path: Path) -> None:
     rows = Checkpoint.objects.filter(run=run)
     content = {
         facts["checkpoint"]: facts["change"]
-        for facts in (read_value(line, "payload") for line in timeline.events_after(run.id, 0))
+        for facts in (
+            read_value(line, "payload") for line in timeline.events_after(run.id, 0)
+        )
         if "change" in facts
     }
     assert content == {str(row.id): row.change_hash for row in rows}
@@ -80,7 +86,9 @@ def test_a_run_that_waits_for_people_verifies(graph: str, tmp_path: Path) -> Non
         ["approve", None] * 2,
     ],
 )
-def test_a_run_in_which_people_decided_verifies(verdicts: list[Any], tmp_path: Path, people: cast.People) -> None:
+def test_a_run_in_which_people_decided_verifies(
+    verdicts: list[Any], tmp_path: Path, people: cast.People
+) -> None:
     run = run_actions.start("gated", tmp_path)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), verdicts)
     assert verify_run(run.id) == []
@@ -88,7 +96,9 @@ def test_a_run_in_which_people_decided_verifies(verdicts: list[Any], tmp_path: P
     assert verify_run(run.id) == []
 
 
-def test_a_run_whose_held_writes_were_based_anew_verifies(tmp_path: Path, people: cast.People) -> None:
+def test_a_run_whose_held_writes_were_based_anew_verifies(
+    tmp_path: Path, people: cast.People
+) -> None:
     rita = run_actions.reviewer(people.reviewer)
     run = run_actions.start("beside", tmp_path)
     run_actions.sign(run, rita, ["approve", "approve"])
@@ -100,16 +110,21 @@ def test_a_run_that_failed_and_was_resumed_verifies(tmp_path: Path) -> None:
     graphs.BROKEN.add("fragile")
     try:
         run = run_actions.start("flaky", tmp_path)
-        assert (run.status, verify_run(run.id)) == ("failed", [])
+        assert run.status == "failed"
+        assert verify_run(run.id) == []
     finally:
         graphs.BROKEN.clear()
     runs.resume(run.id)
     run = runs.advance(run.id)
-    assert (run.status, verify_run(run.id)) == ("completed", [])
+    assert run.status == "completed"
+    assert verify_run(run.id) == []
 
 
 def test_the_command_counts_the_runs_and_ends_well(tmp_path: Path, capsys: Any) -> None:
-    made = [run_actions.start("effects", tmp_path), run_actions.start("gated", tmp_path)]
+    made = [
+        run_actions.start("effects", tmp_path),
+        run_actions.start("gated", tmp_path),
+    ]
     call_command("verify_runs", "--json")
     assert json.loads(capsys.readouterr().out) == {"checked": len(made), "bad": []}
     call_command("verify_runs")
@@ -118,7 +133,9 @@ def test_the_command_counts_the_runs_and_ends_well(tmp_path: Path, capsys: Any) 
     assert capsys.readouterr().out.splitlines() == ["0 of 0 verified, 0 bad"]
 
 
-def test_a_name_that_no_graph_has_is_not_taken_for_nothing_to_verify(capsys: Any) -> None:
+def test_a_name_that_no_graph_has_is_not_taken_for_nothing_to_verify(
+    capsys: Any,
+) -> None:
     with pytest.raises(CommandError, match="there is no graph gaited"):
         call_command("verify_runs", "--graph", "gaited")
     assert capsys.readouterr().out == ""
@@ -129,31 +146,49 @@ def test_what_is_bad_beside_the_runs_is_not_counted_as_a_run(tmp_path: Path) -> 
     line = audit_log.record("refused_login", actor=None)
     audit_chain.chain_lines()
     AuditLine.objects.filter(id=line.id).update(kind="signed")
-    with pytest.raises(CommandError, match="0 of 1 runs, and 1 things beside them are not as they were written"):
+    with pytest.raises(
+        CommandError,
+        match="0 of 1 runs, and 1 things beside them are not as they were written",
+    ):
         call_command("verify_runs")
 
 
 def test_the_command_names_the_bad_run_the_checkpoint_and_the_reason_and_ends_with_1(
     tmp_path: Path, capsys: Any
 ) -> None:
-    good, bad = run_actions.start("effects", tmp_path), run_actions.start("effects", tmp_path)
+    good = run_actions.start("effects", tmp_path)
+    bad = run_actions.start("effects", tmp_path)
     third = Checkpoint.objects.get(run=bad, seq=2)
     Checkpoint.objects.filter(id=third.id).update(took_ms=70_000)
-    with pytest.raises(CommandError, match="1 of 2 runs are not as they were written") as raised:
+    with pytest.raises(
+        CommandError, match="1 of 2 runs are not as they were written"
+    ) as raised:
         call_command("verify_runs", "--json")
     assert raised.value.returncode == 1
     details = json.loads(capsys.readouterr().out)
     assert details["checked"] == 2
     [one] = details["bad"]
-    assert (one["run"], one["checkpoint"], one["faults"]) == (str(bad.id), str(third.id), 1)
-    assert one["reason"] == f"checkpoints_checkpoint {bad.id} {third.id} is not as it was sealed"
+    assert one["run"] == str(bad.id)
+    assert one["checkpoint"] == str(third.id)
+    assert one["faults"] == 1
+    assert (
+        one["reason"]
+        == f"checkpoints_checkpoint {bad.id} {third.id} is not as it was sealed"
+    )
     call_command("verify_runs", good.key)
 
 
-def test_the_command_can_be_asked_about_some_runs_only(tmp_path: Path, capsys: Any) -> None:
+def test_the_command_can_be_asked_about_some_runs_only(
+    tmp_path: Path, capsys: Any
+) -> None:
     run = run_actions.start("effects", tmp_path)
     run_actions.start("gated", tmp_path)
-    for args, count in (([run.key], 1), (["--graph", "gated"], 1), (["--since", "2999-01-01"], 0), ([], 2)):
+    for args, count in (
+        ([run.key], 1),
+        (["--graph", "gated"], 1),
+        (["--since", "2999-01-01"], 0),
+        ([], 2),
+    ):
         call_command("verify_runs", *args, "--json")
         assert json.loads(capsys.readouterr().out)["checked"] == count
 
@@ -171,24 +206,35 @@ def test_a_verification_can_be_left_to_the_workers_and_says_its_result_in_the_au
     tmp_path: Path, people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(integrity, "BATCH", 1)
-    good, bad = run_actions.start("effects", tmp_path), run_actions.start("gated", tmp_path)
+    good = run_actions.start("effects", tmp_path)
+    bad = run_actions.start("gated", tmp_path)
     Checkpoint.objects.filter(run=bad, seq=0).update(took_ms=70_000)
     call_command("verify_runs", "--job", "--mark", "--by", people.steward.username)
-    job, slices = Job.objects.get(kind="verify_runs"), 0
+    job = Job.objects.get(kind="verify_runs")
+    slices = 0
     while epoch := job_queue.claim_one(job.id):
         kinds.run_job(job.id, epoch, draining=lambda: True)  # stopped after each run
         slices += 1
     job.refresh_from_db()
-    assert (job.status, job.progress["done"], job.progress["total"], slices) == ("done", 2, 2, 3)
+    assert job.status == "done"
+    assert job.progress["done"] == 2
+    assert job.progress["total"] == 2
+    assert slices == 3
     line = AuditLine.objects.get(kind="runs_verified")
-    assert (line.actor, line.facts["checked"], line.facts["failed"]) == (people.steward, 2, 1)
+    assert line.actor == people.steward
+    assert line.facts["checked"] == 2
+    assert line.facts["failed"] == 1
     assert [one["run"] for one in line.facts["bad"]] == [str(bad.id)]
     assert Run.objects.get(id=bad.id).status == "tampered"
     assert Run.objects.get(id=good.id).status == "completed"
 
 
-def test_a_run_that_goes_on_while_it_is_verified_is_never_called_bad(tmp_path: Path) -> None:
-    found, stop, looked = [], threading.Event(), [0]
+def test_a_run_that_goes_on_while_it_is_verified_is_never_called_bad(
+    tmp_path: Path,
+) -> None:
+    found = []
+    stop = threading.Event()
+    looked = [0]
 
     def look() -> None:
         try:
@@ -216,7 +262,11 @@ def _peak(steps: int) -> int:
     made = small.graph(f"count_{steps}", max_supersteps=steps)
     made.node("add")(lambda state, ctx: {"total": state.total + 1})
     made.edge(START, "add")
-    made.branch("add", lambda state: "again" if state.total < steps else "done", {"again": "add", "done": END})
+    made.branch(
+        "add",
+        lambda state: "again" if state.total < steps else "done",
+        {"again": "add", "done": END},
+    )
     run = small.advanced(made)
     assert run.superstep == steps
     verify_run(run.id)
@@ -232,7 +282,9 @@ def test_a_run_five_times_as_long_is_verified_in_the_same_memory() -> None:
     assert _peak(1000) < 1.5 * _peak(200)
 
 
-def test_a_run_whose_key_or_storage_is_away_is_named_and_never_marked(tmp_path: Path, settings: Any) -> None:
+def test_a_run_whose_key_or_storage_is_away_is_named_and_never_marked(
+    tmp_path: Path, settings: Any
+) -> None:
     run = run_actions.start("gated", tmp_path)
     settings.SECRET_KEY = "another secret key"
     with pytest.raises(CommandError):
@@ -240,8 +292,17 @@ def test_a_run_whose_key_or_storage_is_away_is_named_and_never_marked(tmp_path: 
     assert Run.objects.get(id=run.id).status == "paused"
 
 
-def test_a_backend_that_is_away_is_no_tampering(tmp_path: Path, settings: Any, configure: Any) -> None:
-    here = {"PAYLOADS": {"here": {"backend": "files", "options": {"location": str(tmp_path / "payloads")}}}}
+def test_a_backend_that_is_away_is_no_tampering(
+    tmp_path: Path, settings: Any, configure: Any
+) -> None:
+    here = {
+        "PAYLOADS": {
+            "here": {
+                "backend": "files",
+                "options": {"location": str(tmp_path / "payloads")},
+            }
+        }
+    }
     configure(**here)
     made = small.graph("elsewhere", payloads="here")
     made.node("add")(lambda state, ctx: {"total": 1})
@@ -249,7 +310,11 @@ def test_a_backend_that_is_away_is_no_tampering(tmp_path: Path, settings: Any, c
     made.edge("add", END)
     run = small.advanced(made)
     assert verify_run(run.id) == []
-    settings.COUNTERSIGN = {name: value for name, value in settings.COUNTERSIGN.items() if name != "PAYLOADS"}
+    settings.COUNTERSIGN = {
+        name: value
+        for name, value in settings.COUNTERSIGN.items()
+        if name != "PAYLOADS"
+    }
     assert {fault.code for fault in verify_run(run.id)} == {"unknown_backend"}
     configure(**here)
     for file in (tmp_path / "payloads").rglob("*.payload"):

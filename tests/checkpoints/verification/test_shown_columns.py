@@ -1,4 +1,6 @@
-"""What people are shown of a run, and what acts later, forged by SQL: verification names it."""
+"""What people are shown of a run, and what acts later, forged by SQL: verification
+names it.
+"""
 
 from datetime import timedelta
 from pathlib import Path
@@ -31,7 +33,17 @@ def full_run(tmp_path: Path, people: cast.People) -> Run:
 
 
 @pytest.mark.parametrize(
-    "column", ["label", "facts", "parent_run", "parent_line", "parent_task", "started_at", "ended_at", "cancel_at"]
+    "column",
+    [
+        "label",
+        "facts",
+        "parent_run",
+        "parent_line",
+        "parent_task",
+        "started_at",
+        "ended_at",
+        "cancel_at",
+    ],
 )
 def test_a_forged_column_of_a_run_is_named(column: str, full_run: Run) -> None:
     assert verify_run(full_run.id) == []
@@ -70,10 +82,17 @@ def test_another_code_is_named(failed: Run) -> None:
     assert _named(failed, "checkpoints_run")
 
 
-def test_a_run_that_was_cancelled_does_not_lose_that_and_no_time_can_be_moved(failed: Run, people: cast.People) -> None:
+def test_a_run_that_was_cancelled_does_not_lose_that_and_no_time_can_be_moved(
+    failed: Run, people: cast.People
+) -> None:
     run = runs.cancel(failed.id, by=people.starter, reason="no more")
-    assert (run.status, verify_run(run.id)) == ("cancelled", [])
-    for columns in ({"cancel_at": None}, {"cancel_at": timezone.now() + DAY}, {"ended_at": timezone.now() + DAY}):
+    assert run.status == "cancelled"
+    assert verify_run(run.id) == []
+    for columns in (
+        {"cancel_at": None},
+        {"cancel_at": timezone.now() + DAY},
+        {"ended_at": timezone.now() + DAY},
+    ):
         was = Run.objects.filter(id=run.id).values(*columns).get()
         tamper(run, **columns)
         assert _named(run, "checkpoints_run"), columns

@@ -18,18 +18,28 @@ from tests.support.small_graphs import graph, held, started
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.mark.parametrize("status", ["waiting", "failed", "unknown", "incompatible", "asleep", "running"])
-def test_a_paused_run_that_was_parked_under_another_status_is_named(status: str, people: People) -> None:
+@pytest.mark.parametrize(
+    "status", ["waiting", "failed", "unknown", "incompatible", "asleep", "running"]
+)
+def test_a_paused_run_that_was_parked_under_another_status_is_named(
+    status: str, people: People
+) -> None:
     run = _paused(people)
     forging.tamper(run, status=status)
     assert any(fault.table == "checkpoints_run" for fault in verify_run(run.id))
 
 
-@pytest.mark.parametrize("status", ["asleep", "withdrawn", "applied", "settled", "expired"])
-def test_a_request_under_a_status_that_is_none_or_another_is_named(status: str, people: People) -> None:
+@pytest.mark.parametrize(
+    "status", ["asleep", "withdrawn", "applied", "settled", "expired"]
+)
+def test_a_request_under_a_status_that_is_none_or_another_is_named(
+    status: str, people: People
+) -> None:
     run = _paused(people)
     forging.tamper(ApprovalRequest.objects.get(run=run.id), status=status)
-    assert any(fault.table == "approvals_approvalrequest" for fault in verify_run(run.id))
+    assert any(
+        fault.table == "approvals_approvalrequest" for fault in verify_run(run.id)
+    )
 
 
 def _paused(people: People) -> Run:

@@ -1,5 +1,5 @@
-"""What a worker would use next and is not as it was written: he refuses, the run is tampered, nothing is applied. And
-how such a run goes on.
+"""What a worker would use next and is not as it was written: he refuses, the run is
+tampered, nothing is applied. And how such a run goes on.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,14 @@ from django.urls import reverse
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
 from checkpoints.ledger import run_error
-from checkpoints.models import AuditLine, Checkpoint, PendingWrite, Run, RunEvent, TaskResult
+from checkpoints.models import (
+    AuditLine,
+    Checkpoint,
+    PendingWrite,
+    Run,
+    RunEvent,
+    TaskResult,
+)
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine.errors import TamperedRow
@@ -32,7 +39,9 @@ def decided(tmp_path: Path, people: cast.People) -> Run:
     """A run of which every write is decided, and that nobody has worked on since."""
     run = run_actions.start("gated", tmp_path)
     run_actions.sign(
-        run, run_actions.reviewer(people.reviewer), [("edit", {"amount": "9"}), "approve", "approve", "approve"]
+        run,
+        run_actions.reviewer(people.reviewer),
+        [("edit", {"amount": "9"}), "approve", "approve", "approve"],
     )
     return run
 
@@ -59,7 +68,11 @@ def _gone(model: type[Model], **where: Any) -> Callable[[Run], None]:
 def _run_column(name: str) -> Callable[[Run], None]:
     def change(run: Run) -> None:
         field = Run._meta.get_field(name)
-        full.put(run, field, full.another(field, getattr(Run.objects.get(id=run.id), field.attname)))
+        full.put(
+            run,
+            field,
+            full.another(field, getattr(Run.objects.get(id=run.id), field.attname)),
+        )
 
     return change
 
@@ -67,7 +80,9 @@ def _run_column(name: str) -> Callable[[Run], None]:
 def _by_hand(run: Run) -> None:
     row = Decision.objects.filter(run=run.id).order_by("event_seq").first()
     assert row is not None
-    row.pk, row._state.adding, row.verdict = uuid4(), True, "reject"
+    row.pk = uuid4()
+    row._state.adding = True
+    row.verdict = "reject"
     row.save(force_insert=True)
 
 
@@ -101,7 +116,8 @@ def test_a_worker_refuses_what_is_not_as_it_was_written(
     change(decided)
     before = _rows(decided)
     run = runs.advance(decided.id)
-    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert run.status == Status.TAMPERED
+    assert run.error_code == "tampered_row"
     assert _rows(run) == before
     assert not (tmp_path / "outside.log").exists()
     assert verify_run(run.id) != []
@@ -109,7 +125,8 @@ def test_a_worker_refuses_what_is_not_as_it_was_written(
 
 def _rows(run: Run) -> list[int]:
     return [
-        model._base_manager.filter(run=run.id).count() for model in (Checkpoint, RunEvent, TaskResult, PendingWrite)
+        model._base_manager.filter(run=run.id).count()
+        for model in (Checkpoint, RunEvent, TaskResult, PendingWrite)
     ]
 
 
@@ -119,11 +136,14 @@ def test_a_recorded_result_that_was_changed_is_not_used(tmp_path: Path) -> None:
         run = run_actions.start("flaky", tmp_path)
     finally:
         graphs.BROKEN.clear()
-    TaskResult.objects.filter(run=run).update(seq=None)  # as if its superstep were still in hand
+    TaskResult.objects.filter(run=run).update(
+        seq=None
+    )  # as if its superstep were still in hand
     _changed(TaskResult, "output")(run)
     runs.resume(run.id)
     run = runs.advance(run.id)
-    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert run.status == Status.TAMPERED
+    assert run.error_code == "tampered_row"
 
 
 def test_a_change_on_the_way_from_the_last_snapshot_is_not_used(tmp_path: Path) -> None:
@@ -136,10 +156,11 @@ def test_a_change_on_the_way_from_the_last_snapshot_is_not_used(tmp_path: Path) 
     _changed(Checkpoint, "change")(run)
     runs.resume(run.id)
     run = runs.advance(run.id)
-    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert run.status == Status.TAMPERED
+    assert run.error_code == "tampered_row"
 
 
-def test_a_run_whose_row_was_put_back_while_later_rows_are_there_is_tampered_and_acts_no_second_time(
+def test_a_run_whose_row_was_put_back_behind_later_rows_is_tampered_and_acts_only_once(
     tmp_path: Path,
 ) -> None:
     run = runs.start("effects", {"folder": str(tmp_path)})
@@ -148,31 +169,43 @@ def test_a_run_whose_row_was_put_back_while_later_rows_are_there_is_tampered_and
     acted = (tmp_path / "outside.log").read_text()
     Run.objects.filter(id=run.id).update(**before | {"epoch": 50})
     run = runs.advance(run.id)
-    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert run.status == Status.TAMPERED
+    assert run.error_code == "tampered_row"
     assert (tmp_path / "outside.log").read_text() == acted
     assert runs.advance(run.id).status == Status.TAMPERED
 
 
-def test_a_tampered_run_says_what_is_wrong_and_the_ways_out(decided: Run, people: cast.People) -> None:
+def test_a_tampered_run_says_what_is_wrong_and_the_ways_out(
+    decided: Run, people: cast.People
+) -> None:
     _changed(PendingWrite, "value")(decided)
     runs.advance(decided.id)
     facts = Client(people.steward).get(f"runs/{decided.id}/").json()
-    assert (facts["status"], facts["error"]["code"]) == ("tampered", "tampered_row")
+    assert facts["status"] == "tampered"
+    assert facts["error"]["code"] == "tampered_row"
     assert "is not as it was sealed" in facts["error"]["message"]
     assert "Restore it from a backup, then resume the run" in facts["error"]["cure"]
 
 
-def test_a_tampered_run_is_not_resumed_while_a_fault_is_left(decided: Run, people: cast.People) -> None:
+def test_a_tampered_run_is_not_resumed_while_a_fault_is_left(
+    decided: Run, people: cast.People
+) -> None:
     _changed(PendingWrite, "value")(decided)
     runs.advance(decided.id)
-    with pytest.raises(TamperedRow, match="does not verify: checkpoints_pendingwrite") as refused:
+    with pytest.raises(
+        TamperedRow, match="does not verify: checkpoints_pendingwrite"
+    ) as refused:
         runs.resume(decided.id, by=people.steward)
     assert refused.value.facts["row"].startswith("checkpoints_pendingwrite")
     assert Run.objects.get(id=decided.id).status == Status.TAMPERED
-    assert AuditLine.objects.filter(kind="refused_tampered", run=decided.id, actor=people.steward).exists()
+    assert AuditLine.objects.filter(
+        kind="refused_tampered", run=decided.id, actor=people.steward
+    ).exists()
 
 
-def test_a_tampered_run_whose_row_was_restored_goes_on(decided: Run, people: cast.People, tmp_path: Path) -> None:
+def test_a_tampered_run_whose_row_was_restored_goes_on(
+    decided: Run, people: cast.People, tmp_path: Path
+) -> None:
     backup = PendingWrite.objects.filter(run=decided.id).order_by("pk").last()
     assert backup is not None
     _changed(PendingWrite, "value")(decided)
@@ -180,12 +213,15 @@ def test_a_tampered_run_whose_row_was_restored_goes_on(decided: Run, people: cas
     full.put(backup, PendingWrite._meta.get_field("value"), backup.value)
     runs.resume(decided.id, by=people.steward)
     run = runs.advance(decided.id)
-    assert (run.status, run.error_code) == (Status.COMPLETED, "")
+    assert run.status == Status.COMPLETED
+    assert run.error_code == ""
     assert "released" in (tmp_path / "outside.log").read_text()
     assert verify_run(run.id) == []
 
 
-def test_nobody_decides_in_a_run_whose_row_was_put_back(tmp_path: Path, people: cast.People) -> None:
+def test_nobody_decides_in_a_run_whose_row_was_put_back(
+    tmp_path: Path, people: cast.People
+) -> None:
     run = run_actions.start("gated", tmp_path)
     _run_column("event_hash")(run)
     with pytest.raises(TamperedRow):
@@ -212,7 +248,10 @@ def test_the_page_of_a_tampered_run_says_what_is_wrong_and_lets_who_may_steer_re
     client.force_login(people.steward)
     page = client.get(reverse("run", args=[decided.id])).content.decode()
     assert "A record does not match what was written" in page
-    assert f"checkpoints_pendingwrite {decided.id} {backup.write} {backup.revision} is not as it was sealed." in page
+    assert (
+        f"checkpoints_pendingwrite {decided.id} {backup.write} {backup.revision} is"
+        " not as it was sealed." in page
+    )
     refused = client.post(reverse("resume", args=[decided.id]), follow=True)
     assert "does not verify" in refused.content.decode()
     full.put(backup, PendingWrite._meta.get_field("value"), backup.value)

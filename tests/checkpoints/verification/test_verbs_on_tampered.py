@@ -1,4 +1,6 @@
-"""An act of a person on a run whose row was changed by hand is refused, and leaves a run that says why."""
+"""An act of a person on a run whose row was changed by hand is refused, and leaves a
+run that says why.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +19,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 VERBS: dict[str, Callable[[Run], Any]] = {
     "cancel": lambda run: runs.cancel(run.id, reason="no longer wanted"),
     "resume": lambda run: runs.resume(run.id),
-    "settle": lambda run: runs.settle(run.id, "pay:1:0", happened=False, reason="asked the bank"),
+    "settle": lambda run: runs.settle(
+        run.id, "pay:1:0", happened=False, reason="asked the bank"
+    ),
 }
 
 
@@ -30,5 +34,6 @@ def test_what_meets_a_row_that_is_not_as_it_was_sealed_is_refused_and_the_run_is
     with pytest.raises(TamperedRow, match="not as it was sealed"):
         VERBS[verb](run)
     run.refresh_from_db()
-    assert (run.status, run.error_code) == (Status.TAMPERED, "tampered_row")
+    assert run.status == Status.TAMPERED
+    assert run.error_code == "tampered_row"
     assert AuditLine.objects.filter(kind="refused_tampered", run=run.id).count() == 1

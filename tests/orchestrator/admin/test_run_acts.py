@@ -1,4 +1,6 @@
-"""Acts on several runs from the admin: each shows its runs first, and acts when it is posted."""
+"""Acts on several runs from the admin: each shows its runs first, and acts when it is
+posted.
+"""
 
 import io
 import zipfile
@@ -21,7 +23,10 @@ from tests.support.small_graphs import graph, started
 from tests.support.stewards import browser_of, text
 
 __all__ = ["claim_graph"]
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("claim_graph")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("claim_graph"),
+]
 RUNS = reverse("admin:checkpoints_run_changelist")
 
 
@@ -55,17 +60,25 @@ def failed(name: str) -> Run:
     return runs.advance(started(made).id)
 
 
-def test_runs_are_cancelled_with_a_reason_and_their_number_typed(two: list[Run], stella: Client) -> None:
+def test_runs_are_cancelled_with_a_reason_and_their_number_typed(
+    two: list[Run], stella: Client
+) -> None:
     page = text(stella.get(address("cancel", *two)))
     assert all(run.key in page for run in two)
-    for wrong in ({"reason": "", "typed": "2"}, {"reason": "over", "typed": "3"}, {"reason": "over"}):
+    for wrong in (
+        {"reason": "", "typed": "2"},
+        {"reason": "over", "typed": "3"},
+        {"reason": "over"},
+    ):
         assert stella.post(address("cancel", *two), wrong).status_code == 422
     assert not Run.objects.filter(status="cancelled").exists()
     stella.post(address("cancel", *two), {"reason": "over", "typed": "2"})
     assert Run.objects.filter(status="cancelled").count() == 2
 
 
-def test_failed_runs_are_forked_after_their_dry_run_and_others_are_left_out(two: list[Run], stella: Client) -> None:
+def test_failed_runs_are_forked_after_their_dry_run_and_others_are_left_out(
+    two: list[Run], stella: Client
+) -> None:
     broken = failed("breaks")
     page = text(stella.get(address("fork", broken, *two)))
     plan = page.split('data-test="plan"')[1].split("</pre>")[0]
@@ -77,23 +90,33 @@ def test_failed_runs_are_forked_after_their_dry_run_and_others_are_left_out(two:
     assert Run.objects.count() == 4
 
 
-def test_what_is_refused_of_one_run_stops_no_other(two: list[Run], stella: Client) -> None:
+def test_what_is_refused_of_one_run_stops_no_other(
+    two: list[Run], stella: Client
+) -> None:
     broken = failed("breaks")
-    page = text(stella.post(address("resume", two[0], broken), {"typed": "2"}, follow=True))
+    page = text(
+        stella.post(address("resume", two[0], broken), {"typed": "2"}, follow=True)
+    )
     assert Run.objects.get(id=broken.id).status == "queued"
     assert "CLM-1" in page.split('class="messagelist"')[1].split("</ul>")[0]
     assert "done for 1 of 2 runs" in page
 
 
-def test_the_newest_checkpoints_are_pinned_with_a_reason(two: list[Run], stella: Client) -> None:
+def test_the_newest_checkpoints_are_pinned_with_a_reason(
+    two: list[Run], stella: Client
+) -> None:
     assert stella.post(address("pin", *two), {}).status_code == 422
     stella.post(address("pin", *two), {"reason": "an audit"})
     assert {pin.checkpoint for pin in Pin.objects.all()} == {run.head for run in two}
 
 
-def test_runs_are_put_under_a_legal_hold_with_a_reason(two: list[Run], stella: Client) -> None:
+def test_runs_are_put_under_a_legal_hold_with_a_reason(
+    two: list[Run], stella: Client
+) -> None:
     stella.post(address("hold", *two), {"reason": "a court asked"})
-    assert set(LegalHold.objects.values_list("run", "reason")) == {(run.id, "a court asked") for run in two}
+    assert set(LegalHold.objects.values_list("run", "reason")) == {
+        (run.id, "a court asked") for run in two
+    }
 
 
 def test_runs_are_exported_as_one_file(two: list[Run], stella: Client) -> None:
@@ -104,27 +127,49 @@ def test_runs_are_exported_as_one_file(two: list[Run], stella: Client) -> None:
 
 
 @pytest.mark.parametrize("act", ["resume", "cancel", "fork", "pin", "hold", "export"])
-def test_who_lacks_the_right_acts_on_no_run(act: str, two: list[Run], people: cast.People) -> None:
+def test_who_lacks_the_right_acts_on_no_run(
+    act: str, two: list[Run], people: cast.People
+) -> None:
     reviewer = browser_of(people.reviewer)
     before = Run.objects.filter(status="paused").count()
     assert reviewer.get(address(act, *two)).status_code == 403
-    assert reviewer.post(address(act, *two), {"reason": "x", "typed": "2"}).status_code == 403
+    assert (
+        reviewer.post(address(act, *two), {"reason": "x", "typed": "2"}).status_code
+        == 403
+    )
     assert Run.objects.filter(status="paused").count() == before
     assert not Pin.objects.exists()
     assert not LegalHold.objects.exists()
     assert not Job.objects.filter(kind="fork_runs").exists()
 
 
-def test_an_address_that_says_nonsense_is_not_there(two: list[Run], stella: Client) -> None:
+def test_an_address_that_says_nonsense_is_not_there(
+    two: list[Run], stella: Client
+) -> None:
     base = reverse("admin:runs_act", args=["cancel"])
-    wrong = [base, f"{base}?run=x", f"{base}?{'&'.join(f'run={missing()}' for _ in range(MOST + 1))}"]
+    wrong = [
+        base,
+        f"{base}?run=x",
+        f"{base}?{'&'.join(f'run={missing()}' for _ in range(MOST + 1))}",
+    ]
     wrong.append(address("burn", *two))
     assert [stella.get(one).status_code for one in wrong] == [404] * 4
 
 
-def test_every_action_of_the_list_leads_to_its_page_and_changes_nothing(two: list[Run], stella: Client) -> None:
-    actions = {"resume": "resume", "cancel": "cancel", "fork_failed": "fork", "pin_newest": "pin"}
-    actions |= {"put_on_hold": "hold", "export_bundles": "export", "open_reviews": "review"}
+def test_every_action_of_the_list_leads_to_its_page_and_changes_nothing(
+    two: list[Run], stella: Client
+) -> None:
+    actions = {
+        "resume": "resume",
+        "cancel": "cancel",
+        "fork_failed": "fork",
+        "pin_newest": "pin",
+    }
+    actions |= {
+        "put_on_hold": "hold",
+        "export_bundles": "export",
+        "open_reviews": "review",
+    }
     assert set(actions.values()) == set(ACTS)
     chosen = [str(run.id) for run in two]
     for action, act in actions.items():

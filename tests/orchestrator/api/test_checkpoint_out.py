@@ -1,5 +1,5 @@
-"""What a checkpoint says as of then: results and approvals on the way to it, through older lines and origins, and none
-that came later or were left behind.
+"""What a checkpoint says as of then: results and approvals on the way to it, through
+older lines and origins, and none that came later or were left behind.
 """
 
 import pytest
@@ -13,10 +13,14 @@ from tests.support.paid_claims import paid
 
 
 @pytest.mark.django_db(transaction=True)
-def test_results_and_approvals_as_of_then_are_those_on_the_way(people: cast.People, olive: Client) -> None:
+def test_results_and_approvals_as_of_then_are_those_on_the_way(
+    people: cast.People, olive: Client
+) -> None:
     run = paid("as_of_then", people)
     fork = runs.fork(f"{run.key}:at-3", by=people.starter)
-    run = runs.rewind(run.id, f"{run.key}:at-1", allow_effects=["pay"], by=people.starter)
+    run = runs.rewind(
+        run.id, f"{run.key}:at-1", allow_effects=["pay"], by=people.starter
+    )
     run = runs.advance(run.id)
     run_actions.sign_open(run, people.reviewer, "approve")
     run = runs.advance(run.id)
@@ -25,7 +29,8 @@ def test_results_and_approvals_as_of_then_are_those_on_the_way(people: cast.Peop
     first = timeline.get_checkpoint(f"{run.key}:at-4")
     assert [(row.line, row.node) for row in timeline.results_at(first)] == [(1, "pay")]
     counts = {
-        seq: len(olive.get(f"checkpoints/{run.key}:at-{seq}/").json()["approvals"]) for seq in (1, 4, 5, newest.seq)
+        seq: len(olive.get(f"checkpoints/{run.key}:at-{seq}/").json()["approvals"])
+        for seq in (1, 4, 5, newest.seq)
     }
     assert counts == {1: 0, 4: 1, 5: 0, newest.seq: 1}
     assert len(olive.get(f"checkpoints/{fork.key}:initial/").json()["approvals"]) == 1

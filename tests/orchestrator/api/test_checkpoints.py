@@ -6,20 +6,35 @@ from checkpoints.models import Run
 from tests.support.api_people import Client
 
 
-def test_a_checkpoint_answers_everything_that_is_kept_of_it(olive: Client, paused: Run) -> None:
+def test_a_checkpoint_answers_everything_that_is_kept_of_it(
+    olive: Client, paused: Run
+) -> None:
     found = olive.get("checkpoints/CLM-1:step-2/").json()
-    assert (found["run"], found["superstep"], found["line"], found["source"]) == (str(paused.id), 2, 1, "superstep")
+    assert found["run"] == str(paused.id)
+    assert found["superstep"] == 2
+    assert found["line"] == 1
+    assert found["source"] == "superstep"
     assert "CLM-1:step-2" in found["aliases"]
     assert found["state"]["input"]["claim_id"] == "CLM-1"
-    assert found["state"]["scratch"] == {"notes": ["claim CLM-1"], "payout": {}, "letter": ""}
-    assert [(w["task"], w["position"], w["channel"], w["revision"]) for w in found["pending_writes"]] == [
+    assert found["state"]["scratch"] == {
+        "notes": ["claim CLM-1"],
+        "payout": {},
+        "letter": "",
+    }
+    assert [
+        (w["task"], w["position"], w["channel"], w["revision"])
+        for w in found["pending_writes"]
+    ] == [
         ("propose:1:0", 0, "payout", 1),
         ("propose:1:0", 1, "letter", 1),
         ("propose:1:0", 2, "notes", 1),
     ]
     assert found["pending_writes"][2]["base"] == ["claim CLM-1"]
-    assert (found["visited"], found["paused"]) == (["fetch", "propose"], ["propose:1"])
-    assert (found["pending_edges"], found["skipped"], found["memory"]) == ({}, [], None)
+    assert found["visited"] == ["fetch", "propose"]
+    assert found["paused"] == ["propose:1"]
+    assert found["pending_edges"] == {}
+    assert found["skipped"] == []
+    assert found["memory"] is None
     assert found["channel_versions"]["notes"] == 1
     assert found["committed"] is True
     assert set(found["hashes"]) == {"change", "content", "snapshot", "event"}
@@ -27,34 +42,55 @@ def test_a_checkpoint_answers_everything_that_is_kept_of_it(olive: Client, pause
 
 def test_the_first_checkpoint_is_before_any_work(olive: Client, paused: Run) -> None:
     found = olive.get("checkpoints/CLM-1:initial/").json()
-    assert (found["seq"], found["superstep"], found["source"], found["parent"]) == (0, 0, "input", None)
-    assert (found["visited"], found["pending_writes"], found["pending_edges"]) == ([], [], {"START>fetch": 1})
+    assert found["seq"] == 0
+    assert found["superstep"] == 0
+    assert found["source"] == "input"
+    assert found["parent"] is None
+    assert found["visited"] == []
+    assert found["pending_writes"] == []
+    assert found["pending_edges"] == {"START>fetch": 1}
 
 
-def test_the_state_is_that_of_the_checkpoint_not_of_the_run(olive: Client, paused: Run) -> None:
-    assert olive.get("checkpoints/CLM-1:initial/state/").json()["scratch"]["notes"] == []
-    assert olive.get("checkpoints/CLM-1:step-1/state/").json()["scratch"]["notes"] == ["claim CLM-1"]
+def test_the_state_is_that_of_the_checkpoint_not_of_the_run(
+    olive: Client, paused: Run
+) -> None:
+    assert (
+        olive.get("checkpoints/CLM-1:initial/state/").json()["scratch"]["notes"] == []
+    )
+    assert olive.get("checkpoints/CLM-1:step-1/state/").json()["scratch"]["notes"] == [
+        "claim CLM-1"
+    ]
 
 
-def test_the_diff_is_against_the_parent_or_against_any_other(olive: Client, paused: Run) -> None:
+def test_the_diff_is_against_the_parent_or_against_any_other(
+    olive: Client, paused: Run
+) -> None:
     def scratch(answer: dict[str, object]) -> list[tuple[object, ...]]:
         changes = answer["changes"]
         assert isinstance(changes, list)
-        return [(c["path"], c["kind"], c["after"], c["set_by"]) for c in changes if c["partition"] == "scratch"]
+        return [
+            (c["path"], c["kind"], c["after"], c["set_by"])
+            for c in changes
+            if c["partition"] == "scratch"
+        ]
 
     step = olive.get("checkpoints/CLM-1:step-1/diff/").json()
     assert scratch(step) == [("notes[0]", "added", "claim CLM-1", "fetch")]
     assert scratch(olive.get("checkpoints/CLM-1:step-2/diff/").json()) == []
     far = olive.get("checkpoints/CLM-1:step-2/diff/", against="CLM-1:initial").json()
     assert scratch(far) == scratch(step)
-    assert olive.get("checkpoints/CLM-1:step-2/diff/", against="CLM-1:at-99").status_code == 404
+    assert (
+        olive.get("checkpoints/CLM-1:step-2/diff/", against="CLM-1:at-99").status_code
+        == 404
+    )
 
 
 @pytest.mark.parametrize("part", ["", "state/", "diff/"])
 def test_a_checkpoint_of_a_run_that_one_may_not_see_does_not_exist(
     nobody: Client, olive: Client, paused: Run, part: str
 ) -> None:
-    hidden, missing = nobody.get(f"checkpoints/CLM-1:initial/{part}"), nobody.get(f"checkpoints/CLM-2:initial/{part}")
+    hidden = nobody.get(f"checkpoints/CLM-1:initial/{part}")
+    missing = nobody.get(f"checkpoints/CLM-2:initial/{part}")
     assert hidden.status_code == missing.status_code == 404
     assert hidden.json()["detail"] == missing.json()["detail"].replace("CLM-2", "CLM-1")
     assert olive.get(f"checkpoints/CLM-1:initial/{part}").status_code == 200
@@ -66,4 +102,7 @@ def test_a_checkpoint_that_one_may_see_is_no_way_to_one_that_one_may_not(
     from tests.support.rows import a_checkpoint, a_run
 
     hidden = a_checkpoint(a_run(), 0)
-    assert rita.get("checkpoints/CLM-1:initial/diff/", against=str(hidden.id)).status_code == 404
+    assert (
+        rita.get("checkpoints/CLM-1:initial/diff/", against=str(hidden.id)).status_code
+        == 404
+    )

@@ -12,7 +12,11 @@ from tests.house.commands import ROOT
 
 PAGE = (ROOT / "docs" / "api.md").read_text()
 ADDRESSES = [
-    str(p.pattern).replace("<str:", "{").replace("<uuid:", "{").replace("<int:", "{").replace(">", "}")
+    str(p.pattern)
+    .replace("<str:", "{")
+    .replace("<uuid:", "{")
+    .replace("<int:", "{")
+    .replace(">", "}")
     for p in urls_api.v1
     if isinstance(p, URLPattern) and p.name
 ]
@@ -30,8 +34,14 @@ def test_every_address_is_documented(address: str) -> None:
 
 @pytest.mark.parametrize("code", CODES)
 def test_every_code_is_documented_beside_its_status(code: str) -> None:
-    kind = next(k for k in vars(errors).values() if getattr(k, "code_of_class", "") == code)
-    row = next(line for line in PAGE.splitlines() if line.startswith("| ") and f"`{code}`" in line)
+    kind = next(
+        k for k in vars(errors).values() if getattr(k, "code_of_class", "") == code
+    )
+    row = next(
+        line
+        for line in PAGE.splitlines()
+        if line.startswith("| ") and f"`{code}`" in line
+    )
     assert str(problems.status_of(kind)) in row.split("|")[1]
 
 

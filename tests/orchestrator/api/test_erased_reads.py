@@ -1,4 +1,6 @@
-"""What the API and the pages give of an erased run is sound: nothing of it is called tampered."""
+"""What the API and the pages give of an erased run is sound: nothing of it is called
+tampered.
+"""
 
 import json
 from collections.abc import Iterator
@@ -20,23 +22,43 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def addresses(run: Run) -> Iterator[str]:
     """Every address of the API that tells something of a run."""
-    for part in ("", "checkpoints/", "events/", "decisions/", "lineage/", "history/?path=payout", "blame/?path=payout"):
+    for part in (
+        "",
+        "checkpoints/",
+        "events/",
+        "decisions/",
+        "lineage/",
+        "history/?path=payout",
+        "blame/?path=payout",
+    ):
         yield f"runs/{run.id}/{part}"
     for row in timeline.list_checkpoints(run.id):
         yield from (f"checkpoints/{row.id}/{part}" for part in ("", "state/", "diff/"))
     yield f"requests/?run={run.id}"
-    yield from (f"requests/{one.id}/" for one in ApprovalRequest.objects.filter(run=run.id))
+    yield from (
+        f"requests/{one.id}/" for one in ApprovalRequest.objects.filter(run=run.id)
+    )
     yield f"audit/?run={run.id}"
     yield from (f"audit/{line.id}/" for line in AuditLine.objects.filter(run=run.id))
-    yield from (f"decisions/{one.id}/receipt/" for one in Decision.objects.filter(run=run.id))
+    yield from (
+        f"decisions/{one.id}/receipt/" for one in Decision.objects.filter(run=run.id)
+    )
 
 
 def pages(run: Run) -> Iterator[str]:
     """Every page that shows rows of a run."""
     yield from (reverse(name, args=[run.id]) for name in ("run", "review"))
-    yield from (f"{reverse('run', args=[run.id])}?tab={tab}" for tab in ("state", "writes", "results", "events"))
-    yield from (reverse("receipt", args=[one.id]) for one in Receipt.objects.filter(run=run.id))
-    yield from (reverse("audit_line", args=[line.id]) for line in AuditLine.objects.filter(run=run.id))
+    yield from (
+        f"{reverse('run', args=[run.id])}?tab={tab}"
+        for tab in ("state", "writes", "results", "events")
+    )
+    yield from (
+        reverse("receipt", args=[one.id]) for one in Receipt.objects.filter(run=run.id)
+    )
+    yield from (
+        reverse("audit_line", args=[line.id])
+        for line in AuditLine.objects.filter(run=run.id)
+    )
 
 
 def faults_in(value: Any) -> Iterator[Any]:
@@ -50,12 +72,16 @@ def faults_in(value: Any) -> Iterator[Any]:
 
 def of_all_roles(people: cast.People) -> User:
     """Somebody who may read everything about a run that rita signed."""
-    people.reviewer.groups.add(*people.auditor.groups.all(), *people.steward.groups.all())
+    people.reviewer.groups.add(
+        *people.auditor.groups.all(), *people.steward.groups.all()
+    )
     return User.objects.get(pk=people.reviewer.pk)
 
 
 @pytest.mark.parametrize(
-    ("encrypted", "paths"), [(True, None), (False, ["payout.memo", "input.person"])], ids=["encrypted", "paths"]
+    ("encrypted", "paths"),
+    [(True, None), (False, ["payout.memo", "input.person"])],
+    ids=["encrypted", "paths"],
 )
 def test_no_answer_and_no_page_about_an_erased_run_calls_it_tampered(
     people: cast.People, configure: Any, encrypted: bool, paths: list[str] | None

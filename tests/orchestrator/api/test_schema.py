@@ -18,19 +18,46 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
     assert schema["openapi"].startswith("3.1")
     paths = {path.removeprefix("/api/v1/") for path in schema["paths"]}
     assert paths == {
-        "decisions/{decision}/receipt/", "runs/{run}/export/", "imports/",
-        "audit/", "audit/{number}/", "runs/{run}/stream/",
-        "graphs/", "graphs/{name}/", "figures/",
-        "runs/", "runs/{run}/", "runs/{run}/checkpoints/", "runs/{run}/events/",
-        "runs/{run}/decisions/", "runs/{run}/signatures/", "runs/{run}/resume/", "runs/{run}/cancel/",
-        "runs/{run}/erase/", "runs/{run}/settle/", "checkpoints/{checkpoint}/", "checkpoints/{checkpoint}/state/",
-        "checkpoints/{checkpoint}/diff/", "runs/{run}/blame/", "runs/{run}/history/", "runs/{run}/lineage/",
+        "decisions/{decision}/receipt/",
+        "runs/{run}/export/",
+        "imports/",
+        "audit/",
+        "audit/{number}/",
+        "runs/{run}/stream/",
+        "graphs/",
+        "graphs/{name}/",
+        "figures/",
+        "runs/",
+        "runs/{run}/",
+        "runs/{run}/checkpoints/",
+        "runs/{run}/events/",
+        "runs/{run}/decisions/",
+        "runs/{run}/signatures/",
+        "runs/{run}/resume/",
+        "runs/{run}/cancel/",
+        "runs/{run}/erase/",
+        "runs/{run}/settle/",
+        "checkpoints/{checkpoint}/",
+        "checkpoints/{checkpoint}/state/",
+        "checkpoints/{checkpoint}/diff/",
+        "runs/{run}/blame/",
+        "runs/{run}/history/",
+        "runs/{run}/lineage/",
         "runs/{run}/align/",
-        "checkpoints/{checkpoint}/plan/", "checkpoints/{checkpoint}/fork/",
-        "runs/{run}/rewind/", "runs/{run}/replay-report/", "checkpoints/{checkpoint}/replay/",
-        "forks/", "forks/{fork}/", "forks/{fork}/results/",
-        "requests/", "requests/{request_id}/", "requests/{request_id}/decisions/", "uploads/", "schema/",
-    }  # fmt: skip
+        "checkpoints/{checkpoint}/plan/",
+        "checkpoints/{checkpoint}/fork/",
+        "runs/{run}/rewind/",
+        "runs/{run}/replay-report/",
+        "checkpoints/{checkpoint}/replay/",
+        "forks/",
+        "forks/{fork}/",
+        "forks/{fork}/results/",
+        "requests/",
+        "requests/{request_id}/",
+        "requests/{request_id}/decisions/",
+        "uploads/",
+        "schema/",
+    }
     assert "token" in schema["components"]["securitySchemes"]
 
 
@@ -77,25 +104,37 @@ def test_what_is_answered_is_what_the_schema_says(
     olive: Client, rita: Client, paused: Run, path: str, address: str
 ) -> None:
     request = ApprovalRequest.objects.get(run=paused)
-    other = runs.fork("CLM-1:step-1", patch={"scratch": {"notes": ["patched"]}}, key="CLM-2")
+    other = runs.fork(
+        "CLM-1:step-1", patch={"scratch": {"notes": ["patched"]}}, key="CLM-2"
+    )
     runs.advance(other.id)
     one = PendingWrite.objects.filter(run=paused).first()
     assert one is not None
     rita.post(
         f"requests/{request.id}/decisions/",
-        {"decisions": [{"write": str(one.write), "hash": one.hash, "verdict": "approve"}]},
+        {
+            "decisions": [
+                {"write": str(one.write), "hash": one.hash, "verdict": "approve"}
+            ]
+        },
     )
     schema = olive.get("schema/").json()
-    answer = schema["paths"][f"/api/v1/{path}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    answer = schema["paths"][f"/api/v1/{path}"]["get"]["responses"]["200"]["content"][
+        "application/json"
+    ]["schema"]
     body = olive.get(address.format(request=request.id)).json()
     errors = [
         f"{list(e.absolute_path)}: {e.message[:200]}"
-        for e in Draft202012Validator({**answer, "components": schema["components"]}).iter_errors(body)
+        for e in Draft202012Validator(
+            {**answer, "components": schema["components"]}
+        ).iter_errors(body)
     ]
     assert errors == []
 
 
-def test_nothing_in_the_schema_had_to_be_guessed(olive: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_in_the_schema_had_to_be_guessed(
+    olive: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
     olive.get("schema/")
     facts = capsys.readouterr().err
     assert "Warning" not in facts
@@ -124,7 +163,10 @@ def _parameters(operation: dict[str, Any]) -> set[str]:
 def test_the_schema_is_valid_by_the_rules_of_openapi(olive: Client) -> None:
     validator = pytest.importorskip("openapi_spec_validator")
     schema = olive.get("schema/").json()
-    errors = [str(error.message) for error in validator.OpenAPIV31SpecValidator(schema).iter_errors()]
+    errors = [
+        str(error.message)
+        for error in validator.OpenAPIV31SpecValidator(schema).iter_errors()
+    ]
     assert errors == []
 
 
@@ -137,7 +179,11 @@ def test_no_type_in_the_schema_is_named_twice(olive: Client) -> None:
         here = [node["type"]] if isinstance(node.get("type"), list) else []
         return here + [found for inner in node.values() for found in types(inner)]
 
-    assert [names for names in types(olive.get("schema/").json()) if len(names) != len(set(names))] == []
+    assert [
+        names
+        for names in types(olive.get("schema/").json())
+        if len(names) != len(set(names))
+    ] == []
 
 
 def test_each_operation_describes_its_refusals_as_problems(olive: Client) -> None:
@@ -149,18 +195,29 @@ def test_each_operation_describes_its_refusals_as_problems(olive: Client) -> Non
 
 def test_each_post_describes_its_idempotency_key_and_no_get_does(olive: Client) -> None:
     for path, method, operation in _operations(olive):
-        assert ("Idempotency-Key" in _parameters(operation)) == (method == "post"), (path, method)
+        assert ("Idempotency-Key" in _parameters(operation)) == (method == "post"), (
+            path,
+            method,
+        )
 
 
 def test_a_list_declares_paging_and_nothing_else_does(olive: Client) -> None:
     schema = olive.get("schema/").json()
     for path, method, operation in _operations(olive):
         answers = operation["responses"].get("200", {}).get("content", {})
-        form = answers.get("application/json", {}).get("schema", {}).get("$ref", "").rpartition("/")[2]
+        form = (
+            answers.get("application/json", {})
+            .get("schema", {})
+            .get("$ref", "")
+            .rpartition("/")[2]
+        )
         members = schema["components"]["schemas"].get(form, {}).get("properties", {})
         pages = method == "get" and {"next", "previous", "results"} <= set(members)
         expected = pages and path not in WITHOUT_PAGES
-        assert ({"cursor", "page_size"} <= _parameters(operation)) == expected, (path, method)
+        assert ({"cursor", "page_size"} <= _parameters(operation)) == expected, (
+            path,
+            method,
+        )
 
 
 def test_the_schema_answers_to_its_own_media_types(olive: Client) -> None:
@@ -181,7 +238,9 @@ ADDRESS = {
 }
 
 
-def test_a_parameter_that_is_not_declared_is_refused_everywhere(olive: Client, paused: Run) -> None:
+def test_a_parameter_that_is_not_declared_is_refused_everywhere(
+    olive: Client, paused: Run
+) -> None:
     for path, method, _ in _operations(olive):
         ask = getattr(olive.http, method)
         answer = ask(f"/api/v1/{path.format(**ADDRESS)}?foo=1")

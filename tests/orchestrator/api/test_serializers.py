@@ -7,10 +7,17 @@ from rest_framework.exceptions import ValidationError
 
 from approvals.api.base import read_body
 from approvals.api.serializers import DecisionsBody
-from orchestrator.api.serializers import CancelBody, EventsQuery, RunsQuery, SettleBody, StartBody
+from orchestrator.api.serializers import EventsQuery, RunsQuery, StartBody
+from orchestrator.api.verbs import body_of
+from orchestrator.runs import verb_table
+
+CancelBody = body_of(verb_table.CANCEL)
+SettleBody = body_of(verb_table.SETTLE)
 
 
-@pytest.mark.parametrize("body", [StartBody, CancelBody, SettleBody, RunsQuery, EventsQuery, DecisionsBody])
+@pytest.mark.parametrize(
+    "body", [StartBody, CancelBody, SettleBody, RunsQuery, EventsQuery, DecisionsBody]
+)
 def test_a_field_that_is_not_known_is_refused_by_its_name(body: Any) -> None:
     with pytest.raises(ValidationError) as refused:
         read_body(body, {"surprise": 1})
@@ -30,13 +37,23 @@ def test_a_field_that_is_not_known_is_refused_by_its_name(body: Any) -> None:
         (DecisionsBody, {"decisions": [{"verdict": "approve"}]}, "decisions"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_at_its_field(body: Any, given: dict[str, Any], at: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_at_its_field(
+    body: Any, given: dict[str, Any], at: str
+) -> None:
     with pytest.raises(ValidationError) as refused:
         read_body(body, given)
     assert at in refused.value.detail
 
 
 def test_what_fits_is_given_back_as_values() -> None:
-    content = read_body(StartBody, {"graph": "claims", "input": {"a": 1}, "key": "K-1", "priority": 5})
-    assert (content["graph"], content["input"], content["key"], content["priority"]) == ("claims", {"a": 1}, "K-1", 5)
-    assert sorted(read_body(RunsQuery, {"status": "failed,unknown"})["status"]) == ["failed", "unknown"]
+    content = read_body(
+        StartBody, {"graph": "claims", "input": {"a": 1}, "key": "K-1", "priority": 5}
+    )
+    assert content["graph"] == "claims"
+    assert content["input"] == {"a": 1}
+    assert content["key"] == "K-1"
+    assert content["priority"] == 5
+    assert sorted(read_body(RunsQuery, {"status": "failed,unknown"})["status"]) == [
+        "failed",
+        "unknown",
+    ]

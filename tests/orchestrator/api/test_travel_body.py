@@ -1,4 +1,6 @@
-"""The bodies of going back in time: what each takes, what it is without it, and what it refuses by name."""
+"""The bodies of going back in time: what each takes, what it is without it, and what it
+refuses by name.
+"""
 
 from typing import Any
 
@@ -6,26 +8,38 @@ import pytest
 from rest_framework.exceptions import ValidationError
 
 from approvals.api.base import Body, read_body
-from orchestrator.api.travel_body import (
-    LONGEST_REASON,
-    MOST_NAMED,
-    BulkForkBody,
-    ForkBody,
-    HowBody,
-    ReplayBody,
-    ResumeBody,
-    RewindBody,
-)
+from orchestrator.api.travel_body import MOST_NAMED, BulkForkBody, HowBody
+from orchestrator.api.verbs import body_of
+from orchestrator.runs import verb_table
+from orchestrator.runs.verb_table import LONGEST_REASON
 
+ForkBody = body_of(verb_table.FORK)
+ReplayBody = body_of(verb_table.REPLAY)
+ResumeBody = body_of(verb_table.RESUME)
+RewindBody = body_of(verb_table.REWIND)
 REWIND = {"checkpoint": "C:step-1", "reason": "r"}
 
 
 def test_a_body_without_anything_asks_for_nothing_special() -> None:
-    assert read_body(HowBody, {}) == {"how": "fork", "patch": None, "answers": None, "allow_effects": []}
+    assert read_body(HowBody, {}) == {
+        "how": "fork",
+        "patch": None,
+        "answers": None,
+        "allow_effects": [],
+    }
     assert read_body(ForkBody, {}) == {
-        "patch": None, "answers": None, "allow_effects": [], "start": True, "key": None, "reason": "",
-    }  # fmt: skip
-    assert read_body(ResumeBody, {}) == {"patch": None, "allow_effects": [], "reason": ""}
+        "patch": None,
+        "answers": None,
+        "allow_effects": [],
+        "start": True,
+        "key": None,
+        "reason": "",
+    }
+    assert read_body(ResumeBody, {}) == {
+        "patch": None,
+        "allow_effects": [],
+        "reason": "",
+    }
     assert read_body(ReplayBody, {}) == {"reason": ""}
     assert read_body(BulkForkBody, {})["status"] == "failed"
 
@@ -58,6 +72,8 @@ def test_a_patch_is_an_object_or_null(body: type[Body]) -> None:
         (BulkForkBody, {"answers": {}}, "answers"),
     ],
 )
-def test_what_a_body_does_not_take_is_named(body: type[Body], given: dict[str, Any], name: str) -> None:
+def test_what_a_body_does_not_take_is_named(
+    body: type[Body], given: dict[str, Any], name: str
+) -> None:
     with pytest.raises(ValidationError, match=name):
         read_body(body, given)

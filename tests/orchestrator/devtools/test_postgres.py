@@ -17,14 +17,17 @@ from tests.house.commands import ROOT
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    # pytest's own folders are below one that only its owner may enter, and the server may run as another user.
+    # pytest's own folders are below one that only its owner may enter, and the server
+    # may run as another user.
     with tempfile.TemporaryDirectory(prefix="cs-") as name:
         Path(name).chmod(0o755)
         yield Path(name) / "pg"
 
 
 def connect(folder: Path) -> psycopg.Connection:
-    return psycopg.connect(f"user=postgres dbname=countersign host={folder}", autocommit=True)
+    return psycopg.connect(
+        f"user=postgres dbname=countersign host={folder}", autocommit=True
+    )
 
 
 def ask(folder: Path, query: str) -> object:
@@ -60,12 +63,17 @@ def test_what_is_to_be_kept_is_there_again(folder: Path) -> None:
         server.stop()
 
 
-def test_it_dies_with_the_process_that_started_it_even_when_that_is_killed(folder: Path) -> None:
+def test_it_dies_with_the_process_that_started_it_even_when_that_is_killed(
+    folder: Path,
+) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from orchestrator.devtools.postgres import Postgres;"
+        "import sys, time; from pathlib import Path; from"
+        " orchestrator.devtools.postgres import Postgres;"
         "Postgres(Path(sys.argv[1])).start(); print('up', flush=True); time.sleep(60)"
     )
-    starter = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, cwd=ROOT)
+    starter = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, cwd=ROOT
+    )
     assert starter.stdout is not None
     assert starter.stdout.readline() == b"up\n"
     pid = int((folder / "data" / "postmaster.pid").read_text().split()[0])

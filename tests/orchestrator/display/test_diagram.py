@@ -1,4 +1,6 @@
-"""The drawing of a graph: nothing overlaps, loops are drawn, and the words say what the colours say."""
+"""The drawing of a graph: nothing overlaps, loops are drawn, and the words say what the
+colours say.
+"""
 
 import re
 from itertools import combinations
@@ -40,7 +42,12 @@ def test_no_box_stands_on_another_and_all_are_on_the_page(pairs: list[str]) -> N
     found = drawing(*pairs)
     boxes = list(places(found).values())
     for one, other in combinations(boxes, 2):
-        apart = one.right <= other.x or other.right <= one.x or one.bottom <= other.y or other.bottom <= one.y
+        apart = (
+            one.right <= other.x
+            or other.right <= one.x
+            or one.bottom <= other.y
+            or other.bottom <= one.y
+        )
         assert apart, (one, other)
     assert all(box.x >= 0 and box.y >= 0 for box in boxes)
     assert all(box.right <= found.width and box.bottom <= found.height for box in boxes)
@@ -80,16 +87,32 @@ def test_links_to_the_ends_of_the_graph_are_not_drawn() -> None:
 
 
 def test_a_moment_is_told_in_colours_and_in_words() -> None:
-    from orchestrator.engine.compile import compile
+    from orchestrator.engine.graphs.compile import compile
 
     compiled = compile(claims.graph_of())
-    moment = paint.Moment(
-        visits={"read": 2, "propose": 1}, here=["propose"], skipped=["refuse"], pending=["propose>pay!approved"]
+    moment = paint.RunMoment(
+        visits={"read": 2, "propose": 1},
+        here=["propose"],
+        skipped=["refuse"],
+        pending=["propose>pay!approved"],
     )
-    picture = paint.paint(paint.of_graph(compiled.nodes, compiled.edges), compiled.edges, moment, title="Now")
+    picture = paint.paint(
+        paint.of_graph(compiled.nodes, compiled.edges),
+        compiled.edges,
+        moment,
+        title="Now",
+    )
     css = {dot.name: dot.css for dot in picture.dots}
-    assert css == {"read": "done", "propose": "at human", "pay": "next", "refuse": "off"}
-    assert picture.text == "Now. Completed: read twice. Here: propose. Next: pay. Skipped: refuse."
+    assert css == {
+        "read": "done",
+        "propose": "at human",
+        "pay": "next",
+        "refuse": "off",
+    }
+    assert (
+        picture.text
+        == "Now. Completed: read twice. Here: propose. Next: pay. Skipped: refuse."
+    )
     assert {line.title.partition(":")[0]: line.css for line in picture.lines} == {
         "read to propose": "taken",
         "propose to pay": "next",

@@ -1,5 +1,5 @@
-"""A commit that is on its way while the next pure tasks run: what may begin before it is certain, and what becomes of
-that where it fails.
+"""A commit that is on its way while the next pure tasks run: what may begin before it
+is certain, and what becomes of that where it fails.
 """
 
 import threading
@@ -26,17 +26,23 @@ from tests.support.small_graphs import advanced, graph, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-only_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="on SQLite no commit is ever on its way")
+only_postgresql = pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="on SQLite no commit is ever on its way"
+)
 
 LONGEST = 10.0
 """Seconds that a test waits for another thread."""
 
 
 def chain(
-    name: str, *, work: Callable[[int], Any] = lambda n: None, second: dict[str, Any] | None = None, **settings: Any
+    name: str,
+    *,
+    work: Callable[[int], Any] = lambda n: None,
+    second: dict[str, Any] | None = None,
+    **settings: Any,
 ) -> Graph:
-    """Nodes n1 to n4, one after another, each of which does `work` and notes its number; all pure, but the second may
-    be another.
+    """Nodes n1 to n4, one after another, each of which does `work` and notes its
+    number; all pure, but the second may be another.
     """
     made = graph(name, **settings)
     for n in range(1, 5):
@@ -73,7 +79,14 @@ def elsewhere(act: Callable[[], Any]) -> None:
 class _Around:
     """Acts before, or right after, the n-th checkpoint of this process is sent."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, *, before: Any = None, after: Any = None) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        at: int,
+        *,
+        before: Any = None,
+        after: Any = None,
+    ) -> None:
         self.sent = 0
         made = fenced_transaction.prepare
 
@@ -97,7 +110,9 @@ class _Around:
 
 
 def lock(graph: str, *, release: threading.Event, most: float = 0.5) -> None:
-    """From now on nobody can commit to the run of this graph, until `release` is set or so many seconds have passed."""
+    """From now on nobody can commit to the run of this graph, until `release` is set or
+    so many seconds have passed.
+    """
     has_it = threading.Event()
 
     def lease() -> None:
@@ -114,10 +129,17 @@ def lock(graph: str, *, release: threading.Event, most: float = 0.5) -> None:
 
 
 def sound(run: Run, notes: list[str]) -> None:
-    """The run is completed with these notes, each superstep is there once, and its rows verify."""
+    """The run is completed with these notes, each superstep is there once, and its rows
+    verify.
+    """
     run.refresh_from_db()
-    assert (run.status, run_actions.state(run)["notes"]) == (Status.COMPLETED, notes)
-    steps = Checkpoint.objects.filter(run=run, source="superstep").order_by("seq").values_list("superstep", flat=True)
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["notes"] == notes
+    steps = (
+        Checkpoint.objects.filter(run=run, source="superstep")
+        .order_by("seq")
+        .values_list("superstep", flat=True)
+    )
     assert list(steps) == list(range(1, len(notes) + 1))
     assert verify_run(run.id) == []
 
@@ -138,13 +160,18 @@ def test_a_pure_task_begins_while_the_commit_before_it_is_on_its_way() -> None:
         ("goes-on", {}, {"on_save_error": "continue"}),
     ],
 )
-def test_any_other_begins_after_it(name: str, second: dict[str, Any], settings: dict[str, Any]) -> None:
+def test_any_other_begins_after_it(
+    name: str, second: dict[str, Any], settings: dict[str, Any]
+) -> None:
     assert _waited(name, second, **settings)
 
 
 def _waited(name: str, second: dict[str, Any] | None = None, **settings: Any) -> bool:
-    """Whether the second node began after the checkpoint before it was there, whose commit was held up for a while."""
-    release, seen = threading.Event(), []
+    """Whether the second node began after the checkpoint before it was there, whose
+    commit was held up for a while.
+    """
+    release = threading.Event()
+    seen = []
 
     def work(n: int) -> None:
         if n == 1:
@@ -158,7 +185,8 @@ def _waited(name: str, second: dict[str, Any] | None = None, **settings: Any) ->
 
 
 def test_beside_an_open_gate_every_commit_is_certain_before_the_next_task() -> None:
-    release, seen = threading.Event(), []
+    release = threading.Event()
+    seen = []
 
     def work(n: int) -> None:
         if n == 2:
@@ -168,10 +196,13 @@ def test_beside_an_open_gate_every_commit_is_certain_before_the_next_task() -> N
             release.set()
 
     made = chain("beside", work=work)
-    made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(lambda state, ctx: {"letter": "?"})
+    made.node("ask", effect="human", gate=Gate(reviewers=["group:claims"]))(
+        lambda state, ctx: {"letter": "?"}
+    )
     made.edge(START, "ask")
     made.edge("ask", END)
-    assert (slice_of(started(made)).status, seen) == (Status.PAUSED, [True])
+    assert slice_of(started(made)).status == Status.PAUSED
+    assert seen == [True]
 
 
 # Somebody else writes meanwhile
@@ -183,7 +214,9 @@ def _wake(run: Run) -> None:
 
 def _note(run: Run) -> None:
     with transaction.atomic():
-        locked_run.append_locked(locked_run.lock_run(run.id), [NewEvent("noted", {})] * 2, at=timezone.now())
+        locked_run.append_locked(
+            locked_run.lock_run(run.id), [NewEvent("noted", {})] * 2, at=timezone.now()
+        )
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
@@ -196,17 +229,21 @@ def test_a_commit_that_somebody_else_was_before_is_made_anew(
     around = _Around(monkeypatch, at, before=lambda: elsewhere(lambda: act(run)))
     runs.advance(run.id)
     sound(run, ["1", "2", "3", "4"])
-    # What ran ahead of a commit that failed ran on what was not certain, and runs again.
+    # What ran ahead of a commit that failed ran on what was not certain, and runs
+    # again.
     assert ran == sorted([1, 2, 3, 4, *([at + 1] if at < 4 else [])])
     assert around.sent == 5
-    assert RunEvent.objects.filter(run=run, type="noted").count() == (2 if act is _note else 0)
+    assert RunEvent.objects.filter(run=run, type="noted").count() == (
+        2 if act is _note else 0
+    )
 
 
 @pytest.mark.parametrize("disturbed", [False, True])
 def test_the_log_keeps_the_attempts_of_a_commit_that_was_made_anew(
     monkeypatch: pytest.MonkeyPatch, disturbed: bool
 ) -> None:
-    made, tries = graph("tries"), []
+    made = graph("tries")
+    tries = []
 
     @made.node("n1", retry=Retry(attempts=2, backoff=0.0))
     def first(state: Any, ctx: Any) -> None:
@@ -219,14 +256,22 @@ def test_the_log_keeps_the_attempts_of_a_commit_that_was_made_anew(
     made.edge("n1", "n2")
     made.edge("n2", END)
     run = started(made)
-    _Around(monkeypatch, 1, before=(lambda: elsewhere(lambda: _wake(run))) if disturbed else None)
+    _Around(
+        monkeypatch,
+        1,
+        before=(lambda: elsewhere(lambda: _wake(run))) if disturbed else None,
+    )
     runs.advance(run.id)
     assert tries == [1, 2]
     facts = ["run_started", "retry_planned", "run_completed"]
-    assert [line for line in run_actions.log(run) if line != "checkpoint_saved"] == facts
+    assert [
+        line for line in run_actions.log(run) if line != "checkpoint_saved"
+    ] == facts
 
 
-def test_it_does_not_keep_those_of_tasks_that_ran_ahead_and_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_does_not_keep_those_of_tasks_that_ran_ahead_and_run_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ran: list[int] = []
 
     def work(n: int) -> None:
@@ -234,7 +279,11 @@ def test_it_does_not_keep_those_of_tasks_that_ran_ahead_and_run_again(monkeypatc
         if ran.count(2) == 1 and n == 2:
             raise OSError("try again")
 
-    run = started(chain("ahead-again", work=work, second={"retry": Retry(attempts=2, backoff=0.0)}))
+    run = started(
+        chain(
+            "ahead-again", work=work, second={"retry": Retry(attempts=2, backoff=0.0)}
+        )
+    )
     _Around(monkeypatch, 1, before=lambda: elsewhere(lambda: _wake(run)))
     runs.advance(run.id)
     assert ran == [1, 2, 2, 2, 3, 4]
@@ -266,13 +315,19 @@ def test_whoever_lost_the_lease_while_his_commit_is_on_its_way_writes_nothing(
     run = started(chain(f"lost-{at}"))
 
     def take_over() -> None:
-        Run.objects.filter(id=run.id).update(lease_until=timezone.now() - timedelta(seconds=1))
+        Run.objects.filter(id=run.id).update(
+            lease_until=timezone.now() - timedelta(seconds=1)
+        )
         assert leases.claim_one(run.id) is not None
 
     around = _Around(monkeypatch, at, before=lambda: elsewhere(take_over))
     slice_of(run)
-    assert (run.status, run.superstep, around.sent) == (Status.RUNNING, at - 1, at)
-    Run.objects.filter(id=run.id).update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert run.status == Status.RUNNING
+    assert run.superstep == at - 1
+    assert around.sent == at
+    Run.objects.filter(id=run.id).update(
+        lease_until=timezone.now() - timedelta(seconds=1)
+    )
     runs.advance(run.id)
     sound(run, ["1", "2", "3", "4"])
 
@@ -290,28 +345,43 @@ def test_a_worker_that_drains_lands_the_commit_that_is_on_its_way() -> None:
     sound(run, ["1", "2", "3", "4"])
 
 
-def test_a_slice_whose_time_is_up_lands_it_and_gives_the_run_back(configure: Any) -> None:
+def test_a_slice_whose_time_is_up_lands_it_and_gives_the_run_back(
+    configure: Any,
+) -> None:
     configure(SLICE_SECONDS=1e-6)
     run = started(chain("brief"))
     for superstep in (1, 2, 3):
         slice_of(run)
-        assert (run.status, run.superstep) == (Status.QUEUED, superstep)
+        assert run.status == Status.QUEUED
+        assert run.superstep == superstep
     slice_of(run)
     sound(run, ["1", "2", "3", "4"])
 
 
-def test_a_run_that_is_cancelled_meanwhile_ends_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_cancelled_meanwhile_ends_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     run = started(chain("cancelled"))
-    _Around(monkeypatch, 2, before=lambda: elsewhere(lambda: runs.cancel(run.id, reason="no longer wanted")))
+    _Around(
+        monkeypatch,
+        2,
+        before=lambda: elsewhere(
+            lambda: runs.cancel(run.id, reason="no longer wanted")
+        ),
+    )
     runs.advance(run.id)
     run.refresh_from_db()
     assert run.status == Status.CANCELLED
     assert verify_run(run.id) == []
 
 
-def test_a_limit_that_is_met_while_a_commit_is_on_its_way_fails_the_run_behind_it() -> None:
+def test_a_limit_that_is_met_while_a_commit_is_on_its_way_fails_the_run_behind_it() -> (
+    None
+):
     run = slice_of(started(chain("limited", max_supersteps=2)))
-    assert (run.status, run.error_code, run.superstep) == (Status.FAILED, "runaway", 2)
+    assert run.status == Status.FAILED
+    assert run.error_code == "runaway"
+    assert run.superstep == 2
     assert run_actions.state(run)["notes"] == ["1", "2"]
     assert verify_run(run.id) == []
 
@@ -348,7 +418,9 @@ def test_a_commit_that_the_database_refuses_stops_the_run_where_it_was() -> None
     with _refusing(superstep=2):
         runs.advance(run.id)
     run.refresh_from_db()
-    assert (run.status, run.error_code, run.superstep) == (Status.FAILED, "save_failed", 1)
+    assert run.status == Status.FAILED
+    assert run.error_code == "save_failed"
+    assert run.superstep == 1
     assert verify_run(run.id) == []
     runs.resume(run.id)
     runs.advance(run.id)

@@ -1,4 +1,6 @@
-"""Effects whose outcome nobody knows, results for another input, and keys that are taken."""
+"""Effects whose outcome nobody knows, results for another input, and keys that are
+taken.
+"""
 
 import time
 from datetime import timedelta
@@ -57,12 +59,15 @@ def _unknown(calls: list[int]) -> Run:
     run = started(_sending(calls))
     _cut_off(run)
     run = runs.advance(run.id)
-    assert (run.status, calls) == (Status.UNKNOWN, [])
+    assert run.status == Status.UNKNOWN
+    assert calls == []
     return run
 
 
 def _did_not(run: Run, people: cast.People, **how: Any) -> Run:
-    return runs.settle(run.id, "send:1:0", happened=False, by=people.steward, reason="looked", **how)
+    return runs.settle(
+        run.id, "send:1:0", happened=False, by=people.steward, reason="looked", **how
+    )
 
 
 def test_no_extra_yes_lets_an_effect_run_again_while_its_attempt_may_still_act(
@@ -76,14 +81,24 @@ def test_no_extra_yes_lets_an_effect_run_again_while_its_attempt_may_still_act(
     assert calls == []
 
 
-@pytest.mark.parametrize("how", ["its cluster said so", "its process is not there any more", "its thread has ended"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "its cluster said so",
+        "its process is not there any more",
+        "its thread has ended",
+    ],
+)
 def test_an_effect_may_run_again_at_once_when_its_worker_is_proven_gone(
     how: str, calls: list[int], people: cast.People
 ) -> None:
-    run, now = _unknown(calls), timezone.now()
+    run = _unknown(calls)
+    now = timezone.now()
     row = TaskResult.objects.get(run=run)
     if how == "its cluster said so":
-        worker = Worker.objects.create(host="elsewhere", pid=1, started_at=now, heartbeat_at=now, stopped_at=now)
+        worker = Worker.objects.create(
+            host="elsewhere", pid=1, started_at=now, heartbeat_at=now, stopped_at=now
+        )
         rewrite(row, worker=worker.id, host="elsewhere")
     elif how == "its process is not there any more":
         rewrite(row, process_started=1)
@@ -94,23 +109,35 @@ def test_an_effect_may_run_again_at_once_when_its_worker_is_proven_gone(
     assert calls == [2]
 
 
-def test_a_worker_that_is_alive_elsewhere_proves_nothing(calls: list[int], people: cast.People) -> None:
-    run, now = _unknown(calls), timezone.now()
-    worker = Worker.objects.create(host="elsewhere", pid=1, started_at=now, heartbeat_at=now)
-    rewrite(TaskResult.objects.get(run=run), worker=worker.id, host="elsewhere", process_started=1)
+def test_a_worker_that_is_alive_elsewhere_proves_nothing(
+    calls: list[int], people: cast.People
+) -> None:
+    run = _unknown(calls)
+    now = timezone.now()
+    worker = Worker.objects.create(
+        host="elsewhere", pid=1, started_at=now, heartbeat_at=now
+    )
+    rewrite(
+        TaskResult.objects.get(run=run),
+        worker=worker.id,
+        host="elsewhere",
+        process_started=1,
+    )
     with pytest.raises(WrongStatus):
         _did_not(run, people)
 
 
 NOWHERE_NEAR = {
     "a row from before": {"pid_space": ""},
-    "another container with this host name": {"pid_space": f"{pid_space().split(':')[0]}:1"},
+    "another container with this host name": {
+        "pid_space": f"{pid_space().split(':')[0]}:1"
+    },
     "another boot of this host": {"pid_space": f"0:{pid_space().split(':')[1]}"},
 }
 
 
 @pytest.mark.parametrize("place", NOWHERE_NEAR.values(), ids=NOWHERE_NEAR)
-def test_a_pid_that_counts_elsewhere_proves_nothing_and_when_its_time_is_over_an_extra_yes_is_asked_for(
+def test_a_pid_of_another_space_proves_nothing_and_after_its_time_needs_an_extra_yes(
     place: dict[str, str], calls: list[int], people: cast.People
 ) -> None:
     run = _unknown(calls)
@@ -118,14 +145,18 @@ def test_a_pid_that_counts_elsewhere_proves_nothing_and_when_its_time_is_over_an
     with pytest.raises(WrongStatus) as refused:
         _did_not(run, people, accept_risk=True)
     assert "until" in refused.value.facts
-    rewrite(TaskResult.objects.get(run=run), over_at=timezone.now() - timedelta(seconds=1))
+    rewrite(
+        TaskResult.objects.get(run=run), over_at=timezone.now() - timedelta(seconds=1)
+    )
     with pytest.raises(WrongStatus) as refused:
         _did_not(run, people)
     assert refused.value.facts["needs"] == "accept_risk"
     assert _did_not(run, people, accept_risk=True).status == Status.QUEUED
 
 
-def test_an_unknown_effect_is_not_made_again_though_its_run_is_queued_without_a_settling(calls: list[int]) -> None:
+def test_an_unknown_effect_is_not_made_again_though_its_run_is_queued_without_a_settling(
+    calls: list[int],
+) -> None:
     run = _unknown(calls)
     Run.objects.filter(id=run.id).update(status=Status.QUEUED)
     assert runs.advance(run.id).status == Status.UNKNOWN
@@ -157,11 +188,14 @@ def test_a_recorded_result_of_another_input_is_not_used(calls: list[int]) -> Non
     assert journal.write_results(lease, [Ending(SEND, 1, "done", output)]) == []
     Run.objects.filter(id=run.id).update(lease_until=AGO)
     run = runs.advance(run.id)
-    assert (run.status, calls) == (Status.UNKNOWN, [])
+    assert run.status == Status.UNKNOWN
+    assert calls == []
     assert TaskResult.objects.get(run=run).outcome == "unknown"
 
 
-@pytest.mark.parametrize(("error", "status"), [(NotDone, Status.FAILED), (RuntimeError, Status.UNKNOWN)])
+@pytest.mark.parametrize(
+    ("error", "status"), [(NotDone, Status.FAILED), (RuntimeError, Status.UNKNOWN)]
+)
 def test_an_effect_that_raised_is_unknown_unless_it_says_that_nothing_happened(
     error: type[Exception], status: str
 ) -> None:
@@ -198,9 +232,17 @@ def test_an_unknown_task_keeps_what_its_siblings_did_and_every_one_is_settled_on
     assert run.status == Status.UNKNOWN
     for name in ("three", "one"):
         assert runs.advance(run.id).status == Status.UNKNOWN
-        runs.settle(run.id, f"{name}:1:0", happened=True, output={"notes": [name]}, by=people.steward, reason="seen")
+        runs.settle(
+            run.id,
+            f"{name}:1:0",
+            happened=True,
+            output={"notes": [name]},
+            by=people.steward,
+            reason="seen",
+        )
     run = runs.advance(run.id)
-    assert (run.status, len(calls)) == (Status.COMPLETED, 3)
+    assert run.status == Status.COMPLETED
+    assert len(calls) == 3
     assert state(run)["notes"] == ["one", "two", "three"], "reduced in declared order"
 
 
@@ -223,10 +265,13 @@ def test_a_task_is_tried_as_often_as_its_node_says_whether_its_worker_waits_or_l
     for _ in range(3):
         time.sleep(0.35)
         run = runs.advance(run.id)
-    assert (run.status, calls) == (Status.FAILED, [1, 2, 3])
+    assert run.status == Status.FAILED
+    assert calls == [1, 2, 3]
 
 
-def test_a_key_is_one_journey_and_another_graph_or_input_is_a_conflict(calls: list[int]) -> None:
+def test_a_key_is_one_journey_and_another_graph_or_input_is_a_conflict(
+    calls: list[int],
+) -> None:
     first = registered(_sending(calls))
     other = registered(_one_step())
     run = runs.start(first.name, {"folder": "a"}, key="order 1")

@@ -1,5 +1,5 @@
-"""A place for each attempt: what has an intent begins, what nobody waits for does not, and who is done gives his place
-to the next.
+"""A place for each attempt: what has an intent begins, what nobody waits for does not,
+and who is done gives his place to the next.
 """
 
 import threading
@@ -22,10 +22,15 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.mark.parametrize("effect", ["read", "external"])
-def test_no_leaf_begins_after_the_slice_was_given_back(monkeypatch: Any, effect: str) -> None:
-    """The database fails when a result is recorded, and again when it is to be kept as evidence."""
+def test_no_leaf_begins_after_the_slice_was_given_back(
+    monkeypatch: Any, effect: str
+) -> None:
+    """The database fails when a result is recorded, and again when it is to be kept as
+    evidence.
+    """
     monkeypatch.setattr(executor, "MOST_AT_ONCE", 2)
-    made, calls = graph(f"zombies-{effect}"), list[float]()
+    made = graph(f"zombies-{effect}")
+    calls = list[float]()
 
     @made.node(sends=["leaf", "odd"])
     def split(state: Any, ctx: Any) -> list[Send]:
@@ -57,13 +62,18 @@ def test_no_leaf_begins_after_the_slice_was_given_back(monkeypatch: Any, effect:
     assert not after, f"{len(after)} leaves began after the run was given back"
 
 
-def test_a_task_that_never_began_is_not_unknown_after_a_drain(monkeypatch: Any, configure: Any) -> None:
-    """The thread of a finished leaf takes 0.6 s to close its connection; its place is not free, though its result is
-    in; the next leaf gets an intent and no place; the drain takes it back; it is unknown without having begun.
+def test_a_task_that_never_began_is_not_unknown_after_a_drain(
+    monkeypatch: Any, configure: Any
+) -> None:
+    """The thread of a finished leaf takes 0.6 s to close its connection; its place is
+    not free, though its result is in; the next leaf gets an intent and no place; the
+    drain takes it back; it is unknown without having begun.
     """
     configure(GRACE_SECONDS=5)
     monkeypatch.setattr(executor, "MOST_AT_ONCE", 1)
-    made, calls, drain = graph("no-place"), list[int](), threading.Event()
+    made = graph("no-place")
+    calls = list[int]()
+    drain = threading.Event()
 
     @made.node(sends=["leaf"])
     def split(state: Any, ctx: Any) -> list[Send]:
@@ -87,7 +97,9 @@ def test_a_task_that_never_began_is_not_unknown_after_a_drain(monkeypatch: Any, 
 
     monkeypatch.setattr(BaseDatabaseWrapper, "close", slow)
     run = slice_of(started(made), draining=drain.is_set)
-    content = RunEvent.objects.filter(type="effects_started", node="leaf").values_list("task", flat=True)
+    content = RunEvent.objects.filter(type="effects_started", node="leaf").values_list(
+        "task", flat=True
+    )
     begun = sum(len(tasks_of(line)) for line in content)
     called = len(calls)
     assert begun == called, "an intent was written for a task that never began"
@@ -96,7 +108,9 @@ def test_a_task_that_never_began_is_not_unknown_after_a_drain(monkeypatch: Any, 
 
 
 @pytest.mark.parametrize("effect", ["pure", "external"])
-def test_leaves_go_on_while_the_connection_of_a_finished_one_hangs_in_its_close(monkeypatch: Any, effect: str) -> None:
+def test_leaves_go_on_while_the_connection_of_a_finished_one_hangs_in_its_close(
+    monkeypatch: Any, effect: str
+) -> None:
     monkeypatch.setattr(executor, "MOST_AT_ONCE", 2)
     made = graph(f"hung-{effect}")
 
@@ -125,14 +139,20 @@ def test_leaves_go_on_while_the_connection_of_a_finished_one_hangs_in_its_close(
     run = slice_of(started(made))
     run_has_ended.set()
     assert run.status == Status.COMPLETED
-    assert closed_before_the_end == [], "finished leaves kept their places until their connections were closed"
+    assert closed_before_the_end == [], (
+        "finished leaves kept their places until their connections were closed"
+    )
 
 
 @pytest.mark.parametrize("how", ["returns", "times out"])
 @pytest.mark.parametrize("effect", ["pure", "external"])
-def test_no_leaf_begins_after_the_drain_was_asked(monkeypatch: Any, effect: str, how: str) -> None:
+def test_no_leaf_begins_after_the_drain_was_asked(
+    monkeypatch: Any, effect: str, how: str
+) -> None:
     monkeypatch.setattr(executor, "MOST_AT_ONCE", 1)
-    made, at, drain = graph(f"window-{effect}-{how[0]}"), list[float](), threading.Event()
+    made = graph(f"window-{effect}-{how[0]}")
+    at = list[float]()
+    drain = threading.Event()
     asked: list[float] = []
 
     @made.node(sends=["leaf"])
@@ -159,7 +179,8 @@ def test_no_leaf_begins_after_the_drain_was_asked(monkeypatch: Any, effect: str,
 
 
 def test_each_try_of_an_atomic_attempt_has_the_same_deadline() -> None:
-    made, seen = graph("atomic-deadline"), list[float]()
+    made = graph("atomic-deadline")
+    seen = list[float]()
 
     @made.node(effect="write", atomic=True, timeout=3)
     def book(state: Any, ctx: Any) -> None:

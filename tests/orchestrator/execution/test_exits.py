@@ -1,5 +1,6 @@
-"""What a function of an author raises ends what called it, never the worker: also `sys.exit`, and an error whose text
-cannot be read. What it tells is kept without secrets.
+"""What a function of an author raises ends what called it, never the worker: also
+`sys.exit`, and an error whose text cannot be read. What it tells is kept without
+secrets.
 """
 
 import sys
@@ -48,7 +49,9 @@ def tell(*_: Any) -> Any:
 def _graph(**how: Any) -> Any:
     """one node, whose router, gate or body may leave."""
     made = graph("leaving")
-    made.node("only", **how.get("node", {}))(how.get("body", lambda state, ctx: {"letter": "x"}))
+    made.node("only", **how.get("node", {}))(
+        how.get("body", lambda state, ctx: {"letter": "x"})
+    )
     made.node("then")(lambda state, ctx: None)
     made.edge(START, "only")
     if "router" in how:
@@ -83,7 +86,9 @@ def way(request: pytest.FixtureRequest) -> tuple[Callable[..., Any], str]:
 
 
 @pytest.mark.parametrize("where", ["router", "reviewers", "body"])
-def test_a_function_that_breaks_fails_its_node_and_says_so(where: str, way: tuple[Callable[..., Any], str]) -> None:
+def test_a_function_that_breaks_fails_its_node_and_says_so(
+    where: str, way: tuple[Callable[..., Any], str]
+) -> None:
     breaks, text = way
     how: dict[str, Any] = {
         "router": {"router": breaks},
@@ -96,11 +101,15 @@ def test_a_function_that_breaks_fails_its_node_and_says_so(where: str, way: tupl
     error = run_error.stored_error(run)
     assert error is not None
     assert text in str(error)
-    assert TOKEN not in str([error, *event_payloads(run, "run_failed"), *event_payloads(run, "node_failed")])
+    assert TOKEN not in str(
+        [error, *event_payloads(run, "run_failed"), *event_payloads(run, "node_failed")]
+    )
     assert runs.resume(run.id).status == Status.QUEUED
 
 
-def test_a_reducer_that_breaks_fails_the_run(way: tuple[Callable[..., Any], str]) -> None:
+def test_a_reducer_that_breaks_fails_the_run(
+    way: tuple[Callable[..., Any], str],
+) -> None:
     breaks, text = way
 
     class Own(BaseModel):
@@ -116,9 +125,16 @@ def test_a_reducer_that_breaks_fails_the_run(way: tuple[Callable[..., Any], str]
     assert text in str(run_error.stored_error(run))
 
 
-def test_a_check_that_breaks_means_that_people_decide_and_says_why(way: tuple[Callable[..., Any], str]) -> None:
+def test_a_check_that_breaks_means_that_people_decide_and_says_why(
+    way: tuple[Callable[..., Any], str],
+) -> None:
     breaks, text = way
-    _graph(node={"effect": "human", "gate": Gate(reviewers=["user:rita"], needs_approval=breaks)})
+    _graph(
+        node={
+            "effect": "human",
+            "gate": Gate(reviewers=["user:rita"], needs_approval=breaks),
+        }
+    )
     run = _ran()
     assert run.status == Status.PAUSED
     request = run.requests.get()
@@ -129,7 +145,12 @@ def test_the_reason_that_a_check_gives_is_kept_without_secrets() -> None:
     def check(*_: Any) -> str:
         return f"it names {TOKEN}"
 
-    _graph(node={"effect": "human", "gate": Gate(reviewers=["user:rita"], needs_approval=check)})
+    _graph(
+        node={
+            "effect": "human",
+            "gate": Gate(reviewers=["user:rita"], needs_approval=check),
+        }
+    )
     assert read_value(_ran().requests.get(), "why") == "it names •••"
 
 

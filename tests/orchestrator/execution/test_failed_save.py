@@ -1,4 +1,6 @@
-"""Which errors of a save say that the storage refused, so that nothing was written, and which say nothing of that."""
+"""Which errors of a save say that the storage refused, so that nothing was written, and
+which say nothing of that.
+"""
 
 import sqlite3
 
@@ -9,7 +11,9 @@ from orchestrator.engine.errors import SaveFailed
 from orchestrator.execution.failed_save import is_refusal
 
 
-def caused(*, sqlite: int | None = None, postgresql: str | None = None) -> OperationalError:
+def caused(
+    *, sqlite: int | None = None, postgresql: str | None = None
+) -> OperationalError:
     """An error of Django's, as it comes from one of a driver."""
     driver = sqlite3.OperationalError("of the driver")
     if sqlite is not None:
@@ -21,7 +25,11 @@ def caused(*, sqlite: int | None = None, postgresql: str | None = None) -> Opera
     return error
 
 
-@pytest.mark.parametrize("error", [SaveFailed("full"), DataError("too long"), IntegrityError("taken")], ids=repr)
+@pytest.mark.parametrize(
+    "error",
+    [SaveFailed("full"), DataError("too long"), IntegrityError("taken")],
+    ids=repr,
+)
 def test_a_value_or_row_that_is_not_taken_is_refused(error: BaseException) -> None:
     assert is_refusal(error)
 
@@ -38,12 +46,16 @@ def test_a_value_or_row_that_is_not_taken_is_refused(error: BaseException) -> No
         sqlite3.SQLITE_TOOBIG,
     ],
 )
-def test_sqlite_refuses_where_its_disk_is_full_broken_or_read_only_however_closely_it_says_so(code: int) -> None:
+def test_sqlite_refuses_where_its_disk_is_full_broken_or_read_only_however_closely_it_says_so(
+    code: int,
+) -> None:
     assert is_refusal(caused(sqlite=code))
 
 
 @pytest.mark.parametrize("state", ["25006", "53100", "53200", "54000", "58030"])
-def test_postgresql_refuses_where_it_is_read_only_out_of_room_or_cannot_write(state: str) -> None:
+def test_postgresql_refuses_where_it_is_read_only_out_of_room_or_cannot_write(
+    state: str,
+) -> None:
     assert is_refusal(caused(postgresql=state))
 
 
@@ -61,7 +73,11 @@ def test_postgresql_refuses_where_it_is_read_only_out_of_room_or_cannot_write(st
         OperationalError("the server closed the connection"),
         InterfaceError("the connection is closed"),
     ],
-    ids=lambda error: f"{error.__cause__!r} {vars(error.__cause__) if error.__cause__ else error}",
+    ids=lambda error: (
+        f"{error.__cause__!r} {vars(error.__cause__) if error.__cause__ else error}"
+    ),
 )
-def test_a_commit_that_may_have_happened_or_may_be_tried_again_is_no_refusal(error: Error) -> None:
+def test_a_commit_that_may_have_happened_or_may_be_tried_again_is_no_refusal(
+    error: Error,
+) -> None:
     assert not is_refusal(error)

@@ -1,4 +1,6 @@
-"""A connection that saw an error earlier serves a slice like any other: nothing runs twice."""
+"""A connection that saw an error earlier serves a slice like any other: nothing runs
+twice.
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""A replay whose departure was taken away by SQL does not act, and a fork does not lose its stops."""
+"""A replay whose departure was taken away by SQL does not act, and a fork does not lose
+its stops.
+"""
 
 import pytest
 
@@ -33,14 +35,18 @@ def fork(people: cast.People) -> Run:
     return runs.fork(f"{run.key}:at-2", by=people.starter)
 
 
-def test_a_replay_without_its_line_does_nothing_outside_and_stops_as_tampered(replay: Run) -> None:
+def test_a_replay_without_its_line_does_nothing_outside_and_stops_as_tampered(
+    replay: Run,
+) -> None:
     _without_departure(replay)
     made = runs.advance(replay.id)
     assert made.status == Status.TAMPERED
     assert len(PAID) == 1
 
 
-def test_a_fork_without_its_line_keeps_its_stops_and_stops_as_tampered(fork: Run) -> None:
+def test_a_fork_without_its_line_keeps_its_stops_and_stops_as_tampered(
+    fork: Run,
+) -> None:
     assert RunLine.objects.get(run=fork.id).stops == ["pay"]
     _without_departure(fork)
     made = runs.advance(fork.id)
@@ -49,7 +55,9 @@ def test_a_fork_without_its_line_keeps_its_stops_and_stops_as_tampered(fork: Run
 
 
 @pytest.mark.parametrize("parts", [(Checkpoint,), (RunEvent,), (Checkpoint, RunEvent)])
-def test_nor_does_it_act_where_its_first_rows_are_gone_too(replay: Run, parts: tuple[type, ...]) -> None:
+def test_nor_does_it_act_where_its_first_rows_are_gone_too(
+    replay: Run, parts: tuple[type, ...]
+) -> None:
     _without_departure(replay)
     rows = {
         Checkpoint: Checkpoint.objects.filter(run=replay.id, seq=0),

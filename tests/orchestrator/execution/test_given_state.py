@@ -7,7 +7,10 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
+from checkpoints import timeline
 from checkpoints.core.status import Status
+from checkpoints.models import Checkpoint
+from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Append, Graph
 from tests.support.small_graphs import Order, advanced, graph, registered
@@ -28,8 +31,12 @@ def failing(name: str) -> Graph:
     return made
 
 
-def test_what_a_node_does_to_ctx_error_is_not_seen_by_the_other_node_behind_the_error_edge() -> None:
-    made, first, seen = failing("errors-shared"), threading.Event(), list[str]()
+def test_what_a_node_does_to_ctx_error_is_not_seen_by_the_other_node_behind_the_error_edge() -> (
+    None
+):
+    made = failing("errors-shared")
+    first = threading.Event()
+    seen = list[str]()
 
     @made.node()
     def one(state: Any, ctx: Any) -> None:
@@ -50,8 +57,11 @@ def test_what_a_node_does_to_ctx_error_is_not_seen_by_the_other_node_behind_the_
     assert seen == ["as it was"]
 
 
-def test_what_a_node_does_to_ctx_error_does_not_reach_the_frontier_that_is_committed() -> None:
-    made, seen = failing("errors-kept"), list[str]()
+def test_what_a_node_does_to_ctx_error_does_not_reach_the_frontier_that_is_committed() -> (
+    None
+):
+    made = failing("errors-kept")
+    seen = list[str]()
 
     @made.node()
     def one(state: Any, ctx: Any) -> None:
@@ -84,7 +94,9 @@ class _Deep(BaseModel):
 
 def test_two_tasks_of_a_superstep_do_not_see_what_the_other_does_to_the_state() -> None:
     kept = {"a": [1, 2]}
-    made, first, seen = Graph("deep-shared", input=Order, state=_Deep), threading.Event(), list[Any]()
+    made = Graph("deep-shared", input=Order, state=_Deep)
+    first = threading.Event()
+    seen = list[Any]()
 
     @made.node()
     def fill(state: Any, ctx: Any) -> Any:
@@ -111,3 +123,41 @@ def test_two_tasks_of_a_superstep_do_not_see_what_the_other_does_to_the_state() 
     run = runs.start("deep-shared", {})
     assert runs.advance(run.id).status == Status.COMPLETED
     assert seen == [({"a": [1, 2]}, ["x"], {"a": {"b": ["c"]}})]
+
+
+@pytest.mark.parametrize("reads", [None, ["rows", "plain"]])
+def test_a_key_that_a_node_deletes_from_what_it_reads_is_gone_for_nobody_else(
+    reads: list[str] | None,
+) -> None:
+    rows = {"a": [1, 2], "b": [3]}
+    plain = {"a": {"b": ["c"], "d": []}}
+    made = Graph("deep-deleted", input=Order, state=_Deep)
+    seen = list[Any]()
+
+    @made.node()
+    def fill(state: Any, ctx: Any) -> Any:
+        return {"rows": rows, "plain": plain}
+
+    @made.node(reads=reads)
+    def deletes(state: Any, ctx: Any) -> Any:
+        del state.rows["a"]
+        del state.plain["a"]["b"]
+        return {"names": ["done"]}
+
+    @made.node()
+    def after(state: Any, ctx: Any) -> None:
+        seen.append((state.rows, state.plain))
+
+    made.edge(START, "fill")
+    made.edge("fill", "deletes")
+    made.edge("deletes", "after")
+    made.edge("after", END)
+    registered(made)
+    run = runs.advance(runs.start("deep-deleted", {}).id)
+    assert run.status == Status.COMPLETED
+    assert seen == [(rows, plain)]
+    for row in Checkpoint.objects.filter(run=run, seq__gte=1):
+        stored = timeline.state_at(row.id)["scratch"]
+        assert stored["rows"] == rows
+        assert stored["plain"] == plain
+    assert list(verify_run(run.id)) == []

@@ -1,4 +1,6 @@
-"""The lease of a slice that lasts is kept; a slice that is over at once has cost no thread."""
+"""The lease of a slice that lasts is kept; a slice that is over at once has cost no
+thread.
+"""
 
 import threading
 import time
@@ -29,7 +31,9 @@ def lease() -> Lease:
 
 
 def _beats(lease: Lease) -> bool:
-    return any(thread.name == f"heartbeat-{lease.id}" for thread in threading.enumerate())
+    return any(
+        thread.name == f"heartbeat-{lease.id}" for thread in threading.enumerate()
+    )
 
 
 def test_a_slice_that_lasts_keeps_its_lease(configure: Any, lease: Lease) -> None:
@@ -54,7 +58,9 @@ def test_slices_of_several_threads_keep_their_leases_each(configure: Any) -> Non
         assert [leases.is_held(one.id) for one in holds] == [True] * 3
 
 
-def test_a_short_slice_starts_no_thread(lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_slice_starts_no_thread(
+    lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[Any] = []
     monkeypatch.setattr(Heartbeat, "_beat", lambda heart: started.append(heart))
     with Heartbeat(lease):
@@ -63,7 +69,9 @@ def test_a_short_slice_starts_no_thread(lease: Lease, monkeypatch: pytest.Monkey
     assert started == []
 
 
-def test_a_watch_whose_thread_is_gone_gets_another(lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_whose_thread_is_gone_gets_another(
+    lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended = threading.Thread(target=lambda: None)
     ended.start()
     ended.join()
@@ -72,10 +80,17 @@ def test_a_watch_whose_thread_is_gone_gets_another(lease: Lease, monkeypatch: py
         until(lambda: _beats(lease), seconds=10)
 
 
-def test_who_works_again_after_a_rest_is_watched_again(settings: Any, lease: Lease) -> None:
+def test_who_works_again_after_a_rest_is_watched_again(
+    settings: Any, lease: Lease
+) -> None:
     with Heartbeat(lease):
         pass
-    until(lambda: not any(thread.name == "heartbeats" for thread in threading.enumerate()), seconds=10)
+    until(
+        lambda: (
+            not any(thread.name == "heartbeats" for thread in threading.enumerate())
+        ),
+        seconds=10,
+    )
     with Heartbeat(lease):
         until(lambda: _beats(lease), seconds=10)
 
@@ -88,7 +103,9 @@ def test_the_first_report_is_a_beat_at_once_whenever_a_watch_would_look(
     with Heartbeat(lease) as heart:
         heart.report({"task": "work:1:0", "done": 1, "total": 2, "note": ""})
         until(lambda: bytes(Run.objects.get(id=lease.id).progress), seconds=3)
-    assert sealed_columns.read_value(Run.objects.get(id=lease.id), "progress")["done"] == 1
+    assert (
+        sealed_columns.read_value(Run.objects.get(id=lease.id), "progress")["done"] == 1
+    )
 
 
 def test_a_report_after_the_slice_is_nobodys(lease: Lease) -> None:

@@ -1,4 +1,6 @@
-"""A heartbeat whose thread could not be had at once: the slice must not work on without one, nor may others."""
+"""A heartbeat whose thread could not be had at once: the slice must not work on without
+one, nor may others.
+"""
 
 import math
 import os
@@ -23,7 +25,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def short_of_threads(monkeypatch):
     """The first thread of a heartbeat is refused, as by a limit on processes."""
-    start, refused = threading.Thread.start, []
+    start = threading.Thread.start
+    refused = []
 
     def once(self):
         if self.name.startswith("heartbeat-") and not refused:
@@ -58,7 +61,9 @@ def test_it_is_tried_again_while_the_slice_lasts(short_of_threads, configure):
     assert leased(lease), "the slice works on, and its lease has run out"
 
 
-def test_the_hearts_of_other_slices_of_the_process_beat_all_the_same(short_of_threads, configure):
+def test_the_hearts_of_other_slices_of_the_process_beat_all_the_same(
+    short_of_threads, configure
+):
     configure(LEASE_SECONDS=0.9)
     made = registered(simple())
     holds = [held(runs.start(made.name, {})) for _ in range(6)]
@@ -67,8 +72,14 @@ def test_the_hearts_of_other_slices_of_the_process_beat_all_the_same(short_of_th
         heart.__enter__()
     time.sleep(1.5)
     assert short_of_threads
-    lost = [lease for lease in holds if not leased(lease) and f"heartbeat-{lease.id}" not in short_of_threads]
-    assert not lost, f"{len(lost)} slices lost their lease because another's thread could not start"
+    lost = [
+        lease
+        for lease in holds
+        if not leased(lease) and f"heartbeat-{lease.id}" not in short_of_threads
+    ]
+    assert not lost, (
+        f"{len(lost)} slices lost their lease because another's thread could not start"
+    )
 
 
 def test_the_end_of_the_slice_is_no_error(short_of_threads):
@@ -104,7 +115,9 @@ def test_a_forked_child_keeps_no_lease_of_its_parent(configure):
     assert os.read(facts, 10) == b"0"
 
 
-def test_a_slice_that_cannot_begin_for_want_of_a_thread_has_nobody_who_keeps_its_lease(monkeypatch):
+def test_a_slice_that_cannot_begin_for_want_of_a_thread_has_nobody_who_keeps_its_lease(
+    monkeypatch,
+):
     def none(self):
         raise RuntimeError("can't start new thread")
 
@@ -116,12 +129,17 @@ def test_a_slice_that_cannot_begin_for_want_of_a_thread_has_nobody_who_keeps_its
             pytest.fail("the slice began")
     with Heartbeat(held(started(simple("other")))):
         time.sleep(3 * heartbeat.WATCH_SECONDS)
-        assert not any(thread.name == f"heartbeat-{lease.id}" for thread in threading.enumerate())
+        assert not any(
+            thread.name == f"heartbeat-{lease.id}" for thread in threading.enumerate()
+        )
 
 
-def test_a_slice_that_is_stuck_is_let_go_of_also_where_its_lease_was_lost_before(monkeypatch, configure):
+def test_a_slice_that_is_stuck_is_let_go_of_also_where_its_lease_was_lost_before(
+    monkeypatch, configure
+):
     configure(LEASE_SECONDS=0.9)
-    lease, let_go = held(started(simple())), threading.Event()
+    lease = held(started(simple()))
+    let_go = threading.Event()
     monkeypatch.setattr(Heartbeat, "_let_go", lambda heart: let_go.set())
     with Heartbeat(lease) as heart:
         Run.objects.filter(id=lease.id).update(epoch=lease.epoch + 1)
@@ -131,8 +149,12 @@ def test_a_slice_that_is_stuck_is_let_go_of_also_where_its_lease_was_lost_before
 
 
 @pytest.mark.parametrize("returns", [False, True])
-def test_a_workers_process_ends_only_where_its_slice_is_still_stuck(monkeypatch, returns):
-    lease, exits, given_back = held(started(simple())), [], threading.Event()
+def test_a_workers_process_ends_only_where_its_slice_is_still_stuck(
+    monkeypatch, returns
+):
+    lease = held(started(simple()))
+    exits = []
+    given_back = threading.Event()
     lease.worker = uuid4()
     monkeypatch.setattr(heartbeat.os, "_exit", exits.append)
 

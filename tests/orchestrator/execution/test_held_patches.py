@@ -1,5 +1,6 @@
-"""While people must sign a patch, or what a migration made of a guarded channel, nothing else is applied: what they
-decide elsewhere counts on the state behind it, and so do routers.
+"""While people must sign a patch, or what a migration made of a guarded channel,
+nothing else is applied: what they decide elsewhere counts on the state behind it, and
+so do routers.
 """
 
 from typing import Any
@@ -29,25 +30,39 @@ class Cents(Notes):
     total: str = "0"  # type: ignore[assignment]
 
 
-def counting(version: str, state: type[BaseModel] = Notes, *, shows: tuple[str, ...] = ()) -> Graph:
-    """Two gates side by side: one sets the total, and behind the other a router reads it."""
+def counting(
+    version: str, state: type[BaseModel] = Notes, *, shows: tuple[str, ...] = ()
+) -> Graph:
+    """Two gates side by side: one sets the total, and behind the other a router reads
+    it.
+    """
     made = Graph("counting", version=version, input=Order, state=state)
     guards = Gate(reviewers=["group:claims"], writes={"total": Show()})
-    made.node("count", approve="writes", gate=guards)(lambda state, ctx: {"total": type(state.total)(120)})
+    made.node("count", approve="writes", gate=guards)(
+        lambda state, ctx: {"total": type(state.total)(120)}
+    )
     beside = Gate(reviewers=["group:claims"], shows=list(shows))
-    made.node("write", approve="writes", gate=beside)(lambda state, ctx: {"letter": "Dear"})
+    made.node("write", approve="writes", gate=beside)(
+        lambda state, ctx: {"letter": "Dear"}
+    )
     for name in ("more", "pay"):
         made.node(name)(lambda state, ctx: {"notes": [f"{ctx.node} {state.total}"]})
         made.edge(name, END)
     for name in ("count", "write"):
         made.edge(START, name)
     made.edge("count", END)
-    made.branch("write", lambda state: "more" if int(state.total) > 1000 else "pay", {n: n for n in ("more", "pay")})
+    made.branch(
+        "write",
+        lambda state: "more" if int(state.total) > 1000 else "pay",
+        {n: n for n in ("more", "pay")},
+    )
     return made
 
 
 def in_cents(state: Any) -> None:
-    state["scratch"]["total"] = type(state["scratch"]["total"])(int(state["scratch"]["total"]) * 100)
+    state["scratch"]["total"] = type(state["scratch"]["total"])(
+        int(state["scratch"]["total"]) * 100
+    )
 
 
 def in_text(state: Any) -> None:
@@ -59,13 +74,16 @@ def counted(people: cast.People, **options: Any) -> Run:
     run = advanced(counting("1", **options))
     decided(run, people, "count")
     run = runs.advance(run.id)
-    assert (run.status, run_actions.state(run)["total"]) == (Status.PAUSED, 120)
+    assert run.status == Status.PAUSED
+    assert run_actions.state(run)["total"] == 120
     return run
 
 
 def decided(run: Run, people: cast.People, node: str, verdict: str = "approve") -> None:
     rita = run_actions.reviewer(people.reviewer)
-    verdicts = [verdict if row.node == node else None for row in run_actions.pending(run)]
+    verdicts = [
+        verdict if row.node == node else None for row in run_actions.pending(run)
+    ]
     run_actions.sign(run, rita, verdicts)
 
 
@@ -88,7 +106,8 @@ def test_what_people_decide_beside_a_migration_is_applied_behind_it(
     migrating(migration, state)
     decided(run, people, "write")
     run = runs.advance(run.id)
-    assert (run.status, run_actions.state(run)["letter"]) == (Status.PAUSED, ""), stored_error(run)
+    assert run.status == Status.PAUSED, stored_error(run)
+    assert run_actions.state(run)["letter"] == "", stored_error(run)
     assert settled(run) == ["write"]
     decided(run, people, "$patch")
     run = runs.advance(run.id)
@@ -97,7 +116,9 @@ def test_what_people_decide_beside_a_migration_is_applied_behind_it(
     assert verify_run(run.id) == []
 
 
-def test_what_people_decide_while_it_waits_does_not_wake_the_run_for_ever(people: cast.People) -> None:
+def test_what_people_decide_while_it_waits_does_not_wake_the_run_for_ever(
+    people: cast.People,
+) -> None:
     run = counted(people)
     migrating(in_cents)
     Run.objects.filter(id=run.id).update(status=Status.QUEUED)
@@ -105,56 +126,78 @@ def test_what_people_decide_while_it_waits_does_not_wake_the_run_for_ever(people
     assert run.at_node == "write, $patch"
     decided(run, people, "write")
     run = runs.advance(run.id)
-    assert (run.status, settled(run)) == (Status.PAUSED, ["write"])
+    assert run.status == Status.PAUSED
+    assert settled(run) == ["write"]
     again = runs.advance(run.id)
-    assert (again.status, again.head_seq, again.event_seq) == (Status.PAUSED, run.head_seq, run.event_seq)
+    assert again.status == Status.PAUSED
+    assert again.head_seq == run.head_seq
+    assert again.event_seq == run.event_seq
 
 
-def test_a_decision_that_was_bound_to_what_the_migration_changes_comes_back(people: cast.People) -> None:
+def test_a_decision_that_was_bound_to_what_the_migration_changes_comes_back(
+    people: cast.People,
+) -> None:
     run = counted(people, shows=("total",))
     migrating(in_cents, shows=("total",))
     decided(run, people, "write")
     runs.advance(run.id)
     decided(run, people, "$patch")
     run = runs.advance(run.id)
-    assert (run.status, run_actions.state(run)["total"], settled(run)) == (Status.PAUSED, 12000, [])
+    assert run.status == Status.PAUSED
+    assert run_actions.state(run)["total"] == 12000
+    assert settled(run) == []
     decided(run, people, "write")
     run = runs.advance(run.id)
-    assert (run.status, run_actions.state(run)["notes"]) == (Status.COMPLETED, ["more 12000"])
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["notes"] == ["more 12000"]
     assert verify_run(run.id) == []
 
 
-def test_where_the_migration_is_rejected_nothing_that_was_decided_beside_it_happens(people: cast.People) -> None:
+def test_where_the_migration_is_rejected_nothing_that_was_decided_beside_it_happens(
+    people: cast.People,
+) -> None:
     run = counted(people)
     migrating(in_cents)
     decided(run, people, "write")
     runs.advance(run.id)
     decided(run, people, "$patch", "reject")
     run = runs.advance(run.id)
-    assert (run.status, run_actions.state(run)["letter"], run_actions.state(run)["notes"]) == (Status.REJECTED, "", [])
+    assert run.status == Status.REJECTED
+    assert run_actions.state(run)["letter"] == ""
+    assert run_actions.state(run)["notes"] == []
     assert settled(run) == ["write"], "what people decided stays on record"
     assert verify_run(run.id) == []
 
 
-def test_a_patch_of_a_fork_is_applied_before_what_is_decided_beside_it(people: cast.People) -> None:
+def test_a_patch_of_a_fork_is_applied_before_what_is_decided_beside_it(
+    people: cast.People,
+) -> None:
     run = counted(people)
-    made = runs.fork(run.head or "", patch={"scratch": {"total": 5000}}, by=people.starter)
+    made = runs.fork(
+        run.head or "", patch={"scratch": {"total": 5000}}, by=people.starter
+    )
     decided(made, people, "write")
     made = runs.advance(made.id)
-    assert (made.status, settled(made)) == (Status.PAUSED, ["write"])
+    assert made.status == Status.PAUSED
+    assert settled(made) == ["write"]
     decided(made, people, "$patch")
     made = runs.advance(made.id)
-    assert (made.status, run_actions.state(made)["notes"]) == (Status.COMPLETED, ["more 5000"])
+    assert made.status == Status.COMPLETED
+    assert run_actions.state(made)["notes"] == ["more 5000"]
     assert verify_run(made.id) == []
 
 
-def test_an_effect_that_was_done_before_the_deployment_is_not_done_again_behind_the_patch(people: cast.People) -> None:
+def test_an_effect_that_was_done_before_the_deployment_is_not_done_again_behind_the_patch(
+    people: cast.People,
+) -> None:
     happened: list[str] = []
 
     def paying(version: str) -> Graph:
         made = Graph("paying", version=version, input=Order, state=Notes)
         gate = Gate(reviewers=["group:claims"], writes={"total": Show()})
-        made.node("pay", effect="external", reads=["letter"])(lambda state, ctx: happened.append("paid"))
+        made.node("pay", effect="external", reads=["letter"])(
+            lambda state, ctx: happened.append("paid")
+        )
         made.node("count", approve="writes", gate=gate)(lambda state, ctx: {"total": 1})
         for source, target in ((START, "pay"), ("pay", "count"), ("count", END)):
             made.edge(source, target)
@@ -163,7 +206,8 @@ def test_an_effect_that_was_done_before_the_deployment_is_not_done_again_behind_
     run = started(paying("1"))
     with watching(Breaks('INSERT INTO "checkpoints_checkpoint"', after=False)):
         slice_of(run)
-    assert (happened, TaskResult.objects.get(run=run.id).outcome) == (["paid"], "done")
+    assert happened == ["paid"]
+    assert TaskResult.objects.get(run=run.id).outcome == "done"
     Run.objects.filter(id=run.id).update(lease_until=run.created_at)
     new = paying("2")
     new.migration(from_version="1")(lambda state: state["scratch"].update(total=7))
@@ -172,6 +216,8 @@ def test_an_effect_that_was_done_before_the_deployment_is_not_done_again_behind_
     assert run.at_node == "$patch", stored_error(run)
     decided(run, people, "$patch")
     run = runs.advance(run.id)
-    assert (run.status, run.at_node, happened) == (Status.PAUSED, "count", ["paid"]), stored_error(run)
+    assert run.status == Status.PAUSED, stored_error(run)
+    assert run.at_node == "count", stored_error(run)
+    assert happened == ["paid"], stored_error(run)
     assert TaskResult.objects.filter(run=run.id).count() == 1
     assert verify_run(run.id) == []

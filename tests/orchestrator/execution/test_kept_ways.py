@@ -1,5 +1,6 @@
-"""What a task returned as goto, sends or error, and that waits for people or for others, leads on in the new version
-too, or the run stops as incompatible. It is never left to a worker that breaks on it.
+"""What a task returned as goto, sends or error, and that waits for people or for
+others, leads on in the new version too, or the run stops as incompatible. It is never
+left to a worker that breaks on it.
 """
 
 from typing import Any
@@ -17,7 +18,7 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Command, Gate, Graph, Send, Task
 from orchestrator.engine.errors import IncompatibleGraph
-from orchestrator.engine.judgement import STUCK
+from orchestrator.engine.versions.judgement import STUCK
 from orchestrator.runs.forecast import forecast_runs
 from tests.support import cast, run_actions
 from tests.support.small_graphs import advanced, graph, held, started
@@ -26,12 +27,20 @@ from tests.support.versioned_graphs import deployed
 pytestmark = pytest.mark.django_db(transaction=True)
 
 WAYS = {
-    "goto": (Command(goto="x"), "edge `ask=>x`: was removed, and a result that is kept leads along it"),
-    "send": ([Send("x", 1)], "edge `ask~>x`: was removed, and a result that is kept leads along it"),
+    "goto": (
+        Command(goto="x"),
+        "edge `ask=>x`: was removed, and a result that is kept leads along it",
+    ),
+    "send": (
+        [Send("x", 1)],
+        "edge `ask~>x`: was removed, and a result that is kept leads along it",
+    ),
 }
 
 
-def leading(version: str, way: str, to: str = "x", *, gated: bool = True, fails: bool = False) -> Graph:
+def leading(
+    version: str, way: str, to: str = "x", *, gated: bool = True, fails: bool = False
+) -> Graph:
     """ask goes to `to` by a goto or a send; beside it another node may fail."""
     made = graph("leading", version=version)
     options: dict[str, Any] = {"goto": [to]} if way == "goto" else {"sends": [to]}
@@ -41,7 +50,11 @@ def leading(version: str, way: str, to: str = "x", *, gated: bool = True, fails:
     update = {"letter": "Dear"} if gated else {"notes": ["asked"]}
 
     def ask(state: Any, ctx: Any) -> Any:
-        return Command(update=update, goto=returned.goto, send=returned.send) if to == "x" else update
+        return (
+            Command(update=update, goto=returned.goto, send=returned.send)
+            if to == "x"
+            else update
+        )
 
     def beside(state: Any, ctx: Any) -> Any:
         if fails:
@@ -50,7 +63,13 @@ def leading(version: str, way: str, to: str = "x", *, gated: bool = True, fails:
     made.node("ask", **options)(ask)
     made.node("beside")(beside)
     made.node(to)(lambda state, ctx: {"notes": [to]})
-    for source, target in ((START, "ask"), (START, "beside"), ("beside", END), ("ask", END), (to, END)):
+    for source, target in (
+        (START, "ask"),
+        (START, "beside"),
+        ("beside", END),
+        ("ask", END),
+        (to, END),
+    ):
         made.edge(source, target)
     return made
 
@@ -73,7 +92,8 @@ def test_what_people_are_asked_about_leads_on_in_the_new_version_or_the_run_stop
     run_actions.sign(signed, rita, ["approve"])
     deployed(leading("2", way, "y"))
     (said,) = forecast_runs()
-    assert (said.judgement.verdict, said.judgement.said("breaking")) == (STUCK, [WAYS[way][1]])
+    assert said.judgement.verdict == STUCK
+    assert said.judgement.in_words("breaking") == [WAYS[way][1]]
     with pytest.raises(IncompatibleGraph, match=WAYS[way][1]):
         run_actions.sign(run, rita, ["approve"])
     refused(runs.advance(signed.id), WAYS[way][1])
@@ -85,7 +105,8 @@ def test_so_does_what_is_kept_of_a_superstep_that_failed(way: str) -> None:
     assert run.status == Status.FAILED
     deployed(leading("2", way, "y", gated=False))
     (said,) = forecast_runs()
-    assert (said.judgement.verdict, said.judgement.said("breaking")) == (STUCK, [WAYS[way][1]])
+    assert said.judgement.verdict == STUCK
+    assert said.judgement.in_words("breaking") == [WAYS[way][1]]
     runs.resume(run.id)
     refused(runs.advance(run.id), WAYS[way][1])
 
@@ -107,25 +128,36 @@ def test_so_does_an_error_that_is_kept() -> None:
     run_2 = caught("2")
     deployed(run_2)
     runs.resume(run.id)
-    refused(runs.advance(run.id), "edge `a>mend!error`: was removed, and a result that is kept leads along it")
+    refused(
+        runs.advance(run.id),
+        "edge `a>mend!error`: was removed, and a result that is kept leads along it",
+    )
 
 
 def test_so_does_what_a_task_returned_that_was_cut_off() -> None:
     def acting(version: str, to: str) -> Graph:
         made = graph("acting", version=version)
-        made.node("ask", effect="external", goto=[to])(lambda state, ctx: Command(goto=to))
+        made.node("ask", effect="external", goto=[to])(
+            lambda state, ctx: Command(goto=to)
+        )
         made.node(to)(lambda state, ctx: None)
         for source, target in ((START, "ask"), ("ask", END), (to, END)):
             made.edge(source, target)
         return made
 
     run = started(acting("1", "x"))
-    lease, task = held(run), Task("ask", 1, 0)
+    lease = held(run)
+    task = Task("ask", 1, 0)
     journal.write_intents(lease, [Intent(task, 1, "external", "", 9.0)])
-    journal.write_results(lease, [Ending(task, 1, "done", {"writes": [], "goto": ["x"], "sends": []})])
+    journal.write_results(
+        lease, [Ending(task, 1, "done", {"writes": [], "goto": ["x"], "sends": []})]
+    )
     leases.give_back(lease.id, lease.epoch)
     deployed(acting("2", "y"))
-    refused(runs.advance(run.id), "a result that is kept leads along ask=>x, which version 2 lacks")
+    refused(
+        runs.advance(run.id),
+        "a result that is kept leads along ask=>x, which version 2 lacks",
+    )
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -137,9 +169,12 @@ def test_a_fork_is_refused_where_what_is_asked_leads_nowhere(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_run_whose_kept_results_lead_on_goes_on(way: str, people: cast.People) -> None:
+def test_a_run_whose_kept_results_lead_on_goes_on(
+    way: str, people: cast.People
+) -> None:
     run = advanced(leading("1", way))
     deployed(leading("2", way))
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
-    assert (run.status, run_actions.state(run)["notes"]) == (Status.COMPLETED, ["x"])
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["notes"] == ["x"]

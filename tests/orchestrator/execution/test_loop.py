@@ -16,7 +16,9 @@ from tests.support.run_actions import log, sources, start, state
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_run_goes_through_its_graph_and_completes(tmp_path: Path, people: cast.People) -> None:
+def test_a_run_goes_through_its_graph_and_completes(
+    tmp_path: Path, people: cast.People
+) -> None:
     run = start("effects", tmp_path, by=people.starter)
     assert run.status == Status.COMPLETED
     assert state(run)["notes"] == ["order A-1", "paid", "sent", "closed"]
@@ -25,7 +27,9 @@ def test_a_run_goes_through_its_graph_and_completes(tmp_path: Path, people: cast
     assert run.lease_until is None
 
 
-def test_every_superstep_leaves_a_row_whose_seq_counts_from_zero_without_gaps(tmp_path: Path) -> None:
+def test_every_superstep_leaves_a_row_whose_seq_counts_from_zero_without_gaps(
+    tmp_path: Path,
+) -> None:
     run = start("effects", tmp_path)
     rows = list(Checkpoint.objects.filter(run=run).order_by("seq"))
     assert [row.seq for row in rows] == [0, 1, 2, 3, 4]
@@ -34,18 +38,25 @@ def test_every_superstep_leaves_a_row_whose_seq_counts_from_zero_without_gaps(tm
     assert sources(run) == ["input"] + ["superstep"] * 4
 
 
-def test_the_log_is_numbered_without_gaps_and_each_line_is_chained_to_the_one_before(tmp_path: Path) -> None:
+def test_the_log_is_numbered_without_gaps_and_each_line_is_chained_to_the_one_before(
+    tmp_path: Path,
+) -> None:
     run = start("effects", tmp_path)
     events = list(RunEvent.objects.filter(run=run).order_by("seq"))
     assert [line.seq for line in events] == list(range(1, len(events) + 1))
     previous = ""
     for line in events:
-        assert line.hash == event_log.line_hash(previous, line, codec.unpack(bytes(line.payload)), Protection())
+        assert line.hash == event_log.line_hash(
+            previous, line, codec.unpack(bytes(line.payload)), Protection()
+        )
         previous = line.hash
-    assert (run.event_seq, run.event_hash) == (events[-1].seq, previous)
+    assert run.event_seq == events[-1].seq
+    assert run.event_hash == previous
 
 
-def test_an_intent_is_written_before_an_effect_and_its_line_comes_before_the_checkpoint(tmp_path: Path) -> None:
+def test_an_intent_is_written_before_an_effect_and_its_line_comes_before_the_checkpoint(
+    tmp_path: Path,
+) -> None:
     run = start("effects", tmp_path)
     assert log(run) == [
         "run_started",
@@ -61,7 +72,11 @@ def test_an_intent_is_written_before_an_effect_and_its_line_comes_before_the_che
 
 @pytest.mark.parametrize(
     ("graph", "supersteps"),
-    [("loop_every", [0, 1, 2, 3, 4, 5, 6]), ("loop_none", [0, 6]), ("loop_third", [0, 3, 6])],
+    [
+        ("loop_every", [0, 1, 2, 3, 4, 5, 6]),
+        ("loop_none", [0, 6]),
+        ("loop_third", [0, 3, 6]),
+    ],
 )
 def test_a_policy_decides_which_rows_stay_and_the_last_always_does(
     graph: str, supersteps: list[int], tmp_path: Path
@@ -74,7 +89,9 @@ def test_a_policy_decides_which_rows_stay_and_the_last_always_does(
     assert state(run)["total"] == 6
 
 
-def test_the_recovery_point_is_the_one_row_that_is_not_kept_and_the_run_goes_on_from_it(tmp_path: Path) -> None:
+def test_the_recovery_point_is_the_one_row_that_is_not_kept_and_the_run_goes_on_from_it(
+    tmp_path: Path,
+) -> None:
     run = runs.start("loop_none", {"folder": str(tmp_path)})
     _superstep_by_superstep(run, 3)
     rows = list(Checkpoint.objects.filter(run=run).order_by("seq"))
@@ -84,7 +101,9 @@ def test_the_recovery_point_is_the_one_row_that_is_not_kept_and_the_run_goes_on_
 
 
 def _superstep_by_superstep(run: Run, number: int) -> None:
-    """Slices of one superstep each: a worker that is asked to drain leaves after the superstep in hand."""
+    """Slices of one superstep each: a worker that is asked to drain leaves after the
+    superstep in hand.
+    """
     from checkpoints.queue import leases
     from orchestrator.execution import loop
 

@@ -1,4 +1,6 @@
-"""What one node leaves behind in its thread is not the next node's to find; what it reports never costs the lease."""
+"""What one node leaves behind in its thread is not the next node's to find; what it
+reports never costs the lease.
+"""
 
 import queue
 import threading
@@ -14,7 +16,7 @@ from checkpoints.ledger import head_loader
 from checkpoints.models import LateResult
 from checkpoints.queue import leases
 from orchestrator.engine import END, START, Graph, Task, registry
-from orchestrator.engine.plan import Start
+from orchestrator.engine.step.plan import Start
 from orchestrator.execution.attempt import Attempt, SuperstepContext
 from orchestrator.execution.heartbeat import Heartbeat
 from tests.support.processes import until
@@ -42,7 +44,9 @@ def _ends_autocommit(state: Any, ctx: Any) -> None:
 
 
 @pytest.mark.parametrize("broken", [_leaves_a_transaction_open, _ends_autocommit])
-def test_a_node_that_leaves_its_connection_in_a_transaction_does_not_break_the_nodes_after_it(broken: Any) -> None:
+def test_a_node_that_leaves_its_connection_in_a_transaction_does_not_break_the_nodes_after_it(
+    broken: Any,
+) -> None:
     seen: list[tuple[bool, bool]] = []
 
     def after(state: Any, ctx: Any) -> None:
@@ -53,7 +57,10 @@ def test_a_node_that_leaves_its_connection_in_a_transaction_does_not_break_the_n
     for _ in range(2):
         assert advanced(_one("after", after)).status == Status.COMPLETED
     assert seen == [(True, False), (True, False)]
-    assert sorted(User.objects.values_list("username", flat=True)) == ["user-0", "user-1"]
+    assert sorted(User.objects.values_list("username", flat=True)) == [
+        "user-0",
+        "user-1",
+    ]
 
 
 def test_a_late_result_is_kept_though_its_node_left_a_transaction_open() -> None:
@@ -72,8 +79,14 @@ def test_a_late_result_is_kept_though_its_node_left_a_transaction_open() -> None
     until(LateResult.objects.exists, seconds=10)
 
 
-@pytest.mark.parametrize("report", [2**70, float("nan"), "\x00", object()], ids=["long", "nan", "nul", "object"])
-def test_a_report_that_no_row_can_hold_does_not_end_the_heartbeat(configure: Any, report: Any) -> None:
+@pytest.mark.parametrize(
+    "report",
+    [2**70, float("nan"), "\x00", object()],
+    ids=["long", "nan", "nul", "object"],
+)
+def test_a_report_that_no_row_can_hold_does_not_end_the_heartbeat(
+    configure: Any, report: Any
+) -> None:
     configure(LEASE_SECONDS=1.0)
     run = started(_one("reports", lambda state, ctx: None))
     lease = held(run)
@@ -86,8 +99,11 @@ def test_a_report_that_no_row_can_hold_does_not_end_the_heartbeat(configure: Any
 def test_an_attempt_that_was_given_up_before_it_began_does_not_begin() -> None:
     called: list[str] = []
     lease = held(started(_one("given-up", lambda state, ctx: called.append("work"))))
-    compiled, head = registry.by_fingerprint(lease.fingerprint), head_loader.load_head(lease)
-    context = SuperstepContext(lease, compiled, head.payload.state, {}, Heartbeat(lease))
+    compiled = registry.by_fingerprint(lease.fingerprint)
+    head = head_loader.load_head(lease)
+    context = SuperstepContext(
+        lease, compiled, head.payload.state, {}, Heartbeat(lease)
+    )
     results: queue.SimpleQueue[Attempt] = queue.SimpleQueue()
     for give_up in (True, False):
         one = Attempt(context, Start(Task("work", 1)), 1, 1, 60.0, results)

@@ -1,4 +1,6 @@
-"""Metadata and figures of one's own: sealed, counted once, the same after a recovery, found by columns."""
+"""Metadata and figures of one's own: sealed, counted once, the same after a recovery,
+found by columns.
+"""
 
 import io
 import json
@@ -19,7 +21,7 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Graph, Send
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.notes import figure_number
+from orchestrator.engine.step.notes import figure_number
 from tests.support.bundles import forgotten
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import advanced, graph, registered
@@ -30,9 +32,15 @@ CUSTOMER = {"customer": "ACME", "tries": 3, "vip": True, "share": 0.5}
 
 
 def counting(
-    name: str = "counting", *, fails: list[bool] | None = None, effect: str = "pure", **settings: Any
+    name: str = "counting",
+    *,
+    fails: list[bool] | None = None,
+    effect: str = "pure",
+    **settings: Any,
 ) -> Graph:
-    """call notes tokens and a model; check fails while `fails` has a True; then it ends."""
+    """call notes tokens and a model; check fails while `fails` has a True; then it
+    ends.
+    """
     made = graph(name, **settings)
 
     def call(state: Any, ctx: Any) -> dict[str, Any]:
@@ -57,7 +65,10 @@ def counting(
 
 def sums(run: Any) -> dict[str, Decimal]:
     """The figures of a run."""
-    return {name: figure_number(value) for name, value in notes.figures_of_run(run.id).items()}
+    return {
+        name: figure_number(value)
+        for name, value in notes.figures_of_run(run.id).items()
+    }
 
 
 def started_with(made: Graph, metadata: Any = CUSTOMER, **how: Any) -> Any:
@@ -88,7 +99,9 @@ def test_a_run_keeps_the_metadata_that_it_was_started_with_and_it_is_sealed() ->
         ("customer", "metadata must be an object"),
     ],
 )
-def test_metadata_that_cannot_be_kept_is_refused_by_name_and_nothing_starts(metadata: Any, place: str) -> None:
+def test_metadata_that_cannot_be_kept_is_refused_by_name_and_nothing_starts(
+    metadata: Any, place: str
+) -> None:
     with pytest.raises(InvalidValue) as refused:
         started_with(counting(), metadata)
     assert place in refused.value.message
@@ -102,7 +115,9 @@ def test_the_same_key_gives_the_run_with_the_metadata_that_it_has() -> None:
     assert notes.metadata_of(again) == {"a": 1}
 
 
-def test_a_fork_and_a_replay_have_the_metadata_of_their_origin_and_may_be_removed_apart() -> None:
+def test_a_fork_and_a_replay_have_the_metadata_of_their_origin_and_may_be_removed_apart() -> (
+    None
+):
     run = started_with(counting())
     runs.advance(run.id)
     fork = runs.fork(f"{run.key}:initial")
@@ -132,9 +147,15 @@ def test_runs_are_found_by_their_metadata_and_by_nothing_else() -> None:
     other = started_with(counting(), {"customer": "Other", "supplier": "ACME"})
     everything = type(mine).objects.all()
     assert list(notes.with_metadata(everything, {"customer": "ACME"})) == [mine]
-    assert list(notes.with_metadata(everything, {"customer": "ACME", "tries": "3", "vip": "true"})) == [mine]
+    assert list(
+        notes.with_metadata(
+            everything, {"customer": "ACME", "tries": "3", "vip": "true"}
+        )
+    ) == [mine]
     assert list(notes.with_metadata(everything, {"supplier": "ACME"})) == [other]
-    assert not notes.with_metadata(everything, {"customer": "ACME", "tries": "4"}).exists()
+    assert not notes.with_metadata(
+        everything, {"customer": "ACME", "tries": "4"}
+    ).exists()
 
 
 def test_a_filter_reads_the_index_of_metadata_alone() -> None:
@@ -148,9 +169,13 @@ def test_a_filter_reads_the_index_of_metadata_alone() -> None:
             assert "run_metadata_found" in found.explain()
 
 
-def test_in_an_encrypted_run_only_indexed_metadata_is_readable_and_found(settings: Any) -> None:
+def test_in_an_encrypted_run_only_indexed_metadata_is_readable_and_found(
+    settings: Any,
+) -> None:
     settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
-    run = started_with(counting("secret", encrypted=True, indexed_metadata=["customer"]))
+    run = started_with(
+        counting("secret", encrypted=True, indexed_metadata=["customer"])
+    )
     assert notes.metadata_of(run) == CUSTOMER
     texts = dict(RunMetadata.objects.values_list("name", "text"))
     assert texts == {"customer": "ACME", "tries": "", "vip": "", "share": ""}
@@ -169,10 +194,18 @@ def test_what_a_node_notes_is_kept_with_its_checkpoint_and_sealed() -> None:
     assert run.status == Status.COMPLETED
     assert sums(run) == {"cost": Decimal("0.25"), "tokens": 1245}
     assert notes.metadata_at(run, [0, 1]) == {1: {"model": "large"}}
-    assert notes.figures_at(run, 1)["call"] == {"cost": 250_000, "tokens": 1_235_000_000}
+    assert notes.figures_at(run, 1)["call"] == {
+        "cost": 250_000,
+        "tokens": 1_235_000_000,
+    }
     kept = timeline.checkpoint_lines(run)
-    assert [row.seq for row in notes.checkpoints_with_metadata(run.id, kept, {"model": "large"})] == [1]
-    assert not notes.checkpoints_with_metadata(run.id, kept, {"model": "small"}).exists()
+    assert [
+        row.seq
+        for row in notes.checkpoints_with_metadata(run.id, kept, {"model": "large"})
+    ] == [1]
+    assert not notes.checkpoints_with_metadata(
+        run.id, kept, {"model": "small"}
+    ).exists()
     assert verify_run(run.id) == []
 
 
@@ -188,7 +221,9 @@ def test_what_a_node_notes_is_kept_with_its_checkpoint_and_sealed() -> None:
         (Decimal("0.0000001"), "finer than millionths"),
     ],
 )
-def test_a_figure_that_cannot_be_added_up_fails_its_task_by_name(number: Any, place: str) -> None:
+def test_a_figure_that_cannot_be_added_up_fails_its_task_by_name(
+    number: Any, place: str
+) -> None:
     made = graph("wrong")
     made.node("call")(lambda state, ctx: ctx.figure("tokens", number))
     made.edge(START, "call")
@@ -199,7 +234,9 @@ def test_a_figure_that_cannot_be_added_up_fails_its_task_by_name(number: Any, pl
 
 
 @pytest.mark.parametrize("effect", ["pure", "external"])
-def test_a_task_is_counted_once_however_often_its_superstep_is_resumed(effect: str) -> None:
+def test_a_task_is_counted_once_however_often_its_superstep_is_resumed(
+    effect: str,
+) -> None:
     run = advanced(counting(fails=[True, True, False], effect=effect))
     for _ in range(2):
         assert run.status == Status.FAILED
@@ -241,7 +278,9 @@ def test_a_replay_counts_what_runs_again_and_nothing_that_was_recorded() -> None
 
 def test_of_several_tasks_that_note_one_name_the_last_in_declared_order_stays() -> None:
     made = graph("fan")
-    made.node("split", sends="work")(lambda state, ctx: [Send("work", n) for n in range(3)])
+    made.node("split", sends="work")(
+        lambda state, ctx: [Send("work", n) for n in range(3)]
+    )
     made.node("work")(lambda state, ctx: ctx.metadata("last", ctx.payload))
     made.edge(START, "split")
     made.edge("split", END)
@@ -273,12 +312,15 @@ def test_a_note_that_was_slipped_in_shows() -> None:
     assert "of which its log does not tell" in verify_run(run.id)[0].reason
 
 
-def test_a_figure_that_was_changed_is_refused_in_the_sum_of_its_node_and_others_are_shown() -> None:
+def test_a_figure_that_was_changed_is_refused_in_the_sum_of_its_node_and_others_are_shown() -> (
+    None
+):
     run = advanced(counting())
     TaskFigure.objects.filter(name="cost").update(millionths=1)
     shown = notes.figures_at(run, 1)
     assert list(shown["call"]["cost"]) == ["refused"]
-    assert (shown["call"]["tokens"], shown["check"]["tokens"]) == (1_235_000_000, 10_000_000)
+    assert shown["call"]["tokens"] == 1_235_000_000
+    assert shown["check"]["tokens"] == 10_000_000
 
 
 def graph_without_notes() -> Graph:
@@ -320,7 +362,9 @@ def verdict(bodies: list[dict[str, Any]]) -> str:
     return ""
 
 
-def test_a_bundle_carries_metadata_and_figures_and_comes_in_with_them(tmp_path: Any) -> None:
+def test_a_bundle_carries_metadata_and_figures_and_comes_in_with_them(
+    tmp_path: Any,
+) -> None:
     run = advanced(counting())
     withdrawn = started_with(counting())
     runs.advance(withdrawn.id)
@@ -333,7 +377,10 @@ def test_a_bundle_carries_metadata_and_figures_and_comes_in_with_them(tmp_path: 
     imported = bundle.load(out)
     assert sums(imported) == before == sums(run)
     assert notes.metadata_of(imported) == CUSTOMER
-    assert notes.with_metadata(type(run).objects.all(), {"customer": "ACME"}).get() == imported
+    assert (
+        notes.with_metadata(type(run).objects.all(), {"customer": "ACME"}).get()
+        == imported
+    )
     assert verify_run(imported.id) == []
 
 
@@ -356,7 +403,9 @@ def test_the_offline_verifier_compares_metadata_and_figures_with_the_log(
     assert verdict(bodies) == reason
 
 
-def test_a_bundle_without_notes_says_nothing_of_them_so_that_earlier_verifiers_take_it_in() -> None:
+def test_a_bundle_without_notes_says_nothing_of_them_so_that_earlier_verifiers_take_it_in() -> (
+    None
+):
     run = advanced(graph_without_notes())
     counts = next(body for body in bundled(run) if body["kind"] == "counts")["counts"]
     assert not {"metadata", "figure"} & counts.keys()

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.engine import Task
-from orchestrator.engine.reduce import Output
+from orchestrator.engine.step.reduce import Output
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 
 
@@ -15,7 +15,9 @@ def test_what_a_gate_read_is_kept_with_its_task(reads: tuple[str, ...] | None) -
     assert OpenSuperstep.from_json(kept.to_json()) == kept
 
 
-def test_of_a_task_that_an_earlier_version_kept_nobody_knows_what_its_gate_read() -> None:
+def test_of_a_task_that_an_earlier_version_kept_nobody_knows_what_its_gate_read() -> (
+    None
+):
     kept = FinishedTask(Output(), gated=True).to_json()
     assert "reads" not in kept
     assert FinishedTask.from_json(kept).reads is None

@@ -1,4 +1,6 @@
-"""Going on with another version is one fenced commit: whole, or not at all, whoever else writes meanwhile."""
+"""Going on with another version is one fenced commit: whole, or not at all, whoever
+else writes meanwhile.
+"""
 
 from contextlib import suppress
 from typing import Annotated, Any
@@ -18,7 +20,12 @@ from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Show, Sum, Task, registry
-from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, StaleLease, WrongStatus
+from orchestrator.engine.errors import (
+    IncompatibleGraph,
+    InvalidValue,
+    StaleLease,
+    WrongStatus,
+)
 from orchestrator.execution import loop
 from orchestrator.execution.adoption import pin
 from tests.crash.abort import watching
@@ -40,31 +47,43 @@ def asked() -> Run:
 
 def rows(run: Run) -> tuple[int, int, str]:
     found = Run.objects.get(id=run.id)
-    return Checkpoint.objects.filter(run=run).count(), RunEvent.objects.filter(run=run).count(), found.fingerprint
+    return (
+        Checkpoint.objects.filter(run=run).count(),
+        RunEvent.objects.filter(run=run).count(),
+        found.fingerprint,
+    )
 
 
-def test_a_signature_that_comes_in_between_is_kept_and_the_commit_made_anew(people: cast.People) -> None:
+def test_a_signature_that_comes_in_between_is_kept_and_the_commit_made_anew(
+    people: cast.People,
+) -> None:
     run = asked()
     lease = held(run)
-    head, given = head_loader.load_head(lease), head_loader.input_of(lease)
+    head = head_loader.load_head(lease)
+    given = head_loader.input_of(lease)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     after = pin.adopt_version(lease, head, given, registry.current("paying"))
-    assert (after.source, lease.version) == ("version", "2")
+    assert after.source == "version"
+    assert lease.version == "2"
     assert RunEvent.objects.filter(run=run, type="version_changed").count() == 1
     Run.objects.filter(id=run.id).update(lease_until=run.created_at)
     run = runs.advance(run.id)
-    assert (run.status, run_actions.state(run)["notes"]) == (Status.COMPLETED, ["sent Dear 3"])
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["notes"] == ["sent Dear 3"]
     assert verify_run(run.id) == []
 
 
 def test_who_lost_the_lease_pins_nothing() -> None:
     run = asked()
-    lease, before = held(run), rows(run)
-    head, given = head_loader.load_head(lease), head_loader.input_of(lease)
+    lease = held(run)
+    before = rows(run)
+    head = head_loader.load_head(lease)
+    given = head_loader.input_of(lease)
     Run.objects.filter(id=run.id).update(epoch=lease.epoch + 1)
     with pytest.raises(StaleLease):
         pin.adopt_version(lease, head, given, registry.current("paying"))
-    assert (rows(run), lease.version) == (before, "1")
+    assert rows(run) == before
+    assert lease.version == "1"
 
 
 @pytest.mark.parametrize("table", ["checkpoints_checkpoint", "checkpoints_runevent"])
@@ -75,7 +94,8 @@ def test_a_commit_that_breaks_leaves_the_run_on_its_own_version_and_the_next_wor
     before = rows(run)
     with watching(Breaks(f'INSERT INTO "{table}"', after=False)):
         claimed = held(run)
-        head, given = head_loader.load_head(claimed), head_loader.input_of(claimed)
+        head = head_loader.load_head(claimed)
+        given = head_loader.input_of(claimed)
         with pytest.raises(Exception, match="cut off|connection was cut"):
             pin.adopt_version(claimed, head, given, registry.current("paying"))
     assert rows(run) == before
@@ -88,27 +108,43 @@ def test_a_commit_that_breaks_leaves_the_run_on_its_own_version_and_the_next_wor
 def test_the_lease_knows_what_the_ledger_wrote() -> None:
     run = asked()
     lease = held(run)
-    head, given = head_loader.load_head(lease), head_loader.input_of(lease)
+    head = head_loader.load_head(lease)
+    given = head_loader.input_of(lease)
     pin.adopt_version(lease, head, given, registry.current("paying"))
     ledger.refresh_lease(lease)
     row = Run.objects.get(id=run.id)
-    assert (row.head, row.version, row.fingerprint) == (lease.head, lease.version, lease.fingerprint)
+    assert row.head == lease.head
+    assert row.version == lease.version
+    assert row.fingerprint == lease.fingerprint
 
 
-def test_an_effect_that_began_before_a_crash_is_left_to_its_version_where_the_new_one_would_begin_it_later() -> None:
-    """Else its result would be left behind with the superstep, and it would happen again."""
+def test_an_effect_begun_before_a_crash_stays_with_its_version_if_the_new_one_delays_it() -> (
+    None
+):
+    """Else its result would be left behind with the superstep, and it would happen
+    again.
+    """
     happened: list[str] = []
 
     def side_by_side(version: str, *more: tuple[str, str]) -> Graph:
         made = graph("beside", version=version)
         made.node("a")(lambda state, ctx: None)
-        made.node("pay", effect="external", idempotent=True)(lambda state, ctx: happened.append("paid"))
-        for source, target in ((START, "a"), (START, "pay"), ("a", END), ("pay", END), *more):
+        made.node("pay", effect="external", idempotent=True)(
+            lambda state, ctx: happened.append("paid")
+        )
+        for source, target in (
+            (START, "a"),
+            (START, "pay"),
+            ("a", END),
+            ("pay", END),
+            *more,
+        ):
             made.edge(source, target)
         return made
 
     run = started(side_by_side("1"))
-    lease, task = held(run), Task("pay", 1, 0)
+    lease = held(run)
+    task = Task("pay", 1, 0)
     journal.write_intents(lease, [Intent(task, 1, "external", "", 9.0)])
     journal.write_results(lease, [Ending(task, 1, "done", {"writes": []})])
     leases.give_back(lease.id, lease.epoch)
@@ -117,8 +153,12 @@ def test_an_effect_that_began_before_a_crash_is_left_to_its_version_where_the_ne
     error = stored_error(run)
     assert error is not None
     assert run.status == Status.INCOMPATIBLE
-    assert error["because"] == "pay:1:0 began in the superstep in hand, and would not begin in it in version 2"
-    assert (happened, TaskResult.objects.filter(run=run, outcome="done").count()) == ([], 1)
+    assert (
+        error["because"]
+        == "pay:1:0 began in the superstep in hand, and would not begin in it in version 2"
+    )
+    assert happened == []
+    assert TaskResult.objects.filter(run=run, outcome="done").count() == 1
 
 
 class Added(BaseModel):
@@ -131,9 +171,16 @@ class Beside(Notes):
 
 
 def billing(
-    version: str, state: type[BaseModel] = Beside, *, begins: int = 7, fails: bool = False, **policy: Any
+    version: str,
+    state: type[BaseModel] = Beside,
+    *,
+    begins: int = 7,
+    fails: bool = False,
+    **policy: Any,
 ) -> Graph:
-    """fetch sets the total, people are asked to set 120, beside a node that may fail; version 2 counts cents."""
+    """fetch sets the total, people are asked to set 120, beside a node that may fail;
+    version 2 counts cents.
+    """
     made = Graph("billing", version=version, input=Order, state=state)
     gate = Gate(reviewers=["group:claims"], writes={"total": Show()}, **policy)
     made.node("fetch")(lambda state, ctx: {"total": begins} if begins else None)
@@ -144,7 +191,13 @@ def billing(
             raise RuntimeError("no line")
 
     made.node("call")(call)
-    for source, target in ((START, "fetch"), ("fetch", "propose"), ("fetch", "call"), ("propose", END), ("call", END)):
+    for source, target in (
+        (START, "fetch"),
+        ("fetch", "propose"),
+        ("fetch", "call"),
+        ("propose", END),
+        ("call", END),
+    ):
         made.edge(source, target)
     if version == "2":
         made.migration(from_version="1")(_in_cents)
@@ -170,9 +223,16 @@ def test_what_was_proposed_in_euros_is_never_set_as_cents(
     run = runs.advance(run.id)
     error = stored_error(run)
     assert error is not None
-    assert (run.status, run_actions.state(run)["total"]) == (Status.INCOMPATIBLE, begins)
-    assert "changes what `total` means, and a value of version 1 waits to be written there" in error["because"]
-    assert "let the run end on version 1, registered beside the new one, or fork it" in error["because"]
+    assert run.status == Status.INCOMPATIBLE
+    assert run_actions.state(run)["total"] == begins
+    assert (
+        "changes what `total` means, and a value of version 1 waits to be written there"
+        in error["because"]
+    )
+    assert (
+        "let the run end on version 1, registered beside the new one, or fork it"
+        in error["because"]
+    )
     with pytest.raises(InvalidValue, match="no migration sees it"):
         runs.fork(run.head or "")
     deployed(billing("1", state), billing("2", state))
@@ -181,12 +241,15 @@ def test_what_was_proposed_in_euros_is_never_set_as_cents(
     if signs == "after":
         run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
         run = runs.advance(run.id)
-    assert (run.status, run.version) == (Status.COMPLETED, "1")
+    assert run.status == Status.COMPLETED
+    assert run.version == "1"
     assert run_actions.state(run)["total"] == (120 + begins if state is Added else 120)
     assert verify_run(run.id) == []
 
 
-def test_what_an_open_superstep_keeps_in_euros_is_never_set_as_cents(people: cast.People) -> None:
+def test_what_an_open_superstep_keeps_in_euros_is_never_set_as_cents(
+    people: cast.People,
+) -> None:
     def paid(version: str, *, fails: bool) -> Graph:
         made = billing(version, fails=fails)
         made.node("pay")(lambda state, ctx: {"total": 120})
@@ -205,18 +268,22 @@ def test_what_an_open_superstep_keeps_in_euros_is_never_set_as_cents(people: cas
     assert "changes what `total` means" in error["because"]
 
 
-def test_what_was_proposed_is_set_where_the_migration_leaves_its_channel_alone(people: cast.People) -> None:
+def test_what_was_proposed_is_set_where_the_migration_leaves_its_channel_alone(
+    people: cast.People,
+) -> None:
     run = advanced(billing("1", Added))
     new = billing("3", Added)
     new.migration(from_version="1")(lambda state: state["scratch"].update(free=1))
     deployed(new)
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
     run = runs.advance(run.id)
-    assert (run.status, run_actions.state(run)) == (Status.COMPLETED, {"total": 127, "free": 1})
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run) == {"total": 127, "free": 1}
 
 
 def test_a_migration_that_kills_its_process_is_not_tried_for_ever() -> None:
-    run, tried = started(paying("1")), [0]
+    run = started(paying("1"))
+    tried = [0]
     new = paying("2")
 
     def killing(state: Any) -> None:
@@ -230,9 +297,14 @@ def test_a_migration_that_kills_its_process_is_not_tried_for_ever() -> None:
             break
         with suppress(KeyboardInterrupt):
             loop.run_slice(claim.id, claim.epoch)
-        Run.objects.filter(id=run.id, status=Status.RUNNING).update(lease_until=run.created_at)
+        Run.objects.filter(id=run.id, status=Status.RUNNING).update(
+            lease_until=run.created_at
+        )
     run.refresh_from_db()
-    assert (run.status, run.error_code, run.version, tried[0]) == (Status.FAILED, "poison", "1", 5)
+    assert run.status == Status.FAILED
+    assert run.error_code == "poison"
+    assert run.version == "1"
+    assert tried[0] == 5
     mended = paying("2")
     mended.migration(from_version="1")(lambda state: None)
     deployed(mended)
@@ -240,28 +312,40 @@ def test_a_migration_that_kills_its_process_is_not_tried_for_ever() -> None:
     assert runs.advance(run.id).version == "2"
 
 
-def test_a_run_that_waits_for_people_is_brought_onto_the_version_that_is_here_by_a_steward(people: cast.People) -> None:
-    run, rita = advanced(paying("1", quorum=2)), run_actions.reviewer(people.reviewer)
+def test_a_run_that_waits_for_people_is_brought_onto_the_version_that_is_here_by_a_steward(
+    people: cast.People,
+) -> None:
+    run = advanced(paying("1", quorum=2))
+    rita = run_actions.reviewer(people.reviewer)
     run_actions.sign(run, rita, ["approve"])
     new = paying("2", Texts, quorum=2)
     new.migration(from_version="1")(in_euros)
     deployed(new)
     with pytest.raises(IncompatibleGraph, match="let a steward resume the run"):
-        run_actions.sign(run, run_actions.reviewer(people.second_reviewer), [("edit", "Hello")])
+        run_actions.sign(
+            run, run_actions.reviewer(people.second_reviewer), [("edit", "Hello")]
+        )
     resumed = runs.resume(run.id, by=people.steward)
     run.refresh_from_db()
-    assert (resumed.id, run.status, run.version) == (run.id, Status.QUEUED, "2")
-    assert (runs.advance(run.id).status, run_actions.request(run).status) == (Status.PAUSED, "open")
+    assert resumed.id == run.id
+    assert run.status == Status.QUEUED
+    assert run.version == "2"
+    assert runs.advance(run.id).status == Status.PAUSED
+    assert run_actions.request(run).status == "open"
     with pytest.raises(WrongStatus, match="waits for people"):
         runs.resume(run.id, by=people.steward)
     run_actions.sign(run, people.second_reviewer, ["approve"])
     run = runs.advance(run.id)
-    assert (run.status, run_actions.state(run)["notes"]) == (Status.COMPLETED, ["sent Dear 3 euros"])
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["notes"] == ["sent Dear 3 euros"]
     assert verify_run(run.id) == []
 
 
-def test_what_was_signed_comes_back_where_the_migration_moved_what_it_was_bound_to(people: cast.People) -> None:
-    run, rita = advanced(billing("1", shows=("free",), quorum=2)), run_actions.reviewer(people.reviewer)
+def test_what_was_signed_comes_back_where_the_migration_moved_what_it_was_bound_to(
+    people: cast.People,
+) -> None:
+    run = advanced(billing("1", shows=("free",), quorum=2))
+    rita = run_actions.reviewer(people.reviewer)
     run_actions.sign(run, rita, ["approve"])
     new = billing("3", shows=("free",), quorum=2)
     new.migration(from_version="1")(lambda state: state["scratch"].update(free=1))
@@ -269,22 +353,33 @@ def test_what_was_signed_comes_back_where_the_migration_moved_what_it_was_bound_
     runs.resume(run.id, by=people.steward)
     assert runs.advance(run.id).status == Status.PAUSED
     (row,) = run_actions.pending(run)
-    assert (row.revision, row.reason) == (2, "rebase")
+    assert row.revision == 2
+    assert row.reason == "rebase"
     run_actions.sign(run, run_actions.reviewer(people.second_reviewer), ["approve"])
-    assert runs.advance(run.id).status == Status.PAUSED, "the first one signed beside another value"
+    assert runs.advance(run.id).status == Status.PAUSED, (
+        "the first one signed beside another value"
+    )
     assert verify_run(run.id) == []
 
 
-@pytest.mark.parametrize("migrates", [lambda state: state["scratch"].update(total=1), lambda state: 1 / 0])
+@pytest.mark.parametrize(
+    "migrates", [lambda state: state["scratch"].update(total=1), lambda state: 1 / 0]
+)
 def test_a_run_that_waits_for_people_stays_as_it_is_where_the_version_that_is_here_cannot_take_it(
     migrates: Any, people: cast.People
 ) -> None:
-    run, before = advanced(billing("1")), len(run_actions.log(Run.objects.get()))
+    run = advanced(billing("1"))
+    before = len(run_actions.log(Run.objects.get()))
     new = billing("3")
     new.migration(from_version="1")(migrates)
     deployed(new)
-    with pytest.raises(WrongStatus, match="waits for people.* register that beside version 3, or deploy a migration"):
+    with pytest.raises(
+        WrongStatus,
+        match="waits for people.* register that beside version 3, or deploy a migration",
+    ):
         runs.resume(run.id, by=people.steward)
     run.refresh_from_db()
-    assert (run.status, run.version, len(run_actions.log(run))) == (Status.PAUSED, "1", before)
+    assert run.status == Status.PAUSED
+    assert run.version == "1"
+    assert len(run_actions.log(run)) == before
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["reject"])

@@ -27,7 +27,8 @@ def test_a_save_that_the_database_refuses_fails_the_run_with_its_reason_and_can_
         # The next row gets the id of a row that is there already.
         patch.setattr(ledger, "uuid7", lambda: taken.id)
         run = runs.advance(run.id)
-    assert (run.status, run.error_code) == (Status.FAILED, "save_failed")
+    assert run.status == Status.FAILED
+    assert run.error_code == "save_failed"
     error = run_error.stored_error(run)
     assert error is not None
     assert error["type"] == IntegrityError.__name__

@@ -1,4 +1,6 @@
-"""Replays and memory: what a task read is compared with what it would find now, and named where that is another."""
+"""Replays and memory: what a task read is compared with what it would find now, and
+named where that is another.
+"""
 
 from typing import Any
 
@@ -24,7 +26,10 @@ def remember(content: str, key: str = "k") -> None:
     made.node("keep")(lambda state, ctx: ctx.memory.put(key, content, PLACE))
     made.edge(START, "keep")
     made.edge("keep", END)
-    assert runs.advance(runs.start(registered(made).name, {}).id).status == Status.COMPLETED
+    assert (
+        runs.advance(runs.start(registered(made).name, {}).id).status
+        == Status.COMPLETED
+    )
 
 
 def reading(effect: str, mode: str = "live", how: str = "get", **more: Any) -> Graph:
@@ -32,7 +37,11 @@ def reading(effect: str, mode: str = "live", how: str = "get", **more: Any) -> G
     made = graph(f"reading_{effect}_{mode}_{how}", memory=mode)
 
     def look(state: Any, ctx: Any) -> Any:
-        found = ctx.memory.get("k", PLACE) if how == "get" else next(iter(ctx.memory.search("blue", PLACE, 3)), None)
+        found = (
+            ctx.memory.get("k", PLACE)
+            if how == "get"
+            else next(iter(ctx.memory.search("blue", PLACE, 3)), None)
+        )
         return [Write("letter", str(found.content if found else None))]
 
     made.node("look", effect=effect, **more)(look)
@@ -49,43 +58,75 @@ def origin_of(made: Graph) -> Run:
 
 def replayed(run: Run) -> tuple[Run, list[dict[str, Any]]]:
     made = runs.advance(runs.replay(f"{run.key}:initial").id)
-    assert (made.status, list(verify_run(made.id))) == (Status.COMPLETED, [])
+    assert made.status == Status.COMPLETED
+    assert list(verify_run(made.id)) == []
     diverged: list[dict[str, Any]] = runs.replay_report(made.id)["diverged"]
     return made, diverged
 
 
 @pytest.mark.parametrize("how", ["get", "search"])
-def test_a_recorded_outcome_is_not_taken_where_the_task_would_find_something_else_in_memory(how: str) -> None:
+def test_a_recorded_outcome_is_not_taken_where_the_task_would_find_something_else_in_memory(
+    how: str,
+) -> None:
     remember("blue")
     run = origin_of(reading("external", how=how, idempotent=True))
     made, diverged = replayed(run)
-    assert (run_actions.state(made)["letter"], diverged) == ("blue", [])
+    assert run_actions.state(made)["letter"] == "blue"
+    assert diverged == []
     remember("blue and red")
     made, diverged = replayed(run)
     place = f"memory.{PLACE}.k" if how == "get" else f"memory.{PLACE}"
     assert diverged == [{"task": "look:1:0", "why": "other_memory", "path": place}]
-    assert (run_actions.state(made)["letter"], run_actions.state(made)["notes"]) == ("", ["other"])
+    assert run_actions.state(made)["letter"] == ""
+    assert run_actions.state(made)["notes"] == ["other"]
 
 
 @pytest.mark.parametrize("effect", ["pure", "read"])
-def test_a_task_that_runs_again_on_other_memory_is_named_and_goes_on(effect: str) -> None:
+def test_a_task_that_runs_again_on_other_memory_is_named_and_goes_on(
+    effect: str,
+) -> None:
     remember("blue")
     run = origin_of(reading(effect))
     assert replayed(run)[1] == []
     remember("red")
     made, diverged = replayed(run)
-    assert diverged == [{"task": "look:1:0", "why": "other_memory", "path": f"memory.{PLACE}.k"}]
+    assert diverged == [
+        {"task": "look:1:0", "why": "other_memory", "path": f"memory.{PLACE}.k"}
+    ]
     assert run_actions.state(made)["letter"] == "red"
+
+
+def test_a_task_that_searched_for_a_secret_sees_what_it_saw(configure: Any) -> None:
+    remember("blue")
+    configure(SECRETS={"token": "hush-hush"})
+    made = graph("searching_for_a_secret", memory="snapshot")
+
+    def look(state: Any, ctx: Any) -> Any:
+        traces = ctx.memory.search("blue hush-hush", PLACE)
+        return {"notes": [trace.content for trace in traces]}
+
+    made.node("look")(look)
+    made.edge(START, "look")
+    made.edge("look", END)
+    run = origin_of(registered(made))
+    MemoryTrace.objects.all().delete()
+    replay, diverged = replayed(run)
+    assert run_actions.state(replay)["notes"] == ["blue"]
+    assert diverged == []
 
 
 @pytest.mark.parametrize("mode", ["snapshot", "journaled"])
 def test_in_the_other_modes_a_task_sees_what_it_saw(mode: str) -> None:
     remember("blue")
-    kept = [origin_of(reading("external", mode, idempotent=True)), origin_of(reading("pure", mode))]
+    kept = [
+        origin_of(reading("external", mode, idempotent=True)),
+        origin_of(reading("pure", mode)),
+    ]
     remember("red")
     for run in kept:
         made, diverged = replayed(run)
-        assert (run_actions.state(made)["letter"], diverged) == ("blue", [])
+        assert run_actions.state(made)["letter"] == "blue"
+        assert diverged == []
 
 
 def test_a_proposal_is_compared_as_well(people: cast.People) -> None:
@@ -112,7 +153,9 @@ def test_what_the_replay_itself_remembers_otherwise_counts() -> None:
     run = origin_of(registered(made))
     assert replayed(run)[1] == []
     WORDS["now"] = "red"
-    assert replayed(run)[1] == [{"task": "pay:1:0", "why": "other_memory", "path": f"memory.{PLACE}.own"}]
+    assert replayed(run)[1] == [
+        {"task": "pay:1:0", "why": "other_memory", "path": f"memory.{PLACE}.own"}
+    ]
 
 
 def test_a_replay_without_memory_asks_nothing_of_it() -> None:
@@ -127,34 +170,51 @@ def test_a_replay_without_memory_asks_nothing_of_it() -> None:
 
 
 @pytest.mark.parametrize("how", ["get", "search"])
-def test_what_the_origin_itself_remembered_behind_a_read_is_no_other_memory(how: str) -> None:
+def test_what_the_origin_itself_remembered_behind_a_read_is_no_other_memory(
+    how: str,
+) -> None:
     if how == "search":
         remember("blue", "another")
     made = graph(f"pays_once_{how}")
 
     def pay(state: Any, ctx: Any) -> dict[str, Any]:
-        keys = [one.key for one in ctx.memory.search("blue", PLACE, 1)] if how == "search" else ["k"]
+        keys = (
+            [one.key for one in ctx.memory.search("blue", PLACE, 1)]
+            if how == "search"
+            else ["k"]
+        )
         known = ctx.memory.get("k", PLACE) if how == "get" else None
         ctx.memory.put("k", "blue blue blue", PLACE)
         return {"notes": [f"paid {known and known.content} {keys}"]}
 
     made.node("pay", effect="external", idempotent=True)(pay)
-    made.branch("pay", lambda state: "on" if len(state.notes) < 2 else "off", {"on": "pay", "off": END})
+    made.branch(
+        "pay",
+        lambda state: "on" if len(state.notes) < 2 else "off",
+        {"on": "pay", "off": END},
+    )
     made.edge(START, "pay")
     run = origin_of(registered(made))
     assert run.status == Status.COMPLETED
     again, diverged = replayed(run)
-    assert (diverged, run_actions.state(again)["notes"]) == ([], run_actions.state(run)["notes"])
+    assert diverged == []
+    assert run_actions.state(again)["notes"] == run_actions.state(run)["notes"]
     # Whoever else changes it is seen, before and behind the origin's own.
     remember("blue blue and red")
     assert [one["why"] for one in replayed(run)[1]] == ["other_memory"]
 
 
 @pytest.mark.parametrize("tasks", [2, 6])
-def test_what_tasks_read_is_compared_without_reading_memory_once_more(tasks: int) -> None:
+def test_what_tasks_read_is_compared_without_reading_memory_once_more(
+    tasks: int,
+) -> None:
     made = graph(f"readers_{tasks}")
-    made.node("plan", sends="look")(lambda state, ctx: [Send("look", n) for n in range(tasks)])
-    made.node("look", effect="read")(lambda state, ctx: {"notes": [ctx.memory.get("k", PLACE).content]})
+    made.node("plan", sends="look")(
+        lambda state, ctx: [Send("look", n) for n in range(tasks)]
+    )
+    made.node("look", effect="read")(
+        lambda state, ctx: {"notes": [ctx.memory.get("k", PLACE).content]}
+    )
     made.edge(START, "plan")
     made.edge("look", END)
     remember("blue")

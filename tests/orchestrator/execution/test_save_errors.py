@@ -1,4 +1,6 @@
-"""A save that fails: nothing of the superstep is applied and the run stops, or goes on without claiming the point."""
+"""A save that fails: nothing of the superstep is applied and the run stops, or goes on
+without claiming the point.
+"""
 
 import threading
 import time
@@ -32,11 +34,14 @@ def failed(run: Run) -> dict[str, Any]:
     """The run has failed because of its save; why."""
     error = run_error.stored_error(run)
     assert error is not None
-    assert (run.status, run.error_code) == (Status.FAILED, "save_failed")
+    assert run.status == Status.FAILED
+    assert run.error_code == "save_failed"
     return error
 
 
-def test_a_full_disk_stops_the_run_by_name_with_nothing_half_written_and_it_can_be_resumed(cellar: Path) -> None:
+def test_a_full_disk_stops_the_run_by_name_with_nothing_half_written_and_it_can_be_resumed(
+    cellar: Path,
+) -> None:
     run = started(chain("stops", "a", "b", "c", snapshot=1))
     Full.left = 2  # change and snapshot of the first superstep
     before = len(kept_files(cellar))
@@ -52,11 +57,15 @@ def test_a_full_disk_stops_the_run_by_name_with_nothing_half_written_and_it_can_
     Full.left = None
     runs.resume(run.id)
     run = runs.advance(run.id)
-    assert (run.status, notes(run)) == (Status.COMPLETED, ["a", "b", "c"])
+    assert run.status == Status.COMPLETED
+    assert notes(run) == ["a", "b", "c"]
 
 
-def test_an_effect_that_was_recorded_before_its_save_failed_is_not_repeated(cellar: Path) -> None:
-    made, paid = graph("pays", payloads="cellar", on_save_error="continue"), []
+def test_an_effect_that_was_recorded_before_its_save_failed_is_not_repeated(
+    cellar: Path,
+) -> None:
+    made = graph("pays", payloads="cellar", on_save_error="continue")
+    paid = []
 
     @made.node(effect="external")
     def pay(state: Any, ctx: Any) -> dict[str, Any]:
@@ -100,16 +109,24 @@ def _chain(name: str, *nodes: str, full: str, **options: dict[str, Any]) -> Grap
 
 def test_a_run_that_may_go_on_does_so_without_claiming_the_point(cellar: Path) -> None:
     run = runs.advance(started(_chain("goes_on", "a", "b", "c", full="b")).id)
-    assert (run.status, run.durable, run.superstep) == (Status.COMPLETED, False, 3)
+    assert run.status == Status.COMPLETED
+    assert run.durable is False
+    assert run.superstep == 3
     rows = list(Checkpoint.objects.filter(run=run).order_by("seq"))
     assert [(row.seq, row.superstep) for row in rows] == [(0, 0), (1, 1), (2, 3)]
     with pytest.raises(UnknownThing):
         timeline.get_checkpoint(f"{run.key}:step-2")
     assert notes(run) == ["a", "b", "c"]
-    found = [change for change in timeline.changes(rows[-1]) if change.partition == "scratch"]
-    assert [(change.path, change.after) for change in found] == [("notes[1]", "b"), ("notes[2]", "c")]
+    found = [
+        change for change in timeline.changes(rows[-1]) if change.partition == "scratch"
+    ]
+    assert [(change.path, change.after) for change in found] == [
+        ("notes[1]", "b"),
+        ("notes[2]", "c"),
+    ]
     (content,) = run_actions.event_payloads(run, "warning")
-    assert (content["code"], content["superstep"]) == ("not_saved", 2)
+    assert content["code"] == "not_saved"
+    assert content["superstep"] == 2
     assert "No space left" in content["message"]
 
 
@@ -139,10 +156,15 @@ def test_two_points_may_be_missing_one_after_another(cellar: Path) -> None:
         made.node(node)(_two(node))
     join_in_a_row(made, *"abcd")
     run = runs.advance(started(made).id)
-    assert (run.status, run.durable) == (Status.COMPLETED, False)
-    assert [row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")] == [0, 1, 4]
+    assert run.status == Status.COMPLETED
+    assert run.durable is False
+    assert [
+        row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")
+    ] == [0, 1, 4]
     assert notes(run) == [*"abcd"]
-    assert [content["superstep"] for content in run_actions.event_payloads(run, "warning")] == [2, 3]
+    assert [
+        content["superstep"] for content in run_actions.event_payloads(run, "warning")
+    ] == [2, 3]
 
 
 def _two(node: str) -> Callable[[Any, Any], dict[str, Any]]:
@@ -153,14 +175,21 @@ def _two(node: str) -> Callable[[Any, Any], dict[str, Any]]:
     return run
 
 
-def test_a_worker_that_dies_behind_a_missing_point_loses_it_and_the_next_one_makes_it_again(cellar: Path) -> None:
+def test_a_worker_that_dies_behind_a_missing_point_loses_it_and_the_next_one_makes_it_again(
+    cellar: Path,
+) -> None:
     made = _chain("dies", "a", "b", "c", full="b")
     run = started(made)
-    run = slice_of(run, draining=lambda: not Run.objects.get(id=run.id).durable)  # b has run and was not saved
+    run = slice_of(
+        run, draining=lambda: not Run.objects.get(id=run.id).durable
+    )  # b has run and was not saved
     saved = Checkpoint.objects.filter(run=run).latest("seq")
-    assert (run.status, saved.superstep, run.durable) == (Status.QUEUED, 1, False)
+    assert run.status == Status.QUEUED
+    assert saved.superstep == 1
+    assert run.durable is False
     run = runs.advance(run.id)
-    assert (run.status, notes(run)) == (Status.COMPLETED, ["a", "b", "c"])
+    assert run.status == Status.COMPLETED
+    assert notes(run) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -211,7 +240,9 @@ def test_a_settlement_is_never_left_out(cellar: Path, people: Any) -> None:
 
 @contextmanager
 def _full_database() -> Iterator[threading.Event]:
-    """SQLite may not grow by a page, and has none free, until the event is set; each new connection is limited too."""
+    """SQLite may not grow by a page, and has none free, until the event is set; each
+    new connection is limited too.
+    """
     mended = threading.Event()
     connection.cursor().execute("VACUUM")
 
@@ -219,7 +250,9 @@ def _full_database() -> Iterator[threading.Event]:
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA page_count")
             (pages,) = cursor.fetchone()
-            cursor.execute(f"PRAGMA max_page_count = {2**30 if mended.is_set() else pages}")
+            cursor.execute(
+                f"PRAGMA max_page_count = {2**30 if mended.is_set() else pages}"
+            )
 
     limit(connection)
     connection_created.connect(limit)
@@ -260,17 +293,22 @@ def test_a_database_that_is_full_stops_the_run_where_there_is_room_for_that() ->
 
 
 class _NoRoom:
-    """Refuses every write of this process as a full disk would, from the moment that a node says so."""
+    """Refuses every write of this process as a full disk would, from the moment that a
+    node says so.
+    """
 
     def __init__(self) -> None:
         self.full = False
         self.refused = 0
 
-    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+    def __call__(
+        self, execute: Any, sql: str, params: Any, many: bool, context: Any
+    ) -> Any:
         if self.full and sql.startswith(("INSERT", "UPDATE", "WITH")):
             self.refused += 1
             cause = RuntimeError("disk full")
-            cause.sqlite_errorcode, cause.sqlstate = 13, "53100"  # type: ignore[attr-defined]
+            cause.sqlite_errorcode = 13
+            cause.sqlstate = "53100"
             raise OperationalError("database or disk is full") from cause
         return execute(sql, params, many, context)
 
@@ -299,7 +337,9 @@ def _fills(room: _NoRoom) -> Graph:
     return made
 
 
-def test_where_not_even_the_failure_can_be_written_it_is_tried_until_there_is_room(settings: Any) -> None:
+def test_where_not_even_the_failure_can_be_written_it_is_tried_until_there_is_room(
+    settings: Any,
+) -> None:
     settings.COUNTERSIGN = {"LEASE_SECONDS": 5}
     with _no_room() as room:
         run = started(_fills(room))
@@ -325,13 +365,16 @@ def test_where_there_is_no_room_for_the_length_of_a_lease_the_worker_leaves_and_
         loop.run_slice(claim.id, claim.epoch)
         assert 0.4 < time.monotonic() - begun < 4
     run.refresh_from_db()
-    assert (run.status, run.error_code) == (Status.RUNNING, "")
+    assert run.status == Status.RUNNING
+    assert run.error_code == ""
     assert Checkpoint.objects.filter(run=run).count() == 1
     Run.objects.filter(id=run.id).update(lease_until="2000-01-01T00:00Z")
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
-def test_a_run_that_may_go_on_does_so_where_the_database_is_full_and_is_marked_by_the_next_commit() -> None:
+def test_on_a_full_database_a_run_that_may_go_on_does_and_the_next_commit_marks_it() -> (
+    None
+):
     with _no_room() as room:
         made = graph("db_goes_on", on_save_error="continue")
 
@@ -350,12 +393,20 @@ def test_a_run_that_may_go_on_does_so_where_the_database_is_full_and_is_marked_b
         made.edge("b", END)
         run = started(made)
         run = runs.advance(run.id)
-    assert (run.status, run.durable, notes(run)) == (Status.COMPLETED, False, ["a", "b"])
-    assert [row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")] == [0, 2]
-    assert [content["superstep"] for content in run_actions.event_payloads(run, "warning")] == [1]
+    assert run.status == Status.COMPLETED
+    assert run.durable is False
+    assert notes(run) == ["a", "b"]
+    assert [
+        row.superstep for row in Checkpoint.objects.filter(run=run).order_by("seq")
+    ] == [0, 2]
+    assert [
+        content["superstep"] for content in run_actions.event_payloads(run, "warning")
+    ] == [1]
 
 
-def test_an_effect_whose_result_could_not_be_recorded_is_unknown_and_not_repeated(settings: Any) -> None:
+def test_an_effect_whose_result_could_not_be_recorded_is_unknown_and_not_repeated(
+    settings: Any,
+) -> None:
     settings.COUNTERSIGN = {"LEASE_SECONDS": 5}
     paid = []
     with _no_room() as room:
@@ -372,14 +423,26 @@ def test_an_effect_whose_result_could_not_be_recorded_is_unknown_and_not_repeate
         run = started(made)
         threading.Timer(1.2, lambda: setattr(room, "full", False)).start()
         run = slice_of(run)
-    assert (run.status, run.error_code) == (Status.UNKNOWN, "save_failed")
-    runs.settle(run.id, "pay:1:0", happened=True, output={"notes": ["paid"]}, accept_risk=True, reason="looked")
+    assert run.status == Status.UNKNOWN
+    assert run.error_code == "save_failed"
+    runs.settle(
+        run.id,
+        "pay:1:0",
+        happened=True,
+        output={"notes": ["paid"]},
+        accept_risk=True,
+        reason="looked",
+    )
     run = runs.advance(run.id)
-    assert (run.status, notes(run), len(paid)) == (Status.COMPLETED, ["paid"], 1)
+    assert run.status == Status.COMPLETED
+    assert notes(run) == ["paid"]
+    assert len(paid) == 1
 
 
 def test_a_connection_that_broke_is_no_refusal_and_nothing_is_skipped() -> None:
-    assert not failed_save.is_refusal(OperationalError("server closed the connection unexpectedly"))
+    assert not failed_save.is_refusal(
+        OperationalError("server closed the connection unexpectedly")
+    )
 
 
 def test_the_run_page_and_the_api_say_that_a_point_is_missing_and_why_a_save_failed(
@@ -391,9 +454,17 @@ def test_the_run_page_and_the_api_say_that_a_point_is_missing_and_why_a_save_fai
     stopped = started(chain("stopped", "a"))
     Full.left = 0
     stopped = runs.advance(stopped.id)
-    pages = {run.graph: client.get(f"/runs/{run.id}/").content.decode() for run in (whole, missing, stopped)}
-    assert ["Not durable" in pages[name] for name in ("whole", "missing", "stopped")] == [False, True, False]
+    pages = {
+        run.graph: client.get(f"/runs/{run.id}/").content.decode()
+        for run in (whole, missing, stopped)
+    }
+    assert [
+        "Not durable" in pages[name] for name in ("whole", "missing", "stopped")
+    ] == [False, True, False]
     assert "superstep 2 was not saved" in pages["missing"]
     assert "Mend the storage that is named" in pages["stopped"]
-    durable = [client.get(f"/api/v1/runs/{run.id}/").json()["durable"] for run in (whole, missing)]
+    durable = [
+        client.get(f"/api/v1/runs/{run.id}/").json()["durable"]
+        for run in (whole, missing)
+    ]
     assert durable == [True, False]

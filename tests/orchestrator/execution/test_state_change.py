@@ -1,4 +1,6 @@
-"""What people signed is changed by a migration only where people like them can be asked again, under any name."""
+"""What people signed is changed by a migration only where people like them can be asked
+again, under any name.
+"""
 
 from typing import Annotated, Any
 
@@ -37,8 +39,12 @@ def _rewording(state: Any) -> None:
     state["scratch"]["letter"] += "!"
 
 
-@pytest.mark.parametrize(("state", "migrates"), [(Notes, _rewording), (Renamed, _renaming)])
-def test_what_was_signed_is_not_changed_where_its_gate_is_gone(people: cast.People, state: Any, migrates: Any) -> None:
+@pytest.mark.parametrize(
+    ("state", "migrates"), [(Notes, _rewording), (Renamed, _renaming)]
+)
+def test_what_was_signed_is_not_changed_where_its_gate_is_gone(
+    people: cast.People, state: Any, migrates: Any
+) -> None:
     run = signed_letter(people)
     new = paying("2", state, nodes=("fetch", "file", "send"))
     new.migration(from_version="1")(migrates)
@@ -46,13 +52,18 @@ def test_what_was_signed_is_not_changed_where_its_gate_is_gone(people: cast.Peop
     run = runs.advance(run.id)
     error = stored_error(run)
     assert error is not None
-    assert (run.status, run_actions.state(run)["letter"]) == (Status.INCOMPATIBLE, "Dear")
-    assert "the migration changes `letter`, which the gate of node `propose` guards" in error["message"]
+    assert run.status == Status.INCOMPATIBLE
+    assert run_actions.state(run)["letter"] == "Dear"
+    assert (
+        "the migration changes `letter`, which the gate of node `propose` guards"
+        in error["message"]
+    )
     assert verify_run(run.id) == []
 
 
 @pytest.mark.parametrize(
-    ("state", "migrates", "channel"), [(Notes, _rewording, "letter"), (Renamed, _renaming, "mail")]
+    ("state", "migrates", "channel"),
+    [(Notes, _rewording, "letter"), (Renamed, _renaming, "mail")],
 )
 def test_what_was_signed_is_signed_again_under_any_name_where_its_gate_is_there(
     people: cast.People, state: Any, migrates: Any, channel: str
@@ -62,7 +73,8 @@ def test_what_was_signed_is_signed_again_under_any_name_where_its_gate_is_there(
     new.migration(from_version="1")(migrates)
     deployed(new)
     run = runs.advance(run.id)
-    assert (run.status, run.at_node) == (Status.PAUSED, "$patch"), stored_error(run)
+    assert run.status == Status.PAUSED, stored_error(run)
+    assert run.at_node == "$patch", stored_error(run)
     assert run_actions.state(run)[channel] == ("Dear" if channel == "letter" else "")
 
 
@@ -71,7 +83,9 @@ def _doubling(state: Any) -> None:
 
 
 def counted(version: str, *, migrates: bool = True) -> Graph:
-    """A version in which the total is guarded, and to which a migration leads that changes it."""
+    """A version in which the total is guarded, and to which a migration leads that
+    changes it.
+    """
     made = paying(version, guards=("letter", "total"))
     if migrates:
         made.migration(from_version=str(int(version) - 1))(_doubling)
@@ -79,12 +93,15 @@ def counted(version: str, *, migrates: bool = True) -> Graph:
 
 
 def _signed(run: Run, people: cast.People) -> Run:
-    assert (run.status, run.at_node) == (Status.PAUSED, "$patch"), stored_error(run)
+    assert run.status == Status.PAUSED, stored_error(run)
+    assert run.at_node == "$patch", stored_error(run)
     run_actions.sign_open(run, run_actions.reviewer(people.reviewer), "approve")
     return slice_of(Run.objects.get(id=run.id), draining=iter([False, True]).__next__)
 
 
-def test_migrations_of_one_line_are_signed_one_after_another(people: cast.People) -> None:
+def test_migrations_of_one_line_are_signed_one_after_another(
+    people: cast.People,
+) -> None:
     run = started(paying("1"))
     totals = []
     for version in ("2", "3", "4"):
@@ -92,12 +109,18 @@ def test_migrations_of_one_line_are_signed_one_after_another(people: cast.People
         run = _signed(runs.advance(run.id), people)
         totals.append(run_actions.state(run)["total"])
     assert totals == [1, 3, 7]
-    tasks = ApprovalRequest.objects.filter(run=run.id, node="$patch").order_by("visit").values_list("visit", "status")
+    tasks = (
+        ApprovalRequest.objects.filter(run=run.id, node="$patch")
+        .order_by("visit")
+        .values_list("visit", "status")
+    )
     assert [*tasks] == [(1, "applied"), (2, "applied"), (3, "applied")]
     assert verify_run(run.id) == []
 
 
-def test_a_migration_is_signed_behind_a_patch_that_was_signed(people: cast.People) -> None:
+def test_a_migration_is_signed_behind_a_patch_that_was_signed(
+    people: cast.People,
+) -> None:
     run = started(counted("1", migrates=False))
     made = runs.fork(run.head or "", patch={"scratch": {"total": 5}})
     made = _signed(runs.advance(made.id), people)
@@ -105,7 +128,9 @@ def test_a_migration_is_signed_behind_a_patch_that_was_signed(people: cast.Peopl
     made = _signed(runs.advance(made.id), people)
     assert run_actions.state(made)["total"] == 11
     again = runs.fork(made.head or "", patch={"scratch": {"total": 6}})
-    assert [row.task for row in run_actions.pending(again)] == ["$patch:1:0"], "each line counts its own"
+    assert [row.task for row in run_actions.pending(again)] == ["$patch:1:0"], (
+        "each line counts its own"
+    )
     assert run_actions.state(_signed(runs.advance(again.id), people))["total"] == 6
     assert verify_run(made.id) == verify_run(again.id) == []
 
@@ -128,7 +153,9 @@ def owning(version: str, state: Any, migrates: Any = None) -> Graph:
     named = {"start": "bob"} if state is Placed else {}
     for name in ("start", "wait", "late"):
         owner = named.get(name, "late" if name == "late" else None)
-        made.node(name)(lambda state, ctx, owner=owner: {"owner": owner} if owner else None)
+        made.node(name)(
+            lambda state, ctx, owner=owner: {"owner": owner} if owner else None
+        )
     join_in_a_row(made, "start", "wait", "late")
     if migrates:
         made.migration(from_version="1")(migrates)
@@ -144,7 +171,8 @@ def _as_it_is(state: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "migrates", "owner"), [(Owned, _owned, "ann"), (Owned, _as_it_is, "late"), (Placed, _as_it_is, "bob")]
+    ("old", "migrates", "owner"),
+    [(Owned, _owned, "ann"), (Owned, _as_it_is, "late"), (Placed, _as_it_is, "bob")],
 )
 def test_what_a_migration_gives_a_first_channel_stays_in_the_run_as_in_its_fork(
     old: Any, migrates: Any, owner: str
@@ -159,7 +187,9 @@ def test_what_a_migration_gives_a_first_channel_stays_in_the_run_as_in_its_fork(
         assert run_actions.state(one)["owner"] == owner
 
 
-def test_a_replay_asks_nobody_for_what_a_migration_makes_of_it(people: cast.People) -> None:
+def test_a_replay_asks_nobody_for_what_a_migration_makes_of_it(
+    people: cast.People,
+) -> None:
     run = started(paying("1", nodes=("fetch", "send")))
     runs.advance(run.id)
     replay = runs.replay(f"{run.key}:initial")
@@ -167,8 +197,14 @@ def test_a_replay_asks_nobody_for_what_a_migration_makes_of_it(people: cast.Peop
     new.migration(from_version="1")(lambda state: state["scratch"].update(total=9))
     deployed(new)
     replay = runs.advance(replay.id)
-    assert (replay.status, replay.version) == (Status.COMPLETED, "2"), stored_error(replay)
-    assert timeline.state_at(Checkpoint.objects.get(run=replay.id, source="version").id)["scratch"]["total"] == 9
+    assert replay.status == Status.COMPLETED, stored_error(replay)
+    assert replay.version == "2", stored_error(replay)
+    assert (
+        timeline.state_at(Checkpoint.objects.get(run=replay.id, source="version").id)[
+            "scratch"
+        ]["total"]
+        == 9
+    )
     assert not ApprovalRequest.objects.filter(run=replay.id).exists()
     assert verify_run(replay.id) == []
 
@@ -179,7 +215,9 @@ class Relocated(Notes):
     letter: Annotated[str, Artifact] = ""
 
 
-def test_a_signed_value_stays_as_it_is_until_its_move_to_another_partition_is_signed(people: cast.People) -> None:
+def test_a_signed_value_stays_as_it_is_until_its_move_to_another_partition_is_signed(
+    people: cast.People,
+) -> None:
     run = signed_letter(people)
     head = Run.objects.get(id=run.id).head
 
@@ -191,7 +229,8 @@ def test_a_signed_value_stays_as_it_is_until_its_move_to_another_partition_is_si
     deployed(new)
     made = runs.fork(head)
     for one in (runs.advance(run.id), runs.advance(made.id)):
-        assert (one.status, one.at_node) == (Status.PAUSED, "$patch"), stored_error(one)
+        assert one.status == Status.PAUSED, stored_error(one)
+        assert one.at_node == "$patch", stored_error(one)
         assert timeline.head_state(one.id)["artifacts"] == {"letter": "Dear"}
         _signed(one, people)
         assert timeline.head_state(one.id)["artifacts"] == {"letter": "Dear!"}

@@ -28,7 +28,11 @@ def _mended() -> Iterator[None]:
 
 def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
     """What the process logged under this name."""
-    return [record.msg for record in caplog.records if isinstance(record.msg, dict) and record.msg["event"] == event]
+    return [
+        record.msg
+        for record in caplog.records
+        if isinstance(record.msg, dict) and record.msg["event"] == event
+    ]
 
 
 def test_a_failed_run_leaves_one_line_that_names_run_graph_code_and_node(
@@ -37,19 +41,26 @@ def test_a_failed_run_leaves_one_line_that_names_run_graph_code_and_node(
     graphs.BROKEN.add("fragile")
     run = start("flaky", tmp_path)
     (line,) = lines(caplog, "run_failed")
-    assert (line["run"], line["graph"], line["key"]) == (str(run.id), "flaky", run.key)
-    assert (line["code"], line["node"]) == ("node_failed", "fragile")
+    assert line["run"] == str(run.id)
+    assert line["graph"] == "flaky"
+    assert line["key"] == run.key
+    assert line["code"] == "node_failed"
+    assert line["node"] == "fragile"
     assert line["level"] == "error"
 
 
-def test_the_line_repeats_no_message_which_may_hold_values(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_line_repeats_no_message_which_may_hold_values(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     graphs.BROKEN.add("fragile")
     start("flaky", tmp_path)
     (line,) = lines(caplog, "run_failed")
     assert "is broken" not in str(line)
 
 
-def test_a_run_with_an_unknown_outcome_leaves_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_with_an_unknown_outcome_leaves_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     made = graph("cut_off")
 
     @made.node("pay", effect="external")
@@ -59,10 +70,14 @@ def test_a_run_with_an_unknown_outcome_leaves_a_line(caplog: pytest.LogCaptureFi
     made.edge(START, "pay")
     made.edge("pay", END)
     advanced(made)
-    assert [line["code"] for line in lines(caplog, "run_unknown")] == ["outcome_unknown"]
+    assert [line["code"] for line in lines(caplog, "run_unknown")] == [
+        "outcome_unknown"
+    ]
 
 
-def test_a_run_that_ends_at_a_limit_leaves_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_that_ends_at_a_limit_leaves_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     made = graph("endless", max_supersteps=2)
     made.node("again")(lambda state, ctx: None)
     made.edge(START, "again")
@@ -71,7 +86,9 @@ def test_a_run_that_ends_at_a_limit_leaves_a_line(caplog: pytest.LogCaptureFixtu
     assert len(lines(caplog, "run_failed")) == 1
 
 
-def test_a_run_that_a_worker_finds_tampered_leaves_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_that_a_worker_finds_tampered_leaves_a_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     graphs.BROKEN.add("fragile")
     run = start("flaky", tmp_path)
     tamper(Checkpoint.objects.get(id=run.head), line=7)
@@ -90,6 +107,8 @@ def test_a_run_that_anybody_else_finds_tampered_leaves_one_line(
     assert [line["run"] for line in lines(caplog, "run_tampered")] == [str(run.id)]
 
 
-def test_a_run_that_completes_leaves_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_that_completes_leaves_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     assert start("flaky", tmp_path).status == Status.COMPLETED
     assert [record for record in caplog.records if "run_" in str(record.msg)] == []

@@ -1,5 +1,5 @@
-"""Verification of all runs looks at the audit log and at tokens too; that of some runs does not. Who marks is named,
-and jobs ask again for the rights of who asked for them.
+"""Verification of all runs looks at the audit log and at tokens too; that of some runs
+does not. Who marks is named, and jobs ask again for the rights of who asked for them.
 """
 
 import io
@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from checkpoints import audit_chain, audit_log
+from checkpoints.audit import chain as audit_chain
+from checkpoints.audit import lines as audit_log
 from checkpoints.models import AuditLine, Job, Run
 from checkpoints.queue import jobs
 from orchestrator import runs, tokens
@@ -43,32 +44,55 @@ def test_all_is_looked_at_where_all_runs_are_wanted(people: People) -> None:
     tokens.make_token(people.starter, scopes=["read"])
     audit_log.record("refused", actor=None)
     audit_chain.chain_lines()
-    assert (_verified(Wanted()).checked, _verified(Wanted()).bad) == (1, [])
+    assert _verified(Wanted()).checked == 1
+    assert _verified(Wanted()).bad == []
     tamper(ApiToken.objects.get(), scopes=["read", "steer"])
     tamper(AuditLine.objects.get(kind="refused"), kind="granted")
     found = _verified(Wanted())
-    assert [one["table"] for one in found.bad] == ["checkpoints_auditline", "orchestrator_apitoken"]
-    assert (found.checked, found.failed) == (1, 2)
-    for some in (Wanted(runs=(str(run.id),)), Wanted(graph="gated"), Wanted(since="2020-01-01T00:00:00+00:00")):
+    assert [one["table"] for one in found.bad] == [
+        "checkpoints_auditline",
+        "orchestrator_apitoken",
+    ]
+    assert found.checked == 1
+    assert found.failed == 2
+    for some in (
+        Wanted(runs=(str(run.id),)),
+        Wanted(graph="gated"),
+        Wanted(since="2020-01-01T00:00:00+00:00"),
+    ):
         assert _verified(some).bad == []
 
 
 def _marking(by: str) -> Job:
-    return Job.objects.get(id=jobs.add_job("verify_runs", by=by, **asdict(Wanted(mark=True))))
+    return Job.objects.get(
+        id=jobs.add_job("verify_runs", by=by, **asdict(Wanted(mark=True)))
+    )
 
 
-def test_a_run_that_is_marked_leaves_one_line_with_who_marked_it(people: People) -> None:
+def test_a_run_that_is_marked_leaves_one_line_with_who_marked_it(
+    people: People,
+) -> None:
     bad = _bad_run()
     with pytest.raises(CommandError, match="there is no active user"):
         call_command("verify_runs", "--mark", "--by", "no such person")
     bad.refresh_from_db()
-    assert (bad.status, AuditLine.objects.count()) == ("queued", 0)
+    assert bad.status == "queued"
+    assert AuditLine.objects.count() == 0
     for _ in range(2):
         with pytest.raises(CommandError, match="1 of 1 runs"):
-            call_command("verify_runs", "--mark", "--by", people.steward.username, stdout=io.StringIO())
+            call_command(
+                "verify_runs",
+                "--mark",
+                "--by",
+                people.steward.username,
+                stdout=io.StringIO(),
+            )
     bad.refresh_from_db()
     line = AuditLine.objects.get()
-    assert (bad.status, line.kind, line.actor, line.run) == ("tampered", "run_marked", people.steward, bad.id)
+    assert bad.status == "tampered"
+    assert line.kind == "run_marked"
+    assert line.actor == people.steward
+    assert line.run == bad.id
     assert line.facts == {"row": f"checkpoints_run {bad.id}"}
 
 
@@ -84,8 +108,11 @@ def test_the_job_marks_as_who_asked_for_it(people: People) -> None:
 
 
 @pytest.mark.parametrize("gone", ["groups", "is_active", "name"])
-def test_who_has_lost_the_right_before_the_job_runs_marks_nothing(people: People, gone: str) -> None:
-    bad, stella = _bad_run(), people.steward
+def test_who_has_lost_the_right_before_the_job_runs_marks_nothing(
+    people: People, gone: str
+) -> None:
+    bad = _bad_run()
+    stella = people.steward
     marking = _marking(stella.username)
     if gone == "groups":
         stella.groups.clear()
@@ -106,4 +133,6 @@ def test_a_rotation_asks_again_too(people: People, configure: Any) -> None:
     configure(ENCRYPTION_KEYS={"k": bytes(range(32))})
     rotation = jobs.add_job("rotate_keys", key="k", by=people.starter.username)
     assert kinds.advance(rotation).status == "failed"
-    assert [(line.kind, line.actor) for line in AuditLine.objects.all()] == [("refused_right", people.starter)]
+    assert [(line.kind, line.actor) for line in AuditLine.objects.all()] == [
+        ("refused_right", people.starter)
+    ]

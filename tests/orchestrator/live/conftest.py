@@ -10,8 +10,12 @@ from tests.support.rows import a_run
 
 
 @pytest.fixture(autouse=True)
-def no_connection_is_left_open(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The threads that look would keep their connections for a minute, and the test database could not be dropped."""
+def no_connection_is_left_open(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The threads that look would keep their connections for a minute, and the test
+    database could not be dropped.
+    """
     monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", 0)
 
 

@@ -1,4 +1,6 @@
-"""daphne, started with an application that sends much: what nobody reads is not made. Without Django."""
+"""daphne, started with an application that sends much: what nobody reads is not made.
+Without Django.
+"""
 
 import http.client
 import os
@@ -40,10 +42,16 @@ application = PacedResponses(parts)
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """The folder where the application tells how many parts it has sent, and its address."""
+    """The folder where the application tells how many parts it has sent, and its
+    address.
+    """
     folder = tmp_path_factory.mktemp("paced")
     (folder / "paced.py").write_text(APPLICATION)
-    with web(folder / "log", application="paced:application", PYTHONPATH=f"{folder}{os.pathsep}{ROOT}") as address:
+    with web(
+        folder / "log",
+        application="paced:application",
+        PYTHONPATH=f"{folder}{os.pathsep}{ROOT}",
+    ) as address:
         yield folder, address
 
 
@@ -67,7 +75,9 @@ def stands(file: Path) -> int:
     return before
 
 
-def test_what_nobody_reads_is_not_made_and_whoever_reads_later_gets_all(site: tuple[Path, str]) -> None:
+def test_what_nobody_reads_is_not_made_and_whoever_reads_later_gets_all(
+    site: tuple[Path, str],
+) -> None:
     folder, address = site
     with asked(address, "/late") as link:
         assert stands(folder / "late") < FEW
@@ -75,7 +85,8 @@ def test_what_nobody_reads_is_not_made_and_whoever_reads_later_gets_all(site: tu
         while part := link.recv(2**20):
             got += part
     body = got.partition(b"\r\n\r\n")[2]
-    assert (len(body), bytes(body[-4:])) == (PARTS * PART + 3, b"xend")
+    assert len(body) == PARTS * PART + 3
+    assert bytes(body[-4:]) == b"xend"
 
 
 def test_an_answer_ends_when_its_reader_is_gone(site: tuple[Path, str]) -> None:
@@ -86,7 +97,9 @@ def test_an_answer_ends_when_its_reader_is_gone(site: tuple[Path, str]) -> None:
     until((folder / "gone.ended").exists)
 
 
-def test_an_answer_that_fails_half_way_ends_its_connection_and_the_server_goes_on(site: tuple[Path, str]) -> None:
+def test_an_answer_that_fails_half_way_ends_its_connection_and_the_server_goes_on(
+    site: tuple[Path, str],
+) -> None:
     folder, address = site
     link = http.client.HTTPConnection(urlsplit(address).netloc, timeout=15)
     with closing(link):

@@ -1,4 +1,6 @@
-"""What sockets send: every later line once, in order, to whoever may see the run; and which rows of a list moved."""
+"""What sockets send: every later line once, in order, to whoever may see the run; and
+which rows of a list moved.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,7 +37,9 @@ async def socket(path: str, user: Any) -> AsyncIterator[WebsocketCommunicator]:
 
 
 async def numbers_from(communicator: WebsocketCommunicator, count: int) -> list[int]:
-    return [(await communicator.receive_json_from(timeout=15))["seq"] for _ in range(count)]
+    return [
+        (await communicator.receive_json_from(timeout=15))["seq"] for _ in range(count)
+    ]
 
 
 async def closed_with(path: str, user: Any) -> int:
@@ -47,14 +51,18 @@ async def closed_with(path: str, user: Any) -> int:
     return int(message["code"])
 
 
-async def test_every_line_after_the_last_seen_is_sent_once_in_order(run: Run, people: People) -> None:
+async def test_every_line_after_the_last_seen_is_sent_once_in_order(
+    run: Run, people: People
+) -> None:
     await happen(run, 1, 2, 3)
     async with socket(f"/ws/runs/{run.id}/?after=1", people.starter) as live:
         assert await numbers_from(live, 2) == [2, 3]
         assert await live.receive_nothing(timeout=0.4)
 
 
-async def test_lines_that_come_later_are_sent_when_they_come(run: Run, people: People) -> None:
+async def test_lines_that_come_later_are_sent_when_they_come(
+    run: Run, people: People
+) -> None:
     async with socket(f"/ws/runs/{run.id}/?after=0", people.starter) as live:
         await happen(run, 1)
         assert await numbers_from(live, 1) == [1]
@@ -62,7 +70,9 @@ async def test_lines_that_come_later_are_sent_when_they_come(run: Run, people: P
         assert await numbers_from(live, 2) == [2, 3]
 
 
-async def test_what_was_missed_while_away_is_sent_on_return(run: Run, people: People) -> None:
+async def test_what_was_missed_while_away_is_sent_on_return(
+    run: Run, people: People
+) -> None:
     await happen(run, 1)
     async with socket(f"/ws/runs/{run.id}/?after=0", people.starter) as live:
         assert await numbers_from(live, 1) == [1]
@@ -71,7 +81,9 @@ async def test_what_was_missed_while_away_is_sent_on_return(run: Run, people: Pe
         assert await numbers_from(live, 3) == [2, 3, 4]
 
 
-async def test_more_lines_than_one_batch_all_arrive(run: Run, people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_lines_than_one_batch_all_arrive(
+    run: Run, people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("orchestrator.live.tail.BATCH", 10)
     await happen(run, *range(1, 36))
     async with socket(f"/ws/runs/{run.id}/?after=0", people.starter) as live:
@@ -89,26 +101,42 @@ async def test_a_message_carries_the_line(run: Run, people: People) -> None:
     await happen(run, 1)
     async with socket(f"/ws/runs/{run.key}/?after=0", people.starter) as live:
         message = await live.receive_json_from(timeout=15)
-    assert (message["seq"], message["type"], message["payload"]) == (1, "checkpoint_saved", {"superstep": 1})
+    assert message["seq"] == 1
+    assert message["type"] == "checkpoint_saved"
+    assert message["payload"] == {"superstep": 1}
 
 
-async def test_a_run_one_may_not_see_closes_as_one_that_is_not_there(run: Run, people: People) -> None:
-    assert await closed_with(f"/ws/runs/{run.id}/", people.nobody) == consumers.NOT_FOUND
+async def test_a_run_one_may_not_see_closes_as_one_that_is_not_there(
+    run: Run, people: People
+) -> None:
+    assert (
+        await closed_with(f"/ws/runs/{run.id}/", people.nobody) == consumers.NOT_FOUND
+    )
     assert await closed_with("/ws/runs/nothing/", people.starter) == consumers.NOT_FOUND
 
 
 async def test_a_number_that_is_none_is_refused(run: Run, people: People) -> None:
-    assert await closed_with(f"/ws/runs/{run.id}/?after=-1", people.starter) == consumers.BAD_MESSAGE
-    assert await closed_with(f"/ws/runs/{run.id}/?after={'9' * 30}", people.starter) == consumers.BAD_MESSAGE
+    assert (
+        await closed_with(f"/ws/runs/{run.id}/?after=-1", people.starter)
+        == consumers.BAD_MESSAGE
+    )
+    assert (
+        await closed_with(f"/ws/runs/{run.id}/?after={'9' * 30}", people.starter)
+        == consumers.BAD_MESSAGE
+    )
 
 
-async def test_the_highest_number_there_can_be_is_waited_behind(run: Run, people: People) -> None:
+async def test_the_highest_number_there_can_be_is_waited_behind(
+    run: Run, people: People
+) -> None:
     await happen(run, 1)
     async with socket(f"/ws/runs/{run.id}/?after={2**63 - 1}", people.starter) as live:
         assert await live.receive_nothing(timeout=0.4)
 
 
-async def test_a_gap_in_the_numbers_closes_instead_of_being_papered_over(run: Run, people: People) -> None:
+async def test_a_gap_in_the_numbers_closes_instead_of_being_papered_over(
+    run: Run, people: People
+) -> None:
     await happen(run, 1, 3)
     async with socket(f"/ws/runs/{run.id}/?after=0", people.starter) as live:
         assert await numbers_from(live, 1) == [1]
@@ -121,18 +149,25 @@ async def test_a_list_is_told_which_rows_moved(run: Run, people: People) -> None
     async with socket("/ws/runs/", people.starter) as live:
         await live.send_json_to({"watch": {str(run.id): 0, str(other.id): 0}})
         await happen(run, 1)
-        assert await live.receive_json_from(timeout=15) == {"run": str(run.id), "seq": 1}
+        assert await live.receive_json_from(timeout=15) == {
+            "run": str(run.id),
+            "seq": 1,
+        }
         assert await live.receive_nothing(timeout=0.4)
 
 
-async def test_a_list_is_not_told_of_rows_that_one_may_not_see(run: Run, people: People) -> None:
+async def test_a_list_is_not_told_of_rows_that_one_may_not_see(
+    run: Run, people: People
+) -> None:
     async with socket("/ws/runs/", people.nobody) as live:
         await live.send_json_to({"watch": {str(run.id): 0}})
         await happen(run, 1)
         assert await live.receive_nothing(timeout=0.6)
 
 
-async def test_one_look_serves_all_watchers(run: Run, people: People, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_look_serves_all_watchers(
+    run: Run, people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
     look = hub._heads
 
@@ -142,27 +177,39 @@ async def test_one_look_serves_all_watchers(run: Run, people: People, monkeypatc
 
     monkeypatch.setattr(hub, "_heads", counted)
     path = f"/ws/runs/{run.id}/?after=0"
-    async with socket(path, people.starter), socket(path, people.starter), socket(path, people.starter):
+    async with (
+        socket(path, people.starter),
+        socket(path, people.starter),
+        socket(path, people.starter),
+    ):
         asked.clear()
         await asyncio.sleep(hub.PERIOD * 4)
     assert len(asked) <= 5
     assert set(asked) == {1}
 
 
-async def test_the_bar_is_told_at_once_and_whenever_something_is_asked_or_settled(run: Run, people: People) -> None:
+async def test_the_bar_is_told_at_once_and_whenever_something_is_asked_or_settled(
+    run: Run, people: People
+) -> None:
     rita = await database_sync_to_async(lambda: people.reviewer)()
     async with socket("/ws/reviews/", rita) as live:
         at_first = await live.receive_json_from(timeout=15)
-        assert (at_first["waiting"], at_first["more"]) == (0, False)
+        assert at_first["waiting"] == 0
+        assert at_first["more"] is False
         asked = await database_sync_to_async(a_request)(run, "user:rita")
         then = await live.receive_json_from(timeout=15)
-        assert (then["waiting"], then["mark"] != at_first["mark"]) == (1, True)
+        assert then["waiting"] == 1
+        assert then["mark"] != at_first["mark"]
         await database_sync_to_async(a_request)(run, "user:ravi")
-        await database_sync_to_async(lambda: type(asked).objects.filter(id=asked.id).update(status="settled"))()
+        await database_sync_to_async(
+            lambda: type(asked).objects.filter(id=asked.id).update(status="settled")
+        )()
         assert (await live.receive_json_from(timeout=15))["waiting"] == 0
 
 
-async def test_the_bar_is_not_told_of_what_others_are_asked(run: Run, people: People) -> None:
+async def test_the_bar_is_not_told_of_what_others_are_asked(
+    run: Run, people: People
+) -> None:
     rita = await database_sync_to_async(lambda: people.reviewer)()
     async with socket("/ws/reviews/", rita) as live:
         await live.receive_json_from(timeout=15)
@@ -170,17 +217,29 @@ async def test_the_bar_is_not_told_of_what_others_are_asked(run: Run, people: Pe
         assert await live.receive_nothing(timeout=hub.INBOX_PERIOD * 2)
 
 
-async def test_the_bar_is_told_when_the_last_worker_is_silent_and_when_one_is_back(run: Run, people: People) -> None:
+async def test_the_bar_is_told_when_the_last_worker_is_silent_and_when_one_is_back(
+    run: Run, people: People
+) -> None:
     async with socket("/ws/reviews/", people.nobody) as live:
-        assert (await live.receive_json_from(timeout=15))["silence"] == {"since": None, "text": ""}
+        assert (await live.receive_json_from(timeout=15))["silence"] == {
+            "since": None,
+            "text": "",
+        }
         made = await database_sync_to_async(a_worker)()
         assert (await live.receive_json_from(timeout=15))["silence"] is None
-        await database_sync_to_async(lambda: type(made).objects.update(stopped_at=made.started_at))()
-        assert (await live.receive_json_from(timeout=15))["silence"]["since"] == made.heartbeat_at.isoformat()
+        await database_sync_to_async(
+            lambda: type(made).objects.update(stopped_at=made.started_at)
+        )()
+        assert (await live.receive_json_from(timeout=15))["silence"][
+            "since"
+        ] == made.heartbeat_at.isoformat()
 
 
 @pytest.mark.parametrize("path", ["/ws/reviews/", "/ws/runs/", "/ws/runs/{run}/"])
-@pytest.mark.parametrize("text", ["[" * 50_000 + "]" * 50_000, '{"watch":' * 50_000, "[" * 8_000 + "]" * 8_000])
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 50_000 + "]" * 50_000, '{"watch":' * 50_000, "[" * 8_000 + "]" * 8_000],
+)
 async def test_a_message_that_is_nested_deeply_closes_the_socket_by_a_code_of_ours(
     path: str, text: str, run: Run, people: People
 ) -> None:
@@ -191,7 +250,15 @@ async def test_a_message_that_is_nested_deeply_closes_the_socket_by_a_code_of_ou
 
 
 def test_every_close_code_is_one_that_the_web_server_sends() -> None:
-    names = ("NOT_FOUND", "GAP", "BAD_MESSAGE", "SIGNED_OUT", "TOO_MANY", "TOO_LARGE", "TRY_AGAIN")
+    names = (
+        "NOT_FOUND",
+        "GAP",
+        "BAD_MESSAGE",
+        "SIGNED_OUT",
+        "TOO_MANY",
+        "TOO_LARGE",
+        "TRY_AGAIN",
+    )
     codes = [getattr(consumers, name) for name in names]
     assert all(3000 <= code <= 4999 for code in codes), codes
     assert len({*codes}) == len(codes)

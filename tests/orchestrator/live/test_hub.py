@@ -23,12 +23,19 @@ class Meets(hub.Hub):
         return [("run", 1)]
 
 
-@pytest.mark.parametrize("error", [OperationalError("gone"), RuntimeError("a defect")], ids=["outage", "defect"])
-def test_a_look_that_fails_leaves_the_watchers_to_the_next(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [OperationalError("gone"), RuntimeError("a defect")],
+    ids=["outage", "defect"],
+)
+def test_a_look_that_fails_leaves_the_watchers_to_the_next(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hub, "BROKEN_PERIOD", 0.01)
 
     async def watched() -> None:
-        nudge, made = asyncio.Event(), Meets(error)
+        nudge = asyncio.Event()
+        made = Meets(error)
         made.watch(["run"], nudge)
         assert await asyncio.wait_for(nudge.wait(), 20)
         made.leave(["run"], nudge)

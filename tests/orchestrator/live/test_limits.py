@@ -1,4 +1,6 @@
-"""What one person may ask of the sockets: how many, how often, how much, and nothing that they do not know."""
+"""What one person may ask of the sockets: how many, how often, how much, and nothing
+that they do not know.
+"""
 
 from contextlib import AsyncExitStack
 from typing import Any
@@ -32,7 +34,9 @@ async def test_nobody_has_more_sockets_than_the_limit_and_who_closes_one_may_ope
             assert await again.receive_nothing(timeout=0.2)
 
 
-async def test_a_socket_that_broke_is_no_longer_counted(people: People, olive: Browser) -> None:
+async def test_a_socket_that_broke_is_no_longer_counted(
+    people: People, olive: Browser
+) -> None:
     communicator = olive.communicator("/ws/runs/")
     await communicator.connect(timeout=15)
     assert limits._open[people.starter.pk] == 1
@@ -53,7 +57,9 @@ async def test_who_speaks_more_often_than_the_limit_is_cut_off(olive: Browser) -
         assert await close_of(live) == consumers.TOO_MANY
 
 
-def test_the_limit_of_messages_is_made_up_for_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_messages_is_made_up_for_with_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = [100.0]
     monkeypatch.setattr(limits.time, "monotonic", lambda: now[0])
     rate = limits.Rate(2)
@@ -65,7 +71,9 @@ def test_the_limit_of_messages_is_made_up_for_with_time(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("text", ["no json", '{"watch": {}, "more": 1}'])
-async def test_a_message_that_cannot_be_read_closes_the_socket(text: str, olive: Browser) -> None:
+async def test_a_message_that_cannot_be_read_closes_the_socket(
+    text: str, olive: Browser
+) -> None:
     async with olive.socket("/ws/runs/") as live:
         await live.send_to(text_data=text)
         assert await close_of(live) == consumers.BAD_MESSAGE
@@ -83,7 +91,9 @@ async def test_bytes_close_the_socket(olive: Browser) -> None:
         assert await close_of(live) == consumers.BAD_MESSAGE
 
 
-async def test_a_socket_that_follows_a_run_takes_no_message(run: Run, olive: Browser) -> None:
+async def test_a_socket_that_follows_a_run_takes_no_message(
+    run: Run, olive: Browser
+) -> None:
     async with olive.socket(f"/ws/runs/{run.id}/") as live:
         await live.send_json_to({"watch": {}})
         assert await close_of(live) == consumers.BAD_MESSAGE

@@ -1,4 +1,6 @@
-"""Server-sent events: each later line once, in order, also after a cut; for who may see the run, as long as he may."""
+"""Server-sent events: each later line once, in order, also after a cut; for who may see
+the run, as long as he may.
+"""
 
 import asyncio
 from typing import Any
@@ -29,49 +31,69 @@ async def test_every_line_after_the_last_seen_is_sent_once_in_order_and_later_on
 ) -> None:
     await happen(run, 1, 2, 3)
     async with opened(path(run, 1), cookie=ada.cookie) as live:
-        assert (live.status, live.headers["content-type"]) == (200, "text/event-stream")
-        assert (live.headers["cache-control"], live.headers["x-accel-buffering"]) == ("no-store", "no")
+        assert live.status == 200
+        assert live.headers["content-type"] == "text/event-stream"
+        assert live.headers["cache-control"] == "no-store"
+        assert live.headers["x-accel-buffering"] == "no"
         assert await live.numbers(2) == [2, 3]
         await happen(run, 4)
         line = await live.line()
         assert line is not None
-        assert (line["id"], line["seq"], line["type"], line["payload"]) == (4, 4, "checkpoint_saved", {"superstep": 4})
+        assert line["id"] == 4
+        assert line["seq"] == 4
+        assert line["type"] == "checkpoint_saved"
+        assert line["payload"] == {"superstep": 4}
 
 
-async def test_a_client_that_is_cut_off_again_and_again_gets_each_line_once(run: Run, ada: Browser) -> None:
+async def test_a_client_that_is_cut_off_again_and_again_gets_each_line_once(
+    run: Run, ada: Browser
+) -> None:
     seen: list[int] = []
     for number in range(6):
         await happen(run, 2 * number + 1, 2 * number + 2)
         known = {"last_event_id": str(seen[-1])} if seen else {}
-        # The address is the one that was opened first: what the client knows goes before it.
+        # The address is the one that was opened first: what the client knows goes
+        # before it.
         async with opened(path(run, 0), cookie=ada.cookie, **known) as live:
             seen += await live.numbers(1 if number % 2 else 2)
-    async with opened(path(run, 0), cookie=ada.cookie, last_event_id=str(seen[-1])) as live:
+    async with opened(
+        path(run, 0), cookie=ada.cookie, last_event_id=str(seen[-1])
+    ) as live:
         seen += await live.numbers(12 - len(seen))
     assert seen == [*range(1, 13)]
 
 
-async def test_more_lines_than_one_batch_all_arrive(run: Run, ada: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_lines_than_one_batch_all_arrive(
+    run: Run, ada: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("orchestrator.live.tail.BATCH", 3)
     await happen(run, *range(1, 11))
     async with opened(path(run), cookie=ada.cookie) as live:
         assert await live.numbers(10) == [*range(1, 11)]
 
 
-@pytest.mark.parametrize("after", ["-1", "x", "1.5", "", "9" * 30, "1&after=2", "٣", "1&before=2"])
-async def test_a_number_that_is_none_is_refused_by_name(after: str, run: Run, ada: Browser) -> None:
+@pytest.mark.parametrize(
+    "after", ["-1", "x", "1.5", "", "9" * 30, "1&after=2", "٣", "1&before=2"]
+)
+async def test_a_number_that_is_none_is_refused_by_name(
+    after: str, run: Run, ada: Browser
+) -> None:
     async with opened(path(run, quote(after, safe="&=")), cookie=ada.cookie) as live:
         assert live.status == 400
         assert (await live.body())["code"] == "invalid_body"
 
 
-async def test_a_last_event_id_that_is_none_is_refused_by_name(run: Run, ada: Browser) -> None:
+async def test_a_last_event_id_that_is_none_is_refused_by_name(
+    run: Run, ada: Browser
+) -> None:
     async with opened(path(run, 1), cookie=ada.cookie, last_event_id="soon") as live:
         assert live.status == 400
         assert (await live.body())["errors"][0]["path"] == "Last-Event-ID"
 
 
-async def test_a_run_that_one_may_not_see_is_not_there(run: Run, people: People, ada: Browser) -> None:
+async def test_a_run_that_one_may_not_see_is_not_there(
+    run: Run, people: People, ada: Browser
+) -> None:
     await happen(run, 1)
     nobody = await database_sync_to_async(lambda: Browser(people.nobody).cookie)()
     for given in ({"cookie": nobody}, {"cookie": ""}):
@@ -87,13 +109,17 @@ async def test_a_stream_ends_when_the_right_is_taken_away_and_not_one_line_is_se
     await happen(run, 1)
     async with opened(path(run), cookie=ada.cookie) as live:
         assert await live.numbers(1) == [1]
-        await database_sync_to_async(lambda: people.auditor.groups.remove(Group.objects.get(name="auditor")))()
+        await database_sync_to_async(
+            lambda: people.auditor.groups.remove(Group.objects.get(name="auditor"))
+        )()
         await happen(run, 2)
         assert await live.line() is None
         assert live.ended
 
 
-async def test_a_silent_stream_ends_with_its_session(run: Run, ada: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_stream_ends_with_its_session(
+    run: Run, ada: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tail, "CHECK_AGAIN", 0.1)
     async with opened(path(run), cookie=ada.cookie) as live:
         assert await live.block() == f"retry: {stream.RETRY_MS}"
@@ -101,10 +127,16 @@ async def test_a_silent_stream_ends_with_its_session(run: Run, ada: Browser, mon
         assert await live.line() is None
 
 
-async def test_a_token_opens_a_stream_that_ends_when_it_is_revoked(run: Run, people: People) -> None:
+async def test_a_token_opens_a_stream_that_ends_when_it_is_revoked(
+    run: Run, people: People
+) -> None:
     await happen(run, 1)
-    text = await database_sync_to_async(lambda: tokens.make_token(people.auditor, scopes=["read"]))()
-    other = await database_sync_to_async(lambda: tokens.make_token(people.auditor, scopes=["steer"]))()
+    text = await database_sync_to_async(
+        lambda: tokens.make_token(people.auditor, scopes=["read"])
+    )()
+    other = await database_sync_to_async(
+        lambda: tokens.make_token(people.auditor, scopes=["steer"])
+    )()
     async with opened(path(run), token=other) as live:
         assert live.status == 403
     async with opened(path(run), token=text) as live:
@@ -116,7 +148,9 @@ async def test_a_token_opens_a_stream_that_ends_when_it_is_revoked(run: Run, peo
         assert await live.line() is None
 
 
-async def test_a_gap_in_the_numbers_ends_the_stream_instead_of_being_papered_over(run: Run, ada: Browser) -> None:
+async def test_a_gap_in_the_numbers_ends_the_stream_instead_of_being_papered_over(
+    run: Run, ada: Browser
+) -> None:
     await happen(run, 1, 2, 4)
     async with opened(path(run), cookie=ada.cookie) as live:
         assert await live.numbers(2) == [1, 2]
@@ -131,12 +165,15 @@ async def test_a_comment_says_that_a_silent_stream_lives(
         assert [await live.block() for _ in range(3)][1:] == [": still here"] * 2
 
 
-async def test_nobody_has_more_streams_and_sockets_than_the_settings_allow_and_a_closed_one_counts_no_more(
+async def test_streams_and_sockets_of_a_user_are_limited_and_closed_ones_do_not_count(
     run: Run, people: People, ada: Browser, configure: Any
 ) -> None:
     configure(SOCKETS_PER_PERSON=2)
     await happen(run, 1)
-    async with ada.socket(f"/ws/runs/{run.id}/"), opened(path(run), cookie=ada.cookie) as first:
+    async with (
+        ada.socket(f"/ws/runs/{run.id}/"),
+        opened(path(run), cookie=ada.cookie) as first,
+    ):
         assert await first.numbers(1) == [1]
         async with opened(path(run), cookie=ada.cookie) as refused:
             assert refused.status == 429
@@ -158,8 +195,11 @@ async def _freed(person: Any) -> bool:
 
 
 def test_a_server_that_cannot_stream_says_so(run: Run, ada: Browser) -> None:
-    answer = ada.client.get(f"/api/v1/runs/{run.id}/stream/", headers={"Accept": "text/event-stream"})
-    assert (answer.status_code, answer.json()["code"]) == (406, "stream_not_served")
+    answer = ada.client.get(
+        f"/api/v1/runs/{run.id}/stream/", headers={"Accept": "text/event-stream"}
+    )
+    assert answer.status_code == 406
+    assert answer.json()["code"] == "stream_not_served"
     assert ada.client.head(f"/api/v1/runs/{run.id}/stream/").status_code == 200
     assert ada.client.post(f"/api/v1/runs/{run.id}/stream/").status_code == 405
     assert Client().get(f"/api/v1/runs/{run.id}/stream/").status_code == 401

@@ -1,4 +1,6 @@
-"""A socket is open for whoever is signed in and may see the run, and no longer than that."""
+"""A socket is open for whoever is signed in and may see the run, and no longer than
+that.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -45,11 +47,27 @@ def close_the_account(user: User, browser: Browser) -> None:
 
 @pytest.mark.parametrize(
     ("act", "path"),
-    [*((act, SOCKETS[0]) for act in (log_out, let_the_session_expire, delete_the_session, change_the_password,
-                                     close_the_account)), (log_out, SOCKETS[1])],
-)  # fmt: skip
+    [
+        *(
+            (act, SOCKETS[0])
+            for act in (
+                log_out,
+                let_the_session_expire,
+                delete_the_session,
+                change_the_password,
+                close_the_account,
+            )
+        ),
+        (log_out, SOCKETS[1]),
+    ],
+)
 async def test_an_open_socket_ends_with_its_session_even_if_nothing_happens(
-    run: Run, people: People, ada: Browser, act: Callable[..., None], path: str, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    people: People,
+    ada: Browser,
+    act: Callable[..., None],
+    path: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tail, "CHECK_AGAIN", 0.1)
     async with ada.socket(path.format(run=run.id)) as live:
@@ -58,7 +76,9 @@ async def test_an_open_socket_ends_with_its_session_even_if_nothing_happens(
         assert await close_of(live) == consumers.SIGNED_OUT
 
 
-async def test_the_bar_ends_with_the_session_too(people: People, ada: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_bar_ends_with_the_session_too(
+    people: People, ada: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tail, "CHECK_AGAIN", 0.1)
     async with ada.socket("/ws/reviews/") as live:
         assert (await live.receive_json_from(timeout=15))["waiting"] == 0
@@ -77,17 +97,21 @@ async def test_not_one_line_is_sent_after_the_log_out(run: Run, ada: Browser) ->
         await database_sync_to_async(ada.client.post)("/logout/")
         await happen(run, 2)
         message = await live.receive_output(timeout=15)
-    assert (message["type"], message["code"]) == ("websocket.close", consumers.SIGNED_OUT)
+    assert message["type"] == "websocket.close"
+    assert message["code"] == consumers.SIGNED_OUT
 
 
-async def test_not_one_line_is_sent_after_the_right_was_taken_away(run: Run, people: People, ada: Browser) -> None:
+async def test_not_one_line_is_sent_after_the_right_was_taken_away(
+    run: Run, people: People, ada: Browser
+) -> None:
     async with ada.socket(f"/ws/runs/{run.id}/") as live:
         await happen(run, 1)
         assert (await live.receive_json_from(timeout=15))["seq"] == 1
         await database_sync_to_async(people.auditor.groups.clear)()
         await happen(run, 2)
         message = await live.receive_output(timeout=15)
-    assert (message["type"], message["code"]) == ("websocket.close", consumers.NOT_FOUND)
+    assert message["type"] == "websocket.close"
+    assert message["code"] == consumers.NOT_FOUND
 
 
 async def test_a_right_that_is_taken_away_while_lines_are_read_sends_none_of_them(
@@ -105,7 +129,8 @@ async def test_a_right_that_is_taken_away_while_lines_are_read_sends_none_of_the
         monkeypatch.setattr(timeline, "events_after", meanwhile)
         await happen(run, 1)
         message = await live.receive_output(timeout=15)
-    assert (message["type"], message.get("code")) == ("websocket.close", consumers.NOT_FOUND)
+    assert message["type"] == "websocket.close"
+    assert message.get("code") == consumers.NOT_FOUND
 
 
 async def test_a_right_that_was_taken_away_closes_a_silent_socket_too(
@@ -123,7 +148,10 @@ async def test_a_list_is_told_nothing_of_a_run_that_one_may_see_no_longer(
     async with ada.socket("/ws/runs/") as live:
         await live.send_json_to({"watch": {str(run.id): 0}})
         await happen(run, 1)
-        assert await live.receive_json_from(timeout=15) == {"run": str(run.id), "seq": 1}
+        assert await live.receive_json_from(timeout=15) == {
+            "run": str(run.id),
+            "seq": 1,
+        }
         await database_sync_to_async(people.auditor.groups.clear)()
         await happen(run, 2)
         if not await live.receive_nothing(timeout=0.6):
@@ -132,8 +160,12 @@ async def test_a_list_is_told_nothing_of_a_run_that_one_may_see_no_longer(
 
 
 @pytest.mark.parametrize("path", SOCKETS)
-async def test_who_is_not_signed_in_is_refused_before_the_socket_is_accepted(run: Run, path: str) -> None:
-    connected, _ = await Browser(None).communicator(path.format(run=run.id)).connect(timeout=15)
+async def test_who_is_not_signed_in_is_refused_before_the_socket_is_accepted(
+    run: Run, path: str
+) -> None:
+    connected, _ = (
+        await Browser(None).communicator(path.format(run=run.id)).connect(timeout=15)
+    )
     assert not connected
 
 
@@ -148,7 +180,9 @@ async def test_a_socket_outlives_a_change_of_the_secret_key_that_is_kept_as_fall
 ) -> None:
     monkeypatch.setattr(tail, "CHECK_AGAIN", 0.1)
     async with ada.socket(f"/ws/runs/{run.id}/") as live:
-        with override_settings(SECRET_KEY="n" * 50, SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
+        with override_settings(
+            SECRET_KEY="n" * 50, SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]
+        ):
             assert await live.receive_nothing(timeout=0.5)
             kept: Any = await database_sync_to_async(Session.objects.count)()
         assert kept == 1

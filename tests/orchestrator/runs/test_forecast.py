@@ -22,14 +22,27 @@ from checkpoints.queue import leases
 from orchestrator import discovery, runs
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.errors import IncompatibleGraph
-from orchestrator.engine.judgement import GOES_ON, MIGRATED, NEEDS_MIGRATION, STUCK, WARNED
-from orchestrator.engine.pending_parts import Pending
+from orchestrator.engine.versions.judgement import (
+    GOES_ON,
+    MIGRATED,
+    NEEDS_MIGRATION,
+    STUCK,
+    WARNED,
+)
+from orchestrator.engine.versions.pending_parts import Pending
 from orchestrator.runs.forecast import STAYS, forecast_runs
 from orchestrator.worker import claimable
 from tests.support import cast, run_actions
 from tests.support.small_graphs import Notes, advanced, started
 from tests.support.statements import counted
-from tests.support.versioned_graphs import Copied, Texts, deployed, in_euros, paying, signed_letter
+from tests.support.versioned_graphs import (
+    Copied,
+    Texts,
+    deployed,
+    in_euros,
+    paying,
+    signed_letter,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,18 +62,36 @@ def migrating(**options: Any) -> Graph:
 
 DEPLOYMENTS: dict[str, tuple[Callable[[], Graph], dict[str, int], str]] = {
     "the same": (lambda: paying("1"), {STAYS: 2}, Status.COMPLETED),
-    "a title, a label and a timeout": (lambda: paying("1", title="Send?"), {STAYS: 2}, Status.COMPLETED),
+    "a title, a label and a timeout": (
+        lambda: paying("1", title="Send?"),
+        {STAYS: 2},
+        Status.COMPLETED,
+    ),
     "a version": (lambda: paying("2"), {GOES_ON: 2}, Status.COMPLETED),
     "a channel": (lambda: paying("2", Copied), {WARNED: 2}, Status.COMPLETED),
-    "a quorum of what is asked already": (lambda: paying("2", quorum=2), {GOES_ON: 2}, Status.COMPLETED),
-    "another type": (lambda: paying("2", Texts), {NEEDS_MIGRATION: 2}, Status.INCOMPATIBLE),
+    "a quorum of what is asked already": (
+        lambda: paying("2", quorum=2),
+        {GOES_ON: 2},
+        Status.COMPLETED,
+    ),
+    "another type": (
+        lambda: paying("2", Texts),
+        {NEEDS_MIGRATION: 2},
+        Status.INCOMPATIBLE,
+    ),
     "another type, with a migration": (migrating, {MIGRATED: 2}, Status.COMPLETED),
-    "another effect": (lambda: paying("2", effect="external"), {STUCK: 2}, Status.INCOMPATIBLE),
+    "another effect": (
+        lambda: paying("2", effect="external"),
+        {STUCK: 2},
+        Status.INCOMPATIBLE,
+    ),
 }
 
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS)
-def test_what_it_says_of_a_deployment_is_what_becomes_of_the_runs(deployment: str, people: cast.People) -> None:
+def test_what_it_says_of_a_deployment_is_what_becomes_of_the_runs(
+    deployment: str, people: cast.People
+) -> None:
     new, expected, end = DEPLOYMENTS[deployment]
     found = [advanced(paying("1")), advanced(paying("1"))]
     deployed(new())
@@ -92,22 +123,34 @@ def test_a_quorum_that_is_not_asked_yet_becomes_stricter_with_a_warning_and_neve
         assert runs.advance(run.id).status == Status.PAUSED, "one of two that must sign"
 
 
-def test_runs_at_different_places_fare_differently_and_examples_name_them(people: cast.People) -> None:
-    asked, begun = advanced(paying("1")), started(paying("1"))
+def test_runs_at_different_places_fare_differently_and_examples_name_them(
+    people: cast.People,
+) -> None:
+    asked = advanced(paying("1"))
+    begun = started(paying("1"))
     deployed(paying("2", nodes=("propose", "send")))
-    told = {group.judgement.verdict: (group.examples, group.judgement.said("breaking")) for group in forecast_runs()}
+    told = {
+        group.judgement.verdict: (group.examples, group.judgement.in_words("breaking"))
+        for group in forecast_runs()
+    }
     on_its_way = "edge `START>fetch`: was removed, and the run was on its way along it"
     gone = "node `fetch`: was removed, and the run was about to go on there"
-    unasked = "gate of node `propose`: is not on the way any more, and the run was to be asked there"
+    unasked = (
+        "gate of node `propose`: is not on the way any more, and the run was to"
+        " be asked there"
+    )
     assert told[STUCK] == ([str(begun.id)], [gone, unasked, on_its_way])
     assert told[WARNED] == ([str(asked.id)], [])
 
 
-def test_a_run_of_which_people_are_asked_about_what_a_migration_changes_is_stuck(people: cast.People) -> None:
+def test_a_run_of_which_people_are_asked_about_what_a_migration_changes_is_stuck(
+    people: cast.People,
+) -> None:
     class Number(Notes):
         letter: int = 0  # type: ignore[assignment]
 
-    asked, begun = advanced(paying("1")), started(paying("1"))
+    asked = advanced(paying("1"))
+    begun = started(paying("1"))
     made = paying("2", Number)
     made.migration(from_version="1")(lambda state: state["scratch"].update(letter=1))
     deployed(made)
@@ -115,7 +158,9 @@ def test_a_run_of_which_people_are_asked_about_what_a_migration_changes_is_stuck
     assert told == {STUCK: [str(asked.id)], MIGRATED: [str(begun.id)]}
 
 
-def test_a_run_that_waits_for_a_patch_of_what_a_migration_changes_is_stuck(people: cast.People) -> None:
+def test_a_run_that_waits_for_a_patch_of_what_a_migration_changes_is_stuck(
+    people: cast.People,
+) -> None:
     run = started(paying("1"))
     deployed(migrating(guards=("letter", "total")))
     assert runs.advance(run.id).at_node == "$patch"
@@ -128,15 +173,25 @@ def test_a_run_that_waits_for_a_patch_of_what_a_migration_changes_is_stuck(peopl
     assert Run.objects.get(id=run.id).status == Status.PAUSED
 
 
-def test_it_says_of_how_many_runs_values_wait_whose_meaning_a_migration_must_not_change(people: cast.People) -> None:
+def test_it_says_of_how_many_runs_values_wait_whose_meaning_a_migration_must_not_change(
+    people: cast.People,
+) -> None:
     advanced(paying("1"))
     started(paying("1"))
     deployed(migrating())
-    assert [(group.judgement.verdict, group.number, group.waiting) for group in forecast_runs()] == [(MIGRATED, 2, 1)]
-    told = "    1 of them have values that wait to be written: a migration that changes what such a value means stops"
+    assert [
+        (group.judgement.verdict, group.number, group.waiting)
+        for group in forecast_runs()
+    ] == [(MIGRATED, 2, 1)]
+    told = (
+        "    1 of them have values that wait to be written: a migration that"
+        " changes what such a value means stops"
+    )
     assert told in called()[0]
     Run.objects.update(pending="")
-    assert [group.waiting for group in forecast_runs()] == [2], "nobody wrote down where they stand"
+    assert [group.waiting for group in forecast_runs()] == [2], (
+        "nobody wrote down where they stand"
+    )
 
 
 def _in_numbers(state: Any) -> None:
@@ -144,7 +199,9 @@ def _in_numbers(state: Any) -> None:
     del state["scratch"]["copy_to"]
 
 
-def test_a_run_of_which_nobody_wrote_down_where_it_stands_may_need_every_part(people: cast.People) -> None:
+def test_a_run_of_which_nobody_wrote_down_where_it_stands_may_need_every_part(
+    people: cast.People,
+) -> None:
     run = advanced(paying("1"))
     Run.objects.filter(id=run.id).update(pending="")
     deployed(paying("2", quorum=2))
@@ -168,8 +225,11 @@ def test_workers_take_no_run_back_to_a_version_that_was_seen_before_its_own() ->
     assert leases.claim(worker=None, limit=9, only=claimable.claimable()) == []
 
 
-def test_a_version_that_becomes_current_by_the_deployment_is_judged_by_though_it_was_seen_before() -> None:
-    first, second = paying("1"), paying("2", Copied)
+def test_a_version_that_the_deployment_makes_current_is_used_though_it_was_seen_before() -> (
+    None
+):
+    first = paying("1")
+    second = paying("2", Copied)
     first.current = True
     deployed(first, second)
     run = started(first)
@@ -180,11 +240,15 @@ def test_a_version_that_becomes_current_by_the_deployment_is_judged_by_though_it
     assert not GraphVersion.objects.get(version="2").current, "it writes nothing down"
     discovery.forget_noted()
     discovery.note_versions()
-    assert (runs.advance(run.id).status, verdicts()) == (Status.PAUSED, {STAYS: 1})
+    assert runs.advance(run.id).status == Status.PAUSED
+    assert verdicts() == {STAYS: 1}
 
 
-def test_a_version_that_was_seen_before_the_current_one_is_older_though_this_process_would_note_it_again() -> None:
-    second, first = paying("2", Copied), paying("1")
+def test_a_version_seen_before_the_current_one_is_older_though_it_would_be_noted_again() -> (
+    None
+):
+    second = paying("2", Copied)
+    first = paying("1")
     first.current = True
     deployed(second, first)
     discovery.note_versions()
@@ -194,7 +258,8 @@ def test_a_version_that_was_seen_before_the_current_one_is_older_though_this_pro
     assert verdicts() == {STUCK: 1}
     discovery.forget_noted()
     discovery.note_versions()
-    assert (runs.advance(run.id).status, verdicts()) == (Status.QUEUED, {STUCK: 1})
+    assert runs.advance(run.id).status == Status.QUEUED
+    assert verdicts() == {STUCK: 1}
 
 
 def test_a_run_that_was_imported_counts_nowhere_for_no_worker_takes_it() -> None:
@@ -204,7 +269,9 @@ def test_a_run_that_was_imported_counts_nowhere_for_no_worker_takes_it() -> None
     assert verdicts() == {}
 
 
-def test_runs_at_one_place_that_fare_differently_each_have_an_example(people: cast.People) -> None:
+def test_runs_at_one_place_that_fare_differently_each_have_an_example(
+    people: cast.People,
+) -> None:
     class Number(Notes):
         letter: int = 0  # type: ignore[assignment]
 
@@ -223,13 +290,22 @@ def test_runs_at_one_place_that_fare_differently_each_have_an_example(people: ca
 
 @pytest.mark.parametrize(
     ("new", "verdict"),
-    [(paying("1", Texts), NEEDS_MIGRATION), (paying("1", effect="external"), STUCK), (paying("1", Copied), WARNED)],
+    [
+        (paying("1", Texts), NEEDS_MIGRATION),
+        (paying("1", effect="external"), STUCK),
+        (paying("1", Copied), WARNED),
+    ],
 )
-def test_other_content_under_the_same_version_needs_another_version_first(new: Graph, verdict: str) -> None:
+def test_other_content_under_the_same_version_needs_another_version_first(
+    new: Graph, verdict: str
+) -> None:
     run = advanced(paying("1"))
     deployed(new)
     assert verdicts() == {verdict: 1}
-    said = "    raise the version: this one is called 1 too, so no migration can lead to it, and the old one cannot be"
+    said = (
+        "    raise the version: this one is called 1 too, so no migration can lead"
+        " to it, and the old one cannot be"
+    )
     assert (said in called()[0]) == (verdict != WARNED)
     (group,) = json.loads(called("--json")[0])["graphs"][0]["groups"]
     assert group["same_version"] == (verdict != WARNED)
@@ -238,12 +314,17 @@ def test_other_content_under_the_same_version_needs_another_version_first(new: G
     assert ("raise the version" in message) == (verdict != WARNED)
 
 
-def test_a_graph_that_is_not_here_and_one_that_is_older_leave_their_runs_to_nobody() -> None:
+def test_a_graph_that_is_not_here_and_one_that_is_older_leave_their_runs_to_nobody() -> (
+    None
+):
     started(paying("1"))
     deployed(paying("2"))
     started(paying("2"))
     deployed(paying("1"))
-    stuck = {group.version: (group.judgement.verdict, group.judgement.said("breaking")) for group in forecast_runs()}
+    stuck = {
+        group.version: (group.judgement.verdict, group.judgement.in_words("breaking"))
+        for group in forecast_runs()
+    }
     assert stuck["1"][0] == STAYS
     assert stuck["2"][0] == STUCK
     assert "older version than others have had" in stuck["2"][1][0]
@@ -252,31 +333,48 @@ def test_a_graph_that_is_not_here_and_one_that_is_older_leave_their_runs_to_nobo
     assert verdicts() == {STUCK: 2}
 
 
-def test_it_says_how_many_runs_hold_signed_values_that_a_migration_must_not_change(people: cast.People) -> None:
-    behind, names = signed_letter(people), ("fetch", "propose", "file", "send")
+def test_it_says_how_many_runs_hold_signed_values_that_a_migration_must_not_change(
+    people: cast.People,
+) -> None:
+    behind = signed_letter(people)
+    names = ("fetch", "propose", "file", "send")
     deployed(paying("2", Texts, guards=(), nodes=names))
-    found = [(group.judgement.verdict, group.number, group.signed) for group in forecast_runs()]
+    found = [
+        (group.judgement.verdict, group.number, group.signed)
+        for group in forecast_runs()
+    ]
     assert found == [(NEEDS_MIGRATION, 1, 0)], "who signed can be asked again"
     deployed(paying("3", Texts, guards=(), nodes=("fetch", "file", "send")))
     text, code = called()
     assert code == 3
-    assert "    1 of them hold values that people sign, at a gate that is not here as strict any more" in text
+    assert (
+        "    1 of them hold values that people sign, at a gate that is not here as strict any more"
+        in text
+    )
     ungated = paying("4", Texts, guards=(), nodes=("fetch", "file", "send"))
-    ungated.migration(from_version="1")(lambda state: state["scratch"].update(total="three", letter="Yours"))
+    ungated.migration(from_version="1")(
+        lambda state: state["scratch"].update(total="three", letter="Yours")
+    )
     deployed(ungated)
     assert json.loads(called("--json")[0])["graphs"][0]["groups"][0]["signed"] == 1
     assert verdicts() == {MIGRATED: 1}, "whether it changes them is known when it runs"
     assert runs.advance(behind.id).status == Status.INCOMPATIBLE
 
 
-def test_what_a_gate_declares_must_not_change_where_the_gate_is_gone_though_nobody_signed_it() -> None:
+def test_what_a_gate_declares_must_not_change_where_the_gate_is_gone_though_nobody_signed_it() -> (
+    None
+):
     run = started(paying("1"))
     Run.objects.filter(id=run.id).update(pending=Pending().to_text())
     deployed(paying("2", Texts, nodes=("fetch", "send")))
-    assert [(group.judgement.verdict, group.signed) for group in forecast_runs()] == [(NEEDS_MIGRATION, 1)]
+    assert [(group.judgement.verdict, group.signed) for group in forecast_runs()] == [
+        (NEEDS_MIGRATION, 1)
+    ]
 
 
-def test_it_costs_as_many_statements_for_many_runs_as_for_few_and_opens_no_payload() -> None:
+def test_it_costs_as_many_statements_for_many_runs_as_for_few_and_opens_no_payload() -> (
+    None
+):
     advanced(paying("1"))
     deployed(paying("2", Copied))
     with counted() as few:
@@ -287,18 +385,33 @@ def test_it_costs_as_many_statements_for_many_runs_as_for_few_and_opens_no_paylo
     with counted() as many:
         forecast_runs()
     assert len(many) <= len(few) == 3
-    assert not [text for text in many if '"input"' in text or '"change"' in text or '"snapshot"' in text]
+    assert not [
+        text
+        for text in many
+        if '"input"' in text or '"change"' in text or '"snapshot"' in text
+    ]
 
 
 def test_beside_many_runs_that_ended_it_reads_those_under_way() -> None:
-    shared = {"graph": "paying", "version": "1", "fingerprint": "f", "created_at": datetime(2026, 1, 1, tzinfo=UTC)}
-    rows = [new_row(Run, key=f"ended-{n}", status="completed", **shared) for n in range(3000)]
+    shared = {
+        "graph": "paying",
+        "version": "1",
+        "fingerprint": "f",
+        "created_at": datetime(2026, 1, 1, tzinfo=UTC),
+    }
+    rows = [
+        new_row(Run, key=f"ended-{n}", status="completed", **shared)
+        for n in range(3000)
+    ]
     Run.objects.bulk_create(rows, batch_size=500)
     advanced(paying("1"))
-    # SQLite counts rows only where somebody tells it to; what an earlier test counted is forgotten.
+    # SQLite counts rows only where somebody tells it to; what an earlier test counted
+    # is forgotten.
     forget = ("ANALYZE", "DELETE FROM sqlite_stat1", "ANALYZE sqlite_master")
     with connection.cursor() as cursor:
-        for text in ("VACUUM FULL ANALYZE",) if connection.vendor == "postgresql" else forget:
+        for text in (
+            ("VACUUM FULL ANALYZE",) if connection.vendor == "postgresql" else forget
+        ):
             cursor.execute(text)
     asked: list[tuple[str, Any]] = []
 
@@ -310,7 +423,10 @@ def test_beside_many_runs_that_ended_it_reads_those_under_way() -> None:
         forecast_runs()
     text, params = asked[0]
     with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {'QUERY PLAN ' if connection.vendor == 'sqlite' else ''}{text}", params)
+        cursor.execute(
+            f"EXPLAIN {'QUERY PLAN ' if connection.vendor == 'sqlite' else ''}{text}",
+            params,
+        )
         plan = "\n".join(str(row[-1]) for row in cursor.fetchall())
     assert "run_by_status" in plan, plan
 
@@ -325,7 +441,9 @@ def called(*options: str) -> tuple[str, int]:
     return out.getvalue(), 0
 
 
-def test_the_command_says_it_for_people_for_machines_and_for_pipelines(tmp_path: Path) -> None:
+def test_the_command_says_it_for_people_for_machines_and_for_pipelines(
+    tmp_path: Path,
+) -> None:
     assert called() == ("No run is under way.\n", 0)
     run = advanced(paying("1"))
     deployed(paying("2", Copied))
@@ -341,8 +459,13 @@ def test_the_command_says_it_for_people_for_machines_and_for_pipelines(tmp_path:
     deployed(paying("3", Texts))
     text, code = called("--json", "--output", str(tmp_path / "report.json"))
     report = json.loads(text)
-    assert (code, report["checked"], report["runs"][NEEDS_MIGRATION]) == (3, 1, 1)
-    assert "channel `total`: number became text" in report["graphs"][0]["groups"][0]["breaking"]
+    assert code == 3
+    assert report["checked"] == 1
+    assert report["runs"][NEEDS_MIGRATION] == 1
+    assert (
+        "channel `total`: number became text"
+        in report["graphs"][0]["groups"][0]["breaking"]
+    )
     assert json.loads((tmp_path / "report.json").read_text()) == report
     deployed(paying("4", effect="external"))
     assert called()[1] == 4

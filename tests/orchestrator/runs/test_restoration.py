@@ -1,4 +1,6 @@
-"""After a copy of the database was put back nothing is repeated in silence: runs stop until a person looked."""
+"""After a copy of the database was put back nothing is repeated in silence: runs stop
+until a person looked.
+"""
 
 import io
 import json
@@ -68,10 +70,14 @@ def test_a_person_who_has_looked_lets_it_go_on() -> None:
     assert len(paid) == 1
 
 
-def test_an_open_intent_is_unknown_after_restored_also_where_the_node_is_idempotent() -> None:
+def test_an_open_intent_is_unknown_after_restored_also_where_the_node_is_idempotent() -> (
+    None
+):
     run = started(_pays([]))
     lease = held(run)
-    journal.write_intents(lease, [Intent(Task("pay", 1, 0), 1, "external", "h" * 64, 10.0)])
+    journal.write_intents(
+        lease, [Intent(Task("pay", 1, 0), 1, "external", "h" * 64, 10.0)]
+    )
     assert _restored()["stopped"] == {"unknown": 1}
     assert TaskResult.objects.get(run=run).outcome == "unknown"
     assert verify_run(run.id) == []
@@ -98,7 +104,8 @@ def test_a_run_that_is_to_be_cancelled_is_cancelled() -> None:
 def test_with_the_audit_log_alone_no_run_is_touched() -> None:
     run = started(_pays([]))
     _restored("--audit-log-only")
-    assert (_again(run).status, _again(run).epoch) == ("queued", run.epoch)
+    assert _again(run).status == "queued"
+    assert _again(run).epoch == run.epoch
 
 
 def test_a_run_that_does_not_verify_is_left_and_named() -> None:
@@ -114,7 +121,9 @@ def test_restored_needs_a_reason() -> None:
         call_command("restored", "--reason", "  ")
 
 
-def test_a_signature_that_the_copy_lost_does_not_repeat_what_it_led_to(people: cast.People) -> None:
+def test_a_signature_that_the_copy_lost_does_not_repeat_what_it_led_to(
+    people: cast.People,
+) -> None:
     paid_claims.PAID.clear()
     run = advanced(paid_claims.claim("restorable"))
     signer = run_actions.reviewer(people.reviewer)
@@ -124,7 +133,9 @@ def test_a_signature_that_the_copy_lost_does_not_repeat_what_it_led_to(people: c
     assert paid_claims.PAID == []
 
 
-def test_a_paused_run_asks_its_people_again_when_it_is_resumed(people: cast.People) -> None:
+def test_a_paused_run_asks_its_people_again_when_it_is_resumed(
+    people: cast.People,
+) -> None:
     run = advanced(paid_claims.claim("restorable"))
     _restored()
     runs.resume(run.id)

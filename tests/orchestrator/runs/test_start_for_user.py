@@ -1,4 +1,6 @@
-"""Starting for a person: what somebody else does between two looks tells him nothing that is not his to know."""
+"""Starting for a person: what somebody else does between two looks tells him nothing
+that is not his to know.
+"""
 
 from typing import Any
 
@@ -22,8 +24,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def between(monkeypatch: pytest.MonkeyPatch, people: cast.People) -> list[Run]:
-    """The run that Olive starts with the same key, after the first look of whoever starts and before he starts."""
-    made, found = graph("started-between-two-looks"), list[Run]()
+    """The run that Olive starts with the same key, after the first look of whoever
+    starts and before he starts.
+    """
+    made = graph("started-between-two-looks")
+    found = list[Run]()
     made.node("work")(lambda state, ctx: None)
     made.edge(START, "work")
     made.edge("work", END)
@@ -31,30 +36,43 @@ def between(monkeypatch: pytest.MonkeyPatch, people: cast.People) -> list[Run]:
     start = start_for_user.start_or_find
 
     def late(asked: Any) -> Any:
-        found.append(runs.start(asked.graph, asked.input, key=asked.key, by=people.starter))
+        found.append(
+            runs.start(asked.graph, asked.input, key=asked.key, by=people.starter)
+        )
         return start(asked)
 
     monkeypatch.setattr(start_for_user, "start_or_find", late)
-    people.second_reviewer.user_permissions.add(Permission.objects.get(codename="start_run"))
+    people.second_reviewer.user_permissions.add(
+        Permission.objects.get(codename="start_run")
+    )
     return found
 
 
 def test_a_run_that_a_stranger_started_between_the_two_looks_is_a_conflict_without_facts(
     between: list[Run], people: cast.People
 ) -> None:
-    asked = runs.StartRequest("started-between-two-looks", {}, "once", by=people.second_reviewer)
+    asked = runs.StartRequest(
+        "started-between-two-looks", {}, "once", by=people.second_reviewer
+    )
     with pytest.raises(KeyConflict) as refused:
         start_for(asked)
-    assert (refused.value.message, refused.value.facts) == ("this key is taken", {})
+    assert refused.value.message == "this key is taken"
+    assert refused.value.facts == {}
     assert Run.objects.count() == 1
 
 
-def test_a_run_that_oneself_started_between_the_two_looks_is_found(between: list[Run], people: cast.People) -> None:
-    asked = runs.StartRequest("started-between-two-looks", {}, "once", by=people.starter)
+def test_a_run_that_oneself_started_between_the_two_looks_is_found(
+    between: list[Run], people: cast.People
+) -> None:
+    asked = runs.StartRequest(
+        "started-between-two-looks", {}, "once", by=people.starter
+    )
     assert start_for(asked) == (between[0], False)
 
 
-def test_whoever_lacks_a_right_is_refused_with_a_line_that_names_it(people: cast.People) -> None:
+def test_whoever_lacks_a_right_is_refused_with_a_line_that_names_it(
+    people: cast.People,
+) -> None:
     made = graph("not-for-everybody")
     made.node("work")(lambda state, ctx: None)
     join_in_a_row(made, "work")
@@ -66,14 +84,23 @@ def test_whoever_lacks_a_right_is_refused_with_a_line_that_names_it(people: cast
         (_starter(people), "steer_run", Again(restart=True)),
     ):
         with pytest.raises(Forbidden) as refused:
-            start_for(runs.StartRequest("not-for-everybody", {}, "once", by=person, again=again))
+            start_for(
+                runs.StartRequest(
+                    "not-for-everybody", {}, "once", by=person, again=again
+                )
+            )
         line = AuditLine.objects.latest("id")
-        assert (line.kind, line.actor, line.run, line.facts) == ("refused_right", person, None, {"right": right})
+        assert line.kind == "refused_right"
+        assert line.actor == person
+        assert line.run is None
+        assert line.facts == {"right": right}
         assert refused.value.facts == {"right": right}
     assert Run.objects.count() == 0
 
 
-def test_who_may_do_it_leaves_no_line_of_a_refusal_and_a_line_names_the_run(people: cast.People) -> None:
+def test_who_may_do_it_leaves_no_line_of_a_refusal_and_a_line_names_the_run(
+    people: cast.People,
+) -> None:
     require(people.starter, "steer_run", run=missing())
     assert not AuditLine.objects.exists()
     with pytest.raises(Forbidden):
@@ -83,5 +110,7 @@ def test_who_may_do_it_leaves_no_line_of_a_refusal_and_a_line_names_the_run(peop
 
 def _starter(people: cast.People) -> Any:
     """May start, and steer nothing."""
-    people.second_reviewer.user_permissions.add(Permission.objects.get(codename="start_run"))
+    people.second_reviewer.user_permissions.add(
+        Permission.objects.get(codename="start_run")
+    )
     return type(people.second_reviewer).objects.get(pk=people.second_reviewer.pk)

@@ -11,7 +11,7 @@ from tests.support.processes import until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_run_that_was_started_in_a_transaction_is_seen_by_no_worker_before_the_commit_and_never_after_a_rollback(
+def test_no_worker_sees_a_run_before_its_transaction_commits_or_after_a_rollback(
     tmp_path,
 ):
     with cluster(tmp_path):

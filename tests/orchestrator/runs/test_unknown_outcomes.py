@@ -29,7 +29,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_an_unknown_task_is_settled_when_its_superstep_has_stopped_and_not_while_siblings_still_run(
     people: cast.People,
 ) -> None:
-    made, seen = graph("unknown-beside-slow"), []
+    made = graph("unknown-beside-slow")
+    seen = []
 
     @made.node(effect="external")
     def broken(state: Any, ctx: Any) -> None:
@@ -37,9 +38,20 @@ def test_an_unknown_task_is_settled_when_its_superstep_has_stopped_and_not_while
 
     @made.node()
     def slow(state: Any, ctx: Any) -> None:
-        until(lambda: TaskResult.objects.filter(run=ctx.run_id, outcome="unknown").exists(), what="the unknown task")
+        until(
+            lambda: TaskResult.objects.filter(
+                run=ctx.run_id, outcome="unknown"
+            ).exists(),
+            what="the unknown task",
+        )
         try:
-            runs.settle(ctx.run_id, "broken:1:0", happened=False, by=people.steward, reason="too early")
+            runs.settle(
+                ctx.run_id,
+                "broken:1:0",
+                happened=False,
+                by=people.steward,
+                reason="too early",
+            )
         except WrongStatus as error:
             seen.append(error)
 
@@ -53,11 +65,17 @@ def test_an_unknown_task_is_settled_when_its_superstep_has_stopped_and_not_while
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
-def test_a_timeout_is_unknown_even_where_the_nodes_own_timeout_errors_say_that_nothing_happened() -> None:
-    made, calls = graph("timeout-not-done"), []
+def test_a_timeout_is_unknown_even_if_timeout_errors_of_the_node_mean_not_done() -> (
+    None
+):
+    made = graph("timeout-not-done")
+    calls = []
 
     @made.node(
-        effect="external", timeout=0.2, not_done=(OSError,), retry=Retry(attempts=3, backoff=0.01, on=(OSError,))
+        effect="external",
+        timeout=0.2,
+        not_done=(OSError,),
+        retry=Retry(attempts=3, backoff=0.01, on=(OSError,)),
     )
     def send(state: Any, ctx: Any) -> None:
         calls.append(ctx.attempt)
@@ -71,11 +89,12 @@ def test_a_timeout_is_unknown_even_where_the_nodes_own_timeout_errors_say_that_n
     assert calls == [1], "nothing is tried again while the first thread may still act"
 
 
-def test_what_a_task_returns_after_its_worker_drained_is_kept_as_evidence_and_proves_that_its_thread_ended(
+def test_a_result_after_the_drain_is_kept_as_evidence_and_proves_that_its_thread_ended(
     people: cast.People, configure: Any
 ) -> None:
     configure(GRACE_SECONDS=0)
-    made, calls = graph("drained-while-sending"), []
+    made = graph("drained-while-sending")
+    calls = []
 
     @made.node(effect="external")
     def send(state: Any, ctx: Any) -> dict[str, Any]:
@@ -90,14 +109,23 @@ def test_what_a_task_returns_after_its_worker_drained_is_kept_as_evidence_and_pr
     assert runs.advance(run.id).status == Status.UNKNOWN
     until(lambda: LateResult.objects.filter(run=run).exists(), what="the evidence")
     assert TaskResult.objects.get(run=run).thread_ended_at is not None
-    runs.settle(run.id, "send:1:0", happened=False, by=people.steward, reason="its letter was called back")
+    runs.settle(
+        run.id,
+        "send:1:0",
+        happened=False,
+        by=people.steward,
+        reason="its letter was called back",
+    )
     assert runs.advance(run.id).status == Status.COMPLETED
     assert calls == [1, 2]
 
 
-def test_a_result_that_came_before_the_grace_was_over_is_used_and_its_effect_not_repeated(configure: Any) -> None:
+def test_a_result_that_came_before_the_grace_was_over_is_used_and_its_effect_not_repeated(
+    configure: Any,
+) -> None:
     configure(GRACE_SECONDS=0)
-    made, calls = graph("ready-at-the-end-of-grace"), list[str]()
+    made = graph("ready-at-the-end-of-grace")
+    calls = list[str]()
 
     @made.node(effect="external")
     def send(state: Any, ctx: Any) -> dict[str, Any]:
@@ -135,7 +163,9 @@ def test_what_the_system_settled_is_used_even_where_the_input_differs() -> None:
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
-def test_unknown_comes_before_failed_where_a_gate_beside_it_cannot_be_opened(people: cast.People) -> None:
+def test_unknown_comes_before_failed_where_a_gate_beside_it_cannot_be_opened(
+    people: cast.People,
+) -> None:
     made = graph("unknown-beside-broken-gate")
 
     def nobody(state: Any) -> list[str]:
@@ -158,35 +188,61 @@ def test_unknown_comes_before_failed_where_a_gate_beside_it_cannot_be_opened(peo
     assert runs.advance(run.id).status == Status.FAILED
 
 
-def test_a_recorded_result_for_another_input_is_not_used_and_a_person_must_say_what_holds(people: cast.People) -> None:
+def test_a_recorded_result_for_another_input_is_not_used_and_a_person_must_say_what_holds(
+    people: cast.People,
+) -> None:
     ran: list[str] = []
     made = graph("changed_input")
-    made.node("act", effect="external")(lambda state, ctx: ran.append("act") or {"notes": ["ran"]})
+    made.node("act", effect="external")(
+        lambda state, ctx: ran.append("act") or {"notes": ["ran"]}
+    )
     made.edge(START, "act")
     made.edge("act", END)
     run = started(made)
-    lease, task = held(run), Task("act", 1)
+    lease = held(run)
+    task = Task("act", 1)
     journal.write_intents(lease, [journal.Intent(task, 1, "external", "0" * 64, 0.0)])
-    recorded = {"writes": [{"channel": "notes", "value": ["old"], "label": None}], "goto": None, "sends": []}
+    recorded = {
+        "writes": [{"channel": "notes", "value": ["old"], "label": None}],
+        "goto": None,
+        "sends": [],
+    }
     journal.write_results(lease, [journal.Ending(task, 1, "done", recorded)])
     leases.give_back(lease.id, lease.epoch)
     run = runs.advance(run.id)
-    assert (run.status, ran) == (Status.UNKNOWN, [])
-    runs.settle(run.id, "act:1:0", happened=True, output={"notes": ["as settled"]}, by=people.starter, reason="seen")
+    assert run.status == Status.UNKNOWN
+    assert ran == []
+    runs.settle(
+        run.id,
+        "act:1:0",
+        happened=True,
+        output={"notes": ["as settled"]},
+        by=people.starter,
+        reason="seen",
+    )
     run = runs.advance(run.id)
-    assert (run.status, state(run)["notes"], ran) == (Status.COMPLETED, ["as settled"], [])
+    assert run.status == Status.COMPLETED
+    assert state(run)["notes"] == ["as settled"]
+    assert ran == []
 
 
 def _asking_before(version: str, *names: str) -> Graph:
-    """ask proposes a letter and people sign it; pay breaks, and nobody knows whether it happened."""
+    """ask proposes a letter and people sign it; pay breaks, and nobody knows whether it
+    happened.
+    """
     made = graph("asking-before", version=version)
-    acts: dict[str, Any] = {"ask": lambda state, ctx: {"letter": "Dear"}, "pay": _broken}
+    acts: dict[str, Any] = {
+        "ask": lambda state, ctx: {"letter": "Dear"},
+        "pay": _broken,
+    }
     options: dict[str, Any] = {
         "ask": {"effect": "human", "gate": Gate(reviewers=["group:claims"])},
         "pay": {"effect": "external"},
     }
     for name in names:
-        made.node(name, **options.get(name, {}))(acts.get(name, lambda state, ctx: None))
+        made.node(name, **options.get(name, {}))(
+            acts.get(name, lambda state, ctx: None)
+        )
     join_in_a_row(made, *names)
     return made
 
@@ -203,7 +259,7 @@ def _unknown_after_signing(people: cast.People) -> Run:
     return run
 
 
-def test_an_output_that_is_settled_on_another_version_writes_nothing_that_was_signed_where_its_gate_is_gone(
+def test_an_output_settled_on_a_version_without_its_gate_writes_nothing_that_was_signed(
     people: cast.People,
 ) -> None:
     run = _unknown_after_signing(people)
@@ -215,12 +271,17 @@ def test_an_output_that_is_settled_on_another_version_writes_nothing_that_was_si
     assert runs.advance(run.id).status == Status.COMPLETED
 
 
-def test_a_settled_output_whose_version_is_left_for_one_without_its_gate_stops_as_incompatible_and_says_so(
+def test_a_settled_output_moved_to_a_version_without_its_gate_stops_as_incompatible(
     people: cast.People,
 ) -> None:
     run = _unknown_after_signing(people)
     runs.settle(
-        run.id, "pay:1:0", happened=True, output={"letter": "Yours"}, by=people.steward, reason="seen in the bank"
+        run.id,
+        "pay:1:0",
+        happened=True,
+        output={"letter": "Yours"},
+        by=people.steward,
+        reason="seen in the bank",
     )
     old = registry.by_fingerprint(run.fingerprint).graph
     deployed(_asking_before("2", "between", "pay"))
@@ -229,27 +290,41 @@ def test_a_settled_output_whose_version_is_left_for_one_without_its_gate_stops_a
     assert error is not None
     assert stopped.status == Status.INCOMPATIBLE
     assert error["because"] == (
-        "the output of pay:1:0 that was settled sets `letter`, which the gate of node `ask` guards, and version 2 has"
+        "the output of pay:1:0 that was settled sets `letter`, which the gate of node"
+        " `ask` guards, and version 2 has"
         " no gate there that asks as much"
     )
-    assert "gate of node `ask`" not in [one["what"] for one in error["changes"] if one["weight"] == "breaking"]
-    assert version_choice.ways_out(stopped, forks=True).resume == "", "the same version would stop it again"
+    assert "gate of node `ask`" not in [
+        one["what"] for one in error["changes"] if one["weight"] == "breaking"
+    ]
+    assert version_choice.ways_out(stopped, forks=True).resume == "", (
+        "the same version would stop it again"
+    )
     registry.replace(old)
     assert version_choice.ways_out(stopped, forks=True).resume == "Finish on version 1"
     runs.resume(run.id)
     asked = runs.advance(run.id)
-    assert (asked.status, asked.at_node) == (Status.PAUSED, "pay")
+    assert asked.status == Status.PAUSED
+    assert asked.at_node == "pay"
     run_actions.sign(asked, run_actions.reviewer(people.reviewer), [None, "approve"])
     done = runs.advance(run.id)
-    assert (done.status, state(done)["letter"]) == (Status.COMPLETED, "Yours")
+    assert done.status == Status.COMPLETED
+    assert state(done)["letter"] == "Yours"
 
 
-def test_an_output_is_settled_by_the_version_that_will_go_on_and_by_no_other(people: cast.People) -> None:
+def test_an_output_is_settled_by_the_version_that_will_go_on_and_by_no_other(
+    people: cast.People,
+) -> None:
     deployed(_asking_before("2", "ask", "between", "pay"))
     run = _unknown_after_signing(people)
     worker = a_worker(fingerprints=[run.fingerprint])
     deployed(_asking_before("2", "ask", "between", "pay"))
-    given: dict[str, Any] = {"happened": True, "by": people.steward, "reason": "seen", "output": {"notes": ["paid"]}}
+    given: dict[str, Any] = {
+        "happened": True,
+        "by": people.steward,
+        "reason": "seen",
+        "output": {"notes": ["paid"]},
+    }
     with pytest.raises(UnknownThing):
         runs.settle(run.id, "pay:1:0", **given)
     Worker.objects.filter(id=worker.id).update(stopped_at=worker.heartbeat_at)

@@ -30,11 +30,15 @@ def simple() -> str:
     return registered(made).name
 
 
-def test_of_many_starts_with_one_key_in_transactions_of_their_callers_one_makes_the_run(simple: str) -> None:
+def test_of_many_starts_with_one_key_in_transactions_of_their_callers_one_makes_the_run(
+    simple: str,
+) -> None:
     def start() -> Run:
         with transaction.atomic():
             run = runs.start(simple, {}, key="once")
-            assert Run.objects.filter(key="once").exists(), "the caller's transaction goes on"
+            assert Run.objects.filter(key="once").exists(), (
+                "the caller's transaction goes on"
+            )
             return run
 
     for _ in range(5):
@@ -43,7 +47,9 @@ def test_of_many_starts_with_one_key_in_transactions_of_their_callers_one_makes_
     assert RunEvent.objects.count() == 1
 
 
-def test_a_key_of_a_run_that_one_may_not_see_is_a_conflict_without_facts(simple: str, people: cast.People) -> None:
+def test_a_key_of_a_run_that_one_may_not_see_is_a_conflict_without_facts(
+    simple: str, people: cast.People
+) -> None:
     run = runs.start(simple, {}, key="mine", by=people.starter)
     people.second_reviewer.user_permissions.add(*_may_start())
     with pytest.raises(KeyConflict) as refused:

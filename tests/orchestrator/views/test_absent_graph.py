@@ -1,4 +1,6 @@
-"""After a deployment took a version away, its runs can still be seen and decided; only editing needs the version."""
+"""After a deployment took a version away, its runs can still be seen and decided; only
+editing needs the version.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +20,26 @@ def run(tmp_path: Path, people: cast.People) -> Iterator[Run]:
     """A run that waits for the claims group, whose graph this process no longer has."""
     run_actions.reviewer(people.reviewer)
     paused = run_actions.start("gated", tmp_path, by=people.starter)
-    taken = {key: registry._known.pop(key) for key in list(registry._known) if key[0] == "gated"}
+    taken = {
+        key: registry._registered.pop(key)
+        for key in list(registry._registered)
+        if key[0] == "gated"
+    }
     yield paused
-    registry._known.update(taken)
+    registry._registered.update(taken)
 
 
-def test_every_page_of_such_a_run_opens(run: Run, people: cast.People, client: Client) -> None:
-    tabs = [f"/runs/{run.id}/?tab={tab}" for tab in ("changed", "state", "writes", "results", "events")]
-    for user, pages in ((people.reviewer, ["/reviews/", f"/reviews/{run.id}/"]), (people.starter, ["/runs/", *tabs])):
+def test_every_page_of_such_a_run_opens(
+    run: Run, people: cast.People, client: Client
+) -> None:
+    tabs = [
+        f"/runs/{run.id}/?tab={tab}"
+        for tab in ("changed", "state", "writes", "results", "events")
+    ]
+    for user, pages in (
+        (people.reviewer, ["/reviews/", f"/reviews/{run.id}/"]),
+        (people.starter, ["/runs/", *tabs]),
+    ):
         client.force_login(user)
         for page in pages:
             assert client.get(page).status_code == 200, page
@@ -47,14 +61,29 @@ def test_an_edit_that_is_posted_all_the_same_is_a_conflict_that_says_why(
 ) -> None:
     client.force_login(people.reviewer)
     letter = run_actions.pending(run)[1]
-    edit = {"write": str(letter.write), "hash": letter.hash, "verdict": "edit", "value": "Dear Marta"}
-    answer = client.post(f"/api/v1/runs/{run.id}/signatures/", {"decisions": [edit]}, content_type="application/json")
-    assert (answer.status_code, answer.json()["code"]) == (409, "incompatible_graph")
+    edit = {
+        "write": str(letter.write),
+        "hash": letter.hash,
+        "verdict": "edit",
+        "value": "Dear Marta",
+    }
+    answer = client.post(
+        f"/api/v1/runs/{run.id}/signatures/",
+        {"decisions": [edit]},
+        content_type="application/json",
+    )
+    assert answer.status_code == 409
+    assert answer.json()["code"] == "incompatible_graph"
     assert run_actions.pending(run)[1].revision == 1
 
 
-def test_going_on_from_its_checkpoints_is_refused_in_words(run: Run, people: cast.People, client: Client) -> None:
+def test_going_on_from_its_checkpoints_is_refused_in_words(
+    run: Run, people: cast.People, client: Client
+) -> None:
     client.force_login(people.starter)
-    for answer in (client.get(f"/checkpoints/{run.head}/go-on/"), client.post(f"/checkpoints/{run.head}/go-on/")):
+    for answer in (
+        client.get(f"/checkpoints/{run.head}/go-on/", follow=True),
+        client.post(f"/checkpoints/{run.head}/go-on/"),
+    ):
         assert answer.status_code == 409
         assert "cannot be gone on from here" in answer.content.decode()

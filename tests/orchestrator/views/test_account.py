@@ -1,4 +1,6 @@
-"""The page of one's own account: who one is, what one may do, and whether single keys do anything."""
+"""The page of one's own account: who one is, what one may do, and whether single keys
+do anything.
+"""
 
 from collections.abc import Callable
 
@@ -15,8 +17,14 @@ Browse = Callable[[User], Client]
 OFF = 'data-shortcuts="off"'
 
 
-def test_the_page_shows_who_one_is_and_what_one_may_do(people: People, browse: Browse) -> None:
-    html = browse(named(people.starter, "Olive Hart")).get(reverse("account")).content.decode()
+def test_the_page_shows_who_one_is_and_what_one_may_do(
+    people: People, browse: Browse
+) -> None:
+    html = (
+        browse(named(people.starter, "Olive Hart"))
+        .get(reverse("account"))
+        .content.decode()
+    )
     assert "Olive Hart" in html
     assert people.starter.username in html
     assert all(f"{group.name}</li>" in html for group in people.starter.groups.all())
@@ -42,7 +50,9 @@ def test_shortcuts_that_are_switched_off_stay_off_on_every_page_and_after_signin
     assert Preference.objects.get(user=people.starter).shortcuts is False
     assert OFF in client.get("/runs/").content.decode()
     elsewhere = Client()
-    elsewhere.post("/login/", {"username": people.starter.username, "password": PASSWORD})
+    elsewhere.post(
+        "/login/", {"username": people.starter.username, "password": PASSWORD}
+    )
     assert OFF in elsewhere.get("/runs/").content.decode()
 
 
@@ -63,13 +73,17 @@ def test_who_signs_in_after_a_person_without_shortcuts_has_them(people: People) 
 
 
 @pytest.mark.parametrize("sent", [{}, {"shortcuts": "maybe"}])
-def test_a_choice_that_is_none_changes_nothing(sent: dict[str, str], people: People, browse: Browse) -> None:
+def test_a_choice_that_is_none_changes_nothing(
+    sent: dict[str, str], people: People, browse: Browse
+) -> None:
     answer = browse(people.starter).post(reverse("shortcuts"), sent)
     assert answer.status_code == 302
     assert not Preference.objects.exists()
 
 
-def test_one_reads_of_ones_own_tokens_and_of_nobody_elses(people: People, browse: Browse) -> None:
+def test_one_reads_of_ones_own_tokens_and_of_nobody_elses(
+    people: People, browse: Browse
+) -> None:
     make_token(people.starter, name="nightly import", scopes=["start"])
     make_token(people.reviewer, name="the phone")
     html = browse(people.starter).get(reverse("account")).content.decode()

@@ -1,4 +1,6 @@
-"""Filters of the console's own pages with dates and numbers that no column has: a clear answer, and nothing changes."""
+"""Filters of the console's own pages with dates and numbers that no column has: a clear
+answer, and nothing changes.
+"""
 
 from collections.abc import Callable
 from urllib.parse import quote_from_bytes
@@ -14,17 +16,48 @@ from tests.support.table_contents import contents
 
 Browse = Callable[[User], Client]
 MOMENTS = (
-    *("0000-01-01", "0001-01-01", "9999-12-31", "10000-01-01", "2026-02-30", "2026-01-01T00:00:00+99:99"),
-    *("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", EDGE, LATE, "\x00", "\ud800", "9" * 100_000),
+    *(
+        "0000-01-01",
+        "0001-01-01",
+        "9999-12-31",
+        "10000-01-01",
+        "2026-02-30",
+        "2026-01-01T00:00:00+99:99",
+    ),
+    *(
+        "9999-12-31T23:59:59-23:59",
+        "0001-01-01T00:00:00+23:59",
+        EDGE,
+        LATE,
+        "\x00",
+        "\ud800",
+        "9" * 100_000,
+    ),
 )
-NUMBERS = ("-1", "0", str(2**31 - 1), str(2**31), str(2**63), "9" * 5000, "1e9", "٣", "\x00", "\ud800", "x" * 100_000)
+NUMBERS = (
+    "-1",
+    "0",
+    str(2**31 - 1),
+    str(2**31),
+    str(2**63),
+    "9" * 5000,
+    "1e9",
+    "٣",
+    "\x00",
+    "\ud800",
+    "x" * 100_000,
+)
 FILTERS = {
     "/audit/": {
         "from": MOMENTS,
         "to": MOMENTS,
         "before": [f"{moment}~{2**63}" for moment in MOMENTS],
     },
-    "/runs/": {"started": MOMENTS[:2], "before": [f"{moment}~{SOME_ID}" for moment in MOMENTS], "since": NUMBERS[-4:]},
+    "/runs/": {
+        "started": MOMENTS[:2],
+        "before": [f"{moment}~{SOME_ID}" for moment in MOMENTS],
+        "since": NUMBERS[-4:],
+    },
     "/reviews/": {"page": NUMBERS},
     "/compare/": {"a": NUMBERS[-4:], "a=CLM-1&b=CLM-1&at": NUMBERS[-4:]},
     "/workers/": {"page": NUMBERS[-4:]},
@@ -54,9 +87,51 @@ def test_dates_and_numbers_that_no_column_has_are_answered_and_change_nothing(
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        (
+            "/runs/?before=nonsense",
+            "“before” names no run; follow the links of the list.",
+        ),
+        (
+            f"/runs/?before=2026-01-01~{SOME_ID}",
+            "“before” names no run; follow the links of the list.",
+        ),
+        (
+            "/audit/?before=nonsense",
+            "“before” names no line; follow the links of the list.",
+        ),
+        (
+            "/audit/?before=2026-01-01T00:00:00%2B00:00~x",
+            "“before” names no line; follow the links of the list.",
+        ),
+        (
+            "/reviews/?page=nonsense",
+            "“page” is a number from 1 on; follow the links of the list.",
+        ),
+        (
+            "/reviews/?page=0",
+            "“page” is a number from 1 on; follow the links of the list.",
+        ),
+    ],
+)
+def test_a_place_that_a_list_does_not_have_is_refused_and_not_read_as_its_beginning(
+    people: People, browse: Browse, address: str, sentence: str
+) -> None:
+    answer = browse(User.objects.create_superuser("sue")).get(address)
+    assert answer.status_code == 400
+    assert sentence in answer.content.decode()
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("name", ["from", "to"])
-@pytest.mark.parametrize("value", ["0000-01-01", "10000-01-01", "9999-12-31T23:59:59-23:59", "yesterday"])
-def test_a_day_that_cannot_be_compared_is_named(people: People, browse: Browse, name: str, value: str) -> None:
+@pytest.mark.parametrize(
+    "value", ["0000-01-01", "10000-01-01", "9999-12-31T23:59:59-23:59", "yesterday"]
+)
+def test_a_day_that_cannot_be_compared_is_named(
+    people: People, browse: Browse, name: str, value: str
+) -> None:
     answer = browse(User.objects.create_superuser("sue")).get("/audit/", {name: value})
     assert answer.status_code == 400
     assert f"“{name}” is a day" in answer.content.decode()

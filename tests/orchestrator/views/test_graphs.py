@@ -1,4 +1,6 @@
-"""Graphs and workers are shown to people with a role; to everybody else they are not there, in menus neither."""
+"""Graphs and workers are shown to people with a role; to everybody else they are not
+there, in menus neither.
+"""
 
 from collections.abc import Callable
 
@@ -22,10 +24,15 @@ def test_who_has_no_role_finds_no_graphs_and_no_workers(
 ) -> None:
     assert browse(people.nobody).get(page).status_code == 404
     assert browse(people.nobody).post(page, {}).status_code in (404, 405)
-    assert all(browse(someone).get(page).status_code == 200 for someone in (people.starter, people.reviewer))
+    assert all(
+        browse(someone).get(page, follow=True).status_code == 200
+        for someone in (people.starter, people.reviewer)
+    )
 
 
-def test_a_superuser_and_whoever_holds_one_right_have_a_role(claim_graph: None, people: People, browse: Browse) -> None:
+def test_a_superuser_and_whoever_holds_one_right_have_a_role(
+    claim_graph: None, people: People, browse: Browse
+) -> None:
     people.nobody.user_permissions.add(Permission.objects.get(codename="view_worker"))
     assert browse(people.nobody).get("/workers/").status_code == 200
     people.second_reviewer.groups.clear()
@@ -33,7 +40,9 @@ def test_a_superuser_and_whoever_holds_one_right_have_a_role(claim_graph: None, 
     assert browse(people.second_reviewer).get("/workers/").status_code == 200
 
 
-def test_the_menus_of_who_has_no_role_name_neither_graphs_nor_workers(run: Run, people: People, browse: Browse) -> None:
+def test_the_menus_of_who_has_no_role_name_neither_graphs_nor_workers(
+    run: Run, people: People, browse: Browse
+) -> None:
     links = [f'href="{reverse(name)}"' for name in ("graphs", "workers")]
     page = browse(people.nobody).get("/runs/").content.decode()
     assert not [link for link in [*links, "page_claim"] if link in page]
@@ -51,7 +60,10 @@ def test_who_lost_his_role_still_sees_the_run_that_he_started_and_no_link_to_its
     page = browse(people.starter).get(address)
     assert page.status_code == 200
     assert link not in page.content.decode()
-    assert "<option>page_claim</option>" in browse(people.starter).get("/runs/").content.decode()
+    assert (
+        "<option>page_claim</option>"
+        in browse(people.starter).get("/runs/").content.decode()
+    )
 
 
 def test_a_graph_is_described_by_its_author_and_not_by_the_docstring_of_its_state(
@@ -66,7 +78,9 @@ def test_a_graph_is_described_by_its_author_and_not_by_the_docstring_of_its_stat
     assert "nobody asked" not in page
 
 
-def test_the_workers_page_says_of_each_job_the_work_it_does(people: People, browse: Browse) -> None:
+def test_the_workers_page_says_of_each_job_the_work_it_does(
+    people: People, browse: Browse
+) -> None:
     jobs.add_job("sweep_access", name="sweep_access")
     page = browse(people.starter).get("/workers/").content.decode()
     assert "Removes expired tokens, sessions and kept answers of the API" in page

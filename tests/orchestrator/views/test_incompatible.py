@@ -1,4 +1,6 @@
-"""A run that cannot go on with the version that is here: what breaks it, what does not, and the ways that exist."""
+"""A run that cannot go on with the version that is here: what breaks it, what does not,
+and the ways that exist.
+"""
 
 import re
 from collections.abc import Callable
@@ -42,7 +44,7 @@ def panel(client: Client, run: Run) -> str:
 
 def part(html: str, name: str) -> str:
     found = re.search(rf'data-test="{name}">(.*?)</ul>', html, re.DOTALL)
-    return re.sub(r"<[^>]+>", "", found[1]) if found else ""
+    return " ".join(re.sub(r"<[^>]+>", "", found[1]).split()) if found else ""
 
 
 class More(Texts):
@@ -51,7 +53,9 @@ class More(Texts):
     more: str = ""
 
 
-def test_what_breaks_it_and_what_is_harmless_stand_apart(people: People, browse: Browse) -> None:
+def test_what_breaks_it_and_what_is_harmless_stand_apart(
+    people: People, browse: Browse
+) -> None:
     run = stopped(people, paying("2", More))
     html = panel(browse(people.steward), run)
     assert part(html, "breaking") == "channel `total`: number became text"
@@ -63,7 +67,9 @@ def test_what_breaks_it_and_what_is_harmless_stand_apart(people: People, browse:
     assert "Deploy the version that it began with" in html
 
 
-def test_other_content_under_the_same_version_is_told_to_raise_it(people: People, browse: Browse) -> None:
+def test_other_content_under_the_same_version_is_told_to_raise_it(
+    people: People, browse: Browse
+) -> None:
     run = stopped(people, paying("1", Texts))
     html = panel(browse(people.steward), run)
     assert "Raise the version of the graph that is here, for it is called 1 too" in html
@@ -74,7 +80,9 @@ def test_other_content_under_the_same_version_is_told_to_raise_it(people: People
     assert "Deploy the version that it began with" in html
 
 
-def test_a_migration_that_is_there_now_is_offered_and_takes_it_on(people: People, browse: Browse) -> None:
+def test_a_migration_that_is_there_now_is_offered_and_takes_it_on(
+    people: People, browse: Browse
+) -> None:
     run = stopped(people, paying("2", Texts))
     new = paying("2", Texts)
     new.migration(from_version="1")(in_euros)
@@ -98,7 +106,8 @@ def test_its_own_version_is_offered_where_it_is_registered_or_a_live_worker_has_
     deployed(paying("1"), paying("2", effect="external"))
     assert "Finish on version 1" in panel(client, run)
     client.post(reverse("resume", args=[run.id]))
-    assert (runs.advance(run.id).status, runs.get(run.id).version) == ("paused", "1")
+    assert runs.advance(run.id).status == "paused"
+    assert runs.get(run.id).version == "1"
 
 
 def test_a_fork_is_offered_where_the_version_that_is_here_takes_over_and_leads_to_its_page(
@@ -108,9 +117,11 @@ def test_a_fork_is_offered_where_the_version_that_is_here_takes_over_and_leads_t
     client = browse(people.steward)
     address = reverse("go_on", args=[run.head])
     assert address in panel(client, run)
-    assert client.get(address).status_code == 200
+    assert client.get(address, follow=True).status_code == 200
     other = stopped(people, paying("3", nodes=("propose", "send")))
-    assert reverse("go_on", args=[other.head]) not in panel(client, other), "the node that it stands before is gone"
+    assert reverse("go_on", args=[other.head]) not in panel(client, other), (
+        "the node that it stands before is gone"
+    )
 
 
 class Numbered(Notes):
@@ -120,7 +131,9 @@ class Numbered(Notes):
 
 
 def asked_and_stopped(new: Graph, *, migrates: Any = lambda state: None) -> Run:
-    """A run of which people are asked about its letter, and that this version could not take over."""
+    """A run of which people are asked about its letter, and that this version could not
+    take over.
+    """
     run = advanced(paying("1"))
     Run.objects.filter(id=run.id).update(started_by=None, status="queued")
     new.migration(from_version="1")(migrates)
@@ -130,14 +143,21 @@ def asked_and_stopped(new: Graph, *, migrates: Any = lambda state: None) -> Run:
     return run
 
 
-def test_a_fork_that_would_be_refused_is_not_offered(people: People, browse: Browse) -> None:
-    run = asked_and_stopped(paying("2", Numbered), migrates=lambda state: state["scratch"].update(letter=1))
-    client, address = browse(people.steward), reverse("go_on", args=[run.head])
-    assert "no migration sees it" in client.get(address).content.decode()
+def test_a_fork_that_would_be_refused_is_not_offered(
+    people: People, browse: Browse
+) -> None:
+    run = asked_and_stopped(
+        paying("2", Numbered), migrates=lambda state: state["scratch"].update(letter=1)
+    )
+    client = browse(people.steward)
+    address = reverse("go_on", args=[run.head])
+    assert "no migration sees it" in client.get(address, follow=True).content.decode()
     assert address not in panel(client, run)
 
 
-def test_a_fork_whose_secrets_nobody_has_is_not_offered(people: People, browse: Browse) -> None:
+def test_a_fork_whose_secrets_nobody_has_is_not_offered(
+    people: People, browse: Browse
+) -> None:
     run = stopped(people, paying("2", effect="external"))
     new = paying("2", effect="external")
     new.secrets = ("bank_token",)
@@ -145,7 +165,9 @@ def test_a_fork_whose_secrets_nobody_has_is_not_offered(people: People, browse: 
     assert reverse("go_on", args=[run.head]) not in panel(browse(people.steward), run)
 
 
-def test_a_migration_is_tried_for_whoever_can_fork_alone_and_breaks_no_page(people: People, browse: Browse) -> None:
+def test_a_migration_is_tried_for_whoever_can_fork_alone_and_breaks_no_page(
+    people: People, browse: Browse
+) -> None:
     tried: list[int] = []
 
     def breaking(state: Any) -> None:
@@ -155,16 +177,22 @@ def test_a_migration_is_tried_for_whoever_can_fork_alone_and_breaks_no_page(peop
     run = asked_and_stopped(paying("2", Texts), migrates=breaking)
     tried.clear()
     html = panel(browse(people.auditor), run)
-    assert ("Somebody with the right to steer runs" in html, tried) == (True, [])
+    assert "Somebody with the right to steer runs" in html
+    assert tried == []
     html = panel(browse(people.steward), run)
-    assert (reverse("go_on", args=[run.head]) in html, bool(tried)) == (False, True)
+    assert reverse("go_on", args=[run.head]) not in html
+    assert bool(tried)
 
 
 def test_a_record_that_cannot_be_read_offers_no_fork_and_breaks_no_page(
     people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = stopped(people, paying("2", effect="external"))
-    monkeypatch.setattr(version_choice.travel, "plan", lambda checkpoint: {}["what an author's type raises"])
+    monkeypatch.setattr(
+        version_choice.travel,
+        "plan",
+        lambda checkpoint: {}["what an author's type raises"],
+    )
     assert reverse("go_on", args=[run.head]) not in panel(browse(people.steward), run)
 
 
@@ -176,7 +204,9 @@ def test_who_may_not_steer_is_offered_nothing(people: People, browse: Browse) ->
     assert "Somebody with the right to steer runs" in html
 
 
-def test_the_workers_page_names_the_runs_that_no_live_worker_can_take(people: People, browse: Browse) -> None:
+def test_the_workers_page_names_the_runs_that_no_live_worker_can_take(
+    people: People, browse: Browse
+) -> None:
     deployed(paying("1"))
     deployed(paying("2", Copied))
     run = started(paying("2", Copied))
@@ -184,16 +214,23 @@ def test_the_workers_page_names_the_runs_that_no_live_worker_can_take(people: Pe
     discovery.note_versions()
     a_worker(fingerprints=[])
     html = browse(people.steward).get(reverse("workers")).content.decode()
-    said = re.sub(r"<[^>]+>", "", html)
-    assert f"No live worker can take some of the queued runs. 1 of {old.name} version 2." in said
+    said = " ".join(re.sub(r"<[^>]+>", "", html).split())
+    assert (
+        f"No live worker can take some of the queued runs. 1 of {old.name} version 2."
+        in said
+    )
     a_worker(fingerprints=[run.fingerprint])
-    assert "No live worker can take" not in browse(people.steward).get(reverse("workers")).content.decode()
+    assert (
+        "No live worker can take"
+        not in browse(people.steward).get(reverse("workers")).content.decode()
+    )
 
 
 def test_the_workers_page_names_the_runs_that_nobody_takes_back_to_an_older_version(
     people: People, browse: Browse
 ) -> None:
-    first, second = paying("1"), paying("2")
+    first = paying("1")
+    second = paying("2")
     first.current = True
     deployed(first)
     discovery.note_versions()
@@ -204,14 +241,19 @@ def test_the_workers_page_names_the_runs_that_nobody_takes_back_to_an_older_vers
     deployed(first)
     a_worker(fingerprints=claimable.fingerprints())
     assert leases.claim(worker=None, limit=9, only=claimable.claimable()) == []
-    said = re.sub(r"<[^>]+>", "", browse(people.steward).get(reverse("workers")).content.decode())
+    html = browse(people.steward).get(reverse("workers")).content.decode()
+    said = " ".join(re.sub(r"<[^>]+>", "", html).split())
     assert (
-        "No live worker can take some of the queued runs. 1 of paying version 2, newer than what workers have" in said
+        "No live worker can take some of the queued runs. 1 of paying version 2, newer"
+        " than what workers have" in said
     )
     assert "a steward can resume each, which goes on with that if it can" in said
     runs.resume(run.id, by=people.steward)
     assert runs.get(run.id).version == "1"
-    assert "No live worker" not in browse(people.steward).get(reverse("workers")).content.decode()
+    assert (
+        "No live worker"
+        not in browse(people.steward).get(reverse("workers")).content.decode()
+    )
 
 
 def test_the_page_of_a_graph_says_what_changed_from_version_to_version(
@@ -221,7 +263,8 @@ def test_the_page_of_a_graph_says_what_changed_from_version_to_version(
     deployed(paying("2", Texts))
     deployed(paying("3", More))
     discovery.note_versions()
-    client, address = browse(people.auditor), reverse("graph", args=["paying"])
+    client = browse(people.auditor)
+    address = reverse("graph", args=["paying"])
     client.get(address)
     with django_assert_max_num_queries(10):
         html = client.get(address).content.decode()

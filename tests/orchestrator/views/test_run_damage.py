@@ -1,4 +1,6 @@
-"""What the page of a tampered run says and offers: the first checkpoint that does not verify, and no way that fails."""
+"""What the page of a tampered run says and offers: the first checkpoint that does not
+verify, and no way that fails.
+"""
 
 import re
 from collections.abc import Callable
@@ -47,7 +49,9 @@ def words(html: str) -> str:
     return re.sub(r"\s+", " ", strip_tags(html))
 
 
-def test_a_tab_that_cannot_be_opened_says_so_without_names_of_tables(people: People, browse: Browse) -> None:
+def test_a_tab_that_cannot_be_opened_says_so_without_names_of_tables(
+    people: People, browse: Browse
+) -> None:
     run = damaged(people, 2)
     html = page(browse(people.starter), run, at="2")
     refused = html.partition('data-test="refused"')[2].partition("</div>")[0]
@@ -55,20 +59,25 @@ def test_a_tab_that_cannot_be_opened_says_so_without_names_of_tables(people: Peo
     assert "checkpoints_checkpoint" not in refused
 
 
-def test_a_tampered_run_names_the_first_bad_checkpoint_and_offers_a_fork_of_the_newest_intact_one_alone(
+def test_a_tampered_run_names_the_first_bad_checkpoint_and_offers_a_fork_of_the_newest_good(
     people: People, browse: Browse
 ) -> None:
     run = damaged(people, 2)
     html = page(browse(people.starter), run)
     assert "Checkpoint 2 does not match its seal" in words(html)
     assert "0 to 1 are intact." in words(html)
-    assert "checkpoints_checkpoint" not in html.partition('class="panel problem"')[2].partition("</section>")[0]
+    assert (
+        "checkpoints_checkpoint"
+        not in html.partition('class="panel problem"')[2].partition("</section>")[0]
+    )
     assert "Fork from 1<" in html
     for way in (f"Fork from {run.head_seq}", "Replay from", "Rewind to", "Resume"):
         assert way not in html
 
 
-def test_of_two_checkpoints_that_were_altered_the_first_is_named(people: People, browse: Browse) -> None:
+def test_of_two_checkpoints_that_were_altered_the_first_is_named(
+    people: People, browse: Browse
+) -> None:
     run = damaged(people, 3)
     tamper(timeline.get_checkpoint(f"{run.key}:at-1"), took_ms=99)
     html = page(browse(people.starter), run)
@@ -77,7 +86,9 @@ def test_of_two_checkpoints_that_were_altered_the_first_is_named(people: People,
     assert "Fork from 0<" in html
 
 
-def test_the_fork_that_a_tampered_run_offers_can_be_made(people: People, browse: Browse) -> None:
+def test_the_fork_that_a_tampered_run_offers_can_be_made(
+    people: People, browse: Browse
+) -> None:
     run = damaged(people, 2)
     html = page(browse(people.starter), run, at="1")
     assert "Fork from 1" in html
@@ -85,7 +96,9 @@ def test_the_fork_that_a_tampered_run_offers_can_be_made(people: People, browse:
     assert made.origin_checkpoint == timeline.get_checkpoint(f"{run.key}:at-1").id
 
 
-def test_of_the_first_checkpoint_nothing_earlier_is_offered(people: People, browse: Browse) -> None:
+def test_of_the_first_checkpoint_nothing_earlier_is_offered(
+    people: People, browse: Browse
+) -> None:
     run = damaged(people, 0)
     html = page(browse(people.starter), run)
     assert "Checkpoint 0 does not match its seal" in words(html)
@@ -93,7 +106,9 @@ def test_of_the_first_checkpoint_nothing_earlier_is_offered(people: People, brow
     assert "Fork from" not in html
 
 
-def test_once_the_record_is_restored_the_page_offers_to_resume(people: People, browse: Browse) -> None:
+def test_once_the_record_is_restored_the_page_offers_to_resume(
+    people: People, browse: Browse
+) -> None:
     run = damaged(people, 2)
     at = timeline.get_checkpoint(f"{run.key}:at-2")
     tamper(at, took_ms=at.took_ms - 77)

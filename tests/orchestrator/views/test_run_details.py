@@ -17,32 +17,52 @@ from tests.support.cast import People
 Browse = Callable[[User], Client]
 
 
-def test_what_changed_names_path_and_node(run: Run, people: People, browse: Browse) -> None:
-    html = browse(people.starter).get(reverse("run", args=[run.id]), {"at": "1"}).content.decode()
+def test_what_changed_names_path_and_node(
+    run: Run, people: People, browse: Browse
+) -> None:
+    html = (
+        browse(people.starter)
+        .get(reverse("run", args=[run.id]), {"at": "1"})
+        .content.decode()
+    )
     assert "claim CLM-1" in html
     assert '<td class="who">read</td>' in html
 
 
-@pytest.mark.parametrize("tab", ["changed", "state", "writes", "results", "memory", "events", "nonsense"])
+@pytest.mark.parametrize(
+    "tab", ["changed", "state", "writes", "results", "memory", "events", "nonsense"]
+)
 def test_every_tab_opens(tab: str, run: Run, people: People, browse: Browse) -> None:
     page = browse(people.starter).get(reverse("run", args=[run.id]), {"tab": tab})
     assert page.status_code == 200
 
 
-def test_pending_writes_are_those_held_at_that_checkpoint(run: Run, people: People, browse: Browse) -> None:
+def test_pending_writes_are_those_held_at_that_checkpoint(
+    run: Run, people: People, browse: Browse
+) -> None:
     client = browse(people.starter)
     url = reverse("run", args=[run.id])
-    assert len(client.get(url, {"tab": "writes"}).context["page"]["detail"]["rows"]) == 3
-    assert client.get(url, {"tab": "writes", "at": "1"}).context["page"]["detail"]["rows"] == []
+    assert (
+        len(client.get(url, {"tab": "writes"}).context["page"]["detail"]["rows"]) == 3
+    )
+    assert (
+        client.get(url, {"tab": "writes", "at": "1"}).context["page"]["detail"]["rows"]
+        == []
+    )
 
 
-def changes_of(name: str, first: dict[str, Any], second: dict[str, Any]) -> list[tuple[str, str, str | None]]:
+def changes_of(
+    name: str, first: dict[str, Any], second: dict[str, Any]
+) -> list[tuple[str, str, str]]:
     """Kind, path and new value of each line that shows how one state became the other."""
     found = [
-        Change("scratch", written(one.path), one.kind, one.before, one.after) for one in differences(first, second)
+        Change("scratch", written(one.path), one.kind, one.before, one.after)
+        for one in differences(first, second)
     ]
     rows = [run_details._change(one) for one in run_details._opened(found)]
-    return [(row["word"], f"{row['stem']}{row['leaf']}", row["after"]) for row in rows]
+    return [
+        (row["word"], f"{row['stem']}{row['leaf']}", row["after"].text) for row in rows
+    ]
 
 
 def test_a_new_object_is_shown_path_by_path() -> None:
@@ -55,24 +75,45 @@ def test_a_new_object_is_shown_path_by_path() -> None:
     ]
 
 
-def test_an_object_where_null_was_is_shown_path_by_path_and_one_where_a_number_was_is_not() -> None:
+def test_an_object_where_null_was_is_shown_path_by_path_and_one_where_a_number_was_is_not() -> (
+    None
+):
     assert changes_of("null", {"a": None}, {"a": {"b": 1}}) == [("added", "a.b", "1")]
-    assert changes_of("number", {"a": 5}, {"a": {"b": 1}}) == [("changed", "a", '{"b": 1}')]
+    assert changes_of("number", {"a": 5}, {"a": {"b": 1}}) == [
+        ("changed", "a", '{"b": 1}')
+    ]
 
 
 def test_an_object_that_went_is_shown_path_by_path() -> None:
-    assert changes_of("went", {"a": {"b": 1, "c": 2}}, {}) == [("removed", "a.b", None), ("removed", "a.c", None)]
+    assert changes_of("went", {"a": {"b": 1, "c": 2}}, {}) == [
+        ("removed", "a.b", "removed"),
+        ("removed", "a.c", "removed"),
+    ]
 
 
 def test_a_text_of_several_lines_is_shown_as_text() -> None:
-    row = run_details._change(Change("scratch", "letter", "added", None, "Dear Ines,\nwe pay."))
+    row = run_details._change(
+        Change("scratch", "letter", "added", None, "Dear Ines,\nwe pay.")
+    )
     assert row["after_text"] == "Dear Ines,\nwe pay."
-    assert run_details._change(Change("scratch", "note", "added", None, "one line"))["after_text"] == ""
+    assert (
+        run_details._change(Change("scratch", "note", "added", None, "one line"))[
+            "after_text"
+        ]
+        == ""
+    )
 
 
-def test_where_nothing_was_before_there_is_no_column_for_it(run: Run, people: People, browse: Browse) -> None:
+def test_where_nothing_was_before_there_is_no_column_for_it(
+    run: Run, people: People, browse: Browse
+) -> None:
     client = browse(people.starter)
     url = reverse("run", args=[run.id])
-    first = client.get(url, {"at": "0"}).content.decode().partition('data-test="changed"')[2].partition("</table>")[0]
+    first = (
+        client.get(url, {"at": "0"})
+        .content.decode()
+        .partition('data-test="changed"')[2]
+        .partition("</table>")[0]
+    )
     assert "Before" not in first
     assert "not set" not in first

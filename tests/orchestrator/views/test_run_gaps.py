@@ -1,4 +1,6 @@
-"""Checkpoints that were cleaned up: the run's page shows the gap and leads to the nearest one that was kept."""
+"""Checkpoints that were cleaned up: the run's page shows the gap and leads to the
+nearest one that was kept.
+"""
 
 import pytest
 from django.test import Client
@@ -20,7 +22,7 @@ def shown(one: Run, user: object, at: str = "") -> tuple[int, str]:
     browser = Client()
     browser.force_login(user)  # type: ignore[arg-type]
     answer = browser.get(reverse("run", args=[one.id]), {"at": at} if at else {})
-    return answer.status_code, answer.content.decode()
+    return answer.status_code, " ".join(answer.content.decode().split())
 
 
 @pytest.mark.parametrize("window", [60, 3])
@@ -33,16 +35,23 @@ def test_the_gap_and_the_nearest_kept_checkpoint_are_shown(
     pruned(policy("long", keep_last=2))
     for at in ("0", "1"):
         status, page = shown(one, people.auditor, at)
-        assert (status, "Checkpoints 0 to 1 were cleaned up. 2 is a full snapshot." in page) == (200, True)
+        assert status == 200
+        assert "Checkpoints 0 to 1 were cleaned up. 2 is a full snapshot." in page
         assert "Graph at checkpoint 2" in page
-        assert "The checkpoint before 2 was cleaned up, so there is nothing to compare with" in page
+        assert (
+            "The checkpoint before 2 was cleaned up, so there is nothing to compare with"
+            in page
+        )
         assert "not set" not in page
     status, page = shown(one, people.auditor, "5")
-    assert (status, "Checkpoints 3 to 6 were cleaned up. 7 is a full snapshot." in page) == (200, True)
+    assert status == 200
+    assert "Checkpoints 3 to 6 were cleaned up. 7 is a full snapshot." in page
     assert "Graph at checkpoint 7" in page
     assert f'href="{reverse("run", args=[one.id])}?at=7"' in page
     assert 'href="' + reverse("run", args=[one.id]) + '?at=2" data-step="prev"' in page
-    assert 'data-step="prev"' not in shown(one, people.auditor, "2")[1], "there is none before the first that was kept"
+    assert 'data-step="prev"' not in shown(one, people.auditor, "2")[1], (
+        "there is none before the first that was kept"
+    )
     assert shown(one, people.auditor, "99")[0] == 404
     assert shown(one, people.auditor)[0] == 200
 

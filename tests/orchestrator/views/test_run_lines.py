@@ -1,4 +1,6 @@
-"""The page of a run that went back: its lines, what was withdrawn, and where it waits for a yes or a start."""
+"""The page of a run that went back: its lines, what was withdrawn, and where it waits
+for a yes or a start.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +15,7 @@ from checkpoints.models import AuditLine, Run
 from orchestrator import runs
 from orchestrator.display.run_names import run_name
 from orchestrator.display.tape import tape_columns
-from orchestrator.runs.labels import needs_yes_of
+from orchestrator.run_access.labels import needs_yes_of
 from tests.support import cast, run_actions
 from tests.support.paid_claims import PAID, claim, paid
 from tests.support.small_graphs import advanced
@@ -25,22 +27,31 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def words(answer: object) -> str:
     """The words of a page."""
     html = answer.content.decode()  # type: ignore[attr-defined]
-    return " ".join(strip_tags(html[html.index('id="past"') :].replace("<", " <")).split())
+    return " ".join(
+        strip_tags(html[html.index('id="past"') :].replace("<", " <")).split()
+    )
 
 
 def rewound(people: cast.People) -> Run:
     """A run that asked somebody, and then went back to before it asked."""
     run = advanced(claim("rewound"))
-    return runs.advance(runs.rewind(run.id, f"{run.key}:at-1", by=people.starter, reason="wrong photos").id)
+    return runs.advance(
+        runs.rewind(
+            run.id, f"{run.key}:at-1", by=people.starter, reason="wrong photos"
+        ).id
+    )
 
 
-def test_both_lines_are_on_the_tape_and_the_superseded_one_is_readable(people: cast.People, browse: Browse) -> None:
+def test_both_lines_are_on_the_tape_and_the_superseded_one_is_readable(
+    people: cast.People, browse: Browse
+) -> None:
     run = rewound(people)
     client = browse(people.starter)
     html = client.get(f"/runs/{run.id}/").content.decode()
     main, left = html.split('role="listbox"')[1:3]
     assert [f'?at={n}"' in main for n in (0, 1, 2, 3)] == [True, True, False, True]
-    assert ('?at=2"' in left, 'aria-label="Superseded line 1, left after 1"' in left) == (True, True)
+    assert '?at=2"' in left
+    assert 'aria-label="Superseded line 1, left after 1"' in left
     text = words(client.get(f"/runs/{run.id}/?at=2&tab=writes"))
     assert "It is superseded: the run went back, and goes on on line 2" in text
     assert "line 1, superseded" in text
@@ -48,7 +59,9 @@ def test_both_lines_are_on_the_tape_and_the_superseded_one_is_readable(people: c
     assert "Pay 10 ask:1:0" in words(client.get(f"/runs/{run.id}/?tab=writes"))
 
 
-def test_steps_stay_on_the_line_that_counts(people: cast.People, browse: Browse) -> None:
+def test_steps_stay_on_the_line_that_counts(
+    people: cast.People, browse: Browse
+) -> None:
     run = rewound(people)
     html = browse(people.starter).get(f"/runs/{run.id}/?at=1").content.decode()
     assert f'href="/runs/{run.id}/?at=3" data-step="next"' in html
@@ -56,7 +69,9 @@ def test_steps_stay_on_the_line_that_counts(people: cast.People, browse: Browse)
     assert f'href="/runs/{run.id}/?at=1" data-step="prev"' in html
 
 
-def test_an_open_review_says_that_it_was_withdrawn(people: cast.People, browse: Browse) -> None:
+def test_an_open_review_says_that_it_was_withdrawn(
+    people: cast.People, browse: Browse
+) -> None:
     run = advanced(claim("open_review"))
     asked = ApprovalRequest.objects.get(run=run)
     client = browse(run_actions.reviewer(people.reviewer))
@@ -66,7 +81,9 @@ def test_an_open_review_says_that_it_was_withdrawn(people: cast.People, browse: 
     assert 'value="approve"' not in html
 
 
-def test_a_run_that_stopped_before_an_effect_goes_on_with_a_yes_once(people: cast.People, browse: Browse) -> None:
+def test_a_run_that_stopped_before_an_effect_goes_on_with_a_yes_once(
+    people: cast.People, browse: Browse
+) -> None:
     run = paid("stopped", people)
     made = runs.advance(runs.fork(f"{run.key}:at-3", by=people.starter).id)
     client = browse(people.starter)
@@ -74,14 +91,18 @@ def test_a_run_that_stopped_before_an_effect_goes_on_with_a_yes_once(people: cas
     assert "Stopped before pay" in text
     assert "has happened already, or may have" in text
     client.post(f"/runs/{made.id}/resume/", {})
-    assert (Run.objects.get(id=made.id).status, len(PAID)) == (Status.PAUSED, 1)
+    assert Run.objects.get(id=made.id).status == Status.PAUSED
+    assert len(PAID) == 1
     for _ in range(2):
         client.post(f"/runs/{made.id}/resume/", {"allow-pay": "yes"})
     made = runs.advance(made.id)
-    assert (made.status, len(PAID)) == (Status.COMPLETED, 2)
+    assert made.status == Status.COMPLETED
+    assert len(PAID) == 2
 
 
-def test_a_fork_that_was_made_paused_is_started_from_its_page(people: cast.People, browse: Browse) -> None:
+def test_a_fork_that_was_made_paused_is_started_from_its_page(
+    people: cast.People, browse: Browse
+) -> None:
     run = paid("not_started", people)
     made = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
     client = browse(people.starter)
@@ -92,7 +113,9 @@ def test_a_fork_that_was_made_paused_is_started_from_its_page(people: cast.Peopl
     assert "Start it" not in words(client.get(f"/runs/{made.id}/"))
 
 
-def test_a_paused_fork_that_people_have_signed_can_still_be_started(people: cast.People, browse: Browse) -> None:
+def test_a_paused_fork_that_people_have_signed_can_still_be_started(
+    people: cast.People, browse: Browse
+) -> None:
     run = paid("signed_not_started", people)
     made = runs.fork(f"{run.key}:at-2", start=False, by=people.starter)
     client = browse(people.starter)
@@ -109,7 +132,9 @@ def test_who_may_not_steer_gives_no_yes(people: cast.People, browse: Browse) -> 
     client = browse(people.auditor)
     text = words(client.get(f"/runs/{made.id}/"))
     assert "Someone with the right to steer runs can say yes" in text
-    assert client.post(f"/runs/{made.id}/resume/", {"allow-pay": "yes"}).status_code == 403
+    assert (
+        client.post(f"/runs/{made.id}/resume/", {"allow-pay": "yes"}).status_code == 403
+    )
     assert AuditLine.objects.filter(kind="refused_resume", run=made.id).exists()
     assert Run.objects.get(id=made.id).status == Status.PAUSED
 
@@ -119,20 +144,30 @@ def test_the_tape_of_a_run_that_went_back_says_where(people: cast.People) -> Non
     assert ("back",) in [column.blocks for column in tape_columns(run.tape, run.status)]
 
 
-def test_a_fork_shows_what_it_inherited_and_says_where_it_came_from(people: cast.People, browse: Browse) -> None:
+def test_a_fork_shows_what_it_inherited_and_says_where_it_came_from(
+    people: cast.People, browse: Browse
+) -> None:
     run = paid("inherited", people)
     made = runs.fork(f"{run.key}:at-2", start=False, by=people.starter)
     again = runs.fork(f"{made.key}:at-0", start=False, by=people.starter)
     client = browse(people.starter)
     html = client.get(f"/runs/{made.id}/").content.decode()
     assert f"Fork of {run_name(run)} at 2" in words(client.get(f"/runs/{made.id}/"))
-    assert [f'/runs/{run.id}/?at={seq}"' in html for seq in (0, 1, 2)] == [True, True, True]
+    assert [f'/runs/{run.id}/?at={seq}"' in html for seq in (0, 1, 2)] == [
+        True,
+        True,
+        True,
+    ]
     assert html.count('class="col kept"') == 3
     html = client.get(f"/runs/{again.id}/").content.decode()
-    assert html.count('class="col kept"') == 4, "of a fork of a fork, what both have inherited"
+    assert html.count('class="col kept"') == 4, (
+        "of a fork of a fork, what both have inherited"
+    )
 
 
-def test_a_fork_shows_nothing_of_an_origin_that_one_may_not_see(people: cast.People, browse: Browse) -> None:
+def test_a_fork_shows_nothing_of_an_origin_that_one_may_not_see(
+    people: cast.People, browse: Browse
+) -> None:
     run = paid("not_shown", people)
     made = runs.fork(f"{run.key}:at-2", start=False, by=people.nobody)
     html = browse(people.nobody).get(f"/runs/{made.id}/").content.decode()
@@ -140,7 +175,9 @@ def test_a_fork_shows_nothing_of_an_origin_that_one_may_not_see(people: cast.Peo
     assert str(run.id) not in html
 
 
-def test_a_fork_that_was_made_paused_reads_not_started_on_its_page(people: cast.People, browse: Browse) -> None:
+def test_a_fork_that_was_made_paused_reads_not_started_on_its_page(
+    people: cast.People, browse: Browse
+) -> None:
     run = paid("page_unstarted", people)
     made = runs.fork(f"{run.key}:at-1", start=False, by=people.starter)
     html = browse(people.starter).get(f"/runs/{made.id}/").content.decode()

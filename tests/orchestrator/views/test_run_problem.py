@@ -44,5 +44,6 @@ def test_a_run_that_waits_for_people_while_its_version_is_gone_offers_the_one_th
     client = browse(people.steward)
     assert "Run the migration 1 to 2" in panel(client, run)
     client.post(reverse("resume", args=[run.id]))
-    assert (runs.advance(run.id).status, runs.get(run.id).version) == ("paused", "2")
+    assert runs.advance(run.id).status == "paused"
+    assert runs.get(run.id).version == "2"
     assert "panel problem" not in client.get(address).content.decode()

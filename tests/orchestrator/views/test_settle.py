@@ -27,7 +27,9 @@ Browse = Callable[[User], Client]
 
 @pytest.fixture
 def lost(claim_graph: None, people: People) -> Run:
-    """A run whose letter may or may not have gone out; the worker's thread is seen to have ended."""
+    """A run whose letter may or may not have gone out; the worker's thread is seen to
+    have ended.
+    """
     graph = Graph("lost_letter", input=claims.Claim, state=claims.State)
 
     @graph.node(effect="external")
@@ -37,7 +39,12 @@ def lost(claim_graph: None, people: People) -> Run:
     graph.edge(START, "send")
     graph.edge("send", END)
     compiled = registry.replace(graph)
-    run = a_run(graph="lost_letter", fingerprint=compiled.fingerprint, status="unknown", started_by=people.starter)
+    run = a_run(
+        graph="lost_letter",
+        fingerprint=compiled.fingerprint,
+        status="unknown",
+        started_by=people.starter,
+    )
     a_checkpoint(run, 0)
     now = timezone.now()
     row = TaskResult(
@@ -69,8 +76,12 @@ def answer_of(**changed: str) -> dict[str, str]:
     }
 
 
-def test_the_page_asks_without_a_default(lost: Run, people: People, browse: Browse) -> None:
-    html = browse(people.starter).get(reverse("settle", args=[lost.id])).content.decode()
+def test_the_page_asks_without_a_default(
+    lost: Run, people: People, browse: Browse
+) -> None:
+    html = (
+        browse(people.starter).get(reverse("settle", args=[lost.id])).content.decode()
+    )
     assert "Sends the letter." in html
     assert "It happened" in html
     assert "It did not" in html
@@ -83,25 +94,32 @@ def test_the_panel_of_the_run_lists_what_is_unknown_by_its_key_also_for_who_may_
     ((row, key),) = carried_keys(lost)
     panel = problem_of(lost, asks=False, may_steer=False, may_settle=False)
     assert panel is not None
-    assert (panel.unknown, panel.more) == (((row.task, key),), False)
+    assert panel.unknown == ((row.task, key),)
+    assert panel.has_more_unknown is False
     monkeypatch.setattr(run_problem, "MOST_UNKNOWN", 0)
     panel = problem_of(lost, asks=False, may_steer=False, may_settle=False)
     assert panel is not None
-    assert (panel.unknown, panel.more) == ((), True)
+    assert panel.unknown == ()
+    assert panel.has_more_unknown is True
 
 
-def test_it_happened_with_this_output(lost: Run, people: People, browse: Browse) -> None:
+def test_it_happened_with_this_output(
+    lost: Run, people: People, browse: Browse
+) -> None:
     answer = browse(people.starter).post(reverse("settle", args=[lost.id]), answer_of())
     row = TaskResult.objects.get()
     assert answer.url == reverse("run", args=[lost.id])
-    assert (row.outcome, row.settled_by) == ("done", people.starter)
+    assert row.outcome == "done"
+    assert row.settled_by == people.starter
     assert unpack_json(row.settled_reason) == "it is in the outbox"
     assert "sent" in str(unpack_json(row.output))
     assert Run.objects.get(id=lost.id).status == "queued"
 
 
 def test_it_did_not_happen(lost: Run, people: People, browse: Browse) -> None:
-    browse(people.starter).post(reverse("settle", args=[lost.id]), answer_of(answer="no"))
+    browse(people.starter).post(
+        reverse("settle", args=[lost.id]), answer_of(answer="no")
+    )
     assert TaskResult.objects.get().outcome == "not_done"
 
 
@@ -110,15 +128,22 @@ def test_it_did_not_happen(lost: Run, people: People, browse: Browse) -> None:
     [
         ({"reason": " "}, 422, "needs a reason"),
         ({"answer": ""}, 422, "Choose which is true"),
-        ({"output": "{"}, 422, "no JSON"),
+        ({"output": "{"}, 422, "The output is not valid JSON"),
         ({"output": '{"nothing": 1}'}, 422, "nothing"),
         ({"task": "other:1:0"}, 404, "no unknown outcome"),
     ],
 )
 def test_what_cannot_stand_changes_nothing_and_says_why(
-    changed: dict[str, str], status: int, content: str, lost: Run, people: People, browse: Browse
+    changed: dict[str, str],
+    status: int,
+    content: str,
+    lost: Run,
+    people: People,
+    browse: Browse,
 ) -> None:
-    answer = browse(people.starter).post(reverse("settle", args=[lost.id]), answer_of(**changed))
+    answer = browse(people.starter).post(
+        reverse("settle", args=[lost.id]), answer_of(**changed)
+    )
     assert answer.status_code == status
     assert content in answer.content.decode()
     assert TaskResult.objects.get().outcome == "unknown"
@@ -127,25 +152,44 @@ def test_what_cannot_stand_changes_nothing_and_says_why(
 def test_running_it_again_while_a_frozen_process_could_act_wants_an_extra_yes(
     lost: Run, people: People, browse: Browse
 ) -> None:
-    rewrite(TaskResult.objects.get(), thread_ended_at=None, over_at=timezone.now() - timedelta(minutes=1))
-    client, url = browse(people.starter), reverse("settle", args=[lost.id])
+    rewrite(
+        TaskResult.objects.get(),
+        thread_ended_at=None,
+        over_at=timezone.now() - timedelta(minutes=1),
+    )
+    client = browse(people.starter)
+    url = reverse("settle", args=[lost.id])
     assert b"A frozen process could still act" in client.get(url).content
     assert client.post(url, answer_of(answer="no")).status_code == 409
-    assert client.post(url, {**answer_of(answer="no"), "accept_risk": "yes"}).status_code == 302
+    assert (
+        client.post(url, {**answer_of(answer="no"), "accept_risk": "yes"}).status_code
+        == 302
+    )
     assert TaskResult.objects.get().outcome == "not_done"
 
 
-def test_running_it_again_is_refused_while_the_attempt_may_go_on(lost: Run, people: People, browse: Browse) -> None:
+def test_running_it_again_is_refused_while_the_attempt_may_go_on(
+    lost: Run, people: People, browse: Browse
+) -> None:
     rewrite(TaskResult.objects.get(), thread_ended_at=None)
-    client, url = browse(people.starter), reverse("settle", args=[lost.id])
+    client = browse(people.starter)
+    url = reverse("settle", args=[lost.id])
     assert b"may still be going on" in client.get(url).content
-    assert client.post(url, {**answer_of(answer="no"), "accept_risk": "yes"}).status_code == 409
+    assert (
+        client.post(url, {**answer_of(answer="no"), "accept_risk": "yes"}).status_code
+        == 409
+    )
 
 
-def test_who_may_not_settle_reads_a_sentence_and_is_refused(lost: Run, people: People, browse: Browse) -> None:
-    client, url = browse(people.auditor), reverse("settle", args=[lost.id])
+def test_who_may_not_settle_reads_a_sentence_and_is_refused(
+    lost: Run, people: People, browse: Browse
+) -> None:
+    client = browse(people.auditor)
+    url = reverse("settle", args=[lost.id])
     html = client.get(url).content.decode()
     assert "You may look, but not settle." in html
     assert 'name="answer"' not in html
     assert client.post(url, answer_of()).status_code == 403
-    assert AuditLine.objects.filter(kind="refused_settle", actor=people.auditor).exists()
+    assert AuditLine.objects.filter(
+        kind="refused_settle", actor=people.auditor
+    ).exists()

@@ -1,4 +1,6 @@
-"""Nothing invisible reaches a reader: whatever a run, a node or a person brought is written out on every page."""
+"""Nothing invisible reaches a reader: whatever a run, a node or a person brought is
+written out on every page.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -18,9 +20,13 @@ from tests.support import claims
 from tests.support.cast import People
 
 Browse = Callable[[User], Client]
-UNSEEN = "\u202e\u2066\u200b\u061c\u0085\u2028\u2029\u3164\u2800\u00a0\U000e0041\ufe0f\x07"
+UNSEEN = (
+    "\u202e\u2066\u200b\u061c\u0085\u2028\u2029\u3164\u2800\u00a0\U000e0041\ufe0f\x07"
+)
 ODD = f"a{UNSEEN}b"
-EDITED = re.compile(r'<textarea.*?</textarea>|<input [^>]*value="[^"]*"[^>]*>', re.DOTALL)
+EDITED = re.compile(
+    r'<textarea.*?</textarea>|<input [^>]*value="[^"]*"[^>]*>', re.DOTALL
+)
 """What is edited must be the text itself; a hint beside it says what cannot be seen."""
 
 
@@ -52,7 +58,12 @@ def odd_graph(db: None) -> Iterator[None]:
     @graph.node(effect="human", gate=gate)
     def propose(state: Any, ctx: Any) -> Any:
         long = [f"{ODD} {n}" for n in range(60)]
-        value = {ODD: {ODD: ODD}, "list": long, "letter": f"Dear {ODD},\n\n{ODD * 50}", "text": f"{ODD}!"}
+        value = {
+            ODD: {ODD: ODD},
+            "list": long,
+            "letter": f"Dear {ODD},\n\n{ODD * 50}",
+            "text": f"{ODD}!",
+        }
         return [Write("anything", value, label=f"Pay {ODD}")]
 
     @graph.node(effect="external", idempotent=True)
@@ -70,20 +81,32 @@ def odd_graph(db: None) -> Iterator[None]:
 @pytest.fixture
 def odd_people(people: People) -> People:
     for user in (people.starter, people.reviewer, people.second_reviewer):
-        user.first_name, user.last_name = f"Ann{ODD}", f"Lund{ODD}"
+        user.first_name = f"Ann{ODD}"
+        user.last_name = f"Lund{ODD}"
         user.save()
     return people
 
 
 def started(people: People, key: str) -> Run:
-    given = {"claim_id": f"CLM {ODD}", "amount": "1", "holder": {"name": ODD, "phone": ODD}, "photos": [ODD, f"{ODD}2"]}
+    given = {
+        "claim_id": f"CLM {ODD}",
+        "amount": "1",
+        "holder": {"name": ODD, "phone": ODD},
+        "photos": [ODD, f"{ODD}2"],
+    }
     return runs.advance(runs.start("odd", given, key=key, by=people.starter).id)
 
 
 def signed(run: Run, user: User, **how: Any) -> Receipt:
     write = PendingWrite.objects.filter(run=run).order_by("-revision").first()
     assert write is not None
-    decision = {"write": str(write.write), "hash": write.hash, "verdict": "approve", "reason": f"since {ODD}", **how}
+    decision = {
+        "write": str(write.write),
+        "hash": write.hash,
+        "verdict": "approve",
+        "reason": f"since {ODD}",
+        **how,
+    }
     return reviews.sign(run.id, [decision], by=user)
 
 
@@ -93,25 +116,38 @@ def shown(client: Client, path: str, status: int = 200) -> str:
     assert answer.status_code == status
     html = EDITED.sub("", answer.content.decode())
     found = {f"U+{ord(letter):04X}" for letter in UNSEEN if letter in html}
-    places = [html[max(0, at.start() - 60) : at.start()] for at in re.finditer(f"[{UNSEEN}]", html)]
+    places = [
+        html[max(0, at.start() - 60) : at.start()]
+        for at in re.finditer(f"[{UNSEEN}]", html)
+    ]
     assert found == set(), places[:3]
     return html
 
 
-def test_nothing_invisible_is_on_any_page(odd_graph: None, odd_people: People, browse: Browse) -> None:
-    people, key = odd_people, f"key{ODD}"
-    reviewer, starter = browse(people.reviewer), browse(people.starter)
+def test_nothing_invisible_is_on_any_page(
+    odd_graph: None, odd_people: People, browse: Browse
+) -> None:
+    people = odd_people
+    key = f"key{ODD}"
+    reviewer = browse(people.reviewer)
+    starter = browse(people.starter)
     run = started(people, key)
-    review, home = reverse("review", args=[run.id]), reverse("run", args=[run.id])
+    review = reverse("review", args=[run.id])
+    home = reverse("run", args=[run.id])
     assert "⟨U+202E⟩" in shown(reviewer, reverse("inbox"))
     write = PendingWrite.objects.get(run=run)
     for part in ("change", "same", "json", "now", "beside0"):
         assert "⟨U+202E⟩" in shown(reviewer, f"{review}?part={write.write}.{part}.0")
     assert "⟨U+202E⟩" in shown(starter, reverse("runs"))
     value = {"list": [ODD], "letter": ODD, "text": ODD}
-    receipts = [signed(run, people.reviewer, verdict="edit", value=value), signed(run, people.second_reviewer)]
+    receipts = [
+        signed(run, people.reviewer, verdict="edit", value=value),
+        signed(run, people.second_reviewer),
+    ]
     shown(reviewer, review)
-    for user, receipt in zip((people.reviewer, people.second_reviewer), receipts, strict=True):
+    for user, receipt in zip(
+        (people.reviewer, people.second_reviewer), receipts, strict=True
+    ):
         assert "⟨U+202E⟩" in shown(browse(user), reverse("receipt", args=[receipt.id]))
     assert runs.advance(run.id).status == "failed"
     for tab in ("changed", "state", "writes", "results", "events"):
@@ -124,23 +160,38 @@ def test_nothing_invisible_is_on_any_page(odd_graph: None, odd_people: People, b
     shown(reviewer, review)
 
 
-def test_a_refusal_names_what_was_typed_visibly(odd_graph: None, odd_people: People, browse: Browse) -> None:
+def test_a_refusal_names_what_was_typed_visibly(
+    odd_graph: None, odd_people: People, browse: Browse
+) -> None:
     people = odd_people
     run = started(people, "key")
     client = browse(people.reviewer)
     slip = client.get(reverse("review", args=[run.id])).context["page"].slips[0]
-    posted = {"key": "k", "write": slip.write, f"h-{slip.write}": slip.hash, f"v-{slip.write}": "edit"}
-    answer = client.post(reverse("sign", args=[run.id]), {**posted, f"e-{slip.write}": f"{{{ODD}"})
+    posted = {
+        "key": "k",
+        "write": slip.write,
+        f"h-{slip.write}": slip.hash,
+        f"v-{slip.write}": "edit",
+    }
+    answer = client.post(
+        reverse("sign", args=[run.id]), {**posted, f"e-{slip.write}": f"{{{ODD}"}
+    )
     assert answer.status_code == 422
     assert not re.search(f"[{UNSEEN}]", EDITED.sub("", answer.content.decode()))
 
 
-def test_an_input_says_what_it_cannot_show(claim_graph: None, people: People, browse: Browse) -> None:
+def test_an_input_says_what_it_cannot_show(
+    claim_graph: None, people: People, browse: Browse
+) -> None:
     given = {"claim_id": "CLM-2", "amount": "1", "holder": {"name": "Ann\u200b"}}
     run = runs.advance(runs.start("page_claim", given, by=people.starter).id)
-    html = browse(people.reviewer).get(reverse("review", args=[run.id])).content.decode()
+    html = (
+        browse(people.reviewer).get(reverse("review", args=[run.id])).content.decode()
+    )
     assert "It holds what cannot be seen here: ⟨U+200B⟩." in html
 
 
-def test_a_page_without_a_run_shows_what_was_looked_for(people: People, browse: Browse) -> None:
+def test_a_page_without_a_run_shows_what_was_looked_for(
+    people: People, browse: Browse
+) -> None:
     shown(browse(people.starter), f"/runs/{ODD.replace(chr(7), '')}/", status=404)

@@ -19,7 +19,9 @@ def thawed():
 
 
 @pytest.mark.usefixtures("thawed")
-def test_no_process_of_a_cluster_searches_what_was_there_before_the_fork_for_garbage(monkeypatch):
+def test_no_process_of_a_cluster_searches_what_was_there_before_the_fork_for_garbage(
+    monkeypatch,
+):
     searched = []
 
     def start(cluster):
@@ -27,7 +29,11 @@ def test_no_process_of_a_cluster_searches_what_was_there_before_the_fork_for_gar
         raise RuntimeError("it does not come up")
 
     monkeypatch.setattr(RunCluster, "start", start)
-    monkeypatch.setattr("orchestrator.worker.cluster.connections.close_all", lambda: None)
-    assert any(each is connection for each in gc.get_objects()), "the collector does not know it anyway"
+    monkeypatch.setattr(
+        "orchestrator.worker.cluster.connections.close_all", lambda: None
+    )
+    assert any(each is connection for each in gc.get_objects()), (
+        "the collector does not know it anyway"
+    )
     assert RunCluster(StopRequest()).run() == ENDED_BY_ITSELF
     assert searched == [False]

@@ -23,7 +23,9 @@ def gone(started):
 
 
 @pytest.mark.parametrize("role", ["idle worker", "pusher", "monitor", "sentinel"])
-def test_a_process_that_others_wait_for_is_killed_and_the_cluster_starts_again(tmp_path, role):
+def test_a_process_that_others_wait_for_is_killed_and_the_cluster_starts_again(
+    tmp_path, role
+):
     with cluster(tmp_path) as started:
         first = started.row()
         victim = {
@@ -34,7 +36,10 @@ def test_a_process_that_others_wait_for_is_killed_and_the_cluster_starts_again(t
         }[role]()
         old = children(started.main.pid) + children(started.sentinel())
         send(victim, signal.SIGKILL)
-        until(lambda: first.pid not in children(started.main.pid), what="the old cluster to end")
+        until(
+            lambda: first.pid not in children(started.main.pid),
+            what="the old cluster to end",
+        )
         started.ready()
         assert not set(old) & set(started.alive())
         first.refresh_from_db()
@@ -64,7 +69,9 @@ def test_a_signal_to_the_whole_group_and_to_every_process_stops_it_cleanly(tmp_p
         gone(started)
 
 
-def test_a_signal_to_the_whole_group_with_a_run_in_hand_stops_it_and_the_run_goes_on_elsewhere(tmp_path):
+def test_a_signal_to_the_whole_group_with_a_run_in_hand_stops_it_and_the_run_goes_on_elsewhere(
+    tmp_path,
+):
     with cluster(tmp_path) as started:
         begun(run := slow(1.5))
         for pid in started.alive():
@@ -100,7 +107,9 @@ def test_a_drain_gives_runs_back_within_the_grace_period(tmp_path):
         assert started.main.wait(15) == 0
         assert time.monotonic() - asked < 1.0 + MARGIN_SECONDS
         row = Run.objects.get(id=run.id)
-        assert (row.status, row.lease_until, row.leased_by) == ("queued", None, None)
+        assert row.status == "queued"
+        assert row.lease_until is None
+        assert row.leased_by is None
         assert Worker.objects.get().stopped_at is not None
         gone(started)
 
@@ -124,7 +133,10 @@ def test_the_drain_command_ends_workers_from_outside(tmp_path, capsys):
 
 
 def test_a_new_run_goes_to_the_idle_cluster_at_once(tmp_path):
-    with cluster(tmp_path, COUNTERSIGN_WORKERS="1") as one, cluster(tmp_path, COUNTERSIGN_WORKERS="1") as other:
+    with (
+        cluster(tmp_path, COUNTERSIGN_WORKERS="1") as one,
+        cluster(tmp_path, COUNTERSIGN_WORKERS="1") as other,
+    ):
         begun(slow(30))
         waits = []
         for _ in range(5):
@@ -137,16 +149,31 @@ def test_a_new_run_goes_to_the_idle_cluster_at_once(tmp_path):
 
 @pytest.mark.parametrize(
     ("role", "content"),
-    [("pusher", "nothing was claimed"), ("sentinel", "has not looked after"), ("idle workers", "queue_wedged")],
+    [
+        ("pusher", "nothing was claimed"),
+        ("sentinel", "has not looked after"),
+        ("idle workers", "queue_wedged"),
+    ],
 )
-def test_a_wedged_cluster_is_noticed_and_works_again_within_thirty_seconds(tmp_path, role, content):
+def test_a_wedged_cluster_is_noticed_and_works_again_within_thirty_seconds(
+    tmp_path, role, content
+):
     with cluster(tmp_path) as started:
         first = started.sentinel()
-        frozen = {"pusher": [started.pusher()], "sentinel": [first], "idle workers": started.workers()}[role]
+        frozen = {
+            "pusher": [started.pusher()],
+            "sentinel": [first],
+            "idle workers": started.workers(),
+        }[role]
         for pid in frozen:
             send(pid, signal.SIGSTOP)
-        wedged, run = time.monotonic(), slow()
-        until(lambda: first not in children(started.main.pid), seconds=30, what="the watchdog")
+        wedged = time.monotonic()
+        run = slow()
+        until(
+            lambda: first not in children(started.main.pid),
+            seconds=30,
+            what="the watchdog",
+        )
         ended(run, seconds=10)
         assert time.monotonic() - wedged < 30.0
         assert content in started.log.read_text()
@@ -157,7 +184,11 @@ def test_a_run_that_takes_its_workers_down_is_parked_and_the_others_go_on(tmp_pa
         deadly = runs.start("deadly", {"folder": str(tmp_path)})
         others = [slow(0.2) for _ in range(6)]
         ended(*others, seconds=30)
-        until(lambda: status(deadly) == "failed", seconds=40, what="the poison to be noticed")
+        until(
+            lambda: status(deadly) == "failed",
+            seconds=40,
+            what="the poison to be noticed",
+        )
         assert Run.objects.get(id=deadly.id).error_code == "poison"
         assert len(calls(tmp_path, "died")) == 2
         ended(slow())
@@ -165,7 +196,10 @@ def test_a_run_that_takes_its_workers_down_is_parked_and_the_others_go_on(tmp_pa
     assert status(deadly) == "queued"
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no connections that a server could cut")
+@pytest.mark.skipif(
+    connection.vendor != "postgresql",
+    reason="SQLite has no connections that a server could cut",
+)
 def test_a_database_that_cuts_all_connections_is_survived(tmp_path):
     with cluster(tmp_path) as started:
         before = started.alive()

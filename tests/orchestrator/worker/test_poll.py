@@ -1,4 +1,6 @@
-"""A project's own task queue can carry the work: a doorbell says "look", and a look does what is due."""
+"""A project's own task queue can carry the work: a doorbell says "look", and a look
+does what is due.
+"""
 
 import pytest
 from django.db import transaction
@@ -59,10 +61,12 @@ def test_a_doorbell_that_fails_loses_no_run(ring_by):
 
 def test_a_look_does_what_is_due_and_a_second_one_nothing(ring_by):
     ring_by("doorbell")
-    first, second = slow(), slow()
+    first = slow()
+    second = slow()
     job_id = jobs.add_job("brew_coffee")
     look()
-    assert (status(first), status(second)) == ("completed", "completed")
+    assert status(first) == "completed"
+    assert status(second) == "completed"
     assert Job.objects.get(id=job_id).error_code == "unknown_kind"
     assert look() == 0
 
@@ -70,12 +74,22 @@ def test_a_look_does_what_is_due_and_a_second_one_nothing(ring_by):
 def test_a_look_ends_after_so_many_slices():
     begun = [slow() for _ in range(4)]
     assert look(2) == 2
-    assert sorted(status(run) for run in begun) == ["completed", "completed", "queued", "queued"]
+    assert sorted(status(run) for run in begun) == [
+        "completed",
+        "completed",
+        "queued",
+        "queued",
+    ]
 
 
 @pytest.mark.parametrize(
     "name",
-    [5, "tests.orchestrator.worker.test_poll.missing", "no.such.module", "tests.orchestrator.worker.test_poll.RINGS"],
+    [
+        5,
+        "tests.orchestrator.worker.test_poll.missing",
+        "no.such.module",
+        "tests.orchestrator.worker.test_poll.RINGS",
+    ],
 )
 def test_a_doorbell_that_is_no_function_is_refused_at_start_up(configure, name):
     configure(DOORBELL=name)

@@ -1,4 +1,6 @@
-"""A deployment, worker by worker: two real ones with old and new code, side by side, then the new one alone."""
+"""A deployment, worker by worker: two real ones with old and new code, side by side,
+then the new one alone.
+"""
 
 import signal
 from typing import Any
@@ -27,7 +29,11 @@ def begun(version: str, number: int) -> list[Run]:
 
 def asked(*found: Run) -> list[Run]:
     """These runs, where workers have brought them to their gate."""
-    until(lambda: {status(run) for run in found} == {Status.PAUSED}, seconds=20, what="runs to ask people")
+    until(
+        lambda: {status(run) for run in found} == {Status.PAUSED},
+        seconds=20,
+        what="runs to ask people",
+    )
     return [runs.get(run.id) for run in found]
 
 
@@ -39,12 +45,15 @@ def signed(people: cast.People, *asked_now: Run) -> None:
 
 
 def told(*found: Run) -> list[tuple[str, str, list[str], int]]:
-    """By run: what was proposed, the version that it ended on, with whose code, and how often its version changed."""
+    """By run: what was proposed, the version that it ended on, with whose code, and how
+    often its version changed.
+    """
     return [_told(runs.get(run.id)) for run in found]
 
 
 def _told(run: Run) -> Any:
-    state, changed = run_actions.state(run), RunEvent.objects.filter(run=run.id, type="version_changed")
+    state = run_actions.state(run)
+    changed = RunEvent.objects.filter(run=run.id, type="version_changed")
     assert verify_run(run.id) == []
     return state["letter"], run.version, state["notes"], changed.count()
 
@@ -55,14 +64,20 @@ def test_old_and_new_code_each_do_their_own_runs_and_the_new_code_takes_the_rest
     deployed(rolled_out("1"))
     discovery.note_versions()  # it was there first
     workers = [
-        Cluster("worker", log=tmp_path / version, COUNTERSIGN_TEST_VERSION=version, COUNTERSIGN_WORKERS="1")
+        Cluster(
+            "worker",
+            log=tmp_path / version,
+            COUNTERSIGN_TEST_VERSION=version,
+            COUNTERSIGN_WORKERS="1",
+        )
         for version in ("1", "2")
     ]
     old = workers[0]
     try:
         for worker in workers:
             worker.ready()
-        olds, news = asked(*begun("1", 4)), asked(*begun("2", 2))
+        olds = asked(*begun("1", 4))
+        news = asked(*begun("2", 2))
         signed(people, *olds[:2], *news)
         assert told(*olds[:2]) == [("proposed by 1", "1", ["sent by 1"], 0)] * 2
         assert told(*news) == [("proposed by 2", "2", ["sent by 2"], 0)] * 2

@@ -1,4 +1,6 @@
-"""A worker that has worked on what it was told of goes on to what is due next, in the same slot, without a message."""
+"""A worker that has worked on what it was told of goes on to what is due next, in the
+same slot, without a message.
+"""
 
 from datetime import timedelta
 from functools import partial
@@ -33,7 +35,9 @@ def statuses(*begun):
 
 
 def expire(run):
-    Run.objects.filter(id=run.id).update(lease_until=timezone.now() - timedelta(seconds=1))
+    Run.objects.filter(id=run.id).update(
+        lease_until=timezone.now() - timedelta(seconds=1)
+    )
 
 
 def hold_next():
@@ -45,17 +49,28 @@ def test_a_worker_goes_on_to_what_is_due_and_then_leaves_its_slot(broker, facts)
     facts()
     assert statuses(*others) == ["completed"] * 3
     assert broker.state.slots.free() == len(broker.state.slots)
-    assert set(Run.objects.values_list("epoch", "leased_by")) == {(2, None)}, "each was claimed and begun once"
+    assert set(Run.objects.values_list("epoch", "leased_by")) == {(2, None)}, (
+        "each was claimed and begun once"
+    )
 
 
-def test_it_takes_the_most_urgent_first_and_leaves_what_is_not_due_and_what_it_does_not_know(broker, facts):
-    later, foreign = slow(), slow()
+def test_it_takes_the_most_urgent_first_and_leaves_what_is_not_due_and_what_it_does_not_know(
+    broker, facts
+):
+    later = slow()
+    foreign = slow()
     Run.objects.filter(id=later.id).update(due_at=timezone.now() + timedelta(hours=1))
     Run.objects.filter(id=foreign.id).update(graph="elsewhere", fingerprint="0" * 64)
-    common, urgent = slow(), slow()
+    common = slow()
+    urgent = slow()
     Run.objects.filter(id=urgent.id).update(priority=5)
     facts()
-    assert statuses(common, urgent, later, foreign) == ["completed", "completed", "queued", "queued"]
+    assert statuses(common, urgent, later, foreign) == [
+        "completed",
+        "completed",
+        "queued",
+        "queued",
+    ]
     urgent.refresh_from_db()
     common.refresh_from_db()
     assert urgent.started_at < common.started_at
@@ -70,8 +85,11 @@ def test_it_goes_on_for_so_long_only_that_the_cluster_sees_it_live(monkeypatch, 
 
 @pytest.fixture
 def at_work(monkeypatch):
-    """Have something done before the slices of other runs than the first, and after each. Gives the holds."""
-    work_on, holds = loop.run_begun_slice, []
+    """Have something done before the slices of other runs than the first, and after
+    each. Gives the holds.
+    """
+    work_on = loop.run_begun_slice
+    holds = []
 
     def between(before=lambda: None, after=lambda: None):
         def work(lease, **how):
@@ -92,7 +110,8 @@ def test_a_worker_that_drains_goes_on_to_nothing(broker, facts, at_work):
     other = slow()
     facts()
     other.refresh_from_db()
-    assert (other.status, other.epoch) == ("queued", 0)
+    assert other.status == "queued"
+    assert other.epoch == 0
 
 
 def test_a_worker_that_drains_gives_back_what_it_has_gone_on_to(broker, facts, at_work):
@@ -100,10 +119,14 @@ def test_a_worker_that_drains_gives_back_what_it_has_gone_on_to(broker, facts, a
     other = slow()
     facts()
     other.refresh_from_db()
-    assert (other.status, other.epoch, other.claims_since_progress) == ("queued", 2, 0)
+    assert other.status == "queued"
+    assert other.epoch == 2
+    assert other.claims_since_progress == 0
 
 
-def test_a_job_that_it_has_gone_on_to_is_given_back_by_a_worker_that_drains(broker, facts, monkeypatch):
+def test_a_job_that_it_has_gone_on_to_is_given_back_by_a_worker_that_drains(
+    broker, facts, monkeypatch
+):
     def long(lease):
         broker.state.drain()
         yield Step(1, 2, "half", place=1)
@@ -113,12 +136,17 @@ def test_a_job_that_it_has_gone_on_to_is_given_back_by_a_worker_that_drains(brok
     job_id = jobs.add_job("long")
     facts()
     job = Job.objects.get(id=job_id)
-    assert (job.status, job.progress["place"]) == ("queued", 1)
+    assert job.status == "queued"
+    assert job.progress["place"] == 1
 
 
 def test_what_it_has_gone_on_to_is_in_the_hands_of_its_cluster(broker, facts, at_work):
     leased = []
-    holds = at_work(before=lambda: leased.extend(Run.objects.filter(status="running").values_list("leased_by")))
+    holds = at_work(
+        before=lambda: leased.extend(
+            Run.objects.filter(status="running").values_list("leased_by")
+        )
+    )
     slow()
     facts()
     assert [lease.worker for lease in holds] == [broker.state.worker] * 2
@@ -126,14 +154,17 @@ def test_what_it_has_gone_on_to_is_in_the_hands_of_its_cluster(broker, facts, at
 
 
 @pytest.mark.parametrize("broken", ["loop.run_begun_slice", "leases.begin_next"])
-def test_whatever_fails_the_slot_is_left_and_nothing_is_raised(broker, facts, monkeypatch, broken):
+def test_whatever_fails_the_slot_is_left_and_nothing_is_raised(
+    broker, facts, monkeypatch, broken
+):
     def fail(*given, **how):
         raise OperationalError("gone")
 
     slow()
-    where, name = {"loop.run_begun_slice": (loop, "run_begun_slice"), "leases.begin_next": (leases, "begin_next")}[
-        broken
-    ]
+    where, name = {
+        "loop.run_begun_slice": (loop, "run_begun_slice"),
+        "leases.begin_next": (leases, "begin_next"),
+    }[broken]
     monkeypatch.setattr(where, name, fail)
     facts()
     assert broker.state.slots.free() == len(broker.state.slots)
@@ -146,7 +177,12 @@ def test_runs_and_jobs_are_served_in_turns_without_messages_too(counting, facts)
     facts()
     ended = sorted(
         [(at, "run") for at in Run.objects.values_list("ended_at", flat=True)]
-        + [(at, "job") for at in Job.objects.filter(kind="count").values_list("ended_at", flat=True)]
+        + [
+            (at, "job")
+            for at in Job.objects.filter(kind="count").values_list(
+                "ended_at", flat=True
+            )
+        ]
     )
     first = [what for _, what in ended[:9]]
     assert first.count("run") >= 4
@@ -154,7 +190,8 @@ def test_runs_and_jobs_are_served_in_turns_without_messages_too(counting, facts)
 
 
 def test_to_take_and_begin_the_next_is_what_a_claim_and_a_beginning_are_in_one_statement():
-    one, other = slow(), slow()
+    one = slow()
+    other = slow()
     (claim,) = leases.claim(worker=None, limit=1, only=claimable.claimable())
     assert claim.id == one.id
     in_two = leases.begin_lease(claim.id, claim.epoch)
@@ -163,10 +200,24 @@ def test_to_take_and_begin_the_next_is_what_a_claim_and_a_beginning_are_in_one_s
         at_once = leases.begin_next(worker=None, only=only)
     assert sum("UPDATE" in query["sql"] for query in seen) == 1
     assert at_once.id == other.id
-    own = {"id", "key", "label", "started_at", "head", "head_hash", "end", "seal", "cover", "skew"}
+    own = {
+        "id",
+        "key",
+        "label",
+        "started_at",
+        "head",
+        "head_hash",
+        "end",
+        "seal",
+        "cover",
+        "skew",
+    }
     for name in set(leases.Lease.__slots__) - own:
         assert getattr(at_once, name) == getattr(in_two, name), name
-    rows = [Run.objects.values("status", "epoch", "claims_since_progress").get(id=run.id) for run in (one, other)]
+    rows = [
+        Run.objects.values("status", "epoch", "claims_since_progress").get(id=run.id)
+        for run in (one, other)
+    ]
     assert rows == [{"status": "running", "epoch": 2, "claims_since_progress": 1}] * 2
     assert hold_next() is None, "both are leased"
     loop.run_begun_slice(at_once)
@@ -185,7 +236,8 @@ def test_who_lost_the_run_to_one_that_took_and_began_it_at_once_changes_nothing(
     late = hold_next()
     expire(run)
     lease = hold_next()
-    assert (late.epoch, lease.epoch) == (2, 4)
+    assert late.epoch == 2
+    assert lease.epoch == 4
     loop.run_begun_slice(late)
     assert not leases.heartbeat(run.id, late.epoch)
     assert status(run) == "running"

@@ -1,1 +1,3 @@
-"""A database that an older version wrote, and what is needed to go on with it: see README.md."""
+"""A database that an older version wrote, and what is needed to go on with it: see
+README.md.
+"""

@@ -1,5 +1,6 @@
-"""The graphs, people and keys of the old database. The script that made it used this file, and so do the processes that
-go on with it; so nothing of it that is part of a graph's fingerprint may change.
+"""The graphs, people and keys of the old database. The script that made it used this
+file, and so do the processes that go on with it; so nothing of it that is part of a
+graph's fingerprint may change.
 """
 
 import base64
@@ -12,7 +13,10 @@ from pydantic import BaseModel
 
 from orchestrator.engine import END, START, Append, Gate, Graph, Retry, Sum, Write
 
-TOKENS = {name: f"cst_that-{name}-had-in-the-old-database" for name in ("olive", "rita", "ravi")}
+TOKENS = {
+    name: f"cst_that-{name}-had-in-the-old-database"
+    for name in ("olive", "rita", "ravi")
+}
 """Olive starts and steers; Rita and Ravi review."""
 CELLAR = "01234567-89ab-7cde-8f01-23456789abcd"
 """What a store keeps checkpoints under that belong to no run."""
@@ -22,7 +26,10 @@ def _keys(letter: bytes) -> str:
     return json.dumps({"only-for-tests": base64.b64encode(letter * 32).decode()})
 
 
-ENVIRONMENT = {"COUNTERSIGN_SIGNING_KEYS": _keys(b"s"), "COUNTERSIGN_ENCRYPTION_KEYS": _keys(b"e")}
+ENVIRONMENT = {
+    "COUNTERSIGN_SIGNING_KEYS": _keys(b"s"),
+    "COUNTERSIGN_ENCRYPTION_KEYS": _keys(b"e"),
+}
 """What a process needs to read the old database."""
 
 
@@ -39,7 +46,9 @@ class Account(BaseModel):
 
 
 def _broken() -> bool:
-    """Whether the old database is being made: then the nodes fail that are mended afterwards."""
+    """Whether the old database is being made: then the nodes fail that are mended
+    afterwards.
+    """
     return os.environ.get("OLD_DATABASE_BROKEN") == "yes"
 
 
@@ -57,7 +66,12 @@ def _payment(name: str, *, quorum: int = 1, encrypted: bool = False) -> Graph:
     def prepare(state: Account, ctx: Any) -> dict[str, Any]:
         return {"notes": [f"order {ctx.input.number}"], "total": ctx.input.amount}
 
-    @graph.node(effect="human", gate=Gate(reviewers=["group:claims"], title="Pay {input.number}?", quorum=quorum))
+    @graph.node(
+        effect="human",
+        gate=Gate(
+            reviewers=["group:claims"], title="Pay {input.number}?", quorum=quorum
+        ),
+    )
     def propose(state: Account, ctx: Any) -> list[Write]:
         return [
             Write("payout", {"amount": state.total}, label="the payout"),
@@ -87,7 +101,7 @@ payment = _payment("old_payment")
 payment_of_two = _payment("old_payment_of_two", quorum=2)
 secret_payment = _payment("old_secret_payment", encrypted=True)
 
-# --- a loop, whose worker dies on its way ---------------------------------------------------------------------------
+# --- a loop, whose worker dies on its way ---
 
 loop = Graph("old_loop", input=Order, state=Account)
 
@@ -100,9 +114,13 @@ def step(state: Account, ctx: Any) -> dict[str, Any]:
 
 
 loop.edge(START, "step")
-loop.branch("step", lambda state: "on" if state.total < 20 else "over", {"on": "step", "over": END})
+loop.branch(
+    "step",
+    lambda state: "on" if state.total < 20 else "over",
+    {"on": "step", "over": END},
+)
 
-# --- a node that fails beside an effect that happened, and has read memory ------------------------------------------
+# --- a node that fails beside an effect that happened, and has read memory ---
 
 fragile = Graph("old_fragile", input=Order, state=Account, memory="journaled")
 
@@ -132,7 +150,7 @@ fragile.edge("order", "end")
 fragile.edge("ask", "end")
 fragile.edge("end", END)
 
-# --- an effect of which nobody knows whether it happened -------------------------------------------------------------
+# --- an effect of which nobody knows whether it happened ---
 
 letter = Graph("old_letter", input=Order, state=Account)
 
@@ -148,7 +166,7 @@ def send(state: Account, ctx: Any) -> dict[str, Any]:
 letter.edge(START, "send")
 letter.edge("send", END)
 
-# --- a pause between two attempts that is long enough to wait without a worker ---------------------------------------
+# --- a pause between two attempts that is long enough to wait without a worker ---
 
 patient = Graph("old_patient", input=Order, state=Account)
 
@@ -163,7 +181,7 @@ def second_time(state: Account, ctx: Any) -> dict[str, Any]:
 patient.edge(START, "second_time")
 patient.edge("second_time", END)
 
-# --- memory -----------------------------------------------------------------------------------------------------------
+# --- memory ---
 
 remember = Graph("old_remember", input=Order, state=Account)
 
@@ -181,8 +199,14 @@ recall = Graph("old_recall", input=Order, state=Account)
 
 @recall.node()
 def read(state: Account, ctx: Any) -> dict[str, Any]:
-    known, found = ctx.memory.get("sky", "facts"), ctx.memory.search("grey", "facts")
-    return {"notes": [f"version {known.version}: {known.content}", *(trace.key for trace in found)]}
+    known = ctx.memory.get("sky", "facts")
+    found = ctx.memory.search("grey", "facts")
+    return {
+        "notes": [
+            f"version {known.version}: {known.content}",
+            *(trace.key for trace in found),
+        ]
+    }
 
 
 recall.edge(START, "read")

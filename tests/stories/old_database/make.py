@@ -1,4 +1,5 @@
-"""Makes the old database: `python make.py [FILE]`, in a checkout of the version that is to have written it.
+"""Makes the old database: `python make.py [FILE]`, in a checkout of the version that is
+to have written it.
 
 It uses only what every version has: the verbs, the commands and the models.
 """
@@ -13,7 +14,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE, CHECKOUT, SCRATCH = Path(__file__).parent, Path.cwd(), Path(tempfile.mkdtemp(prefix="old-database-"))
+HERE = Path(__file__).parent
+CHECKOUT = Path.cwd()
+SCRATCH = Path(tempfile.mkdtemp(prefix="old-database-"))
 sys.path[:0] = [str(CHECKOUT), str(HERE)]
 os.environ.update(
     DJANGO_SETTINGS_MODULE="orchestrator.settings",
@@ -48,37 +51,63 @@ from orchestrator.models import ApiToken, Preference  # noqa: E402
 
 
 def make_people() -> None:
-    """Olive, who starts; Rita and Ravi, who review; Stella, who may everything; Nobody. Three of them have a token."""
+    """Olive, who starts; Rita and Ravi, who review; Stella, who may everything; Nobody.
+    Three of them have a token.
+    """
     claims = Group.objects.create(name="claims")
-    for name, role in (("olive", "operator"), ("rita", "reviewer"), ("ravi", "reviewer"), ("stella", "steward")):
+    for name, role in (
+        ("olive", "operator"),
+        ("rita", "reviewer"),
+        ("ravi", "reviewer"),
+        ("stella", "steward"),
+    ):
         user = User.objects.create_user(name)
-        user.groups.add(Group.objects.get(name=role), *([claims] if role == "reviewer" else []))
+        user.groups.add(
+            Group.objects.get(name=role), *([claims] if role == "reviewer" else [])
+        )
         if name in graphs.TOKENS:
             call_command("create_token", name, stdout=io.StringIO())
             row = ApiToken.objects.get(user=user)
-            digest = tokens.keyed_digest(keyring().signer, tokens.token_digest(graphs.TOKENS[name]))
-            row.save(update_fields=sealed_rows.seal_again(row, sealed_rows.PLAIN, digest=digest))
+            digest = tokens.keyed_digest(
+                keyring().signer, tokens.token_digest(graphs.TOKENS[name])
+            )
+            row.save(
+                update_fields=sealed_rows.seal_again(
+                    row, sealed_rows.PLAIN, digest=digest
+                )
+            )
     User.objects.create_user("nobody")
     Preference.objects.create(user=User.objects.get(username="rita"), theme="dark")
 
 
 def started(graph: str, key: str, *, number: str = "", advance: bool = True) -> Any:
-    run = runs.start(graph, {"number": number or key}, key=key, by=User.objects.get(username="olive"))
+    run = runs.start(
+        graph, {"number": number or key}, key=key, by=User.objects.get(username="olive")
+    )
     return runs.advance(run.id) if advance else run
 
 
 def sign(run: Any, by: str, *verdicts: Any) -> None:
     """Decide the writes in order."""
     items = []
-    for row, verdict in zip(PendingWrite.objects.filter(run=run).order_by("position"), verdicts, strict=True):
+    for row, verdict in zip(
+        PendingWrite.objects.filter(run=run).order_by("position"), verdicts, strict=True
+    ):
         word, value = verdict if isinstance(verdict, tuple) else (verdict, None)
-        item = {"write": str(row.write), "hash": row.hash, "verdict": word, "reason": f"{by} says {word}"}
+        item = {
+            "write": str(row.write),
+            "hash": row.hash,
+            "verdict": word,
+            "reason": f"{by} says {word}",
+        }
         items.append({**item, "value": value} if word == "edit" else item)
     reviews.sign(run.id, items, by=User.objects.get(username=by))
 
 
 def make_runs_that_ended() -> None:
-    """Completed after an edit and a rejection, completed after a refusal, cancelled, and two that remember."""
+    """Completed after an edit and a rejection, completed after a refusal, cancelled,
+    and two that remember.
+    """
     started("old_remember", "remembered", number="blue")
     run = started("old_payment", "completed")
     sign(run, "rita", ("edit", {"amount": 9}), "reject", "approve")
@@ -93,8 +122,20 @@ def make_runs_that_ended() -> None:
 def make_runs_that_go_on() -> None:
     """Each status in which a run may be found."""
     started("old_payment", "open")
-    sign(started("old_payment_of_two", "one of two"), "rita", "approve", "approve", "approve")
-    sign(started("old_payment", "signed"), "rita", "approve", "approve", ("edit", ["agreed by Rita"]))
+    sign(
+        started("old_payment_of_two", "one of two"),
+        "rita",
+        "approve",
+        "approve",
+        "approve",
+    )
+    sign(
+        started("old_payment", "signed"),
+        "rita",
+        "approve",
+        "approve",
+        ("edit", ["agreed by Rita"]),
+    )
     started("old_secret_payment", "encrypted")
     started("old_fragile", "failed")
     started("old_remember", "remembered again", number="grey")
@@ -110,7 +151,9 @@ def make_runs_that_go_on() -> None:
 
 
 def make_the_rest() -> None:
-    """A store's own checkpoints, a fork without a row, a job, and a refusal in the audit log."""
+    """A store's own checkpoints, a fork without a row, a job, and a refusal in the
+    audit log.
+    """
     store = CheckpointStore()
     store.save(graphs.CELLAR, {"scratch": {"bottles": 7}}, node="shelf")
     store.fork(timeline.get_checkpoint("looped:at-5").id)

@@ -1,4 +1,6 @@
-"""The settings of the processes that go on with the old database: those of the tests, with its graphs."""
+"""The settings of the processes that go on with the old database: those of the tests,
+with its graphs.
+"""
 
 from tests.settings import *  # noqa: F403
 from tests.settings import INSTALLED_APPS

@@ -1,4 +1,6 @@
-"""A statement that is sent without waiting: its values arrive as Django's would, its errors are Django's."""
+"""A statement that is sent without waiting: its values arrive as Django's would, its
+errors are Django's.
+"""
 
 import os
 import signal
@@ -17,18 +19,62 @@ from tests.support.processes import until
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL takes a statement without waiting"),
+    pytest.mark.skipif(
+        connection.vendor != "postgresql",
+        reason="only PostgreSQL takes a statement without waiting",
+    ),
 ]
 
 INSERT = (
-    "INSERT INTO sent SELECT * FROM (VALUES (%s::integer, %s::smallint, %s::bigint, %s::text, %s::bytea, %s::uuid,"
+    "INSERT INTO sent SELECT * FROM (VALUES (%s::integer, %s::smallint, %s::bigint,"
+    " %s::text, %s::bytea, %s::uuid,"
     " %s::timestamp with time zone, %s::boolean, %s::jsonb)) AS given WHERE 'a%%' LIKE 'a%%'"
 )
 ROWS: list[list[Any]] = [
-    [1, 2, 3, "text", b"\0\xff", UUID(int=7), datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC), True, '{"a": "50 %s"}'],
-    [2, 32767, 2**53, "", b"", UUID(int=2**128 - 1), datetime(1970, 1, 1, tzinfo=UTC), False, "[]"],
-    [-3, -32768, -(2**53), "$1 %s %% '", b"'", UUID(int=0), datetime(9999, 12, 31, tzinfo=UTC), True, "null"],
-    [2**31 - 1, 0, 2**63 - 1, "ä€𝄞", b"\\x00", UUID(int=1), datetime(2026, 1, 2, tzinfo=UTC), True, "1"],
+    [
+        1,
+        2,
+        3,
+        "text",
+        b"\0\xff",
+        UUID(int=7),
+        datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
+        True,
+        '{"a": "50 %s"}',
+    ],
+    [
+        2,
+        32767,
+        2**53,
+        "",
+        b"",
+        UUID(int=2**128 - 1),
+        datetime(1970, 1, 1, tzinfo=UTC),
+        False,
+        "[]",
+    ],
+    [
+        -3,
+        -32768,
+        -(2**53),
+        "$1 %s %% '",
+        b"'",
+        UUID(int=0),
+        datetime(9999, 12, 31, tzinfo=UTC),
+        True,
+        "null",
+    ],
+    [
+        2**31 - 1,
+        0,
+        2**63 - 1,
+        "ä€𝄞",
+        b"\\x00",
+        UUID(int=1),
+        datetime(2026, 1, 2, tzinfo=UTC),
+        True,
+        "1",
+    ],
     [5, None, None, None, None, None, None, None, None],
 ]
 
@@ -37,7 +83,8 @@ ROWS: list[list[Any]] = [
 def table(transactional_db: None) -> Iterator[None]:
     with connection.cursor() as cursor:
         cursor.execute(
-            "CREATE TABLE sent (id integer PRIMARY KEY, small smallint, big bigint, body text, data bytea, ref uuid,"
+            "CREATE TABLE sent (id integer PRIMARY KEY, small smallint, big bigint,"
+            " body text, data bytea, ref uuid,"
             " at timestamp with time zone, yes boolean, doc jsonb)"
         )
     yield
@@ -84,7 +131,10 @@ def test_it_says_how_many_rows_it_met() -> None:
         send(INSERT, row)()
     assert send("UPDATE sent SET big = big + %s WHERE id > %s", [1, 0])() == 2
     assert send("UPDATE sent SET big = 0 WHERE id = %s", [99])() == 0
-    assert send("WITH gone AS (DELETE FROM sent RETURNING id) SELECT 1 FROM gone", [])() == 3
+    assert (
+        send("WITH gone AS (DELETE FROM sent RETURNING id) SELECT 1 FROM gone", [])()
+        == 3
+    )
 
 
 def test_an_error_is_djangos_and_the_connection_goes_on() -> None:
@@ -99,7 +149,9 @@ def test_an_error_is_djangos_and_the_connection_goes_on() -> None:
     assert send(INSERT, ROWS[1])() == 1
 
 
-def test_a_connection_that_is_cut_is_an_operational_error_and_the_next_one_prepares_anew() -> None:
+def test_a_connection_that_is_cut_is_an_operational_error_and_the_next_one_prepares_anew() -> (
+    None
+):
     send(INSERT, ROWS[0])()
     pid = connection.connection.info.backend_pid
     cut = connection.copy()
@@ -113,7 +165,9 @@ def test_a_connection_that_is_cut_is_an_operational_error_and_the_next_one_prepa
     assert send(INSERT, ROWS[1])() == 1
 
 
-def test_more_statements_than_a_connection_keeps_are_sent_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_statements_than_a_connection_keeps_are_sent_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from checkpoints.db.drivers import postgresql as driver
 
     connection.close()
@@ -122,7 +176,9 @@ def test_more_statements_than_a_connection_keeps_are_sent_all_the_same(monkeypat
     for n in range(6):
         assert send(f"INSERT INTO sent (id) VALUES ({n} + %s)", [0])() == 1  # noqa: S608
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'countersign%%'")
+        cursor.execute(
+            "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'countersign%%'"
+        )
         assert cursor.fetchone() == (3,)
 
 
@@ -132,20 +188,25 @@ def test_a_large_value_is_sent_whole() -> None:
     assert rows()[0][3] == body
 
 
-def test_to_close_the_connection_is_to_wait_and_whoever_comes_next_gets_another() -> None:
+def test_to_close_the_connection_is_to_wait_and_whoever_comes_next_gets_another() -> (
+    None
+):
     answer = send(INSERT, ROWS[0])
     connection.close()
     assert len(rows()) == 1
     assert answer() == 1
 
 
-def test_a_check_of_the_connection_that_is_due_does_not_take_it_for_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_of_the_connection_that_is_due_does_not_take_it_for_broken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(connection.settings_dict, "CONN_HEALTH_CHECKS", True)
     connection.close()
     connection.ensure_connection()
     connection.close_if_unusable_or_obsolete()  # as at the end of a request
     assert drivers.is_free(connection)
-    answer, ours = send(INSERT, ROWS[0]), connection.connection
+    answer = send(INSERT, ROWS[0])
+    ours = connection.connection
     assert len(rows()) == 1
     assert connection.connection is ours
     assert answer() == 1
@@ -168,7 +229,9 @@ def test_an_interrupt_is_raised_where_somebody_waits_without_knowing() -> None:
     assert rows() == []
 
 
-def test_a_statement_larger_than_the_socket_takes_is_committed_while_nobody_waits_for_it() -> None:
+def test_a_statement_larger_than_the_socket_takes_is_committed_while_nobody_waits_for_it() -> (
+    None
+):
     other = connection.copy()
     answer = send(INSERT, [1, 2, 3, "x" * 12_000_000, None, None, None, None, None])
     try:
@@ -178,7 +241,9 @@ def test_a_statement_larger_than_the_socket_takes_is_committed_while_nobody_wait
     assert answer() == 1
 
 
-def test_a_rollback_makes_the_server_forget_prepared_statements_and_the_next_commit_is_made_all_the_same() -> None:
+def test_after_a_rollback_drops_prepared_statements_the_next_commit_still_succeeds() -> (
+    None
+):
     assert send(INSERT, ROWS[0])() == 1
     for _ in range(2 + (connection.connection.prepare_threshold or 0)):
         rows()  # until psycopg has prepared a statement of its own, too
@@ -198,8 +263,10 @@ def _count(other: Any) -> int:
         return int(cursor.fetchone()[0])
 
 
-def test_a_probe_that_asks_meanwhile_hears_that_the_connection_is_not_usable_and_nothing_is_lost() -> None:
-    """A limit: `is_usable` goes to the connection of the driver itself, which has a statement on its way."""
+def test_a_concurrent_probe_sees_an_unusable_connection_and_nothing_is_lost() -> None:
+    """A limit: `is_usable` goes to the connection of the driver itself, which has a
+    statement on its way.
+    """
     answer = send(INSERT, ROWS[0])
     assert not connection.is_usable()
     assert answer() == 1
@@ -211,8 +278,11 @@ def test_a_probe_that_closes_what_it_finds_unusable_waits_for_the_end_first() ->
     connection.ensure_connection()
     connection.connection.prepare_threshold = None
     answer = send("INSERT INTO sent (id) SELECT %s::integer FROM pg_sleep(0.2)", [1])
-    connection.close_at = None  # a web process would give the connection back here, whatever its state
-    connection.close_if_unusable_or_obsolete()  # asks for the mode of commits first, and that waits
+    connection.close_at = (
+        None  # a web process would give the connection back here, whatever its state
+    )
+    # asks for the mode of commits first, and that waits
+    connection.close_if_unusable_or_obsolete()
     assert connection.is_usable()
     assert answer() == 1
     answer = send("INSERT INTO sent (id) SELECT %s::integer FROM pg_sleep(0.2)", [2])
@@ -223,10 +293,14 @@ def test_a_probe_that_closes_what_it_finds_unusable_waits_for_the_end_first() ->
 
 
 def test_who_goes_past_django_meanwhile_is_refused_and_nothing_is_lost() -> None:
-    """A limit: what is said to `connection.connection` itself waits for nothing, and is refused meanwhile."""
+    """A limit: what is said to `connection.connection` itself waits for nothing, and is
+    refused meanwhile.
+    """
     answer = send(INSERT, ROWS[0])
     raw = connection.connection
-    with pytest.raises(psycopg.OperationalError, match="another command is already in progress"):
+    with pytest.raises(
+        psycopg.OperationalError, match="another command is already in progress"
+    ):
         raw.execute("SELECT 1")
     assert answer() == 1
     assert raw.execute("SELECT count(*) FROM sent").fetchone() == (1,)

@@ -7,18 +7,28 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, IntegrityError, OperationalError, connection, connections, transaction
+from django.db import (
+    DatabaseError,
+    IntegrityError,
+    OperationalError,
+    connection,
+    connections,
+    transaction,
+)
 from django.db.transaction import TransactionManagementError
 
 from checkpoints.db import drivers
 
 pytestmark = pytest.mark.django_db(transaction=True)
-on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL's statements go another way")
+on_sqlite = pytest.mark.skipif(
+    connection.vendor != "sqlite", reason="PostgreSQL's statements go another way"
+)
 
 FENCE = "UPDATE fence SET seen = seen + %s WHERE id = %s"
 INSERT = "INSERT INTO sent VALUES (%s, %s, %s, %s, %s) RETURNING 'a%%'"
 SLOW = (
-    "INSERT INTO sent (id) WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 2000000)"
+    "INSERT INTO sent (id) WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1"
+    " FROM c WHERE n < 2000000)"
     " SELECT 1 FROM c WHERE n = 2000000"
 )
 
@@ -63,11 +73,17 @@ class TestOnSqlite:
     def test_what_follows_a_fence_that_met_is_committed_with_it(self) -> None:
         rows = [[1, "ä%s ?", b"\0\xff", True, 1], [2, None, None, None, None]]
         assert send((FENCE, [2, 1]), *((INSERT, row) for row in rows)) == 1
-        assert seen() == (2, [(1, "ä%s ?", b"\0\xff", True, 1), (2, None, None, None, None)])
+        assert seen() == (
+            2,
+            [(1, "ä%s ?", b"\0\xff", True, 1), (2, None, None, None, None)],
+        )
         assert not connection.connection.in_transaction
 
     def test_a_percent_sign_is_written_as_django_has_it(self) -> None:
-        send((FENCE, [1, 1]), ("INSERT INTO sent (id, body) VALUES (%s, '100%% %%s')", [1]))
+        send(
+            (FENCE, [1, 1]),
+            ("INSERT INTO sent (id, body) VALUES (%s, '100%% %%s')", [1]),
+        )
         assert seen()[1][0][1] == "100% %s"
 
     def test_it_says_how_many_rows_the_fence_met(self) -> None:
@@ -81,12 +97,19 @@ class TestOnSqlite:
         assert seen() == (0, [])
 
     def test_a_full_disk_is_an_operational_error_and_nothing_is_written(self) -> None:
-        connection.connection.execute("PRAGMA max_page_count = 1")  # as many as there are
+        connection.connection.execute(
+            "PRAGMA max_page_count = 1"
+        )  # as many as there are
         # Other tests leave free pages in the file.
         words = ("freelist_count", "page_size")
-        (free,), (size,) = (connection.connection.execute(f"PRAGMA {word}").fetchone() for word in words)
+        (free,), (size,) = (
+            connection.connection.execute(f"PRAGMA {word}").fetchone() for word in words
+        )
         with pytest.raises(OperationalError, match="full"):
-            send((FENCE, [1, 1]), (INSERT, [1, "", b"x" * (free * size + 1_000_000), True, 1]))
+            send(
+                (FENCE, [1, 1]),
+                (INSERT, [1, "", b"x" * (free * size + 1_000_000), True, 1]),
+            )
         assert not connection.connection.in_transaction
         assert seen() == (0, [])
         connection.connection.execute("PRAGMA max_page_count = 1000000")
@@ -96,12 +119,16 @@ class TestOnSqlite:
         with connection.cursor() as cursor:
             cursor.execute("BEGIN")
             cursor.execute(INSERT, [1, "theirs", b"", True, 1])
-            with pytest.raises(TransactionManagementError, match="somebody began a transaction"):
+            with pytest.raises(
+                TransactionManagementError, match="somebody began a transaction"
+            ):
                 send((FENCE, [1, 1]))
             cursor.execute("COMMIT")
         assert [row[1] for row in seen()[1]] == ["theirs"]
 
-    def test_an_interrupt_while_a_statement_fails_leaves_no_transaction_open(self) -> None:
+    def test_an_interrupt_while_a_statement_fails_leaves_no_transaction_open(
+        self,
+    ) -> None:
         send((FENCE, [1, 1]), (INSERT, [1, "", b"", True, 1]))
         was = signal.signal(signal.SIGALRM, signal.default_int_handler)
         try:
@@ -122,12 +149,19 @@ class TestOnSqlite:
         assert not connection.connection.in_transaction
 
     @pytest.mark.parametrize("second", [[1, "", b"", True, 1], [2, "", b"", True, 77]])
-    def test_an_error_is_djangos_and_nothing_is_written(self, second: list[Any]) -> None:
-        """A key that is taken, found at the statement; a reference into nothing, found at the commit."""
+    def test_an_error_is_djangos_and_nothing_is_written(
+        self, second: list[Any]
+    ) -> None:
+        """A key that is taken, found at the statement; a reference into nothing, found
+        at the commit.
+        """
         send((FENCE, [1, 1]), (INSERT, [1, "", b"", True, 1]))
         with pytest.raises(IntegrityError) as caught:
             send((FENCE, [1, 1]), (INSERT, [3, "", b"", True, 1]), (INSERT, second))
-        assert getattr(caught.value.__cause__, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CONSTRAINT
+        assert (
+            getattr(caught.value.__cause__, "sqlite_errorcode", 0) & 0xFF
+            == sqlite3.SQLITE_CONSTRAINT
+        )
         assert seen() == (1, [(1, "", b"", True, 1)])
         assert not connection.connection.in_transaction
         assert send((FENCE, [1, 1])) == 1
@@ -148,7 +182,9 @@ class TestOnSqlite:
         connection.close()
 
     @pytest.mark.parametrize("moment", ["BEGIN IMMEDIATE", "UPDATE", "INSERT"])
-    def test_what_interrupts_it_leaves_no_transaction_open(self, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_interrupts_it_leaves_no_transaction_open(
+        self, moment: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         from checkpoints.db.drivers import sqlite
 
         do = sqlite._do

@@ -1,0 +1,1 @@
+"""The display of values, and of two values side by side. Pure."""

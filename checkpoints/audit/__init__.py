@@ -1,0 +1,3 @@
+"""The audit log of the installation: its lines, and what anchors the logs of runs in
+it.
+"""

@@ -1,0 +1,66 @@
+"""The audit log of the installation: people's acts and refused attempts, and changes of
+the installation itself.
+
+Lines are only added, and outlive the runs that they are about. A line says who did what
+to which run, never a value: that is in the row of a decision, or in the run's log for
+another act.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from django.utils import timezone
+
+from checkpoints.models import AuditLine, Run
+from checkpoints.sealing import sealed_rows
+
+
+def record(
+    kind: str,
+    *,
+    actor: Any,
+    run: UUID | None = None,
+    graph: str = "",
+    request: UUID | None = None,
+    **facts: Any,
+) -> AuditLine:
+    """Add a line, in the caller's transaction if there is one. `actor` None means the
+    system. The graph is looked up where a run is given without it.
+
+    A refusal must be recorded after the block that it rolls back has been left, or the
+    line would be rolled back too; an act in the transaction that does it. `facts` are
+    ids and names as JSON, never a value that a person decides on.
+    """
+    # Lists of one graph find the line by this column, also when the run is gone.
+    if not graph and run is not None:
+        graph = _graph_of(run)
+    row = AuditLine(
+        at=timezone.now(),
+        actor=actor,
+        # An account may be renamed later; the line keeps the name of then.
+        actor_name=actor.get_username() if actor is not None else "",
+        kind=kind,
+        graph=graph,
+        run=run,
+        facts=facts,
+    )
+    row.request = request
+    sealed_rows.seal(row, sealed_rows.PLAIN)
+    row.save(force_insert=True)
+    return row
+
+
+def record_act(kind: str, run: Any, *, actor: Any, seq: int, **facts: Any) -> AuditLine:
+    """Add the line of an act on a locked run (its row, or the lease on it), in the
+    act's own transaction: `seq` is the number of the event that records it in the run's
+    log, where its reason is too.
+    """
+    # Decisions outlive their run's row, and without knowing how they are protected
+    # nobody could decrypt or verify them.
+    if run.encrypted:
+        facts["hash_key"] = run.hash_key
+    return record(kind, actor=actor, run=run.id, graph=run.graph, seq=seq, **facts)
+
+
+def _graph_of(run: UUID) -> str:
+    return Run.objects.filter(id=run).values_list("graph", flat=True).first() or ""

@@ -1,0 +1,1 @@
+"""Gates, and the decisions of people on them. Pure."""

@@ -1,0 +1,191 @@
+"""The verdict on a write: from decisions and a policy to where each write stands. Pure.
+Signing, settling, pages and `play` all call this one function.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from orchestrator.engine.graphs.effect import APPROVED, REJECTED
+from orchestrator.engine.graphs.gate import outcome_of
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The rules under which a request was opened."""
+
+    quorum: int = 1
+    reject_quorum: int = 1
+    four_eyes: bool = False
+    all_or_nothing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A held write: its current revision, and the author of that revision's value
+    (None: the node).
+    """
+
+    write: UUID
+    revision: int
+    author: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One decision: the `revision` that it counts for, `by` whom (None: the system),
+    and its number `seq` in the log.
+    """
+
+    write: UUID
+    revision: int
+    verdict: str
+    by: int | None
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The standing of one write. `verdict` is empty while it is open; `by` are those
+    whose signatures count now.
+    """
+
+    verdict: str = ""
+    by: tuple[int | None, ...] = ()
+    seq: int = 0
+
+    @property
+    def settled(self) -> bool:
+        return bool(self.verdict)
+
+
+def judge(
+    writes: Sequence[Held],
+    decisions: Iterable[Given],
+    policy: Policy,
+) -> dict[UUID, Standing]:
+    """Return each write's standing.
+
+    A write is approved by `quorum` approvals of its current revision and rejected by
+    `reject_quorum` rejections of one revision, whichever came first. A later revision
+    opens an approved write again; a rejected one stays rejected. A person's latest
+    verdict on a revision counts, once. Under `all_or_nothing` one settled rejection
+    rejects all writes.
+    """
+    by_write: dict[UUID, list[Given]] = {held.write: [] for held in writes}
+    # What came first is decided by the log, not by the order in which rows were read.
+    for decision in sorted(decisions, key=_seq):
+        if decision.write in by_write:
+            by_write[decision.write].append(decision)
+    standings: dict[UUID, Standing] = {}
+    for held in writes:
+        standings[held.write] = _standing(held, by_write[held.write], policy)
+    if policy.all_or_nothing:
+        _reject_all_if_any_is(standings)
+    return standings
+
+
+def _seq(decision: Given) -> int:
+    return decision.seq
+
+
+def _reject_all_if_any_is(standings: dict[UUID, Standing]) -> None:
+    """Reject every write with the first rejection, if there is one. Writes that were
+    rejected themselves keep their own.
+    """
+    rejections = [
+        standing for standing in standings.values() if standing.verdict == REJECTED
+    ]
+    if not rejections:
+        return
+    # The writes are settled from the moment of the first rejection on, by its signers.
+    first = min(rejections, key=lambda standing: standing.seq)
+    for write, standing in standings.items():
+        if standing.verdict != REJECTED:
+            standings[write] = Standing(REJECTED, first.by, first.seq)
+
+
+def _standing(
+    held: Held,
+    decisions: list[Given],
+    policy: Policy,
+) -> Standing:
+    """Return the standing of one write after its decisions, which are in the order of
+    the log.
+    """
+    # Once there was an edit, `held.author` is the author of the last one; revisions
+    # before the first edit are the node's.
+    author = held.author
+    if any(decision.verdict == "edit" for decision in decisions):
+        author = None
+    by_revision: dict[int, dict[int | None, Given]] = {}
+    for decision in decisions:
+        if decision.verdict == "edit":
+            # Author of the revision that the edit made, and of later ones that only
+            # have a new base.
+            author = decision.by
+        by_person = by_revision.setdefault(decision.revision, {})
+        by_person[decision.by] = decision
+
+        counting = _counting(by_person.values(), author, policy)
+        rejected_by = _signers(counting, rejecting=True)
+        if len(rejected_by) >= policy.reject_quorum:
+            return Standing(REJECTED, rejected_by, decision.seq)
+        approved_by = _signers(counting, rejecting=False)
+        # A quorum on an older revision is no approval: the write has changed since.
+        is_current = decision.revision == held.revision
+        if is_current and len(approved_by) >= policy.quorum:
+            return Standing(APPROVED, approved_by, decision.seq)
+
+    on_current = by_revision.get(held.revision, {}).values()
+    counting = _counting(on_current, held.author, policy)
+    return Standing("", tuple(decision.by for decision in counting), 0)
+
+
+def _counting(
+    decisions: Iterable[Given],
+    author: int | None,
+    policy: Policy,
+) -> list[Given]:
+    """Return the decisions on a revision that count towards a quorum.
+
+    An edit counts as its author's approval of the new value, except under four eyes,
+    which exclude the author.
+    """
+    counting: list[Given] = []
+    for decision in decisions:
+        if excludes(policy, author, decision.by):
+            continue
+        if policy.four_eyes and decision.verdict == "edit":
+            continue
+        counting.append(decision)
+    return counting
+
+
+def _signers(decisions: list[Given], *, rejecting: bool) -> tuple[int | None, ...]:
+    """Return who rejected, or else who approved."""
+    signers: list[int | None] = []
+    for decision in decisions:
+        if (decision.verdict == "reject") == rejecting:
+            signers.append(decision.by)
+    return tuple(signers)
+
+
+def excludes(
+    policy: Policy,
+    author: int | None,
+    by: int | None,
+) -> bool:
+    """Return whether four eyes exclude this person from a revision: its author neither
+    approves nor rejects it.
+    """
+    return policy.four_eyes and by is not None and by == author
+
+
+EXCLUDED = "You edited this write, so somebody else must approve or reject it."
+
+
+def outcome(standings: Iterable[Standing]) -> str | None:
+    """Return approved, rejected or partial once every write is settled, else None."""
+    verdicts = [standing.verdict for standing in standings]
+    return outcome_of(verdicts) if all(verdicts) else None

@@ -1,0 +1,1 @@
+"""Graphs: declared, checked and compiled. Pure."""

@@ -1,0 +1,469 @@
+"""The faults that make a graph unfit to run. Pure; the compiler raises once for all of
+them.
+"""
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from orchestrator.engine.graphs.definition import Definition
+from orchestrator.engine.graphs.effect import (
+    APPROVED,
+    EFFECTS,
+    HUMAN,
+    OUTCOMES,
+    PARTIAL,
+    WRITE,
+)
+from orchestrator.engine.graphs.gate import Fact, Gate, Show
+from orchestrator.engine.graphs.node import END, START, Edge, Node
+from orchestrator.engine.graphs.retry import Interval, Retry
+from orchestrator.engine.values.hints import nearest
+from orchestrator.engine.values.numbers import is_number, is_whole
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
+CHECKPOINTS = ("every_node", "explicit", "none", "manual")
+MEMORY = ("live", "snapshot", "journaled")
+ON_SAVE_ERROR = ("fail", "continue")
+_CHOICES: dict[str, tuple[str | None, ...]] = {
+    "effect": EFFECTS,
+    "join": ("all", "any"),
+    "approve": (None, "writes", "call"),
+    "checkpoint": (None, "before", "after", "both", "none"),
+    "memory": (None, *MEMORY),
+}
+"""The values that some options of a node may have."""
+
+
+def faults_of_graph(graph: Definition) -> Iterator[str]:
+    """Yield the faults of the graph's own settings and names."""
+    if not isinstance(graph.name, str) or not NAME.fullmatch(graph.name):
+        yield f"{graph.name!r} is no name for a graph: letters, digits, _ . -"
+    if not isinstance(graph.version, str) or not graph.version:
+        yield "version must be text"
+    for role in ("input", "state"):
+        model = getattr(graph, role)
+        if not _is_class_of(BaseModel, model):
+            yield f"{role} must be a pydantic model class"
+    # Faults that declarations collected themselves, before anything could be checked.
+    yield from graph.faults
+    yield from _faults_of_policies(graph)
+    yield from _faults_of_texts(graph)
+    yield from _faults_of_migrations(graph)
+    yield from _faults_of_facts(graph)
+    yield from _faults_of_node_names(graph)
+
+
+def _faults_of_node_names(graph: Definition) -> Iterator[str]:
+    if not graph.nodes:
+        yield "there is no node"
+    for name, times in Counter(node.name for node in graph.nodes).items():
+        if times > 1:
+            yield f"node {name} is declared {times} times"
+
+
+def _faults_of_policies(graph: Definition) -> Iterator[str]:
+    if not _is_checkpoint_policy(graph.checkpoints):
+        yield (
+            f"checkpoints={graph.checkpoints!r} is none of "
+            f"{', '.join(CHECKPOINTS)}, Interval(n)"
+        )
+    if graph.snapshot != "bytes" and not is_whole(graph.snapshot):
+        yield "snapshot must be 'bytes' or a whole number from 1"
+    if graph.memory not in MEMORY:
+        yield f"memory={graph.memory!r} is none of {', '.join(MEMORY)}"
+    if graph.on_save_error not in ON_SAVE_ERROR:
+        yield (
+            f"on_save_error={graph.on_save_error!r} is none of "
+            f"{', '.join(ON_SAVE_ERROR)}"
+        )
+    if graph.payloads is not None and not _is_name(graph.payloads):
+        yield f"payloads={graph.payloads!r} is no name of a payload backend"
+    for limit in ("max_supersteps", "max_tasks"):
+        if not is_whole(getattr(graph, limit)):
+            yield f"{limit} must be a whole number from 1"
+
+
+def _is_checkpoint_policy(policy: Any) -> bool:
+    if isinstance(policy, Interval):
+        return is_whole(policy.n, least=0)
+    return policy in CHECKPOINTS
+
+
+def _faults_of_texts(graph: Definition) -> Iterator[str]:
+    if graph.label is not None and not isinstance(graph.label, str):
+        yield (
+            f"label={graph.label!r} is no text; "
+            "write one such as label='Claim {claim_id}'"
+        )
+    if not isinstance(graph.encrypted, bool):
+        yield f"encrypted={graph.encrypted!r} is neither True nor False"
+    for option in ("secrets", "indexed_metadata"):
+        names = getattr(graph, option)
+        if not _is_list_of_names(names):
+            yield f"{option}={names!r} is no list of names"
+
+
+def _is_list_of_names(names: Any) -> bool:
+    if not isinstance(names, list | tuple):
+        return False
+    return all(isinstance(name, str) and name for name in names)
+
+
+def _faults_of_migrations(graph: Definition) -> Iterator[str]:
+    steps = Counter((step.start, step.end) for step in graph.migrations)
+    for (start, end), times in steps.items():
+        if not _is_text(start) or not _is_text(end):
+            yield f"a migration leads from {start!r} to {end!r}; versions are text"
+        elif start == end:
+            yield f"a migration leads from version {start} to itself"
+        elif times > 1:
+            yield f"{times} migrations lead from version {start} to {end}"
+
+
+def _faults_of_facts(graph: Definition) -> Iterator[str]:
+    """Yield the faults of the graph's facts. An indexed fact that reads no input would
+    stay empty, and nobody would find a run by it.
+    """
+    # Paths can be read only once all members are known to be facts.
+    faults = list(_faults_of_fact_list(graph.facts))
+    if faults:
+        yield from faults
+        return
+    fields = getattr(graph.input, "model_fields", {})
+    for fact in graph.facts:
+        first, _, rest = fact.path.partition(".")
+        # A path may go on into the field, by a dot or by the place in a list.
+        reads_input = first == "input" and re.split(r"[.\[]", rest)[0] in fields
+        if fact.indexed and not reads_input:
+            yield (
+                f"fact {fact.label!r} is indexed, so its path must name a field "
+                "of the input, as in input.name"
+            )
+
+
+def _faults_of_fact_list(facts: Any) -> Iterator[str]:
+    """Yield a fault for everything that stands in place of a list of facts, or of one
+    of them.
+    """
+    members = [facts]
+    if isinstance(facts, Iterable) and not isinstance(facts, str):
+        members = list(facts)
+    for member in members:
+        if not isinstance(member, Fact):
+            yield (
+                f"facts={facts!r} holds {member!r}; "
+                "write facts=[Fact('Label', 'path.to.it')]"
+            )
+
+
+def faults_of_node(node: Node, channels: Collection[str]) -> Iterator[str]:
+    """Yield the faults of a node, apart from those of its gate."""
+    if not NAME.fullmatch(node.name) or node.name in (START, END):
+        yield (
+            f"{node.name!r} is no name for a node: letters, digits, _ . -, "
+            "and neither START nor END"
+        )
+    if not _takes_two(node.fn):
+        yield f"node {node.name} must be a function of (state, ctx)"
+    yield from _faults_of_options(node)
+    for channel in node.reads or ():
+        if channel not in channels:
+            yield (
+                f"node {node.name} reads {channel}, which is no channel; "
+                f"{nearest(channel, channels)}"
+            )
+    yield from _faults_of_limits(node)
+    yield from _faults_of_effect(node)
+    yield from _faults_of_retry(node)
+
+
+def _faults_of_limits(node: Node) -> Iterator[str]:
+    if node.timeout is not None and not _is_above_zero(node.timeout):
+        yield f"node {node.name}: timeout must be a number of seconds above 0"
+    if node.max_visits is not None and not is_whole(node.max_visits):
+        yield f"node {node.name}: max_visits must be a whole number from 1"
+
+
+def _faults_of_options(node: Node) -> Iterator[str]:
+    """Yield the options that this version lacks, and those with an unknown value."""
+    for option in ("args", "prepare", "graph", "inputs", "outputs"):
+        if getattr(node, option) is not None:
+            what = "sub-graphs (graph=)" if option == "graph" else f"{option}="
+            yield f"node {node.name}: this version has no {what}"
+    for option, allowed in _CHOICES.items():
+        value = getattr(node, option)
+        if value not in allowed:
+            choices = ", ".join(map(str, allowed))
+            yield f"node {node.name}: {option}={value!r} is none of {choices}"
+
+
+def _faults_of_effect(node: Node) -> Iterator[str]:
+    if node.atomic and node.effect != WRITE:
+        yield (
+            f"node {node.name}: atomic=True is for effect='write', "
+            "work in our own database"
+        )
+    if node.atomic and inspect.iscoroutinefunction(node.fn):
+        yield (
+            f"node {node.name}: an atomic node runs in a transaction "
+            "and cannot be async"
+        )
+    if not node.journaled and (node.idempotent or node.not_done):
+        yield (
+            f"node {node.name}: idempotent= and not_done= are "
+            "for write and external nodes"
+        )
+    if not all(_is_class_of(BaseException, error) for error in node.not_done):
+        yield f"node {node.name}: not_done must name exception classes"
+
+
+def _faults_of_retry(node: Node) -> Iterator[str]:
+    if node.retry is None:
+        return
+    if not isinstance(node.retry, Retry):
+        yield (
+            f"node {node.name}: retry={node.retry!r} is no Retry; "
+            "write retry=Retry(attempts=3)"
+        )
+        return
+    for fault in node.retry.faults():
+        yield f"node {node.name}: {fault}"
+    # After an error nobody knows whether such a node has acted.
+    if node.journaled and not (node.idempotent or node.atomic or node.not_done):
+        yield (
+            f"node {node.name}: Retry could repeat its effect; "
+            "declare idempotent=True, atomic=True, "
+            "or in not_done= the exceptions which say that nothing happened"
+        )
+
+
+def faults_of_edges(graph: Definition, edges: Collection[Edge]) -> Iterator[str]:
+    """Yield unknown ends, duplicate edges, impossible outcomes."""
+    nodes = {node.name: node for node in graph.nodes}
+    for edge in edges:
+        yield from _faults_of_ends(edge, nodes)
+        yield from _faults_of_outcome(edge, nodes)
+    # Ids of branches are numbered, so a repeated id is an edge declared twice.
+    for id, times in Counter(edge.id for edge in edges).items():
+        if times > 1:
+            yield f"edge {id} is declared {times} times"
+    for branch in graph.branches:
+        if not callable(branch.router) or not branch.edges:
+            yield f"branch from {branch.source} needs a router function and labels"
+
+
+def _in_words(edge: Edge) -> str:
+    return f"{edge.kind} {edge.source} -> {edge.target}"
+
+
+def _faults_of_ends(edge: Edge, nodes: Mapping[str, Node]) -> Iterator[str]:
+    if edge.source not in nodes and edge.source != START:
+        cure = nearest(edge.source, nodes)
+        yield f"{_in_words(edge)}: there is no node {edge.source}; {cure}"
+    # A send starts a node, so it cannot lead to END.
+    is_end = edge.target == END and edge.kind != "send"
+    if edge.target not in nodes and not is_end:
+        cure = nearest(edge.target, nodes)
+        yield f"{_in_words(edge)}: there is no node {edge.target}; {cure}"
+    # The first superstep puts a token on each of them without asking any router.
+    if edge.source == START and (edge.kind != "edge" or edge.when):
+        yield f"{_in_words(edge)}: from START lead plain edges only"
+
+
+def _faults_of_outcome(edge: Edge, nodes: Mapping[str, Node]) -> Iterator[str]:
+    if edge.when is None:
+        return
+    if edge.when not in OUTCOMES:
+        choices = ", ".join(OUTCOMES)
+        yield f"{_in_words(edge)}: when={edge.when!r} is none of {choices}"
+        return
+    # Any node can fail, gated or not; an unknown source has a fault already.
+    if edge.kind == "error" or edge.source not in nodes:
+        return
+    if not nodes[edge.source].gated:
+        yield f"{_in_words(edge)}: when={edge.when!r} needs a gate at {edge.source}"
+
+
+def faults_of_coverage(node: Node, edges: Collection[Edge]) -> Iterator[str]:
+    """Yield a fault if a node leads nowhere, or if a gated one has no edge for an
+    outcome with which people may let it pass.
+    """
+    leading_on = _edges_leading_on(node, edges)
+    if not leading_on:
+        yield f"node {node.name} leads nowhere; add edge({node.name!r}, END)"
+        return
+    if not node.gated:
+        return
+    outcomes = {edge.when for edge in leading_on}
+    # A rejection needs no edge: without one only its token ends.
+    missing = [outcome for outcome in (APPROVED, PARTIAL) if outcome not in outcomes]
+    if any(edge.when is None and edge.kind != "send" for edge in leading_on):
+        # An edge without an outcome is taken after each.
+        missing = []
+    if missing:
+        yield (
+            f"node {node.name} has a gate but no edge for the outcome "
+            f"{' and '.join(missing)}"
+        )
+
+
+def _edges_leading_on(node: Node, edges: Collection[Edge]) -> list[Edge]:
+    leading_on: list[Edge] = []
+    for edge in edges:
+        # An error edge is taken instead of going on, so it is no way on.
+        if edge.source == node.name and edge.kind != "error":
+            leading_on.append(edge)
+    return leading_on
+
+
+def faults_of_gate(
+    graph: Definition,
+    node: Node,
+    channels: Collection[str],
+) -> Iterator[str]:
+    """Yield the faults of a node's gate."""
+    at = f"node {node.name}"
+    if node.approve == "call":
+        yield f"{at}: this version has no approve='call'"
+    if node.gate is None:
+        yield from _faults_of_missing_gate(node)
+        return
+    # The checks behind this one read the parts of the gate, so their shapes come first.
+    misshapen = list(_misshapen_parts(node.gate))
+    if misshapen:
+        yield from (f"{at}: {fault}" for fault in misshapen)
+        return
+    if node.approve is None:
+        yield f"{at}: a gate needs effect='human' or approve='writes'"
+    elif node.approve == "writes" and node.journaled:
+        yield (
+            f"{at}: approve='writes' is for pure, read and human nodes; "
+            f"{node.effect} acts before people see it"
+        )
+    for fault in _faults_of_gate_parts(node.gate, graph, channels):
+        yield f"{at}: {fault}"
+
+
+def _faults_of_missing_gate(node: Node) -> Iterator[str]:
+    if node.approve is None:
+        return
+    option = f"approve={node.approve!r}"
+    if node.effect == HUMAN:
+        option = f"effect={node.effect!r}"
+    yield (
+        f"node {node.name}: {option} needs a gate; "
+        "write gate=Gate(reviewers=['group:...'])"
+    )
+
+
+def _faults_of_gate_parts(
+    gate: Gate,
+    graph: Definition,
+    channels: Collection[str],
+) -> Iterator[str]:
+    for option in gate.unavailable():
+        yield f"this version has no {option}"
+    # A gate that names nobody is a mistake; one that says nothing asks the graph's.
+    reviewers = graph.reviewers if gate.reviewers is None else gate.reviewers
+    yield from _faults_of_reviewers(reviewers)
+    for option in ("quorum", "reject_quorum"):
+        if not is_whole(getattr(gate, option)):
+            yield f"{option} must be a whole number from 1"
+    for option in ("shows", "writes"):
+        for channel in getattr(gate, option):
+            if channel not in channels:
+                fault = f"the gate's {option} name {channel}, which is no channel"
+                yield f"{fault}; {nearest(channel, channels)}"
+    yield from _faults_of_changes(gate)
+
+
+def _faults_of_changes(gate: Gate) -> Iterator[str]:
+    for channel, show in gate.writes.items():
+        if show.change is not None and not _are_two_keys(show.change):
+            yield (
+                f"change= of Show for {channel} must name two keys, "
+                "what was and what becomes of it"
+            )
+
+
+def _misshapen_parts(gate: Any) -> Iterator[str]:
+    """Yield a fault for everything that stands in place of a gate, or of one of its
+    lists.
+    """
+    if not isinstance(gate, Gate):
+        yield f"gate={gate!r} is no gate; write gate=Gate(reviewers=['group:...'])"
+        return
+    if isinstance(gate.shows, str):
+        yield f"shows={gate.shows!r} is text; write a list, shows=[{gate.shows!r}]"
+    if not isinstance(gate.writes, Mapping):
+        yield f"writes={gate.writes!r} is no dict; write writes={{channel: Show(...)}}"
+    else:
+        for channel, show in gate.writes.items():
+            if not isinstance(show, Show):
+                yield (
+                    f"writes has {show!r} for {channel}; write {{{channel!r}: Show(...)}}"
+                )
+    yield from _faults_of_fact_list(gate.facts)
+
+
+def _faults_of_reviewers(reviewers: Any) -> Iterator[str]:
+    # Whom a function names is known only on a state.
+    if callable(reviewers):
+        return
+    if isinstance(reviewers, str) and reviewers:
+        yield (
+            f"reviewers={reviewers!r} is text; write a list, reviewers=[{reviewers!r}]"
+        )
+        return
+    if not reviewers:
+        yield (
+            "the gate has no reviewers; give a list such as ['group:claims'], "
+            "or a function of the state"
+        )
+        return
+    for reviewer in reviewers:
+        kind, _, name = str(reviewer).partition(":")
+        if kind not in ("user", "group", "perm") or not name:
+            yield (
+                f"reviewer {reviewer!r} is neither user:<name>, group:<name> "
+                "nor perm:<app.codename>"
+            )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(NAME.fullmatch(value))
+
+
+def _is_class_of(base: type, value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, base)
+
+
+def _is_above_zero(value: Any) -> bool:
+    return is_number(value) and value > 0
+
+
+def _are_two_keys(keys: Any) -> bool:
+    """Return whether these are two different texts."""
+    if not isinstance(keys, tuple | list):
+        return False
+    if not all(isinstance(key, str) for key in keys):
+        return False
+    return len(keys) == len(set(keys)) == 2
+
+
+def _takes_two(fn: Any) -> bool:
+    try:
+        # Bound instead of counted, for defaults and *args fit as well.
+        inspect.signature(fn).bind(None, None)
+    except (TypeError, ValueError):
+        return False
+    return True

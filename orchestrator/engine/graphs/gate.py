@@ -1,0 +1,471 @@
+"""Gates: why a node waits for people, and what they are shown. Values and pure
+functions, which know nothing of the people who sign.
+
+The compiler checks gates; the runner calls `needs_approval` and `present` once each,
+and stores their answers.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from string import Formatter
+from typing import Any, Protocol
+
+from orchestrator.engine.errors import BROKEN, described
+from orchestrator.engine.graphs.effect import APPROVED, PARTIAL, REJECTED
+from orchestrator.engine.graphs.write import Write
+from orchestrator.engine.values import canonical
+from orchestrator.engine.values.canonical import Json
+from orchestrator.engine.values.hints import explained_class
+from orchestrator.engine.values.ops import same
+
+PRINCIPALS = ("user:", "group:", "perm:")
+NAMED_FIELDS = 3
+"""Fields that the label of an edited write names."""
+LONGEST_IN_LABEL = 60
+"""Characters of a value that the label of an edited write shows."""
+
+
+@explained_class
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A figure worth showing: `path` leads to it, as `payout.amount`, `input.claim_id`
+    or `state.risk`.
+    """
+
+    label: str
+    path: str
+    indexed: bool = False
+
+
+@explained_class
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
+class Show:
+    """How writes to one channel are shown.
+
+    `label` is a template over the value, such as "Pay {amount} to {payee}", or "Count
+    to {value}" for a value that is no object. `reversible` is the sentence on what can
+    be undone, `money` the path of an amount within the value. With `reason_required` a
+    rejection needs a reason. `change` names the two keys under which the value itself
+    states what it changes and into what; they are shown as the value's own claim, never
+    as the present value.
+    """
+
+    label: str | None = None
+    reversible: str | bool | None = None
+    money: str | None = None
+    limits: Any = None
+    needs: Any = None
+    reason_required: bool = False
+    change: tuple[str, str] | None = None
+
+
+@explained_class
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """The decision that people must make before the writes of a node count."""
+
+    reviewers: Sequence[str] | Callable[[Any], Sequence[str]] | None = None
+    quorum: int = 1
+    reject_quorum: int = 1
+    four_eyes: bool = False
+    all_or_nothing: bool = False
+    needs_approval: Callable[[Any, Any], Any] | None = None
+    deadline: timedelta | None = None
+    on_deadline: str = "reject"
+    tiers: Sequence[Any] = ()
+    title: str = ""
+    facts: Sequence[Fact] = ()
+    shows: Sequence[str] = ()
+    writes: Mapping[str, Show] = field(default_factory=dict)
+    confirm_above: Any = None
+    auto: Callable[..., Any] | None = None
+    veto: Callable[..., Any] | None = None
+
+    def unavailable(self) -> list[str]:
+        """Return the options that the gate uses and this version lacks."""
+        shows = self.writes.values()
+        is_used = {
+            "deadline": self.deadline is not None or self.on_deadline != "reject",
+            "tiers": bool(self.tiers),
+            "auto": self.auto is not None,
+            "veto": self.veto is not None,
+            "confirm_above": self.confirm_above is not None,
+            "limits in Show": any(show.limits is not None for show in shows),
+            "needs in Show": any(show.needs is not None for show in shows),
+        }
+        return [f"gate {option}" for option, used in is_used.items() if used]
+
+
+class Proposal(Mapping[str, Any]):
+    """The proposal of a gated task, for `needs_approval`: channel -> value, the last of
+    several; `writes` has all.
+    """
+
+    def __init__(self, writes: Sequence[Write]) -> None:
+        self.writes = tuple(writes)
+        self._last = {write.channel: write.value for write in writes}
+
+    def __getitem__(self, channel: str) -> Any:
+        return self._last[channel]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._last)
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+
+def needs_approval(
+    gate: Gate,
+    state: Any,
+    proposal: Any,
+) -> tuple[bool, str | None]:
+    """Return whether people must decide, and the reason that the gate's function gave.
+    Never raises: only the literal `False` means no; an exception means yes, and is the
+    reason.
+    """
+    if gate.needs_approval is None:
+        return True, None
+    try:
+        answer = gate.needs_approval(state, proposal)
+    except BROKEN as error:
+        return True, f"the check failed: {described(error)}"
+    reason = answer if isinstance(answer, str) else None
+    # Only the literal False: a function that forgets to return lets nothing pass.
+    return answer is not False, reason
+
+
+def outcome_of(verdicts: Sequence[str]) -> str:
+    """Return approved if all are, rejected if all are, else partial. Nothing at all is
+    approved.
+    """
+    if all(verdict == APPROVED for verdict in verdicts):
+        return APPROVED
+    if all(verdict == REJECTED for verdict in verdicts):
+        return REJECTED
+    return PARTIAL
+
+
+class Proposed(Protocol):
+    """A write as `present` needs it; its value is canonical JSON."""
+
+    @property
+    def channel(self) -> str: ...
+    @property
+    def value(self) -> Json: ...
+    @property
+    def label(self) -> str | None: ...
+
+
+def present(
+    gate: Gate,
+    *,
+    node: str,
+    input: Json,
+    state: Mapping[str, Mapping[str, Json]],
+    writes: Sequence[Proposed],
+) -> dict[str, Json]:
+    """Return what reviewers are shown, as JSON: {title, facts: [{label, value}], writes:
+    [{label, money, reversible, reason_required}], notes: [...]}; `writes` by position,
+    `notes` name the paths of templates that lead nowhere.
+    """
+    fields = _Fields(
+        node=node,
+        input=input,
+        state=state,
+        writes=writes,
+    )
+    title = node
+    if gate.title:
+        title = _Template(fields).format(gate.title)
+    facts: list[Json] = []
+    for fact in gate.facts:
+        facts.append({"label": fact.label, "value": fields.at(fact.path)})
+    shown_writes: list[Json] = []
+    for write in writes:
+        show = gate.writes.get(write.channel, Show())
+        shown_writes.append(_shown(show, write, fields))
+    return {
+        "title": title,
+        "facts": facts,
+        "writes": shown_writes,
+        "notes": fields.notes,
+    }
+
+
+def _shown(
+    show: Show,
+    write: Proposed,
+    fields: "_Fields",
+) -> dict[str, Json]:
+    money = None
+    # A label that the node gave is a literal: no template is filled in over it.
+    label = write.label or _label(show, write, fields.notes)
+    if show.money:
+        money = fields.within(write.value, show.money)
+    shown: dict[str, Json] = {
+        "label": label,
+        "money": money,
+        "reversible": show.reversible,
+        "reason_required": show.reason_required,
+    }
+    if show.change:
+        shown["change"] = list(show.change)
+    return shown
+
+
+def _label(
+    show: Show,
+    write: "Proposed",
+    notes: list[str],
+) -> str:
+    if not show.label:
+        return write.channel
+    # A label without a field is no template: its braces may be meant.
+    if not _paths(show.label):
+        return show.label
+    return _Template(_ValueFields(write.value, notes)).format(show.label)
+
+
+def plain_label(gate: Gate, write: "Proposed") -> str:
+    """Return the label of a write without any part of its value, unless the node itself
+    put it there.
+    """
+    if write.label:
+        return write.label
+    show = gate.writes.get(write.channel, Show())
+    if show.label and not _paths(show.label):
+        return show.label
+    return write.channel
+
+
+def present_edit(
+    gate: Gate,
+    channel: str,
+    value: Json,
+    *,
+    original: Json,
+    shown: Mapping[str, Json],
+) -> dict[str, Json]:
+    """Return what reviewers are shown of a write that a person edited. `shown` is what
+    they were shown of it before, `original` the node's proposal.
+
+    The label is made from the new value: by the gate's template, or without one from
+    the fields that differ. The label of the proposal stays beside it, under
+    `as_proposed`.
+    """
+    show = gate.writes.get(channel, Show())
+    fields = _ValueFields(value, notes=[])
+    # After an earlier edit `label` is the edit's, with the proposal's beside it.
+    proposed_label = str(shown.get("as_proposed") or shown.get("label") or channel)
+    shown_now = dict(shown)
+    shown_now.pop("as_proposed", None)
+    if show.money:
+        shown_now["money"] = fields.at(show.money)
+    # An edit back to the proposal is no edit.
+    if same(value, original):
+        shown_now["label"] = proposed_label
+        return shown_now
+    if show.label and _paths(show.label):
+        shown_now["label"] = _Template(fields).format(show.label)
+    else:
+        shown_now["label"] = described_edit(channel, original, value)
+    shown_now["as_proposed"] = proposed_label
+    return shown_now
+
+
+def described_edit(
+    channel: str,
+    before: Json,
+    after: Json,
+) -> str:
+    """Return an edited value as one line, with the fields that differ and their present
+    values: "Payout: amount 1800.00".
+    """
+    name = channel.replace("_", " ")
+    changes = list(_differences("", before, after))
+    words = ", ".join(changes[:NAMED_FIELDS]) or "edited"
+    if len(changes) > NAMED_FIELDS:
+        words += f" and {len(changes) - NAMED_FIELDS} more"
+    return f"{name[:1].upper()}{name[1:]}: {words}"
+
+
+def _differences(
+    path: str,
+    before: Json,
+    after: Json,
+) -> Iterator[str]:
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        yield f"{path} {_in_a_line(after)}".strip()
+        return
+    for key, value in after.items():
+        if key not in before or not same(before[key], value):
+            inner = f"{path} {key}".strip()
+            yield from _differences(inner, before.get(key), value)
+    for key in before:
+        if key not in after:
+            inner = f"{path} {key}".strip()
+            yield f"{inner} removed"
+
+
+def _in_a_line(value: Json) -> str:
+    """Return a short value as text, "edited" for any that would not fit in a line."""
+    if value is None:
+        return "not set"
+    text: str = value
+    if not isinstance(value, str):
+        text = canonical.dumps(value).decode()
+    if not text or len(text) > LONGEST_IN_LABEL or "\n" in text:
+        return "edited"
+    return text
+
+
+def paths_of(gate: Gate) -> list[str]:
+    """Return the paths that title and facts read."""
+    return [*_paths(gate.title), *(fact.path for fact in gate.facts)]
+
+
+def _paths(template: str) -> list[str]:
+    """Return the paths that a template reads; none if it cannot be parsed."""
+    try:
+        return [_dotted(name) for _, name, _, _ in Formatter().parse(template) if name]
+    except ValueError:
+        return []
+
+
+def _dotted(name: str) -> str:
+    return name.replace("[", ".").replace("]", "")
+
+
+class _Fields:
+    """The values to which paths lead: `input.`, `state.`, `proposal.` name a source; a
+    bare path is looked up in proposal, state and input.
+    """
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        input: Json,
+        state: Mapping[str, Mapping[str, Json]],
+        writes: Sequence[Proposed],
+    ) -> None:
+        self.notes: list[str] = []
+        proposal = {write.channel: write.value for write in writes}
+        channels = {**state.get("scratch", {}), **state.get("artifacts", {})}
+        input_fields = input if isinstance(input, dict) else {}
+        # Later entries win: a proposal hides present values, and a source hides all.
+        self._all = {
+            **input_fields,
+            **channels,
+            **proposal,
+            "node": node,
+            "input": input_fields,
+            "state": channels,
+            "proposal": proposal,
+        }
+
+    def at(self, path: str) -> Json:
+        """Return the value at a path; None, with a note, if there is none."""
+        return self.within(self._all, path)
+
+    def within(
+        self,
+        value: Json,
+        path: str,
+    ) -> Json:
+        return _value_at(value, path, self.notes)
+
+
+def _value_at(
+    value: Json,
+    path: str,
+    notes: list[str],
+) -> Json:
+    for part in _dotted(path).split("."):
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            notes.append(f"there is no {path}")
+            return None
+    return value
+
+
+class _ValueFields:
+    """The values to which the paths of a label lead: parts of its write's value;
+    `value` is the whole of it.
+    """
+
+    def __init__(
+        self,
+        value: Json,
+        notes: list[str],
+    ) -> None:
+        self.notes = notes
+        self._value = {"value": value}
+        if isinstance(value, dict):
+            # A field called `value` takes precedence over the whole.
+            self._value.update(value)
+
+    def at(self, path: str) -> Json:
+        """Return the value at a path; None, with a note, if there is none."""
+        return _value_at(self._value, path, self.notes)
+
+
+class _Template(Formatter):
+    """`str.format` over JSON: no attribute of an object can be reached, and a field
+    without a value stays as it was written.
+    """
+
+    def __init__(self, fields: _Fields | _ValueFields) -> None:
+        self._fields = fields
+
+    def format(self, template: str, /, *args: Any, **kwargs: Any) -> str:
+        try:
+            return super().format(template, *args, **kwargs)
+        except (ValueError, LookupError, TypeError) as error:
+            self._fields.notes.append(f"the title cannot be filled in: {error}")
+            return template
+
+    def get_field(
+        self,
+        field_name: str,
+        args: Any,
+        kwargs: Any,
+    ) -> tuple[Any, str]:
+        # A dotted name is a path through JSON here, never an attribute of an object.
+        value = self._fields.at(_dotted(field_name))
+        if value is None:
+            value = "{" + field_name + "}"
+        return value, field_name
+
+    def format_field(
+        self,
+        value: Any,
+        format_spec: str,
+    ) -> str:
+        try:
+            # Amounts are texts in JSON, and are to be written as amounts.
+            is_number = format_spec[-1:] in ("f", "n", ",", "%")
+            if is_number and isinstance(value, str):
+                return str(format(Decimal(value), format_spec))
+            return str(format(value, format_spec))
+        except (ArithmeticError, ValueError, TypeError):
+            self._fields.notes.append(f"{value!r} cannot be shown as {format_spec!r}")
+            return str(value)
+
+    def check_unused_args(
+        self,
+        used_args: Any,
+        args: Any,
+        kwargs: Any,
+    ) -> None:
+        """Do nothing: values come from the fields, not from arguments."""

@@ -1,0 +1,186 @@
+"""The structure of a graph as a plain document, from which its fingerprint is made, and
+its nodes in words for the catalogue. Pure; `compile` calls it.
+
+The document contains no source code, addresses or docstrings, so that one declaration
+has one fingerprint everywhere. Nor does it contain texts, limits and retries, so that a
+waiting run goes on when these are corrected.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from orchestrator.engine.graphs.channel import Channel
+from orchestrator.engine.graphs.definition import Definition
+from orchestrator.engine.graphs.effect import WORDS
+from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.graphs.node import Edge, Node
+from orchestrator.engine.graphs.reducer import Custom
+from orchestrator.engine.graphs.retry import Interval
+from orchestrator.engine.values.canonical import Json
+
+
+def document(
+    graph: Definition,
+    channels: Mapping[str, Channel],
+    edges: Sequence[Edge],
+    *,
+    schemas: Mapping[str, Any],
+) -> dict[str, Json]:
+    """Return everything that a run depends on, and nothing that may change under it:
+    docs/versions.md has the table.
+
+    `schemas`: {"input", "state"}, JSON Schema.
+    """
+    return {
+        "format": 2,
+        "name": graph.name,
+        "version": graph.version,
+        # In declared order, for that is the order in which writes are reduced.
+        "nodes": [_node(node, graph) for node in graph.nodes],
+        # The id of an edge contains its ends, kind, label and outcome.
+        "edges": [edge.id for edge in edges],
+        "channels": {name: _channel(channel) for name, channel in channels.items()},
+        "input": _bare(schemas["input"]),
+        "state": _bare(schemas["state"]),
+    }
+
+
+def policy(checkpoints: str | Interval) -> str | int:
+    """Return a checkpoint policy as a word, or n for every n-th superstep."""
+    if isinstance(checkpoints, Interval):
+        return checkpoints.n or "manual"
+    return checkpoints
+
+
+def in_words(node: Node) -> dict[str, Json]:
+    """Return a node for the catalogue."""
+    return {
+        "name": node.name,
+        "doc": node.doc,
+        "effect": node.effect,
+        "effect_in_words": WORDS[node.effect],
+        "gate": _gate_in_words(node.gate) if node.gate else None,
+        "join": node.join,
+        "idempotent": node.idempotent,
+        "atomic": node.atomic,
+        "timeout": node.timeout,
+    }
+
+
+def _gate_in_words(gate: Gate) -> str:
+    if callable(gate.reviewers):
+        who = "people named by the state"
+    elif gate.reviewers:
+        who = ", ".join(map(_reviewer_in_words, gate.reviewers))
+    else:
+        who = "the graph's reviewers"
+    signatures = "one signature" if gate.quorum == 1 else f"{gate.quorum} signatures"
+    words = f"{signatures} of {who}"
+    if gate.four_eyes:
+        words += " under four eyes"
+    if gate.all_or_nothing:
+        words += ", all writes or none"
+    return words
+
+
+def _reviewer_in_words(principal: str) -> str:
+    kind, _, name = principal.partition(":")
+    return {"group": "members of ", "perm": "holders of "}.get(kind, "") + name
+
+
+def _node(node: Node, graph: Definition) -> dict[str, Json]:
+    return {
+        "name": node.name,
+        "effect": node.effect,
+        "approve": node.approve,
+        "join": node.join,
+        "idempotent": node.idempotent,
+        "atomic": node.atomic,
+        # The mode that applies, whether the node or the graph names it.
+        "memory": node.memory or graph.memory,
+        "goto": list(node.goto),
+        "sends": list(node.sends),
+        "reads": None if node.reads is None else list(node.reads),
+        "gate": _gate(node.gate, graph) if node.gate else None,
+        "not_done": sorted(_name_of(error) for error in node.not_done),
+    }
+
+
+def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
+    """Return what people decide, and when it counts; not how it is shown."""
+    # The reviewers that apply, whether the gate or the graph names them.
+    reviewers = gate.reviewers
+    if reviewers is None:
+        reviewers = graph.reviewers
+    reason_required: list[str] = []
+    for channel, show in gate.writes.items():
+        if show.reason_required:
+            reason_required.append(channel)
+    return {
+        "reviewers": _reviewers(reviewers),
+        "quorum": gate.quorum,
+        "reject_quorum": gate.reject_quorum,
+        "four_eyes": gate.four_eyes,
+        "all_or_nothing": gate.all_or_nothing,
+        "needs_approval": (
+            _name_of(gate.needs_approval) if gate.needs_approval else None
+        ),
+        "shows": sorted(gate.shows),
+        "writes": sorted(gate.writes),
+        "reason_required": sorted(reason_required),
+    }
+
+
+def _reviewers(reviewers: Sequence[str] | Callable[[Any], Any] | None) -> Json:
+    if reviewers is None:
+        return None
+    if callable(reviewers):
+        return _name_of(reviewers)
+    # Their order decides nothing, so it must not change the fingerprint.
+    return sorted(set(reviewers))
+
+
+def _channel(channel: Channel) -> dict[str, Json]:
+    return {
+        "reducer": channel.reducer.name,
+        "own": isinstance(channel.reducer, Custom),
+        "bound": channel.bound,
+        "partition": channel.partition,
+        "default": channel.default,
+    }
+
+
+def _name_of(thing: Any) -> str:
+    return getattr(thing, "__qualname__", None) or type(thing).__qualname__
+
+
+_NAMED = ("properties", "patternProperties", "$defs", "dependentSchemas")
+"""Keywords whose value is a dict by names of the author: a field may be a `title`."""
+
+_LEFT_OUT = ("title", "description", "default", "examples", "currency")
+"""Keywords that change no type; the currency only tells how to read an amount. Channels
+have their defaults elsewhere in the document, in canonical form.
+"""
+
+_LITERAL = ("const", "enum")
+"""Keywords whose value is a value, not a schema."""
+
+
+def _bare(schema: Any) -> Any:
+    """Return a JSON Schema reduced to what a value must be."""
+    if isinstance(schema, list):
+        return [_bare(member) for member in schema]
+    if not isinstance(schema, dict):
+        return schema
+    bare: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in _LEFT_OUT:
+            continue
+        if keyword in _NAMED:
+            bare[keyword] = {name: _bare(inner) for name, inner in value.items()}
+        elif keyword in _LITERAL:
+            # A dict in here is data: its keys only look like keywords.
+            bare[keyword] = value
+        else:
+            bare[keyword] = _bare(value)
+    return bare

@@ -1,0 +1,1 @@
+"""One superstep: planned, run, reduced. Pure."""

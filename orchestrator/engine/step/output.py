@@ -1,0 +1,288 @@
+"""The output of a node, checked and staged: the one form in which results are recorded,
+held, reduced and replayed.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.channel import LIMIT
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.node import Node
+from orchestrator.engine.graphs.write import Command, Send, Write
+from orchestrator.engine.values.canonical import Json, normalised
+from orchestrator.engine.values.hints import nearest
+from orchestrator.engine.values.identity import Task
+
+SEALED = ("input", "diagnostics")
+"""Partitions that no node writes."""
+
+
+@frozen
+class WriteValue:
+    """A write with its value as canonical JSON. `version`: for a write to memory, the
+    version that it was based on.
+    """
+
+    channel: str
+    value: Json
+    label: str | None = None
+    version: int | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        plain = {"channel": self.channel, "value": self.value, "label": self.label}
+        if self.version is not None:
+            plain["version"] = self.version
+        return plain
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "WriteValue":
+        return cls(
+            stored["channel"],
+            stored["value"],
+            stored["label"],
+            stored.get("version"),
+        )
+
+
+class Recorded(NamedTuple):
+    """How many records of a task a line of a run (its id, in hexadecimal) had."""
+
+    run: str
+    line: int
+    rows: int
+
+
+@frozen
+class Output:
+    """A task's result.
+
+    `goto` None: the node's own edges are taken. `sends`: (target, payload). `reads`:
+    what it read from memory, as {asked, found: [[namespace, key, version, strength]],
+    mode}. `metadata` and `figures` (in millionths): its notes by name. `recorded`:
+    which records of its reads were there when it ended.
+    """
+
+    writes: tuple[WriteValue, ...] = ()
+    goto: tuple[str, ...] | None = None
+    sends: tuple[tuple[str, Json], ...] = ()
+    reads: tuple[dict[str, Json], ...] = ()
+    metadata: tuple[tuple[str, Json], ...] = ()
+    figures: tuple[tuple[str, int], ...] = ()
+    recorded: Recorded | None = None
+
+    def to_json(self) -> dict[str, Json]:
+        plain: dict[str, Json] = {
+            "writes": [write.to_json() for write in self.writes],
+            "goto": None if self.goto is None else list(self.goto),
+            "sends": [[target, payload] for target, payload in self.sends],
+        }
+        # What most results lack is left out of their JSON.
+        if self.reads:
+            plain["reads"] = list(self.reads)
+        if self.metadata:
+            plain["metadata"] = dict(self.metadata)
+        if self.figures:
+            plain["figures"] = dict(self.figures)
+        if self.recorded:
+            plain["recorded"] = list(self.recorded)
+        return plain
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Output":
+        goto = None
+        if stored["goto"] is not None:
+            goto = tuple(stored["goto"])
+        recorded = None
+        if "recorded" in stored:
+            recorded = Recorded(*stored["recorded"])
+        return cls(
+            writes=tuple(WriteValue.from_json(write) for write in stored["writes"]),
+            goto=goto,
+            sends=tuple((target, payload) for target, payload in stored["sends"]),
+            reads=tuple(stored.get("reads", ())),
+            metadata=tuple(stored.get("metadata", {}).items()),
+            figures=tuple(stored.get("figures", {}).items()),
+            recorded=recorded,
+        )
+
+
+def output_of(
+    compiled: Compiled,
+    node_name: str,
+    returned: Any,
+    *,
+    limit: int | None = LIMIT,
+) -> Output:
+    """Check and stage what a node returned: nothing, a dict, a list of `Write`s or of
+    `Send`s, or a `Command`.
+
+    `limit` in bytes per value. Raises `InvalidValue` naming node, channel and reason,
+    or `PayloadTooLarge`.
+    """
+    node = compiled.nodes[node_name]
+    # Whatever form the author chose, it comes down to these three.
+    update, goto, sends = _update_goto_sends(returned)
+    writes: list[WriteValue] = []
+    for channel, value, label in _wished_writes(node, update):
+        writes.append(_stage_write(compiled, node, channel, value, label, limit))
+    return Output(
+        writes=tuple(writes),
+        goto=_checked_goto(node, goto),
+        sends=_checked_sends(node, sends),
+    )
+
+
+def require_proposal(node: Node, task: Task) -> None:
+    """Raise `InvalidValue` for a task that wrote nothing, if its node is gated. With no
+    write there is nothing to decide, so nobody could ever sign; and without a signature
+    nothing may pass the gate.
+    """
+    if node.gated:
+        message = (
+            f"{task} has a gate but proposed no write; "
+            "a gated node must propose at least one"
+        )
+        raise InvalidValue(message, node=node.name)
+
+
+def _update_goto_sends(returned: Any) -> tuple[Any, Any, Any]:
+    """Return update, goto and sends of what a node returned."""
+    if isinstance(returned, Command):
+        return returned.update, returned.goto, returned.send
+    # An empty list is an update without writes, not a list of sends.
+    if _is_list_of(Send, returned) and returned:
+        return None, None, returned
+    return returned, None, ()
+
+
+def _is_list_of(kind: type, value: Any) -> bool:
+    if not isinstance(value, list | tuple):
+        return False
+    return all(isinstance(item, kind) for item in value)
+
+
+def _wished_writes(node: Node, update: Any) -> list[tuple[Any, Any, Any]]:
+    """Return channel, value and label of each write."""
+    if update is None:
+        return []
+    if isinstance(update, dict):
+        return [(channel, value, None) for channel, value in update.items()]
+    if _is_list_of(Write, update):
+        return [(write.channel, write.value, write.label) for write in update]
+    what = f"a {type(update).__name__}"
+    if isinstance(update, list | tuple):
+        what = "a list of mixed things"
+    message = (
+        f"node {node.name} returned {what}; "
+        "return nothing, a dict, a list of Write or of Send, or a Command"
+    )
+    raise InvalidValue(message, node=node.name)
+
+
+def _stage_write(
+    compiled: Compiled,
+    node: Node,
+    name: Any,
+    value: Any,
+    label: Any,
+    limit: int | None,
+) -> WriteValue:
+    channel = None
+    if isinstance(name, str):
+        # `get` finds no channel of memory, which only `ctx.memory` may write.
+        channel = compiled.channels.get(name)
+    if channel is None:
+        raise _no_such_channel(compiled, node, name)
+    if label is not None and not isinstance(label, str):
+        raise InvalidValue(
+            f"node {node.name}: the label of a write must be text",
+            node=node.name,
+            channel=name,
+        )
+    try:
+        staged = channel.stage(
+            value,
+            limit=limit,
+            # A float that a node computed may have lost the exact amount already.
+            exact_money=True,
+        )
+    except (InvalidValue, PayloadTooLarge) as error:
+        message = f"node {node.name}, channel {channel.name}: {error.message}"
+        raise type(error)(message, node=node.name, **error.facts) from error
+    return WriteValue(name, staged, label)
+
+
+def _no_such_channel(
+    compiled: Compiled,
+    node: Node,
+    name: Any,
+) -> InvalidValue:
+    if name in SEALED:
+        reason = "which nothing may write"
+        hint = ""
+    else:
+        reason = "which is no channel of the state"
+        hint = f"; {nearest(name, list(compiled.channels))}"
+    message = f"node {node.name} writes {name}, {reason}{hint}"
+    return InvalidValue(
+        message,
+        node=node.name,
+        channel=str(name),
+        reason=reason,
+    )
+
+
+def _checked_goto(node: Node, goto: Any) -> tuple[str, ...] | None:
+    if goto is None:
+        return None
+    targets = (goto,) if isinstance(goto, str) else tuple(goto)
+    if not targets:
+        raise InvalidValue(
+            f"node {node.name}: goto names no target; say END to end this branch",
+            node=node.name,
+        )
+    _refuse_undeclared(node, "goto", targets, node.goto)
+    # A target named twice is one edge, which is taken once.
+    return tuple(dict.fromkeys(targets))
+
+
+def _checked_sends(node: Node, sends: Any) -> tuple[tuple[str, Json], ...]:
+    # The usual case of no sends costs one comparison.
+    if sends == ():
+        return ()
+    if not _is_list_of(Send, sends):
+        raise InvalidValue(
+            f"node {node.name}: send must be a list of Send", node=node.name
+        )
+    return tuple([_checked_send(node, send) for send in sends])
+
+
+def _checked_send(node: Node, send: Send) -> tuple[str, Json]:
+    _refuse_undeclared(node, "sends", (send.node,), node.sends)
+    try:
+        return send.node, normalised(send.payload)
+    except InvalidValue as error:
+        message = f"node {node.name}: the payload for {send.node}: {error.message}"
+        raise InvalidValue(message, node=node.name, **error.facts) from error
+
+
+def _refuse_undeclared(
+    node: Node,
+    option: str,
+    targets: Sequence[str],
+    declared: Sequence[str],
+) -> None:
+    for target in targets:
+        if target not in declared:
+            cure = f"write @graph.node({option}=[{target!r}])"
+            message = (
+                f"node {node.name} names {target}, "
+                f"which it does not declare in {option}=; {cure}"
+            )
+            raise InvalidValue(
+                message,
+                node=node.name,
+                target=str(target),
+            )

@@ -1,0 +1,1 @@
+"""Values, their bytes and their faults. Pure."""

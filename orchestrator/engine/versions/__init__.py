@@ -1,0 +1,1 @@
+"""Differences between two versions of a graph, and their consequences. Pure."""

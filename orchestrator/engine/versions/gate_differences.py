@@ -1,0 +1,128 @@
+"""The differences between two gates, and whether a change makes the gate easier to
+pass. Pure; on structures.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from orchestrator.engine.frozen import frozen
+
+_LISTS = {
+    "shows": "what a signature is bound to",
+    "writes": "the channels that it guards",
+    "reason_required": "channels whose rejection needs a reason",
+}
+_SWITCHES = {
+    "four_eyes": "four eyes",
+    "all_or_nothing": "all or nothing",
+}
+
+
+@frozen
+class GateChange:
+    """One change in words. `weaker`: it lets something through that the gate would have
+    held.
+    """
+
+    words: str
+    weaker: bool
+
+
+def gate_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[GateChange]:
+    """Return the changes of a node's gate between two structures of the node."""
+    before = old["gate"]
+    after = new["gate"]
+    if before and not after:
+        return [GateChange("was removed", weaker=True)]
+    changes: list[GateChange] = []
+    if after and not before:
+        changes.append(GateChange("is new", weaker=False))
+    elif old["approve"] != new["approve"]:
+        # Before a gate that is new, there was nothing for people to decide on.
+        before_words = old["approve"] or "nothing"
+        after_words = new["approve"] or "nothing"
+        words = f"people decide on {before_words} became {after_words}"
+        changes.append(GateChange(words, weaker=True))
+    if before and after:
+        changes += _policy_changes(before, after)
+    return changes
+
+
+def asks_as_much(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> bool:
+    """Return whether both nodes have gates, and the new one lets nothing through that
+    the old one would have held. The channels that each declares are disregarded.
+    """
+    if not old or not new or not old["gate"] or not new["gate"]:
+        return False
+    changes = gate_changes(_without_writes(old), _without_writes(new))
+    return not any(change.weaker for change in changes)
+
+
+def _without_writes(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {**node, "gate": {**node["gate"], "writes": []}}
+
+
+def _policy_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    if old["reviewers"] != new["reviewers"]:
+        yield _reviewers_change(old["reviewers"], new["reviewers"])
+    yield from _quorum_changes(old, new)
+    for key, words in _SWITCHES.items():
+        if old[key] != new[key]:
+            yield GateChange(
+                f"{words} {_yes(old[key])} became {_yes(new[key])}", weaker=old[key]
+            )
+    if old["needs_approval"] != new["needs_approval"]:
+        before = old["needs_approval"] or "always"
+        after = new["needs_approval"] or "always"
+        # A rule may answer that nobody needs to be asked, and no two can be compared.
+        yield GateChange(
+            f"whether people are asked: {before} became {after}",
+            weaker=bool(new["needs_approval"]),
+        )
+    for key, words in _LISTS.items():
+        if old[key] != new[key]:
+            yield GateChange(
+                f"{words}: {_in_words(old[key])} became {_in_words(new[key])}",
+                weaker=not set(old[key]) <= set(new[key]),
+            )
+
+
+def _quorum_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    if old["quorum"] != new["quorum"]:
+        yield GateChange(
+            f"quorum {old['quorum']} became {new['quorum']}",
+            weaker=new["quorum"] < old["quorum"],
+        )
+    # The more rejections are needed, the less a single one can stop.
+    if old["reject_quorum"] != new["reject_quorum"]:
+        yield GateChange(
+            f"rejections needed {old['reject_quorum']} became {new['reject_quorum']}",
+            weaker=new["reject_quorum"] > old["reject_quorum"],
+        )
+
+
+def _reviewers_change(old: Any, new: Any) -> GateChange:
+    """Return the change of reviewers. A signature is no easier to get from fewer of the
+    same people; from others, or from those of a function, it may be.
+    """
+    is_narrower = False
+    if isinstance(old, list) and isinstance(new, list):
+        is_narrower = set(new) <= set(old)
+    words = f"reviewers {_in_words(old)} became {_in_words(new)}"
+    return GateChange(words, weaker=not is_narrower)
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    if value is None:
+        return "nobody"
+    return f"the function {value}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

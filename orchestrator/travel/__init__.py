@@ -1,0 +1,1 @@
+"""Going back in time: fork, replay, rewind, and forks of many runs."""

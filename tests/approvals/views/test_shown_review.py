@@ -1,0 +1,62 @@
+"""What a review says of itself: how many writes are decided, and how it ended."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from approvals.views.shown_review import Tally
+from checkpoints.models import Run
+from orchestrator import runs
+from tests.support.cast import People, named
+
+Browse = Callable[[User], Client]
+
+
+def open_review(browse: Browse, user: User, run: Run) -> Any:
+    page = browse(user).get(reverse("review", args=[run.id]))
+    assert page.status_code == 200
+    return page
+
+
+def test_a_tally_counts_verdicts_and_its_bars_follow_each_other() -> None:
+    tally = Tally.of_verdicts(["approve", "", "reject", "approve", "edit", ""])
+    assert tally.approve == 2
+    assert tally.edit == 1
+    assert tally.reject == 1
+    assert tally.undecided == 2
+    assert tally.done == 4
+    assert tally.total == 6
+    assert tally.edit_from == 2
+    assert tally.reject_from == 3
+
+
+def test_the_keyboard_begins_at_the_first_write_that_is_not_decided(
+    run: Run, people: People, browse: Browse
+) -> None:
+    page = open_review(browse, people.reviewer, run).context["page"]
+    assert page.current == "w1"
+    page.slips[0].chosen = "approve"
+    assert page.current == "w2"
+    assert page.undecided == 2
+
+
+def test_the_count_of_signatures_says_what_it_counts(
+    run: Run, people: People, browse: Browse
+) -> None:
+    assert (
+        ">0 of 1 signed</span>"
+        in open_review(browse, people.reviewer, run).content.decode()
+    )
+
+
+def test_who_cancelled_the_run_is_called_by_name(
+    run: Run, people: People, browse: Browse
+) -> None:
+    runs.cancel(run.id, by=named(people.starter, "Olive Hart"), reason="not wanted")
+    assert (
+        " by Olive Hart. None of these writes will happen."
+        in open_review(browse, people.reviewer, run).content.decode()
+    )

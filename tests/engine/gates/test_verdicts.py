@@ -1,0 +1,225 @@
+"""When a write is settled: every rule of counting, on its own and on a real run."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.contrib.auth.models import User
+
+from checkpoints.core.status import Status
+from checkpoints.models import Run
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate
+from orchestrator.engine.gates.verdicts import (
+    APPROVED,
+    REJECTED,
+    Given,
+    Held,
+    Policy,
+    Standing,
+    judge,
+)
+from tests.support import cast, run_actions
+from tests.support.run_actions import sign, state
+from tests.support.small_graphs import advanced, graph
+
+ONE = UUID(int=1)
+TWO = UUID(int=2)
+ANN = 1
+BOB = 2
+CARL = 3
+Signed = tuple[int | None, str, int]
+
+
+def _standing(
+    policy: Policy, *signed: Signed, revision: int = 1, author: int | None = None
+) -> Standing:
+    """Where a write stands after these (person, verdict, revision), in order."""
+    given = [
+        Given(ONE, of, verdict, by, seq)
+        for seq, (by, verdict, of) in enumerate(signed, start=1)
+    ]
+    return judge([Held(ONE, revision, author)], given, policy)[ONE]
+
+
+def test_a_write_is_open_until_the_quorum_is_full() -> None:
+    policy = Policy(quorum=2)
+    assert _standing(policy, (ANN, "approve", 1)) == Standing("", (ANN,), 0)
+    assert _standing(policy, (ANN, "approve", 1), (BOB, "approve", 1)) == Standing(
+        APPROVED, (ANN, BOB), 2
+    )
+
+
+def test_nobody_counts_twice() -> None:
+    policy = Policy(quorum=2, reject_quorum=2)
+    assert not _standing(policy, (ANN, "approve", 1), (ANN, "approve", 1)).settled
+    assert not _standing(policy, (ANN, "reject", 1), (ANN, "reject", 1)).settled
+
+
+def test_of_one_person_the_latest_verdict_counts() -> None:
+    policy = Policy(quorum=2, reject_quorum=2)
+    changed: list[Signed] = [(ANN, "reject", 1), (ANN, "approve", 1)]
+    assert not _standing(policy, *changed, (BOB, "reject", 1)).settled
+    assert _standing(policy, *changed, (BOB, "approve", 1)).verdict == APPROVED
+
+
+def test_a_write_is_rejected_when_as_many_reject_it_as_the_gate_asks_for() -> None:
+    policy = Policy(reject_quorum=2, quorum=2)
+    assert not _standing(policy, (ANN, "reject", 1)).settled
+    assert _standing(policy, (ANN, "reject", 1), (BOB, "reject", 1)) == Standing(
+        REJECTED, (ANN, BOB), 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("approve", "reject"), ("reject", "approve")]
+)
+def test_what_comes_first_settles_it_and_what_comes_later_changes_nothing(
+    first: str, second: str
+) -> None:
+    standing = _standing(Policy(), (ANN, first, 1), (BOB, second, 1))
+    assert standing.verdict[: len(first)] == first
+    assert standing.by == (ANN,)
+    assert standing.seq == 1
+
+
+def test_approvals_of_an_older_revision_do_not_count() -> None:
+    assert not _standing(Policy(), (ANN, "approve", 1), revision=2).settled
+    assert not _standing(
+        Policy(quorum=2), (ANN, "approve", 1), (BOB, "approve", 2), revision=2
+    ).settled
+
+
+def test_a_rejected_write_stays_rejected_on_a_new_base() -> None:
+    assert _standing(Policy(), (ANN, "reject", 1), revision=2).verdict == REJECTED
+
+
+def test_an_edit_is_its_authors_approval() -> None:
+    assert (
+        _standing(Policy(), (ANN, "edit", 2), revision=2, author=ANN).verdict
+        == APPROVED
+    )
+
+
+def test_under_four_eyes_neither_the_edit_nor_its_author_approves_the_revision() -> (
+    None
+):
+    policy = Policy(four_eyes=True)
+    edit: Signed = (ANN, "edit", 2)
+    assert not _standing(policy, edit, revision=2, author=ANN).settled
+    assert not _standing(
+        policy, edit, (ANN, "approve", 2), revision=2, author=ANN
+    ).settled
+    assert _standing(
+        policy, edit, (BOB, "approve", 2), revision=2, author=ANN
+    ) == Standing(APPROVED, (BOB,), 2)
+
+
+def test_under_four_eyes_who_edited_a_write_is_excluded_from_rejecting_it_too() -> None:
+    policy = Policy(four_eyes=True)
+    edit: Signed = (ANN, "edit", 2)
+    assert (
+        _standing(policy, edit, (ANN, "reject", 2), revision=2, author=ANN)
+        == Standing()
+    )
+    assert (
+        _standing(policy, edit, (ANN, "reject", 3), revision=3, author=ANN)
+        == Standing()
+    ), "on a new base too"
+    assert _standing(
+        policy, edit, (BOB, "reject", 2), revision=2, author=ANN
+    ) == Standing(REJECTED, (BOB,), 2)
+    assert _standing(policy, (ANN, "reject", 1), revision=1).verdict == REJECTED, (
+        "what the node proposed is not his"
+    )
+
+
+def test_under_four_eyes_rejecting_ones_own_edit_does_not_count_after_a_later_edit() -> (
+    None
+):
+    signed: list[Signed] = [(ANN, "edit", 2), (ANN, "reject", 2), (BOB, "edit", 3)]
+    assert (
+        _standing(Policy(four_eyes=True), *signed, revision=3, author=BOB) == Standing()
+    )
+    again: list[Signed] = [*signed, (ANN, "approve", 3)]
+    assert _standing(
+        Policy(four_eyes=True), *again, revision=3, author=BOB
+    ) == Standing(APPROVED, (ANN,), 4)
+
+
+def test_under_all_or_nothing_one_settled_rejection_rejects_every_write() -> None:
+    held = [Held(ONE, 1), Held(TWO, 1)]
+    given = [Given(ONE, 1, "approve", ANN, 1), Given(TWO, 1, "reject", ANN, 2)]
+    apart = judge(held, given, Policy())
+    together = judge(held, given, Policy(all_or_nothing=True))
+    assert [apart[ONE].verdict, apart[TWO].verdict] == [APPROVED, REJECTED]
+    assert [together[ONE], together[TWO]] == [
+        Standing(REJECTED, (ANN,), 2),
+        Standing(REJECTED, (ANN,), 2),
+    ]
+
+
+def _gated(**policy: Any) -> Run:
+    """A run that waits at a gate with this policy, for one letter."""
+    made = graph("verdicts")
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], **policy))
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "proposed"}
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    return advanced(made)
+
+
+@pytest.fixture
+def two(people: cast.People) -> tuple[User, User]:
+    return run_actions.reviewer(people.reviewer), run_actions.reviewer(
+        people.second_reviewer
+    )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_gate_for_two_people_does_not_open_for_one_of_them_twice(
+    two: tuple[User, User],
+) -> None:
+    rita, ravi = two
+    run = _gated(quorum=2)
+    for _ in range(2):
+        sign(run, rita, ["approve"])
+        run = runs.advance(run.id)
+        assert run.status == Status.PAUSED
+        assert state(run)["letter"] == ""
+    sign(run, ravi, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert state(run)["letter"] == "proposed"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_edit_takes_the_signatures_of_the_revision_before_it_away(
+    two: tuple[User, User],
+) -> None:
+    rita, ravi = two
+    run = _gated(quorum=2)
+    sign(run, rita, ["approve"])
+    sign(run, ravi, [("edit", "better")])
+    assert runs.advance(run.id).status == Status.PAUSED
+    sign(run, rita, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert state(run)["letter"] == "better"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_under_four_eyes_who_edited_needs_somebody_else_to_approve_it(
+    two: tuple[User, User],
+) -> None:
+    rita, ravi = two
+    run = _gated(four_eyes=True)
+    sign(run, rita, [("edit", "mine")])
+    assert runs.advance(run.id).status == Status.PAUSED
+    sign(run, ravi, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert state(run)["letter"] == "mine"

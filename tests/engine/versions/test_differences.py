@@ -1,0 +1,407 @@
+"""Every difference between two versions is told in words, and says what it means for a
+run at a point.
+"""
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from orchestrator.engine import END, START, Append, Artifact, Gate, Graph, Last, Show
+from orchestrator.engine.graphs.compile import compile
+from orchestrator.engine.versions.differences import (
+    BREAKING,
+    HARMLESS,
+    WARNING,
+    Difference,
+    differences,
+)
+from orchestrator.engine.versions.pending_parts import Pending
+from tests.engine.small import Nothing, logs
+
+
+class Inner(BaseModel):
+    payee: str = ""
+
+
+class State(BaseModel):
+    log: Annotated[list[str], Append] = []
+    amount: int = 0
+    inner: Inner = Inner()
+    kind: Literal["a", "b"] = "a"
+
+
+def declared(
+    *nodes: str,
+    state: type[BaseModel] = State,
+    given: type[BaseModel] = Nothing,
+    gate: dict[str, Any] | None = None,
+    options: dict[str, dict[str, Any]] | None = None,
+    extra: tuple[tuple[str, str], ...] = (),
+    version: str = "1",
+) -> Any:
+    """The structure of a row of nodes; of "pay" people are asked."""
+    made = Graph("g", input=given, state=state, version=version)
+    names = nodes or ("fetch", "pay", "send")
+    for name in names:
+        more: dict[str, Any] = (options or {}).get(name, {})
+        if name == "pay":
+            asks = {"reviewers": ["user:ann", "user:bob"], "quorum": 2, **(gate or {})}
+            more = {"approve": "writes", "gate": Gate(**asks), **more}
+        made.node(name, **more)(logs)
+    for source, target in [*zip((START, *names), (*names, END), strict=True), *extra]:
+        made.edge(source, target)
+    return compile(made).structure
+
+
+def said(new: Any, at: Pending | None = None, old: Any = None) -> list[tuple[str, str]]:
+    return [(one.weight, one.words) for one in differences(old or declared(), new, at)]
+
+
+AT_FETCH = Pending(edges=("START>fetch",))
+ASKED = Pending(awaiting_people=("pay",))
+BEHIND = Pending(edges=("pay>send",))
+PAST = Pending(edges=("send>END",))
+
+
+class Text(State):
+    amount: str = ""  # type: ignore[assignment]
+
+
+class Fewer(BaseModel):
+    log: Annotated[list[str], Append] = []
+    inner: Inner = Inner()
+    kind: Literal["a", "b"] = "a"
+
+
+class More(State):
+    note: str = "empty"
+
+
+class Reduced(State):
+    amount: Annotated[int, Last] = 0
+
+
+class Relocated(State):
+    amount: Annotated[int, Artifact] = 0
+
+
+class Default(State):
+    amount: int = 5
+
+
+class Payee(BaseModel):
+    payee: int = 0
+
+
+class Nested(State):
+    inner: Payee = Payee()  # type: ignore[assignment]
+
+
+class Choice(State):
+    kind: Literal["a", "c"] = "a"  # type: ignore[assignment]
+
+
+class Bounded(State):
+    amount: Annotated[int, Field(le=10)] = 0
+
+
+class Titled(State):
+    amount: Annotated[int, Field(title="Amount", description="In euros")] = 0
+
+
+class Real(State):
+    amount: float = 0.0  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (Text, (BREAKING, "channel `amount`: number became text")),
+        (Fewer, (BREAKING, "channel `amount`: was removed")),
+        (Reduced, (BREAKING, "channel `amount`: reducer Replace became Last")),
+        (Relocated, (BREAKING, "channel `amount`: partition scratch became artifacts")),
+        (Nested, (BREAKING, "channel `inner`: field payee: text became number")),
+        (Choice, (BREAKING, "channel `kind`: one of a, b became one of a, c")),
+        (Bounded, (BREAKING, "channel `amount`: maximum nothing became 10")),
+        (Real, (BREAKING, "channel `amount`: whole number became number")),
+        (More, (WARNING, "channel `note`: is new, with the default empty")),
+        (Default, (WARNING, "channel `amount`: default 0 became 5")),
+    ],
+)
+def test_a_changed_channel_is_named_with_what_became_of_it(
+    state: Any, expected: tuple[str, str]
+) -> None:
+    found = [
+        one
+        for one in differences(declared(), declared(state=state))
+        if not one.words.startswith("order")
+    ]
+    assert (found[0].weight, found[0].words) == expected
+    assert found[0].migratable == (expected[0] == BREAKING)
+
+
+def test_titles_and_descriptions_are_no_difference() -> None:
+    assert said(declared(state=Titled)) == []
+
+
+def test_a_version_alone_is_harmless() -> None:
+    assert said(declared(version="2")) == [(HARMLESS, "version: 1 became 2")]
+
+
+class Given(BaseModel):
+    claim: str
+
+
+class Optional(BaseModel):
+    claim: str = ""
+
+
+def test_an_input_that_runs_lack_breaks_and_one_with_a_default_does_not() -> None:
+    assert (
+        BREAKING,
+        "input `claim`: is new, and runs that have begun lack it",
+    ) in said(declared(given=Given))
+    assert said(declared(given=Optional)) == [(WARNING, "input `claim`: is new")]
+    assert (BREAKING, "input `claim`: was removed") in said(
+        declared(), old=declared(given=Given)
+    )
+
+
+def test_a_node_that_is_needed_breaks_and_others_do_not() -> None:
+    new = declared("fetch", "pay")
+    assert (
+        BREAKING,
+        "node `send`: was removed, and the run was about to go on there",
+    ) in said(new, BEHIND)
+    assert (WARNING, "node `send`: was removed") in said(new, ASKED)
+    gated = declared(
+        options={"send": {"approve": "writes", "gate": Gate(reviewers=["user:ann"])}}
+    )
+    assert BREAKING in {weight for weight, _ in said(new, ASKED, gated)}
+    gone = declared("pay", "send")
+    assert (HARMLESS, "node `fetch`: was removed") in said(gone, BEHIND)
+    assert all(weight != BREAKING for weight, _ in said(gone, BEHIND))
+
+
+def test_a_gated_node_that_lies_ahead_may_not_be_taken_out_nor_be_left_aside() -> None:
+    gone = declared("fetch", "send")
+    aside = declared(extra=(("fetch", "send"),))
+    aside = {**aside, "edges": [edge for edge in aside["edges"] if edge != "fetch>pay"]}
+    lost = (
+        BREAKING,
+        "gate of node `pay`: was removed with its node, and the run was to be asked there",
+    )
+    left = (
+        BREAKING,
+        "gate of node `pay`: is not on the way any more, and the run was to be asked there",
+    )
+    assert lost in said(gone, AT_FETCH)
+    assert lost in said(gone)
+    assert left in said(aside, AT_FETCH)
+    assert all(
+        weight != BREAKING for weight, _ in [*said(gone, PAST), *said(aside, PAST)]
+    )
+
+
+def test_a_way_round_a_gate_that_lies_ahead_breaks() -> None:
+    new = declared(extra=(("fetch", "send"),))
+    free = (
+        BREAKING,
+        "gate of node `pay`: `send` came only behind it, and can begin without it now",
+    )
+    assert free in said(new, AT_FETCH)
+    assert free in said(new)
+    for at in (ASKED, BEHIND, PAST):
+        assert all(weight != BREAKING for weight, _ in said(new, at))
+    open_before = declared(extra=(("fetch", "send"),))
+    assert all(
+        weight != BREAKING
+        for weight, _ in said(declared("fetch", "check", "pay", "send"), AT_FETCH)
+    )
+    assert said(new, AT_FETCH, old=open_before) == []
+
+
+def test_a_gate_breaks_where_items_of_its_node_were_not_all_asked() -> None:
+    new = declared(gate={"quorum": 1})
+    for at in (
+        Pending(nodes=("pay",), awaiting_people=("pay",)),
+        Pending(edges=("fetch>pay",), awaiting_people=("pay",)),
+    ):
+        assert said(new, at) == [(BREAKING, "gate of node `pay`: quorum 2 became 1")]
+
+
+def test_an_edge_breaks_where_something_is_on_it() -> None:
+    new = declared("fetch", "check", "pay", "send")
+    assert (WARNING, "node `check`: is new") in said(new, AT_FETCH)
+    on = Pending(edges=("fetch>pay",))
+    assert (
+        BREAKING,
+        "edge `fetch>pay`: was removed, and the run was on its way along it",
+    ) in said(new, on)
+    assert all(weight != BREAKING for weight, _ in said(new, ASKED))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"effect": "write"}, "node `send`: effect external became write"),
+        ({"idempotent": True}, "node `send`: safe to do again: no became yes"),
+        (
+            {"not_done": (KeyError,)},
+            "node `send`: the errors that say that nothing happened: none became KeyError",
+        ),
+    ],
+)
+def test_what_may_happen_a_second_time_breaks_wherever_the_run_is(
+    options: dict[str, Any], words: str
+) -> None:
+    old = declared(options={"send": {"effect": "external"}})
+    new = declared(options={"send": {"effect": "external", **options}})
+    for at in (None, AT_FETCH, ASKED):
+        assert (BREAKING, words) in said(new, at, old)
+
+
+@pytest.mark.parametrize(
+    ("gate", "words"),
+    [
+        ({"quorum": 1}, "quorum 2 became 1"),
+        (
+            {"reviewers": ["user:ann", "user:cid"]},
+            "reviewers user:ann, user:bob became user:ann, user:cid",
+        ),
+        (
+            {"needs_approval": lambda state, proposal: False},
+            "whether people are asked: always became",
+        ),
+        ({"reject_quorum": 2}, "rejections needed 1 became 2"),
+    ],
+)
+def test_a_gate_that_gets_easier_breaks_until_its_request_is_open(
+    gate: dict[str, Any], words: str
+) -> None:
+    new = declared(gate=gate)
+    assert any(
+        w == BREAKING and f"gate of node `pay`: {words}" in one
+        for w, one in said(new, AT_FETCH)
+    )
+    assert [weight for weight, _ in said(new, ASKED)] == [HARMLESS]
+    assert [weight for weight, _ in said(new, BEHIND)] == [HARMLESS]
+
+
+def test_a_gate_that_can_be_asked_again_breaks_also_while_it_asks() -> None:
+    again = (("send", "pay"),)
+    found = said(
+        declared(gate={"quorum": 1}, extra=again), ASKED, declared(extra=again)
+    )
+    assert found == [(BREAKING, "gate of node `pay`: quorum 2 became 1")]
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        {"reviewers": ["user:ann"], "quorum": 2},
+        {"quorum": 3},
+        {"four_eyes": True},
+        {"all_or_nothing": True},
+        {"shows": ["amount"]},
+        {"writes": {"log": Show(reason_required=True)}},
+    ],
+)
+def test_a_stricter_gate_is_a_warning(gate: dict[str, Any]) -> None:
+    assert {weight for weight, _ in said(declared(gate=gate), AT_FETCH)} == {WARNING}
+    assert BREAKING in {
+        weight for weight, _ in said(declared(), AT_FETCH, declared(gate=gate))
+    }
+
+
+def test_a_gate_that_is_gone_breaks_before_and_while_it_asks() -> None:
+    new = declared(options={"pay": {"approve": None, "gate": None}})
+    assert (BREAKING, "gate of node `pay`: was removed") in said(new, AT_FETCH)
+    assert (
+        BREAKING,
+        "gate of node `pay`: was removed, and people are asked there now",
+    ) in said(new, ASKED)
+
+
+def test_a_way_breaks_that_a_kept_result_takes() -> None:
+    def leading(*ways: str) -> Any:
+        made = Graph("g", input=Nothing, state=State)
+        made.node(
+            "ask",
+            goto=["x"] if "goto" in ways else [],
+            sends=["x"] if "send" in ways else [],
+        )(logs)
+        for name in ("x", "mend"):
+            made.node(name)(logs)
+            made.edge(name, END)
+        made.edge(START, "mend")
+        made.edge(START, "ask")
+        made.edge("ask", END)
+        for name in ("x", "mend") if "error" in ways else ("x",):
+            made.edge("ask", name, when="error")
+        return compile(made).structure
+
+    old = leading("goto", "send", "error")
+    for kept, edge, new in [
+        ("ask=>x", "ask=>x", leading("send", "error")),
+        ("ask~>x", "ask~>x", leading("goto", "error")),
+        ("ask!error", "ask>mend!error", leading("goto", "send")),
+    ]:
+        lost = (
+            BREAKING,
+            f"edge `{edge}`: was removed, and a result that is kept leads along it",
+        )
+        assert lost in said(
+            new, Pending(awaiting_people=("ask",), ways_on=(kept,)), old
+        )
+        assert all(
+            weight != BREAKING
+            for weight, _ in said(new, Pending(awaiting_people=("ask",)), old)
+        )
+
+
+def test_a_join_breaks_where_a_token_waits_for_it() -> None:
+    new = declared(options={"send": {"join": "any"}})
+    assert said(new, BEHIND) == [(BREAKING, "node `send`: join all became any")]
+    assert said(new, AT_FETCH) == [(WARNING, "node `send`: join all became any")]
+
+
+def joining(*more: tuple[str, str], order: tuple[str, ...] = ("a", "b", "c")) -> Any:
+    """The structure of three nodes side by side, the last of which is a join."""
+    made = Graph("g", input=Nothing, state=State)
+    for name in order:
+        made.node(name)(logs)
+    for source, target in [
+        *((START, one) for one in order),
+        *((one, END) for one in order),
+        *more,
+    ]:
+        made.edge(source, target)
+    return compile(made).structure
+
+
+def test_a_join_of_an_open_superstep_that_would_wait_now_breaks() -> None:
+    open_ = Pending(edges=("START>a", "START>b", "START>c"), nodes=("c",))
+    waits = (BREAKING, "node `c`: was begun, and would wait for `a`, `b` now")
+    assert waits in said(joining(("a", "b"), ("b", "c")), open_, joining())
+    not_begun = Pending(edges=open_.edges)
+    for new, at in [
+        (joining(("b", "c")), not_begun),
+        (joining(("c", "a")), open_),
+        (joining(("a", "b")), open_),
+    ]:
+        assert all(weight != BREAKING for weight, _ in said(new, at, joining())), at
+    assert said(joining(("b", "c")), open_, joining(("b", "c"))) == []
+    sent = Pending(edges=("START>a",), nodes=("c",))
+    assert all(
+        weight != BREAKING for weight, _ in said(joining(("a", "c")), sent, joining())
+    ), "a send never waits"
+
+
+def test_the_same_structure_has_no_difference_and_each_that_is_found_survives_json() -> (
+    None
+):
+    assert said(declared()) == []
+    for one in differences(declared(), declared("pay", state=Text)):
+        assert Difference.from_json(one.to_json()) == one

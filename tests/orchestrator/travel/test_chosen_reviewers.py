@@ -1,0 +1,414 @@
+"""Nobody chooses his own reviewers: what a gate's functions read is guarded like what
+the gate decides.
+"""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from approvals.models import ApprovalRequest, Decision
+from checkpoints import timeline
+from checkpoints.core.status import Status
+from checkpoints.ledger.run_error import stored_error
+from checkpoints.models import Run
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, Graph, Show
+from orchestrator.engine.errors import InvalidValue, NotAReviewer
+from tests.support import cast, run_actions
+from tests.support.small_graphs import Order, registered
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PAID: list[str] = []
+
+
+class Counter(BaseModel):
+    lead: str = "rita"
+    backup: str = "rita"
+
+
+class Transfer(BaseModel):
+    account: str = ""
+    payee: str = "Ines"
+    team: str = "rita"
+    counter: Counter = Counter()
+    risk: int = 9
+    noted: str = ""
+
+
+def by_attribute(state: Transfer) -> list[str]:
+    return [f"user:{state.team}"]
+
+
+def by_getattr(state: Transfer) -> list[str]:
+    name = "".join(["te", "am"])
+    return [f"user:{getattr(state, name)}"]
+
+
+def by_dump(state: Transfer) -> list[str]:
+    return [f"user:{state.model_dump()['team']}"]
+
+
+def by_generator(state: Transfer) -> Any:
+    return (f"user:{name}" for name in [state.team])
+
+
+def by_nested(state: Transfer) -> list[str]:
+    return [f"user:{state.counter.lead}"]
+
+
+READERS = {
+    one.__name__: one for one in (by_attribute, by_getattr, by_dump, by_generator)
+}
+
+
+def transfer(
+    reviewers: Any = by_attribute, state: Any = Transfer, **gate: Any
+) -> Graph:
+    """begin -> ask (human, proposes an account) -> pay (external)"""
+    made = Graph("transfer", input=Order, state=state)
+    made.node("begin")(lambda state, ctx: {"noted": "begun"})
+    shown: dict[str, Any] = {"writes": {"account": Show()}, **gate}
+    made.node("ask", effect="human", gate=Gate(reviewers=reviewers, **shown))(
+        lambda state, ctx: {"account": "PT50"}
+    )
+
+    def pay(state: Any, ctx: Any) -> None:
+        PAID.append(f"{state.account} {state.payee}")
+
+    made.node("pay", effect="external", idempotent=True)(pay)
+    made.edge(START, "begin")
+    made.edge("begin", "ask")
+    made.edge("ask", "pay", when=("approved", "partial"))
+    made.edge("pay", END)
+    return registered(made)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_paid() -> None:
+    PAID.clear()
+
+
+def done(people: cast.People, **options: Any) -> Run:
+    """A run that rita signed and that has paid."""
+    transfer(**options)
+    run = runs.advance(runs.start("transfer", {}, by=people.second_reviewer).id)
+    if run.status == Status.PAUSED:
+        approve(run, people.reviewer)
+        run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED, stored_error(run)
+    assert len(PAID) == 1, stored_error(run)
+    return run
+
+
+def approve(run: Run, by: Any) -> None:
+    run_actions.sign_open(run, by, "approve")
+
+
+def fork(at: Any, patch: dict[str, Any] | None, by: Any) -> Run:
+    return runs.advance(
+        runs.fork(
+            at,
+            patch={"scratch": patch} if patch else None,
+            allow_effects=["pay"],
+            by=by,
+        ).id
+    )
+
+
+def asked(run: Run) -> list[str]:
+    """Whom the open requests of a run ask."""
+    rows = ApprovalRequest.objects.filter(run=run, status="open")
+    return sorted({name for row in rows for name in row.policy["reviewers"]})
+
+
+def behind(run: Run) -> Any:
+    """The settlement of a run, behind its gate."""
+    return next(
+        row.id
+        for row in timeline.list_checkpoints(run.id)
+        if row.source == "settlement"
+    )
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_patch_of_what_names_the_reviewers_waits_for_those_whom_the_state_names_without_it(
+    name: str, people: cast.People
+) -> None:
+    run = done(people, reviewers=READERS[name])
+    olive = people.starter
+    first = fork(behind(run), {"team": olive.username}, olive)
+    assert asked(first) == ["user:rita"]
+    assert len(PAID) == 1
+    assert verify_run(first.id) == []
+
+
+def test_a_nested_value_that_names_the_reviewers_is_guarded_as_its_channel(
+    people: cast.People,
+) -> None:
+    run = done(people, reviewers=by_nested)
+    olive = people.starter
+    first = fork(behind(run), {"counter": {"lead": olive.username}}, olive)
+    assert asked(first) == ["user:rita"]
+
+
+@pytest.mark.parametrize("steps", [2, 3])
+def test_an_operator_does_not_choose_his_reviewers_in_several_forks(
+    steps: int, people: cast.People
+) -> None:
+    run = done(people)
+    olive = people.starter
+    last = fork(behind(run), {"team": olive.username}, olive)
+    for _ in range(steps - 2):
+        last = fork(last.head, {"team": olive.username}, olive)
+    last = fork(last.head, {"account": "OLIVE"}, olive)
+    assert asked(last) == ["user:rita"]
+    with pytest.raises(NotAReviewer):
+        approve(last, olive)
+    assert len(PAID) == 1
+
+
+def test_an_operator_does_not_choose_his_reviewers_by_a_rewind_and_a_fork(
+    people: cast.People,
+) -> None:
+    run = done(people)
+    olive = people.starter
+    back = runs.rewind(
+        run.id,
+        f"{run.key}:initial",
+        patch={"scratch": {"team": olive.username}},
+        by=olive,
+    )
+    back = runs.advance(back.id)
+    assert asked(back) == ["user:rita"]
+    last = fork(back.head, {"account": "OLIVE"}, olive)
+    assert asked(last) == ["user:rita"]
+    assert len(PAID) == 1
+
+
+def test_an_operator_does_not_choose_his_reviewers_by_resuming_a_run_that_waits(
+    people: cast.People,
+) -> None:
+    transfer()
+    run = runs.advance(runs.start("transfer", {}).id)
+    olive = people.starter
+    run = runs.advance(
+        runs.resume(run.id, patch={"scratch": {"team": olive.username}}, by=olive).id
+    )
+    run = runs.advance(
+        runs.resume(run.id, patch={"scratch": {"account": "OLIVE"}}, by=olive).id
+    )
+    assert asked(run) == ["user:rita"]
+
+
+def test_a_gate_that_was_asked_on_another_line_guards_what_it_read(
+    people: cast.People,
+) -> None:
+    transfer()
+    run = runs.advance(runs.start("transfer", {}).id)
+    olive = people.starter
+    run = runs.advance(runs.rewind(run.id, f"{run.key}:initial", by=olive).id)
+    made = fork(f"{run.key}:line-1:step-0", {"team": olive.username}, olive)
+    assert asked(made) == ["user:rita"]
+    assert [row.node for row in ApprovalRequest.objects.filter(run=made)] == ["$patch"]
+
+
+def test_reviewers_who_sign_a_patch_of_their_names_are_followed_by_those_whom_it_names(
+    people: cast.People,
+) -> None:
+    run = done(people)
+    olive = people.starter
+    first = fork(behind(run), {"team": olive.username}, olive)
+    approve(first, people.reviewer)
+    first = runs.advance(first.id)
+    assert first.status == Status.COMPLETED
+    second = fork(behind(first), {"account": "ELSE"}, people.second_reviewer)
+    assert asked(second) == [f"user:{olive.username}"]
+
+
+def test_what_decided_that_no_approval_is_needed_is_guarded(
+    people: cast.People,
+) -> None:
+    run = done(people, needs_approval=lambda state, proposal: state.risk > 9)
+    assert Decision.objects.get(run=run.id).checked == {"reads": ["risk"]}
+    first = fork(f"{run.key}:initial", {"risk": 1}, people.starter)
+    assert asked(first) == ["user:rita"]
+    assert len(PAID) == 1
+
+
+def test_who_makes_an_approval_unneeded_by_a_patch_is_named_and_people_are_asked(
+    people: cast.People,
+) -> None:
+    transfer(needs_approval=lambda state, proposal: state.risk > 1)
+    run = runs.start("transfer", {})
+    run = runs.advance(
+        runs.resume(run.id, patch={"scratch": {"risk": 0}}, by=people.starter).id
+    )
+    [request] = ApprovalRequest.objects.filter(run=run, status="open")
+    assert read_value(request, "why").startswith(
+        "olive set risk without a signature, which decided that no approval"
+    )
+
+
+def test_where_no_such_gate_was_ever_asked_the_request_says_who_patched_what_decided_it(
+    people: cast.People,
+) -> None:
+    transfer(four_eyes=True)
+    run = runs.start("transfer", {}, by=people.second_reviewer)
+    olive = people.starter
+    run = runs.advance(
+        runs.resume(run.id, patch={"scratch": {"team": olive.username}}, by=olive).id
+    )
+    [request] = ApprovalRequest.objects.filter(run=run, status="open")
+    assert (
+        read_value(request, "why")
+        == "olive set team without a signature, which decided whom it asks"
+    )
+    with pytest.raises(NotAReviewer, match="somebody else must sign"):
+        approve(run, olive)
+
+
+def test_a_request_that_does_not_say_what_it_read_counts_as_if_it_had_read_everything(
+    people: cast.People,
+) -> None:
+    run = done(people)
+    [request] = ApprovalRequest.objects.filter(run=run)
+    unrecorded(request)
+    first = fork(behind(run), {"payee": "OLIVE"}, people.starter)
+    assert asked(first) == ["user:rita"]
+
+
+def test_a_request_of_a_gate_without_functions_has_read_nothing(
+    people: cast.People,
+) -> None:
+    run = done(people, reviewers=["user:rita"])
+    [request] = ApprovalRequest.objects.filter(run=run)
+    unrecorded(request)
+    assert (
+        fork(behind(run), {"payee": "OLIVE"}, people.starter).status == Status.COMPLETED
+    )
+
+
+def unrecorded(request: ApprovalRequest) -> None:
+    """The request as an earlier version wrote it."""
+    request.policy = {
+        name: value
+        for name, value in request.policy.items()
+        if name not in ("gate", "reads")
+    }
+    sealed_rows.seal_and_encrypt([request], protection_of(request.run))
+    ApprovalRequest.objects.filter(id=request.id).update(
+        policy=request.policy, seal=request.seal
+    )
+
+
+def test_what_a_gate_bound_by_shows_is_guarded_behind_its_signatures(
+    people: cast.People,
+) -> None:
+    run = done(people, shows=["payee"])
+    olive = people.starter
+    plan = runs.plan(behind(run), patch={"scratch": {"payee": "OLIVE"}})
+    assert plan.guarded == {"payee": "ask"}
+    first = fork(behind(run), {"payee": "OLIVE"}, olive)
+    assert asked(first) == ["user:rita"]
+    second = fork(first.head, {"noted": "x"}, olive)
+    assert asked(second) == ["user:rita"]
+    assert len(PAID) == 1
+
+
+def by_backup(state: Transfer) -> list[str]:
+    return [f"user:{state.counter.backup}", f"user:{state.team}"]
+
+
+def audited() -> Graph:
+    """begin -> ask -> audit (asks whom `team` and `counter` name) -> pay"""
+    made = Graph("transfer", input=Order, state=Transfer)
+    made.node("begin")(lambda state, ctx: {"noted": "begun"})
+    first = Gate(reviewers=by_attribute, writes={"account": Show()})
+    made.node("ask", effect="human", gate=first)(lambda state, ctx: {"account": "PT50"})
+    second = Gate(reviewers=by_backup, writes={"noted": Show()})
+    made.node("audit", effect="human", gate=second)(
+        lambda state, ctx: {"noted": "audited"}
+    )
+    made.node("pay", effect="external", idempotent=True)(
+        lambda state, ctx: PAID.append(state.account)
+    )  # type: ignore[arg-type]
+    made.edge(START, "begin")
+    made.edge("begin", "ask")
+    made.edge("ask", "audit", when=("approved", "partial"))
+    made.edge("audit", "pay", when=("approved", "partial"))
+    made.edge("pay", END)
+    return registered(made)
+
+
+def audited_run(people: cast.People) -> Run:
+    audited()
+    run = runs.advance(runs.start("transfer", {}).id)
+    for _ in range(2):
+        approve(run, people.reviewer)
+        run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED, stored_error(run)
+    assert PAID == ["PT50"], stored_error(run)
+    return run
+
+
+def test_what_two_gates_read_waits_for_the_people_of_both(people: cast.People) -> None:
+    run = audited_run(people)
+    plan = runs.plan(behind(run), patch={"scratch": {"team": "ravi"}})
+    assert [task.node for task in plan.asks if task.node == "$patch"] == [
+        "$patch",
+        "$patch",
+    ]
+    made = fork(behind(run), {"team": "ravi"}, people.starter)
+    assert (
+        ApprovalRequest.objects.filter(run=made, node="$patch", status="open").count()
+        == 2
+    )
+
+
+def test_a_patch_is_applied_once_each_of_its_gates_has_approved(
+    people: cast.People,
+) -> None:
+    made = fork(behind(audited_run(people)), {"team": "ravi"}, people.starter)
+    run_actions.sign_open(made, people.reviewer, "approve", requests=1)
+    made = runs.advance(made.id)
+    assert made.status == Status.PAUSED
+    assert run_actions.state(made)["team"] == "rita"
+    approve(made, people.reviewer)
+    made = runs.advance(made.id)
+    assert made.status == Status.COMPLETED
+    assert run_actions.state(made)["team"] == "ravi"
+    assert verify_run(made.id) == []
+
+
+def test_a_patch_that_one_of_its_gates_rejects_is_not_applied_at_all(
+    people: cast.People,
+) -> None:
+    made = fork(behind(audited_run(people)), {"team": "ravi"}, people.starter)
+    run_actions.sign_open(made, people.reviewer, "approve", requests=1)
+    made = runs.advance(made.id)
+    approved = ApprovalRequest.objects.filter(run=made, status="settled").values_list(
+        "index", flat=True
+    )
+    verdicts = [
+        None if row.index in approved else "reject" for row in run_actions.pending(made)
+    ]
+    run_actions.sign(made, people.reviewer, verdicts)
+    made = runs.advance(made.id)
+    assert made.status == Status.REJECTED
+    assert run_actions.state(made)["team"] == "rita"
+    assert verify_run(made.id) == []
+
+
+def test_what_two_gates_sign_of_a_patch_is_not_edited_by_one_of_them(
+    people: cast.People,
+) -> None:
+    made = fork(behind(audited_run(people)), {"team": "ravi"}, people.starter)
+    with pytest.raises(InvalidValue, match="another gate"):
+        run_actions.sign(made, people.reviewer, [("edit", "olive"), None])
+    assert run_actions.state(made)["team"] == "rita"
