@@ -43,8 +43,8 @@ def draw_change(
     longest: int = LONGEST,
     missing: Leaf = GONE,
 ) -> DrawnChange:
-    """Return both sides of a change. Values that differ as JSON never look the same,
-    except for two that were erased.
+    """Return both sides of a change. They look the same if and only if the values are
+    the same as JSON, except for two that were erased.
 
     A side that is `ABSENT` has no value, which is another thing than null; `missing` is
     shown for an `after` that is absent. `declared` is the type of both values; with
@@ -56,6 +56,9 @@ def draw_change(
     old = _leaf(before, declared, longest)
     if after is ABSENT:
         return DrawnChange(old, missing)
+    if encode(before) == encode(after):
+        # Their keys may be in another order, which is no change.
+        return DrawnChange(old, old)
 
     new = _leaf(after, declared, longest)
     if old.rest and new.rest:
@@ -64,7 +67,7 @@ def draw_change(
         if start:
             old = json_leaf(before, longest=longest, start=start)
             new = json_leaf(after, longest=longest, start=start)
-    if _read_the_same(old, new) and encode(before) != encode(after):
+    if _read_the_same(old, new):
         # An amount without a currency reads as the number of its digits does.
         start = _start_of_part(before, after, longest)
         old = json_leaf(before, longest=longest, start=start)
@@ -102,13 +105,11 @@ def _leaf(value: Any, declared: ValueType | None, longest: int) -> Leaf:
 
 
 def _start_of_part(before: Any, after: Any, longest: int) -> int:
-    """Return the character of their JSON from which two values are shown; 0 where the
-    first difference is in the part from the beginning, or there is none.
+    """Return the character of their JSON from which two values that differ are shown; 0
+    where the first difference is in the part from the beginning.
     """
     old = encode(before).decode()
     new = encode(after).decode()
-    if old == new:
-        return 0
     start = shared_start(old, new, Steps())
     return start - CONTEXT if start > longest - CONTEXT else 0
 

@@ -39,12 +39,12 @@ entered.
 """
 MOST = {
     "sqlite": {
-        "superstep": (61, 238, 480),
+        "superstep": (62, 242, 495),
         "signature": (27, 110, 506),
         "fork": (60, 245, 556),
     },
     "postgresql": {
-        "superstep": (61, 240, 472),
+        "superstep": (62, 244, 480),
         "signature": (27, 111, 475),
         "fork": (60, 246, 555),
     },

@@ -37,6 +37,7 @@ ARGUMENTS = {
     "resume_run": ["K"],
     "rewind_run": ["K", "K:initial", "--reason", "r"],
     "rotate_keys": ["--dry-run"],
+    "make_reference_data": ["--runs=1", "--no-large"],
     "run_status": ["K"],
     "seal_anew": [],
     "settle_run": ["K", "pay:1:0", "--did-not", "--reason", "r"],

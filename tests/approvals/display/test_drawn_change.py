@@ -86,6 +86,12 @@ def test_a_change_is_seen_if_and_only_if_the_canonical_json_differs(
     assert (looks[0] != looks[1]) == (encode(before) != encode(after))
 
 
+def test_keys_in_another_order_are_no_change() -> None:
+    before = {"a b": None, "": None}
+    change = draw_change(before, {"": None, "a b": None}, declared=None)
+    assert change.before == change.after
+
+
 @FEW
 @given(pairs())
 def test_all_differences_of_two_values_together_are_seen_if_and_only_if_they_differ(
