@@ -182,13 +182,11 @@ def narrowed_op(op: Op, path: StatePath) -> Op:
 
 
 def _op_on_channel(op: Op, channel: str) -> Op | None:
-    """Return the part of an op on a partition that concerns one channel; None where it
-    does nothing to it.
+    """Return the part of a partition's op that concerns one channel; None where a
+    `within` changes other channels only.
     """
     if op["op"] == "set":
         return ops.put(_only(op["value"], channel))
-    if op["op"] == "merge":
-        return {"op": "merge", "items": _only(op["items"], channel)}
     # Within the partition: its keys are channels.
     keys = _only(op["keys"], channel)
     removed = [name for name in op.get("gone", ()) if name == channel]

@@ -26,7 +26,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.values import canonical
 
 KIND = "run_policies"
-"""The standing job."""
+"""The kind of the standing job that applies the policies."""
 CONFIRMED = "retention_policy_confirmed"
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 @frozen
 class Schedule:
     """The times at which a policy acted last and acts next. `next_at` None: never by
-    itself, because it is switched off or, where `waits`, because nobody has confirmed
+    itself, because it is switched off or, if it `waits`, because nobody has confirmed
     its dry run. `last_job` None: the row of that job is gone.
     """
 
@@ -85,7 +85,7 @@ def note_confirmed(policy: RetentionPolicy, *, by: Any, checkpoints: int) -> Non
     if not is_confirmed(policy):
         digest = rule_digest(policy)
         audit_log.record(
-            "retention_policy_confirmed",
+            CONFIRMED,
             actor=by,
             graph=policy.graph,
             rule=digest,
