@@ -39,7 +39,7 @@ from checkpoints.core.strict_json import parse_strict
 
 ROOT: Path = Path(__file__).resolve().parent.parent
 LEAST_SECRET_KEY = 32
-"""Characters of a secret key."""
+"""The fewest characters of a secret key."""
 IN_JSON = (
     "payloads",
     "secrets",
@@ -337,10 +337,10 @@ class Environment(Variables, BaseSettings):
         return "Demo" if self.is_demo else "Development"
 
     def key(self) -> str:
-        """Return the secret key; outside production one that is made once and kept in the
-        data folder, where none is given.
+        """Return the secret key; outside production one that is made once and kept in
+        the data folder, where none is given.
 
-        Raises `ImproperlyConfigured` where production has none.
+        Raises `ImproperlyConfigured` if production has none.
         """
         if self.secret_key:
             return self.secret_key
@@ -461,7 +461,7 @@ def _sqlite(path: Path) -> dict[str, Any]:
 
 def _kept_key(path: Path) -> str:
     try:
-        # Of several processes that start at once only one may make the key.
+        # If several processes start at once, only one may make the key.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return path.read_text().strip()

@@ -145,7 +145,7 @@ def _add_sums(
 
 def _shown_amount(row: PendingWrite) -> Decimal | None:
     shown = read_or_reason(row, "shown")
-    # Where the column cannot be read, the result is the reason, a text.
+    # If the column cannot be read, the result is the reason, as text.
     return amount_of(shown.get("money")) if isinstance(shown, dict) else None
 
 

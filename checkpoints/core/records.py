@@ -15,7 +15,7 @@ from orchestrator.engine.values import canonical
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 MOST = 1000
-"""Checkpoints of one list."""
+"""The most checkpoints of one list."""
 
 State = dict[str, dict[str, Any]]
 
@@ -72,7 +72,7 @@ def run_id(run: UUID | str) -> UUID:
 
 
 def checkpoint_id(id: UUID | str | None) -> UUID | None:
-    """Return the id that a checkpoint gets; None where the store makes one. Raises
+    """Return the id that a checkpoint gets; None if the store makes one. Raises
     `InvalidValue`.
     """
     if id is None or isinstance(id, UUID):
@@ -89,7 +89,7 @@ def saved_before(
     run: UUID,
     state: State,
 ) -> Stored:
-    """Return the result of a save whose id is there already. Raises `KeyConflict` where
+    """Return the result of a save whose id is there already. Raises `KeyConflict` if
     that is another checkpoint.
     """
     if saved.meta.run != run or saved.state != state:

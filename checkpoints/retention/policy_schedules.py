@@ -69,8 +69,8 @@ def confirm_policy(policy: RetentionPolicy, *, by: Any, confirmed: int) -> None:
     """Let a policy act by itself from its next turn on, as it stands now. `confirmed`
     is the number of checkpoints that its dry run showed.
 
-    Raises `Forbidden`, `InvalidValue` for a policy that is not valid, and
-    `WrongStatus` where the count has moved by more than 1 %.
+    Raises `Forbidden`, `InvalidValue` for a policy that is not valid, and `WrongStatus`
+    if the count has moved by more than 1 %.
     """
     require_manager(by)
     counted = count(rule_of(policy))

@@ -269,9 +269,7 @@ def _unknown(run: Run, error: dict[str, Any], may_settle: bool) -> RunProblem:
 
 
 def _sentence(error: dict[str, Any]) -> str:
-    """Return the message of an error as a sentence, behind its type if a node raised
-    it.
-    """
+    """Return the message of an error as a sentence, after its type if a node raised it."""
     # Only the exceptions of a node have a type that its author knows.
     kind = error.get("type", "")
     message = str(error.get("message", "")).strip() or "It left no message."
@@ -282,7 +280,7 @@ def _sentence(error: dict[str, Any]) -> str:
     return f"{message}."
 
 
-_STOPPED_ELSEWHERE = {
+_STOPPED_ELSEWHERE: dict[str, str] = {
     Status.FAILED: "It failed where it comes from",
     Status.UNKNOWN: "Its outcome is unknown where it comes from",
     Status.INCOMPATIBLE: "It is incompatible where it comes from",
