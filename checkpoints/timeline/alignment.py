@@ -76,9 +76,10 @@ class RunDifference:
 class Alignment:
     """Two runs side by side. `split`: the last checkpoint that both share, as A and as
     B have it; None where they share nothing. `rows`: the checkpoints behind it, of each
-    run one or None. `at`: the seqs of the states whose `differences` these are.
-    `other_graph`: the graphs differ, so only names of nodes show what belongs together.
-    `cut_rows`, `cut`: there are further rows or differences.
+    run one or None. `at`: the seqs of the states whose `differences` these are, and
+    `documents` what those checkpoints hold. `other_graph`: the graphs differ, so only
+    names of nodes show what belongs together. `cut_rows`, `cut`: there are further rows
+    or differences.
     """
 
     runs: tuple[Run, Run]
@@ -86,6 +87,7 @@ class Alignment:
     rows: list[tuple[Checkpoint | None, Checkpoint | None]]
     differences: list[RunDifference]
     at: tuple[int, int]
+    documents: tuple[Document, Document]
     other_graph: bool
     cut_rows: bool
     cut: bool
@@ -144,6 +146,7 @@ def align(
         _rows_side_by_side(a, b, shared),
         _with_reasons(a, b, shared, differing[:MOST]),
         at=(a.seq, b.seq),
+        documents=(a.document, b.document),
         other_graph=run_of_a.graph != run_of_b.graph,
         cut_rows=len(rows) > MOST_ROWS,
         cut=len(differing) > MOST,
