@@ -121,8 +121,8 @@ class ApprovalRequestAdmin(ReadOnlyRows):
     def open_reviews(
         self, request: HttpRequest, queryset: "QuerySet[Any]"
     ) -> HttpResponse | None:
-        """Lead to the review of the run; of several runs, to the page that lists their
-        reviews.
+        """Lead to the review of the run, or for several runs to the page that lists
+        their reviews.
         """
         # By run before it is cut: one run may have more requests than a page lists.
         of_runs = queryset.order_by().values("run").annotate(newest=Max("opened_at"))
@@ -141,7 +141,7 @@ class ApprovalRequestAdmin(ReadOnlyRows):
 
 WORDS = ("of_run", "state", "asked_of", "times", "decided", "review")
 MOST = 100
-"""Runs whose reviews one page lists."""
+"""The most runs whose reviews one page lists."""
 
 
 @admin.register(Decision)

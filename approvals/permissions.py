@@ -247,7 +247,7 @@ def is_reviewer(user: Any, request: ApprovalRequest) -> bool:
 
 def excluded(user: Any, request: ApprovalRequest) -> str:
     """Return the sentence that says why four eyes exclude this user from the whole
-    request; empty where they do not. Reads `request.run`.
+    request; empty if they do not. Reads `request.run`.
     """
     if not request.policy.get("four_eyes"):
         return ""
@@ -260,7 +260,7 @@ def excluded(user: Any, request: ApprovalRequest) -> str:
 
 def _excluded_for_shaping(user: Any, way: Sequence[Stretch]) -> str:
     """Return the sentence that says why four eyes exclude this user for what he did on
-    these stretches; empty where they do not.
+    these stretches; empty if they do not.
     """
     on_lines = Q(pk__in=[])
     departures = Q(pk__in=[])

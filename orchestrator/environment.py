@@ -41,7 +41,7 @@ from checkpoints.core.strict_json import parse_strict
 
 ROOT: Path = Path(__file__).resolve().parent.parent
 LEAST_SECRET_KEY = 32
-"""Characters of a secret key."""
+"""The fewest characters of a secret key."""
 IN_JSON = (
     "payloads",
     "secrets",
@@ -339,10 +339,10 @@ class Environment(Variables, BaseSettings):
         return "Demo" if self.is_demo else "Development"
 
     def key(self) -> str:
-        """Return the secret key; outside production one that is made once and kept in the
-        data folder, where none is given.
+        """Return the secret key; outside production one that is made once and kept in
+        the data folder, where none is given.
 
-        Raises `ImproperlyConfigured` where production has none.
+        Raises `ImproperlyConfigured` if production has none.
         """
         if self.secret_key:
             return self.secret_key

@@ -164,7 +164,7 @@ def _refused_token(facts: Facts) -> str:
 
 
 def _refused_import(facts: Facts) -> str:
-    return f"was refused: a bundle was not taken in ({_code(facts)})"
+    return f"was refused: a bundle was not imported ({_code(facts)})"
 
 
 def _tokens_throttled(facts: Facts) -> str:

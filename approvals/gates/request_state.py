@@ -71,13 +71,13 @@ def load_states(
     """Return the state of these requests, all of one run and line. Two queries,
     whatever their number.
 
-    Raises `TamperedRow` and `WrongKey` where one of the rows is not as it was written.
+    Raises `TamperedRow` and `WrongKey` if one of the rows is not as it was written.
     """
     if not requests:
         return []
     decisions_by_request: dict[UUID, list[Decision]] = {}
-    # Before the writes: of an edit that is signed meanwhile the decision may be
-    # missing, but never the revision.
+    # Read before the writes: if an edit is signed meanwhile, its decision may be
+    # missing here, but never its revision.
     for decision in Decision.objects.filter(request__in=requests):
         decisions_by_request.setdefault(decision.request_id, []).append(decision)
 
@@ -120,8 +120,8 @@ def _require_whole(
     writes: Sequence[PendingWrite],
     decisions: Iterable[Decision],
 ) -> None:
-    """Raise `TamperedRow` where rows are missing: rows that verify can still be too few
-    if a write, or a revision with a decision, was deleted.
+    """Raise `TamperedRow` if rows are missing: rows that verify can still be too few if
+    a write, or a revision with a decision, was deleted.
     """
     name = sealed_rows.name_of(request)
     if len(writes) != request.writes:
@@ -140,7 +140,7 @@ def _require_whole(
 
 
 def require_all_decisions(run: UUID, recorded: int, *, exactly: bool = False) -> None:
-    """Raise `TamperedRow` where a run has fewer decisions than its row records, or
+    """Raise `TamperedRow` if a run has fewer decisions than its row records, or
     (`exactly`, under its lock) more.
     """
     count = Decision.objects.filter(run=run).count()

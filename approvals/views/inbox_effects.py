@@ -156,7 +156,7 @@ def _currency_of(graph: Compiled, row: PendingWrite) -> str:
 
 def _shown_amount(row: PendingWrite) -> Decimal | None:
     shown = read_or_reason(row, "shown")
-    # Where the column cannot be read, the result is the reason, a text.
+    # If the column cannot be read, the result is the reason, as text.
     return amount_of(shown.get("money")) if isinstance(shown, dict) else None
 
 

@@ -155,7 +155,7 @@ class Review:
     @property
     def current(self) -> str:
         """The anchor of the slip or group on which the keyboard acts when the page is
-        fresh; empty where nothing can be decided.
+        fresh; empty if nothing can be decided.
         """
         units: list[Any] = [*self.groups, *self.cells]
         for unit in units:
@@ -247,7 +247,7 @@ class Review:
         return "This was withdrawn."
 
     def _settled_sentence(self) -> str:
-        """Return who settled the requests, and when; empty where no signature counts."""
+        """Return who settled the requests, and when; empty if no signature counts."""
         people: list[str] = []
         times: list[datetime] = []
         for slot in self.slots:

@@ -53,7 +53,7 @@ LARGE = 32 * 1024
 @dataclass(frozen=True, slots=True)
 class Viewer:
     """The person who looks at a request: the account's id, and why this person may not
-    sign it; empty where they may.
+    sign it; empty if they may.
     """
 
     id: int | None
@@ -413,7 +413,7 @@ def _settled_line(
     # Signatures on older revisions, and those that four eyes exclude, settled nothing.
     counted = [decision for decision in decisions if decision.by_id in standing.by]
     people = dict.fromkeys(_decided_by(decision) for decision in counted)
-    # A decision made after the write was settled does not tell when it was settled.
+    # A decision made after the write was settled does not show when it was settled.
     times = [decision.at for decision in counted if decision.event_seq <= standing.seq]
     sentence = _verdict_label(standing, row)
     if people:
@@ -593,7 +593,7 @@ def title_of(row: PendingWrite, shown: Mapping[str, Any]) -> str:
 
 
 def name_of_writes(compiled: Compiled | None, row: PendingWrite) -> str:
-    """Return the name of all writes like this one: the gate's label where it does not
+    """Return the name of all writes like this one: the gate's label if it does not
     quote the value.
     """
     show = gate_of(compiled, row).writes.get(row.channel) if compiled else None
@@ -621,7 +621,7 @@ def _own(
     viewer: Viewer,
 ) -> str:
     """Return a sentence on how this person's earlier verdict on the open write counts,
-    and what a new one would do; empty where there is none that counts.
+    and what a new one would do; empty if there is none that counts.
     """
     own = []
     for decision in decisions:
@@ -675,8 +675,8 @@ def control_of(
     value: Any,
     drawing: DrawnCards,
 ) -> Control | None:
-    """Return the edit form of a write; None where its value is large and nobody
-    requested the form.
+    """Return the edit form of a write; None if its value is large and nobody requested
+    the form.
     """
     write = str(row.write)
     if row.size > LARGE and not drawing.requested(write):

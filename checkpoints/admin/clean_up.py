@@ -126,7 +126,7 @@ def show_dry_run(request: HttpRequest, policy: int) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 def confirm(request: HttpRequest, policy: int) -> HttpResponse:
-    """Show page 3, on which the number of checkpoints is typed; where the count has
+    """Show page 3, on which the number of checkpoints is typed; if the count has
     changed, lead back to the dry run.
     """
     _require_look(request)

@@ -44,8 +44,8 @@ class MemoryStore:
         id: UUID | str | None = None,
     ) -> Stored:
         """Keep a state as the newest checkpoint of a run; again with the same `id`, it
-        is kept once. Raises `InvalidValue` naming what cannot be kept, `KeyConflict`
-        where the id is another checkpoint's.
+        is kept once. Raises `InvalidValue` naming what cannot be kept, `KeyConflict` if
+        the id is another checkpoint's.
         """
         checked = records.checked_state(state)
         run_id = records.run_id(run)
@@ -115,7 +115,7 @@ class MemoryStore:
         )
 
     def latest(self, run: UUID | str) -> Stored | None:
-        """Return the newest checkpoint of a run, without its state; None where it has
+        """Return the newest checkpoint of a run, without its state; None if it has
         none.
         """
         return next(iter(self._newest_first(run)), None)

@@ -16,7 +16,7 @@ from orchestrator.engine.values.ops import same
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 MOST = 1000
-"""Checkpoints of one list."""
+"""The most checkpoints of one list."""
 
 State = dict[str, dict[str, Any]]
 
@@ -73,7 +73,7 @@ def run_id(run: UUID | str) -> UUID:
 
 
 def checkpoint_id(id: UUID | str | None) -> UUID | None:
-    """Return the id that a checkpoint gets; None where the store makes one. Raises
+    """Return the id that a checkpoint gets; None if the store makes one. Raises
     `InvalidValue`.
     """
     if id is None or isinstance(id, UUID):
@@ -90,7 +90,7 @@ def saved_before(
     run: UUID,
     state: State,
 ) -> Stored:
-    """Return the result of a save whose id is there already. Raises `KeyConflict` where
+    """Return the result of a save whose id is there already. Raises `KeyConflict` if
     that is another checkpoint.
     """
     if saved.meta.run != run or not same(saved.state, state):

@@ -29,10 +29,9 @@ Names = tuple[str, ...]
 
 
 def relation(casts: Sequence[str], rows: int) -> str:
-    """Return the text of a relation `given` with so many rows, whose columns have these
-    types and are called column1, column2 ... PostgreSQL gets the rows as one JSON
-    document: some thousand parameters cost its driver more than the rows cost the
-    server.
+    """Return the SQL of a relation named `given` with this many rows, whose columns
+    have these types and are called column1, column2 … PostgreSQL gets them as one JSON
+    document: a thousand parameters cost its driver more than the rows cost the server.
     """
     if connection.vendor == "sqlite":
         places = ["%s"] * len(casts)
@@ -211,8 +210,8 @@ def _update_sql(
     returning: Names = (),
 ) -> str:
     """Return an UPDATE that sets `alike` and `names` where `own` and `same` are met.
-    `names` and `own` are the columns of a relation of so many `rows`; without rows
-    their values are parameters instead.
+    `names` and `own` are the columns of a relation of `rows` rows; without rows their
+    values are parameters instead.
     """
     columns = (*names, *own)
     if rows:

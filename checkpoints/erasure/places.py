@@ -1,6 +1,6 @@
 """The sealed rows in which values of a run are stored, and their contents after an
-erasure. Other floors add theirs when they are ready; docs/erasure.md lists all of them,
-held by a test that walks every column.
+erasure. Other packages add theirs in `AppConfig.ready`; docs/erasure.md lists all of
+them, and a test that walks every column keeps that list complete.
 """
 
 from collections.abc import Callable, Mapping

@@ -75,7 +75,7 @@ def delete_payload(backend_name: str, name: str, column: bytes = b"") -> None:
 
 def where(name: str, column: bytes) -> tuple[str, bytes]:
     """Return, for the column of a backend outside the row, the name that the bytes have
-    now, and the result of the backend. Raises `PayloadLost` where it is damaged.
+    now, and the result of the backend. Raises `PayloadLost` if it is damaged.
     """
     if len(column) < 2 or column[:1] != _ELSEWHERE:
         raise _damaged(name)

@@ -1,4 +1,4 @@
-"""A policy at one moment: its ages as moments, so that a dry run and the removal behind
+"""A policy at one moment: its ages as moments, so that a dry run and the removal after
 it mean the same.
 """
 
@@ -55,11 +55,11 @@ class Rule:
         return self.keep_last == 0 and not self.older.keys() >= AGED
 
     def says_the_same(self, other: "Rule") -> bool:
-        """Return whether both are of one policy, at whatever moments."""
-        return self._days() == other._days()
+        """Return whether both are the rule of one policy, at whatever moments."""
+        return self._ages() == other._ages()
 
-    def _days(self) -> tuple[Any, ...]:
-        # As ages again, for the moments of one policy move with the clock.
+    def _ages(self) -> tuple[Any, ...]:
+        # Compared as ages: the moments of one policy move with the clock.
         older = {status: self.now - at for status, at in self.older.items()}
         ended = {status: self.now - at for status, at in self.ended.items()}
         return self.graph, self.keep_last, older, ended, self.archive

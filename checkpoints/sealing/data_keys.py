@@ -50,8 +50,8 @@ def make_data_key(run: Run) -> None:
 
 
 def wrapped_key_of(run: UUID) -> bytes:
-    """Return a run's key as it is stored, for a copy of the run elsewhere; empty where
-    it has none.
+    """Return a run's key as it is stored, for a copy of the run elsewhere; empty if it
+    has none.
     """
     keys = RunKey.objects.filter(id=run).values_list("wrapped", flat=True)
     return bytes(keys.first() or b"")
@@ -126,7 +126,7 @@ def ensure_known(stored: bytes) -> None:
 def know_keys_of(rows: Iterable[Model]) -> None:
     """Load the data keys of these rows' payloads into the ring, as far as the payloads
     were read, so that a page of rows of many runs opens without a query for each. One
-    query for the keys that the ring lacks, none where it has all.
+    query for the keys that the ring lacks, none if it has all.
     """
     ring = keyring()
     missing = _data_keys_in(rows) - set(ring.data_keys)
@@ -217,7 +217,7 @@ def remove_data_key(run: UUID) -> None:
 
 def _run_of(row: Any) -> UUID | None:
     """Return the run whose key encrypts a row: the run itself, or the run in the row's
-    identity; None where there is none.
+    identity; None if there is none.
     """
     run_id: UUID | None = None
     if isinstance(row, Run):

@@ -138,7 +138,7 @@ def register_graphs() -> None:
 
 
 class ReferenceData:
-    """The reference data of a database. Raises `WrongStatus` where it has runs."""
+    """The reference data of a database. Raises `WrongStatus` if it has runs."""
 
     def __init__(self) -> None:
         if Run.objects.exists():
@@ -153,7 +153,7 @@ class ReferenceData:
         _age_versions()
 
     def grow(self, count: int) -> Iterator[int]:
-        """Add copies until there are so many. Yields their number after each batch."""
+        """Add copies until there are `count`. Yields their number after each batch."""
         while self._count < count:
             last = min(count, self._count + BATCH)
             copies = RunCopies()
@@ -162,7 +162,7 @@ class ReferenceData:
             copies.insert()
             self._count = last
             yield last
-        # An installation has statistics of its tables, by which queries are planned.
+        # As in a real installation, queries are planned from table statistics.
         statistics.gather()
 
     def _add_copy(self, copies: RunCopies, number: int) -> None:

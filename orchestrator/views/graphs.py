@@ -94,7 +94,7 @@ def first_line(description: str) -> str:
 
 
 VERSIONS = 20
-"""Versions that a graph's page lists."""
+"""The most versions that a graph's page lists."""
 
 POLICIES = {
     "every_node": "every superstep",
@@ -114,7 +114,7 @@ def policy_in_words(compiled: Compiled) -> str:
 
 
 def current(name: str) -> Compiled:
-    """Return the graph's current version here. Raises `Http404` where there is none."""
+    """Return the graph's current version here. Raises `Http404` if there is none."""
     try:
         return registry.current(name)
     except UnknownThing as error:

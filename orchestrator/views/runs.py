@@ -30,11 +30,12 @@ from orchestrator.runs.metadata import PARAMETER, read_pair, split_filters
 from orchestrator.views.run_standings import not_started, read_standings
 
 PAGE = 50
-"""Runs on one page of the list."""
+"""The most runs on one page of the list."""
 NEWS = 100
-"""Newer runs that are counted; of more the list says "100 or more"."""
+"""The most newer runs that are counted; if there are more, the list says "100 or more".
+"""
 LONGEST_SEARCH = 200
-"""Characters of a search; the rest is ignored."""
+"""The most characters of a search; the rest is ignored."""
 ID_DIGITS = 32
 """Hexadecimal digits of an id."""
 REVIEW = "review"
@@ -64,7 +65,7 @@ started.
 """
 FILTERS = ("status", "graph", "started", "q", "before")
 """The parameters of the list's address, beside `metadata.<name>`."""
-# Of the encrypted columns only the error and the progress are shown.
+# The error and the progress are the only encrypted columns that are shown.
 COLUMNS = (
     "id",
     "key",
@@ -173,7 +174,7 @@ def _list_links(
     is_first_page: bool,
 ) -> dict[str, str]:
     """Return the queries of the older page, of the newest one, and of the number of
-    newer runs; empty where there is none.
+    newer runs; empty if there is none.
     """
     links = {"older": "", "newest": "", "news": ""}
     if len(rows) > PAGE:

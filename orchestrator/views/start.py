@@ -59,7 +59,7 @@ from orchestrator.views.made_once import (
 )
 
 MOST_DIFFERENCES = 20
-"""Places of two inputs that are shown."""
+"""The most places of two inputs that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +192,8 @@ def _shown(
     *,
     status: int = 200,
 ) -> HttpResponse:
-    # Once this page started a run, what was typed since starts another: the button
-    # then needs a new token.
+    # Once this page has started a run, anything typed since is for another one, so the
+    # button needs a new token.
     has_started_a_run = form.taken_by is not None and not form.key
     token = new_token(request) if has_started_a_run else token_to_show(request)
     context = {

@@ -164,7 +164,7 @@ def _runs_with_fact(text: str | None, graph: str | None, by: Any) -> Iterator[Ru
         rows = permissions.visible_among(by, rows)
     # The oldest first: with --forks an origin takes those that came of it along.
     for run in rows.order_by("created_at", "id").iterator():
-        # Where the database cannot search in JSON, this is the filter.
+        # If the database cannot search in JSON, this is the filter.
         if run.facts.get(name) == value:
             yield run
 
