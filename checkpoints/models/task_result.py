@@ -30,9 +30,15 @@ class TaskResult(OfTask, Sealed):
     MOMENT = "intent_at"
 
     id = models.BigAutoField(primary_key=True)
-    # No separate index: the first constraint below begins with the run.
+    # No separate index: the first constraint below begins with the run. No check by the
+    # database, which would be a query for each leaf of a fan-out: rows are inserted
+    # under the run's lock or with the run, and go with it.
     run = models.ForeignKey(
-        Run, on_delete=models.PROTECT, related_name="task_results", db_index=False
+        Run,
+        on_delete=models.PROTECT,
+        related_name="task_results",
+        db_index=False,
+        db_constraint=False,
     )
     attempt = models.IntegerField()
     effect = models.CharField(max_length=10)

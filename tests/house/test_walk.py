@@ -40,12 +40,12 @@ entered.
 """
 MOST = {
     "sqlite": {
-        "superstep": (62, 242, 495),
+        "superstep": (62, 242, 492),
         "signature": (27, 110, 506),
         "fork": (60, 245, 556),
     },
     "postgresql": {
-        "superstep": (62, 244, 480),
+        "superstep": (62, 244, 477),
         "signature": (27, 111, 475),
         "fork": (60, 246, 555),
     },
