@@ -10,12 +10,14 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
+from checkpoints.db import counts
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.engine import registry
 from orchestrator.management import reference_data
 from orchestrator.management.reference_data import ReferenceData, reference_graph
 from tests.support.read_growth import Reads, grown_reads
+from tests.support.rows import a_worker
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -28,6 +30,12 @@ SMALL = "small"
 RUNS = 12
 
 
+@pytest.fixture(autouse=True)
+def low_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count up to few, which all counts reach before runs are added."""
+    monkeypatch.setattr(counts, "MOST_COUNTED", 20)
+
+
 def test_no_read_costs_more_beside_ten_times_as_many_runs() -> None:
     data = ReferenceData()
     list(data.grow(FEW))
@@ -36,6 +44,7 @@ def test_no_read_costs_more_beside_ten_times_as_many_runs() -> None:
     overseer = User.objects.create_superuser("overseer")
     reads = {
         **_comparisons(overseer, reviewer),
+        **_queue(overseer),
     }
     assert grown_reads(data, reads, many=MANY) == {}
 
@@ -90,3 +99,11 @@ def _comparisons(overseer: User, reviewer: User) -> Reads:
     # A page has a number in its bar, which is measured with the inbox.
     of_reviewer = {f"{name}, reviewer": answer for name, answer in answers.items()}
     return {**_pages(overseer, pages | answers), **_pages(reviewer, of_reviewer)}
+
+
+def _queue(overseer: User) -> Reads:
+    """The page of workers and of the queue, and the probe that says the same. A worker
+    lives that has registered nothing.
+    """
+    a_worker()
+    return _pages(overseer, {"workers": "/workers/", "probe": "/readyz"})
