@@ -5,6 +5,7 @@ retention.
 
 import os
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -16,6 +17,7 @@ from orchestrator import runs
 from orchestrator.engine import registry
 from orchestrator.management import reference_data
 from orchestrator.management.reference_data import ReferenceData, reference_graph
+from orchestrator.views import runs as runs_page
 from tests.support.read_growth import Reads, grown_reads
 from tests.support.rows import a_worker
 
@@ -27,13 +29,15 @@ FEW = int(os.environ.get("COUNTERSIGN_SIZE", "400"))
 MANY = 10 * FEW
 SMALL = "small"
 """A graph with a few runs of its own, whatever is added beside them."""
-RUNS = 12
+RUNS = 6
 
 
 @pytest.fixture(autouse=True)
-def low_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count up to few, which all counts reach before runs are added."""
+def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits that are reached before runs are added."""
     monkeypatch.setattr(counts, "MOST_COUNTED", 20)
+    # The runs that are copied were started within the hour.
+    monkeypatch.setattr(runs_page, "CLOCKS_DIFFER", timedelta(0))
 
 
 def test_no_read_costs_more_beside_ten_times_as_many_runs() -> None:
@@ -45,6 +49,7 @@ def test_no_read_costs_more_beside_ten_times_as_many_runs() -> None:
     reads = {
         **_comparisons(overseer, reviewer),
         **_queue(overseer),
+        **_lists(overseer),
     }
     assert grown_reads(data, reads, many=MANY) == {}
 
@@ -107,3 +112,24 @@ def _queue(overseer: User) -> Reads:
     """
     a_worker()
     return _pages(overseer, {"workers": "/workers/", "probe": "/readyz"})
+
+
+def _lists(overseer: User) -> Reads:
+    """The list of runs, each of its tabs, and the number of newer runs."""
+    newest = Run.objects.get(key=_key(RUNS - 1)).id
+    addresses = {}
+    for tab in ("", *(name for name, _, _ in runs_page.TABS)):
+        addresses[f"runs, tab {tab}"] = f"/runs/?status={tab}"
+        addresses[f"news, tab {tab}"] = f"/runs/-/news/?status={tab}&since={newest}"
+    addresses |= {
+        "runs of a graph": f"/runs/?graph={SMALL}",
+        "runs of a graph, tab stopped": f"/runs/?graph={SMALL}&status=stopped",
+        "runs of this hour": "/runs/?started=hour",
+        "runs of this month": "/runs/?started=month",
+        "runs with metadata": "/runs/?metadata.team=claims",
+        "rows of the list": f"/runs/-/rows/?id={newest}",
+        "runs by API": "/api/v1/runs/",
+        "runs of a graph by API": f"/api/v1/runs/?graph={SMALL}",
+        "failed runs by API": "/api/v1/runs/?status=failed",
+    }
+    return _pages(overseer, addresses)
