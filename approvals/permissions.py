@@ -128,6 +128,13 @@ def visible_among(user: Any, runs: "QuerySet[Run]") -> "QuerySet[Run]":
     return runs.filter(Q(started_by=user) | Exists(names_user))
 
 
+def visible_relatives(user: Any) -> "QuerySet[Run]":
+    """Return the `visible_runs` for reads that follow a run to its relatives, which are
+    the `among` of `checkpoints.timeline`: each relative is looked at by itself.
+    """
+    return visible_among(user, Run.objects.all())
+
+
 def may_see_run(user: Any, run: Run) -> bool:
     """Return whether the run exists for this user. A run that he may not see must be
     answered as unknown.

@@ -425,10 +425,7 @@ def is_decimal(schema: Mapping[str, Any]) -> bool:
     or a text of digits".
     """
     types = {member.get("type") for member in schema.get("anyOf", ())}
-    if types == {"number", "string"}:
-        return True
-    pattern = str(schema.get("pattern", ""))
-    return schema.get("type") == "string" and pattern.startswith("^(?!^[-+.]*$)")
+    return types == {"number", "string"}
 
 
 def is_file(schema: Mapping[str, Any]) -> bool:

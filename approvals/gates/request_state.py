@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from approvals.models import ApprovalRequest, Decision
+from checkpoints.core.visible_json import json_text
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
-from checkpoints.sealing import sealed_rows
+from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
@@ -53,6 +54,15 @@ def policy_of(request: ApprovalRequest) -> Policy:
         policy["four_eyes"],
         policy["all_or_nothing"],
     )
+
+
+def why_of(request: ApprovalRequest) -> str:
+    """Return why people were asked; empty where nothing says so. Raises `TamperedRow`,
+    `WrongKey`.
+    """
+    why = sealed_columns.read_value(request, "why") or ""
+    # A bundle may bring an error as an object.
+    return why if isinstance(why, str) else json_text(why)
 
 
 def load_states(

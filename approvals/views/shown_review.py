@@ -5,6 +5,7 @@ drafted, how it ended, and who was asked.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -68,7 +69,7 @@ class Tally:
         return self.approve + self.edit
 
 
-@dataclass(slots=True)
+@dataclass
 class Review:
     """A review with all that its template shows."""
 
@@ -204,9 +205,11 @@ class Review:
         seen = [str(question.id) for question in self.requests]
         return f"{self.url}?{urlencode({'seen': seen}, doseq=True)}"
 
-    @property
+    @cached_property
     def ending(self) -> str:
-        """The reason why nothing can be decided here any more; empty if something can."""
+        """The reason why nothing can be decided here any more; empty where something
+        can. One query for a run that was cancelled.
+        """
         # First, because a cancelled run keeps its status until its worker commits.
         if self.run.cancel_at:
             account = who_asked(self.run.id)

@@ -22,7 +22,7 @@ from approvals.forms import controls
 from approvals.forms.controls import Control
 from approvals.gates.departed_line import DepartedLine
 from approvals.gates.edited_texts import gate_of
-from approvals.gates.request_state import RequestState, policy_of
+from approvals.gates.request_state import RequestState, policy_of, why_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages
 from approvals.views.card_pages import FIELDS, JSON, CardPages, DrawnCards, Pager, Raw
@@ -295,7 +295,6 @@ def question(
     # Similar writes can be decided as one.
     groups, apart = grouped(lines)
 
-    why = sealed_columns.read_value(request, "why")
     # The reason why this person may not sign matters only while others may.
     is_open = request.status == RequestStatus.OPEN
     why_not = viewer.why_not if is_open else ""
@@ -305,7 +304,7 @@ def question(
         id=request.id,
         title=_title(request),
         facts=_facts(request, state.writes, compiled),
-        why=why_in_words(str(why or "")),
+        why=why_in_words(why_of(request)),
         why_not=why_not,
         open=is_open,
         all_or_nothing=policy.all_or_nothing,

@@ -12,6 +12,7 @@ from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import is_storable, unknown_thing
 from orchestrator.engine.errors import InvalidValue, KeyConflict, UnknownThing
 from orchestrator.engine.values import canonical
+from orchestrator.engine.values.ops import same
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 MOST = 1000
@@ -92,7 +93,7 @@ def saved_before(
     """Return the result of a save whose id is there already. Raises `KeyConflict` if
     that is another checkpoint.
     """
-    if saved.meta.run != run or saved.state != state:
+    if saved.meta.run != run or not same(saved.state, state):
         raise KeyConflict(
             f"checkpoint {saved.meta.id} is there already, "
             "of another run or with another state",

@@ -229,7 +229,7 @@ KEPT_FACTS = frozenset(
 may hold a value, and are erased.
 """
 STARTED = "run_started"
-_CODES = frozenset({"no_record", "other_input"})
+_CODES = frozenset({"no_record", "other_input", "other_memory"})
 
 
 def _of_event(row: RunEvent, eraser: Eraser) -> Values:

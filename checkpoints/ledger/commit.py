@@ -48,6 +48,7 @@ _REFRESHED = (
     "fingerprint",
     "encrypted",
     "hash_key",
+    "imported",
     "payloads",
     "input_hash",
     "started_by",

@@ -121,17 +121,24 @@ def _any_due_text(limit: int, vendor: str) -> str:
         joined = "JOIN {table} AS run ON run.id IN ({rows})"
     rows = _first_of_kind_text(limit)
     return f"""
-        WITH RECURSIVE kinds ({KIND}) AS (
-          SELECT * FROM ({_first_kind_text()}) AS first_kind
-          UNION ALL
-          SELECT run.graph, run.fingerprint, run.priority
-          FROM kinds JOIN {TABLE} AS run ON run.id = {_next_kind_text()}
-        ),
+        WITH RECURSIVE {kinds_text()},
         claimable AS (SELECT * FROM kinds WHERE {CONDITION})
         SELECT run.id FROM claimable {joined.format(table=TABLE, rows=rows)}
         UNION ALL
         SELECT id FROM {TABLE} WHERE {EXPIRED} AND {CONDITION}
     """
+
+
+def kinds_text() -> str:
+    """Return the recursive part `kinds` of a query: a row for each kind of the queued
+    and waiting runs.
+    """
+    return f"""kinds ({KIND}) AS (
+          SELECT * FROM ({_first_kind_text()}) AS first_kind
+          UNION ALL
+          SELECT run.graph, run.fingerprint, run.priority
+          FROM kinds JOIN {TABLE} AS run ON run.id = {_next_kind_text()}
+        )"""
 
 
 def _first_kind_text() -> str:

@@ -102,6 +102,14 @@ def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
     checkpoint already has. Raises `UnknownThing` if there is no such checkpoint in a
     timeline, `InvalidValue`, `Forbidden`.
     """
+    row, _ = pin_or_find(checkpoint_id, by=by, reason=reason)
+    return row
+
+
+def pin_or_find(
+    checkpoint_id: UUID | str, *, by: Any, reason: str = ""
+) -> tuple[Pin, bool]:
+    """Return the pin of `pin`, and whether this call made it."""
     require_manager(by)
     checkpoint = uuid_of(checkpoint_id, "checkpoint")
     checked_text(reason, "reason", most=LONGEST_REASON)
@@ -121,7 +129,7 @@ def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
         # One `unpin` ends one pin, so a second one would keep the checkpoint.
         earlier_pin = pins.first()
         if earlier_pin is not None:
-            return earlier_pin
+            return earlier_pin, False
         row = Pin(
             checkpoint=checkpoint,
             run=run,
@@ -137,7 +145,7 @@ def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
             checkpoint=str(checkpoint),
             reason=reason,
         )
-    return row
+    return row, True
 
 
 def unpin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> bool:
@@ -155,8 +163,14 @@ def _end(rows: Any, kind: str, by: Any, reason: str) -> bool:
     """
     require_manager(by)
     checked_text(reason, "reason", most=LONGEST_REASON)
+    rows = rows.filter(released_at=None)
     with transaction.atomic():
-        row = rows.filter(released_at=None).first()
+        run = rows.values_list("run", flat=True).first()
+        if run is None:
+            return False
+        # Nobody is given a pin that is being taken away at the same time.
+        _lock_row(run)
+        row = rows.first()
         if row is None or not _release(rows, row, by):
             return False
         facts: dict[str, Any] = {"hold": row.id}

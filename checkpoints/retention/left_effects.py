@@ -34,7 +34,8 @@ def leave_effects(run: Run) -> None:
     departure = lines.values_list("departure_run", flat=True).first()
     if not departure:
         return
-    origins = Run.objects.filter(id=departure)
+    # Locked, so that it is not removed before the rows that are left with it are there.
+    origins = Run.objects.select_for_update(no_key=True).filter(id=departure)
     origin = origins.only("id", "encrypted", "hash_key").first()
     if origin is None:
         return

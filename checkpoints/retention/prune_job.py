@@ -61,8 +61,8 @@ log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class Pruned:
     """The progress of a removal. `last` is the id of the last run that was looked at;
-    `bad` are runs that did not verify, `referred` those that rows of other apps name;
-    `told`: its audit line is written.
+    `bad` are runs that did not verify, `referred` those that rows of other apps name,
+    each the first of as many as are counted; `told`: its audit line is written.
     """
 
     last: str = ""
@@ -72,6 +72,8 @@ class Pruned:
     skipped: int = 0
     bad: list[str] = field(default_factory=list)
     referred: list[str] = field(default_factory=list)
+    bad_count: int = 0
+    referred_count: int = 0
     seconds: float = 0.0
     told: bool = False
 
@@ -215,8 +217,11 @@ def _record_end(
         "skipped": result.skipped,
         "bad": result.bad,
     }
+    if result.bad:
+        facts["bad_count"] = result.bad_count
     if result.referred:
         facts["referred"] = result.referred
+        facts["referred_count"] = result.referred_count
     if stopped:
         facts["stopped"] = True
     if limit is not None:
@@ -332,8 +337,10 @@ class _Work:
     def _skip(self, run: UUID, error: Exception) -> None:
         self.result.skipped += 1
         log.warning("not_pruned", run=str(run), error=str(error))
-        if isinstance(error, IntegrityError) and len(self.result.referred) < MOST_NAMED:
-            self.result.referred.append(str(run))
+        if isinstance(error, IntegrityError):
+            self.result.referred_count += 1
+            if len(self.result.referred) < MOST_NAMED:
+                self.result.referred.append(str(run))
         if isinstance(error, CountersignError) and error.code in TAMPERED:
             locked_run.mark_tampered(run, error, ended=True)
             audit_log.record(
@@ -342,6 +349,7 @@ class _Work:
                 run=run,
                 row=str(error.facts.get("row", "")),
             )
+            self.result.bad_count += 1
             if len(self.result.bad) < MOST_NAMED:
                 self.result.bad.append(str(run))
 

@@ -26,7 +26,7 @@ from checkpoints.core.keyring import (
 )
 from checkpoints.models import Run
 from checkpoints.models.run import RunKey
-from orchestrator.engine.errors import CountersignError, WrongKey
+from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
 from orchestrator.engine.values import canonical
 
 _HEAD = 64
@@ -101,7 +101,7 @@ def _note(name: str, *, in_use: bool) -> None:
 
 def ensure_known(stored: bytes) -> None:
     """Load the data key that encrypted these bytes into the ring, if one did. Raises
-    `WrongKey`.
+    `TamperedRow` where they are damaged, and `WrongKey`.
     """
     # The byte before it is the length of the key's id, so the id begins here.
     if stored[2:3] != DATA_KEY.encode() or stored[:1] != ENCRYPTED:
@@ -111,6 +111,9 @@ def ensure_known(stored: bytes) -> None:
     if name in ring.data_keys:
         return
     run_id = name.removeprefix(DATA_KEY)
+    # Django refuses a query for what is no UUID.
+    if not _is_id(run_id):
+        raise TamperedRow("it names no key of a run")
     row = RunKey.objects.filter(id=run_id).first()
     # The row of a destroyed key stays, without the key.
     if row is None or not row.wrapped:

@@ -74,10 +74,11 @@ class RunDifference:
 @frozen
 class Alignment:
     """Two runs side by side. `split`: the last checkpoint that both share, as A and as
-    B have it; None if they share nothing. `rows`: the checkpoints after it, one or None
-    of each run. `at`: the seqs of the states whose `differences` these are.
-    `other_graph`: the graphs differ, so only names of nodes show what belongs together.
-    `cut_rows`, `cut`: there are further rows or differences.
+    B have it; None if they share nothing. `rows`: the checkpoints after it, of each
+    run one or None. `at`: the seqs of the states whose `differences` these are, and
+    `documents` what those checkpoints hold. `other_graph`: the graphs differ, so only
+    names of nodes show what belongs together. `cut_rows`, `cut`: there are further rows
+    or differences.
     """
 
     runs: tuple[Run, Run]
@@ -85,6 +86,7 @@ class Alignment:
     rows: list[tuple[Checkpoint | None, Checkpoint | None]]
     differences: list[RunDifference]
     at: tuple[int, int]
+    documents: tuple[Document, Document]
     other_graph: bool
     cut_rows: bool
     cut: bool
@@ -143,6 +145,7 @@ def align(
         _rows_side_by_side(a, b, shared),
         _with_reasons(a, b, shared, differing[:MOST]),
         at=(a.seq, b.seq),
+        documents=(a.document, b.document),
         other_graph=run_of_a.graph != run_of_b.graph,
         cut_rows=len(rows) > MOST_ROWS,
         cut=len(differing) > MOST,

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.models import Run, RunLine
@@ -233,7 +233,7 @@ def _departed_from(
     """
     lines = RunLine.objects.filter(departure_run__in=runs, number=1)
     if among is not None:
-        lines = lines.filter(run__in=among.values("id"))
+        lines = lines.filter(Exists(among.filter(id=OuterRef("run"))))
     unread = [f"run__{name}" for name in _UNREAD]
     lines = lines.select_related("run").defer(*unread).order_by("id")
     departed: list[tuple[UUID, Relative]] = []

@@ -129,15 +129,17 @@ def neighbours(
     They are on the run's current line, or on the checkpoint's own if it isn't on the
     current one. Raises as `blame` does.
     """
+    check_among(among)
     state_path = parsed_path(path)
     run = _find_run(checkpoint.run_id)
+    # An input never changes.
+    if state_path.partitions == ("input",):
+        return None, None
+
     spans = spans_of(run.id, run.line)
     # A line that was left keeps its own neighbours.
     if not _is_within(checkpoint, spans):
         spans = spans_of(run.id, checkpoint.line)
-    if state_path.partitions == ("input",):
-        return None, None
-
     seq_after: int | None = None
     for newer, _ in _changing_steps(run, spans, state_path, among):
         seq = newer.row.seq

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from checkpoints.lines import FARTHEST, Stretch, ancestry
 from checkpoints.models import Checkpoint, Run, RunLine
@@ -72,7 +72,7 @@ def origin_of(
         return None
     origin = Checkpoint.objects.filter(id=run.origin_checkpoint)
     if among is not None:
-        origin = origin.filter(run__in=among)
+        origin = origin.filter(Exists(among.filter(id=OuterRef("run"))))
     return origin.select_related("run").defer("change", "snapshot").first()
 
 
@@ -116,8 +116,10 @@ def _visible_lines(
     """
     rows = RunLine.objects.filter(run__in=runs).select_related("run")
     if among is not None:
+        # One look for each line: behind an OR the database would list all of `among`.
+        departs_from_visible = Exists(among.filter(id=OuterRef("departure_run")))
         # Later lines depart from their run itself, which may be seen.
-        rows = rows.filter(Q(number__gt=1) | Q(departure_run__in=among.values("id")))
+        rows = rows.filter(Q(number__gt=1) | Q(departs_from_visible))
     return rows.defer("run__input", "run__error", "run__progress")
 
 

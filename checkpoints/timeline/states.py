@@ -237,12 +237,16 @@ def fault_of_run(run: Run) -> SealFault | None:
 
 
 def _verify_start(run: Run) -> None:
-    """Raise `TamperedRow` if a run's row has another label, facts or ties than the
-    first event of its log.
+    """Raise `TamperedRow` where a run's row has another label, facts or ties than the
+    first event of its log, and where that event is missing.
     """
     first = RunEvent.objects.filter(run=run.id, seq=1).first()
     if first is None:
-        return
+        # The log of a fork that a store made begins when it is resumed.
+        if run.event_seq == 0:
+            return
+        row = f"{RunEvent._meta.db_table} {run.id} line 1"
+        raise TamperedRow(f"{row} is gone", row=row)
     sealed_rows.verify_row(first, protection_of(run))
     recorded = read_value(first, "payload")
     # Logs of older versions do not record them.

@@ -503,7 +503,7 @@ def _run_tasks(
         finished = finished_task(session, task, outcome)
         if finished is not None:
             results[task] = finished
-        elif task not in results:
+        else:
             unfinished[task] = outcome
     if unfinished:
         return _leave_open(session, context, before, results, unfinished)

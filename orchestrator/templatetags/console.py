@@ -19,6 +19,7 @@ from approvals import inbox, permissions
 from approvals.views.inbox import name_of_node
 from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED
+from checkpoints.db import counts
 from checkpoints.models import ErasureRecord
 from checkpoints.queue import workers
 from orchestrator.display import labels, run_names, tape
@@ -413,6 +414,12 @@ def erased_note(run: Any) -> dict[str, Any]:
 def thousands(number: int) -> str:
     """Return a count with separators."""
     return f"{number:,}"
+
+
+@register.filter
+def counted(number: int) -> str:
+    """Return a number of rows that were counted up to a limit, such as "1,000+"."""
+    return counts.in_words(number)
 
 
 @register.filter

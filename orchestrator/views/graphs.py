@@ -154,13 +154,13 @@ def _versions(name: str) -> list[dict[str, Any]]:
     one before, in words: {row, breaking, harmless}.
     """
     seen = GraphVersion.objects.filter(name=name)
-    rows = list(seen.defer("structure")[:VERSIONS])
+    # One more than is listed, with which the last one listed is compared.
+    rows = list(seen.defer("structure")[: VERSIONS + 1])
     # All structures in one query, rather than one for each pair.
     versions.read_structures({row.fingerprint for row in rows})
-    # The last one listed is compared with none, though older ones may exist.
     older_rows = [*rows[1:], None]
     entries: list[dict[str, Any]] = []
-    for row, older in zip(rows, older_rows, strict=False):
+    for row, older in zip(rows[:VERSIONS], older_rows, strict=False):
         entries.append({"row": row, **_changes_between(older, row)})
     return entries
 

@@ -30,7 +30,7 @@ def lineage_facts(user: Any, run: Run) -> dict[str, Any] | None:
     """Return the tree of the runs that this person may see, `{root, cut}`; None if the
     run stands alone.
     """
-    relatives = timeline.lineage(run, among=permissions.visible_runs(user))
+    relatives = timeline.lineage(run, among=permissions.visible_relatives(user))
     if not relatives.root.relatives:
         return None
     # All kinds at once: the tree may have many runs.

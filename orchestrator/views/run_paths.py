@@ -28,7 +28,7 @@ def watched_path(
     leave = url(run, at=at.seq, tab=tab)
     # A path was perhaps typed, and may be none.
     try:
-        among = permissions.visible_runs(user)
+        among = permissions.visible_relatives(user)
         changes = timeline.history(run.id, text, limit=STOPS, among=among)
         before, after = timeline.neighbours(at, text, among=among)
     except InvalidValue as error:

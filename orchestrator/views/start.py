@@ -11,7 +11,6 @@ from uuid import UUID
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.files.uploadedfile import UploadedFile
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
@@ -47,7 +46,7 @@ from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.notes import checked_metadata
 from orchestrator.runs import StartRequest
 from orchestrator.runs.metadata import read_pairs
-from orchestrator.runs.start_for_user import start_for
+from orchestrator.runs.start_for_user import require, start_for
 from orchestrator.templatetags.console import size
 from orchestrator.views import start_views
 from orchestrator.views.graphs import current, first_line
@@ -137,7 +136,9 @@ def start_page(request: HttpRequest, name: str) -> HttpResponse:
     form = StartForm(start_views.drawn_over(compiled.schemas["input"], ""))
     if request.method != "POST":
         return _shown(request, compiled, form)
-    if not may_start:
+    try:
+        require(request.user, "start_run")
+    except Forbidden:
         return _shown(request, compiled, form, status=403)
     _read(form, compiled, request)
     if request.POST.get("view") in start_views.VIEWS:
@@ -150,9 +151,9 @@ def start_page(request: HttpRequest, name: str) -> HttpResponse:
 
 def _start(request: HttpRequest, compiled: Compiled, form: StartForm) -> HttpResponse:
     """Start the run and lead to it, or show why it was refused."""
+    # In no transaction here: it would roll back the audit line of a refusal.
     try:
-        with transaction.atomic():
-            run, is_new = start_for(_start_request(request, compiled, form))
+        run, is_new = start_for(_start_request(request, compiled, form))
     except REFUSALS as error:
         status = _refused(form, compiled, error)
         return _shown(request, compiled, form, status=status)

@@ -94,7 +94,8 @@ def _alignments(request: HttpRequest, a: Run, b: Run, c: Run | None) -> list[Ali
 def _aligned(
     request: HttpRequest, a: Run, other: Run, *, at: tuple[int, int] | None
 ) -> Alignment:
-    return timeline.align(a, other, at=at, among=permissions.visible_runs(request.user))
+    among = permissions.visible_relatives(request.user)
+    return timeline.align(a, other, at=at, among=among)
 
 
 def _places(request: HttpRequest) -> tuple[int, int] | None:

@@ -231,15 +231,9 @@ def _channel_of(path: str) -> str:
 
 
 def state_of_a(alignment: Alignment) -> Facts:
-    """Return the state of A that is compared. One query."""
+    """Return the state of A that is compared, with the input of the run."""
     run = alignment.runs[0]
-    seq = alignment.at[0]
-    for row, _ in alignment.rows:
-        if row is None:
-            continue
-        if row.run_id == run.id and row.seq == seq:
-            return timeline.state_at(row.id)
-    return timeline.head_state(run.id)
+    return {**alignment.documents[0], "input": timeline.input_of(run)}
 
 
 def only_different(rows: Sequence[Facts]) -> list[Facts]:
