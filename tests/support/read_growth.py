@@ -1,37 +1,36 @@
-"""Reads that are counted beside few runs of others and beside ten times as many."""
+"""The reads that cost more once a database has ten times as many runs."""
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from orchestrator.management.reference_data import ReferenceData
 from tests.support.read_costs import ReadCost, cost_of
 
-FEW = int(os.environ.get("COUNTERSIGN_SIZE", "400"))
-MANY = 10 * FEW
 MOST_GROWTH = 1.3
 """What a deeper index and other pages of a table may add."""
 SLACK = {"rows": 30, "buffers": 30, "steps": 500}
 """What a figure may grow by however small it was."""
 
 Reads = Mapping[str, Callable[[], Any]]
-"""What is measured, by name."""
+"""The reads that are measured, by name."""
 
 
-def grown(data: ReferenceData, reads: Reads) -> dict[str, tuple[int, int]]:
-    """Return the figures that grow with the number of runs, each with its values beside
-    few and beside many.
+def grown_reads(
+    data: ReferenceData, reads: Reads, *, many: int
+) -> dict[str, tuple[int, int]]:
+    """Add reference data until there are so `many` runs. Returns the figures that grew
+    by more than they may: name -> (before, after).
     """
-    few = _costs(reads)
-    list(data.grow(MANY))
-    many = _costs(reads)
-    figures = {}
-    for name, cost in many.items():
+    before = _costs(reads)
+    list(data.grow(many))
+    after = _costs(reads)
+    grown = {}
+    for name, cost in after.items():
         for figure, value in cost.reads.items():
-            before = few[name].reads[figure]
-            if value > before * MOST_GROWTH + SLACK[figure]:
-                figures[f"{figure} of {name}"] = (before, value)
-    return figures
+            first = before[name].reads[figure]
+            if value > first * MOST_GROWTH + SLACK[figure]:
+                grown[f"{figure} of {name}"] = (first, value)
+    return grown
 
 
 def _costs(reads: Reads) -> dict[str, ReadCost]:
