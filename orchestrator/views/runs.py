@@ -232,11 +232,11 @@ def runs_news(request: HttpRequest) -> HttpResponse:
 def _newer(runs: "QuerySet[Run]", since: UUID) -> "QuerySet[Run]":
     """Return the runs that were started after one, whose id sorts by time."""
     newer = runs.filter(id__gt=since)
-    made = made_at(since)
-    if made is None:
+    moment = made_at(since)
+    if moment is None:
         return newer
     # Only this bound lets the indexes by time answer.
-    return newer.filter(created_at__gt=made - CLOCKS_DIFFER)
+    return newer.filter(created_at__gt=moment - CLOCKS_DIFFER)
 
 
 def _count_news(
@@ -323,11 +323,15 @@ def _first_rows(
         return list(runs[:limit])
     # The index has the runs of one status in the order of the list. Those of several
     # would all be read and sorted.
-    rows: list[Run] = []
+    rows: dict[UUID, Run] = {}
     for status in statuses:
-        rows += _of_tab(runs, tab, frozenset({status}))[:limit]
-    rows.sort(key=attrgetter("created_at", "id"), reverse=True)
-    return rows[:limit]
+        for run in _of_tab(runs, tab, frozenset({status}))[:limit]:
+            # A run that changed its status between two queries is in both.
+            rows[run.id] = run
+    newest_first = sorted(
+        rows.values(), key=attrgetter("created_at", "id"), reverse=True
+    )
+    return newest_first[:limit]
 
 
 def _know_keys_of(rows: list[Run]) -> None:
