@@ -218,13 +218,14 @@ Q_CLUSTER = {
     "retry": 4 * env.slice_timeout,
     "ack_failures": True,
     "max_attempts": 1,
-    # No success is saved: a positive limit locks rows at each of them.
+    # Successes are not saved: with a positive limit, django-q2 locks rows at every
+    # success.
     "save_limit": -1,
     "guard_cycle": 0.5,
     "recycle": 200,
     "catch_up": False,
-    # It ticks every 30 s, and doubles schedules on SQLite; standing work is done by
-    # jobs.
+    # It ticks every 30 s, and would run schedules twice on SQLite; standing work is
+    # done by jobs.
     "scheduler": False,
 }
 

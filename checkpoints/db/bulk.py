@@ -29,10 +29,9 @@ Names = tuple[str, ...]
 
 
 def relation(casts: Sequence[str], rows: int) -> str:
-    """Return the text of a relation `given` with so many rows, whose columns have these
-    types and are called column1, column2 ... PostgreSQL gets the rows as one JSON
-    document: some thousand parameters cost its driver more than the rows cost the
-    server.
+    """Return the SQL of a relation named `given` with this many rows, whose columns
+    have these types and are called column1, column2 … PostgreSQL gets them as one JSON
+    document: a thousand parameters cost its driver more than the rows cost the server.
     """
     if connection.vendor == "sqlite":
         places = ["%s"] * len(casts)
@@ -215,7 +214,7 @@ def _update_sql(
     returning: Names = (),
 ) -> str:
     """Return an UPDATE that sets `alike` and `names` where `own` and `same` are met.
-    `names` and `own` are the columns of a relation of so many `rows`.
+    `names` and `own` are the columns of a relation of `rows` rows.
     """
     columns = (*names, *own)
     source = relation([cast(model, name) for name in columns], rows)

@@ -207,6 +207,7 @@ def _may_overlap(session: Session, assembled: _Assembled) -> bool:
 
 
 def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
+    """Build everything that one commit writes."""
     lease = session.lease
     graph = session.graph
     step = worked.step
@@ -219,8 +220,9 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     after = session.plan_after(step.frontier)
     status = _status(session, step.frontier, after)
 
-    # People are shown the state behind this superstep, with what memory then holds.
-    # About tasks that are not reached they were asked while the superstep was open.
+    # People are shown the state after this superstep, with what memory then holds.
+    # While the superstep was open, people were already asked about the tasks that are
+    # not in `reached`.
     held = [write for write in step.held if write.task in reached]
     outputs = {task: result.output for task, result in results.items() if result.output}
     memory = _memory_changes(session, step, held=held, outputs=outputs, at=at)

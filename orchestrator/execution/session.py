@@ -191,7 +191,7 @@ class Session:
         the step in hand; not what would land in memory again without a yes.
 
         While a patch waits, only patches are applied, because the decisions beside it
-        and the routers must see the state behind it; likewise while a superstep is in
+        and the routers must see the state after it; likewise while a superstep is in
         hand, which waits for patches too. A patch is applied once each of its gates has
         decided.
         """
