@@ -100,9 +100,8 @@ def visible_runs(user: Any) -> "QuerySet[Run]":
     if may(user, "view_run"):
         return Run.objects.all()
     started = Run.objects.filter(started_by=user).order_by().values("id")
-    reviewed = RequestReviewer.objects.filter(principal__in=principals_of(user)).values(
-        "request__run"
-    )
+    principals = principals_of(user)
+    reviewed = RequestReviewer.objects.filter(principal__in=principals).values("run")
     return Run.objects.filter(id__in=started.union(reviewed))
 
 
@@ -123,7 +122,7 @@ def visible_among(user: Any, runs: "QuerySet[Run]") -> "QuerySet[Run]":
     if may(user, "view_run"):
         return runs
     names_user = RequestReviewer.objects.filter(
-        request__run=OuterRef("pk"), principal__in=principals_of(user)
+        run=OuterRef("pk"), principal__in=principals_of(user)
     )
     return runs.filter(Q(started_by=user) | Exists(names_user))
 
@@ -254,7 +253,7 @@ def is_reviewer(user: Any, request: ApprovalRequest) -> bool:
 
 def excluded(user: Any, request: ApprovalRequest) -> str:
     """Return the sentence that says why four eyes exclude this user from the whole
-    request; empty where they do not. Reads `request.run`.
+    request; empty if they do not. Reads `request.run`.
     """
     if not request.policy.get("four_eyes"):
         return ""
@@ -267,7 +266,7 @@ def excluded(user: Any, request: ApprovalRequest) -> str:
 
 def _excluded_for_shaping(user: Any, way: Sequence[Stretch]) -> str:
     """Return the sentence that says why four eyes exclude this user for what he did on
-    these stretches; empty where they do not.
+    these stretches; empty if they do not.
     """
     on_lines = Q(pk__in=[])
     departures = Q(pk__in=[])

@@ -38,16 +38,16 @@ already, or they are not there any more.
 Held = Callable[[Iterable[UUID]], set[UUID]]
 """Returns those of these runs that are under a legal hold."""
 CONDITIONS: list[Callable[[Run], None]] = []
-"""Of other floors: each raises where a run must stay as it is now. Checked before
-anything is written, and again under the lock of the run.
+"""Of other floors: each raises if a run must stay as it is now. Checked before anything
+is written, and again under the lock of the run.
 """
 
 
 @frozen
 class Inherited:
     """A run that has values of another one: it came of it (a fork, a replay, a child),
-    or that came of it (an origin, a parent). `run` is None where it is not here any
-    more, and of a fork that a store made and nobody has resumed.
+    or that came of it (an origin, a parent). `run` is None if it is not here any more,
+    and of a fork that a store made and nobody has resumed.
     """
 
     id: UUID
@@ -112,8 +112,8 @@ def plan_erasure(
     held: Held,
 ) -> ErasurePlan:
     """Return what an erasure of these paths of a run (None: of all its values) would do
-    now, with `forks` also of the runs that came of it: one that would be refused is
-    refused here.
+    now, and with `forks` also of the runs that came of it. An erasure that would be
+    refused is refused here.
 
     Raises `UnknownThing` (run, or a path that is nowhere in it), `InvalidValue`,
     `WrongStatus` (it can still go on, is replayed now, or is held), `Erased` (it is so
@@ -174,8 +174,8 @@ def _words_at(run: Run, paths: tuple[StatePath, ...]) -> tuple[str, ...]:
 def _planned_along(
     heir: Inherited, paths: tuple[StatePath, ...], held: Held
 ) -> ErasurePlan | None:
-    """Return the plan for a run that inherited values; None where it was erased
-    already, or has nothing at these paths.
+    """Return the plan for a run that inherited values; None if it was erased already,
+    or has nothing at these paths.
     """
     if heir.run is None or heir.came_before:
         return None
@@ -205,7 +205,7 @@ def checked_paths(paths: Any) -> tuple[StatePath, ...]:
 
 
 def require_erasable(run: Run, held: Held) -> None:
-    """Raise where a run must stay as it is now. Checked again under its lock."""
+    """Raise if a run must stay as it is now. Checked again under its lock."""
     if run.status == Status.TAMPERED:
         message = (
             f"run {run.key} is tampered; put back what was changed, "
@@ -243,7 +243,7 @@ def require_erasable(run: Run, held: Held) -> None:
 
 
 def require_sound(run: Run) -> None:
-    """Raise where a run does not verify: sealing it anew would cover that up."""
+    """Raise if a run does not verify: sealing it anew would cover that up."""
     for fault in verification.verify_run(run.id, most=1):
         message = f"run {run.key} does not verify, so nothing is erased: {fault.reason}"
         raise TamperedRow(message, run=str(run.id), row=fault.what)
@@ -271,7 +271,7 @@ def _followed(
     run: UUID, step: Callable[[set[UUID]], dict[UUID, str]]
 ) -> dict[UUID, str]:
     """Return the runs that are reached step by step, and how. A run that was removed
-    had the values too, so the search goes on behind it.
+    had the values too, so the search goes on past it.
     """
     followed: dict[UUID, str] = {}
     level = {run}

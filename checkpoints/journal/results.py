@@ -123,7 +123,7 @@ def _attempts_begun(lease: Lease) -> "Counter[str]":
     is_whole = Q(committed=True) | Q(source__in=checkpoint.BEGINNINGS)
     own_checkpoints = Checkpoint.objects.filter(is_whole, run=lease.id, line=lease.line)
     newest_whole = own_checkpoints.order_by("-seq").values("event_seq")[:1]
-    # Of a line whose first checkpoints were removed, the log still has the beginning.
+    # The log still has the beginning of a line whose first checkpoints were removed.
     beginnings = RunEvent.objects.filter(run=lease.id, type="line_begun")
     newest_beginning = beginnings.order_by("-seq").values("seq")[:1]
     since = functions.Coalesce(Subquery(newest_whole), Subquery(newest_beginning), 0)
@@ -256,8 +256,8 @@ def write_results(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
     """Write the endings that are ready in one commit. Returns those that were too late:
     their attempt was no longer open.
 
-    Raises `StaleLease` where another epoch has the run, `TamperedRow` where an intent
-    does not verify; then every ending is kept as evidence.
+    Raises `StaleLease` if another epoch has the run, `TamperedRow` if an intent does
+    not verify; then every ending is kept as evidence.
     """
     try:
         if all(ending.intent is not None and ending.thread_ended for ending in endings):
@@ -409,7 +409,7 @@ def amend_result(row: TaskResult, protection: Protection, **values: Any) -> bool
     """Change a result that verifies and seal it anew, in the caller's transaction.
     Payloads are passed packed and not encrypted.
 
-    Returns False where its outcome has changed since it was read. Raises `TamperedRow`,
+    Returns False if its outcome has changed since it was read. Raises `TamperedRow`,
     `WrongKey`: a new seal on a row that does not verify would cover up how it was
     changed.
     """
@@ -442,7 +442,7 @@ def run_atomically(
     """Do the node's work, write its result and, last, check the fence in one
     transaction, so that its work happens once or not at all.
 
-    `work` returns the output as JSON. Raises what `work` raises, and `StaleLease` where
+    `work` returns the output as JSON. Raises what `work` raises, and `StaleLease` if
     the attempt or the lease is gone: in both cases nothing happened.
     """
     begun = timezone.now()
@@ -496,7 +496,7 @@ def keep_late_results(lease: Lease, endings: Sequence[Ending]) -> None:
         )
     attempts = TaskResult.objects.filter(of_attempts, run=lease.id, line=lease.line)
     with transaction.atomic():
-        # Before they are sealed: of an erased run only tombstones are stored.
+        # Before they are sealed: for an erased run, only tombstones are stored.
         drop_erased(lease, rows)
         sealed = sealed_rows.seal_and_encrypt(rows, lease.protection)
         statements.insert_rows(LateResult, sealed)

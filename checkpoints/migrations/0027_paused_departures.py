@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0024_claims_by_kind'),
+        ('checkpoints', '0026_narrow_indices'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -186,9 +186,9 @@ class Run(Sealed):
 
 
 class RunKey(models.Model):
-    """One run's key. Destroyed (`wrapped` empty) when the run is erased. It goes with a
-    run that retention removes, unless the run was archived first: its bundle is opened
-    with it.
+    """The data key of one run. Erasing the run destroys it (`wrapped` becomes empty).
+    Removing the run deletes it, unless the run was archived: its bundle needs the key
+    to be opened.
     """
 
     PAYLOADS: ClassVar[tuple[str, ...]] = ("wrapped",)

@@ -27,7 +27,7 @@ WAITING = f"'{Status.QUEUED}', '{Status.WAITING}'"
 """The statuses of the index, as its condition has them."""
 EXPIRED = f"status = '{Status.RUNNING}' AND lease_until < ?now?"
 OTHERS_AT_ONCE = 64
-"""So many more rows of a kind are read than are taken: other workers may be taking the
+"""How many more rows of a kind are read than are taken: other workers may be taking the
 first ones.
 """
 
@@ -71,7 +71,9 @@ def first_due(limit: int, only: Claimable | None) -> tuple[str, list[Any]]:
 
 
 def any_due(only: Claimable | None) -> tuple[str, list[Any]]:
-    """Return a query that has a row where `first_due` has one."""
+    """Return a query that yields a row if and only if `first_due` would; its rows are
+    in no order.
+    """
     return _query(1, only, timezone.now(), ordered=False)
 
 

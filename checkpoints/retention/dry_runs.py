@@ -64,7 +64,7 @@ def dry_run(policy: RetentionPolicy, *, now: datetime | None = None) -> DryRun:
 
 
 def count(rule: Rule) -> DryRun:
-    """Return the `dry_run` of a rule: two queries, one where nothing goes."""
+    """Return the `dry_run` of a rule: two queries, one if nothing goes."""
     sums = _sums_by_word(rule)
     going = []
     counts = {"checkpoints": 0, "runs": 0, "kept": 0}
@@ -79,7 +79,7 @@ def count(rule: Rule) -> DryRun:
             counts["checkpoints"] += word_sums["count"]
         else:
             counts["kept"] += word_sums["count"]
-    # Of any other word `runs` counts heads that stay, and no whole run goes.
+    # For any other word, `runs` counts heads that stay, and no whole run goes.
     if WITH_RUN in sums:
         counts["runs"] = sums[WITH_RUN]["runs"]
     return DryRun(

@@ -61,7 +61,7 @@ _WAITING = (Status.PAUSED, Status.WAITING)
 Rows = Callable[[], "QuerySet[Any]"]
 POINTS: dict[str, Rows] = {}
 """Word -> a query, correlated with a row of a checkpoint by `OuterRef`, that has a row
-where the checkpoint must stay.
+if the checkpoint must stay.
 """
 REFERENCES: list[Any] = []
 """Models whose rows keep the row of their run."""
@@ -173,7 +173,7 @@ def _in_hand() -> Q:
 
 
 def _of_head(column: str) -> Subquery:
-    """Return a column of the run's head, which is read by its id where a row needs it.
+    """Return a column of the run's head, which is read by its id if a row needs it.
     With EXISTS a database could answer from a list of all checkpoints, and a plan with
     such a list is executed by one process.
     """
@@ -189,7 +189,7 @@ def _old(rule: Rule) -> Q:
         aged |= Q(run__status=status, created_at__lt=moment)
     chosen = aged
     if rule.keep_last is not None:
-        # Where a status has an age too, both must say that a checkpoint goes.
+        # If a status has an age too, both must say that a checkpoint goes.
         behind = Q(seq__lte=F("run__head_seq") - rule.keep_last)
         chosen = behind & (aged | ~Q(run__status__in=list(rule.older)))
     if rule.ended:

@@ -30,7 +30,7 @@ class ErasedRows:
 
     @classmethod
     def none(cls) -> "ErasedRows":
-        """Return what is said where nothing was erased, without a query."""
+        """Return what is said if nothing was erased, without a query."""
         return cls(ErasedRow.objects.none())
 
     @classmethod
@@ -54,7 +54,7 @@ class ErasedRows:
         return newest
 
     def said_of(self, row: Model) -> ErasedRow | None:
-        """Return what the newest record says of a row; None where nothing was erased of
+        """Return what the newest record says of a row; None if nothing was erased of
         it.
         """
         return self._newest.get((row._meta.db_table, str(row.pk)))

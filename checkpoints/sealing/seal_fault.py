@@ -15,8 +15,8 @@ from orchestrator.engine.frozen import frozen
 @frozen
 class SealFault:
     """Why a row that is shown does not prove to be what was written. `code` is that of
-    the refusal: `tampered_row`; `wrong_key` where a missing key leaves that open;
-    `older_seal` where the row waits to be sealed anew. `row` names the row by table and
+    the refusal: `tampered_row`; `wrong_key` if a missing key leaves that open;
+    `older_seal` if the row waits to be sealed anew. `row` names the row by table and
     identity.
     """
 
@@ -35,8 +35,8 @@ class SealFault:
 
 
 def fault_of(row: Model, protection: Protection) -> SealFault | None:
-    """Return the fault of a row of a run with this protection; None where it is as it
-    was sealed. No query for a sound row whose columns were all read.
+    """Return the fault of a row of a run with this protection; None if it is as it was
+    sealed. No query for a sound row whose columns were all read.
     """
     try:
         sealed_rows.verify_row(row, protection)

@@ -23,7 +23,7 @@ from orchestrator.engine.values import canonical
 
 def pack_json(value: Any) -> bytes:
     """Return the bytes that a payload column stores for a JSON value. Raises
-    `InvalidValue` where the value has no canonical form.
+    `InvalidValue` if the value has no canonical form.
     """
     return codec.pack(canonical.dumps(value))
 
@@ -68,7 +68,7 @@ def _unreadable(row: Model, column: str, error: Exception) -> TamperedRow:
 
 
 def read_or_reason(row: Model, column: str) -> Any:
-    """Return `read_value` for lists: a sentence where the value cannot be opened, since
+    """Return `read_value` for lists: a sentence if the value cannot be opened, since
     one row must not hide the others.
     """
     try:

@@ -103,8 +103,8 @@ def _done_by_own_runs(
     *,
     fenced: bool,
 ) -> tuple[list[Effect], list[UUID]]:
-    """Return what these runs did, and landed in memory, outside the path; and the runs
-    that were forked from them.
+    """Return what these runs did, and what of theirs landed in memory, outside the
+    path; and the runs that were forked from them.
     """
     # A result that no checkpoint lists is on no path: it may have happened.
     elsewhere = (
@@ -122,7 +122,8 @@ def _done_by_own_runs(
         if effect == _FORK:
             forks.append(run)
             continue
-        # Only such a record keeps an effect off the plan, so it must prove itself.
+        # A `NOT_DONE` record is the only thing that keeps an effect off the plan, so it
+        # is verified.
         if outcome == Outcome.NOT_DONE:
             has_unproven = True
             continue

@@ -65,7 +65,7 @@ def origin_of(
     run: Run,
     among: Among,
 ) -> Checkpoint | None:
-    """Return the checkpoint that a fork comes from, with its run; None where there is
+    """Return the checkpoint that a fork comes from, with its run; None if there is
     none, or its run is not `among` those that may be seen. One query.
     """
     if run.origin_checkpoint is None:
@@ -86,11 +86,11 @@ def lines_behind(
 ) -> Known:
     """Return the lines of these runs, and of their origins as far as those may be seen.
 
-    A query for each level of origins, for all runs together; none where no run has an
+    A query for each level of origins, for all runs together; none if no run has an
     origin and all are on their first line. Raises `TamperedRow`, `WrongKey`.
     """
     lines_by_run: Known = {}
-    # Nothing lies behind the first line of a run without an origin.
+    # The first line of a run without an origin has no past.
     to_read = {
         run.id for run in runs if run.origin_checkpoint is not None or run.line > 1
     }

@@ -22,7 +22,7 @@ def watched_path(
     *,
     tab: str,
 ) -> dict[str, Any] | None:
-    """Return the facts about the watched path; None where none is watched."""
+    """Return the facts about the watched path; None if none is watched."""
     if not text:
         return None
     leave = url(run, at=at.seq, tab=tab)

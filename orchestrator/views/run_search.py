@@ -19,7 +19,7 @@ MOST_FOUND = 900
 MOST_NAMED = 50
 """The most runs that are found by their key or id wherever they are."""
 LONGEST_SEARCH = 200
-"""Characters of a search; the rest is ignored."""
+"""The most characters of a search; the rest is ignored."""
 ID_DIGITS = 32
 """Hexadecimal digits of an id."""
 

@@ -1,4 +1,4 @@
-"""The standing of runs where their status alone does not tell it: forks that nobody has
+"""The standing of runs whose status alone does not show it: forks that nobody has
 started, runs that stopped before an effect, the questions of paused ones, and the
 origins of forks and replays. For lists: columns only, never a payload.
 """

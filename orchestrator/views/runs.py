@@ -42,9 +42,10 @@ from orchestrator.views.run_search import (
 from orchestrator.views.run_standings import not_started, read_standings
 
 PAGE = 50
-"""Runs on one page of the list."""
+"""The most runs on one page of the list."""
 NEWS = 100
-"""Newer runs that are counted; of more the list says "100 or more"."""
+"""The most newer runs that are counted; if there are more, the list says "100 or more".
+"""
 CLOCKS_DIFFER = timedelta(hours=1)
 """The most by which the clocks of servers that start runs may differ."""
 REVIEW = "review"
@@ -74,7 +75,7 @@ started.
 """
 FILTERS = ("status", "graph", "started", "q", "before")
 """The parameters of the list's address, beside `metadata.<name>`."""
-# Of the encrypted columns only the error and the progress are shown.
+# The error and the progress are the only encrypted columns that are shown.
 COLUMNS = (
     "id",
     "key",
@@ -187,8 +188,8 @@ def _list_links(
     is_first_page: bool,
 ) -> dict[str, str]:
     """Return the queries of the older page, of the newest one, and of the number of
-    newer runs; empty where there is none. `end`: where a search ended that did not look
-    at all runs.
+    newer runs; empty if there is none. `end`: where a search ended that did not look at
+    all runs.
     """
     links = {"older": "", "newest": "", "news": ""}
     if len(rows) > PAGE:

@@ -23,7 +23,7 @@ from orchestrator.engine.graphs.compile import Compiled
 Facts = dict[str, Any]
 
 SHOWN = 50
-"""Rows of each list on the page."""
+"""The most rows of each list on the page."""
 DAY = timedelta(days=1)
 """Workers and jobs that ended earlier than this ago are not shown."""
 
@@ -47,7 +47,7 @@ def workers_page(request: HttpRequest) -> HttpResponse:
         # A worker that drains is alive, but takes no further run.
         taking_runs = [worker for worker in alive if not worker.draining]
         left_behind = _left_behind(taking_runs)
-    # If no worker lives, the page says since when.
+    # If no worker is alive, the page says since when.
     last_heartbeat: datetime | None = None
     if workers:
         last_heartbeat = workers[0].heartbeat_at

@@ -6,6 +6,7 @@ retention.
 import os
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -13,8 +14,10 @@ from django.test import Client
 from django.utils import timezone
 from django.utils.http import urlencode
 
+from checkpoints.admin import rows
 from checkpoints.db import counts
-from checkpoints.models import Run
+from checkpoints.models import RetentionPolicy, Run
+from checkpoints.retention import dry_runs
 from orchestrator import runs
 from orchestrator.engine import registry
 from orchestrator.management import reference_data
@@ -43,23 +46,43 @@ def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_search, "STRETCH", 40)
     monkeypatch.setattr(run_search, "MOST_FOUND", 15)
     monkeypatch.setattr(run_search, "MOST_NAMED", 4)
+    # More than a page of the admin, which would list them all otherwise.
+    monkeypatch.setattr(rows, "MOST_COUNTED", 120)
     # The runs that are copied were started within the hour.
     monkeypatch.setattr(runs_page, "CLOCKS_DIFFER", timedelta(0))
 
 
-def test_no_read_costs_more_beside_ten_times_as_many_runs() -> None:
+@pytest.fixture
+def data() -> ReferenceData:
+    """The reference data of few runs, beside those of the small graph."""
     data = ReferenceData()
     list(data.grow(FEW))
-    reviewer = User.objects.get(username=reference_data.REVIEWER)
-    _make_small_runs(reviewer)
-    overseer = User.objects.create_superuser("overseer")
+    _make_small_runs(User.objects.get(username=reference_data.REVIEWER))
+    return data
+
+
+@pytest.fixture
+def overseer() -> User:
+    return User.objects.create_superuser("overseer")
+
+
+def test_no_page_costs_more_beside_ten_times_as_many_runs(
+    data: ReferenceData, overseer: User
+) -> None:
     reads = {
-        **_comparisons(overseer, reviewer),
+        **_comparisons(overseer, User.objects.get(username=reference_data.REVIEWER)),
         **_queue(overseer),
         **_lists(overseer),
         **_searches(overseer),
         **_pages_of_runs(overseer),
     }
+    assert grown_reads(data, reads, many=MANY) == {}
+
+
+def test_nothing_of_the_admin_or_retention_costs_more_beside_ten_times_as_many_runs(
+    data: ReferenceData, overseer: User
+) -> None:
+    reads = {**_admin(overseer), **_retention()}
     assert grown_reads(data, reads, many=MANY) == {}
 
 
@@ -189,3 +212,40 @@ def _pages_of_runs(overseer: User) -> Reads:
     for tab in run_details.TABS:
         addresses[f"run, tab {tab}"] = f"/runs/{run.id}/?tab={tab}"
     return _pages(overseer, addresses)
+
+
+def _admin(overseer: User) -> Reads:
+    """Lists of the admin, which count up to a limit of their own."""
+    run = Run.objects.get(key=_key(0))
+    runs_list = "/admin/checkpoints/run/"
+    requests_list = "/admin/approvals/approvalrequest/"
+    addresses = {
+        "admin": "/admin/",
+        "runs in the admin": runs_list,
+        "runs of a graph in the admin": f"{runs_list}?graph={SMALL}",
+        "search in the admin": f"{runs_list}?q={run.key}",
+        "run in the admin": f"{runs_list}{run.id}/change/",
+        "requests of a run in the admin": f"{requests_list}?q={run.key}",
+        "decisions in the admin": "/admin/approvals/decision/",
+        "receipts in the admin": "/admin/approvals/receipt/",
+        "checkpoints in the admin": "/admin/checkpoints/checkpoint/",
+        "events in the admin": "/admin/checkpoints/runevent/",
+        "writes in the admin": "/admin/checkpoints/pendingwrite/",
+    }
+    return _pages(overseer, addresses)
+
+
+def _retention() -> Reads:
+    """Dry runs of a policy of the small graph: by number, by age, of whole runs."""
+    ages = {"paused": 0, "failed": 0, "completed": 0}
+    policies = {
+        "number": RetentionPolicy(graph=SMALL, keep_last=1),
+        "age": RetentionPolicy(graph=SMALL, max_age_days=ages),
+        "whole runs": RetentionPolicy(
+            graph=SMALL, remove_runs_after_days={"completed": 0, "failed": 0}
+        ),
+    }
+    reads = {}
+    for name, policy in policies.items():
+        reads[f"dry run, {name}"] = partial(dry_runs.dry_run, policy)
+    return reads

@@ -42,7 +42,7 @@ from orchestrator.views.compare.tabs import (
 from orchestrator.views.run_standings import read_kinds
 
 CHOICES = 8
-"""Runs that are offered to compare with."""
+"""The most runs that are offered to compare with."""
 LETTERS = ("A", "B", "C")
 Facts = dict[str, Any]
 
@@ -291,7 +291,7 @@ def _split_in_words(alignment: Alignment, letters: tuple[str, str]) -> str:
 
 
 def _has_rows(alignment: Alignment, side: int) -> bool:
-    """Return whether one of the runs has checkpoints behind the split."""
+    """Return whether one of the runs has checkpoints after the split."""
     return any(pair[side] for pair in alignment.rows)
 
 

@@ -1,4 +1,4 @@
-"""Other checkpoints to go on from, where a run cannot go on from the chosen one: the
+"""Other checkpoints to go on from, if a run cannot go on from the chosen one: the
 differences of the graph that prevent it, and the nearest earlier checkpoint from which
 it can go on, or the nearest one that is still kept.
 """
@@ -23,14 +23,15 @@ from orchestrator.travel.overlay import lay_over
 from orchestrator.views.run_timeline import TimelineColumn, timeline_columns
 
 AROUND = 60
-"""Checkpoints that are drawn to choose from."""
+"""The most checkpoints that are drawn to choose from."""
 MOST_OPENED = 12
-"""Earlier checkpoints that are opened to find one from which a run can go on."""
+"""The most earlier checkpoints that are opened to find one from which a run can go on.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherStart:
-    """The page where nothing can go on: the reason, the changes of the graph at which a
+    """The page if nothing can go on: the reason, the changes of the graph at which a
     run stops and the others, and a checkpoint (None: there is none) with the words that
     lead to it.
     """
