@@ -225,6 +225,8 @@ def _admin(overseer: User) -> Reads:
         "runs of a graph in the admin": f"{runs_list}?graph={SMALL}",
         "search in the admin": f"{runs_list}?q={run.key}",
         "run in the admin": f"{runs_list}{run.id}/change/",
+        "requests in the admin": requests_list,
+        "requests of a graph in the admin": f"{requests_list}?graph={SMALL}",
         "requests of a run in the admin": f"{requests_list}?q={run.key}",
         "decisions in the admin": "/admin/approvals/decision/",
         "receipts in the admin": "/admin/approvals/receipt/",
