@@ -34,6 +34,8 @@ class Reads:
         self.client = Client()
         self.client.force_login(self.user)
         self.run = inbox.waiting_for(self.user)[0].run_id
+        first_page = self.page(f"/api/v1/runs/?page_size={SHORT}").json()
+        self.later = first_page["next"]
 
     def page(self, address: str) -> Any:
         response = self.client.get(address, secure=True)
@@ -61,6 +63,8 @@ def test_no_read_of_a_reviewer_costs_more_beside_ten_times_as_many_runs(
         "inbox, second page": lambda: reads.page("/reviews/?page=2"),
         "inbox, signed": lambda: reads.page("/reviews/?folder=signed"),
         "inbox, decided": lambda: reads.page("/reviews/?folder=decided"),
+        "API runs": lambda: reads.page(f"/api/v1/runs/?page_size={SHORT}"),
+        "API runs, a later page": lambda: reads.page(reads.later),
         "mark of an inbox": lambda: inbox.mark_of(reads.user),
         "mark of all inboxes": inbox.mark_of_all,
     }
