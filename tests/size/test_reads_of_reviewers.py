@@ -14,6 +14,7 @@ from approvals.models import ApprovalRequest
 from approvals.views import inbox as inbox_page
 from orchestrator.management import reference_data
 from orchestrator.management.reference_data import ReferenceData
+from tests.support.read_costs import cost_of
 from tests.support.read_growth import grown_reads
 
 pytestmark = [
@@ -69,3 +70,15 @@ def test_no_read_of_a_reviewer_costs_more_beside_ten_times_as_many_runs(
         "mark of all inboxes": inbox.mark_of_all,
     }
     assert grown_reads(data, by_name, many=MANY) == {}
+
+
+MOST_STATEMENTS = 17
+"""Of an inbox, with five for who one is and two for whether a worker lives."""
+
+
+def test_an_inbox_and_its_bar_take_few_statements() -> None:
+    data = ReferenceData()
+    list(data.grow(FEW))
+    reads = Reads()
+    reads.page("/reviews/")
+    assert cost_of(lambda: reads.page("/reviews/")).statements <= MOST_STATEMENTS
