@@ -413,7 +413,7 @@ def _patcher(run: Run, line: int, number: int, channel: str) -> str:
         return ""
     # A patch that still waited where a line departed was made by the person who began
     # an older line.
-    for stretch in lines.past(run.id, line, loaded_run=run):
+    for stretch in lines.past(run.id, line):
         patches = PendingWrite.objects.filter(
             run=stretch.run, line=stretch.line, node=PATCH, channel=channel
         )
