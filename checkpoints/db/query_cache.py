@@ -3,10 +3,10 @@ to execute. The journal, leases, jobs and time travel call it. It knows no
 table.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import EmptyResultSet
@@ -24,6 +24,7 @@ from checkpoints.db.rows import (
     to_driver,
 )
 
+Value = TypeVar("Value", UUID, int, str)
 Query = Callable[..., "QuerySet[Any, Any]"]
 """Builds a query from values. It is called once for its text, with values that stand
 for all others: the query must not depend on them. It uses `kept_now()` for the moment
@@ -79,6 +80,17 @@ def joined_columns(
 ) -> list[str]:
     """Return the columns that a query for `select_joined` lists, for `values_list`."""
     return [*names, *(f"{relation}__{name}" for name in related_names)]
+
+
+def padded(values: Collection[Value]) -> list[Value]:
+    """Return these values, the last of them so often that there are few lengths, for a
+    list of a query: its text is kept for each length. Returns no values for none.
+    """
+    items = list(values)
+    length = 1
+    while length < len(items):
+        length *= 2
+    return items + items[-1:] * (length - len(items))
 
 
 def refresh(row: Model) -> None:

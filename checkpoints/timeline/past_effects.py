@@ -309,13 +309,18 @@ def _done_by_other_forks(
         # The transaction of an atomic write that failed was rolled back.
         elif outcome != Outcome.FAILED or node not in way.atomic:
             is_certain = outcome == Outcome.DONE
-            if is_certain or task not in effects:
-                effects[task] = Effect(task, effect, certain=is_certain)
+            _note_once(effects, Effect(task, effect, certain=is_certain))
 
     if has_unproven:
         for effect in _unproven_effects(way.stretches):
             effects.setdefault(effect.task, effect)
     return [*effects.values(), *left_in_memory, *landed_in_memory]
+
+
+def _note_once(effects: dict[Task, Effect], effect: Effect) -> None:
+    """Add an effect unless there is one of its task; a certain one takes its place."""
+    if effect.certain or effect.task not in effects:
+        effects[effect.task] = effect
 
 
 def _unproven_effects(stretches: Sequence[Stretch]) -> Iterator[Effect]:
