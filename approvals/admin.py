@@ -5,7 +5,7 @@ actions lead to the reviews.
 from typing import Any
 
 from django.contrib import admin, messages
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import Max, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -121,11 +121,13 @@ class ApprovalRequestAdmin(ReadOnlyRows):
     def open_reviews(
         self, request: HttpRequest, queryset: "QuerySet[Any]"
     ) -> HttpResponse | None:
-        """Lead to the review of the run; of several runs, to the page that lists their
-        reviews.
+        """Lead to the review of the run, or for several runs to the page that lists
+        their reviews.
         """
-        newest_first = queryset.order_by("-opened_at").values_list("run", flat=True)
-        runs = list(dict.fromkeys(newest_first[: MOST + 1]))
+        # By run before it is cut: one run may have more requests than a page lists.
+        of_runs = queryset.order_by().values("run").annotate(newest=Max("opened_at"))
+        newest_first = of_runs.order_by("-newest", "-run").values_list("run", flat=True)
+        runs = list(newest_first[: MOST + 1])
         if len(runs) > MOST:
             self.message_user(
                 request, f"Select requests of at most {MOST} runs.", messages.WARNING
@@ -139,7 +141,7 @@ class ApprovalRequestAdmin(ReadOnlyRows):
 
 WORDS = ("of_run", "state", "asked_of", "times", "decided", "review")
 MOST = 100
-"""Runs whose reviews one page lists."""
+"""The most runs whose reviews one page lists."""
 
 
 @admin.register(Decision)

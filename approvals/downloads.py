@@ -11,7 +11,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 
 PART = 256 * 1024
-"""Bytes of a file that are read, and sent, at once."""
+"""The most bytes of a file that are read, and sent, at once."""
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 """The characters that spreadsheets read as the beginning of a formula."""
 

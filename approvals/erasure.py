@@ -41,7 +41,7 @@ def _erased_receipt(row: Receipt, eraser: Eraser) -> Values:
 
 def _erased_line(line: Mapping[str, Any], eraser: Eraser) -> dict[str, Any]:
     erased = dict(line)
-    # Of what a line of a receipt has, only the label is a text of the run.
+    # The label is the only text of the run in a line of a receipt.
     if "label" in line:
         erased["label"] = eraser.text(line["label"])
     return erased

@@ -29,8 +29,8 @@ def export_receipt(decision_id: UUID | str, *, by: Any = None) -> bytes:
     the audit log and see the run; `by` None means the system. Leaves an audit line.
 
     Raises `UnknownThing`, also for users who may not have it, `TamperedRow` and
-    `WrongKey` where a row of it does not verify, `TamperedRow` also where one is gone
-    that was not removed on purpose.
+    `WrongKey` if a row of it does not verify, `TamperedRow` also where one is gone that
+    was not removed on purpose.
     """
     decision, run, may_see = find_exportable(decision_id, by=by)
     # An encrypted graph's values do not leave the installation.
@@ -118,7 +118,7 @@ def _write(decision: Decision, run: Run, hidden: bool) -> dict[str, Any]:
 
 
 def _revision(decision: Decision, run: Run, **which: Any) -> PendingWrite | None:
-    """Return a revision of the write that was decided; None where nothing was held."""
+    """Return a revision of the write that was decided; None if nothing was held."""
     row = PendingWrite.objects.filter(write=decision.write, **which).first()
     if row is not None:
         sealed_rows.verify_row(row, protection_of(run))
@@ -170,7 +170,7 @@ def _outcome(
         return None
     applied = None
     if request.status == RequestStatus.APPLIED:
-        # Other lines of the run may have the same task; the first event behind the
+        # Other lines of the run may have the same task; the first event after the
         # settlement belongs to this one.
         settled = request.settled_seq or 0
         event = _event(
@@ -193,8 +193,8 @@ def _outcome(
 def _event(
     run: Run, *, may_be_removed: bool, **conditions: Any
 ) -> dict[str, Any] | None:
-    """Return the first such event of the log; None where it was removed on purpose.
-    Raises `TamperedRow` where it is missing otherwise.
+    """Return the first such event of the log; None if it was removed on purpose. Raises
+    `TamperedRow` if it is missing otherwise.
     """
     row = RunEvent.objects.filter(run=run.id, **conditions).order_by("seq").first()
     if row is None:

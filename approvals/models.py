@@ -134,8 +134,8 @@ class ApprovalRequest(OfTask, Sealed):
         indexes = [
             models.Index(fields=["run", "status"], name="request_by_run"),
             models.Index(
-                # Of the open ones only, in the order of an inbox: settled requests stay
-                # for ever and would outgrow it.
+                # Open requests only, in the order of an inbox: settled ones stay for
+                # ever, and an index of all would only grow.
                 fields=["deadline", "opened_at"],
                 name="request_open",
                 condition=models.Q(status="open"),

@@ -128,6 +128,13 @@ def visible_among(user: Any, runs: "QuerySet[Run]") -> "QuerySet[Run]":
     return runs.filter(Q(started_by=user) | Exists(names_user))
 
 
+def visible_relatives(user: Any) -> "QuerySet[Run]":
+    """Return the `visible_runs` for reads that follow a run to its relatives, which are
+    the `among` of `checkpoints.timeline`: each relative is looked at by itself.
+    """
+    return visible_among(user, Run.objects.all())
+
+
 def may_see_run(user: Any, run: Run) -> bool:
     """Return whether the run exists for this user. A run that he may not see must be
     answered as unknown.
@@ -247,7 +254,7 @@ def is_reviewer(user: Any, request: ApprovalRequest) -> bool:
 
 def excluded(user: Any, request: ApprovalRequest) -> str:
     """Return the sentence that says why four eyes exclude this user from the whole
-    request; empty where they do not. Reads `request.run`.
+    request; empty if they do not. Reads `request.run`.
     """
     if not request.policy.get("four_eyes"):
         return ""
@@ -260,7 +267,7 @@ def excluded(user: Any, request: ApprovalRequest) -> str:
 
 def _excluded_for_shaping(user: Any, way: Sequence[Stretch]) -> str:
     """Return the sentence that says why four eyes exclude this user for what he did on
-    these stretches; empty where they do not.
+    these stretches; empty if they do not.
     """
     on_lines = Q(pk__in=[])
     departures = Q(pk__in=[])

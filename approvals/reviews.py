@@ -76,7 +76,7 @@ def sign(
     `UnknownThing`, `NotAReviewer` (and leaves an audit line), `WrongStatus`,
     `IncompatibleGraph` (no worker could go on with the run once it is signed),
     `KeyConflict`, `WrongKey`, `TamperedRow` (the run is tampered from then on, with an
-    audit line); and where nothing counted `StaleProposal` or `AlreadyDecided`.
+    audit line); and if nothing counted, `StaleProposal` or `AlreadyDecided`.
     """
     run_uuid = uuid_of(run_id, "run")
     by = checked_person(by, "by")
@@ -113,7 +113,7 @@ def decide(
 ) -> Receipt:
     """Decide writes of one request, as `sign` does for a run.
 
-    Raises `InvalidValue` where a write belongs to another request.
+    Raises `InvalidValue` if a write belongs to another request.
     """
     checked_person(by, "by")
     request = ApprovalRequest.objects.filter(id=uuid_of(request_id, "request")).first()
@@ -259,7 +259,7 @@ def _query_at_nodes(run: UUID, *nodes: str) -> "QuerySet[ApprovalRequest]":
 
 def _write(act: Signing, receipt: Receipt, *, has_drafts: bool) -> None:
     """Write receipt, revisions, decisions, log lines and the run's row; and wake the
-    run where a gate is settled.
+    run if a gate is settled.
     """
     # First, because it also completes the lines of the receipt, which is sealed below.
     settled, events = signing.request_outcome(act)
@@ -311,8 +311,8 @@ def _insert_rows(act: Signing, receipt: Receipt) -> None:
         PendingWrite, sealed_rows.seal_and_encrypt(revisions, act.protection)
     )
 
-    # `request_outcome` puts the events of the decisions first, so each decision knows
-    # the number that its event will have.
+    # `request_outcome` puts the events of the decisions first, so the number that each
+    # decision's event will have is known.
     for seq, decision in enumerate(act.decisions, start=act.run.event_seq + 1):
         decision.receipt = receipt
         decision.event_seq = seq

@@ -112,7 +112,7 @@ def parse_decisions(decisions: Sequence[Mapping[str, Any]]) -> list[Item]:
     """Return the posted decisions, checked for form. Raises `InvalidValue` naming the
     place, e.g. `decisions[2].verdict`.
     """
-    # To Python a text is a sequence too.
+    # In Python, a text is a sequence too.
     is_list = isinstance(decisions, Sequence) and not isinstance(decisions, str | bytes)
     if not is_list or not decisions:
         raise InvalidValue(
@@ -178,8 +178,8 @@ def _invalid(path: str, name: str, fault: str) -> InvalidValue:
 
 
 def _require_json(path: str, item: Item) -> None:
-    """Raise `InvalidValue`, naming write and place, where what was posted has no
-    canonical form.
+    """Raise `InvalidValue`, naming write and place, if what was posted has no canonical
+    form.
     """
     for name in ("value", "reason"):
         try:
@@ -222,8 +222,8 @@ def body_hash(run: UUID, items: Sequence[Item], protection: Protection) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ItemResult:
-    """An item beside its write as it stands. `result` is empty where the item counts;
-    else `facts` say why it does not.
+    """An item and its write as it stands. `result` is empty if the item counts; else
+    `facts` say why it does not.
     """
 
     item: Item
@@ -237,7 +237,7 @@ class _ItemResult:
 
 
 def apply_decisions(act: Signing, items: Sequence[Item]) -> None:
-    """Let each decision count, or note why it does not. Raises where the whole act must
+    """Let each decision count, or note why it does not. Raises if the whole act must
     not stand.
     """
     results = [_judge_item(act, item) for item in items]
@@ -271,8 +271,8 @@ def _judge_item(act: Signing, item: Item) -> _ItemResult:
         signers = _names_of_signers(state, item.write)
         facts = {"why": standing.verdict, "by": signers}
         return _ItemResult(item, row, "already", facts)
-    # Only now: an edit that settled the write changed its hash too, and of a settled
-    # write people learn who settled it.
+    # Checked after that: an edit that settled the write changed its hash too, and the
+    # answer for a settled write names who settled it.
     if item.hash != row.hash:
         return _ItemResult(item, row, "came_back", {"why": row.reason})
     if _four_eyes_exclude(act, state.request, row, item):
@@ -294,8 +294,8 @@ def _require_reviewer(act: Signing, request: ApprovalRequest) -> None:
 def _names_of_signers(state: RequestState, write: UUID) -> list[str]:
     """Return the names of the people whose signatures settled a write."""
     signers = [by for by in state.standings[write].by if by is not None]
-    # Of the whole request: under all-or-nothing the rejection of another write settled
-    # this one too.
+    # Searched in the whole request: under all-or-nothing, the rejection of another
+    # write settled this one too.
     decisions = Decision.objects.filter(request=state.request, by__in=signers)
     return sorted(set(decisions.values_list("by_name", flat=True)))
 
@@ -350,8 +350,8 @@ def _edited(act: Signing, row: PendingWrite, item: Item) -> PendingWrite:
 
 
 def _installed(run: Run, row: PendingWrite) -> Compiled:
-    """Return the run's version of its graph. Raises `IncompatibleGraph` where this
-    process does not have it.
+    """Return the run's version of its graph. Raises `IncompatibleGraph` if this process
+    does not have it.
     """
     compiled = versions.graph_for(run)
     if compiled is None:
@@ -365,7 +365,7 @@ def _installed(run: Run, row: PendingWrite) -> Compiled:
 
 
 def _require_alone(row: PendingWrite) -> None:
-    """Raise `InvalidValue` where another gate is asked about the same value of a patch:
+    """Raise `InvalidValue` if another gate is asked about the same value of a patch:
     both must sign the same.
     """
     if row.node != PATCH:
@@ -397,7 +397,7 @@ def _renew_texts(
 ) -> None:
     """Renew title and facts of a request after this act's edits.
 
-    Other writes of the request come back where the texts beside them change; a rejected
+    Other writes of the request come back if the texts beside them change; a rejected
     one stays rejected. What this act decides on them counts for the revision that they
     become, because its signer made the new texts.
     """
@@ -522,7 +522,7 @@ def request_outcome(
         standings = _standings_after(act, state)
         _note_standings(act, state, standings)
         result = outcome(standings.values())
-        # Requests settled before are here too, where an item came too late for them.
+        # Requests settled before are here too, if an item came too late for them.
         if not result or request.status != RequestStatus.OPEN:
             continue
         settled.append((request, result))

@@ -1,5 +1,5 @@
-"""The examiner of what floor 2 knows of a run: decisions, requests and receipts against
-their seals, the log and each other.
+"""Examines what `approvals` stores about a run: decisions, requests and receipts
+against their seals, the log and each other.
 
 One of the examiners of `checkpoints.verification`; reads only.
 """
@@ -139,7 +139,7 @@ def _rows_missing_for_events(subject: Subject) -> Iterator[Fault]:
 
 
 def _readable_facts(subject: Subject, event: RunEvent) -> dict[str, Any] | None:
-    """Return the facts of an event; None where they cannot be read, which the log's own
+    """Return the facts of an event; None if they cannot be read, which the log's own
     examiner has reported.
     """
     if subject.seal_of(event) is not None:
@@ -241,7 +241,8 @@ def _wrongly_closed(subject: Subject, row: ApprovalRequest) -> Fault | None:
     logged = set(events.values_list("type", flat=True))
     closing_event = _CLOSING_EVENTS.get(row.status)
     if closing_event is not None:
-        # An event that was not older than the removed ones may be among them.
+        # The closing event comes after the decision that settled the request, so it may
+        # have been removed if the removed events reach past that decision.
         maybe_removed = subject.removed.events.last > (row.settled_seq or 0)
         if closing_event in logged or maybe_removed:
             return None

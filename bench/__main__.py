@@ -19,7 +19,7 @@ from bench.places import SERVERS
 from bench.results import Results
 from bench.table import table, unsteady
 
-WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9")
+WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11")
 PEERS = {
     "langgraph": ("langgraph.checkpoint.sqlite", "langgraph.checkpoint.postgres"),
     "dbos": ("dbos",),
@@ -87,6 +87,13 @@ def _options() -> argparse.ArgumentParser:
         default=1.0,
         help="for the slow W1 on PostgreSQL; 0: not at all",
     )
+    parser.add_argument(
+        "--beside",
+        type=int,
+        default=0,
+        metavar="RUNS",
+        help="runs of others in W8; default 200,000, with --short 2,000",
+    )
     return parser
 
 
@@ -128,7 +135,13 @@ def _measure(
     server.start()
     rounds = options.rounds or (3 if options.short else 5)
     bench = Bench(
-        server, results, rounds, options.short, peers, options.delay_commits_ms
+        server,
+        results,
+        rounds,
+        options.short,
+        peers,
+        options.delay_commits_ms,
+        options.beside,
     )
     try:
         for name in options.only:

@@ -2,11 +2,11 @@
 do, and where results go.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.contender import Contender
 from bench.limit import Limit
@@ -14,11 +14,14 @@ from bench.places import Place, Server
 from bench.results import Results
 
 OURS = "countersign"
+T = TypeVar("T")
 
 
 @dataclass
 class Bench:
-    """One pass over one kind of database."""
+    """One pass over one kind of database. `beside`: the runs of others in W8; 0 takes as
+    many as the length of the bench allows.
+    """
 
     server: Server
     results: Results
@@ -26,6 +29,7 @@ class Bench:
     short: bool
     peers: tuple[str, ...] = ()
     delay_ms: float = 1.0
+    beside: int = 0
     shared: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -52,12 +56,19 @@ class Bench:
         *,
         delay_ms: float = 0.0,
         peers: bool = True,
+        also: Sequence[str] = (),
         **environment: str,
     ) -> Iterator[list[Contender]]:
-        """Yield us and the peers, each with its own process and database."""
+        """Yield us and the peers, each with its own process and database; `also` those
+        of a peer that is there.
+        """
+        names = [OURS]
+        if peers:
+            names += self.peers
+            names += [name for name in also if name.split("-")[0] in self.peers]
         started: list[Contender] = []
         try:
-            for who in (OURS, *(self.peers if peers else ())):
+            for who in names:
                 started.append(
                     Contender(
                         who, self.place(who, what, delay_ms=delay_ms), **environment
@@ -71,3 +82,11 @@ class Bench:
     def add(self, workload: str, who: str = OURS, **figures: Any) -> None:
         """Keep a record of this pass."""
         self.results.add(workload=workload, database=self.vendor, who=who, **figures)
+
+
+def in_turn(contestants: Sequence[T], round_number: int) -> list[T]:
+    """Return them in the order of a round: each is first as often as any other, for what
+    comes first meets another machine than what comes last.
+    """
+    first = round_number % len(contestants)
+    return [*contestants[first:], *contestants[:first]]

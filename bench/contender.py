@@ -17,9 +17,12 @@ from bench.places import ROOT, Place
 NAMES = {
     "countersign": "bench.contenders.ours",
     "langgraph": "bench.contenders.lang",
+    "langgraph-async": "bench.contenders.lang",
     "dbos": "bench.contenders.dbos_",
 }
 """Contender -> the module whose functions are its verbs."""
+VARIABLES = {"langgraph-async": {"BENCH_DURABILITY": "async"}}
+"""Contender -> the variables of its process that make it another than its module's."""
 
 
 class Contender:
@@ -33,7 +36,7 @@ class Contender:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "bench.contenders.serve", NAMES[name]],
                 cwd=ROOT,
-                env=place.environment(**environment),
+                env=place.environment(**VARIABLES.get(name, {}), **environment),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -1,4 +1,4 @@
-"""The work of W1 to W9 as graphs; discovered like those of any app, so worker processes
+"""The work of W1 to W11 as graphs; discovered like those of any app, so worker processes
 of the bench know them too.
 
 Nodes call `watch.step`, so that a contender sees each step begin in its own process.
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from bench.bodies import KILOBYTES, line
 from bench.notes import note
-from orchestrator.engine import END, START, Append, Gate, Graph, Send
+from orchestrator.engine import END, START, Append, Gate, Graph, Send, Write
 
 LONG = 1_000_000
 
@@ -35,26 +35,41 @@ class Blob(BaseModel):
     number: int = 0
     left: int = 1
     body: str = ""
+    first: int = 0
 
 
-w1 = Graph("bench_w1", input=Steps, state=Blob, max_supersteps=LONG)
+def _loop(name: str, **options: Any) -> Graph:
+    """Return a graph that replaces the body of its state in each step. `first` is set in
+    the first step only.
+    """
+    graph = Graph(name, input=Steps, state=Blob, max_supersteps=LONG, **options)
+
+    @graph.node("step")
+    def replace_body(state: Blob, ctx: Any) -> dict[str, Any]:
+        number = state.number + 1
+        watch.step(number)
+        changes = {
+            "number": number,
+            "left": ctx.input.steps - number,
+            "body": KILOBYTES[number % 64],
+        }
+        if number == 1:
+            changes["first"] = number
+        return changes
+
+    graph.edge(START, "step")
+    graph.branch(
+        "step",
+        lambda state: "on" if state.left else "done",
+        {"on": "step", "done": END},
+    )
+    return graph
 
 
-@w1.node("step")
-def replace_body(state: Blob, ctx: Any) -> dict[str, Any]:
-    number = state.number + 1
-    watch.step(number)
-    return {
-        "number": number,
-        "left": ctx.input.steps - number,
-        "body": KILOBYTES[number % 64],
-    }
-
-
-w1.edge(START, "step")
-w1.branch(
-    "step", lambda state: "on" if state.left else "done", {"on": "step", "done": END}
-)
+w1 = _loop("bench_w1")
+# A run that goes on where a checkpoint could not be saved knows it before the next step
+# begins: each commit is waited for.
+w1_waited = _loop("bench_w1_waited", on_save_error="continue")
 
 
 class Growing(BaseModel):
@@ -193,22 +208,72 @@ class Anything(BaseModel):
     anything: Any = None
 
 
-w8 = Graph("bench_w8", input=Shape, state=Anything)
+w10 = Graph("bench_w10", input=Shape, state=Anything)
 
 
-@w8.node()
+@w10.node()
 def set_now(state: Anything, ctx: Any) -> dict[str, Any]:
     return {"anything": PROPOSALS[ctx.input.shape]()[0]}
 
 
-@w8.node(effect="human", gate=Gate(reviewers=["user:reviewer"]))
+@w10.node(effect="human", gate=Gate(reviewers=["user:reviewer"]))
 def propose_anything(state: Anything, ctx: Any) -> dict[str, Any]:
     return {"anything": PROPOSALS[ctx.input.shape]()[1]}
 
 
-w8.edge(START, "set_now")
-w8.edge("set_now", "propose_anything")
-w8.edge("propose_anything", END)
+w10.edge(START, "set_now")
+w10.edge("set_now", "propose_anything")
+w10.edge("propose_anything", END)
+
+
+class Beside(BaseModel):
+    steps: int = 1
+    proposals: int = 0
+
+
+class Signed(BaseModel):
+    number: int = 0
+    left: int = 1
+    body: str = ""
+    proposed: int = 0
+
+
+w8 = Graph("bench_w8", input=Beside, state=Signed, max_supersteps=LONG)
+
+
+@w8.node("step")
+def step_beside_gate(state: Signed, ctx: Any) -> dict[str, Any]:
+    number = state.number + 1
+    watch.step(number)
+    return {
+        "number": number,
+        "left": ctx.input.steps - number,
+        "body": KILOBYTES[number % 64],
+    }
+
+
+@w8.node("ask", effect="human", gate=Gate(reviewers=["user:reviewer"]))
+def propose_many(state: Signed, ctx: Any) -> list[Write]:
+    return [Write("proposed", number) for number in range(ctx.input.proposals)]
+
+
+w8.edge(START, "step")
+w8.edge(START, "ask")
+w8.branch(
+    "step", lambda state: "on" if state.left else "done", {"on": "step", "done": END}
+)
+w8.edge("ask", END, when=("approved", "rejected", "partial"))
+
+w11 = Graph("bench_w11", input=Beside, state=Signed)
+
+
+@w11.node("ask", effect="human", gate=Gate(reviewers=["user:reviewer"]))
+def propose_some(state: Signed, ctx: Any) -> list[Write]:
+    return [Write("proposed", number) for number in range(ctx.input.proposals)]
+
+
+w11.edge(START, "ask")
+w11.edge("ask", END, when=("approved", "rejected", "partial"))
 
 w7 = Graph("bench_w7", input=Log, state=Blob)
 

@@ -12,6 +12,11 @@ from bench.bodies import KILOBYTES
 from bench.places import Place
 
 T = TypeVar("T")
+ROUND = 1_000
+"""Commits of a round of warming up. SQLite's log, for one, gets its size only then."""
+STEADY = 0.1
+"""By how much of it two rounds of a warm limit may differ."""
+MOST_ROUNDS = 20
 
 
 class Limit:
@@ -25,9 +30,16 @@ class Limit:
         self._prepare = {} if self._sqlite else {"prepare": True}
         self._link.execute("CREATE TABLE limit_rows (number integer, body text)")
         self._written = 0
-        self.commits_per_second(
-            250
-        )  # files and plans are there before anything is compared
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Commit until the rate is steady, or the machine shows that it will not be."""
+        before = self.commits_per_second(ROUND)
+        for _ in range(MOST_ROUNDS):
+            rate = self.commits_per_second(ROUND)
+            if abs(rate - before) <= STEADY * before:
+                return
+            before = rate
 
     def commits_per_second(self, number: int) -> float:
         """Return the rate over `number` commits."""

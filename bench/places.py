@@ -95,7 +95,7 @@ class Server(ABC):
         every commit (PostgreSQL only).
         """
         self._count += 1
-        name = f"{what}_{self._count}".lower()
+        name = f"{what}_{self._count}".lower().replace("-", "_")
         if ours and not self._migrated:
             self._migrate()
         folder = self.folder / name

@@ -28,15 +28,16 @@ log = structlog.get_logger(__name__)
 
 KIND = ROUTINE
 ROWS = 5000
-"""Events looked at in one query."""
+"""The most events looked at in one query."""
 HEADS = 200
-"""Heads in one line of the audit log."""
+"""The most heads in one line of the audit log."""
 AGAIN = 1000
-"""Events looked at once more, because a transaction may take its ids earlier and end
-later.
+"""The most events looked at once more, because a transaction may take its ids earlier
+and end later.
 """
 KNOWN = 100
-"""Audit lines that are read to know which of their heads are anchored already."""
+"""The most audit lines that are read to find which of their heads are anchored already.
+"""
 # The seal covers the hash of an input and not the input, which may be long.
 _PROVEN = [name for name in run_row.SEALED if name != "input"]
 
@@ -102,7 +103,7 @@ def _record_heads(heads: Sequence[Head], upto: int) -> None:
 
 
 def heads_in(line: AuditLine) -> list[Head] | None:
-    """Return the heads that a line anchors; None where it is unclear."""
+    """Return the heads that a line anchors; None if it is unclear."""
     match line.facts:
         case {"heads": list(entries), "upto": int()}:
             heads = [head for head in map(_head_of, entries) if head is not None]
@@ -129,9 +130,8 @@ def _newest(heads: Iterable[Head]) -> dict[str, int]:
 
 
 def _require_ids_in_order() -> None:
-    """Raise `TamperedRow` where an event has an id that no insert has reached: events
-    that are written from now on would not be behind it, so no run would be seen to
-    move.
+    """Raise `TamperedRow` if an event has an id that no insert has reached: events that
+    are written from now on would not come after it, so no run would be seen to move.
     """
     newest = _newest_row()
     if newest > highest_id(RunEvent):
@@ -143,7 +143,7 @@ def _require_ids_in_order() -> None:
 
 
 def moved_runs(upto: int) -> Iterator[tuple[set[UUID], int]]:
-    """Yield the runs whose logs have rows behind this one, page by page, each with the
+    """Yield the runs whose logs have rows after this one, page by page, each with the
     last row looked at. One query for each page.
     """
     # SQLite reuses the ids of newest rows that were deleted.

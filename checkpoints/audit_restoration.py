@@ -19,7 +19,7 @@ def let_chain_go_on(*, reason: str, by: Any) -> ChainHead:
 
     The line holds {number, hash} of the head that the table had, {told_number,
     told_hash} of the last one that was published outside, and the reason. Raises
-    `TamperedRow` where the file of heads cannot be read, and `WrongKey`.
+    `TamperedRow` if the file of heads cannot be read, and `WrongKey`.
     """
     with transaction.atomic():
         stored = audit_chain.chain_head()

@@ -42,16 +42,16 @@ from checkpoints.core.setting_types import (
 
 
 class Variables(BaseModel):
-    """The settings that can be given as variables too, as COUNTERSIGN_ with the name.
-    Seconds are floats, sizes are bytes. The descriptions are those of
-    docs/configuration.md.
+    """The settings that can also be given as environment variables, as COUNTERSIGN_ and
+    the name. Seconds are floats, sizes are bytes; docs/configuration.md has the same
+    descriptions.
     """
 
     model_config = ConfigDict(
         alias_generator=str.upper,
         extra="forbid",
         frozen=True,
-        # A number that is written as a text is no number, and 1 is no switch.
+        # A number written as text is not accepted as a number, nor 1 as a switch.
         strict=True,
     )
 
@@ -75,7 +75,10 @@ class Variables(BaseModel):
         4 * 1024 * 1024, description="largest value of a channel"
     )
     max_claims_without_progress: WholeFromOne = Field(
-        5, description="a run that took so many workers down is parked as failed"
+        5,
+        description=(
+            "a run claimed this many times without progress is parked as failed"
+        ),
     )
     client_address_header: HeaderName = Field(
         "",
@@ -177,7 +180,7 @@ class Variables(BaseModel):
         default_factory=dict,
         description=(
             "a JSON object, name to public key: the other installations whose bundles "
-            "are taken in; 32 bytes each, in base64 or hexadecimal"
+            "are imported; 32 bytes each, in base64 or hexadecimal"
         ),
     )
     compromised_keys: Moments = Field(
@@ -266,7 +269,7 @@ def keyring() -> Keyring:
         *map(str, reversed(settings.SECRET_KEY_FALLBACKS)),
         str(settings.SECRET_KEY),
     )
-    # Keys of the settings come last: where there are any, they seal.
+    # Keys of the settings come last: if there are any, they seal.
     return Keyring(
         signing={**_derived_keys(secrets), **settings_now.signing_keys},
         encryption=settings_now.encryption_keys,

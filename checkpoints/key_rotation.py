@@ -42,7 +42,7 @@ long.
 """
 MOST_FAULTS = 20
 PAGE = 20
-"""Checkpoints with bytes in another backend that are read at once."""
+"""The most checkpoints with bytes in another backend that are read at once."""
 _BACKED = ("change", "snapshot")
 _CHECKPOINTS = Checkpoint._meta.db_table
 
@@ -65,11 +65,11 @@ class Rotated:
 
 
 def behind() -> dict[str, int]:
-    """Return the number of rows with a payload column that an older key encrypts, by
-    table; tables without any are left out.
+    """Return, by table, how many rows have a payload column encrypted under an older
+    key; tables without any are left out. Rows whose bytes in a backend cannot be read
+    are counted too.
 
-    Raises `WrongKey` where there is no encryption key, and what a backend raises whose
-    bytes are looked at one by one.
+    Raises `WrongKey` if there is no encryption key.
     """
     counts = {
         model._meta.db_table: _behind(model, names).count()
@@ -157,7 +157,8 @@ def _pass(
     ]
     last: Any = None
     while True:
-        # Behind the last key: what cannot be decrypted would be found again for ever.
+        # After the last key: rows that cannot be decrypted would be found again for
+        # ever.
         after = rows if last is None else rows.filter(pk__gt=last)
         keys = _within(list(after.values_list("pk", *lengths)[:BATCH_ROWS]))
         if not keys:

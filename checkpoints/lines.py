@@ -34,12 +34,11 @@ Key = TypeVar("Key", UUID, int)
 DEPARTED = (Source.FORK, Source.REPLAY)
 """The sources of the first checkpoint of a run that came from another."""
 NOT_STARTED = "*"
-"""Among the stops of a line: no node starts until a person resumes the run."""
+"""The stop that stands for every node: none starts until a person resumes the run."""
 FARTHEST = 100
-"""So many origins are followed, for forks of forks."""
+"""The most origins that are followed, for forks of forks."""
 AT_ONCE = 1000
-"""So many runs are named in one query, because a database limits the length of a list.
-"""
+"""The most runs named in one query, because a database limits the length of a list."""
 
 
 @frozen
@@ -86,7 +85,7 @@ def past(run_id: UUID, line: int, last: int | None = None) -> list[Stretch]:
 
 
 def _require_started(beginning: "_Beginning") -> None:
-    """Raise `TamperedRow` where a run without a row for its first line is a fork."""
+    """Raise `TamperedRow` if a run without a row for its first line is a fork."""
     run = beginning.run
     # The way may lead on into a run that is not in this database.
     if run is None:
@@ -100,7 +99,7 @@ def _require_started(beginning: "_Beginning") -> None:
 
 
 def require_started(run: "Lined", *, first: Checkpoint | None = None) -> None:
-    """Raise `TamperedRow` where a run whose row names no origin began as a fork or a
+    """Raise `TamperedRow` if a run whose row names no origin began as a fork or a
     replay, as sealed rows say; and `WrongKey`. `first` is a verified row of it that may
     be its first checkpoint: then there is no query, else one, or two where retention
     removed the first checkpoint.
@@ -176,8 +175,8 @@ class Lined(Protected, Protocol):
 
 
 def logged_until(stretch: Stretch) -> int | None:
-    """Return the number of the last event at the stretch's last checkpoint; None where
-    all of the line counts.
+    """Return the number of the last event at the stretch's last checkpoint; None if all
+    of the line counts.
     """
     if stretch.last is None:
         return None
@@ -187,7 +186,7 @@ def logged_until(stretch: Stretch) -> int | None:
 
 def line_row(run: Lined, number: int) -> RunLine | None:
     """Return the row that records how a line began; None for the first line of a run
-    that was started. Raises `TamperedRow` where it is not as it was written or is gone,
+    that was started. Raises `TamperedRow` if it is not as it was written or is gone,
     `WrongKey`.
     """
     if number == 1 and run.origin_checkpoint is None:

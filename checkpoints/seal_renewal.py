@@ -39,7 +39,7 @@ from checkpoints.verification.told_heads import RENEWED, told_heads
 from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
 
 BATCH_ROWS = 200
-"""Rows that one transaction seals anew."""
+"""The most rows that one transaction seals anew."""
 
 TriggersLifted = Callable[[str], AbstractContextManager[None]]
 """For the name of a table: a block in which its rows may be updated."""
@@ -98,8 +98,8 @@ def seal_anew(
 
 
 def _require_first_time() -> None:
-    """Raise `TamperedRow` where the audit log says that rows were sealed anew before:
-    the mark of an older release was put back by hand, so that older rows would count.
+    """Raise `TamperedRow` if the audit log says that rows were sealed anew before: the
+    mark of an older release was put back by hand, so that older rows would count.
     """
     for line in AuditLine.objects.filter(kind=RENEWED):
         if fault_of(line, PLAIN) is None:
@@ -202,18 +202,19 @@ class _Renewal:
         self.result.count(row)
 
     def renew_erasure(self, record_id: Any) -> None:
-        """Seal a record of an erasure anew, and its rows, and the rows that they tell
-        of. Raises `TamperedRow`, `WrongKey`.
+        """Renew the seals of an erasure's record, of its rows, and of the rows that
+        these name. Raises `TamperedRow`, `WrongKey`.
         """
         record = ErasureRecord.objects.get(id=record_id)
         protection = self._older_protection(record)
         if protection is None:
             return
         has_ended = record.ended_at is not None
-        # The hash is over the seals of these rows, so it is compared while they last.
+        # The hash is over the seals of these rows, so it is compared before they are
+        # replaced.
         if has_ended and (record.rows, record.rows_hash) != rows_digest(record):
             name = name_of(record)
-            raise TamperedRow(f"{name} tells of other rows than it did", row=name)
+            raise TamperedRow(f"{name} lists other rows than when it ended", row=name)
 
         for page in pages(ErasedRow.objects.filter(record=record), "id"):
             for erased_row in page:
@@ -221,10 +222,11 @@ class _Renewal:
         if not has_ended:
             self.save(record, protection)
             return
-        # The run's log tells the hash over the seals of then, and never changes.
-        told_hash = record.origin_rows_hash or record.rows_hash
+        # The run's log records the hash over the old seals and never changes, so that
+        # hash is kept beside the new one.
+        logged_hash = record.origin_rows_hash or record.rows_hash
         new_hash = rows_digest(record)[1]
-        self.save(record, protection, rows_hash=new_hash, origin_rows_hash=told_hash)
+        self.save(record, protection, rows_hash=new_hash, origin_rows_hash=logged_hash)
 
     def _renew_erased(self, erased_row: ErasedRow) -> None:
         # Rows of an erasure are sealed without the protection of their run.
@@ -239,11 +241,11 @@ class _Renewal:
         self.save(erased_row, PLAIN, new_seal=row.seal, new_key=row.seal_key)
 
     def _older_protection(self, row: Any) -> Protection | None:
-        """Return the protection under which an older release sealed a row; None where
-        it has today's seal. Raises `TamperedRow`, `WrongKey`.
+        """Return the protection under which an older release sealed a row; None if it
+        has today's seal. Raises `TamperedRow`, `WrongKey`.
 
-        A seal covers how its run is protected, so only one protection fits. The run
-        may have been removed, and its decisions are still there.
+        A seal covers how its run is protected, so only one protection fits. The run may
+        have been removed, and its decisions are still there.
         """
         errors = []
         for protection in self._protections:
@@ -256,7 +258,7 @@ class _Renewal:
                 return protection
         if self._has_seal_of_today(row):
             return None
-        raise _clearest(errors)
+        raise _most_informative(errors)
 
     def _try_first(self, protection: Protection) -> None:
         """Most rows are protected like the row before them."""
@@ -281,9 +283,10 @@ def _protections() -> list[Protection]:
     return list(protections)
 
 
-def _clearest(errors: Iterable[CountersignError]) -> CountersignError:
-    """Return the error that says most: a missing key, else a seal that does not fit. A
-    protection that was tried in vain says only that a payload is not as it expects.
+def _most_informative(errors: Iterable[CountersignError]) -> CountersignError:
+    """Return the most informative error: a missing key, else a seal that does not
+    match. An error about a payload column only means that this protection was not the
+    row's.
     """
     by_rank = sorted(errors, key=_rank)
     return by_rank[0]
@@ -296,8 +299,8 @@ def _rank(error: CountersignError) -> int:
 
 
 def _has_later(erased_row: ErasedRow) -> bool:
-    """Return whether a later erasure tells of the same row: only the newest is held to
-    the seal that the row has.
+    """Return whether a later erasure lists the same row: only the newest is compared
+    with the seal that the row has.
     """
     later = ErasedRow.objects.filter(
         table=erased_row.table, row=erased_row.row, id__gt=erased_row.id
@@ -306,7 +309,7 @@ def _has_later(erased_row: ErasedRow) -> bool:
 
 
 def _row_of(erased_row: ErasedRow) -> Any:
-    """Return the row that something was erased of; None where it is gone, or where its
+    """Return the row that something was erased of; None if it is gone, or where its
     seal never changed.
     """
     for model in _models():

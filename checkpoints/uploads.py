@@ -55,7 +55,7 @@ def save_upload(
     """Copy an open binary file into storage and return the reference to it. `by` None
     means the system.
 
-    `name` is shown to people; of a path only its last part is kept. Raises
+    `name` is shown to people; if it is a path, only its last part is kept. Raises
     `PayloadTooLarge`, `InvalidValue`.
     """
     checked_text(name, "name", most=10_000)
@@ -113,8 +113,9 @@ def check_refs(value: Any, *, by: Any) -> None:
     """Check every reference within an input (JSON). `by` None means the system, which
     may use any upload.
 
-    Raises `InvalidValue` for a reference to no upload, to another person's that `by`
-    may not see, or to other bytes than it states. One query for all of them.
+    Raises `InvalidValue` for a reference to an upload that does not exist, that `by`
+    may not use, or whose size or hash differ from the reference. One query for all of
+    them.
     """
     refs = list(_refs(value))
     if not refs:
@@ -207,8 +208,8 @@ def open_ref(ref: Reference | Mapping[str, Any]) -> IO[bytes]:
 
 
 def _stored_upload(name: Any) -> Upload:
-    """Return the upload of a reference. Raises `InvalidValue` where it names none by
-    its id, `UnknownThing` where its row or its file is gone.
+    """Return the upload of a reference. Raises `InvalidValue` if it names none by its
+    id, `UnknownThing` if its row or its file is gone.
     """
     upload = Upload.objects.filter(id=_id_of(name)).first()
     if upload is None or not _is_stored(upload):
@@ -268,7 +269,7 @@ def refs_in(value: Any) -> list[dict[str, Any]]:
 def note_references(run: UUID, input: Any) -> list[str]:
     """Record which uploads the input (JSON) of a new run names, in the caller's
     transaction: these stay as long as the run. Return the names that stand for no
-    upload here. No query where the input names none.
+    upload here. No query if the input names none.
     """
     id_of_file = {ref["file"]: _known_id(ref["file"]) for ref in refs_in(input)}
     if not id_of_file:

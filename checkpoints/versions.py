@@ -23,7 +23,7 @@ from orchestrator.engine.versions.judgement import MIGRATED, Judgement, judge
 from orchestrator.engine.versions.pending_parts import Pending
 
 MOST_KEPT = 1000
-"""Structures that a process keeps; they never change."""
+"""The most structures that a process keeps; they never change."""
 
 _structures: dict[str, dict[str, Any]] = {}
 _refused: set[str] = set()
@@ -43,7 +43,7 @@ class Pinned(Protocol):
 
 
 def structure_of(fingerprint: str) -> dict[str, Any] | None:
-    """Return what a version declares; None where it was not recorded, or its row is not
+    """Return what a version declares; None if it was not recorded, or its row is not
     what the fingerprint stands for.
     """
     registered = registry.find_graph(fingerprint)
@@ -89,8 +89,8 @@ def judgement_of(
 def graph_for(run: Run) -> Compiled | None:
     """Return the graph by which this process reads a run's values and requests: the
     version that the run is pinned to; else the current version, where that takes the
-    run as it stands, so its types are the same. None where there is neither. Which
-    version goes on with the run is determined by `discovery.judging_version` instead.
+    run as it stands, so its types are the same. None if there is neither. Which version
+    goes on with the run is determined by `discovery.judging_version` instead.
     """
     pinned = registry.find_graph(run.fingerprint)
     if pinned is not None:

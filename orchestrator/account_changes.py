@@ -20,7 +20,7 @@ from checkpoints.audit import lines as audit_log
 
 _actor: ContextVar[Any] = ContextVar("countersign_actor", default=None)
 MOST_NAMED = 200
-"""Names that one line lists."""
+"""The most names that one line lists."""
 FLAGS = ("is_active", "is_staff", "is_superuser")
 """Fields of an account that say what it may do."""
 USUAL = {"is_active": True, "is_staff": False, "is_superuser": False}

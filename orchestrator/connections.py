@@ -21,7 +21,7 @@ _ROLES = {
     "runserver": "web",
     "testserver": "web",
 }
-"""Management command -> role of its process; of any other it is "command"."""
+"""Management command -> role of its process; for any other command it is "command"."""
 
 
 def role_of_process() -> str:

@@ -92,8 +92,8 @@ def _note(compiled: Compiled) -> None:
 
 
 def _insert(version: GraphVersion) -> None:
-    """Write a version down behind all of its graph that were seen before, whatever the
-    clock of this host says.
+    """Record a version after all of its graph that were seen before, whatever the clock
+    of this host says.
     """
     last = (
         GraphVersion.objects.filter(name=version.name)

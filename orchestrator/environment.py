@@ -9,7 +9,9 @@ import os
 import re
 import secrets
 import sys
+import tempfile
 import zoneinfo
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -39,7 +41,7 @@ from checkpoints.core.strict_json import parse_strict
 
 ROOT: Path = Path(__file__).resolve().parent.parent
 LEAST_SECRET_KEY = 32
-"""Characters of a secret key."""
+"""The fewest characters of a secret key."""
 IN_JSON = (
     "payloads",
     "secrets",
@@ -337,10 +339,10 @@ class Environment(Variables, BaseSettings):
         return "Demo" if self.is_demo else "Development"
 
     def key(self) -> str:
-        """Return the secret key; outside production one that is made once and kept in the
-        data folder, where none is given.
+        """Return the secret key; outside production one that is made once and kept in
+        the data folder, where none is given.
 
-        Raises `ImproperlyConfigured` where production has none.
+        Raises `ImproperlyConfigured` if production has none.
         """
         if self.secret_key:
             return self.secret_key
@@ -460,11 +462,21 @@ def _sqlite(path: Path) -> dict[str, Any]:
 
 
 def _kept_key(path: Path) -> str:
+    """Return the key in a file, which is made if it is not there."""
+    if not path.exists():
+        _make_key(path)
+    return path.read_text().strip()
+
+
+def _make_key(path: Path) -> None:
+    """Make the file of a key, for its owner only, unless another process does."""
+    handle, written = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
-        # Of several processes that start at once only one may make the key.
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return path.read_text().strip()
-    with os.fdopen(handle, "w") as file:
-        file.write(key := secrets.token_urlsafe(64))
-    return key
+        with os.fdopen(handle, "w") as file:
+            file.write(secrets.token_urlsafe(64))
+        # Of several processes that start at once the first one links its file. It is
+        # whole by then, so none reads a part of a key.
+        with suppress(FileExistsError):
+            os.link(written, path)
+    finally:
+        os.unlink(written)

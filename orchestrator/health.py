@@ -7,14 +7,11 @@ from typing import Any
 
 from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
-from django.db.models import Min
 from django.http import HttpRequest, JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from checkpoints.core.status import Status
-from checkpoints.models import Run
-from checkpoints.queue import workers
+from checkpoints.queue import due_counts, workers
 
 
 @require_safe
@@ -87,12 +84,8 @@ def oldest_due_seconds() -> float | None:
     """Return for how long the run that waits longest for a worker has been due; None if
     none is.
     """
-    now = timezone.now()
-    due = Run.objects.filter(
-        status__in=[Status.QUEUED, Status.WAITING], due_at__lte=now
-    )
-    oldest = due.aggregate(oldest=Min("due_at"))["oldest"]
+    oldest = due_counts.oldest_due()
     if not oldest:
         return None
-    seconds: float = (now - oldest).total_seconds()
+    seconds: float = (timezone.now() - oldest).total_seconds()
     return round(seconds, 3)

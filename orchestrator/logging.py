@@ -17,13 +17,13 @@ _INTERNAL = frozenset({"_record", "_from_structlog", "exc_info"})
 def mask_secrets(
     logger: Any, method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Mask the values of `COUNTERSIGN["SECRETS"]` in all that a line of the log says: a
-    processor of structlog.
+    """Mask the values of `COUNTERSIGN["SECRETS"]` everywhere in a log entry (a
+    structlog processor).
 
-    It comes behind those that make texts of exceptions and before the one that renders
+    It runs after those that turn exceptions into text and before the one that renders
     the line.
     """
-    # Before the settings are there nobody knows a secret of theirs.
+    # Before settings are configured, there are no secrets to know.
     secrets = conf().secrets if settings.configured else {}
     if not secrets:
         return event

@@ -38,7 +38,7 @@ class Compression(GZipMiddleware):
     """Compresses pages and answers of the API, but none that is sent while it is made:
     an event must not wait for the next one, and files are sent as they are.
 
-    The length of what is compressed tells nothing of the secrets in a page: Django
+    The length of what is compressed reveals nothing of the secrets in a page: Django
     masks the token of a form anew in each answer, and adds random bytes.
     """
 

@@ -80,8 +80,7 @@ class IdempotencyRecord(models.Model):
 
 class AnswerReference(models.Model):
     """An id that stands in a kept answer or in its address: of a run, a checkpoint, a
-    request, a write or a receipt. An erasure finds the answers that tell of a run by
-    it.
+    request, a write or a receipt. An erasure finds the answers about a run by it.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 # Hundreds of processes start in a pass. The linter's rich, which a log would take where
-# it is found, and daphne's own `runserver`, which none of them runs, are a third of
-# what a start costs.
+# it is found, is a good part of what a start costs.
 sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
 
 os.environ.setdefault("COUNTERSIGN_DEMO", "true")
@@ -28,7 +27,7 @@ from orchestrator.settings import (  # noqa: E402
 )
 
 INSTALLED_APPS = [
-    *(app for app in INSTALLED_APPS if app != "daphne"),
+    *INSTALLED_APPS,
     "tests.graphs_app",
     "tests.crash",
 ]

@@ -244,7 +244,7 @@ class SealedOut(serializers.Serializer[Any]):
         return json_of(fault_of(row, protection))
 
     def value_or_none(self, row: Any, column: str) -> Any:
-        """Return the value of a payload column; None where it cannot be decrypted, for
+        """Return the value of a payload column; None if it cannot be decrypted, for
         which `fault` has the reason.
         """
         try:

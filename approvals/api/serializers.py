@@ -9,7 +9,7 @@ from approvals import permissions
 from approvals.api.base import Body, Query, SealedOut
 from approvals.api.request_detail import Slip, slips_of
 from approvals.gates.lost_version import refusal_to_sign
-from approvals.gates.request_state import policy_of
+from approvals.gates.request_state import policy_of, why_of
 from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from orchestrator.engine.gates.verdicts import EXCLUDED, excludes
@@ -219,7 +219,7 @@ class RequestOut(RequestLine):
         return read_value(request, "facts") or []
 
     def get_why(self, request: ApprovalRequest) -> str:
-        return read_value(request, "why") or ""
+        return why_of(request)
 
     @extend_schema_field(WriteOut(many=True))
     def get_writes(self, request: ApprovalRequest) -> list[dict[str, Any]]:

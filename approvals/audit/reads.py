@@ -29,7 +29,7 @@ DECIDED = ("signed", "not_needed")
 MOST_LINES = 2**63 - 1
 """The highest number of an event that the column can hold."""
 MOST_REASONS = 3
-"""So many different reasons of one signing are shown in a list."""
+"""The most different reasons of one signing that a list shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ class RunName:
 
 
 def run_name_of(line: Any) -> RunName | None:
-    """Return the name of a line's run; None where this user may not see it, or the line
-    is about no run.
+    """Return the name of a line's run; None if this user may not see it, or the line is
+    about no run.
     """
     if line.run_key is None:
         return None
@@ -133,8 +133,7 @@ def run_name_of(line: Any) -> RunName | None:
 @dataclass(slots=True)
 class LineEvidence:
     """The evidence behind a line: its decisions, or the event of the run's log that
-    records the same act, None where that was removed. `protection` is that of their
-    run.
+    records the same act, None if that was removed. `protection` is that of their run.
     """
 
     decisions: Sequence[Decision] = ()
@@ -331,8 +330,8 @@ class ChainState:
 
 
 def chain_state() -> ChainState | None:
-    """Return the result of the newest verification of all runs for the chain; None
-    where there was none, or its line does not verify. One query.
+    """Return the result of the newest verification of all runs for the chain; None if
+    there was none, or its line does not verify. One query.
     """
     lines = AuditLine.objects.filter(kind=VERIFIED, facts__has_key="chain")
     line = lines.order_by(*NEWEST).first()

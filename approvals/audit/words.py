@@ -164,7 +164,7 @@ def _refused_token(facts: Facts) -> str:
 
 
 def _refused_import(facts: Facts) -> str:
-    return f"was refused: a bundle was not taken in ({_code(facts)})"
+    return f"was refused: a bundle was not imported ({_code(facts)})"
 
 
 def _tokens_throttled(facts: Facts) -> str:
@@ -339,10 +339,10 @@ def _history_pruned(facts: Facts) -> str:
     runs = facts.get("runs", 0)
     if runs:
         sentence += f", {counted(runs, 'whole run')} among them"
-    bad = len(facts.get("bad", ()))
+    bad = _counted_runs(facts, "bad")
     if bad:
         sentence += f"; {counted(bad, 'run')} did not verify and stayed"
-    referred = len(facts.get("referred", ()))
+    referred = _counted_runs(facts, "referred")
     if referred:
         named = counted(referred, "run")
         sentence += f"; rows of other apps name {named}, which stayed"
@@ -354,6 +354,14 @@ def _history_pruned(facts: Facts) -> str:
     if facts.get("stopped"):
         sentence += "; somebody stopped it"
     return sentence
+
+
+def _counted_runs(facts: Facts, name: str) -> int:
+    """Return how many runs a line counts under a name. It lists the first of them only,
+    and lines of an older release have no count.
+    """
+    listed = len(facts.get(name, ()))
+    return max(listed, int(facts.get(f"{name}_count", 0)))
 
 
 def _run_removed(facts: Facts) -> str:

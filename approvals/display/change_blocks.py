@@ -21,23 +21,25 @@ from checkpoints.core.visible_json import fingerprint, json_text
 from orchestrator.engine.values.canonical import encode
 
 STRETCH = 400
-"""Characters of a letter that count as one row."""
+"""The number of characters of a letter that count as one row."""
 ITEMS_FOLDED_FROM = 24
 """Length of a list from which unchanged items are folded."""
 BESIDE = 2
-"""Unchanged items that stay on each side of a change."""
+"""The number of unchanged items that stay on each side of a change."""
 INLINE = 40
 """Characters from which a changed item is shown once, with its changes marked."""
 LONGEST_ITEM = 1600
-"""Characters of a changed item that count as one row; a longer one has several."""
+"""The most characters of a changed item that count as one row; a longer one has
+several.
+"""
 SURELY_SHORT = 128
-"""Bytes of JSON of which each may be escaped, as six characters, and the item of both
-sides still fits into one row.
+"""The most bytes of an item's JSON with which both sides fit into one row even if each
+byte is escaped, as six characters.
 """
 MOST_COMPARED = 256 * 1024
-"""Characters of the changed items of a list that have several rows and are compared
-word by word. Of the items after them only the beginning and the end are compared, since
-all of them must be compared to know how many rows they have.
+"""The most characters of the changed items of a list that have several rows and are
+compared word by word. Only the beginning and the end of the items after them are
+compared, since all of them must be compared to find out how many rows they have.
 """
 _MAY_BE_LONG = (str, dict, list)
 NOW = "Now"

@@ -33,15 +33,15 @@ from orchestrator.engine.values.canonical import encode
 from orchestrator.engine.values.ops import same
 
 LETTER = 120
-"""Characters from which a text is shown as a letter with marked words."""
+"""The number of characters from which a text is shown as a letter with marked words."""
 PAGE = 40
-"""Rows, items, and stretches of a letter on one page."""
+"""The most rows, items, and stretches of a letter on one page."""
 FOLDED_FROM = 8000
-"""Characters from which the unchanged parts of a letter are folded."""
+"""The number of characters from which the unchanged parts of a letter are folded."""
 MANY = 2000
-"""Fields of two objects from which unchanged ones are only counted."""
+"""The number of fields of two objects from which unchanged ones are only counted."""
 DEEPEST = 4
-"""Keys of a path; deeper values are shown as JSON."""
+"""The most keys of a path; deeper values are shown as JSON."""
 _BOXES = (dict, list)
 
 
@@ -289,8 +289,8 @@ class _Builder:
         """Add a row for each field that differs, however large its values, and only
         count the others.
         """
-        # Where both have the same keys in the same order, as canonical JSON has,
-        # nothing need be looked up.
+        # If both have the same keys in the same order, as canonical JSON has, nothing
+        # need be looked up.
         is_aligned = list(now) == list(proposed)
         olds: Collection[Any] = now.values()
         if not is_aligned:

@@ -20,9 +20,12 @@ from checkpoints.core import diff
 from orchestrator.engine.values.canonical import encode
 
 ONE_LINE = 400
-"""Characters of a value in a table of changes that names them by their paths."""
+"""The most characters of a value in a table of changes that names them by their paths.
+"""
 CONTEXT = 80
-"""Characters that are shown before the first difference of two long values."""
+"""The number of characters that are shown before the first difference of two long
+values.
+"""
 NOT_THERE = Leaf("nothing", NOTHING["absent"])
 GONE = Leaf("nothing", REMOVED)
 
@@ -44,12 +47,12 @@ def draw_change(
     missing: Leaf = GONE,
 ) -> DrawnChange:
     """Return both sides of a change. They look the same if and only if the values are
-    the same as JSON, except for two that were erased.
+    the same JSON, except for two that were erased.
 
-    A side that is `ABSENT` has no value, which is another thing than null; `missing` is
-    shown for an `after` that is absent. `declared` is the type of both values; with
-    None they are lines of JSON. Of two values longer than `longest` the parts with
-    their first difference are shown.
+    A side that is `ABSENT` has no value, which differs from null; `missing` is shown
+    for an `after` that is absent. `declared` is the type of both values; with None they
+    are lines of JSON. If both values are longer than `longest`, the parts with their
+    first difference are shown.
     """
     if before is ABSENT:
         return DrawnChange(NOT_THERE, _leaf(after, declared, longest))
@@ -62,13 +65,14 @@ def draw_change(
 
     new = _leaf(after, declared, longest)
     if old.rest and new.rest:
-        # Of two long values that begin alike only the fingerprints would differ.
+        # If two long values begin alike, only their fingerprints would differ: show the
+        # part with the first difference.
         start = _start_of_part(before, after, longest)
         if start:
             old = json_leaf(before, longest=longest, start=start)
             new = json_leaf(after, longest=longest, start=start)
     if _read_the_same(old, new):
-        # An amount without a currency reads as the number of its digits does.
+        # An amount without a currency reads like a plain number.
         start = _start_of_part(before, after, longest)
         old = json_leaf(before, longest=longest, start=start)
         new = json_leaf(after, longest=longest, start=start)

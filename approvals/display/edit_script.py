@@ -20,21 +20,21 @@ from orchestrator.engine.values.ops import same
 
 CHUNK = 4096
 MOST_ITEMS = 60_000
-"""Items of both sides together, without equal ends, up to which items that moved are
-looked for.
+"""The most items of both sides together, without equal ends, up to which items that
+moved are looked for.
 """
 MOST_PAIRS = 200_000_000
-"""Pairs of items between two matched ones up to which they are compared. The comparison
-keeps a bit of each pair: 25 MB.
+"""The most pairs of items between two matched ones up to which they are compared. The
+comparison keeps a bit of each pair: 25 MB.
 """
 PAIRS_IN_STEP = 64
-"""Pairs of items that are compared at once, in the bits of a machine word."""
+"""The most pairs of items that are compared at once, in the bits of a machine word."""
 MOST_STEPS = (MOST_ITEMS // 2) ** 2 // PAIRS_IN_STEP
-"""Steps of one page, a quarter of a second: enough for several of the largest
+"""The most steps of one page, a quarter of a second: enough for several of the largest
 comparisons.
 """
 MOST_SPANS = 60_000
-"""Spans of items at equal offsets; the items behind them count as replaced."""
+"""The most spans of items at equal offsets; the items after them count as replaced."""
 
 
 @dataclass(slots=True)

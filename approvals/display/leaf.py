@@ -13,13 +13,13 @@ from checkpoints.core.visible_json import escaped, json_text, label_of, said_of_
 from orchestrator.engine.values.canonical import encode
 
 LONGEST = 2000
-"""Characters of one value that are shown in one place; of a longer one its length and
-fingerprint are shown too.
+"""The most characters of one value that are shown in one place; a longer value is shown
+with its length and fingerprint.
 """
 LONGEST_NUMBER = 400
 FEW = 8
-"""Plain values that a list may have to be shown one below the other where one value is
-shown.
+"""The most plain values that a list may have to be shown one below the other in the
+place of one value.
 """
 
 
@@ -114,8 +114,7 @@ def leaf_of(
     if isinstance(value, str):
         return _text(value, longest, declared)
     if isinstance(value, int | float):
-        # Where amounts are texts, a bare number is an oddity, and must not look like
-        # them.
+        # If amounts are texts, a bare number is an oddity, and must not look like them.
         return Leaf("code" if declared.is_amount else "number", json.dumps(value))
     if is_short_list(value):
         of_item = declared.field("")
@@ -126,8 +125,8 @@ def leaf_of(
 
 
 def json_leaf(value: Any, *, longest: int = LONGEST, start: int = 0) -> Leaf:
-    """Return the value as a line of JSON, texts in quotes; of one longer than `longest`
-    the part from character `start` on.
+    """Return the value as a line of JSON, texts in quotes; of a value longer than
+    `longest`, the part from character `start` on.
     """
     if is_tombstone(value):
         return Leaf("nothing", ERASED)
@@ -158,7 +157,7 @@ def _amount(
     # The length first: Python reads no number of thousands of digits.
     match = _AMOUNT.fullmatch(value) if len(value) <= LONGEST_NUMBER else None
     if match is None:
-        # Where amounts are declared every other text is an oddity, "€4,512.50" among
+        # If amounts are declared, every other text is an oddity, "€4,512.50" among
         # them.
         return Leaf("quoted", value[:longest], rest=_rest_of(value, longest))
     minus, whole, fraction = match.groups(default="")
@@ -223,7 +222,7 @@ def _code(value: Any, longest: int, start: int = 0) -> Leaf:
 
 
 def _rest_of(text: str, longest: int) -> str:
-    """Return the description of what is cut from a text; empty where nothing is."""
+    """Return the description of what is cut from a text; empty if nothing is."""
     if len(text) <= longest:
         return ""
     return said_of_rest(len(text) - longest, text.encode())

@@ -17,8 +17,8 @@ from approvals.display.edit_script import (
 from checkpoints.core.visible_json import fingerprint
 
 WORDWISE = 64 * 1024
-"""Characters up to which the differing part is compared word by word; a longer one is
-compared line by line.
+"""The most characters up to which the differing part is compared word by word; a longer
+one is compared line by line.
 """
 LONGEST_WORD = 200
 _TOKENS = re.compile(r"\s+|[^\s\w]|\w+")
@@ -46,8 +46,8 @@ def pieces(
     *,
     compared: bool = True,
 ) -> list[Piece]:
-    """Return two texts as one; where one is empty, the other as it is. Where they are
-    not `compared`, everything between equal beginnings and ends counts as replaced.
+    """Return two texts as one; if one is empty, the other as it is. If they are not
+    `compared`, everything between equal beginnings and ends counts as replaced.
     """
     if not now and not proposed:
         return []
@@ -146,7 +146,7 @@ def _joined(spans: Sequence[Span], before: Sequence[str]) -> Iterator[Span]:
     replaced: Span | None = None
     for number, span in enumerate(spans):
         # Spans alternate, so an equal span that is not the last has a replaced one
-        # behind it.
+        # after it.
         is_last = number + 1 == len(spans)
         if span.equal and not _is_blank_between(span, before, replaced, is_last):
             if replaced is not None:

@@ -16,8 +16,8 @@ from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.state import schema_of
 
 MOST_REFERENCES = 10
-"""References within a schema that are followed from one place: a type may refer to
-itself.
+"""The most references within a schema that are followed from one place: a type may
+refer to itself.
 """
 
 
@@ -62,7 +62,7 @@ class ValueType:
 
     @property
     def currency(self) -> str:
-        """The currency code of an amount; empty where none is declared."""
+        """The currency code of an amount; empty if none is declared."""
         return _currency_of(self.schema, self.definitions, MOST_REFERENCES)
 
     def money(self) -> "ValueType":
@@ -98,7 +98,7 @@ def schema_of_channel(channel: Channel) -> dict[str, Any]:
 
 
 def decimal_of(currency: str) -> ValueType:
-    """Return the type of an amount of that currency; of a bare decimal where it is
+    """Return the type of an amount of that currency, or of a bare decimal if it is
     empty.
     """
     return ValueType({**_DECIMAL, "currency": currency})

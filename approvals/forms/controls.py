@@ -15,12 +15,12 @@ from checkpoints.core.visible_json import escaped, indented
 KEYS_OF_A_FILE = {"file", "name", "size", "sha256"}
 RADIO_UP_TO = 5
 MOST_ITEMS = 20
-"""Items up to which a list or dictionary is edited item by item."""
+"""The most items up to which a list or dictionary is edited item by item."""
 LONG = 80
-"""Characters from which a text is edited in an area."""
+"""The number of characters from which a text is edited in an area."""
 DEEPEST = 8
-"""Objects within objects that are drawn field by field. Deeper ones, as in a type that
-contains itself, are JSON.
+"""The most objects within objects that are drawn field by field. Deeper ones, as in a
+type that contains itself, are JSON.
 """
 UNSET: Any = object()
 """No value, so that the schema's default is shown; `None` is the value null."""
@@ -158,7 +158,7 @@ def _fill(
 ) -> None:
     """Add the controls below this one, or its choices."""
     if control.kind == "group":
-        # A group that is not set shows empty fields behind its switch.
+        # A group that is not set shows empty fields under its switch.
         fields = value if isinstance(value, Mapping) else {}
         control.children = _children(schema, defs, control, fields)
     elif control.kind == "map":
@@ -412,7 +412,7 @@ def _text(schema: Mapping[str, Any], value: Any) -> str:
 
 
 def choices_of(schema: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the values of an enumeration; empty where it is none."""
+    """Return the values of an enumeration; empty if it is none."""
     if schema.get("enum"):
         return list(schema["enum"])
     if "const" in schema:
@@ -425,10 +425,7 @@ def is_decimal(schema: Mapping[str, Any]) -> bool:
     or a text of digits".
     """
     types = {member.get("type") for member in schema.get("anyOf", ())}
-    if types == {"number", "string"}:
-        return True
-    pattern = str(schema.get("pattern", ""))
-    return schema.get("type") == "string" and pattern.startswith("^(?!^[-+.]*$)")
+    return types == {"number", "string"}
 
 
 def is_file(schema: Mapping[str, Any]) -> bool:

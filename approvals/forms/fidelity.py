@@ -1,4 +1,4 @@
-"""The kinds of control that give a value back unchanged. Browsers change line ends,
+"""The kinds of control that give a value back unchanged. Browsers change line breaks,
 strip blanks, and send nothing for no value; a value that would not survive its own
 control unchanged gets a plainer one, in the end JSON. Pure.
 
@@ -87,7 +87,7 @@ def _carries(
 
 
 def _is_text(value: Any, *, lines: bool, blank: bool) -> bool:
-    # Browsers send all line ends as CR LF, which is read as LF.
+    # Browsers send all line breaks as CR LF, which is read as LF.
     if not isinstance(value, str) or "\r" in value:
         return False
     if "\n" in value and not lines:

@@ -126,7 +126,7 @@ def _file(control: Control, posted: Mapping[str, Any]) -> Any:
 
 
 def _text(control: Control, text: str) -> Any:
-    # A browser sends line ends as CR LF; the value that was proposed has LF.
+    # A browser sends line breaks as CR LF; the value that was proposed has LF.
     return text.replace("\r\n", "\n")
 
 

@@ -15,8 +15,8 @@ def untouched(control: Control) -> dict[str, str]:
 
 
 def _sent_of(control: Control) -> str | None:
-    """Return the text that a browser sends for one control as it is drawn; None where
-    it sends nothing.
+    """Return the text that a browser sends for one control as it is drawn; None if it
+    sends nothing.
     """
     if control.switch:
         return controls.NOT_SET if control.value is None else controls.SET

@@ -102,9 +102,11 @@ def _one_request_of_each_policy(runs: Collection[UUID]) -> list[UUID]:
 def _verified(
     requests: "QuerySet[ApprovalRequest]",
 ) -> Sequence[ApprovalRequest]:
-    """Return these requests. Raises `TamperedRow`, `WrongKey`."""
+    """Return these requests, each verified against its seal. One query. Raises
+    `TamperedRow`, `WrongKey`.
+    """
     columns = [field.attname for field in ApprovalRequest._meta.concrete_fields]
-    # What `protection_of` needs of the run.
+    # The columns of the run that `protection_of` needs.
     columns += ["run__encrypted", "run__hash_key"]
     rows = list(requests.select_related("run").only(*columns))
     for row in rows:
@@ -152,7 +154,7 @@ def _recorded_reads(reads: Iterable[str] | None) -> frozenset[str] | None:
 
 
 def _with_reads(gate: AskedGate, declared: Mapping[str, Any]) -> AskedGate:
-    """Return the gate with its reads, where these are certain though they were not
+    """Return the gate with its reads, if these are certain though they were not
     recorded: a gate without functions read nothing.
     """
     if gate.reads is not None:

@@ -1,6 +1,6 @@
-"""The line that a run is on, where it departed from an older checkpoint: the stops
-before it, why it was begun, and what people had decided at the same places before.
-Reads only; finds nothing for a run that never departed.
+"""The line that a run is on, if it departed from an older checkpoint: the stops before
+it, why it was begun, and what people had decided at the same places before. Reads only;
+finds nothing for a run that never departed.
 """
 
 from collections.abc import Collection, Sequence
@@ -28,9 +28,9 @@ class Ahead:
 
     `stops` are the nodes that it does not start without a person's yes; `again` those
     that it does start although what they do has happened in a related run or on a line
-    that was left. Where a patch waits for people, `pending` are the edges whose tokens
-    go on once it is signed, `patches` is the number of gates that have to sign it, and
-    `others` tells whether people are asked about anything else at that point.
+    that was left. If a patch waits for people, `pending` are the edges whose tokens go
+    on once it is signed, `patches` is the number of gates that have to sign it, and
+    `others` is true if people are asked about anything else at that point.
     """
 
     stops: frozenset[str] = frozenset()
@@ -61,11 +61,11 @@ class DepartedLine:
 def departed_line(
     run: Run, compiled: Compiled | None, states: Sequence[RequestState]
 ) -> DepartedLine:
-    """Return the line that the run is on. No query where the run never departed, else
+    """Return the line that the run is on. No query if the run never departed, else
     four. Two more while people are asked about a patch, or about what a migration made
     of a guarded channel.
 
-    Raises `TamperedRow` or `WrongKey` where a row is not as it was written.
+    Raises `TamperedRow` or `WrongKey` if a row is not as it was written.
     """
     row = _line_that_departed(run)
     requests = [state.request for state in states]

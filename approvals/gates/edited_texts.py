@@ -3,7 +3,7 @@ title and facts of its request.
 
 They are rendered again from the gate's templates, so that nobody reads the old amount
 beside the new one. Title and facts are shown beside every write of the request and are
-part of what is signed: where they change, each of its writes changes.
+part of what is signed: if they change, each of its writes changes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,9 +44,9 @@ def shown_after_edit(
     compiled: Compiled, row: PendingWrite, value: Any
 ) -> dict[str, Any]:
     """Return what is shown beside the next revision of a write, which has this value.
-    One query where it was edited before.
+    One query if it was edited before.
 
-    Raises `TamperedRow` where what the node had proposed is not as it was written.
+    Raises `TamperedRow` if what the node had proposed is not as it was written.
     """
     # The page compares an edit with what the node proposed, however often the write has
     # been edited.
@@ -72,11 +72,11 @@ def request_texts(
     edits: Mapping[UUID, Any],
     state: Callable[[], State],
 ) -> dict[str, Any]:
-    """Return title and facts of a request after edits of its writes; nothing where none
-    of its templates reads a proposal.
+    """Return title and facts of a request after edits of its writes; nothing if none of
+    its templates reads a proposal.
 
     `rows` are all its writes, `edits` the new values by write; the run's `state` is
-    read only where it is needed.
+    read only if it is needed.
     """
     if request.node not in compiled.nodes:
         return {}

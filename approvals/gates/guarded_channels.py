@@ -97,7 +97,7 @@ def guard_of_each(
     does: the node that wrote the channel last on the way that `stretches` describe,
     else the first that declares it, else one that wrote it later on one of these lines.
 
-    Raises `InvalidValue` for a channel that was signed, where this version of the graph
+    Raises `InvalidValue` for a channel that was signed, if this version of the graph
     has no gate at which people could be asked.
     """
     names = list(channels)
@@ -165,7 +165,7 @@ def signed_channels(
             if node["gate"]
         }
     )
-    # Where several gates read a channel, the first in the structure stands for them.
+    # If several gates read a channel, the first in the structure stands for them.
     reading: dict[str, str] = {}
     for gate in asked_gates(runs_on(stretches), structure):
         for channel in (*(gate.reads or ()), *gate.shows):
@@ -174,7 +174,7 @@ def signed_channels(
 
 
 def _node_to_ask_at(compiled: Compiled, writer: str) -> str:
-    """Return the writer; or the first node with a gate, where this graph has no gate at
+    """Return the writer; or the first node with a gate, if this graph has no gate at
     the writer any more.
     """
     if writer in compiled.nodes and compiled.nodes[writer].gate:
@@ -183,7 +183,7 @@ def _node_to_ask_at(compiled: Compiled, writer: str) -> str:
 
 
 def _writers(stretches: Sequence[Stretch]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the gated node that wrote each channel last: on the stretches, and behind
+    """Return the gated node that wrote each channel last: on the stretches, and after
     their ends on the same lines.
     """
     before: dict[str, str] = {}

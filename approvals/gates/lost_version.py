@@ -19,8 +19,8 @@ from orchestrator.engine.versions.pending_parts import Pending
 
 
 def require_signable(run: Run) -> None:
-    """Raise `IncompatibleGraph` where a worker would stop the run as incompatible once
-    it is signed.
+    """Raise `IncompatibleGraph` if a worker would stop the run as incompatible once it
+    is signed.
     """
     refusal = refusal_to_sign(run)
     if refusal is not None:
@@ -28,17 +28,17 @@ def require_signable(run: Run) -> None:
 
 
 def refusal_to_sign(run: Run) -> IncompatibleGraph | None:
-    """Return the error that names what changed and what to do, where a worker would
-    stop the run as incompatible; else None.
+    """Return the error that names what changed and what to do, if a worker would stop
+    the run as incompatible; else None.
 
-    No query where this process has the version of the run; else at most four.
+    No query if this process has the version of the run; else at most four.
     """
     if registry.find_graph(run.fingerprint) is not None:
         return None
     pending = Pending.from_text(run.pending)
     target = _judging_version(run)
-    # Where it was not recorded at which point the run stands, only its worker, who
-    # opens the state, can judge.
+    # If it was not recorded at which point the run stands, only its worker, which opens
+    # the state, can judge.
     if target is None or pending is None:
         return None
 
@@ -53,8 +53,8 @@ def refusal_to_sign(run: Run) -> IncompatibleGraph | None:
 
 def _judging_version(run: Run) -> Compiled | None:
     """Return the version that will judge the run, if it is here: the newest that any
-    process has seen. None while a live worker has the run's own version, and where the
-    run is of a later version, from which no worker takes it back.
+    process has seen. None while a live worker has the run's own version, and if the run
+    is of a later version, from which no worker takes it back.
     """
     try:
         target = registry.current(run.graph)

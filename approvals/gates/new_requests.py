@@ -52,11 +52,11 @@ class Asker(Protocol):
 class ReachedGate:
     """A gate that a task reached, and why it must ask (the guard's reason, or its
     error); the hash of the task's input, and the checkpoint with the state that it read
-    (None where no row of that is kept).
+    (None if no row of that is kept).
 
     `guard` is the node whose gate it is, and `reads` are the channels that its check
-    looked at, None where they were not recorded. `reviewers` are named already where
-    the gate was asked before and nothing may name others.
+    looked at, None if they were not recorded. `reviewers` are named already if the gate
+    was asked before and nothing may name others.
     """
 
     gate: Gate
@@ -137,8 +137,8 @@ class NewRequests:
 class Moment:
     """The commit that opens the requests: the state after it, its superstep, the run's
     input, and its time. `asked_on` is the state that functions for reviewers are given,
-    where it differs from `state`. `unsigned` returns the sentence on who changed which
-    of these channels without a signature, for functions that read them.
+    if it differs from `state`. `unsigned` returns the sentence on who changed which of
+    these channels without a signature, for functions that read them.
     """
 
     state: dict[str, dict[str, Any]]
@@ -156,7 +156,7 @@ def prepare_requests(
     held: Sequence[HeldWrite],
     moment: Moment,
 ) -> NewRequests:
-    """Return the requests of these tasks. Raises `InvalidValue` where a function for
+    """Return the requests of these tasks. Raises `InvalidValue` if a function for
     reviewers fails or names nobody.
     """
     opening = NewRequests()
@@ -313,8 +313,8 @@ def policy_of(
 def _reviewers(
     compiled: Compiled, reached: ReachedGate, state: dict[str, dict[str, Any]]
 ) -> tuple[list[str], list[str] | None]:
-    """Return whom the gate asks, and which channels its functions read; None where
-    these were not all recorded.
+    """Return whom the gate asks, and which channels its functions read; None if these
+    were not all recorded.
     """
     if reached.reviewers is not None:
         # The state may have been changed since, and a change must not name others.

@@ -27,7 +27,7 @@ from orchestrator.engine.step.frontier import Frontier, visit_key
 
 Sends = tuple[tuple[str, Any], ...]
 NAMED = 3
-"""How many lost tasks are named in a sentence."""
+"""The most lost tasks that a sentence names."""
 
 
 def ways_of(
@@ -167,9 +167,9 @@ def _task_in(origin: OriginLine, seq: int, task: str) -> Task:
 
 
 def require_ways(graph: Compiled, run: Run, point: Checkpoint) -> None:
-    """Raise `WrongStatus` if a replay from this checkpoint could not know where a later
-    task went, because rows that showed it were removed. One query where nothing of the
-    run was removed.
+    """Raise `WrongStatus` if a replay from this checkpoint could not find out where a
+    later task went, because the rows that showed it were removed. One query if nothing
+    of the run was removed.
     """
     if not RunEvent.objects.filter(run=run.id, type=KIND).exists():
         return
@@ -194,7 +194,7 @@ def _names_of(tasks: Sequence[str]) -> str:
 
 
 def _lost_tasks(graph: Compiled, origin: OriginLine, point: Checkpoint) -> list[str]:
-    """Return the tasks of the line behind this checkpoint that waited at a gate, or
+    """Return the tasks of the line after this checkpoint that waited at a gate, or
     passed one, and whose ways no row shows.
     """
     nodes = []
@@ -227,7 +227,7 @@ def _lost_after_signatures(
     events: "QuerySet[RunEvent]",
 ) -> Iterator[str]:
     """Yield the tasks that waited for signatures and whose ways no row shows."""
-    # A request does not have the number of its event, so the log tells which ones
+    # A request does not have the number of its event, so the log shows which ones
     # follow the checkpoint.
     requests_opened = events.filter(type="request_opened")
     tasks_at_gates = set(requests_opened.values_list("task", flat=True))

@@ -1,7 +1,7 @@
 """Effects that happened already and would happen once more: related runs, or lines that
 were left, had them, and the path that leads to the run's own line did not.
 
-Made for lists: two queries for any number of runs, none where no run departed, and no
+Made for lists: two queries for any number of runs, none if no run departed, and no
 payload is read. The family is that of the plan of a fork or a rewind
 (`checkpoints.timeline.past_effects`): the runs that a run comes from, and all forks.
 """
@@ -47,7 +47,7 @@ def repeated_effects(runs: Iterable[Run]) -> dict[UUID, Repeats]:
 
 
 def repeats_of(line: RunLine | None) -> Repeats:
-    """Return what `repeated_effects` would, of a line that is read already. Two
+    """Return what `repeated_effects` would return for a line that was read already. Two
     queries, none without a line.
     """
     if line is None:
@@ -123,7 +123,7 @@ it.
 @frozen
 class RepeatedEffect:
     """A node that acted on a line, and the last of its visits that did, up to the
-    checkpoint `upto` at which a path departs; None: behind all of these.
+    checkpoint `upto` at which a path departs; None: after all of these.
     """
 
     place: Place
@@ -182,13 +182,13 @@ def _is_on(path: Path, act: RepeatedEffect) -> bool:
 def _acts_of(
     runs: Collection[UUID], paths: Iterable[Path]
 ) -> dict[UUID, list[RepeatedEffect]]:
-    """Return the acts in these runs, by run. One query, whose rows are as many as nodes
-    and departures, not as acts.
+    """Return the acts in these runs, by run. One query, with as many rows as there are
+    nodes and departures, not acts.
     """
     done = TaskResult.objects.filter(
         run__in=runs, outcome=Outcome.DONE, effect__in=OUTSIDE
     ).order_by()
-    # The database counts an act to the first departure behind it.
+    # The database assigns an act to the first departure after it.
     first_departure = Case(
         *_departure_cases(paths), default=Value(None), output_field=IntegerField()
     )

@@ -11,10 +11,11 @@ from uuid import UUID
 from django.db.models import Count, QuerySet
 
 from approvals.models import ApprovalRequest, Decision
+from checkpoints.core.visible_json import json_text
 from checkpoints.db import query_cache
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
-from checkpoints.sealing import sealed_rows
+from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
@@ -71,19 +72,28 @@ def policy_of(request: ApprovalRequest) -> Policy:
     )
 
 
+def why_of(request: ApprovalRequest) -> str:
+    """Return why people were asked; empty where nothing says so. Raises `TamperedRow`,
+    `WrongKey`.
+    """
+    why = sealed_columns.read_value(request, "why") or ""
+    # A bundle may bring an error as an object.
+    return why if isinstance(why, str) else json_text(why)
+
+
 def load_states(
     requests: Sequence[ApprovalRequest], protection: Protection
 ) -> list[RequestState]:
     """Return the state of these requests, all of one run and line. Two queries,
     whatever their number.
 
-    Raises `TamperedRow` and `WrongKey` where one of the rows is not as it was written.
+    Raises `TamperedRow` and `WrongKey` if one of the rows is not as it was written.
     """
     if not requests:
         return []
     decisions_by_request: dict[UUID | None, list[Decision]] = {}
-    # Before the writes: of an edit that is signed meanwhile the decision may be
-    # missing, but never the revision.
+    # Read before the writes: if an edit is signed meanwhile, its decision may be
+    # missing here, but never its revision.
     ids = query_cache.padded([request.id for request in requests])
     for decision in query_cache.select(Decision, _query_of_requests, *ids):
         decisions_by_request.setdefault(decision.request_id, []).append(decision)
@@ -125,8 +135,8 @@ def _require_whole(
     writes: Sequence[PendingWrite],
     decisions: Iterable[Decision],
 ) -> None:
-    """Raise `TamperedRow` where rows are missing: rows that verify can still be too few
-    if a write, or a revision with a decision, was deleted.
+    """Raise `TamperedRow` if rows are missing: rows that verify can still be too few if
+    a write, or a revision with a decision, was deleted.
     """
     name = sealed_rows.name_of(request)
     if len(writes) != request.writes:
@@ -145,7 +155,7 @@ def _require_whole(
 
 
 def require_all_decisions(run: UUID, recorded: int, *, exactly: bool = False) -> None:
-    """Raise `TamperedRow` where a run has fewer decisions than its row records, or
+    """Raise `TamperedRow` if a run has fewer decisions than its row records, or
     (`exactly`, under its lock) more.
     """
     require_count(run, _count_decisions(run), recorded, exactly=exactly)

@@ -135,7 +135,7 @@ def settle_gates(
     """Return the settled gates that apply. A gate whose base is moved by an earlier one
     is left out, because re-basing opens it again.
 
-    `states` were verified when they were read. Raises `TamperedRow` where a request is
+    `states` were verified when they were read. Raises `TamperedRow` if a request is
     marked as settled without being so.
     """
     ready = [
@@ -200,7 +200,7 @@ def _waiting(
 
 
 def settled_of(state: RequestState, protection: Protection) -> Settled:
-    """Return a settled request as its settlement applies it. Raises `TamperedRow` where
+    """Return a settled request as its settlement applies it. Raises `TamperedRow` if
     its decisions do not settle it.
     """
     _require_outcome(state)

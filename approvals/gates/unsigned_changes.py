@@ -1,8 +1,8 @@
 """The channels that people changed on the way to a line without anybody's signature: by
 a patch, or by the output that they gave for an effect with an unknown outcome.
 
-Where a gate reads such a channel to determine whether it asks, or whom, its request
-names the people who changed it. Reads only.
+If a gate reads such a channel to determine whether it asks, or whom, its request names
+the people who changed it. Reads only.
 """
 
 from collections import defaultdict
@@ -41,7 +41,7 @@ def unsigned_changes(way: Sequence[Stretch]) -> Changes:
 
 def sentence_of(changes: Changes, reads: Iterable[str], *, decides: str) -> str:
     """Return the sentence on who changed which of these channels, and on what that
-    decided; empty where nobody did.
+    decided; empty if nobody did.
     """
     read_channels = {*reads}
     clauses = [

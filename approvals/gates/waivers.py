@@ -1,4 +1,4 @@
-"""The decision "not needed", which the system makes where a gate's `needs_approval`
+"""The decision "not needed", which the system makes if a gate's `needs_approval`
 returned `False`. One row for each write, in the commit that lets the writes through, so
 that it outlives the log of its run.
 """
@@ -29,7 +29,7 @@ LINE = "approval_not_needed"
 @frozen
 class Passed:
     """The output of a task whose gate needed nobody, the hash of its input, and the
-    channels that the gate read; None where they were not recorded.
+    channels that the gate read; None if they were not recorded.
     """
 
     output: Output
@@ -49,7 +49,7 @@ class NotNeeded:
 
     def insert(self) -> None:
         """Insert the decisions and their line of the audit log, in the caller's
-        transaction: two statements, none where no task passed a gate.
+        transaction: two statements, none if no task passed a gate.
         """
         if not self.decisions:
             return

@@ -21,7 +21,7 @@ _PART = re.compile(r"([0-9a-f-]{36})\.([a-z0-9]{1,12})\.([0-9]{1,6})", re.ASCII)
 INLINE = 16 * 1024
 """Bytes of JSON that a card holds folded; more is fetched on request."""
 RAW_PAGE = 32 * 1024
-"""Characters of raw JSON on one page."""
+"""The most characters of raw JSON on one page."""
 
 
 def count_pages(count: int, page: int) -> int:
@@ -80,8 +80,8 @@ class CardPages:
         return (write, part) in self.numbers
 
     def pager(self, write: str, part: str, pages: int) -> Pager:
-        """Return the page of that part to show; the last page where the requested one
-        does not exist.
+        """Return the page of that part to show; the last page if the requested one does
+        not exist.
         """
         number = self.numbers.get((write, part), 0)
         requested = self.is_requested(write, part)
@@ -91,7 +91,7 @@ class CardPages:
 # The id of a request is a UUID, that of a group twelve digits.
 _LIST = re.compile(r"([0-9a-f-]{12,36})\.([0-9]{1,6})", re.ASCII)
 LINES = 50
-"""Writes on one page of a list."""
+"""The most writes on one page of a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class Raw:
 def raw_json(label: str, value: Any, pages: CardPages, write: str, part: str) -> Raw:
     """Return a value as the raw JSON of a card."""
     data = encode(value)
-    # Size and fingerprint are shown even so, which tell two values apart.
+    # Size and fingerprint are shown even so: they differ if the values do.
     if len(data) > INLINE and not pages.is_requested(write, part):
         return Raw(label, len(data), fingerprint(data), "", Pager(part, 0, 1), True)
     text = indented(value)
@@ -163,7 +163,9 @@ FIELDS = "fields"
 JSON = "json"
 """The two forms that a value can be edited in; the form itself posts which it is."""
 MANY = 12
-"""Writes above which an edit form is drawn field by field only on request."""
+"""The number of writes above which an edit form is drawn field by field only on
+request.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +194,8 @@ def drawing_with(
     """Return a drawing with the forms of drafted edits too, in the shape in which they
     were filled in.
 
-    Of few `writes` all are edited field by field; of many only those that are
-    requested, so that the page stays light.
+    If `writes` are few, all are edited field by field; if they are many, only those
+    that are requested, so that the page stays light.
     """
     edits: set[str] = set()
     shapes: dict[str, str] = {}

@@ -63,7 +63,7 @@ def review_of(
     refusal = refusal_to_sign(run)
     why_not = reasons_not_to_sign(user, requests, refused=refusal is not None)
 
-    # Drafted edits are drawn even where nobody opened them: what was typed must show.
+    # Drafted edits are drawn even if nobody opened them: what was typed must show.
     drafts = drafts_of(user, run)
     count = sum(len(state.writes) for state in states)
     drawing = drawing_with(drafts, drawing, count)
@@ -86,7 +86,7 @@ def review_of(
     # Drafts go onto slips before lines and groups look at them.
     drafts_on_slips = _put_drafts(questions, drafts)
     _put_lines(questions, drafts, user)
-    # In a review of many most drafted writes have no slip.
+    # With many writes, most drafts have no slip, so all valid drafts are counted.
     counting = drafts_on_slips if drawn is None else _valid_drafts(questions, drafts)
     shown = Review(
         run=run,
@@ -116,8 +116,8 @@ def newest_number(drafts: Mapping[str, DraftChoice]) -> int:
 
 
 def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
-    """Return the requests that the run has now and those in `seen`; where there are
-    none, its last request.
+    """Return the requests that the run has now and those in `seen`; if there are none,
+    its last request.
     """
     here = ApprovalRequest.objects.filter(run=run, line=run.line)
     statuses = [RequestStatus.OPEN, RequestStatus.SETTLED]
@@ -205,7 +205,7 @@ def _add_originals(
     protection: Protection,
     compiled: Compiled | None,
 ) -> None:
-    """Put the node's proposal beside each edited write. One query where anything was
+    """Put the node's proposal beside each edited write. One query if anything was
     edited, else none.
     """
     edited: dict[UUID, WriteCard] = {}

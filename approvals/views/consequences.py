@@ -1,6 +1,6 @@
 """The consequences of each outcome of a request: read from the graph's edges, in order.
 
-They name the nodes that run next, as far as the next gate; where a router decides, the
+They name the nodes that run next, as far as the next gate; if a router decides, the
 words are "may". The module `drafted_outcome` has the consequences of signing drafts.
 """
 
@@ -35,7 +35,7 @@ DOES = {
     "human": "asks people again",
 }
 MOST = 12
-"""Nodes listed for one outcome; a longer path ends with a note."""
+"""The most nodes listed for one outcome; a longer path ends with a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def of_requests(
     states: Iterable[RequestState],
     ahead: Ahead = NOTHING_AHEAD,
 ) -> list[Outcomes]:
-    """Return the consequences of the outcomes of each undecided request; nothing where
+    """Return the consequences of the outcomes of each undecided request; nothing if
     this process does not have the graph.
     """
     if compiled is None:
@@ -151,7 +151,7 @@ def lines_after(
     ahead: Ahead = NOTHING_AHEAD,
 ) -> list[Line]:
     """Return what runs once a gate is settled with this outcome and these writes; empty
-    where nothing follows.
+    if nothing follows.
     """
     if node == PATCH:
         return _lines_after_patch(compiled, outcome, fates, ahead)
@@ -208,7 +208,7 @@ def _lines_ahead(
     fates: Sequence[Fate],
     ahead: Ahead,
 ) -> list[Line]:
-    """Return the nodes behind these edges (each with whether it is surely taken) as far
+    """Return the nodes after these edges (each with whether it is surely taken) as far
     as the next gate, each with what becomes of the writes that it reads.
     """
     lines: list[Line] = []
@@ -216,7 +216,7 @@ def _lines_ahead(
     queue = list(starts)
     while queue:
         edge, sure = queue.pop(0)
-        # Cycles and joins: each node is listed where it is met first.
+        # With cycles and joins, each node is listed where it is reached first.
         if edge.target in seen:
             continue
         seen.add(edge.target)
@@ -230,12 +230,12 @@ def _lines_ahead(
             )
             break
         node = compiled.nodes[edge.target]
-        # The run stops before this node, so nothing behind it is certain.
+        # The run stops before this node, so nothing after it is certain.
         if node.name in ahead.stops:
             lines.append(_stopped(node))
             continue
         lines.append(_line(node, sure, fates, ahead))
-        # Behind the next gate other people decide.
+        # After the next gate, other people decide.
         if not node.gated:
             for onward in edges_from(compiled, node.name):
                 queue.append((onward, sure and _is_sure(onward)))
@@ -307,7 +307,7 @@ def _work_for(node: Node, fates: Sequence[Fate]) -> tuple[bool, str]:
 
 def _titles(fates: Sequence[Fate], *, applied: bool) -> str:
     """Return the titles of the applied or of the rejected writes, or how many there are
-    where nobody would read them all.
+    if nobody would read them all.
     """
     titles = [fate.title for fate in fates if fate.applied == applied]
     if len(titles) > MOST:

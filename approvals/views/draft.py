@@ -54,7 +54,7 @@ NEWER = (
 @opens_payloads
 def draft_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Save the posted choices. A script gets what would happen if they were signed, or
-    409 where another page has newer ones; a browser without scripts gets the review.
+    409 if another page has newer ones; a browser without scripts gets the review.
     """
     user = cast(AbstractBaseUser, request.user)
     run = visible_run(request.user, ref)

@@ -111,8 +111,8 @@ def drafted_outcome(
 
 
 def _folded(lines: list[Line]) -> list[Line]:
-    """Return the lines as they are where they are few; else one line for all writes
-    with the same outcome.
+    """Return the lines as they are if they are few; else one line for all writes with
+    the same outcome.
     """
     if len(lines) <= MANY:
         return lines
@@ -144,7 +144,7 @@ def _drafted(
     draft: DraftChoice | None,
     drawing: DrawnCards,
 ) -> _Drafted:
-    """Return a write with its draft, or without it where the draft would not count."""
+    """Return a write with its draft, or without it if the draft would not count."""
     shown = read_value(row, "shown") or {}
     title = title_of(row, shown)
     amount = _amount_in(shown)
@@ -189,7 +189,7 @@ def _edited_value(
     drawing: DrawnCards,
 ) -> Any:
     """Return the value of a drafted edit. Raises `InvalidValue` and `PayloadTooLarge`
-    where it could not be signed.
+    if it could not be signed.
     """
     control = write_cards.control_of(compiled, row, proposed, drawing)
     choice = review_form.choice_of(draft, control)
@@ -253,7 +253,7 @@ def _add_request(
         return
     if compiled is None or not any(write.draft for write in drafted):
         return
-    # The nodes behind the gate read applied writes, and miss rejected ones.
+    # Nodes after the gate see the applied writes, not the rejected ones.
     fates = []
     for write in drafted:
         applied = after[write.write].verdict == APPROVED

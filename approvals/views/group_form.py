@@ -60,7 +60,7 @@ def note_drafts(
 
 
 def _shared_reason(group: WriteGroup, drafts: Mapping[str, DraftChoice]) -> str:
-    """Return the reason that all drafts with the group's verdict give; empty where they
+    """Return the reason that all drafts with the group's verdict give; empty if they
     differ.
     """
     if not group.chosen:
@@ -73,8 +73,8 @@ def _shared_reason(group: WriteGroup, drafts: Mapping[str, DraftChoice]) -> str:
 
 
 def drafted_verdict(line: WriteLine, drafts: Mapping[str, DraftChoice]) -> str:
-    """Return the verdict drafted for the newest revision of a write; empty where there
-    is none.
+    """Return the verdict drafted for the newest revision of a write; empty if there is
+    none.
     """
     draft = drafts.get(line.write)
     if draft is None or draft.hash != line.row.hash:
@@ -95,7 +95,7 @@ def decided_writes(group: WriteGroup, posted: QueryDict) -> list[WriteLine]:
 
 
 def refusal_of(group: WriteGroup, posted: QueryDict) -> str:
-    """Return why the verdict posted for a group cannot count; empty where it can."""
+    """Return why the verdict posted for a group cannot count; empty if it can."""
     # The seal covers all revisions that were shown.
     if posted.get(f"gs-{group.id}") != group.seal:
         return CHANGED
@@ -128,7 +128,7 @@ def group_drafts(
     groups: Sequence[WriteGroup],
     posted: QueryDict,
 ) -> tuple[list[DraftChoice], list[str]]:
-    """Return a draft for each write of the posted groups, also where no verdict is
+    """Return a draft for each write of the posted groups, also if no verdict is
     drafted; and the groups that have changed since.
     """
     drafts: list[DraftChoice] = []

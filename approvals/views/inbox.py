@@ -89,7 +89,7 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     # for it.
     mark = inbox.mark_of(request.user)
     requests = _with_people(_matching(_folder(request.user, folder), words))
-    # One request beyond the page tells whether there is a next page.
+    # One request beyond the page shows whether there is a next page.
     start = (number - 1) * PAGE
     page = list(requests[start : start + PAGE + 1])
     rows = _rows(page[:PAGE], request.user)
@@ -175,7 +175,7 @@ def _counts(user: Any, waiting: int) -> list[dict[str, Any]]:
 
 def _columns(rows: Sequence[InboxRow]) -> str:
     """Return the classes that hide columns with the same content in every row:
-    signatures where each request needs one, and deadlines where there are none.
+    signatures if each request needs one, and deadlines if there are none.
     """
     classes = []
     if all(row.quorum == 1 and not row.signers for row in rows):
@@ -289,8 +289,8 @@ def _signatures(request: ApprovalRequest) -> list[Decision]:
 
 
 def _why_not(request: ApprovalRequest, user: Any) -> str:
-    """Return why this person may not sign an open request of a run they started; empty where
-    they may.
+    """Return why this person may not sign an open request of a run they started; empty
+    if they may.
     """
     # Under four eyes nobody signs for a run that they started.
     starters = (request.run.started_by_id, request.run.on_behalf_of_id)
@@ -312,7 +312,7 @@ def _state(request: ApprovalRequest, signers: list[str]) -> str:
 
 
 def time_of(at: datetime) -> str:
-    """Return a time for a sentence; with its day where that is not today."""
+    """Return a time for a sentence; with its day if that is not today."""
     local = timezone.localtime(at)
     if local.date() == timezone.localdate():
         return f"{local:%H:%M}"
@@ -332,7 +332,7 @@ def name_of(person: Any) -> str:
 
 
 def names_of(accounts: Iterable[str]) -> dict[str, str]:
-    """Return the person's name for each account; the account itself where it no longer
+    """Return the person's name for each account; the account itself if it no longer
     exists. One query, none without accounts.
     """
     names = {account: account for account in accounts if account}

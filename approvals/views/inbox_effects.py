@@ -136,16 +136,27 @@ def _add_sums(
         amount = _shown_amount(row)
         if graph is None or amount is None:
             continue
-        # The currency is declared where the gate finds the amount.
-        path = gate_of(graph, row).writes[row.channel].money or ""
-        declared = type_of_channel(graph, row.channel).at(path.split("."))
         effect = _effect(graph, row.node, row.channel)
-        _add_amount(counts[_task_of(row)][effect], amount, declared.currency)
+        # A write may have been staged since the writes were counted.
+        count = counts.get(_task_of(row), {}).get(effect)
+        if count is not None:
+            _add_amount(count, amount, _currency_of(graph, row))
+
+
+def _currency_of(graph: Compiled, row: PendingWrite) -> str:
+    """Return the currency of a write's amount, which is declared where the gate finds
+    the amount; empty where this version of the graph finds none.
+    """
+    show = gate_of(graph, row).writes.get(row.channel)
+    if show is None or not show.money:
+        return ""
+    declared = type_of_channel(graph, row.channel).at(show.money.split("."))
+    return declared.currency
 
 
 def _shown_amount(row: PendingWrite) -> Decimal | None:
     shown = read_or_reason(row, "shown")
-    # Where the column cannot be read, the result is the reason, a text.
+    # If the column cannot be read, the result is the reason, as text.
     return amount_of(shown.get("money")) if isinstance(shown, dict) else None
 
 

@@ -1,5 +1,5 @@
 """The parts that all pages share: the frame (none for scripts that fetch parts), and
-the answers where a page cannot be shown.
+the answers if a page cannot be shown.
 """
 
 from collections.abc import Callable, Collection, Sized
@@ -56,9 +56,7 @@ def render(
 
 
 def visible_run(user: Any, ref: str | UUID) -> Run:
-    """Return the run with that id or key. Raises `Http404` where the user may not see
-    it.
-    """
+    """Return the run with that id or key. Raises `Http404` if the user may not see it."""
     try:
         return permissions.visible_run(user, ref)
     except UnknownThing as error:
@@ -139,8 +137,8 @@ def read_page(request: HttpRequest) -> int:
 
 
 def refuses_unreadable_filters(view: View) -> View:
-    """Decorate a list so that it answers with an error page where its address has a
-    filter or page number that no list can have.
+    """Decorate a list so that it answers with an error page if its address has a filter
+    or page number that no list can have.
     """
 
     @wraps(view)
@@ -214,8 +212,8 @@ def carried(request: HttpRequest) -> list[tuple[str, str]]:
 
 
 def opens_payloads(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """Decorate a page that cannot do without payloads: where one cannot be decrypted,
-    or is not what was written, the answer names it.
+    """Decorate a page that cannot do without payloads: if one cannot be decrypted, or
+    is not what was written, the answer names it.
     """
 
     @wraps(view)
@@ -231,7 +229,7 @@ def opens_payloads(view: Callable[..., HttpResponse]) -> Callable[..., HttpRespo
 def _unreadable_page(request: HttpRequest, error: CountersignError) -> HttpResponse:
     row = error.facts.get("row", "A record")
     text = f"{row} {unreadable_reason(error)}. Nothing was changed."
-    # Nothing is wrong with the record where a storage does not answer for now.
+    # A storage that does not answer at the moment says nothing against the record.
     is_away = isinstance(error, AWAY)
     status = 503 if is_away else 409
     answer = error_page(request, "This cannot be shown", text, status=status)

@@ -44,7 +44,7 @@ def choices_posted(request: HttpRequest, shown: Review) -> dict[str, Choice]:
 
 
 def posted_number(posted: QueryDict) -> int:
-    """Return the number under which the posted page saves drafts; 1 where it cannot be
+    """Return the number under which the posted page saves drafts; 1 if it cannot be
     read.
     """
     number = posted.get("number", "")
@@ -83,7 +83,7 @@ def obstacle_to_signing(
     chosen: Mapping[str, Choice],
     posted: QueryDict,
 ) -> CountersignError | None:
-    """Return why the posted choices cannot be given to the verb `sign`; None where they
+    """Return why the posted choices cannot be given to the verb `sign`; None if they
     can.
     """
     if shown.refusal is not None:

@@ -31,7 +31,7 @@ from orchestrator.engine.errors import UNREADABLE, UnknownThing
 from orchestrator.engine.graphs.compile import Compiled
 
 PAGE = 20
-"""Writes on one page of a receipt."""
+"""The most writes on one page of a receipt."""
 LOOKS = {
     "approve": ("Approved", "check"),
     "edit": ("Edited", "pen"),
@@ -66,7 +66,7 @@ EXCLUDED = (
 @dataclass(slots=True)
 class SignedWrite:
     """One write of the receipt. `shown` is the value that was signed, beside the
-    proposal where they differ.
+    proposal if they differ.
     """
 
     number: int
@@ -268,7 +268,7 @@ def _line(number: int, entry: dict[str, Any], context: _Context) -> SignedWrite:
     if row is None:
         return line
     first = context.revisions.get((line.write, 1))
-    # The proposal is missing where it is too large to be compared.
+    # The proposal is missing if it is too large to be compared.
     rows = [row] if first is None else [row, first]
     try:
         # Otherwise anyone who can change a row could have another value shown as signed.

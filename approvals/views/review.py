@@ -38,7 +38,7 @@ from orchestrator.engine.errors import (
 )
 
 MOST_OPENED = 20
-"""Writes of a review of many that one address can open."""
+"""The most writes of a review of many that one address can open."""
 
 
 @login_required

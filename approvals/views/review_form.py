@@ -77,8 +77,8 @@ def _choice(
                 "Its edit form was not open, so nothing was edited. Now it is."
             ]
         return choice
-    # Read in any case: what was typed is kept even where another verdict was chosen in
-    # the end.
+    # Read in any case: what was typed is kept even if another verdict was chosen in the
+    # end.
     value = reading.read_form(control, posted)
     choice.value = None if value is reading.ABSENT else value
     if verdict == "edit":
@@ -143,7 +143,7 @@ def _edit_fields(posted: Mapping[str, Any], write: str) -> dict[str, str]:
     """Return the posted fields of a write's edit form, with the one that names its
     shape.
     """
-    # The name of a nested field continues behind a dot.
+    # The name of a nested field continues after a dot.
     names = {f"d-{write}", f"e-{write}"}
     return {
         name: str(value)
@@ -190,8 +190,8 @@ def refuse(
     *,
     channel: str,
 ) -> None:
-    """Note the errors that the verb reports: at their fields where these can be found,
-    and in the list at the top.
+    """Note the errors that the verb reports: at their fields if these can be found, and
+    in the list at the top.
 
     `errors` are [{path, reason}] as the engine names them, paths beginning with the
     channel.

@@ -5,6 +5,7 @@ drafted, how it ended, and who was asked.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -68,7 +69,7 @@ class Tally:
         return self.approve + self.edit
 
 
-@dataclass(slots=True)
+@dataclass
 class Review:
     """A review with all that its template shows."""
 
@@ -154,7 +155,7 @@ class Review:
     @property
     def current(self) -> str:
         """The anchor of the slip or group on which the keyboard acts when the page is
-        fresh; empty where nothing can be decided.
+        fresh; empty if nothing can be decided.
         """
         units: list[Any] = [*self.groups, *self.cells]
         for unit in units:
@@ -204,10 +205,10 @@ class Review:
         seen = [str(question.id) for question in self.requests]
         return f"{self.url}?{urlencode({'seen': seen}, doseq=True)}"
 
-    @property
+    @cached_property
     def ending(self) -> str:
         """The reason why nothing can be decided here any more; empty where something
-        can.
+        can. One query for a run that was cancelled.
         """
         # First, because a cancelled run keeps its status until its worker commits.
         if self.run.cancel_at:
@@ -246,7 +247,7 @@ class Review:
         return "This was withdrawn."
 
     def _settled_sentence(self) -> str:
-        """Return who settled the requests, and when; empty where no signature counts."""
+        """Return who settled the requests, and when; empty if no signature counts."""
         people: list[str] = []
         times: list[datetime] = []
         for slot in self.slots:

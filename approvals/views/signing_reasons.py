@@ -19,7 +19,7 @@ def reasons_not_to_sign(
     *,
     refused: bool,
 ) -> dict[UUID, str]:
-    """Return for each request why this person may not sign it; empty where they may.
+    """Return for each request why this person may not sign it; empty if they may.
     `refused`: the version that is here could not go on with the run, so nobody may. A
     constant number of queries.
     """
@@ -49,7 +49,7 @@ def _exclusion_by_four_eyes(
     requests: Sequence[ApprovalRequest],
     reviewed: Collection[UUID],
 ) -> str:
-    """Return why four eyes exclude this person; empty where they do not."""
+    """Return why four eyes exclude this person; empty if they do not."""
     for request in requests:
         if request.id in reviewed and request.policy.get("four_eyes"):
             # They exclude a person from all requests of a line alike.

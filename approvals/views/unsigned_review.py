@@ -51,7 +51,7 @@ def show_again(
     # Writes that other people settled while this person was choosing.
     lost = [slip for slip in shown.slips if slip.write in chosen and slip.settled_line]
     is_settled = isinstance(error, AlreadyDecided | WrongStatus)
-    # Where all of it was settled by others, the page names them rather than the error.
+    # If all of it was settled by others, the page names them rather than the error.
     if is_settled and len(lost) == len(chosen):
         shown.message = _lost(lost)
     else:

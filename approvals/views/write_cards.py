@@ -22,7 +22,7 @@ from approvals.forms import controls
 from approvals.forms.controls import Control
 from approvals.gates.departed_line import DepartedLine
 from approvals.gates.edited_texts import gate_of
-from approvals.gates.request_state import RequestState, policy_of
+from approvals.gates.request_state import RequestState, policy_of, why_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages
 from approvals.views.card_pages import FIELDS, JSON, CardPages, DrawnCards, Pager, Raw
@@ -53,7 +53,7 @@ LARGE = 32 * 1024
 @dataclass(frozen=True, slots=True)
 class Viewer:
     """The person who looks at a request: the account's id, and why this person may not
-    sign it; empty where they may.
+    sign it; empty if they may.
     """
 
     id: int | None
@@ -295,7 +295,6 @@ def question(
     # Similar writes can be decided as one.
     groups, apart = grouped(lines)
 
-    why = sealed_columns.read_value(request, "why")
     # The reason why this person may not sign matters only while others may.
     is_open = request.status == RequestStatus.OPEN
     why_not = viewer.why_not if is_open else ""
@@ -305,7 +304,7 @@ def question(
         id=request.id,
         title=_title(request),
         facts=_facts(request, state.writes, compiled),
-        why=why_in_words(str(why or "")),
+        why=why_in_words(why_of(request)),
         why_not=why_not,
         open=is_open,
         all_or_nothing=policy.all_or_nothing,
@@ -414,7 +413,7 @@ def _settled_line(
     # Signatures on older revisions, and those that four eyes exclude, settled nothing.
     counted = [decision for decision in decisions if decision.by_id in standing.by]
     people = dict.fromkeys(_decided_by(decision) for decision in counted)
-    # A decision made after the write was settled does not tell when it was settled.
+    # A decision made after the write was settled does not show when it was settled.
     times = [decision.at for decision in counted if decision.event_seq <= standing.seq]
     sentence = _verdict_label(standing, row)
     if people:
@@ -594,7 +593,7 @@ def title_of(row: PendingWrite, shown: Mapping[str, Any]) -> str:
 
 
 def name_of_writes(compiled: Compiled | None, row: PendingWrite) -> str:
-    """Return the name of all writes like this one: the gate's label where it does not
+    """Return the name of all writes like this one: the gate's label if it does not
     quote the value.
     """
     show = gate_of(compiled, row).writes.get(row.channel) if compiled else None
@@ -622,7 +621,7 @@ def _own(
     viewer: Viewer,
 ) -> str:
     """Return a sentence on how this person's earlier verdict on the open write counts,
-    and what a new one would do; empty where there is none that counts.
+    and what a new one would do; empty if there is none that counts.
     """
     own = []
     for decision in decisions:
@@ -676,8 +675,8 @@ def control_of(
     value: Any,
     drawing: DrawnCards,
 ) -> Control | None:
-    """Return the edit form of a write; None where its value is large and nobody
-    requested the form.
+    """Return the edit form of a write; None if its value is large and nobody requested
+    the form.
     """
     write = str(row.write)
     if row.size > LARGE and not drawing.requested(write):

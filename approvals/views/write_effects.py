@@ -1,4 +1,4 @@
-"""The effect of a write once it is approved: the heaviest effect among the nodes behind
+"""The effect of a write once it is approved: the heaviest effect among the nodes after
 its gate that see its channel.
 
 Read from the graph, as far as the next gate. A node that names no channels in `reads`
@@ -20,7 +20,7 @@ WEIGHT = {"write": 1, "external": 2}
 
 @dataclass(frozen=True, slots=True)
 class WriteEffect:
-    """The mark of a write, and the node that acts on it; empty where none does."""
+    """The mark of a write, and the node that acts on it; empty if none does."""
 
     effect: str = "write"
     node: str = ""
@@ -37,7 +37,7 @@ def effect_of_write(
     ahead: Ahead = NOTHING_AHEAD,
 ) -> WriteEffect:
     """Return the effect of a write into this channel that this node, or a patch,
-    proposes. A plain write where the graph is not here.
+    proposes. A plain write if the graph is not here.
     """
     heaviest = WriteEffect()
     if compiled is None:
@@ -71,7 +71,7 @@ def _behind(compiled: Compiled, node: str, ahead: Ahead) -> Iterator[Node]:
             continue
         seen.add(name)
         behind = compiled.nodes[name]
-        # Behind another gate people decide again.
+        # After another gate, people decide again.
         if behind.gated:
             continue
         yield behind

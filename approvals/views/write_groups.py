@@ -24,15 +24,17 @@ from orchestrator.engine.values.canonical import encode
 from orchestrator.engine.values.ops import same
 
 SMALLEST = 4
-"""Similar writes that make a group; fewer stand apart."""
+"""The fewest similar writes that make a group; if there are fewer, each stands apart.
+"""
 MOST_GROUPS = 12
 SAMPLES = 3
 FAR = 10
-"""A write stands apart if its amount is more than so many times the group's median."""
+"""A write stands apart if its amount is more than this many times the group's median.
+"""
 MOST_ROWS = 12
-"""Fields that a group shows; the others are counted."""
+"""The most fields that a group shows; the others are counted."""
 LONGEST_SHARED = 200
-"""Characters of a value that all writes of a group share."""
+"""The most characters of a value that all writes of a group share."""
 
 Fields = Mapping[str, tuple[Any, Any]]
 """Field -> the current and the proposed value."""
@@ -176,9 +178,9 @@ def changed_fields(
     adds: bool,
     stated: Sequence[str],
 ) -> tuple[Fields, Fields]:
-    """Return what a write changes, by field, and its other fields where the value
-    itself states a change. `adds` and `stated` are those of `comparison.compare`; a
-    value that is not an object is one field without a name.
+    """Return what a write changes, by field, and its other fields if the value itself
+    states a change. `adds` and `stated` are those of `comparison.compare`; a value that
+    is not an object is one field without a name.
     """
     if adds:
         now = None
@@ -211,7 +213,7 @@ def _differing(now: Any, proposed: Any) -> Iterator[tuple[str, tuple[Any, Any]]]
 
 
 def amount_of(money: Any) -> Decimal | None:
-    """Return the amount that a gate declares for a write; None where there is none."""
+    """Return the amount that a gate declares for a write; None if there is none."""
     if money is None:
         return None
     try:
@@ -227,7 +229,7 @@ def grouped(lines: Iterable[WriteLine]) -> tuple[list[WriteGroup], list[WriteLin
     lines = list(lines)
     # A few similar writes are read faster one by one.
     large = [members for members in _alike(lines) if len(members) >= SMALLEST]
-    # Of more than a page shows, the largest groups spare the reader most.
+    # If there are more than a page shows, the largest groups spare the reader most.
     large.sort(key=len, reverse=True)
     groups = [_group(members) for members in large[:MOST_GROUPS]]
     within: set[str] = set()
@@ -345,9 +347,9 @@ def _count_distinct(values: Sequence[Any]) -> int:
 
 def _samples(lines: Sequence[WriteLine]) -> list[WriteLine]:
     """Return the writes that have to be opened: the first, the last, and the one whose
-    amount, or size where not all have an amount, is farthest from the others.
+    amount, or size if not all have an amount, is farthest from the others.
     """
-    # Where money is unknown, an odd size is the best hint at an odd value.
+    # If money is unknown, an odd size is the best hint at an odd value.
     sizes: list[Any] = _amounts(lines) or [line.row.size for line in lines]
     usual = median(sizes)
     distances = [abs(size - usual) for size in sizes]
@@ -357,7 +359,7 @@ def _samples(lines: Sequence[WriteLine]) -> list[WriteLine]:
 
 
 def _amounts(lines: Sequence[WriteLine]) -> list[Decimal]:
-    """Return the amounts of writes; empty where one of them has none."""
+    """Return the amounts of writes; empty if one of them has none."""
     amounts = []
     for line in lines:
         if line.amount is None:
@@ -367,9 +369,7 @@ def _amounts(lines: Sequence[WriteLine]) -> list[Decimal]:
 
 
 def _total(lines: Sequence[WriteLine]) -> Leaf | None:
-    """Return the sum of the amounts that the gate declares; None where a write has
-    none.
-    """
+    """Return the sum of the amounts that the gate declares; None if a write has none."""
     amounts = _amounts(lines)
     if not amounts:
         return None

@@ -1,8 +1,9 @@
 """LangGraph with its own checkpointers as a contender: durable after each superstep
-(`durability="sync"`).
+before the next begins (`durability="sync"`), or while it runs ("async").
 """
 
 import operator
+import os
 import sqlite3
 import time
 import uuid
@@ -18,6 +19,7 @@ from bench.contenders.serve import last_words
 from bench.counting import connections
 
 LONG = 1_000_000
+DURABILITY: Any = os.environ.get("BENCH_DURABILITY", "sync")
 _links: list[Any] = []
 
 
@@ -63,7 +65,7 @@ def _run(graph: Any, state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, A
     config = _config(str(uuid.uuid4()))
     cpu = time.process_time()
     begun = time.perf_counter()
-    state = graph.invoke(state, config, durability="sync")
+    state = graph.invoke(state, config, durability=DURABILITY)
     return state, {
         "seconds": time.perf_counter() - begun,
         "cpu": time.process_time() - cpu,
@@ -181,7 +183,7 @@ def w4_resume(run: str, after: int) -> dict[str, Any]:
     watched: list[here.Resumed] = []
     graph = _loop(LONG, lambda number: watched[0].step(number))
     watched.append(here.Resumed(after, last_words))
-    graph.invoke(None, _config(run), durability="sync")
+    graph.invoke(None, _config(run), durability=DURABILITY)
     raise AssertionError("the process should be dead")
 
 
@@ -222,7 +224,7 @@ def w6_start(log: str) -> dict[str, Any]:
     process does it all.
     """
     thread = str(uuid.uuid4())
-    _asking().invoke({"proposed": 0}, _config(thread), durability="sync")
+    _asking().invoke({"proposed": 0}, _config(thread), durability=DURABILITY)
     return {"run": thread}
 
 
@@ -231,6 +233,6 @@ def w6_cycle(run: str, log: str, number: int) -> dict[str, Any]:
     graph = _asking()
     _began.clear()
     decided = time.monotonic_ns()
-    end = graph.invoke(Command(resume="approve"), _config(run), durability="sync")
+    end = graph.invoke(Command(resume="approve"), _config(run), durability=DURABILITY)
     assert end["proposed"] == number, "a proposal was made twice, or none"
     return {"ms": (_began[0] - decided) / 1e6}

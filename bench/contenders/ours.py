@@ -8,8 +8,10 @@ from django.db import connection
 
 from bench import graphs
 from bench.contenders.here import Resumed, Stamps, milliseconds
-from bench.contenders.ours_forks import w9, w9_history
-from bench.contenders.ours_pages import w8_start, w8_view
+from bench.contenders.ours_forks import w9, w9_blame, w9_history
+from bench.contenders.ours_pages import w10_start, w10_view
+from bench.contenders.ours_reviews import w11
+from bench.contenders.ours_size import w8, w8_fill, w8_step
 from bench.contenders.ours_workers import w6_cycle, w6_start, w7, workers_ready
 from bench.contenders.serve import last_words
 from bench.counting import connections, fetched
@@ -23,10 +25,15 @@ __all__ = [
     "w6_cycle",
     "w6_start",
     "w7",
-    "w8_start",
-    "w8_view",
+    "w8",
+    "w8_fill",
+    "w8_step",
     "w9",
+    "w9_blame",
     "w9_history",
+    "w10_start",
+    "w10_view",
+    "w11",
     "workers_ready",
 ]
 
@@ -41,14 +48,16 @@ def counts() -> dict[str, Any]:
     return dict(connections.counted)
 
 
-def w1(steps: int) -> dict[str, Any]:
-    """Time a run of so many supersteps, from its claim to its end."""
+def w1(steps: int, *, waited: bool = False) -> dict[str, Any]:
+    """Time a run of so many supersteps, from its start to its end. `waited`: each
+    commit is certain before the next superstep begins.
+    """
     seen: list[int] = []
     graphs.watch.step = seen.append
-    run = runs.start("bench_w1", {"steps": steps})
+    graph = "bench_w1_waited" if waited else "bench_w1"
     cpu = time.process_time()
     begun = time.perf_counter()
-    run = runs.advance(run.id)
+    run = runs.advance(runs.start(graph, {"steps": steps}).id)
     took = time.perf_counter() - begun
     cpu = time.process_time() - cpu
     assert seen == list(range(1, steps + 1)), "a step was lost or worked on twice"
@@ -84,12 +93,12 @@ def w2(steps: int, size: int, fill: int, marks: list[int]) -> dict[str, Any]:
 
 
 def w3(journaled: bool) -> dict[str, Any]:
-    """Time a fan-out of 100 and its join, from the claim to the end."""
+    """Time a fan-out of 100 and its join, from the start to the end."""
     seen: list[int] = []
     graphs.watch.step = seen.append
-    run = runs.start("bench_w3_journaled" if journaled else "bench_w3", {"leaves": 100})
+    graph = "bench_w3_journaled" if journaled else "bench_w3"
     begun = time.perf_counter()
-    run = runs.advance(run.id)
+    run = runs.advance(runs.start(graph, {"leaves": 100}).id)
     took = time.perf_counter() - begun
     assert sorted(seen) == list(range(100)), "a leaf was lost or worked on twice"
     assert (run.status, run.epoch) == ("completed", 2), (run.status, run.epoch)

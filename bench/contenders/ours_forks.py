@@ -3,6 +3,7 @@ with its first step.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from statistics import median
 from typing import Any
@@ -10,6 +11,9 @@ from uuid import UUID, uuid4
 
 from django.db import connection
 
+from bench.bench import in_turn
+from bench.contenders.here import milliseconds
+from checkpoints import timeline
 from checkpoints.models import Checkpoint, Run
 from orchestrator import runs
 
@@ -26,7 +30,8 @@ def w9_history(steps: int) -> dict[str, Any]:
 
 def w9(short: str, long: str, times: int) -> dict[str, Any]:
     """Milliseconds of a fork from the middle of the short history, of the long one, and
-    of a bare start.
+    of a bare start, each with its first step; and as `fork` those of the fork of the
+    long one alone.
     """
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
@@ -35,14 +40,26 @@ def w9(short: str, long: str, times: int) -> dict[str, Any]:
         "long": _forks(long),
         "start": _started,
     }
-    took: dict[str, list[float]] = {name: [] for name in acts}
-    for _ in range(times):
-        for name, act in acts.items():
+    took = defaultdict(list)
+    for round_number in range(times):
+        for name in in_turn(list(acts), round_number):
             begun = time.perf_counter()
-            run = runs.advance(act().id)
+            run = acts[name]()
+            alone = time.perf_counter() - begun
+            run = runs.advance(run.id)
             took[name].append(1000 * (time.perf_counter() - begun))
             assert run.status == "completed", run.status
+            if name == "long":
+                took["fork"].append(1000 * alone)
     return {name: median(times) for name, times in took.items()}
+
+
+def w9_blame(run: str) -> dict[str, Any]:
+    """Milliseconds to find the checkpoint that set a value in the first step."""
+    newest = Checkpoint.objects.filter(run=UUID(run)).order_by("-seq")[0]
+    blame = timeline.blame(newest.id, "scratch.first")
+    assert blame.checkpoint.seq == 1, blame.checkpoint.seq
+    return {"blame": milliseconds(lambda: timeline.blame(newest.id, "scratch.first"))}
 
 
 def _forks(history: str) -> Callable[[], Run]:

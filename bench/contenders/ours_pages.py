@@ -1,4 +1,4 @@
-"""Countersign as a contender where a page is looked at: W8. Views are called in this
+"""Countersign as a contender where a page is looked at: W10. Views are called in this
 process, without a server.
 """
 
@@ -13,15 +13,15 @@ from approvals.views.review import review_page
 from orchestrator import runs
 
 
-def w8_start(shape: str) -> dict[str, Any]:
+def w10_start(shape: str) -> dict[str, Any]:
     """Return a run that waits for the decision on a value of that shape."""
     get_user_model().objects.get_or_create(username="reviewer")
-    run = runs.advance(runs.start("bench_w8", {"shape": shape}).id)
+    run = runs.advance(runs.start("bench_w10", {"shape": shape}).id)
     assert run.status == "paused", (run.status, run.error_code)
     return {"run": str(run.id)}
 
 
-def w8_view(run: str) -> dict[str, Any]:
+def w10_view(run: str) -> dict[str, Any]:
     """Return the milliseconds of CPU that one view of its review takes, and the bytes
     of the page.
     """

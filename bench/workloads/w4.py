@@ -5,7 +5,7 @@ late step beside an early one.
 from dataclasses import dataclass
 from statistics import median
 
-from bench.bench import OURS, Bench
+from bench.bench import OURS, Bench, in_turn
 from bench.contender import Contender
 from bench.places import Place
 
@@ -34,7 +34,7 @@ def run(bench: Bench) -> None:
     histories = [die_after(bench, OURS, steps) for steps in lengths]
     histories += [die_after(bench, who, lengths[-1]) for who in bench.peers]
     for number in range(bench.rounds):
-        for history in histories:
+        for history in in_turn(histories, number):
             with Contender(history.who, history.place, **LEASE) as contender:
                 facts = contender.ask("w4_resume", run=history.run, after=history.steps)
                 assert contender.ended() == KILLED

@@ -4,7 +4,7 @@ Rows 15 and 16. DBOS works on its queue in two processes; LangGraph has none.
 
 from typing import Any
 
-from bench.bench import OURS, Bench
+from bench.bench import OURS, Bench, in_turn
 from bench.contender import Contender
 from bench.places import Place
 from bench.workloads.workers import worker
@@ -13,15 +13,13 @@ SLOTS = (1, 2, 4)
 
 
 def run(bench: Bench) -> None:
-    """Measure the runs per second, from the commit that starts them all to the end of
-    the last.
-    """
+    """Measure the runs per second, from the first start to the end of the last."""
     place = bench.place(OURS, "w7")
     theirs = bench.place("dbos", "w7") if "dbos" in bench.peers else None
     with Contender(OURS, place) as contender:
         for turn in range(bench.rounds):
             rates = {}
-            for slots in SLOTS:
+            for slots in in_turn(SLOTS, turn):
                 with worker(place, slots=slots):
                     contender.ask("workers_ready")
                     rates[slots] = _measure(bench, contender, turn, slots)

@@ -1,9 +1,9 @@
 """W9: a fork from the middle of a long and of a short history, with a patch, and its
-first step; beside a bare start of the same graph and its first step. Row 12. Peers are
-not asked.
+first step; beside a bare start of the same graph and its first step. Row 12. And the
+blame of a value that was set in the first step of either: row 27. Without the peers.
 """
 
-from bench.bench import OURS, Bench
+from bench.bench import OURS, Bench, in_turn
 from bench.contender import Contender
 
 SHORT = 100
@@ -27,14 +27,18 @@ def run(bench: Bench) -> None:
                 long=histories[lengths[-1]],
                 times=REPEATED,
             )
-            ratios = {
-                "longer": facts["long"] / facts["short"],
-                "starts": facts["long"] / facts["start"],
-            }
+            blamed = {}
+            for steps in in_turn(lengths, number):
+                asked = contender.ask("w9_blame", run=histories[steps])
+                blamed[steps] = asked["blame"]
             bench.add(
                 "W9",
                 round=number,
                 steps=lengths[-1],
-                **{f"{n}_ms": ms for n, ms in facts.items()},
-                **ratios,
+                fork_ms=facts["fork"],
+                long_ms=facts["long"],
+                longer=facts["long"] / facts["short"],
+                starts=facts["long"] / facts["start"],
+                blame_ms=blamed[lengths[-1]],
+                blame_longer=blamed[lengths[-1]] / blamed[SHORT],
             )

@@ -105,8 +105,7 @@ def show_dry_run(request: HttpRequest, policy: int) -> HttpResponse:
     try:
         dry_run = retention.dry_run(row)
     except CountersignError as error:
-        messages.error(request, f"The policy says nothing clear: {error.message}")
-        return redirect("admin:checkpoints_retentionpolicy_change", row.pk)
+        return _lead_to_policy(request, row, error)
     reasons = [
         {**count, "word": word}
         for word, count in dry_run.reasons.items()
@@ -127,14 +126,17 @@ def show_dry_run(request: HttpRequest, policy: int) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 def confirm(request: HttpRequest, policy: int) -> HttpResponse:
-    """Show page 3, on which the number of checkpoints is typed; where the count has
+    """Show page 3, on which the number of checkpoints is typed; if the count has
     changed, lead back to the dry run.
     """
     _require_look(request)
     if not may_act(request):
         raise PermissionDenied
     row = get_object_or_404(RetentionPolicy, id=policy)
-    dry_run = retention.dry_run(row)
+    try:
+        dry_run = retention.dry_run(row)
+    except CountersignError as error:
+        return _lead_to_policy(request, row, error)
     form = Typed(request.POST or None, initial={"seen": dry_run.counts["checkpoints"]})
     if form.is_valid():
         try:
@@ -154,6 +156,14 @@ def confirm(request: HttpRequest, policy: int) -> HttpResponse:
     # A form that was posted comes back with its faults.
     status = 422 if form.is_bound else 200
     return page(request, "confirm", f"Remove history of {row.graph}?", status, **shown)
+
+
+def _lead_to_policy(
+    request: HttpRequest, policy: RetentionPolicy, error: CountersignError
+) -> HttpResponse:
+    """Redirect to a policy that is not valid, with the reason."""
+    messages.error(request, f"The policy says nothing clear: {error.message}")
+    return redirect("admin:checkpoints_retentionpolicy_change", policy.pk)
 
 
 def _confirmed(

@@ -103,7 +103,7 @@ class AgeRow:
 
 
 MOST_NAMED = 20
-"""Graphs that the form names."""
+"""The most graphs that the form names."""
 
 
 def _graph_names() -> list[str]:
@@ -186,7 +186,7 @@ class ManagedRows(RowsOfRuns):
 
 
 class WithSchedules(ModelIterable):  # type: ignore[type-arg]
-    """Policies that know their schedules, which are read for all of them at once."""
+    """Policies with their schedules, which are read for all of them at once."""
 
     def __iter__(self) -> Iterator[RetentionPolicy]:
         rows = list(super().__iter__())
@@ -260,7 +260,7 @@ class RetentionPolicyAdmin(ManagedRows):
     def get_form(
         self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any
     ) -> Any:
-        """Return the form; where the button that counts was pressed, one that is not
+        """Return the form; if the button that counts was pressed, one that is not
         saved.
         """
         form: Any = super().get_form(request, obj, change, **kwargs)
@@ -307,8 +307,8 @@ class RetentionPolicyAdmin(ManagedRows):
 
     @admin.display(description="would remove today")
     def removes_today(self, row: RetentionPolicy) -> str:
-        """Return the count of a dry run that is made now, with the values in the form
-        where it is shown again.
+        """Return the count of a dry run made now; when a posted form is shown again, of
+        the values that were typed.
         """
         # A new policy's empty form asks for the count too.
         if not row.graph:

@@ -33,7 +33,8 @@ from orchestrator.engine.values import canonical
 Field = str | Callable[[Any], Any]
 
 MOST_COUNTED = 10_000
-"""Rows that a list counts and pages through; a search or a filter leads to the others.
+"""The most rows that a list counts and pages through; a search or a filter leads to the
+others.
 """
 
 
@@ -103,7 +104,7 @@ class KindFilter(ColumnFilter):
 
 MOST_CHOICES = 100
 LOOKED_AT = 1000
-"""Newest rows whose kinds a filter offers."""
+"""The number of newest rows whose kinds a filter offers."""
 
 
 class ReadOnlyRows(RowsOfRuns):

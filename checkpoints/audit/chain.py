@@ -27,9 +27,9 @@ from orchestrator.engine.values import canonical
 log = structlog.get_logger(__name__)
 
 BATCH = 500
-"""Lines that are numbered in one transaction."""
+"""The most lines that are numbered in one transaction."""
 TAIL_BYTES = 4096
-"""So much is read from the end of the file to find its last line."""
+"""The number of bytes that are read from the end of the file to find its last line."""
 LATE = timedelta(hours=1)
 """On PostgreSQL a transaction may end by so much later than one that took the id of its
 line after it.
@@ -120,8 +120,8 @@ def _numbered(rows: list[AuditLine], head: ChainHead) -> ChainHead:
 
 def require_kept_head(*, lock: bool = False) -> AuditHead:
     """Return the job's own row of the head of the chain. With `lock` nobody else
-    numbers lines until the transaction ends. Raises `TamperedRow` where the row is gone
-    or not as it was sealed, and `WrongKey`.
+    numbers lines until the transaction ends. Raises `TamperedRow` if the row is gone or
+    not as it was sealed, and `WrongKey`.
     """
     rows = AuditHead.objects.select_for_update() if lock else AuditHead.objects.all()
     own_row = rows.first()
@@ -184,7 +184,7 @@ def _require_newer(row: AuditLine) -> None:
 
 
 def _require_held(head: ChainHead | None, by: str) -> None:
-    """Raise `TamperedRow` where the table does not hold a head that was published."""
+    """Raise `TamperedRow` if the table does not hold a head that was published."""
     if head is None or head.number == 0:
         return
     lines = AuditLine.objects.filter(number=head.number)
@@ -241,7 +241,7 @@ def tell_head(head: ChainHead) -> None:
 
 
 def told_heads() -> Iterator[ChainHead]:
-    """Read the heads in the file that the settings name, the oldest first; none where
+    """Read the heads in the file that the settings name, the oldest first; none if
     there is no file. Raises `OSError`, and `ValueError` for a line that is no head.
     """
     path = _head_file()
@@ -253,8 +253,8 @@ def told_heads() -> Iterator[ChainHead]:
 
 
 def last_told_head() -> ChainHead | None:
-    """Return the last head in the file that the settings name; None where there is
-    none. Raises `TamperedRow` where the file cannot be read.
+    """Return the last head in the file that the settings name; None if there is none.
+    Raises `TamperedRow` if the file cannot be read.
     """
     path = _head_file()
     if path is None:

@@ -26,10 +26,10 @@ KeysInUse = dict[str, dict[str, str]]
 def record_key_changes() -> None:
     """Add a line unless the keys are those of the newest line of this kind: it records
     which keys came, and which went. The first line has the keys that there are. One
-    query where nothing changed.
+    query if nothing changed.
 
-    Where the newest line does not verify, a new one is always added, and records so:
-    the key that sealed it may be the one that is gone.
+    If the newest line does not verify, a new one is always added, and records so: the
+    key that sealed it may be the one that is gone.
     """
     keys = keys_in_use()
     lines = AuditLine.objects.filter(kind=KIND)
@@ -43,7 +43,7 @@ def record_key_changes() -> None:
     if is_proven and keys == keys_before:
         return
     facts: dict[str, Any] = {"keys": keys}
-    # The first line, and one behind a forged line, has nothing to compare with.
+    # The first line, and a line after a forged one, has nothing to compare with.
     if _has_form(keys_before):
         facts["came"] = _ids_beyond(keys, keys_before)
         facts["went"] = _ids_beyond(keys_before, keys)

@@ -13,7 +13,7 @@ from orchestrator.engine.values import canonical
 
 def sealed_envelope(payload_type: str, content: Any) -> bytes:
     """Return the bytes of a file with the envelope of a JSON value. Raises
-    `InvalidValue` where the value has no canonical form.
+    `InvalidValue` if the value has no canonical form.
     """
     payload = canonical.dumps(content)
     signature = private_key().sign(authenticated_bytes(payload_type, payload))

@@ -51,7 +51,7 @@ A_DAY = 24 * 60 * 60
 File = str | PathLike[str] | BinaryIO
 
 LATER = ("metadata", "figure")
-"""The kinds of rows that earlier versions did not know."""
+"""The kinds of rows that earlier versions did not have."""
 
 
 @frozen
@@ -74,9 +74,9 @@ def export(
     system.
 
     A path is replaced as a whole when all is written. Raises `UnknownThing`;
-    `TamperedRow` where the run does not verify, unless `as_is` is set; `WrongStatus`
-    where it keeps moving, or is being erased; `InvalidValue`,
-    `PayloadTooLarge`, `WrongKey`, `OSError`; `Forbidden`, where verbs ask for rights.
+    `TamperedRow` if the run does not verify, unless `as_is` is set; `WrongStatus` if it
+    keeps moving, or is being erased; `InvalidValue`, `PayloadTooLarge`, `WrongKey`,
+    `OSError`; `Forbidden`, where verbs ask for rights.
     """
     require_right_of_verb(by, "export_run")
     checked_yes_or_no(as_is, "as_is")
@@ -178,8 +178,8 @@ def _has_moved(run: Run) -> bool:
 
 
 def _faults(run: Run, *, as_is: bool) -> list[str]:
-    """Return the faults of a run that is exported as it is. Raises `TamperedRow` where
-    it has some and must verify.
+    """Return the faults of a run that is exported as it is. Raises `TamperedRow` if it
+    has some and must verify.
     """
     reasons = [fault.reason for fault in verify_run(run.id, most=FAULTS)]
     if as_is:

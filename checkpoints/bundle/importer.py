@@ -202,7 +202,7 @@ def _invalid(line: int, reason: str) -> InvalidBundle:
 
 
 def _require_trusted(source: BinaryIO, begin: int) -> Signed:
-    """Return the signature of a bundle. Raises `Bad` where it is not signed as a whole
+    """Return the signature of a bundle. Raises `Bad` if it is not signed as a whole
     with a trusted key.
     """
     source.seek(max(begin, source.seek(0, os.SEEK_END) - _TAIL))
@@ -228,7 +228,7 @@ def _people(names: Collection[str]) -> People:
 
 def _imported_before(row: Mapping[str, Any], signed: Signed) -> Run | None:
     """Return the run that this very bundle made before, or None. Raises `KeyConflict`
-    where another run has its id.
+    if another run has its id.
     """
     run_id = UUID(row["id"])
     run = Run.objects.filter(id=run_id).select_related("bundle_import").first()
@@ -242,7 +242,7 @@ def _imported_before(row: Mapping[str, Any], signed: Signed) -> Run | None:
 
 
 def _require_end_of_removed(row: Mapping[str, Any]) -> None:
-    """Raise `KeyConflict` where this run was removed here and its log ended elsewhere:
+    """Raise `KeyConflict` if this run was removed here and its log ended elsewhere:
     only the run that was removed comes back, else the log would end before a line that
     is anchored, or be another one.
     """
@@ -342,8 +342,8 @@ class _Reading:
                 self.names.add(erasure["by"])
 
     def _require_related(self, kind: str, row: Any) -> None:
-        """Raise `ValueError` where a decision refers to a row that is not in the
-        bundle, but may be here in another run.
+        """Raise `ValueError` if a decision refers to a row that is not in the bundle,
+        but may be here in another run.
         """
         for name, ids in self._ids.items():
             if kind == name:
@@ -401,8 +401,9 @@ def _written(reading: _Reading, signed: Signed, by: Any) -> Run:
 
 
 def _placed(run: Run, erased: Collection[str]) -> Run:
-    """Insert the run's row in the form that it has here, and return it: under a key
-    that no start has, its payloads where new ones go, at rest.
+    """Insert the run's row as it is stored here and return it: under a key that no
+    start uses, payloads in this installation's backend, and paused unless it has ended
+    or stopped.
     """
     # The key itself stays free for a start here; the end of the id is added to this.
     run.key = f"{run.key[: LONGEST_KEY - 9]}~{str(run.id)[-8:]}"
@@ -425,7 +426,8 @@ def _placed(run: Run, erased: Collection[str]) -> Run:
     run.seal_key = sealed["seal_key"]
     sealed_rows.encrypt(run, protection_of(run))
     run.save(force_insert=True)
-    # Files are in no bundle; where it comes from they may still be here.
+    # A bundle holds no files, but if the run came from this installation they may still
+    # be here: keep them for it.
     uploads.note_references(run.id, sealed_columns.read_value(run, "input"))
     return run
 
@@ -483,8 +485,8 @@ class _Batch:
             self.flush()
 
     def flush(self) -> None:
-        """Write the rows, in one statement. Raises `KeyConflict` where a write of them
-        is one of another run.
+        """Write the rows, in one statement. Raises `KeyConflict` if a write of them is
+        one of another run.
         """
         if not self._rows:
             return
@@ -538,8 +540,8 @@ class _Batch:
 
 
 def _require_own_writes(run: Run, model: type[Model], rows: list[Any]) -> None:
-    """Raise `KeyConflict` where a write of these rows is one of another run. The id of
-    a write is no key of a table, but a query by it must not meet rows of two runs.
+    """Raise `KeyConflict` if a write of these rows is one of another run. The id of a
+    write is no key of a table, but a query by it must not meet rows of two runs.
     """
     if not hasattr(rows[0], "write"):
         return
@@ -554,7 +556,7 @@ def _require_own_writes(run: Run, model: type[Model], rows: list[Any]) -> None:
 
 
 def _require_departure(run: Run, row: RunLine) -> None:
-    """Raise `KeyConflict` where a line departs from a run that is here, but not from a
+    """Raise `KeyConflict` if a line departs from a run that is here, but not from a
     checkpoint of it with that hash.
     """
     if row.departure_run == run.id:

@@ -60,7 +60,7 @@ def _opened(data: bytes, public_key: bytes) -> dict[str, Any]:
 
 
 def _require_values(receipt: dict[str, Any]) -> None:
-    """Raise `Bad` where a value is not the one that the decision was bound to."""
+    """Raise `Bad` if a value is not the one that the decision was bound to."""
     write = receipt["write"]
     decision = receipt["decision"]
     # Read before anything else, so that a receipt without them is refused.
@@ -92,7 +92,7 @@ def _require_values(receipt: dict[str, Any]) -> None:
 
 
 def _require_final(verdict: str, write: dict[str, Any]) -> None:
-    """Raise `Bad` where the final value does not fit the verdict."""
+    """Raise `Bad` if the final value does not fit the verdict."""
     final = write["final_value"]
     if verdict == "reject":
         _require(final is None, "a rejection has a final value")
@@ -114,8 +114,8 @@ def _require_hash(
     hash_: str,
     what: str,
 ) -> None:
-    """Raise `Bad` where a revision does not have this hash. What was erased has none
-    any more.
+    """Raise `Bad` if a revision does not have this hash. What was erased has none any
+    more.
     """
     run = receipt["run"]
     write = receipt["write"]
@@ -139,7 +139,7 @@ def _require_hash(
 
 
 def _require_same(value: Any, other: Any, reason: str) -> None:
-    """Raise `Bad` where two values differ. One that was erased cannot be compared."""
+    """Raise `Bad` if two values differ. One that was erased cannot be compared."""
     if holds_tombstone(value) or holds_tombstone(other):
         return
     _require(canonical.dumps(value) == canonical.dumps(other), reason)

@@ -19,7 +19,7 @@ NOTHING = type(None)
 
 
 def require_shapes(row: Any, contents: Mapping[str, Any], shapes: Shapes) -> None:
-    """Raise `ValueError` where the JSON of a column of this row, by name, does not have
+    """Raise `ValueError` if the JSON of a column of this row, by name, does not have
     the form that it must have.
     """
     for name, value in contents.items():

@@ -20,7 +20,7 @@ def public_key() -> bytes:
 
 def name_of_key(public: bytes) -> str | None:
     """Return the name under which a public key is trusted here, empty for this
-    installation's own; None where it is not trusted.
+    installation's own; None if it is not trusted.
     """
     if public == public_key():
         return ""

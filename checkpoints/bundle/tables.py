@@ -1,4 +1,4 @@
-"""The tables of a bundle. Other floors add theirs when they are ready."""
+"""The tables of a bundle. Other packages add theirs in `AppConfig.ready`."""
 
 from dataclasses import field
 

@@ -46,8 +46,8 @@ def erasures_of(run: Run, reader: RowReader) -> list[dict[str, Any]]:
 
 
 def records_in(manifest: Mapping[str, Any], people: People) -> list[ErasureRecord]:
-    """Return the unsaved records of the erasures in a manifest. Raises `ValueError`
-    where one is not as it must be.
+    """Return the unsaved records of the erasures in a manifest. Raises `ValueError` if
+    one is not as it must be.
     """
     encrypted = manifest["encrypted"] is True
     records: list[ErasureRecord] = []
@@ -69,8 +69,8 @@ def records_in(manifest: Mapping[str, Any], people: People) -> list[ErasureRecor
 
 def keep_records(run: Run, records: Sequence[ErasureRecord]) -> None:
     """Insert the records of a run that is about to be inserted, and delete those that
-    an earlier life of the run left here. Raises `KeyConflict` where values of the run
-    were erased here since the bundle was written.
+    an earlier life of the run left here. Raises `KeyConflict` if values of the run were
+    erased here since the bundle was written.
     """
     records_here = ErasureRecord.objects.filter(run=run.id)
     ids = [record.id for record in records]

@@ -153,7 +153,7 @@ def chained(
 
 
 def _parts_of_line(line: bytes, number: int) -> tuple[bytes, bytes]:
-    """Return hash and body of a line. Raises `Bad` where it is not written as one."""
+    """Return hash and body of a line. Raises `Bad` if it has another form."""
     # Another format is refused by its name, for its lines may have another form too.
     if number == 1:
         start = line[:LONGEST_SIGNATURE]
@@ -202,9 +202,9 @@ class Contents:
     run = ""
     encrypted = False
     as_is = ""  # the first fault of a run that was exported despite it
-    kind = -1  # of the line before: its place in KINDS
-    erased: frozenset[str] = frozenset()  # columns of the row at hand
-    checkpoint = ""  # the id of the last one
+    kind = -1  # the index in KINDS of the line before
+    erased: frozenset[str] = frozenset()  # erased columns of the row at hand
+    checkpoint = ""  # the id of the last checkpoint
     metadata_erased = False
 
     def __init__(self) -> None:
@@ -213,16 +213,16 @@ class Contents:
         self.counts = dict.fromkeys(ROWS, 0)
         # Number and hash of the last row of each chain.
         self.ends = {"events": (0, ""), "checkpoints": (-1, "")}
-        # First number of a removed stretch -> its last one, hash before, last hash.
+        # First number of a removed stretch -> last number, hash before it, last hash.
         self.removed: dict[str, Numbered] = {"events": {}, "checkpoints": {}}
-        self.departures: Row = {}  # checkpoint -> its hash
-        self.erasures: Row = {}  # record -> hash of its rows
+        self.departures: Row = {}  # checkpoint that a line departs from -> its hash
+        self.erasures: Row = {}  # record in the manifest -> hash of its rows
         self.logged_erasures: set[str] = set()
-        self.decided: Numbered = {}  # event -> whether nobody was asked
+        self.decided: Numbered = {}  # event of a decision -> whether nobody was asked
         self.requests: set[str] = set()
-        # Write -> hash of a revision -> its number, and the hash of its value.
+        # Write -> hash of a revision -> number of the revision, hash of its value.
         self.revisions: dict[str, Row] = {}
-        # By checkpoint: notes in the log (metadata hash, totals), and those in rows.
+        # By checkpoint: the notes of the log (metadata hash, totals), and of the rows.
         self.noted: Numbered = {}
         self.metadata: Numbered = {}
         self.figures: Numbered = {}
@@ -362,7 +362,7 @@ class Contents:
             return last_hash
         if row.parent in self.departures:
             return self.departures[row.parent]
-        # Behind a removed stretch the parent is its last row.
+        # After a removed stretch, the parent is the last row of that stretch.
         if number != last:
             return before
         # The first one of a fork that a store made may follow any other.
@@ -423,7 +423,7 @@ class Contents:
             self._require_final_value(row, seen_hash)
 
     def _require_final_value(self, row: Fields, value_hash: Any) -> None:
-        # The hash is empty where the value cannot be read.
+        # The hash is empty if the value cannot be read.
         if not value_hash:
             return
         computed = digest(row.final_value)
@@ -482,9 +482,9 @@ def must(fits: bool, reason: str) -> None:
 
 
 def parsed(body: bytes, number: int) -> Row:
-    """Return the JSON object of a line. Raises `Bad` where it is no such object."""
+    """Return the JSON object of a line. Raises `Bad` if it is not one."""
     try:
-        # Python would read NaN, which JSON does not have.
+        # Python would accept NaN, which JSON does not have.
         no_nan = partial(must, False)
         text = body.decode()
         value = json.loads(text, object_pairs_hook=_object, parse_constant=no_nan)

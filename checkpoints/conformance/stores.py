@@ -134,7 +134,7 @@ def what_callers_do_to_their_objects_is_not_seen(store: Store) -> None:
 
 def ids_sort_by_time_and_counts_are_in_order(store: Store) -> None:
     key = _key()
-    # So many that several fall within one millisecond.
+    # Enough rows for several to fall within one millisecond.
     saves = [store.save(key, {"scratch": {"n": n}}) for n in range(50)]
     must([meta.id.version for meta in saves] == [7] * 50, "ids are no UUIDv7")
     must(
@@ -306,7 +306,7 @@ def aliases_name_checkpoints(store: Store) -> None:
         store.save(key, {"scratch": {"n": n}}, superstep=step)
         for n, step in enumerate((0, 1, 1, 2))
     ]
-    # Of two rows of one superstep its alias names the newer one.
+    # If a superstep has two rows, its alias names the newer one.
     place_of_alias = {
         "initial": 0,
         "at-0": 0,

@@ -17,7 +17,7 @@ Mark = tuple[str, str, int]
 """Source, node and visit, by which a checkpoint is recognized in the other run."""
 
 Positions = tuple[int | None, int | None]
-"""A position in A and one in B; None where that run has nothing beside the other."""
+"""A position in A and one in B; None if that run has nothing beside the other."""
 
 PATCH = "patch"
 ANSWER = "answer"
@@ -48,8 +48,8 @@ class Stage:
     visits: Mapping[Visit, tuple[str, str]] = field(default_factory=dict, hash=False)
 
     def marks(self) -> list[Mark]:
-        """Return the marks by which it is recognized in the other run; none where it
-        began a line.
+        """Return the marks by which it is recognized in the other run; none if it began
+        a line.
         """
         if self.visits:
             return [(self.source, *visit) for visit in self.visits]
@@ -60,8 +60,8 @@ class Stage:
 
 def side_by_side(a: Sequence[Stage], b: Sequence[Stage]) -> list[Positions]:
     """Return the positions of both, in order: a pair where the same visit of the same
-    node made both; what lies between two pairs side by side as it comes, with None
-    where one run has nothing. Exchanging both sides exchanges the pairs.
+    node made both; what lies between two pairs side by side as it comes, with None if
+    one run has nothing. Exchanging both sides exchanges the pairs.
     """
     marks_of_a = _sorted_marks(a)
     marks_of_b = _sorted_marks(b)
@@ -84,7 +84,7 @@ def _sorted_marks(stages: Sequence[Stage]) -> list[list[Mark]]:
 
 def _counterparts(a: Sequence[Stage], b: Sequence[Stage]) -> list[int | None]:
     """Return, for each stage of A, the first position in B that shares a mark with it;
-    None where there is none.
+    None if there is none.
     """
     first_in_b: dict[Mark, int] = {}
     for position, stage in enumerate(b):
@@ -133,7 +133,7 @@ def _with_unpaired_positions(
     length_of_a: int,
     length_of_b: int,
 ) -> list[Positions]:
-    """Return the pairs and, before, between and behind them, the positions without a
+    """Return the pairs and, before, between and after them, the positions without a
     pair.
     """
     rows: list[Positions] = []

@@ -12,7 +12,7 @@ import zstandard
 PLAIN = b"\x01"
 ZSTD = b"\x02"
 _THRESHOLD = 512
-"""Bytes below which a zstd frame costs more than it saves."""
+"""The number of bytes below which a zstd frame costs more than it saves."""
 
 _local = threading.local()
 

@@ -14,10 +14,12 @@ REMOVED = "removed"
 CHANGED = "changed"
 
 CHUNK = 512
-"""Items of a list that are compared at once; one by one only where they differ."""
+"""The most items of a list that are compared at once; one by one only where they
+differ.
+"""
 DEEP = 6
-"""Keys of a path up to which equal values are passed over as a whole. Deeper down every
-dict and list is entered once.
+"""The most keys of a path up to which equal values are passed over as a whole. Deeper
+down, every dict and list is entered once.
 """
 
 Path = tuple[str | int, ...]

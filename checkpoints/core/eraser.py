@@ -20,8 +20,8 @@ unknown index. The partition `*` stands for any in which the channel may be.
 """
 
 SHORTEST_WORD = 4
-"""Characters of a text that is searched for within other texts; a shorter one is erased
-only at its path.
+"""The fewest characters of a text that is searched for within other texts; a shorter
+one is erased only at its path.
 """
 LONGEST_ERASED = max(CUT) // SHORTEST_WORD * len(TEXT)
 """The length that a text which was cut off may have once each word in it was erased."""
@@ -498,8 +498,7 @@ def erased_change(
     eraser: Eraser,
 ) -> list[Op]:
     """Return the ops of a checkpoint, erased. `before` is the document before them,
-    which has the lengths of the lists that go on; None where the eraser does not need
-    it.
+    which has the lengths of the lists that go on; None if the eraser does not need it.
     """
     erased = []
     for op in change:

@@ -5,10 +5,13 @@ then a counter, then random bits); and ids that callers pass as a UUID or its te
 import os
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from orchestrator.engine.errors import UnknownThing
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _lock = threading.Lock()
 _last = 0
@@ -34,6 +37,16 @@ def uuid7() -> UUID:
     value |= 0b10 << 62
     value |= random_bits
     return UUID(int=value)
+
+
+def made_at(id: UUID) -> datetime | None:
+    """Return when an id was made, by the clock of who made it; None where it does not
+    say so.
+    """
+    if id.version != 7:
+        return None
+    milliseconds = id.int >> 80
+    return EPOCH + timedelta(milliseconds=milliseconds)
 
 
 def uuid_of(value: Any, what: str) -> UUID:

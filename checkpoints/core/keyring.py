@@ -35,9 +35,9 @@ DATA_KEY = "@"
 itself stored encrypted.
 """
 LONGEST_KEY_ID = 40
-"""Characters of the id of a key in the settings."""
+"""The most characters of the id of a key in the settings."""
 MOST_DATA_KEYS = 1000
-"""Data keys that a process holds unwrapped."""
+"""The most data keys that a process holds unwrapped."""
 
 
 def derived(secret: bytes, purpose: str) -> bytes:
@@ -119,12 +119,11 @@ class Keyring:
 
     def open(self, encrypted: bytes, name: bytes) -> bytes:
         """Return the data that `lock` encrypted. Raises `WrongKey` for an unknown key,
-        or another one of its id, else `TamperedRow`.
+        or a different key under its id, else `TamperedRow`.
         """
         key_id, head, nonce, sealed = _parts(encrypted)
         cipher, head_of_key = self._cipher(key_id)
-        # Settings with another key under this id are no tampering, and can be put
-        # right.
+        # Another key under this id is a mistake in the settings, not tampering.
         if head != head_of_key:
             raise WrongKey(
                 f"encryption key {key_id!r} is not the one that made this", key=key_id
@@ -210,8 +209,8 @@ def public_part(seed: bytes) -> bytes:
 
 
 def key_of(encrypted: bytes) -> str:
-    """Return the id of the key that encrypted these bytes. Raises `TamperedRow` where
-    they are not encrypted bytes.
+    """Return the id of the key that encrypted these bytes. Raises `TamperedRow` if they
+    are not encrypted bytes.
     """
     return _parts(encrypted)[0]
 

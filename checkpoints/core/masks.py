@@ -17,7 +17,9 @@ MASK = "•••"
 LEAST_ENCODED = 8
 """Characters that a secret, and the part of it that base64 always has, must have."""
 DEEPEST = 20
-"""Nested values below this are masked in their `repr`, like objects."""
+"""The most levels that are entered; values below are masked in their `repr`, like
+objects.
+"""
 
 Pattern = re.Pattern[str]
 
@@ -45,7 +47,7 @@ def mask_any(value: Any, secrets: Mapping[str, str]) -> Any:
 
 
 def _pattern_of(secrets: Mapping[str, str]) -> Pattern | None:
-    """Return the pattern of all forms of the secrets; None where there are none."""
+    """Return the pattern of all forms of the secrets; None if there are none."""
     words = [word for word in secrets.values() if word]
     if not words:
         return None

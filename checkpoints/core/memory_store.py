@@ -20,7 +20,9 @@ from orchestrator.engine.values import canonical
 
 
 class MemoryStore:
-    """Keeps checkpoints until the process ends. Threads may share one."""
+    """Keeps checkpoints until the process ends. Threads may share one: entries are read
+    and changed under its lock only.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[UUID, tuple[Stored, bytes]] = {}
@@ -42,8 +44,8 @@ class MemoryStore:
         id: UUID | str | None = None,
     ) -> Stored:
         """Keep a state as the newest checkpoint of a run; again with the same `id`, it
-        is kept once. Raises `InvalidValue` naming what cannot be kept, `KeyConflict`
-        where the id is another checkpoint's.
+        is kept once. Raises `InvalidValue` naming what cannot be kept, `KeyConflict` if
+        the id is another checkpoint's.
         """
         checked = records.checked_state(state)
         run_id = records.run_id(run)
@@ -85,10 +87,11 @@ class MemoryStore:
 
     def get(self, checkpoint: UUID | str) -> Snapshot:
         """Return a checkpoint by id or alias. Raises `UnknownThing`."""
-        stored = self._find(checkpoint)
-        if stored is None:
-            raise records.unknown(checkpoint)
-        return self._loaded(stored)
+        with self._lock:
+            stored = self._find(checkpoint)
+            if stored is None:
+                raise records.unknown(checkpoint)
+            return self._loaded(stored)
 
     def load(
         self,
@@ -99,10 +102,11 @@ class MemoryStore:
         """Return the newest checkpoint of a run: of those that a node made, or of a
         superstep. Raises `UnknownThing`.
         """
-        for stored in self._newest_first(run):
-            is_of_node = node is None or node in stored.nodes
-            if is_of_node and superstep in (None, stored.superstep):
-                return self._loaded(stored)
+        with self._lock:
+            for stored in self._newest_first(run):
+                is_of_node = node is None or node in stored.nodes
+                if is_of_node and superstep in (None, stored.superstep):
+                    return self._loaded(stored)
         raise UnknownThing(
             f"run {run} has no such checkpoint",
             run=str(run),
@@ -111,7 +115,7 @@ class MemoryStore:
         )
 
     def latest(self, run: UUID | str) -> Stored | None:
-        """Return the newest checkpoint of a run, without its state; None where it has
+        """Return the newest checkpoint of a run, without its state; None if it has
         none.
         """
         return next(iter(self._newest_first(run)), None)
@@ -156,10 +160,10 @@ class MemoryStore:
 
     def delete(self, checkpoint: UUID | str) -> None:
         """Forget a checkpoint. One that is not there is no error."""
-        stored = self._find(checkpoint)
-        if stored is not None:
-            # Another thread may have forgotten it meanwhile.
-            self._entries.pop(stored.id, None)
+        with self._lock:
+            stored = self._find(checkpoint)
+            if stored is not None:
+                del self._entries[stored.id]
 
     def clear(self, run: UUID | str) -> int:
         """Forget all checkpoints of a run, and return how many there were."""
@@ -207,7 +211,9 @@ class MemoryStore:
             state_size=len(data),
             **meta,
         )
-        self._entries[stored.id] = (stored, data)
+        # Another thread must not walk the entries meanwhile.
+        with self._lock:
+            self._entries[stored.id] = (stored, data)
         return stored
 
     def _loaded(self, stored: Stored) -> Snapshot:

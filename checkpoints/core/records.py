@@ -12,10 +12,11 @@ from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import is_storable, unknown_thing
 from orchestrator.engine.errors import InvalidValue, KeyConflict, UnknownThing
 from orchestrator.engine.values import canonical
+from orchestrator.engine.values.ops import same
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 MOST = 1000
-"""Checkpoints of one list."""
+"""The most checkpoints of one list."""
 
 State = dict[str, dict[str, Any]]
 
@@ -72,7 +73,7 @@ def run_id(run: UUID | str) -> UUID:
 
 
 def checkpoint_id(id: UUID | str | None) -> UUID | None:
-    """Return the id that a checkpoint gets; None where the store makes one. Raises
+    """Return the id that a checkpoint gets; None if the store makes one. Raises
     `InvalidValue`.
     """
     if id is None or isinstance(id, UUID):
@@ -89,10 +90,10 @@ def saved_before(
     run: UUID,
     state: State,
 ) -> Stored:
-    """Return the result of a save whose id is there already. Raises `KeyConflict` where
+    """Return the result of a save whose id is there already. Raises `KeyConflict` if
     that is another checkpoint.
     """
-    if saved.meta.run != run or saved.state != state:
+    if saved.meta.run != run or not same(saved.state, state):
         raise KeyConflict(
             f"checkpoint {saved.meta.id} is there already, "
             "of another run or with another state",

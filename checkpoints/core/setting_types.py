@@ -23,7 +23,7 @@ from pydantic import (
 from checkpoints.core.keyring import DATA_KEY, KEY_BYTES, LONGEST_KEY_ID
 
 LONGEST_SHOWN = 200
-"""Characters of a wrong value that a refusal repeats."""
+"""The most characters of a wrong value that a refusal repeats."""
 
 
 def must_be(words: str, *, secret: bool = False) -> WrapValidator:
@@ -180,8 +180,8 @@ PayloadBackends = Annotated[
 
 
 def first_fault(error: ValidationError) -> tuple[tuple[str, ...], str]:
-    """Return the path of the first wrong setting, and the words of its refusal. The path
-    is empty where a check of several settings refused them.
+    """Return the path of the first wrong setting, and the words of its refusal. The
+    path is empty if a check of several settings refused them.
     """
     # The input is a secret at times, and the words are all that a refusal says.
     fault = error.errors(include_url=False, include_input=False)[0]

@@ -17,7 +17,7 @@ STATE = ("scratch", "artifacts")
 """Partitions that nodes write. A channel is in one of them only."""
 PARTITIONS = ("input", *STATE, "diagnostics")
 LONGEST = 2000
-"""Characters of a path."""
+"""The most characters of a path."""
 
 _PART = re.compile(
     r"\[(?P<index>\d{1,9})\]"
@@ -103,7 +103,7 @@ def _parsed_parts(text: Any) -> Path:
 
 
 def _is_well_placed(match: re.Match[str], *, first: bool) -> bool:
-    """Return whether a word is first, or behind a dot, and needs no quotes; any other
+    """Return whether a word is first, or after a dot, and needs no quotes; any other
     part may stand anywhere.
     """
     word = match["word"]
@@ -182,13 +182,11 @@ def narrowed_op(op: Op, path: StatePath) -> Op:
 
 
 def _op_on_channel(op: Op, channel: str) -> Op | None:
-    """Return the part of an op on a partition that concerns one channel; None where it
-    does nothing to it.
+    """Return the part of a partition's op that concerns one channel; None if a `within`
+    changes other channels only.
     """
     if op["op"] == "set":
         return ops.put(_only(op["value"], channel))
-    if op["op"] == "merge":
-        return {"op": "merge", "items": _only(op["items"], channel)}
     # Within the partition: its keys are channels.
     keys = _only(op["keys"], channel)
     removed = [name for name in op.get("gone", ()) if name == channel]

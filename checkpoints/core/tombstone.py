@@ -36,6 +36,6 @@ def holds_tombstone(value: Any) -> bool:
 
 def agrees(logged: Any, stored: Any) -> bool:
     """Return whether a row agrees with a line of the log: it has the recorded value, or
-    nothing where the recorded value was erased.
+    nothing if the recorded value was erased.
     """
     return logged == stored or (is_tombstone(logged) and not stored)

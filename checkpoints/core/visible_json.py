@@ -52,7 +52,7 @@ def escaped(text: str) -> str:
 def _escaped(stretch: TextPiece) -> str:
     if stretch.kind == "turned":
         return "".join(map(_escaped, stretch.inner))
-    # Blanks and line ends stay: they belong to the layout.
+    # Blanks and line breaks stay: they belong to the layout.
     if stretch.kind == "odd":
         quoted = json.dumps(stretch.text)
         return quoted[1:-1]

@@ -13,9 +13,12 @@ from functools import lru_cache
 from itertools import pairwise
 
 LONGEST_LABEL = 300
-"""Characters that are stored of the label of a run or a held write; lists show it."""
+"""The most characters that are stored of the label of a run or a held write; lists show
+it.
+"""
 LONGEST_FACT = 200
-"""Characters of an indexed fact; the Django admin stores as many of the name of a row.
+"""The most characters of an indexed fact; the Django admin stores as many of the name
+of a row.
 """
 LONGEST_JOB_ERROR = 2000
 CUT = frozenset({LONGEST_LABEL, LONGEST_FACT, LONGEST_JOB_ERROR})
@@ -40,14 +43,14 @@ _EMPTY_LOOKING = (
 BLANK = "␣"
 LINE_END = "↵"
 _OWN = frozenset(BLANK + LINE_END)
-"""The characters by which blanks and line ends are shown: those that a text contains
+"""The characters by which blanks and line breaks are shown: those that a text contains
 are written out.
 """
 _JOINING = ((0x1160, 0x11FF), (0xD7B0, 0xD7FF))
 """Hangul letters that merge with the one before them, as combining marks do."""
 MOST_MARKS = 4
-"""Combining marks in a row that some script needs; more of them hide the text beside
-them.
+"""The most combining marks in a row that some script needs; more of them hide the text
+beside them.
 """
 _RIGHT_TO_LEFT = (
     "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\U00010800-\U00010fff\U0001e800-\U0001efff"
@@ -55,7 +58,7 @@ _RIGHT_TO_LEFT = (
 # Blanks between two such parts are read in their direction, so they belong to them.
 _TURNED = re.compile(f"[{_RIGHT_TO_LEFT}]+(?: +[{_RIGHT_TO_LEFT}]+)*")
 _STRAIGHT = re.compile(f"[^\\W_{_RIGHT_TO_LEFT}]")
-# Two line ends make an empty line, which cannot be taken for a wrapped one.
+# Two line breaks make an empty line, which cannot be mistaken for a wrapped one.
 _NEWLINES = r"(?P<end>(?<!\n)\n(?!\n))"
 
 
@@ -78,9 +81,8 @@ def stretches(
     ends: bool = True,
     code: bool = False,
 ) -> list[TextPiece]:
-    """Return the stretches of a text in order. `starts` and `ends`: whether the text is
-    whole there, or goes on in another text. In `code`, blanks that begin a line, and
-    line ends, are part of the layout.
+    """Split a text into stretches, in order. `starts`, `ends`: false if more text comes
+    before it, after it. In `code`, leading blanks and line breaks are layout.
     """
     if not text:
         return []
@@ -203,7 +205,7 @@ def _of_match(text: str, match: re.Match[str]) -> Iterator[TextPiece]:
 
 
 def _of_marks(base: str, marks: str) -> Iterator[TextPiece]:
-    """Yield the stretches of combining marks behind a letter, or behind none."""
+    """Yield the stretches of combining marks after a letter, or after none."""
     # Marks that cannot be seen, or not for what they are, are written out, each of them.
     most_plain = MOST_MARKS
     if not _are_seen_on(base, marks):
@@ -286,7 +288,7 @@ def is_odd(letter: str) -> bool:
     turns the direction, is a blank other than the common one, or is another way to
     write what looks the same.
     """
-    # A control character by category, but line ends are shown as a kind by themselves.
+    # A control character by category, but line breaks are shown as a kind of their own.
     if letter == "\n":
         return False
     category = unicodedata.category(letter)

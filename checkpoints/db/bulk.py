@@ -29,10 +29,9 @@ Names = tuple[str, ...]
 
 
 def relation(casts: Sequence[str], rows: int) -> str:
-    """Return the text of a relation `given` with so many rows, whose columns have these
-    types and are called column1, column2 ... PostgreSQL gets the rows as one JSON
-    document: some thousand parameters cost its driver more than the rows cost the
-    server.
+    """Return the SQL of a relation named `given` with this many rows, whose columns
+    have these types and are called column1, column2 … PostgreSQL gets them as one JSON
+    document: a thousand parameters cost its driver more than the rows cost the server.
     """
     if connection.vendor == "sqlite":
         places = ["%s"] * len(casts)
@@ -120,18 +119,22 @@ def update_all(
     for old, new in zip(before, after, strict=True):
         rows.append((*new_values(new), *old_values(old)))
 
+    # The text of PostgreSQL is the same for any number of rows.
+    most = _MOST_IN_ONE_TEXT if vendor == "sqlite" else len(rows)
+    number_updated = 0
     with database.cursor() as cursor:
-        if vendor == "sqlite":
-            # SQLite would take longer to read one text with so many rows than to
-            # execute one after another.
-            text = _update_sql(model, names, own, rows=0, alike=alike, same=same)
-            batches = [relation_params([row], vendor) for row in rows]
-            cursor.executemany(text, [[*first, *batch, *last] for batch in batches])
-        else:
-            # The text is the same for any number of rows.
-            text = _update_sql(model, names, own, rows=1, alike=alike, same=same)
-            cursor.execute(text, [*first, *relation_params(rows, vendor), *last])
-        return int(cursor.rowcount)
+        for begin in range(0, len(rows), most):
+            batch = rows[begin : begin + most]
+            text = _update_sql(
+                model, names, own, rows=len(batch), alike=alike, same=same
+            )
+            cursor.execute(text, [*first, *relation_params(batch, vendor), *last])
+            number_updated += cursor.rowcount
+    return number_updated
+
+
+_MOST_IN_ONE_TEXT = 50
+"""The most rows of which SQLite reads the text as fast as it executes it."""
 
 
 def _shared_conditions(row: Model, own: Names, vendor: str) -> tuple[Texts, list[Any]]:
@@ -211,16 +214,11 @@ def _update_sql(
     returning: Names = (),
 ) -> str:
     """Return an UPDATE that sets `alike` and `names` where `own` and `same` are met.
-    `names` and `own` are the columns of a relation of so many `rows`; without rows
-    their values are parameters instead.
+    `names` and `own` are the columns of a relation of `rows` rows.
     """
     columns = (*names, *own)
-    if rows:
-        source = relation([cast(model, name) for name in columns], rows)
-        places = [f"given.column{number}" for number in range(1, len(columns) + 1)]
-    else:
-        source = ""
-        places = ["%s"] * len(columns)
+    source = relation([cast(model, name) for name in columns], rows)
+    places = [f"given.column{number}" for number in range(1, len(columns) + 1)]
     sets = [(name, "%s") for name in alike]
     sets += zip(names, places[: len(names)], strict=True)
     met = []

@@ -1,5 +1,5 @@
-"""The fenced transaction: a conditional UPDATE of one row, and rows behind it. The
-ledger commits with it.
+"""The fenced transaction: a conditional UPDATE of one row, and the rows that it lets
+in. The ledger commits with it.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ FEW = 8
 often the same.
 """
 Outcome = Callable[[], bool]
-"""Waits for the end of a transaction, and returns whether its fence met a row."""
+"""Waits for the end of a transaction, and returns whether its fence matched a row."""
 
 
 def prepare(
@@ -45,7 +45,7 @@ def prepare(
     inside: Callable[[], None] | None = None,
 ) -> Callable[[], Outcome]:
     """Prepare one transaction, and return the function that sends it: the update; and
-    where that meets a row, these inserts, after `delete` is deleted, `also`, an update
+    if that matches a row, these inserts, after `delete` is deleted, `also`, an update
     of other rows, and `inside`.
 
     A transaction of one statement may still be under way after it is sent; any other is
@@ -92,17 +92,17 @@ def _execute_in_transaction(
     inside: Callable[[], None] | None,
 ) -> Outcome:
     with transaction.atomic():
-        fence_met = _execute(connection, batch)
-        if fence_met and inside:
+        fence_matched = _execute(connection, batch)
+        if fence_matched and inside:
             inside()
-    return partial(bool, fence_met)
+    return partial(bool, fence_matched)
 
 
 def _execute(
     connection: BaseDatabaseWrapper, batch: list[statements.Statement]
 ) -> bool:
-    """Execute the first statement; where it met a row, the others too. Returns whether
-    it did.
+    """Execute the first statement and, if it matched a row, the others. Returns whether
+    it matched.
     """
     with connection.cursor() as cursor:
         cursor.execute(*batch[0])
@@ -176,7 +176,7 @@ one more than few), and what they share with the fence's row.
 @lru_cache(maxsize=500)
 def _all_shared(shape: Shape) -> tuple[str, ...]:
     """Return the fields of the fence's row that rows behind it share; at least one,
-    which shows whether it met a row.
+    which shows whether it matched a row.
     """
     fields: dict[str, None] = {}
     for _, _, shared in shape:
@@ -221,7 +221,7 @@ def _insert_select(
     *,
     fence_model: type[Model],
 ) -> str:
-    """Return the INSERT of so many rows, up to the end of their relation: the columns
+    """Return the INSERT of this many rows, up to the end of their relation: the columns
     that they share come from the fence's row.
     """
     table = statements.quoted(model._meta.db_table)

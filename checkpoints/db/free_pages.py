@@ -6,7 +6,7 @@ from django.db import OperationalError, connection
 def wipe_free_pages() -> None:
     """Rewrite the file of an SQLite database without its free pages. Does nothing
     inside a transaction, nor on another database: a server keeps its files itself.
-    Raises `OperationalError` where a reader keeps an older state of the database for
+    Raises `OperationalError` if a reader keeps an older state of the database for
     longer than the timeout of locks: that state is then still in its log (-wal).
     """
     if connection.vendor != "sqlite" or connection.in_atomic_block:

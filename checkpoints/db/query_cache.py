@@ -138,7 +138,7 @@ def exists(query: Query, *values: UUID | int | str) -> bool:
 
 def compiled(query: Query, *values: UUID | int | str) -> tuple[str, list[Any]]:
     """Return the text and the parameters of `query(*values)`. Raises `EmptyResultSet`
-    where it can have no row.
+    if it can have no row.
     """
     vendor = connections[DEFAULT_DB_ALIAS].vendor
     text, places = _text(query, tuple(map(type, values)), vendor)
@@ -157,7 +157,7 @@ def _text(
     query: Query, kinds: tuple[type, ...], vendor: str
 ) -> tuple[str, list[tuple[int | None, Any]]]:
     """Return the text, and for each parameter the position of the value that it takes
-    (behind the last value: the moment), or None with the constant that it always is.
+    (after the last value: the moment), or None with the constant that it always is.
     """
     # The query is built with placeholder values, which are recognised afterwards.
     placeholders = []

@@ -141,7 +141,7 @@ def fetch_range(
 ) -> tuple[list[Row], Other | None]:
     """Return the rows of a SELECT whose first columns are all of the model's, in any
     order; and the row of `beside` that was joined to the last one, whose attributes
-    `others` are in the columns behind them. Of rows between the first and the last only
+    `others` are in the columns after them. Of rows between the first and the last only
     the attributes `between` are set.
     """
     database = connections[DEFAULT_DB_ALIAS]

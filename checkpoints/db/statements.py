@@ -23,7 +23,7 @@ Shared = tuple[tuple[str, str], ...]
 Statement = tuple[str, list[Any]]
 """A text and its parameters."""
 Texts = tuple[tuple[str, str], ...]
-"""Fields, each with the text behind its column: a value to assign, or a condition."""
+"""Fields, each with the text after its column: a value to assign, or a condition."""
 
 # The method by which Django tells an expression from a value.
 _EXPRESSION = "resolve_expression"
@@ -31,7 +31,7 @@ _STANDS_FOR_NOW = str(STANDS_FOR_NOW.replace(tzinfo=None))
 """Its form among the parameters of SQLite, the one database where it is a parameter."""
 
 MOST_ROWS = 500
-"""Rows of one INSERT: SQLite takes some 32,000 parameters a statement."""
+"""The most rows of one INSERT: SQLite takes some 32,000 parameters a statement."""
 
 
 @frozen

@@ -33,7 +33,7 @@ CHECKPOINTS = 20
 
 @frozen
 class Batch:
-    """One batch of a table: how many rows were read, the key behind which the next one
+    """One batch of a table: how many rows were read, the key after which the next one
     begins, and how many rows were noted in the record.
     """
 
@@ -122,8 +122,8 @@ def encrypt_anew(row: Any) -> None:
 
 
 def require_own_key_unused(run: Run) -> None:
-    """Raise `WrongKey` where payloads of a run are still encrypted under the key that
-    is to be destroyed.
+    """Raise `WrongKey` if payloads of a run are still encrypted under the key that is
+    to be destroyed.
     """
     places: list[tuple[Any, Any]] = []
     for place in (*PLACES, FIRST_LINE):
@@ -308,7 +308,7 @@ def _erased_payload(
     row: Checkpoint, column: str, data: bytes, eraser: Eraser, protection: Protection
 ) -> bytes:
     """Return the snapshot or the change of a checkpoint without the erased values.
-    Raises `TamperedRow` where it does not have its hash.
+    Raises `TamperedRow` if it does not have its hash.
     """
     is_snapshot = column == "snapshot"
     reader.require_hashed(row, data, protection, begins=is_snapshot)
@@ -373,8 +373,8 @@ def _changed_payloads(run: Run, eraser: Eraser) -> dict[str, bytes]:
 
 
 def _shown_left(run: Run, record: ErasureRecord, eraser: Eraser) -> dict[str, Any]:
-    """Return label and facts without erased values: empty where all values are erased,
-    and lists show the run's key.
+    """Return label and facts without erased values: empty if all values are erased, and
+    lists show the run's key.
     """
     if not record.paths:
         return {"label": "", "facts": {}}

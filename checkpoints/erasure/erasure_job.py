@@ -33,7 +33,7 @@ KIND = "erase_run"
 
 def erase_job(lease: JobLease) -> Iterator[Step]:
     """Do a job of the kind `erase_run`, for the record in its facts. Its place is a
-    table, and the key behind which it goes on.
+    table, and the key after which it goes on.
     """
     record = ErasureRecord.objects.get(id=UUID(lease.facts["record"]))
     if record.ended_at is None:
@@ -57,7 +57,7 @@ def _erase_rows(record: ErasureRecord, lease: JobLease) -> Iterator[Step]:
             sweep.erase(run, record, eraser)
         _keep_files(run, record)
 
-    # One table after the other, in the one where it stopped behind the last key.
+    # One table after the other; in the table where it stopped, after the last key.
     for number, place in enumerate(PLACES):
         if number < start:
             continue
@@ -88,7 +88,7 @@ def _keep_files(run: Run, record: ErasureRecord) -> None:
 
 
 def _require_noted(record: ErasureRecord, noted: int) -> None:
-    """Raise `TamperedRow` where notes of rows that were erased are gone."""
+    """Raise `TamperedRow` if notes of rows that were erased are gone."""
     row_count = ErasedRow.objects.filter(record=record).count()
     if row_count < noted:
         message = (

@@ -1,6 +1,6 @@
 """The sealed rows in which values of a run are stored, and their contents after an
-erasure. Other floors add theirs when they are ready; docs/erasure.md lists all of them,
-held by a test that walks every column.
+erasure. Other packages add theirs in `AppConfig.ready`; docs/erasure.md lists all of
+them, and a test that walks every column keeps that list complete.
 """
 
 from collections.abc import Callable, Mapping
@@ -229,7 +229,7 @@ KEPT_FACTS = frozenset(
 may hold a value, and are erased.
 """
 STARTED = "run_started"
-_CODES = frozenset({"no_record", "other_input"})
+_CODES = frozenset({"no_record", "other_input", "other_memory"})
 
 
 def _of_event(row: RunEvent, eraser: Eraser) -> Values:

@@ -46,8 +46,8 @@ anything is written, and again under the lock of the run.
 @frozen
 class Inherited:
     """A run that has values of another one: it came of it (a fork, a replay, a child),
-    or that came of it (an origin, a parent). `run` is None where it is not here any
-    more, and of a fork that a store made and nobody has resumed.
+    or that came of it (an origin, a parent). `run` is None if it is not here any more,
+    and of a fork that a store made and nobody has resumed.
     """
 
     id: UUID
@@ -112,8 +112,8 @@ def plan_erasure(
     held: Held,
 ) -> ErasurePlan:
     """Return what an erasure of these paths of a run (None: of all its values) would do
-    now, with `forks` also of the runs that came of it: one that would be refused is
-    refused here.
+    now, and with `forks` also of the runs that came of it. An erasure that would be
+    refused is refused here.
 
     Raises `UnknownThing` (run, or a path that is nowhere in it), `InvalidValue`,
     `WrongStatus` (it can still go on, is replayed now, or is held), `Erased` (it is so
@@ -174,8 +174,8 @@ def _words_at(run: Run, paths: tuple[StatePath, ...]) -> tuple[str, ...]:
 def _planned_along(
     heir: Inherited, paths: tuple[StatePath, ...], held: Held
 ) -> ErasurePlan | None:
-    """Return the plan for a run that inherited values; None where it was erased
-    already, or has nothing at these paths.
+    """Return the plan for a run that inherited values; None if it was erased already,
+    or has nothing at these paths.
     """
     if heir.run is None or heir.came_before:
         return None
@@ -271,7 +271,7 @@ def _followed(
     run: UUID, step: Callable[[set[UUID]], dict[UUID, str]]
 ) -> dict[UUID, str]:
     """Return the runs that are reached step by step, and how. A run that was removed
-    had the values too, so the search goes on behind it.
+    had the values too, so the search goes on past it.
     """
     followed: dict[UUID, str] = {}
     level = {run}

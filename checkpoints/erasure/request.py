@@ -130,9 +130,8 @@ def _read(record: ErasureRecord) -> ErasureRecord:
 
 
 def _require_no_new_fork(erasure: ErasurePlan) -> None:
-    """Raise `WrongStatus` where more runs have the values than were planned for.
-    Nothing departs from a locked run any more, so this is checked when the last one is
-    locked.
+    """Raise `WrongStatus` if more runs have the values than were planned for. Nothing
+    departs from a locked run any more, so this is checked when the last one is locked.
     """
     run = erasure.run
     inherited_now = {(heir.id, heir.how) for heir in plan.inherited_of(run)}

@@ -257,8 +257,8 @@ def write_results(lease: Lease, endings: Sequence[Ending]) -> list[Ending]:
     """Write the endings that are ready in one commit. Returns those that were too late:
     their attempt was no longer open.
 
-    Raises `StaleLease` where another epoch has the run, `TamperedRow` where an intent
-    does not verify; then every ending is kept as evidence.
+    Raises `StaleLease` if another epoch has the run, `TamperedRow` if an intent does
+    not verify; then every ending is kept as evidence.
     """
     try:
         if all(ending.intent is not None and ending.thread_ended for ending in endings):
@@ -443,7 +443,7 @@ def run_atomically(
     """Do the node's work, write its result and, last, check the fence in one
     transaction, so that its work happens once or not at all.
 
-    `work` returns the output as JSON. Raises what `work` raises, and `StaleLease` where
+    `work` returns the output as JSON. Raises what `work` raises, and `StaleLease` if
     the attempt or the lease is gone: in both cases nothing happened.
     """
     begun = timezone.now()
@@ -497,7 +497,7 @@ def keep_late_results(lease: Lease, endings: Sequence[Ending]) -> None:
         )
     attempts = TaskResult.objects.filter(of_attempts, run=lease.id, line=lease.line)
     with transaction.atomic():
-        # Before they are sealed: of an erased run only tombstones are stored.
+        # Before they are sealed: for an erased run, only tombstones are stored.
         drop_erased(lease, rows)
         sealed = sealed_rows.seal_and_encrypt(rows, lease.protection)
         statements.insert_rows(LateResult, sealed)

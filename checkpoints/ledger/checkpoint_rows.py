@@ -33,7 +33,7 @@ from orchestrator.engine.versions.pending_parts import pending_parts
 log = structlog.get_logger(__name__)
 
 MOST_ROWS = 900
-"""The most rows that a load folds where snapshots go by bytes: some 10 ms."""
+"""The most rows that a load folds if snapshots go by bytes: some 10 ms."""
 
 FORMAT = 1
 """The format version of rows: what `change`, `snapshot` and the hashes are made of."""
@@ -87,7 +87,7 @@ class NewCheckpoint:
     """A checkpoint before it is written.
 
     `nodes` and the names of `ops` are shown in lists; `ops` are the ops on the
-    channels, by name. `snapshot` is the graph's choice: "bytes", or every so many rows.
+    channels, by name. `snapshot` is the graph's choice: "bytes", or every n-th row.
     `whole`: its change sets the whole document, because channels were added or removed.
     `reads`: the number of records of reads from memory that are kept with it, by task.
     """
@@ -192,7 +192,7 @@ def full_delta(checkpoint: NewCheckpoint, protection: Protection) -> Delta:
 
 def delta_after(head: Head, checkpoint: NewCheckpoint, protection: Protection) -> Delta:
     """Return the change of the row after `head`: what changed since the kept row before
-    it; or the whole document where that is smaller, or most of it was set anew. Where
+    it; or the whole document if that is smaller, or if most of it was set anew. If
     snapshots are counted, the row after a kept one is never the whole.
     """
     if checkpoint.whole:
@@ -201,8 +201,8 @@ def delta_after(head: Head, checkpoint: NewCheckpoint, protection: Protection) -
     size = _size(checkpoint.payload, sizes)
     may_be_whole = bool(head.loose) or checkpoint.snapshot == "bytes"
 
-    # Two changes of more than half the document call for a snapshot besides, and weigh
-    # more with it than the document written twice.
+    # Two changes of more than half the document call for a snapshot, and with it weigh
+    # more than the document written twice.
     if may_be_whole:
         set_anew = sum(
             [sizes[name] for name, op in checkpoint.ops.items() if op["op"] == "set"]
@@ -335,8 +335,8 @@ def next_row(
 
 
 def head_without_row(head: Head, checkpoint: NewCheckpoint) -> Head:
-    """Return the head after a step that could not be saved: no row stands for it, the
-    next one will hold its change too.
+    """Return the head after a step that could not be saved: it has no row, and the next
+    row will hold its change too.
     """
     # The hash stays too: the next row is chained to the newest kept row.
     step = canonical.encode(delta_op(head.payload, checkpoint))
@@ -452,8 +452,8 @@ def _put_payload(
     *,
     under: str = "",
 ) -> None:
-    """Encrypt bytes where the run is encrypted, give them to the payload backend, and
-    put what it returns for the row into the column. Raises `SaveFailed`.
+    """Encrypt bytes if the run is encrypted, give them to the payload backend, and put
+    what it returns for the row into the column. Raises `SaveFailed`.
     """
     encrypted = sealed_rows.encrypted(row, column, packed, header.protection)
     name = payloads.name_of(header.run, row.id, column)
@@ -472,15 +472,15 @@ def _put_payload(
 
 
 def delete_replaced_payload(header: RunHeader, replaced: UUID) -> None:
-    """Delete the bytes of a recovery point that has been replaced. Where that fails
-    they are left to the sweep.
+    """Delete the bytes of a recovery point that has been replaced. If that fails, they
+    are left to the sweep.
     """
     # A recovery point never has a snapshot.
     _delete_payload(header.backend, payloads.name_of(header.run, replaced, "change"))
 
 
 def delete_payloads(row: Checkpoint) -> None:
-    """Delete the bytes of a row that is gone. Where that fails they are left to the
+    """Delete the bytes of a row that is gone. If that fails, they are left to the
     sweep.
     """
     for column in ("change", "snapshot"):
@@ -559,7 +559,8 @@ def _sizes_after(head: Head, checkpoint: NewCheckpoint) -> dict[str, int]:
     sizes = dict(head.sizes)
     for name, op in checkpoint.ops.items():
         partition = "artifacts" if name in state["artifacts"] else "scratch"
-        # Items join a list that is not empty by a comma, and bring no brackets.
+        # Items are appended to a list that is not empty after a comma, without
+        # brackets.
         appends = op["op"] == "append" and op["items"]
         if appends and head.payload.state[partition][name]:
             sizes[name] += len(canonical.encode(op["items"])) - 1

@@ -49,6 +49,7 @@ _REFRESHED = (
     "fingerprint",
     "encrypted",
     "hash_key",
+    "imported",
     "payloads",
     "input_hash",
     "started_by",
@@ -121,9 +122,9 @@ def create_run(
     """Insert a queued run: its row, its checkpoint 0, the first event of its log. In the
     caller's transaction.
 
-    `run` is unsaved, with what the caller knows of it; `indexed` names the metadata
-    that stays readable. Raises `IntegrityError` where the key is taken, `InvalidValue`
-    where the input names a file that no longer exists.
+    `run` is unsaved, with the fields that the caller knows; `indexed` names the
+    metadata that stays readable. Raises `IntegrityError` if the key is taken,
+    `InvalidValue` if the input names a file that no longer exists.
     """
     metadata = metadata or {}
     at = timezone.now()
@@ -182,7 +183,7 @@ def first_events(
     **further_facts: Any,
 ) -> tuple[list[RunEvent], LogEnd]:
     """Return the event with which a run's log begins, the events `also` that follow it
-    in the same commit, and the end of the log behind them. Writes nothing.
+    in the same commit, and the end of the log after them. Writes nothing.
     """
     ties = {}
     for name in TIES:
@@ -249,9 +250,9 @@ def commit_superstep(
     """Move the head in one fenced transaction (semantics 4). Returns the new head and
     updates the lease.
 
-    `inside` writes other rows in it. Raises, having written nothing, `StaleLease` where
-    another epoch has the run, `ConcurrentUpdate` where the log has newer events,
-    `SaveFailed` where the payload backend refuses.
+    `inside` writes other rows in it. Raises, having written nothing, `StaleLease` if
+    another epoch has the run, `ConcurrentUpdate` if the log has newer events,
+    `SaveFailed` if the payload backend refuses.
     """
     prepared = prepare_commit(
         lease, head, checkpoint, run_update, events=events, inside=inside
@@ -401,7 +402,7 @@ def _await_commit(
     *,
     delete_replaced: Callable[[], None] | None,
 ) -> None:
-    """Wait for a commit that was sent. Where it failed, undo what `send` changed of the
+    """Wait for a commit that was sent. If it failed, undo what `send` changed of the
     lease, and raise.
     """
     try:
@@ -481,8 +482,8 @@ def append_events(
 
 def refresh_lease(lease: Lease) -> None:
     """Read the current end of the log into the lease, after a `ConcurrentUpdate`.
-    Raises `StaleLease` where the lease is lost, and `TamperedRow` or `WrongKey` where
-    the run's row is not as it was sealed.
+    Raises `StaleLease` if the lease is lost, and `TamperedRow` or `WrongKey` if the
+    run's row is not as it was sealed.
     """
     leased = Run.objects.filter(id=lease.id, epoch=lease.epoch, status=Status.RUNNING)
     run = leased.only(*_REFRESHED).first()
@@ -502,8 +503,8 @@ def _fence(lease: Lease, end: LogEnd, **values: Any) -> Update:
     """Return the conditional UPDATE that opens each of the holder's transactions, with
     the run's new seal.
     """
-    # It meets the run's row only as its holder knows it: neither leased to another
-    # epoch, nor with newer events or wakes.
+    # It matches the run's row only in the state that its holder has: neither leased to
+    # another epoch, nor with newer events or wakes.
     as_known = {
         "id": lease.id,
         "epoch": lease.epoch,
@@ -526,7 +527,7 @@ def _fence(lease: Lease, end: LogEnd, **values: Any) -> Update:
 
 
 def _require_fence_met(lease: Lease, met: bool) -> None:
-    """Raise where the fence did not meet the run as its holder knows it."""
+    """Raise if the fence did not match the run in the state that its holder has."""
     if met:
         return
     leased = Run.objects.filter(id=lease.id, epoch=lease.epoch, status=Status.RUNNING)

@@ -38,8 +38,8 @@ Inside = Callable[[], None]
 class NewLine:
     """A line before it is written: where it departs, its first checkpoint, the nodes
     before which it stops, the channels that its patch changed, who began it and why.
-    `behind`: a row of its run that exists already, which the first checkpoint follows;
-    without it, it follows the departure.
+    `follows`: the row of its run after which the first checkpoint comes; None if it
+    comes after the departure.
     """
 
     travel: str
@@ -50,7 +50,7 @@ class NewLine:
     patch: Any = None
     reason: str = ""
     by: Any = None
-    behind: Checkpoint | None = None
+    follows: Checkpoint | None = None
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that the log holds about it."""
@@ -107,14 +107,15 @@ def create_departed_run(
     event_rows, end = first_events(
         run, header, checkpoint_id, actor=actor, at=at, also=events, **facts
     )
-    seq = new.behind.seq + 1 if new.behind else 0
+    seq = new.follows.seq + 1 if new.follows else 0
     row = _first_row(header, checkpoint_id, new, change, seq=seq, end=end, at=at)
     run.head_seq = row.seq
 
     # The other rows refer to the run's row, and a key that is taken shows there.
     if not insert_run(run, header, checkpoint_id, row.content_hash, end):
         return False
-    # Missing files are no obstacle: an imported origin may name files of elsewhere.
+    # Missing files are no obstacle: an imported origin may name files that were
+    # never here.
     uploads.note_references(run.id, input_json)
     insert_rows(Checkpoint, [row])
     _insert_line(run, new, number=1, at=at)
@@ -141,7 +142,7 @@ def begin_line(
     event that the line begins.
 
     The epoch rises, so a worker that was frozen past its lease finds it lost. Raises
-    `SaveFailed`, and `TamperedRow` or `WrongKey` where its head does not verify.
+    `SaveFailed`, and `TamperedRow` or `WrongKey` if its head does not verify.
     """
     at = timezone.now()
     # The head becomes the end of its line, so it must not be replaced any more.
@@ -200,7 +201,7 @@ def _first_row(
         new.checkpoint,
         change,
         seq=seq,
-        parent=new.behind or new.departure,
+        parent=new.follows or new.departure,
         end=end,
         at=at,
     )

@@ -23,7 +23,7 @@ runs sort by time.
 """
 MOST_DAYS = 366
 DAYS = 30
-"""Days that are summed where no first day is given."""
+"""The number of days that are summed if no first day is chosen."""
 
 
 @frozen
@@ -63,7 +63,7 @@ def checked_range(
         first_ordinal = max(1, last.toordinal() - DAYS + 1)
         first = date.fromordinal(first_ordinal)
     if first > last:
-        raise InvalidValue("the first day lies behind the last", path="from")
+        raise InvalidValue("the first day comes after the last", path="from")
     if (last - first).days >= MOST_DAYS:
         raise InvalidValue(f"at most {MOST_DAYS} days are summed", path="from")
     return Range(by, graph, first, last)
@@ -96,12 +96,12 @@ def after(
     """Return those of these sums that follow the one with these values in the columns
     of `GROUPS`.
     """
-    behind = Q(pk__in=[])
-    # A sum lies behind by the first column in which it differs.
+    following = Q(pk__in=[])
+    # The first column in which a sum differs decides whether it follows.
     same_so_far = Q()
     for column, value in zip(GROUPS[by], position, strict=True):
         name = column.removeprefix("-")
         comparison = "lt" if column.startswith("-") else "gt"
-        behind |= same_so_far & Q(**{f"{name}__{comparison}": value})
+        following |= same_so_far & Q(**{f"{name}__{comparison}": value})
         same_so_far &= Q(**{name: value})
-    return rows.filter(behind)
+    return rows.filter(following)

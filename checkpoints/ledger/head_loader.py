@@ -1,5 +1,5 @@
-"""Loading what a lease holder needs before it works: the head and the input of its
-run, proven to be what was sealed.
+"""Loads what a lease holder needs before it works: the head and the input of its run,
+verified against their seals.
 """
 
 from typing import Any
@@ -18,9 +18,8 @@ from orchestrator.engine.values import canonical
 
 
 def load_head(lease: Lease) -> Head:
-    """Return the head of a run that has begun, once its rows prove to be what was
-    sealed. One query. Raises `UnknownThing` where its row is gone, `TamperedRow`,
-    `WrongKey`.
+    """Return the head of a run that has begun, once its rows are verified. One query.
+    Raises `UnknownThing` if its row is gone, `TamperedRow`, `WrongKey`.
     """
     try:
         return _load_verified(lease)
@@ -58,7 +57,7 @@ def _load_verified(lease: Lease) -> Head:
 
 def input_of(lease: Lease) -> Any:
     """Return the input of a run that has begun, as it was staged. Raises `TamperedRow`
-    where it is not what the run was started with, `WrongKey`.
+    if it is not what the run was started with, `WrongKey`.
     """
     row = new_row(Run, id=lease.id, input=lease.input)
     input_json = read_value(row, "input")

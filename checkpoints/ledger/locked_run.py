@@ -40,13 +40,12 @@ log = structlog.get_logger(__name__)
 
 
 def lock_run(run_id: UUID, *, also_imported: bool = False) -> Run:
-    """Return the run's row, locked until the caller's transaction ends. Everybody
-    but its lease holder appends under this lock.
+    """Return the run's row, locked until the caller's transaction ends. Everybody but
+    its lease holder appends under this lock.
 
-    Raises `UnknownThing`; `TamperedRow` or `WrongKey` where it is not as it was sealed,
+    Raises `UnknownThing`; `TamperedRow` or `WrongKey` if it is not as it was sealed,
     for the caller's new seal would cover that up; `WrongStatus` for an imported run,
-    unless `also_imported`; `OperationalError` where another transaction keeps it
-    locked.
+    unless `also_imported`; `OperationalError` if another transaction keeps it locked.
     """
     # A worker that is frozen in its commit must not keep a person waiting for its lock.
     rows = select_locked(Run, _query_locked, run_id, *lock_limits())
@@ -76,7 +75,7 @@ def append_locked(
     **values: Any,
 ) -> int:
     """Close an act on a locked run: its events and one UPDATE. `decisions` is the
-    number it has now, where that changed. Returns the seq of the last event.
+    number it has now, if that changed. Returns the seq of the last event.
     """
     before = LogEnd(run.event_seq, run.event_hash)
     rows, end = event_log.chain(
@@ -103,9 +102,9 @@ def append_locked(
 
 def keep_head(run: Run) -> list[NewEvent]:
     """Make the head of a locked run stay in the timeline, because no other row will
-    follow it. Returns a list of the event that says so, empty where it stays anyway.
+    follow it. Returns a list of the event that says so, empty if it stays anyway.
 
-    Raises `TamperedRow` and `WrongKey` where its row does not verify.
+    Raises `TamperedRow` and `WrongKey` if its row does not verify.
     """
     rows = query_cache.select(Checkpoint, _query_of_recovery, run.id, run.head_seq)
     if not rows:
@@ -126,8 +125,8 @@ def _query_of_recovery(run: UUID, seq: int) -> "QuerySet[Checkpoint]":
 
 
 def requeue_run(run: Run, *, events: Sequence[NewEvent], only: frozenset[str]) -> None:
-    """Queue a locked, stopped run again. Raises `WrongStatus` where its status is not
-    one of `only`.
+    """Queue a locked, stopped run again. Raises `WrongStatus` if its status is not one
+    of `only`.
     """
     if run.status not in only:
         raise WrongStatus(

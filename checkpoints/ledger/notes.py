@@ -63,7 +63,7 @@ def metadata_hash(
     protection: Protection,
 ) -> str:
     """Return the hash that the log has of all metadata of a run, or of one checkpoint;
-    empty where there is none.
+    empty if there is none.
     """
     if not metadata:
         return ""
@@ -249,7 +249,7 @@ def figures_at(
     seq: int,
 ) -> dict[str, dict[str, Any]]:
     """Return the sums of figures of a checkpoint, {node: {name: millionths}};
-    {"refused": why} where one of the numbers is not as it was sealed. One query.
+    {"refused": why} if one of the numbers is not as it was sealed. One query.
     """
     rows = TaskFigure.objects.filter(run=run.id, seq=seq)
     return _shown_sums(

@@ -1,6 +1,6 @@
 """Rows of checkpoints read back: the payload at a checkpoint, folded from one range of
-rows, and the head of a run, whose rows must prove to be what was sealed. The ledger and
-the timeline call it.
+rows, and the head of a run, whose rows must be as they were sealed. The ledger and the
+timeline call it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ def range_with_run(
     further_columns: tuple[str, ...] = (),
 ) -> tuple[list[Checkpoint], Run | None]:
     """Return the rows of `range_of`, and the run's row: the columns that its seal
-    covers, and `further_columns`; None where there are no rows. One query.
+    covers, and `further_columns`; None if there are no rows. One query.
     """
     names = (*run_row.SEALED, *further_columns)
     return db_rows.fetch_range(
@@ -100,7 +100,9 @@ _CHAINED = (
     "backend",
     "change",
 )
-"""The columns that chaining and folding need of a row between two others."""
+"""The columns that chaining and folding need of the rows between the first and the last
+of a range.
+"""
 
 
 @cache
@@ -110,8 +112,8 @@ def _range_sql(run: tuple[str, ...] = ()) -> str:
     """
     table = Checkpoint._meta.db_table
     if run:
-        # A short text: the ORM looks through each of its letters for places of
-        # parameters.
+        # `c.*` keeps the text short: the ORM searches it for placeholders letter by
+        # letter.
         columns = f"c.*, {db_rows.named_columns(Run, run, 'r')}"
         runs = Run._meta.db_table
         joined_run = f" LEFT JOIN {runs} r ON r.id = h.run_id AND c.id = h.id"
@@ -138,7 +140,8 @@ def _range_at_sql() -> str:
 
 def _joined_range() -> str:
     """Return the JOIN that adds to each row `h` the rows `c` of its range."""
-    # No seal holds an anchor: one behind its row must not make the row look gone.
+    # No seal covers an anchor: one that lies after its row must not make the row look
+    # gone.
     first = "CASE WHEN h.anchor < h.seq THEN h.anchor ELSE h.seq END"
     return (
         f"JOIN {Checkpoint._meta.db_table} c ON c.run_id = h.run_id "
@@ -154,10 +157,10 @@ def bytes_of(
     stored: bytes | None = None,
 ) -> bytes:
     """Return the canonical bytes of a row's change or snapshot, wherever a backend
-    keeps them; empty where there are none. `stored` are those of `stored_bytes`, where
-    they were read already.
+    keeps them; empty if there are none. `stored` are those of `stored_bytes`, if they
+    were read already.
 
-    Raises `TamperedRow` and `WrongKey`; with the run's `protection` also where they are
+    Raises `TamperedRow` and `WrongKey`; with the run's `protection` also if they are
     not encrypted as the run is.
     """
     if stored is None:
@@ -171,7 +174,7 @@ def bytes_of(
 
 def stored_bytes(row: Checkpoint, column: str) -> bytes:
     """Return the bytes of a row's change or snapshot as its backend keeps them; empty
-    where there are none. Raises what the backend raises.
+    if there are none. Raises what the backend raises.
     """
     in_row = bytes(getattr(row, column))
     if not in_row or row.backend == payloads.DATABASE:
@@ -185,8 +188,8 @@ def parts_of(
     protection: Protection | None = None,
 ) -> list[bytes]:
     """Return the bytes from which a range of rows is folded: the snapshot of the first,
-    or its change where that is the whole, and the changes of those after it. Raises
-    `TamperedRow` where the snapshot is gone.
+    or its change if that is the whole, and the changes of those after it. Raises
+    `TamperedRow` if the snapshot is gone.
     """
     first = rows[0]
     # The sealed hash decides, not the column: emptying that must not hide a snapshot.
@@ -226,7 +229,7 @@ def changed_channels(document: Document, change: Iterable[Op]) -> Document:
 
 
 def document_at(checkpoint: UUID) -> Document | None:
-    """Return the document at a checkpoint; None where there is no such row.
+    """Return the document at a checkpoint; None if there is no such row.
 
     One query.
     """
@@ -237,8 +240,8 @@ def document_at(checkpoint: UUID) -> Document | None:
 
 
 def proven(rows: Sequence[Checkpoint], protection: Protection) -> Document:
-    """Return the document at the last of these rows, proven to be what was sealed.
-    Raises `TamperedRow`, `WrongKey`.
+    """Return the document at the last of these rows, verified against its seal. Raises
+    `TamperedRow`, `WrongKey`.
     """
     parts = parts_of(rows, protection)
     _verify(rows, parts, protection)
@@ -246,8 +249,8 @@ def proven(rows: Sequence[Checkpoint], protection: Protection) -> Document:
 
 
 def head_of(rows: Sequence[Checkpoint], protection: Protection) -> Head:
-    """Return the head that the last of these rows is, proven to be what was sealed.
-    Raises `TamperedRow`, `WrongKey`.
+    """Return the head that the last of these rows is, verified against its seal. Raises
+    `TamperedRow`, `WrongKey`.
     """
     parts = parts_of(rows, protection)
     _verify(rows, parts, protection)
@@ -276,8 +279,8 @@ def head_of(rows: Sequence[Checkpoint], protection: Protection) -> Head:
         source=newest.source,
         payload=payload,
         hash=kept_rows[-1].content_hash,
-        # Where this very load began, which was proven; the row's own anchor is covered
-        # by no seal.
+        # The seq where this very load began, which was verified; no seal covers the
+        # row's own anchor.
         anchor=rows[0].seq,
         since=since,
         sizes=sizes_of(payload),
@@ -300,7 +303,8 @@ def _verify(
     if last.id != first.id:
         sealed_rows.verify_row(last, protection)
 
-    # The rows between them are proven by their hashes: the last seal covers the chain.
+    # The rows between them are verified by their hashes: the last seal covers the
+    # chain.
     erased = ErasedRows.of_rows(rows)
     before: Checkpoint | None = None
     for row, part in zip(rows, parts, strict=True):
@@ -324,8 +328,8 @@ def require_hashed(
     begins: bool = False,
     erased: ErasedRows | None = None,
 ) -> None:
-    """Raise `TamperedRow` where a row's payload is neither what was hashed nor what an
-    erasure has put there. `begins`: a load begins with it, so it is the snapshot where
+    """Raise `TamperedRow` if a row's payload is neither what was hashed nor what an
+    erasure has put there. `begins`: a load begins with it, so it is the snapshot if
     there is one.
     """
     column = "change"

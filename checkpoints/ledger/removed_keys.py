@@ -7,9 +7,9 @@ from orchestrator.engine.errors import KeyConflict
 
 
 def require_never_removed(key: str | None) -> None:
-    """Raise `KeyConflict` where a run of this key (None: it has none) was removed. Call
-    it after the insert of the run, which waits for a removal that is under way. One
-    query, none without a key.
+    """Raise `KeyConflict` if a run of this key (None: it has none) was removed. Call it
+    after the insert of the run, which waits for a removal that is under way. One query,
+    none without a key.
     """
     if not key:
         return

@@ -1,5 +1,5 @@
-"""Why a run stopped, as the run's row keeps it: `error` (encrypted where the run is)
-and `error_code`.
+"""Why a run stopped, as the run's row keeps it: `error` (encrypted if the run is) and
+`error_code`.
 """
 
 from typing import Any
@@ -17,8 +17,8 @@ def error_columns(
     error: dict[str, Any],
     protection: Protection,
 ) -> dict[str, Any]:
-    """Return the columns that record why a run stopped: the code alone where there is
-    no key to encrypt the rest with.
+    """Return the columns that record why a run stopped: the code alone if there is no
+    key to encrypt the rest with.
     """
     try:
         packed = sealed_rows.encrypted(

@@ -30,8 +30,8 @@ from orchestrator.engine.graphs.trace import Landing, address_of, text_of
 
 @frozen
 class MemoryChange:
-    """One landing beside the memory that it meets: `now` is the version there, and
-    `there` tells whether there is a trace that is not forgotten.
+    """A landing and the memory that it changes: `now` is the version there, and `there`
+    is true if there is a trace that is not forgotten.
     """
 
     landing: Landing
@@ -79,7 +79,7 @@ class Landings:
 
     def insert(self, lease: Lease, commit: Commit) -> None:
         """Write the changes in the transaction of the commit. Raises `ConcurrentUpdate`
-        where another commit was first.
+        if another commit was first.
         """
         if not self.changes:
             return
@@ -107,10 +107,10 @@ def prepare_landings(
 
     A task whose effect is journaled cannot run again, and its effect has happened: its
     writes land on what is there, and their event records what they overtook. `held` are
-    (task, channel, version) of writes that a gate is about to hold. One query, none
-    where there is nothing to compare. Raises `MemoryConflict` naming the tasks that
-    must run again, and `TamperedRow` or `WrongKey` where a trace is not as it was
-    sealed, because a change that lands on it would cover that up.
+    (task, channel, version) of writes that a gate is about to hold. One query, none if
+    there is nothing to compare. Raises `MemoryConflict` naming the tasks that must run
+    again, and `TamperedRow` or `WrongKey` if a trace is not as it was sealed, because a
+    change that lands on it would cover that up.
     """
     # A proposal that was overtaken before anybody is asked about it is made again.
     held_versions = [
@@ -230,8 +230,8 @@ def _trace_row(lease: Lease, change: MemoryChange, commit: Commit) -> MemoryTrac
 
 
 def _land(row: MemoryTrace, change: MemoryChange) -> None:
-    """Replace the version that the row was made on. Raises `ConcurrentUpdate` where it
-    is not there any more.
+    """Replace the version that the row was made on. Raises `ConcurrentUpdate` if it is
+    not there any more.
     """
     if change.now:
         met = MemoryTrace.objects.filter(

@@ -6,6 +6,7 @@ rows ride in the commit. A task that must run again because memory changed loses
 records first.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -41,11 +42,13 @@ from orchestrator.engine.step.output import Output, Recorded, WriteValue
 from orchestrator.engine.values.canonical import Json
 
 JOURNAL = "journal"
+MOST_TRIES = 5
+"""The most times that a read is numbered anew because its number was taken."""
 
 
 @dataclass(slots=True)
 class ReplayingShelf:
-    """A shelf that gives a task what it was given before, call by call, and reads
+    """A shelf that gives a task the answers that it got before, call by call, and reads
     anything else as it is now.
     """
 
@@ -59,10 +62,12 @@ class ReplayingShelf:
     _records: list[MemoryRecord] | None = None
     _returned: set[int] = field(default_factory=set)
     _resumed: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held where records are numbered: threads of one node may read at once."""
 
     @property
     def recorded(self) -> Recorded | None:
-        """Return how many records this task has; None where it has none, or none were
+        """Return how many records this task has; None if it has none, or none were
         read.
         """
         if not self._records:
@@ -87,8 +92,8 @@ class ReplayingShelf:
         return self.live.standing(namespace, key)
 
     def journal(self, writes: Sequence[WriteValue]) -> Sequence[WriteValue]:
-        """Record the writes that the task wishes, and return those that count: the ones
-        that it wished when it first came this far.
+        """Record the writes that the task wishes for, and return those that count: the
+        ones that it wished for when it first came this far.
         """
         # The record is written before the executor masks what the task returns.
         masked = [self._masked_write(write) for write in writes]
@@ -96,22 +101,32 @@ class ReplayingShelf:
 
     def _answer(self, call: list[Json], read: Callable[[], Answer]) -> Answer:
         call = self.masked(call)
-        record = self._next_record(call)
+        with self._lock:
+            record = self._next_record(call)
+        # An answer without a record could be another one when the task is resumed.
         if record is None:
             answer = self._masked_answer(read())
+            with self._lock:
+                return self._recorded_answer(call, answer)
+        return _answer_of(sealed_columns.read_value(record, "found"))
+
+    def _recorded_answer(self, call: list[Json], answer: Answer) -> Answer:
+        """Record the answer and return it; if another worker with this very task has
+        recorded the call, return the answer of that record.
+        """
+        for _ in range(MOST_TRIES):
             if self._record(call[0], call, _answer_json(answer)):
                 return replace(answer, unrecorded=self._resumed)
-            # Another worker has this very task, and was first.
             record = self._next_record(call)
-        if record is None:
-            return self._masked_answer(read())
-        return _answer_of(sealed_columns.read_value(record, "found"))
+            if record is not None:
+                return _answer_of(sealed_columns.read_value(record, "found"))
+        raise self._stale_lease()
 
     def _masked_answer(self, answer: Answer) -> Answer:
         """Return the answer as the node gets it now and from its record later."""
         traces: list[Trace] = []
         for trace in answer.traces:
-            # It may have been remembered before its secret was one of the settings'.
+            # It may have been remembered before its secret was added to the settings.
             traces.append(replace(trace, content=self.masked(trace.content)))
         return replace(answer, traces=tuple(traces))
 
@@ -141,17 +156,17 @@ class ReplayingShelf:
             try:
                 sealed_rows.verify_row(row, self.lease.protection)
             except (TamperedRow, WrongKey) as error:
-                # The node may catch the error, so the executor looks here when it has
-                # ended.
+                # The node may catch the error, so the executor looks here after the
+                # node has ended.
                 self.refused = error
                 raise
         return rows
 
     def _record(self, kind: str, call: Json, result: Json) -> bool:
-        """Write a record, and return whether it was written: if not, another one was
-        written instead, and the records were read anew. Raises `StaleLease`: a
-        record that comes after the lease was lost would belong to a run that goes on
-        without it.
+        """Write a record under the next number, and return whether it was written: if
+        another worker took that number, the records are read anew instead. Raises
+        `StaleLease`: a record that comes after the lease was lost would belong to a run
+        that goes on without it.
         """
         records = self._loaded()
         n = max((row.n for row in records), default=-1) + 1
@@ -189,14 +204,18 @@ class ReplayingShelf:
             with open_second_connection() as apart:
                 inserted = statements.insert_while(row, Run, held, using=apart)
         else:
-            # An atomic task has its own fence, last; it locks the run's row then, and
+            # The fence of an atomic task comes last; it locks the run's row then, and
             # not before.
             with transaction.atomic() if connection.in_atomic_block else nullcontext():
                 inserted = statements.insert_while(row, Run, held, lock=not self.atomic)
         if not inserted:
-            raise StaleLease(
-                "another worker has this run", run=str(lease.id), epoch=lease.epoch
-            )
+            raise self._stale_lease()
+
+    def _stale_lease(self) -> StaleLease:
+        lease = self.lease
+        return StaleLease(
+            "another worker has this run", run=str(lease.id), epoch=lease.epoch
+        )
 
     def _in_transaction_of_node(self) -> bool:
         """Return whether the node itself began the transaction that is open, on a
@@ -207,13 +226,20 @@ class ReplayingShelf:
         return connection.vendor == "postgresql"
 
     def _journal(self, writes: Sequence[WriteValue]) -> Sequence[WriteValue]:
-        journaled = self._journaled()
-        if journaled is None and writes:
-            if self._record(JOURNAL, [JOURNAL], [write.to_json() for write in writes]):
-                return writes
-            # Another worker has this very task, and was first.
-            journaled = self._journaled()
-        return writes if journaled is None else journaled
+        with self._lock:
+            for _ in range(MOST_TRIES):
+                journaled = self._journaled()
+                if journaled is not None:
+                    return journaled
+                if not writes or self._record_journal(writes):
+                    return writes
+        raise self._stale_lease()
+
+    def _record_journal(self, writes: Sequence[WriteValue]) -> bool:
+        result: list[Json] = []
+        for write in writes:
+            result.append(write.to_json())
+        return self._record(JOURNAL, [JOURNAL], result)
 
     def _journaled(self) -> list[WriteValue] | None:
         for row in self._loaded():
@@ -328,8 +354,8 @@ def records_of_live_reads(
 def memory_at(checkpoint: Checkpoint) -> dict[str, Any] | None:
     """Return what a checkpoint's superstep read from memory, and what landed with it:
     {reads, landed, added, updated, removed}, the first two by task, the others as
-    [namespace/key]; None where there was neither. Reads have content where their mode
-    keeps it. Two queries.
+    [namespace/key]; None if there was neither. Reads have content if their mode keeps
+    it. Two queries.
     """
     reads: list[dict[str, Any]] = []
     # A checkpoint of another source has the number of a superstep that it did not run.

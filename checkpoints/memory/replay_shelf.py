@@ -131,8 +131,8 @@ class OverlaidShelf:
         origin: OriginLine,
     ) -> str | None:
         """Return the name of the place where this call would now have another result;
-        None where it would have the same, apart from what the origin itself has
-        remembered since.
+        None if it would have the same, apart from what the origin itself has remembered
+        since.
         """
         kind, *arguments = call
         if kind == "get":
@@ -188,7 +188,7 @@ class OverlaidShelf:
             return False
         others_then = [ref for ref in result if ref[1] not in own_keys]
         others_now = [ref for ref in result_now if ref[1] not in own_keys]
-        # Where the result was as long as its limit, there may have been further traces.
+        # If the result was as long as its limit, there may have been further traces.
         if len(result) == limit:
             others_now = others_now[: len(others_then)]
         call = ["search", text, namespace, limit]
@@ -233,7 +233,7 @@ class OverlaidShelf:
                 return ".".join(("memory", *arguments))
             return f"memory.{arguments[1]}"
         for ref in result:
-            if self._is_new(ref):
+            if self._has_other_content(ref):
                 return f"memory.{ref[0]}.{ref[1]}"
         return None
 
@@ -246,9 +246,10 @@ class OverlaidShelf:
             return [namespace, key, strength]
         return [namespace, key, strength, version]
 
-    def _is_new(self, ref: Sequence[Any]) -> bool:
-        """Return whether the replay remembers something else under this name than its
-        origin read, as far as that is known: memory keeps only the newest content.
+    def _has_other_content(self, ref: Sequence[Any]) -> bool:
+        """Return whether the replay has stored other content under this name than its
+        origin read; False where memory has moved on, since that content is then
+        unknown.
         """
         namespace, key = ref[:2]
         own = self.overlay.get(namespace, {}).get(key)
@@ -257,7 +258,7 @@ class OverlaidShelf:
         content = own["value"]["content"]
         live = self.live.get(namespace, key)
         for trace in live.traces:
-            # Of another version the content that the origin read is unknown.
+            # A newer version does not show what the origin read.
             if trace.ref == [*ref]:
                 return bool(trace.content != content)
         return False

@@ -16,7 +16,7 @@ from checkpoints.models import MemoryTrace
 
 INDEX = "checkpoints_memorytrace_search"
 MOST_WORDS = 64
-"""So many different words are compared by one search."""
+"""The most different words that one search compares."""
 _VECTOR = "to_tsvector('simple', text)"
 
 

@@ -36,7 +36,7 @@ T = TypeVar("T")
 Address = tuple[str, str]
 
 CANDIDATES = 50
-"""Traces that a search ranks, unless its limit is higher."""
+"""The most traces that a search ranks, unless its limit is higher."""
 PAUSES = (0.1, 0.5, 2.0)
 """Seconds before each further attempt of a read whose connection broke."""
 COLUMNS = (
@@ -70,7 +70,7 @@ def find(addresses: Collection[Address]) -> dict[Address, MemoryTrace]:
 
 
 def require_sound(row: MemoryTrace) -> None:
-    """Raise `TamperedRow` or `WrongKey` where a trace is not as it was sealed. Memory
+    """Raise `TamperedRow` or `WrongKey` if a trace is not as it was sealed. Memory
     belongs to the installation, so each row itself records whether it is encrypted.
     """
     sealed_rows.verify_row(row, Protection(row.encrypted))
@@ -118,7 +118,7 @@ def _value(row: MemoryTrace | None, protection: Protection) -> dict[str, Any]:
 
 
 def refuse_other(row: MemoryTrace, protection: Protection) -> None:
-    """Raise `CountersignError` where a trace would cross between encrypted graphs and
+    """Raise `CountersignError` if a trace would cross between encrypted graphs and
     others.
     """
     if row.encrypted == protection.encrypted:
@@ -179,8 +179,8 @@ class DatabaseShelf:
 
 
 def off_the_loop(work: Callable[[], T]) -> T:
-    """Do database work of an attempt. Where an event loop runs in its thread, the work
-    is done in a separate thread.
+    """Do database work of an attempt. If an event loop runs in its thread, the work is
+    done in a separate thread.
 
     A connection that broke is opened again, a few times, because that is no fault of
     the node; but not within a transaction.
@@ -218,8 +218,8 @@ def _with_retries(work: Callable[[], T]) -> T:
 def delete_trace(row: MemoryTrace, *, by: Any, version: int | None = None) -> bool:
     """Forget a trace: its content goes, its version stays and counts on. Leaves an
     audit line. Returns False where it was forgotten before, or, where a `version` is
-    given, has another one by now. Raises `TamperedRow` and `WrongKey` where it is not
-    as it was sealed, because a new seal would cover that up.
+    given, has another one by now. Raises `TamperedRow` and `WrongKey` if it is not as
+    it was sealed, because a new seal would cover that up.
     """
     rows = MemoryTrace.objects.select_for_update().filter(id=row.id, deleted=False)
     if version is not None:

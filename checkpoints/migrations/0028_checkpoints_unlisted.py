@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """What set a channel is found without reading a run's history."""
 
-    dependencies = [("checkpoints", "0024_claims_by_kind")]
+    dependencies = [("checkpoints", "0027_paused_departures")]
 
     operations = [
         migrations.AddIndex(

@@ -1,5 +1,5 @@
-"""A bundle that was taken in: where an imported run comes from. One row for each
-imported run; it never changes.
+"""A bundle that was imported: where its run comes from. One row for each imported run;
+it never changes.
 """
 
 from django.conf import settings

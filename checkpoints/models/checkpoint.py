@@ -45,9 +45,8 @@ class Checkpoint(Sealed):
     """
 
     # Its hashes stand for the bytes, wherever a backend keeps them; they are encrypted
-    # before a backend gets them.
-    # Where a load begins (`anchor`) needs no seal: it begins with a proven snapshot, and
-    # what follows is chained.
+    # before a backend gets them. The seq where a load begins (`anchor`) needs no seal:
+    # it begins with a proven snapshot, and what follows is chained.
     UNSEALED = (
         "change",
         "snapshot",

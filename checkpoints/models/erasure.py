@@ -1,4 +1,4 @@
-"""Records of what was erased of a run, and of what replaced it. Written only by
+"""Records of what was erased from a run, and what replaced it. Written only by
 `checkpoints.erasure`; kept for ever.
 """
 

@@ -1,8 +1,8 @@
 """Columns that many rows share. Abstract models and small helpers only.
 
-Numbers are plain `IntegerField`s, though none is negative: Django's positive ones have
-a check in the database, and PostgreSQL reads the text of a check anew whenever a row is
-written. The 18 of a superstep's three rows were a sixth of its work there.
+Numbers are plain `IntegerField`s, even those that are never negative: Django's positive
+fields add a check, which PostgreSQL parses again at every write. The 18 checks on the
+three rows of a superstep were a sixth of its work for them.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ HASH = 64
 
 
 def hash_field() -> "models.CharField[str, str]":
-    """A SHA-256 in hexadecimal; empty where the row carries none."""
+    """A SHA-256 in hexadecimal; empty if the row carries none."""
     return models.CharField(max_length=HASH, blank=True, default="")
 
 

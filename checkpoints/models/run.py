@@ -162,6 +162,14 @@ class Run(Sealed):
                 )
                 for field in ("started_by", "on_behalf_of", "parent_run")
             ),
+            # Forks and runs that went back, of which some were not started: few of the
+            # many that are paused.
+            models.Index(
+                fields=["-created_at", "-id"],
+                name="run_paused_departures",
+                condition=models.Q(status=Status.PAUSED.value)
+                & (models.Q(origin_checkpoint__isnull=False) | models.Q(line__gt=1)),
+            ),
             # What the queue looks at: the queued and waiting runs of one kind side by
             # side, by due time. See `checkpoints.queue.due_runs`.
             models.Index(
@@ -178,9 +186,9 @@ class Run(Sealed):
 
 
 class RunKey(models.Model):
-    """One run's key. Destroyed (`wrapped` empty) when the run is erased. It goes with a
-    run that retention removes, unless the run was archived first: its bundle is opened
-    with it.
+    """The data key of one run. Erasing the run destroys it (`wrapped` becomes empty).
+    Removing the run deletes it, unless the run was archived: its bundle needs the key
+    to be opened.
     """
 
     PAYLOADS: ClassVar[tuple[str, ...]] = ("wrapped",)

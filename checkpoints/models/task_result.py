@@ -30,9 +30,15 @@ class TaskResult(OfTask, Sealed):
     MOMENT = "intent_at"
 
     id = models.BigAutoField(primary_key=True)
-    # No separate index: the first constraint below begins with the run.
+    # No separate index: the first constraint below begins with the run. No check by the
+    # database, which would be a query for each leaf of a fan-out: rows are inserted
+    # under the run's lock or with the run, and go with it.
     run = models.ForeignKey(
-        Run, on_delete=models.PROTECT, related_name="task_results", db_index=False
+        Run,
+        on_delete=models.PROTECT,
+        related_name="task_results",
+        db_index=False,
+        db_constraint=False,
     )
     attempt = models.IntegerField()
     effect = models.CharField(max_length=10)
@@ -71,6 +77,7 @@ class TaskResult(OfTask, Sealed):
         null=True,
         blank=True,
         related_name="+",
+        db_index=False,
     )
     settled_reason = models.BinaryField(
         default=b"", help_text="Packed canonical JSON: a string."
@@ -91,12 +98,19 @@ class TaskResult(OfTask, Sealed):
                 name="task_result_once",
             ),
         ]
-        # The superstep in hand: few rows at any time, however long the line is.
+        # Each of these holds few rows at any time: an update writes to all indices that
+        # its row is in. The superstep in hand, however long the line is; and what
+        # people settled.
         indexes = [
             models.Index(
                 fields=["run", "line"],
                 name="task_result_in_hand",
                 condition=models.Q(seq__isnull=True),
+            ),
+            models.Index(
+                fields=["settled_by"],
+                name="task_result_settled",
+                condition=models.Q(settled_by__isnull=False),
             ),
         ]
 

@@ -36,14 +36,14 @@ class PayloadBackend(Protocol):
         ...
 
     def get(self, name: str, kept: bytes) -> bytes:
-        """Return the bytes as they were put. Raises `PayloadLost` where they are gone
-        or have changed.
+        """Return the bytes as they were put. Raises `PayloadLost` if they are gone or
+        have changed.
         """
         ...
 
     def delete(self, name: str, kept: bytes) -> None:
-        """Delete the bytes. A missing name is no error. `kept` is empty where there is
-        no row any more.
+        """Delete the bytes. A missing name is no error. `kept` is empty if there is no
+        row any more.
         """
         ...
 

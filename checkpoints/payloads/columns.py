@@ -8,8 +8,9 @@ get a new name, because a name is never used for other bytes.
 
 from uuid import UUID
 
+from checkpoints.payloads.base import check_name
 from checkpoints.payloads.registry import backend
-from orchestrator.engine.errors import PayloadLost
+from orchestrator.engine.errors import InvalidValue, PayloadLost
 
 # Stored payloads begin with the bytes 1 to 3 (`codec`, `keyring`), so none is taken for
 # a record.
@@ -74,7 +75,7 @@ def delete_payload(backend_name: str, name: str, column: bytes = b"") -> None:
 
 def where(name: str, column: bytes) -> tuple[str, bytes]:
     """Return, for the column of a backend outside the row, the name that the bytes have
-    now, and the result of the backend. Raises `PayloadLost` where it is damaged.
+    now, and the result of the backend. Raises `PayloadLost` if it is damaged.
     """
     if len(column) < 2 or column[:1] != _ELSEWHERE:
         raise _damaged(name)
@@ -82,7 +83,10 @@ def where(name: str, column: bytes) -> tuple[str, bytes]:
     if end > len(column):
         raise _damaged(name)
     under = column[2:end].decode("ascii", "replace")
-    return _below(name, under), column[end:]
+    try:
+        return check_name(_below(name, under)), column[end:]
+    except InvalidValue:
+        raise _damaged(name) from None
 
 
 def _damaged(name: str) -> PayloadLost:

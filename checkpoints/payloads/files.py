@@ -130,7 +130,7 @@ def _save(
     path: str,
     data: bytes,
 ) -> None:
-    """Save a new file. Raises `FileExistsError` where the path is taken. A storage that
+    """Save a new file. Raises `FileExistsError` if the path is taken. A storage that
     cannot refuse a path saves under another name.
     """
     if storage.exists(path):
@@ -161,7 +161,7 @@ def _older(
 
 
 def _listed(storage: Storage, path: str) -> tuple[list[str], list[str]]:
-    """Return the folders and the files in a folder; none where it does not exist."""
+    """Return the folders and the files in a folder; none if it does not exist."""
     try:
         return storage.listdir(path)
     except FileNotFoundError:

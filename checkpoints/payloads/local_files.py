@@ -18,8 +18,8 @@ _TRIES = 3
 
 
 def write_file(path: Path, data: bytes, *, leftover: str) -> None:
-    """Write a new file. Raises `FileExistsError` where the path is taken, `OSError`
-    where it cannot be written.
+    """Write a new file. Raises `FileExistsError` if the path is taken, `OSError` if it
+    cannot be written.
 
     `leftover` with a `{}` is the name under which the file is first written; a file
     that a crash leaves behind has that name.

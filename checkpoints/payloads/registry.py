@@ -30,7 +30,7 @@ _lent: dict[str, PayloadBackend] = {}
 
 def backend(name: str) -> PayloadBackend:
     """Return the backend of that name. Raises `UnknownBackend`; `ImproperlyConfigured`
-    where its setting is no backend.
+    if its setting is no backend.
     """
     if name == DATABASE:
         return _DATABASE
@@ -61,7 +61,7 @@ def backends() -> dict[str, PayloadBackend]:
 
 def lend(backend: PayloadBackend, name: str) -> str:
     """Register in this process a backend that the settings do not name. Return its
-    name, which rows will have. Raises `ImproperlyConfigured` where the settings have
+    name, which rows will have. Raises `ImproperlyConfigured` if the settings have
     another one of that name.
     """
     configured = backends().get(name)

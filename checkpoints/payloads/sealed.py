@@ -49,8 +49,8 @@ class SealedPayloads:
 
 
 def _opened(name: str, sealed: bytes) -> bytes:
-    """Return the bytes without their seal. Raises `PayloadLost` where the seal is
-    missing or does not fit, `WrongKey` where no key of the ring made it.
+    """Return the bytes without their seal. Raises `PayloadLost` if the seal is missing
+    or does not fit, `WrongKey` if no key of the ring made it.
     """
     # Bytes without a head leave no HMAC, and are refused like those that were cut off.
     mac_start = len(sealed)

@@ -27,7 +27,7 @@ WAITING = f"'{Status.QUEUED}', '{Status.WAITING}'"
 """The statuses of the index, as its condition has them."""
 EXPIRED = f"status = '{Status.RUNNING}' AND lease_until < ?now?"
 OTHERS_AT_ONCE = 64
-"""So many more rows of a kind are read than are taken: other workers may be taking the
+"""How many more rows of a kind are read than are taken: other workers may be taking the
 first ones.
 """
 
@@ -71,7 +71,9 @@ def first_due(limit: int, only: Claimable | None) -> tuple[str, list[Any]]:
 
 
 def any_due(only: Claimable | None) -> tuple[str, list[Any]]:
-    """Return a query that has a row where `first_due` has one."""
+    """Return a query that yields a row if and only if `first_due` would; its rows are
+    in no order.
+    """
     return _query(1, only, timezone.now(), ordered=False)
 
 
@@ -119,17 +121,24 @@ def _any_due_text(limit: int, vendor: str) -> str:
         joined = "JOIN {table} AS run ON run.id IN ({rows})"
     rows = _first_of_kind_text(limit)
     return f"""
-        WITH RECURSIVE kinds ({KIND}) AS (
-          SELECT * FROM ({_first_kind_text()}) AS first_kind
-          UNION ALL
-          SELECT run.graph, run.fingerprint, run.priority
-          FROM kinds JOIN {TABLE} AS run ON run.id = {_next_kind_text()}
-        ),
+        WITH RECURSIVE {kinds_text()},
         claimable AS (SELECT * FROM kinds WHERE {CONDITION})
         SELECT run.id FROM claimable {joined.format(table=TABLE, rows=rows)}
         UNION ALL
         SELECT id FROM {TABLE} WHERE {EXPIRED} AND {CONDITION}
     """
+
+
+def kinds_text() -> str:
+    """Return the recursive part `kinds` of a query: a row for each kind of the queued
+    and waiting runs.
+    """
+    return f"""kinds ({KIND}) AS (
+          SELECT * FROM ({_first_kind_text()}) AS first_kind
+          UNION ALL
+          SELECT run.graph, run.fingerprint, run.priority
+          FROM kinds JOIN {TABLE} AS run ON run.id = {_next_kind_text()}
+        )"""
 
 
 def _first_kind_text() -> str:

@@ -44,7 +44,7 @@ def place_seal(
 
 
 def require_sound(job: Any) -> None:
-    """Raise `TamperedRow` where a job's facts or its place are not as they were sealed,
+    """Raise `TamperedRow` if a job's facts or its place are not as they were sealed,
     and `WrongKey`. `job` has the fields of the row that its lease holds.
     """
     name = f"checkpoints_job {job.id}"

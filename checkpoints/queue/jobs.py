@@ -35,9 +35,9 @@ LONGEST = 100 * 366 * 86_400
 PAUSED = datetime(9000, 1, 1, tzinfo=UTC)
 """When a paused job is due: never."""
 MOST_ATTEMPTS = 5
-"""So many attempts without a slice that ended well; then the job has failed for good.
+"""The most attempts without a slice that ended well; then the job has failed for good.
 """
-# All that the holder needs to know of the job, taken by the statement that begins.
+# The columns of the job that its holder needs, returned by the statement that begins.
 _HELD = [
     "id",
     "epoch",
@@ -102,7 +102,7 @@ def add_job(
     """Queue a job in the caller's transaction, and return its id. `due_in` is in
     seconds. Raises `InvalidValue`.
 
-    Where a job of that `name` is queued or running already, its id is returned, and
+    If a job of that `name` is queued or running already, its id is returned, and
     nothing is added.
     """
     due = _due(due_at, due_in)
@@ -181,8 +181,8 @@ def release(job_id: UUID, epoch: int) -> None:
 
 
 def begin_job(job_id: UUID, epoch: int) -> JobLease | None:
-    """Begin the lease of a claim; it is the worker's first statement. Returns None
-    where the worker came too late and must leave. Counts an attempt.
+    """Begin the lease of a claim; it is the worker's first statement. Returns None if
+    the worker came too late and must leave. Counts an attempt.
 
     A job whose facts or place are not as they were sealed fails for good without being
     run.
@@ -242,8 +242,8 @@ def give_back(lease: JobLease) -> None:
 
 
 def finish_job(lease: JobLease, *, again_in: float | None = None) -> None:
-    """End a job as done; or, where it is a standing job, make it due again in so many
-    seconds, from the beginning.
+    """End a job as done; a standing job becomes due again, from the beginning, after
+    this many seconds.
 
     Raises `StaleLease`: as the last call in the transaction of the job's work, it makes
     sure that the work happens once.

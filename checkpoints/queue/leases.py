@@ -28,7 +28,7 @@ from checkpoints.queue.due_runs import Claimable
 from checkpoints.queue.queue import BACK, Claim, Queue
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 
-# All that a worker needs to know of the run, taken by the statement that begins.
+# The columns of the run that a worker needs, returned by the statement that begins.
 _LEASED = [
     "id",
     "epoch",
@@ -138,9 +138,9 @@ renew = RUNS.renew
 def claim(
     *, worker: UUID | None, limit: int, only: Claimable | None = None
 ) -> list[Claim]:
-    """Take up to `limit` runs that need a worker, the first in order, of those that
-    can be worked on here; None: of all. One statement; rows that others are taking are
-    skipped.
+    """Take up to `limit` runs that need a worker, the first in order, of those that can
+    be worked on here (None: of all runs). One statement; rows that others are taking
+    are skipped.
     """
     taken = claim_rows(
         Run,
@@ -175,8 +175,8 @@ def _query_held(run: UUID) -> "QuerySet[Any, Any]":
 def begin_lease(
     run_id: UUID, epoch: int, *, worker: UUID | None = None
 ) -> Lease | None:
-    """Begin the lease of a claim; it is the worker's first statement. Returns None
-    where the worker came too late and must leave without a trace.
+    """Begin the lease of a claim; it is the worker's first statement. Returns None if
+    the worker came too late and must leave without a trace.
 
     The epoch is increased again, so that only one of two workers with the same message
     begins. Counts a begun claim; a committed superstep resets the count.
@@ -242,7 +242,7 @@ class Pulse(StrEnum):
 
 def heartbeat(run_id: UUID, epoch: int, *, progress: bytes | None = None) -> Pulse:
     """Lengthen a begun lease, and write the progress that the node reported, in the
-    form of its column. The result also tells whether the run is to be cancelled.
+    form of its column. The result also shows whether the run is to be cancelled.
     """
     values = {"progress": progress} if progress is not None else {}
     rows = RUNS.lengthen(run_id, epoch, ["cancel_at"], **values)
@@ -254,8 +254,8 @@ def heartbeat(run_id: UUID, epoch: int, *, progress: bytes | None = None) -> Pul
 def give_back(
     run_id: UUID, epoch: int, *, counts: bool = True, due_in: float = 0.0
 ) -> bool:
-    """End a slice: the run is queued again, due in so many seconds. Returns False where
-    the lease was lost before. Where the run is not the reason that the slice ends (a
+    """End a slice: the run is queued again, due in this many seconds. Returns False if
+    the lease was lost before. If the run is not the reason that the slice ends (a
     drain, a backend that is away), `counts` is False, and the begun claim is not
     counted.
     """

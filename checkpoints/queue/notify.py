@@ -51,8 +51,8 @@ def woken() -> dict[str, Any]:
 
 def notify_workers(what: str = RUN_DUE) -> None:
     """Notify listening workers that runs, or jobs, are due. PostgreSQL delivers it at
-    commit; elsewhere workers poll. Where the settings name a doorbell, it is called
-    after the commit.
+    commit; elsewhere workers poll. If the settings name a doorbell, it is called after
+    the commit.
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:

@@ -1,6 +1,6 @@
-"""Identifies this process, and tells whether another one is gone. An attempt is over
-when its process is gone: nothing else proves it. Taking a live process for a dead one
-would repeat an effect, so a process in doubt is never "gone".
+"""Identifies this process, and finds out whether another one has ended. An attempt is
+over when its process is gone: nothing else proves it. Taking a live process for a dead
+one would repeat an effect, so a process in doubt is never "gone".
 """
 
 import os

@@ -61,8 +61,8 @@ class Queue:
         return self.claims(taken)
 
     def claim_one(self, row_id: UUID, *, worker: UUID | None = None) -> Claim | None:
-        """Take this row if it needs a worker, whichever process can work on it; None
-        where it does not.
+        """Take this row if it needs a worker, whichever process can work on it; None if
+        it does not.
         """
         query = query_cache.compiled(_this_row(self), row_id)
         claims = self.claims(claim_rows(self.model, query, worker=worker))

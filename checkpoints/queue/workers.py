@@ -15,7 +15,7 @@ from checkpoints.models import Worker
 @dataclass(frozen=True, slots=True)
 class Silence:
     """The state in which no worker is alive. `since` is the last heartbeat of any, None
-    where there never was one.
+    if there never was one.
     """
 
     since: datetime | None

@@ -20,7 +20,7 @@ from orchestrator.engine.frozen import frozen
 
 
 def require_folder(rule: Rule) -> None:
-    """Raise `InvalidValue` where a policy asks for an archive and the settings name no
+    """Raise `InvalidValue` if a policy asks for an archive and the settings name no
     folder that exists.
     """
     if not rule.archive:
@@ -50,9 +50,9 @@ def write_bundle(rule: Rule, run_id: UUID, by: Any) -> Archived | None:
     """Archive a run where its policy asks for that, else return None. The name has the
     end of the run's log in it, so that no later bundle replaces it.
 
-    Raises as `bundle.export` does, `SaveFailed` where the file cannot be written, and
-    `WrongStatus` where an erasure of the run began before the file lay in the folder;
-    then it does not stay there.
+    Raises as `bundle.export` does, `SaveFailed` if the file cannot be written, and
+    `WrongStatus` if an erasure of the run began before the file lay in the folder; then
+    it does not stay there.
     """
     if not rule.archive:
         return None
@@ -91,7 +91,7 @@ def _require_not_erased_since(file: Path, run_id: UUID, erasure: UUID | None) ->
 
 
 def require_archived(archived: Archived | None, run: Run) -> None:
-    """Raise `WrongStatus` where a locked run has gone on since it was archived, so that
+    """Raise `WrongStatus` if a locked run has gone on since it was archived, so that
     its bundle lacks something.
     """
     if archived is None:

@@ -79,7 +79,7 @@ def count(rule: Rule) -> DryRun:
             counts["checkpoints"] += word_sums["count"]
         else:
             counts["kept"] += word_sums["count"]
-    # Of any other word `runs` counts heads that stay, and no whole run goes.
+    # For any other word, `runs` counts heads that stay, and no whole run goes.
     if WITH_RUN in sums:
         counts["runs"] = sums[WITH_RUN]["runs"]
     return DryRun(

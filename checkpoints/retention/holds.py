@@ -32,8 +32,7 @@ def is_held(run_ids: Iterable[UUID]) -> set[UUID]:
     runs = list(run_ids)
     holds = LegalHold.objects.filter(run__in=runs, released_at=None)
     held = set(holds.values_list("run", flat=True))
-    # Where the rows do not agree with the audit log, a hold may have been deleted by
-    # SQL.
+    # If the rows do not agree with the audit log, a hold may have been deleted by SQL.
     for fault in hold_faults(runs):
         held.add(UUID(fault.run))
     return held
@@ -51,7 +50,7 @@ def hold(run_id: UUID | str, reason: str, *, by: Any) -> LegalHold:
     """Put a run under a legal hold; `by` None is the system. A run may have several
     holds, each with its reason.
 
-    Raises `UnknownThing`, `InvalidValue` where there is no reason, `WrongStatus` while
+    Raises `UnknownThing`, `InvalidValue` if there is no reason, `WrongStatus` while
     values of the run are being erased, and, like each of these verbs, `Forbidden` for a
     person who may not manage retention.
     """
@@ -93,16 +92,24 @@ def require_not_being_erased(run: UUID) -> None:
 def release_hold(hold_id: int, *, by: Any, reason: str = "") -> bool:
     """End a hold; the audit log records why. Return False where it had ended before, or
     there is none. Raises `InvalidValue`, `Forbidden`, and `TamperedRow` or `WrongKey`
-    where it is not as it was sealed.
+    if it is not as it was sealed.
     """
     return _end(LegalHold.objects.filter(id=hold_id), "hold_released", by, reason)
 
 
 def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
     """Keep a checkpoint until it is unpinned. Return the pin, which may be one that the
-    checkpoint already has. Raises `UnknownThing` where there is no such checkpoint in a
+    checkpoint already has. Raises `UnknownThing` if there is no such checkpoint in a
     timeline, `InvalidValue`, `Forbidden`.
     """
+    row, _ = pin_or_find(checkpoint_id, by=by, reason=reason)
+    return row
+
+
+def pin_or_find(
+    checkpoint_id: UUID | str, *, by: Any, reason: str = ""
+) -> tuple[Pin, bool]:
+    """Return the pin of `pin`, and whether this call made it."""
     require_manager(by)
     checkpoint = uuid_of(checkpoint_id, "checkpoint")
     checked_text(reason, "reason", most=LONGEST_REASON)
@@ -122,7 +129,7 @@ def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
         # One `unpin` ends one pin, so a second one would keep the checkpoint.
         earlier_pin = pins.first()
         if earlier_pin is not None:
-            return earlier_pin
+            return earlier_pin, False
         row = Pin(
             checkpoint=checkpoint,
             run=run,
@@ -138,7 +145,7 @@ def pin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> Pin:
             checkpoint=str(checkpoint),
             reason=reason,
         )
-    return row
+    return row, True
 
 
 def unpin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> bool:
@@ -156,8 +163,14 @@ def _end(rows: Any, kind: str, by: Any, reason: str) -> bool:
     """
     require_manager(by)
     checked_text(reason, "reason", most=LONGEST_REASON)
+    rows = rows.filter(released_at=None)
     with transaction.atomic():
-        row = rows.filter(released_at=None).first()
+        run = rows.values_list("run", flat=True).first()
+        if run is None:
+            return False
+        # Nobody is given a pin that is being taken away at the same time.
+        _lock_row(run)
+        row = rows.first()
         if row is None or not _release(rows, row, by):
             return False
         facts: dict[str, Any] = {"hold": row.id}
@@ -185,7 +198,8 @@ def _release(rows: Any, row: LegalHold | Pin, by: Any) -> bool:
         released_by=by,
     )
     values = {name: getattr(row, name) for name in names}
-    # The row was read without a lock: of two people who end it, one changes no row.
+    # The row was read without a lock: if two people end it at once, one of them changes
+    # no row.
     unreleased = rows.filter(id=row.id, released_at=None)
     return bool(unreleased.update(**values))
 

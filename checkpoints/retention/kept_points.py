@@ -189,7 +189,7 @@ def _old(rule: Rule) -> Q:
         aged |= Q(run__status=status, created_at__lt=moment)
     chosen = aged
     if rule.keep_last is not None:
-        # Where a status has an age too, both must say that a checkpoint goes.
+        # If a status has an age too, both must say that a checkpoint goes.
         behind = Q(seq__lte=F("run__head_seq") - rule.keep_last)
         chosen = behind & (aged | ~Q(run__status__in=list(rule.older)))
     if rule.ended:

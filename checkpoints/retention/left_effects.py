@@ -27,14 +27,15 @@ Left = tuple[Task, str, bool]
 
 def leave_effects(run: Run) -> None:
     """Leave the effects of a run, and those that others had left with it, with its
-    origin, in the caller's transaction; nothing where it has none. Five statements, and
+    origin, in the caller's transaction; nothing if it has none. Five statements, and
     one for each task.
     """
     lines = RunLine.objects.filter(run=run.id, number=1)
     departure = lines.values_list("departure_run", flat=True).first()
     if not departure:
         return
-    origins = Run.objects.filter(id=departure)
+    # Locked, so that it is not removed before the rows that are left with it are there.
+    origins = Run.objects.select_for_update(no_key=True).filter(id=departure)
     origin = origins.only("id", "encrypted", "hash_key").first()
     if origin is None:
         return
@@ -46,8 +47,8 @@ def leave_effects(run: Run) -> None:
 
 def _effects_of_nodes(run: Run) -> list[Left]:
     """Return what the nodes of a run did, or may have done; the certain ones first.
-    Raises `TamperedRow` and `WrongKey` where a result does not verify: it would be
-    sealed as an effect of the family of its origin.
+    Raises `TamperedRow` and `WrongKey` if a result does not verify: it would be sealed
+    as an effect of the family of its origin.
     """
     certain: list[Left] = []
     uncertain: list[Left] = []

@@ -1,6 +1,6 @@
-"""Giving the row behind a removed stretch its snapshot: it is proven and stored before
-the run is locked, for a backend may take its time; and set under the lock, where that
-row is as it was read.
+"""Gives the row after a removed stretch its snapshot: it is verified and stored before
+the run is locked, since a backend may take its time; and set under the lock, if that
+row is still as it was read.
 """
 
 from typing import Any
@@ -42,8 +42,8 @@ class NewAnchor:
 
 
 def row_behind(run: Run, last: int) -> UUID | None:
-    """Return the next row of the line behind checkpoint `last`, where a load of it
-    reads rows up to that one; else None.
+    """Return the next row of the line after checkpoint `last`, if a load of it reads
+    rows up to that one; else None.
     """
     rows = query_cache.select_values(_next_behind, run.id, last)
     if not rows:
@@ -58,9 +58,9 @@ def _next_behind(run: Any, last: Any) -> "QuerySet[Any]":
 
 
 def make_anchor(run: Run, checkpoint: UUID) -> NewAnchor | None:
-    """Store the snapshot of a row; None where the row is gone. Where the anchor is not
-    set in the end, the sweep of payloads deletes the bytes. Raises `TamperedRow`,
-    `WrongKey`, `SaveFailed`.
+    """Store the snapshot of a row; None if the row is gone. If the anchor is not set in
+    the end, the sweep of payloads deletes the bytes. Raises `TamperedRow`, `WrongKey`,
+    `SaveFailed`.
     """
     rows = reader.range_of(checkpoint)
     if not rows:
@@ -92,7 +92,7 @@ def set_anchor(run: Run, last: int, anchor: NewAnchor) -> bool:
     if before != anchor.before:
         return False
     row.save(update_fields=anchor.changed)
-    # Loads of the rows behind, which began with an earlier row, begin with this one.
+    # Loads of the rows after it, which began with an earlier row, begin with this one.
     behind = _behind(run.id, last).filter(seq__gt=row.seq, anchor__lt=row.seq)
     behind.order_by().update(anchor=row.seq)
     return True

@@ -43,8 +43,8 @@ def delete_policy(policy: RetentionPolicy, *, by: Any) -> None:
 
 
 def require_sound(graph: str) -> None:
-    """Raise `TamperedRow` or `WrongKey` where the stored policy of a graph is not the
-    one that was saved. Two queries.
+    """Raise `TamperedRow` or `WrongKey` if the stored policy of a graph is not the one
+    that was saved. Two queries.
     """
     # Rules that were changed by SQL would remove what nobody decided to remove.
     fault = policy_fault(graph)

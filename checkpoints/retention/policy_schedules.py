@@ -26,7 +26,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.values import canonical
 
 KIND = "run_policies"
-"""The standing job."""
+"""The kind of the standing job that applies the policies."""
 CONFIRMED = "retention_policy_confirmed"
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 @frozen
 class Schedule:
     """The times at which a policy acted last and acts next. `next_at` None: never by
-    itself, because it is switched off or, where `waits`, because nobody has confirmed
+    itself, because it is switched off or, if it `waits`, because nobody has confirmed
     its dry run. `last_job` None: the row of that job is gone.
     """
 
@@ -69,8 +69,8 @@ def confirm_policy(policy: RetentionPolicy, *, by: Any, confirmed: int) -> None:
     """Let a policy act by itself from its next turn on, as it stands now. `confirmed`
     is the number of checkpoints that its dry run showed.
 
-    Raises `Forbidden`, `InvalidValue` for a policy that is not valid, and
-    `WrongStatus` where the count has moved by more than 1 %.
+    Raises `Forbidden`, `InvalidValue` for a policy that is not valid, and `WrongStatus`
+    if the count has moved by more than 1 %.
     """
     require_manager(by)
     counted = count(rule_of(policy))
@@ -85,7 +85,7 @@ def note_confirmed(policy: RetentionPolicy, *, by: Any, checkpoints: int) -> Non
     if not is_confirmed(policy):
         digest = rule_digest(policy)
         audit_log.record(
-            "retention_policy_confirmed",
+            CONFIRMED,
             actor=by,
             graph=policy.graph,
             rule=digest,

@@ -61,8 +61,8 @@ log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class Pruned:
     """The progress of a removal. `last` is the id of the last run that was looked at;
-    `bad` are runs that did not verify, `referred` those that rows of other apps name;
-    `told`: its audit line is written.
+    `bad` are runs that did not verify, `referred` those that rows of other apps name,
+    each the first of as many as are counted; `told`: its audit line is written.
     """
 
     last: str = ""
@@ -72,6 +72,8 @@ class Pruned:
     skipped: int = 0
     bad: list[str] = field(default_factory=list)
     referred: list[str] = field(default_factory=list)
+    bad_count: int = 0
+    referred_count: int = 0
     seconds: float = 0.0
     told: bool = False
 
@@ -91,9 +93,9 @@ def prune(
     most: int | None = None,
 ) -> Job:
     """Queue the removal of what a policy does not keep, as it stands now; `by` None is
-    the system. Returns its job; where one for that graph is under way, that one.
+    the system. Returns its job; if one for that graph is under way, that one.
 
-    `most`: it stops behind the piece with which it has removed so many checkpoints.
+    `most`: it stops after the piece with which it has removed this many checkpoints.
 
     `confirmed` is the number of checkpoints that a person typed: raises `WrongStatus`
     where the count has moved by more than 1 % since, and where the removal under way is
@@ -116,7 +118,7 @@ def prune(
         total = min(total, most)
     facts["total"] = total
     facts["by"] = by.get_username() if by else ""
-    # Where a removal of this graph is under way, this is its job and not a new one.
+    # If a removal of this graph is under way, this is its job and not a new one.
     job = Job.objects.get(id=jobs.add_job(KIND, name=_name(rule.graph), **facts))
     if not rule_from(job.facts).says_the_same(rule):
         message = (
@@ -137,8 +139,8 @@ def _name(graph: str) -> str:
 
 
 def require_confirmed(now: DryRun, confirmed: int) -> None:
-    """Raise `WrongStatus` where what would be removed has moved by more than 1 % since
-    a person confirmed it.
+    """Raise `WrongStatus` if what would be removed has moved by more than 1 % since a
+    person confirmed it.
     """
     counted = now.counts["checkpoints"]
     if abs(counted - confirmed) > MOST_MOVED * max(confirmed, 1):
@@ -190,7 +192,7 @@ def stop(job_id: UUID, *, by: Any) -> bool:
 
 
 def _limit_reached(lease: JobLease, result: Pruned) -> int | None:
-    """Return the limit of a removal, where it has removed so many checkpoints."""
+    """Return the limit of a removal, if it has removed that many checkpoints."""
     most: int | None = lease.facts.get("most")
     if most is None or result.rows < most:
         return None
@@ -215,8 +217,11 @@ def _record_end(
         "skipped": result.skipped,
         "bad": result.bad,
     }
+    if result.bad:
+        facts["bad_count"] = result.bad_count
     if result.referred:
         facts["referred"] = result.referred
+        facts["referred_count"] = result.referred_count
     if stopped:
         facts["stopped"] = True
     if limit is not None:
@@ -332,8 +337,10 @@ class _Work:
     def _skip(self, run: UUID, error: Exception) -> None:
         self.result.skipped += 1
         log.warning("not_pruned", run=str(run), error=str(error))
-        if isinstance(error, IntegrityError) and len(self.result.referred) < MOST_NAMED:
-            self.result.referred.append(str(run))
+        if isinstance(error, IntegrityError):
+            self.result.referred_count += 1
+            if len(self.result.referred) < MOST_NAMED:
+                self.result.referred.append(str(run))
         if isinstance(error, CountersignError) and error.code in TAMPERED:
             locked_run.mark_tampered(run, error, ended=True)
             audit_log.record(
@@ -342,6 +349,7 @@ class _Work:
                 run=run,
                 row=str(error.facts.get("row", "")),
             )
+            self.result.bad_count += 1
             if len(self.result.bad) < MOST_NAMED:
                 self.result.bad.append(str(run))
 
@@ -350,7 +358,7 @@ def _require_sound(run: UUID, *, whole: bool) -> None:
     """Raise the refusal of the first fault of what is removed: a run's checkpoints, or
     all that hangs on it.
     """
-    # Of a run that goes as a whole nothing is left that could show a fault later.
+    # If a run goes as a whole, nothing is left that could show a fault later.
     faults = verify_run(run, most=1) if whole else [verify_checkpoints(run)]
     fault = next(iter(faults), None)
     if fault is not None:

@@ -1,4 +1,4 @@
-"""A policy at one moment: its ages as moments, so that a dry run and the removal behind
+"""A policy at one moment: its ages as moments, so that a dry run and the removal after
 it mean the same.
 """
 
@@ -18,6 +18,8 @@ from orchestrator.engine.frozen import frozen
 MOST_DAYS = 36_500
 REMOVABLE = frozenset({*ENDS, Status.FAILED})
 """Statuses in which a run may be removed as a whole."""
+AGED = frozenset(Status) - {Status.TAMPERED}
+"""Statuses that may have an age: nothing of a tampered run is ever removed."""
 
 
 @frozen
@@ -49,14 +51,15 @@ class Rule:
             return False
         if any(moment >= self.now for moment in self.older.values()):
             return True
-        return self.keep_last == 0 and not self.older
+        # Of the statuses without an age nothing is kept by its age either.
+        return self.keep_last == 0 and not self.older.keys() >= AGED
 
     def says_the_same(self, other: "Rule") -> bool:
-        """Return whether both are of one policy, at whatever moments."""
-        return self._days() == other._days()
+        """Return whether both are the rule of one policy, at whatever moments."""
+        return self._ages() == other._ages()
 
-    def _days(self) -> tuple[Any, ...]:
-        # As ages again, for the moments of one policy move with the clock.
+    def _ages(self) -> tuple[Any, ...]:
+        # Compared as ages: the moments of one policy move with the clock.
         older = {status: self.now - at for status, at in self.older.items()}
         ended = {status: self.now - at for status, at in self.ended.items()}
         return self.graph, self.keep_last, older, ended, self.archive
@@ -71,9 +74,7 @@ def rule_of(policy: RetentionPolicy, *, now: datetime | None = None) -> Rule:
     if keep_last is not None:
         keep_last = checked_number(keep_last, "keep_last", most=2**31 - 1)
     ages = policy.max_age_days
-    # Nothing of a tampered run is ever removed, so an age for it would mislead.
-    statuses = frozenset(Status) - {Status.TAMPERED}
-    older = _moments(ages, "max_age_days", statuses, now)
+    older = _moments(ages, "max_age_days", AGED, now)
     ages = policy.remove_runs_after_days
     ended = _moments(ages, "remove_runs_after_days", REMOVABLE, now)
     return Rule(policy.graph, now, keep_last, older, ended, bool(policy.archive))

@@ -1,6 +1,6 @@
-"""Removing one stretch of a run's checkpoints: the row behind it is anchored anew, the
-rows go, and one event of the log records what was there. One short transaction under
-the lock of the run.
+"""Removes one stretch of a run's checkpoints in one short transaction under the run's
+lock: the row after it gets a new anchor if it needs one, the rows go, and one event of
+the log records what was there.
 """
 
 import json
@@ -66,12 +66,12 @@ def remove_stretch(
     inside: Inside,
 ) -> RemovedRows | None:
     """Remove the last stretch of a run's checkpoints that the rule does not keep.
-    Returns what was removed, None where the rule keeps all. Where they were `archived`,
-    only what that bundle holds goes, and the event of the log names it.
+    Returns what was removed, None if the rule keeps all. If they were `archived`, only
+    what that bundle holds goes, and the event of the log names it.
 
-    Raises `TamperedRow` and `WrongKey` where what must be read does not verify,
-    `UnknownThing`, `SaveFailed`, `WrongStatus` where the run goes on all the while,
-    `OperationalError` where another transaction keeps the run locked; then nothing is
+    Raises `TamperedRow` and `WrongKey` if what must be read does not verify,
+    `UnknownThing`, `SaveFailed`, `WrongStatus` if the run goes on all the while,
+    `OperationalError` if another transaction keeps the run locked; then nothing is
     removed.
     """
     anchor: NewAnchor | None = None
@@ -111,10 +111,9 @@ def remove_stretch(
 def _anchored(
     run: Run, last: int, to_anchor: UUID | None, anchor: NewAnchor | None
 ) -> list[list[str]] | None:
-    """Set the anchor where the row behind checkpoint `last`, which is `to_anchor`,
-    cannot be loaded without one. Returns the fact of the log about that: [[checkpoint,
-    snapshot hash]]. None where `anchor` was not made for that row, or the row has
-    changed.
+    """Set the anchor if the row after checkpoint `last`, which is `to_anchor`, cannot
+    be loaded without one. Returns the fact of the log about that: [[checkpoint,
+    snapshot hash]]. None if `anchor` was not made for that row, or the row has changed.
     """
     if to_anchor is None:
         return []
@@ -218,7 +217,7 @@ def _facts(
     run: Run, first: int, last: int, hashes: Mapping[int, str]
 ) -> dict[str, Any]:
     """Return the facts of the event about rows that go: their numbers, and the hash of
-    the row before them and of the last. Raises `TamperedRow` where rows before them are
+    the row before them and of the last. Raises `TamperedRow` if rows before them are
     gone without an event.
     """
     after = hashes[last]

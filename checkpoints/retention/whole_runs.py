@@ -58,12 +58,12 @@ def remove_run(
     rule: Rule, run_id: UUID, *, by: Any, archived: Archived | None, inside: Inside
 ) -> RemovedRows | None:
     """Remove a run, if the rule still does not keep it. Returns what was removed, None
-    where the rule keeps it. `archived` is its bundle, if it has one.
+    if the rule keeps it. `archived` is its bundle, if it has one.
 
-    Raises `UnknownThing`, `WrongStatus` where it went on since it was archived,
-    `TamperedRow` and `WrongKey` where its row is not as it was sealed,
-    `OperationalError` where another transaction keeps it locked, and `IntegrityError`
-    where a row of another app names it; then nothing is removed.
+    Raises `UnknownThing`, `WrongStatus` if it went on since it was archived,
+    `TamperedRow` and `WrongKey` if its row is not as it was sealed, `OperationalError`
+    if another transaction keeps it locked, and `IntegrityError` if a row of another app
+    names it; then nothing is removed.
     """
     with transaction.atomic():
         run = locked_run.lock_run(run_id)

@@ -26,7 +26,7 @@ from checkpoints.core.keyring import (
 )
 from checkpoints.models import Run
 from checkpoints.models.run import RunKey
-from orchestrator.engine.errors import CountersignError, WrongKey
+from orchestrator.engine.errors import CountersignError, TamperedRow, WrongKey
 from orchestrator.engine.values import canonical
 
 _HEAD = 64
@@ -50,8 +50,8 @@ def make_data_key(run: Run) -> None:
 
 
 def wrapped_key_of(run: UUID) -> bytes:
-    """Return a run's key as it is stored, for a copy of the run elsewhere; empty where
-    it has none.
+    """Return a run's key as it is stored, for a copy of the run elsewhere; empty if it
+    has none.
     """
     keys = RunKey.objects.filter(id=run).values_list("wrapped", flat=True)
     return bytes(keys.first() or b"")
@@ -101,7 +101,7 @@ def _note(name: str, *, in_use: bool) -> None:
 
 def ensure_known(stored: bytes) -> None:
     """Load the data key that encrypted these bytes into the ring, if one did. Raises
-    `WrongKey`.
+    `TamperedRow` where they are damaged, and `WrongKey`.
     """
     # The byte before it is the length of the key's id, so the id begins here.
     if stored[2:3] != DATA_KEY.encode() or stored[:1] != ENCRYPTED:
@@ -111,6 +111,9 @@ def ensure_known(stored: bytes) -> None:
     if name in ring.data_keys:
         return
     run_id = name.removeprefix(DATA_KEY)
+    # Django refuses a query for what is no UUID.
+    if not _is_id(run_id):
+        raise TamperedRow("it names no key of a run")
     row = RunKey.objects.filter(id=run_id).first()
     # The row of a destroyed key stays, without the key.
     if row is None or not row.wrapped:
@@ -123,7 +126,7 @@ def ensure_known(stored: bytes) -> None:
 def know_keys_of(rows: Iterable[Model]) -> None:
     """Load the data keys of these rows' payloads into the ring, as far as the payloads
     were read, so that a page of rows of many runs opens without a query for each. One
-    query for the keys that the ring lacks, none where it has all.
+    query for the keys that the ring lacks, none if it has all.
     """
     ring = keyring()
     missing = _data_keys_in(rows) - set(ring.data_keys)
@@ -214,7 +217,7 @@ def remove_data_key(run: UUID) -> None:
 
 def _run_of(row: Any) -> UUID | None:
     """Return the run whose key encrypts a row: the run itself, or the run in the row's
-    identity; None where there is none.
+    identity; None if there is none.
     """
     run_id: UUID | None = None
     if isinstance(row, Run):

@@ -54,7 +54,7 @@ class ErasedRows:
         return newest
 
     def said_of(self, row: Model) -> ErasedRow | None:
-        """Return what the newest record says of a row; None where nothing was erased of
+        """Return what the newest record says of a row; None if nothing was erased of
         it.
         """
         return self._newest.get((row._meta.db_table, str(row.pk)))

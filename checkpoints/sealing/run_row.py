@@ -62,7 +62,7 @@ def seal_columns(
 
 
 def verify_seal(run: Any, *, event_seq: int, event_hash: str) -> None:
-    """Raise `TamperedRow` or `WrongKey` where a run's row (given the run, or a worker's
+    """Raise `TamperedRow` or `WrongKey` if a run's row (given the run, or a worker's
     lease on it) is not as it was sealed.
     """
     data = _data(run, run.head, run.head_hash, event_seq, event_hash, run.decisions)
@@ -111,9 +111,9 @@ def input_of(run: Run) -> Any:
 
 
 def require_last_event(run_id: UUID) -> None:
-    """Raise `TamperedRow` where the log goes on after the line that the run's row names
-    as its last: the row was put back to an earlier state, with its seal of that time.
-    One query.
+    """Raise `TamperedRow` if the log goes on after the line that the run's row names as
+    its last: the row was put back to an earlier state, with its seal of that time. One
+    query.
     """
     # Read in the same statement: a commit between two would look like such a row.
     named = Subquery(Run.objects.filter(id=run_id).values("event_seq"))

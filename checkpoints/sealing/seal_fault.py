@@ -35,8 +35,8 @@ class SealFault:
 
 
 def fault_of(row: Model, protection: Protection) -> SealFault | None:
-    """Return the fault of a row of a run with this protection; None where it is as it
-    was sealed. No query for a sound row whose columns were all read.
+    """Return the fault of a row of a run with this protection; None if it is as it was
+    sealed. No query for a sound row whose columns were all read.
     """
     try:
         sealed_rows.verify_row(row, protection)

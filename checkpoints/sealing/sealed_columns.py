@@ -23,7 +23,7 @@ from orchestrator.engine.values import canonical
 
 def pack_json(value: Any) -> bytes:
     """Return the bytes that a payload column stores for a JSON value. Raises
-    `InvalidValue` where the value has no canonical form.
+    `InvalidValue` if the value has no canonical form.
     """
     return codec.pack(canonical.dumps(value))
 

@@ -39,7 +39,7 @@ _NEVER = frozenset({"seal", "seal_key"})
 RENEWAL = "`manage.py seal_anew`"
 """The command that seals the rows of an older release anew."""
 _FORMAT = "countersign row 3"
-"""No seal that an older release made fits this one: `older_seals` knows those."""
+"""No seal that an older release made has this format: `older_seals` reads those."""
 # JSON columns need not keep the order of keys, and `json_value` writes each moment in
 # one zone.
 OPTIONS = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATETIME
@@ -82,8 +82,8 @@ def protection_of(run: Protected) -> Protection:
 
 
 def new_protection(*, encrypted: bool) -> Protection:
-    """Return the protection of a run that begins now. Raises `WrongKey` where the run
-    is to be encrypted and there is no key.
+    """Return the protection of a run that begins now. Raises `WrongKey` if the run is
+    to be encrypted and there is no key.
     """
     if not encrypted:
         return Protection()
@@ -207,13 +207,13 @@ def _later_seal(row: Model, shape: _Shape, key_id: str) -> bytes:
 
 
 def _sealed(row: Model, protection: Protection, payloads: Sequence[bytes]) -> bytes:
-    """Return the bytes that a seal covers: the model's names, one JSON list of values
-    and of lengths of payloads, then the payloads. Raises `TypeError` for a value that
-    no row of ours can hold.
+    """Return the bytes that a seal covers: a head with the names of format, table and
+    fields; one JSON list with the values and the length of each payload; then the
+    payloads. Raises `TypeError` for a value that cannot be sealed.
     """
     shape = _shape(type(row))
-    # The lengths keep bytes from passing from one payload to the next under the same
-    # seal.
+    # The lengths keep bytes from being moved from one payload to the next under the
+    # same seal.
     values = [
         protection.encrypted,
         protection.hash_key,
@@ -339,7 +339,7 @@ def _not_as_sealed(row: Model, reason: str = "") -> CountersignError:
 
 
 def verify_later(row: Model, at: datetime | None) -> None:
-    """Raise `TamperedRow` or `WrongKey` where the separate seal of a row does not prove
+    """Raise `TamperedRow` or `WrongKey` if the separate seal of a row does not prove
     the last of the fields that it covers. A row without that field has no such seal.
     `at` is as for `verify_row`.
     """
@@ -407,8 +407,8 @@ def plain_payload(row: Model, column: str, protection: Protection) -> bytes:
 def require_protection(
     row: Model, column: str, stored: bytes, protection: Protection
 ) -> None:
-    """Raise `TamperedRow` where a payload column's bytes are encrypted and its run is
-    not, or the other way round.
+    """Raise `TamperedRow` if a payload column's bytes are encrypted and its run is not,
+    or the other way round.
     """
     if not stored or (stored[:1] == ENCRYPTED) == protection.encrypted:
         return

@@ -67,8 +67,8 @@ class CheckpointStore:
     ) -> Stored:
         """Save a state as the newest checkpoint of a run that has no row; a repeated
         call with the same `id` makes no second row. Raises `InvalidValue` naming what
-        cannot be saved, `KeyConflict` where the id is another checkpoint's,
-        `WrongStatus` for a run that has a row, `SaveFailed`.
+        cannot be saved, `KeyConflict` if the id is another checkpoint's, `WrongStatus`
+        for a run that has a row, `SaveFailed`.
         """
         checked = records.checked_state(state)
         run_id = _run_id(run)
@@ -234,8 +234,8 @@ class CheckpointStore:
         about: About,
         id: UUID,
     ) -> Stored:
-        """Save a state behind the newest checkpoint of a run. Raises `IntegrityError`
-        where another caller did so at the same moment.
+        """Save a state after the newest checkpoint of a run. Raises `IntegrityError` if
+        another caller did so at the same moment.
         """
         before = _rows_of_run(run).first()
         seq = 0
@@ -294,7 +294,7 @@ def _lock_against_removal(row: Checkpoint, checkpoint: UUID | str) -> None:
     for run in runs.only("id", "key", "erasure"):
         # Once more under the lock: an erasure may have begun since the first look.
         _require_unerased(run)
-    # Where the run has no row, `delete` and `clear` wait for the checkpoint's row.
+    # If the run has no row, `delete` and `clear` wait for the checkpoint's row.
     locked = _rows().select_for_update(of=("self",)).filter(id=row.id)
     if locked.first() is None:
         raise records.unknown(checkpoint)
@@ -340,8 +340,8 @@ def _remove(rows: "QuerySet[Checkpoint]") -> int:
 
 
 def _require_no_forks(rows: Sequence[Checkpoint]) -> None:
-    """Raise `WrongStatus` where one of these rows is a fork that was forked: retention
-    knows the origin of the other fork only through it.
+    """Raise `WrongStatus` if one of these rows is a fork that was forked: retention
+    finds the origin of the other fork only through it.
     """
     forks = [row.id for row in rows if row.source == Source.FORK]
     if not forks:

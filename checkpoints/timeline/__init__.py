@@ -2,9 +2,9 @@
 set it, its log, its relatives. Never changes anything.
 
 Pages, the API, commands and live views call it. It checks no permission: callers check
-`approvals.permissions` first, and pass the runs that may be seen (`among`) where an
-answer could lead into another run. Lists read columns only. The payload of a checkpoint
-is read where the caller names the checkpoint, or where it set the channel in question.
+`approvals.permissions` first, and pass the runs that may be seen (`among`) if an answer
+could lead into another run. Lists read columns only. The payload of a checkpoint is
+read if the caller names the checkpoint, or if it set the channel in question.
 """
 
 from checkpoints.timeline.alignment import Alignment, RunDifference, align

@@ -1,8 +1,8 @@
-"""Two runs beside each other: how far they are the same, their checkpoints by node and
+"""Two runs side by side: how far they are the same, their checkpoints by node and
 visit, and what differs now, with a reason for each difference.
 
 At most eight queries for two runs, or a run and its fork; one more for each further
-level of forks. All rows are proven to be what was sealed. `checkpoints.core.alignment`
+level of forks. All rows are verified against their seals. `checkpoints.core.alignment`
 finds the pairs and the reasons.
 """
 
@@ -45,8 +45,7 @@ from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.frozen import frozen
 
 MOST_ROWS = 600
-"""The most checkpoints of both runs, behind what they share, that are laid side by
-side.
+"""The most checkpoints of both runs, after what they share, that are laid side by side.
 """
 LARGEST_CHANGE = 64 * 1024
 """The most bytes of a row's change that are read to see whether the runs are still the
@@ -59,8 +58,8 @@ MOST = 300
 @frozen
 class RunDifference:
     """A path that differs between the two compared states, with its value in each (None
-    where it is absent: with the `kind` `added` it is in B only, with `removed` in A
-    only), the seqs of the checkpoints that set it since the runs split, and the reason.
+    if it is absent: with the `kind` `added` it is in B only, with `removed` in A only),
+    the seqs of the checkpoints that set it since the runs split, and the reason.
     """
 
     partition: str
@@ -75,10 +74,11 @@ class RunDifference:
 @frozen
 class Alignment:
     """Two runs side by side. `split`: the last checkpoint that both share, as A and as
-    B have it; None where they share nothing. `rows`: the checkpoints behind it, of each
-    run one or None. `at`: the seqs of the states whose `differences` these are.
-    `other_graph`: the graphs differ, so only names of nodes show what belongs together.
-    `cut_rows`, `cut`: there are further rows or differences.
+    B have it; None if they share nothing. `rows`: the checkpoints after it, of each
+    run one or None. `at`: the seqs of the states whose `differences` these are, and
+    `documents` what those checkpoints hold. `other_graph`: the graphs differ, so only
+    names of nodes show what belongs together. `cut_rows`, `cut`: there are further rows
+    or differences.
     """
 
     runs: tuple[Run, Run]
@@ -86,6 +86,7 @@ class Alignment:
     rows: list[tuple[Checkpoint | None, Checkpoint | None]]
     differences: list[RunDifference]
     at: tuple[int, int]
+    documents: tuple[Document, Document]
     other_graph: bool
     cut_rows: bool
     cut: bool
@@ -98,12 +99,12 @@ def align(
     at: tuple[int, int] | None = None,
     among: Among = None,
 ) -> Alignment:
-    """Return run A beside run B: their states now, or at two checkpoints `at` (seq of
-    A, seq of B) behind what they have in common by origin.
+    """Return runs A and B side by side: their states now, or at two checkpoints `at`
+    (seq of A, seq of B) after what they have in common by origin.
 
-    Raises `InvalidValue` where both are the same run, `UnknownThing` for a run that
-    does not exist or is not `among` those that may be seen, and for a checkpoint that
-    does not exist; `TamperedRow`, `WrongKey`.
+    Raises `InvalidValue` if both are the same run, `UnknownThing` for a run that does
+    not exist or is not `among` those that may be seen, and for a checkpoint that does
+    not exist; `TamperedRow`, `WrongKey`.
     """
     check_among(among)
     _check_places(at)
@@ -111,7 +112,7 @@ def align(
     runs = _load_runs(run_a, run_b, among)
     run_of_a, run_of_b = runs
 
-    # The rows of both behind the last checkpoint that their origins have in common.
+    # The rows of both after the last checkpoint that their origins have in common.
     lines = lines_behind(runs, among)
     past_of_a = past_of(run_of_a, lines)
     past_of_b = past_of(run_of_b, lines)
@@ -144,6 +145,7 @@ def align(
         _rows_side_by_side(a, b, shared),
         _with_reasons(a, b, shared, differing[:MOST]),
         at=(a.seq, b.seq),
+        documents=(a.document, b.document),
         other_graph=run_of_a.graph != run_of_b.graph,
         cut_rows=len(rows) > MOST_ROWS,
         cut=len(differing) > MOST,
@@ -228,7 +230,7 @@ def _rows_from(
     rows: list[Any] = list(query.order_by("superstep", "run_id", "seq")[:most])
     for row in rows:
         sealed_rows.verify_row(row, _protection_of_row(row, runs))
-        # Set also where it is empty: a change that was left out must not be read later.
+        # Set even if it is empty: a change that was left out must not be read later.
         row.change = row.small_change
     return rows
 
@@ -255,7 +257,7 @@ def _rows_on(
 def _row_at(
     place: CheckpointOfRun | None, rows: Iterable[Checkpoint]
 ) -> Checkpoint | None:
-    """Return the row of a checkpoint; None where it is not among these."""
+    """Return the row of a checkpoint; None if it is not among these."""
     for row in rows:
         if place == (row.run_id, row.seq):
             return row
@@ -284,7 +286,7 @@ def _compared_checkpoint(
 def _documents_at(
     checkpoints: Sequence[UUID], runs: Sequence[Run]
 ) -> dict[UUID, Document]:
-    """Return the documents at these checkpoints, proven. One query."""
+    """Return the documents at these checkpoints, verified. One query."""
     ranges = reader.ranges_of(checkpoints)
     for checkpoint in checkpoints:
         if checkpoint not in ranges:
@@ -321,7 +323,7 @@ def _rows_side_by_side(
     b: Side,
     shared: Shared,
 ) -> list[tuple[Checkpoint | None, Checkpoint | None]]:
-    """Return the rows behind the shared history, each beside the one that it is aligned
+    """Return the rows after the shared history, each beside the one that it is aligned
     with.
     """
     # What both share is shown as the split, not row by row.

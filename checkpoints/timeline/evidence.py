@@ -148,7 +148,7 @@ def _other_results(
     visits: Collection[Visit],
 ) -> dict[Visit, bool]:
     """Return whether the world gave other results to the same requests, for each visit
-    of which both sides have results. One query, none where no visit is journaled.
+    of which both sides have results. One query, none if no visit is journaled.
     """
     journaled = _journaled_visits(sides, visits)
     if not journaled:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.models import Run, RunLine
@@ -33,7 +33,7 @@ class Relative:
     `child`; empty for the first.
 
     `seq` and `checkpoint` are what it departed from, `task` is the task whose child it
-    is. `fault` says why the row of its line does not prove to be what was written.
+    is. `fault` says why the row of its line does not verify.
     """
 
     run: Run
@@ -157,8 +157,8 @@ def _with_run_above(
     run: Run,
     among: Among,
 ) -> tuple[Relative, Run | None]:
-    """Return how a run came from the one above it, and that one; None where there is
-    none, or it may not be seen.
+    """Return how a run came from the one above it, and that one; None if there is none,
+    or it may not be seen.
     """
     origin = origin_of(run, among)
     if origin is not None:
@@ -170,10 +170,10 @@ def _with_run_above(
 
 
 def _with_lines(way: list[Relative]) -> list[Relative]:
-    """Return the way with what the rows of first lines record of each run below the
-    first. One query, none for a single run.
+    """Return the path with each run below the top completed from its first line's row:
+    how and where it departed. One query; none for a single run.
     """
-    # The first of the tree came from no run that is shown.
+    # The top run's own origin is not shown.
     first = Relative(way[0].run)
     if len(way) == 1:
         return [first]
@@ -233,7 +233,7 @@ def _departed_from(
     """
     lines = RunLine.objects.filter(departure_run__in=runs, number=1)
     if among is not None:
-        lines = lines.filter(run__in=among.values("id"))
+        lines = lines.filter(Exists(among.filter(id=OuterRef("run"))))
     unread = [f"run__{name}" for name in _UNREAD]
     lines = lines.select_related("run").defer(*unread).order_by("id")
     departed: list[tuple[UUID, Relative]] = []

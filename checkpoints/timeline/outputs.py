@@ -1,7 +1,7 @@
 """The output of each task of a superstep: from the journal, from what a gate held, or
 from the stored change.
 
-Nothing is stored twice for it. Where several tasks without a record ran together, the
+Nothing is stored twice for it. If several tasks without a record ran together, the
 change shows only their combined result.
 """
 
@@ -40,7 +40,7 @@ OutputsByVisit = dict[Visit, list[tuple[int, Any]]]
 
 @frozen
 class NodeOutput:
-    """The output of a task. `index` is None where the change covers a whole visit.
+    """The output of a task. `index` is None if the change covers a whole visit.
 
     `output` is {writes: [{channel, value, ...}], goto, sends} from the journal or from
     an open superstep; the writes alone where a gate held them; and {changes: {channel:
@@ -58,7 +58,7 @@ class NodeOutput:
 
 def node_outputs(checkpoint: Checkpoint) -> list[NodeOutput]:
     """Return what the tasks of this checkpoint's superstep returned, in declared order;
-    of a settlement, what it applied.
+    for a settlement, what it applied.
 
     Three queries at most. Raises `TamperedRow`, `WrongKey`.
     """
@@ -112,7 +112,7 @@ def _kept_outputs(
 
 
 def _visits_of_superstep(checkpoint: Checkpoint) -> set[Visit]:
-    """Return the visits that ran here: none where no superstep made the checkpoint."""
+    """Return the visits that ran here: none if no superstep made the checkpoint."""
     if checkpoint.source != Source.SUPERSTEP:
         return set()
     return {_visit_of(entry) for entry in checkpoint.nodes}

@@ -113,12 +113,15 @@ def _done_by_own_runs(
     *,
     fenced: bool,
 ) -> list[Effect]:
-    """Return what the runs of the path did, and landed in memory, outside it."""
+    """Return what the runs of the path did, and what of theirs landed in memory,
+    outside it.
+    """
     effects: dict[tuple[UUID, int, bool, Task], Effect] = {}
     has_unproven = False
     for row in sorted(rows, key=_in_order):
         run, line, node, visit, index, effect, outcome, _ = row
-        # Only such a record keeps an effect off the plan, so it must prove itself.
+        # A `NOT_DONE` record is the only thing that keeps an effect off the plan, so it
+        # is verified.
         if outcome == Outcome.NOT_DONE:
             has_unproven = True
             continue

@@ -44,9 +44,9 @@ MOST = 200
 
 
 class Blame(NamedTuple):
-    """The place where a path was set last. `node`: names of the nodes, empty where none set it (a
-    default, a patch, the input). `person`: user names of who patched it, started the
-    run with it, edited it or signed for it, else empty.
+    """The place where a path was set last. `node`: names of the nodes, empty if none
+    set it (a default, a patch, the input). `person`: user names of who patched it,
+    started the run with it, edited it or signed for it, else empty.
     """
 
     checkpoint: Checkpoint
@@ -75,7 +75,7 @@ def blame(checkpoint_id: UUID | str, path: str, *, among: Among = None) -> Blame
     The search follows the line's ancestry, and for a fork goes on in its origin, where
     that is `among` the runs that may be seen. It costs as much for a channel that was
     set long ago as for one that was set just now. Raises `InvalidValue` for a text that
-    is no path, `UnknownThing` where there never was a value at it, `TamperedRow`,
+    is no path, `UnknownThing` if there never was a value at it, `TamperedRow`,
     `WrongKey`.
     """
     check_among(among)
@@ -152,20 +152,22 @@ def neighbours(
     among: Among = None,
 ) -> tuple[int | None, int | None]:
     """Return the seqs of the nearest checkpoints before and after this one in which the
-    path changed; None where it did not.
+    path changed; None if it did not.
 
     They are on the run's current line, or on the checkpoint's own if it isn't on the
     current one. Raises as `blame` does.
     """
+    check_among(among)
     state_path = parsed_path(path)
     run = _find_run(checkpoint.run_id)
+    # An input never changes.
+    if state_path.partitions == ("input",):
+        return None, None
+
     spans = spans_of(run.id, run.line)
     # A line that was left keeps its own neighbours.
     if not is_within(checkpoint.seq, checkpoint.line, spans):
         spans = spans_of(run.id, checkpoint.line)
-    if state_path.partitions == ("input",):
-        return None, None
-
     seq_after: int | None = None
     for newer, _ in _changing_steps(run, spans, state_path, among):
         seq = newer.row.seq
@@ -275,8 +277,8 @@ def _blame_of_input(
 
 
 def _first_origin(run: Run, among: Among) -> Run:
-    """Return the first run on the way back that may be seen; the run itself where it
-    has no origin. One query for each origin.
+    """Return the first run on the way back that may be seen; the run itself if it has
+    no origin. One query for each origin.
     """
     visited = {run.id}
     origin = origin_of(run, among)

@@ -45,7 +45,7 @@ ResultsBySuperstep = dict[tuple[int, int, str], list[TaskResult]]
 
 @frozen
 class Setter:
-    """`node`: names of nodes separated by commas, empty where no node set the channel;
+    """`node`: names of nodes separated by commas, empty if no node set the channel;
     `person`: user names likewise.
     """
 
@@ -82,8 +82,8 @@ def setters_of(
     replay, those who did it in its origin, if that is `among` the runs that may be
     seen.
 
-    At most five queries, two more for a replay, and where a patch was signed two and
-    one for each origin.
+    At most five queries, two more for a replay; if a patch was signed, two more and one
+    for each origin.
     """
     # What takes queries is read for all checkpoints together.
     records = _records_of(run, among)
@@ -159,7 +159,7 @@ def _setter_in_superstep(
     records: _Records,
     results: ResultsByVisit,
 ) -> Setter:
-    """Return the nodes of the superstep that set the channel; where nothing shows which
+    """Return the nodes of the superstep that set the channel; if nothing shows which
     superstep did, those of all that the row covers.
     """
     # Only the notes in the change show which nodes ran in the other supersteps.
@@ -205,9 +205,9 @@ def _setter_in_any_superstep(
     path: StatePath,
     records: _Records,
 ) -> Setter | None:
-    """Return all nodes that ran in the supersteps that a row covers, where nothing
-    shows which of them set the channel, except for those whose results show that they
-    wrote other channels. None for a row that shows more, or whose state names no nodes.
+    """Return all nodes that ran in the supersteps that a row covers, if nothing shows
+    which of them set the channel, except for those whose results show that they wrote
+    other channels. None for a row that shows more, or whose state names no nodes.
     """
     parent = _parent_of_covering_row(touch)
     if parent is None:
@@ -333,7 +333,7 @@ def _results_of_covered(
     touches: Iterable[Touch],
 ) -> ResultsBySuperstep:
     """Return the recorded results of the supersteps that set the path and left no row.
-    One query, none where there is no such superstep.
+    One query, none if there is no such superstep.
     """
     on_lines: set[int] = set()
     supersteps: set[int] = set()
@@ -406,18 +406,18 @@ def _patchers(
 
 
 def _patcher(run: Run, line: int, number: int, channel: str) -> str:
-    """Return the user name of the person who patched the channel; empty where a
-    migration set it, or the person is not known.
+    """Return the user name of the person who patched the channel; empty if a migration
+    set it, or the person is not known.
     """
     if not _began_with_patch(run, line, number):
         return ""
-    # A patch that still waited where a line departed was made by the person who began
-    # an older line.
+    # A patch that still waits when a line departs is carried to the new line, so walk
+    # back to the line that was begun with it: whoever began that line made it.
     for stretch in lines.past(run.id, line):
         patches = PendingWrite.objects.filter(
             run=stretch.run, line=stretch.line, node=PATCH, channel=channel
         )
-        # A patch that did not wait on this line cannot come from an older one.
+        # No such patch waits on this line, so none was carried over from an older one.
         if not patches.exists():
             return ""
         begun = RunLine.objects.filter(run=stretch.run, number=stretch.line)
@@ -503,7 +503,7 @@ def _approvers(
     until: int | None,
 ) -> dict[tuple[str, int], set[str]]:
     """Return who signed for which revision of a write, by the log up to an event. One
-    query, none where all these writes were edited.
+    query, none if all these writes were edited.
     """
     approvers: dict[tuple[str, int], set[str]] = defaultdict(set)
     # The author of an edited revision stands behind it alone.
@@ -526,7 +526,7 @@ def _starters_of_lines(
     touches: Iterable[Touch],
 ) -> dict[int, str]:
     """Return who began the line that begins at each of these checkpoints, by seq; for a
-    fork whose line has no row, who began its log. One query, none where no line begins.
+    fork whose line has no row, who began its log. One query, none if no line begins.
     """
     rows = [touch.row for touch in touches if touch.row.source in BEGINNINGS]
     if not rows:
@@ -537,7 +537,7 @@ def _starters_of_lines(
         lines_by_number[line.number] = line
     sealed_rows.verify_rows(lines_by_number.values(), protection_of(run))
 
-    # Where a line has no row, the log still shows who started the run.
+    # If a line has no row, the log still shows who started the run.
     starters: dict[int, str] = {}
     for row in rows:
         if row.line in lines_by_number:

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: what each run has to itself behind the history that
+"""The two sides of a comparison: what each run has to itself after the history that
 both share, and how far they stay the same from there. `alignment` calls it.
 """
 
@@ -49,9 +49,9 @@ class OwnStretch:
 
 @frozen
 class Side:
-    """One of the two runs: its rows behind the common origin, in order, and the
-    compared document, which stands at `seq`. `patched`: the channels that patches
-    changed, by run and line.
+    """One of the two runs: its rows after the common origin, in order, and the compared
+    document, which stands at `seq`. `patched`: the channels that patches changed, by
+    run and line.
     """
 
     run: Run
@@ -85,7 +85,7 @@ def parted(
     a: Sequence[Stretch], b: Sequence[Stretch]
 ) -> tuple[CheckpointOfRun | None, list[OwnStretch], list[OwnStretch]]:
     """Return the last checkpoint that two paths have in common, and what each has to
-    itself behind it. The paths begin with the oldest stretch.
+    itself after it. The paths begin with the oldest stretch.
     """
     common: CheckpointOfRun | None = None
     # Only the last stretch of a path has no end, so two paths part before the shorter

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from checkpoints.lines import FARTHEST, Stretch, ancestry
 from checkpoints.models import Checkpoint, Run, RunLine
@@ -72,14 +72,14 @@ def origin_of(
     run: Run,
     among: Among,
 ) -> Checkpoint | None:
-    """Return the checkpoint that a fork comes from, with its run; None where there is
+    """Return the checkpoint that a fork comes from, with its run; None if there is
     none, or its run is not `among` those that may be seen. One query.
     """
     if run.origin_checkpoint is None:
         return None
     origin = Checkpoint.objects.filter(id=run.origin_checkpoint)
     if among is not None:
-        origin = origin.filter(run__in=among)
+        origin = origin.filter(Exists(among.filter(id=OuterRef("run"))))
     return origin.select_related("run").defer("change", "snapshot").first()
 
 
@@ -93,11 +93,11 @@ def lines_behind(
 ) -> Known:
     """Return the lines of these runs, and of their origins as far as those may be seen.
 
-    A query for each level of origins, for all runs together; none where no run has an
+    A query for each level of origins, for all runs together; none if no run has an
     origin and all are on their first line. Raises `TamperedRow`, `WrongKey`.
     """
     lines_by_run: Known = {}
-    # Nothing lies behind the first line of a run without an origin.
+    # The first line of a run without an origin has no past.
     to_read = {
         run.id for run in runs if run.origin_checkpoint is not None or run.line > 1
     }
@@ -123,8 +123,10 @@ def _visible_lines(
     """
     rows = RunLine.objects.filter(run__in=runs).select_related("run")
     if among is not None:
+        # One look for each line: behind an OR the database would list all of `among`.
+        departs_from_visible = Exists(among.filter(id=OuterRef("departure_run")))
         # Later lines depart from their run itself, which may be seen.
-        rows = rows.filter(Q(number__gt=1) | Q(departure_run__in=among.values("id")))
+        rows = rows.filter(Q(number__gt=1) | Q(departs_from_visible))
     return rows.defer("run__input", "run__error", "run__progress")
 
 

@@ -39,7 +39,7 @@ _LISTED = attributes_of(Checkpoint, ("change", "snapshot"))
 _FURTHER_OF_RUN = attributes_of(Run, run_row.SEALED)
 _SHOWN_OF_RUN = ("label", "status", "origin_checkpoint", "erasure")
 _LAST = 2**31 - 1
-"""No seq is greater."""
+"""The greatest number that a checkpoint can have."""
 _WITHOUT_WRITES = frozenset(
     {"held", "rejected", "error", "diverged", "failed", "unknown", "later"}
 )
@@ -53,7 +53,7 @@ class Change:
     """One path that differs between two states. The path begins below the partition.
 
     `before` is None for what was added, `after` for what was removed. `set_by` names
-    the nodes of the checkpoint that last set the path's channel, empty where none did.
+    the nodes of the checkpoint that last set the path's channel, empty if none did.
     """
 
     partition: str
@@ -140,12 +140,12 @@ def get_checkpoint(id_or_alias: UUID | str) -> Checkpoint:
 
 
 def open_checkpoint(checkpoint_id: UUID | str) -> Checkpoint:
-    """Return the kept checkpoint with that id, with its run and its payload, proven.
+    """Return the kept checkpoint with that id, with its run and its payload, verified.
     One query. Raises `UnknownThing`, `TamperedRow`, `WrongKey`.
     """
     loaded = _load(uuid_of(checkpoint_id, "checkpoint"), run_columns=_SHOWN_OF_RUN)
     loaded.row.run = loaded.run
-    # `snapshot_of` finds it there, and takes no further query.
+    # `snapshot_of` reads it from here and needs no further query.
     loaded.row.__dict__["document"] = loaded.document
     return loaded.row
 
@@ -172,7 +172,7 @@ def read_checkpoint(id_or_alias: UUID | str) -> Checkpoint | None:
 
 
 def find_checkpoint(id_or_alias: UUID | str) -> Checkpoint | None:
-    """Return the checkpoint as `get_checkpoint` does; None where there is none."""
+    """Return the checkpoint as `get_checkpoint` does; None if there is none."""
     text = str(id_or_alias)
     checkpoint_id = _id_in(text)
     if checkpoint_id is None:
@@ -232,8 +232,8 @@ def _kept_with_run(**conditions: Any) -> "QuerySet[Any, Any]":
 
 
 def alias_of(checkpoint: Checkpoint) -> str:
-    """Return the exact alias of a checkpoint. No query where the checkpoint came from
-    this module.
+    """Return the exact alias of a checkpoint. No query if the checkpoint came from this
+    module.
     """
     key = checkpoint.run.key
     if checkpoint.seq == 0:
@@ -267,8 +267,8 @@ def snapshot_of(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return the whole payload: scratch, artifacts, diagnostics, frontier, versions,
     open. One query, the first time.
 
-    It is what was sealed, proven from the nearest snapshot on. Raises `TamperedRow`,
-    which names the row, `WrongKey`.
+    It is verified from the nearest snapshot on. Raises `TamperedRow`, which names the
+    row, `WrongKey`.
     """
     attributes = checkpoint.__dict__
     if "document" not in attributes:
@@ -288,9 +288,8 @@ def _document_of(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def fault_of_run(run: Run) -> SealFault | None:
-    """Return why a run's row does not prove to be what was written: by its seal, its
-    input, and the label, the facts and the ties in the first event of its log. One
-    query; None where it does.
+    """Return why a run's row does not verify: by its seal, its input, and the label,
+    the facts and the ties in the first event of its log. One query; None if it does.
     """
     try:
         run_row.input_of(run)
@@ -303,11 +302,15 @@ def fault_of_run(run: Run) -> SealFault | None:
 
 def _verify_start(run: Run) -> None:
     """Raise `TamperedRow` where a run's row has another label, facts or ties than the
-    first event of its log.
+    first event of its log, and where that event is missing.
     """
     first = RunEvent.objects.filter(run=run.id, seq=1).first()
     if first is None:
-        return
+        # The log of a fork that a store made begins when it is resumed.
+        if run.event_seq == 0:
+            return
+        row = f"{RunEvent._meta.db_table} {run.id} line 1"
+        raise TamperedRow(f"{row} is gone", row=row)
     sealed_rows.verify_row(first, protection_of(run))
     recorded = read_value(first, "payload")
     # Logs of older versions do not record them.
@@ -329,7 +332,7 @@ def _verify_start(run: Run) -> None:
 
 
 def input_of(run: Run) -> Any:
-    """Return the run's input. Raises `TamperedRow` where it is not what the run was
+    """Return the run's input. Raises `TamperedRow` if it is not what the run was
     started with, `WrongKey`.
     """
     return run_row.input_of(run)
@@ -339,8 +342,8 @@ def state_at(checkpoint_id: UUID | str) -> dict[str, Any]:
     """Return {input, scratch, artifacts, diagnostics} as they were at that checkpoint.
     One query.
 
-    It is proven to be what was sealed. Raises `UnknownThing`, `TamperedRow`, which
-    names the row, `WrongKey`; so do all functions that follow here.
+    It is verified against its seal. Raises `UnknownThing`, `TamperedRow`, which names
+    the row, `WrongKey`; so do all functions that follow here.
     """
     return _load(uuid_of(checkpoint_id, "checkpoint")).state()
 
@@ -369,7 +372,7 @@ def changes(checkpoint: Checkpoint, *, at_most: int | None = None) -> list[Chang
 
 
 def parent_of(checkpoint: Checkpoint) -> UUID | None:
-    """Return the checkpoint that `changes` compares with; None where there is none. One
+    """Return the checkpoint that `changes` compares with; None if there is none. One
     query.
     """
     if checkpoint.parent is None:
@@ -391,7 +394,7 @@ def diff(a: UUID | str, b: UUID | str) -> list[Change]:
 
 @dataclass(frozen=True, slots=True)
 class _LoadedCheckpoint:
-    """A checkpoint with its run and its proven document."""
+    """A checkpoint with its run and its verified document."""
 
     row: Checkpoint
     run: Run
@@ -424,8 +427,8 @@ def _load(
     run_columns: tuple[str, ...] = (),
 ) -> _LoadedCheckpoint:
     """Load a checkpoint with its run, of which `run_columns` are read too. One query.
-    Raises `UnknownThing`; `TamperedRow` and `WrongKey` where the rows are not as they
-    were sealed.
+    Raises `UnknownThing`; `TamperedRow` and `WrongKey` if the rows are not as they were
+    sealed.
     """
     rows, run = reader.range_with_run(checkpoint_id, run_columns)
     if run is None or (only_kept and not rows[-1].kept):
@@ -437,7 +440,7 @@ def _load(
 
 
 def _state_before(loaded: _LoadedCheckpoint) -> dict[str, Any]:
-    """Return the state at the parent; the input alone where there is none."""
+    """Return the state at the parent; the input alone if there is none."""
     if loaded.row.parent is not None:
         # Retention may have removed the parent.
         with suppress(UnknownThing):
@@ -488,8 +491,8 @@ def _authors(loaded: _LoadedCheckpoint) -> dict[str, str]:
         if seq in rows_by_seq:
             row = rows_by_seq[seq]
             names = [entry["node"] for entry in setting_entries(row.nodes)]
-        # Where supersteps before this one left no row, its change shows which nodes
-        # ran in them, unless it is the whole state.
+        # If supersteps before this one left no row, its change shows which nodes ran in
+        # them, unless it is the whole state.
         is_own = seq == loaded.row.seq
         if is_own and channel not in rows_by_seq[seq].changed and own_change:
             names = nodes_that_ran(own_change, StatePath(STATE, (channel,)))

@@ -2,8 +2,8 @@
 each: along a line and its ancestors and, for a fork, on into its origin.
 
 Columns show which rows set it; only the payloads of these are read, and for each batch
-the payload that it is folded from. Every row is proven to be what was sealed.
-`path_log` calls it.
+the payload that it is folded from. Every row is verified against its seal. `path_log`
+calls it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +33,7 @@ from orchestrator.engine.values import canonical
 from orchestrator.engine.values.ops import Op
 
 WINDOW = 200
-"""Rows whose columns are read in one query."""
+"""The most rows whose columns are read in one query."""
 BATCHES = (1, 16, 64, 256)
 """The least number of payloads in the first batch, the second, and so on: the first
 mostly answers. A batch ends where the rows that are folded together end.
@@ -46,8 +46,8 @@ STEPPED = frozenset({Source.SUPERSTEP, Source.SETTLEMENT, Source.FAILURE})
 class Touch:
     """A checkpoint that may have set a channel: its row without payload, its run, its
     change, and of the document after it the channel alone. `setting` is the position of
-    the op in its change that last gave the path another value; None where no op shows
-    it. Each superstep that left no row has an op in the change of the next row.
+    the op in its change that last gave the path another value; None if no op shows it.
+    Each superstep that left no row has an op in the change of the next row.
     """
 
     row: Checkpoint
@@ -89,7 +89,7 @@ def touches_back(
         for batch in _batches(_ranges(run, spans, path)):
             yield from _touches_of(run, batch, path)
             oldest_seq = batch[-1].seq
-        # Where history was removed, nobody knows what came before.
+        # Where history was removed, the change before it is not known.
         if oldest_seq != 0:
             return
         origin = origin_of(run, among)
@@ -131,16 +131,16 @@ def _rows_back(
     spans: Spans,
 ) -> Iterator[tuple[Checkpoint, Checkpoint | None]]:
     """Yield each kept row of the spans, newest first, with the one before it; both
-    without payload. The first of all, and the first behind a removed stretch, have none
-    before them and are the last. Raises `TamperedRow` where rows are missing that
-    nobody removed.
+    without payload. The first of all, and the first after a removed stretch, have none
+    before them and are the last. Raises `TamperedRow` if rows are missing that nobody
+    removed.
     """
     newer: Checkpoint | None = None
     for row in _verified_rows_back(run, spans):
         if newer is not None:
-            # Between two rows of a line that aren't child and parent, others are
-            # missing.
-            if newer.line == row.line and newer.parent != row.id:
+            # Between two rows that aren't child and parent, others are missing, also
+            # where only the beginning of a line is gone.
+            if newer.source not in BEGINNINGS and newer.parent != row.id:
                 break
             yield newer, row
         newer = row
@@ -174,7 +174,7 @@ def _verified_rows_back(
 
 
 def _require_removal(run: Run, row: Checkpoint) -> None:
-    """Raise `TamperedRow` where no log entry records that the rows before this one were
+    """Raise `TamperedRow` if no log entry records that the rows before this one were
     removed. One query.
     """
     protection = protection_of(run)
@@ -308,7 +308,7 @@ def _last_touching(change: Iterable[Op], path: StatePath) -> int | None:
 
 
 def _proven_parts(base: Checkpoint, protection: Protection) -> list[bytes]:
-    """Return the snapshot of a row, proven to be what its hash covers."""
+    """Return the snapshot of a row, verified against its hash."""
     [part] = reader.parts_of([base], protection)
     reader.require_hashed(base, part, protection, begins=True)
     return [part]
@@ -320,7 +320,7 @@ def _changes_of(
     base: Checkpoint,
     protection: Protection,
 ) -> Iterator[tuple[Checkpoint, list[Op]]]:
-    """Yield each row with its change. One query, none where `base` is the only row."""
+    """Yield each row with its change. One query, none if `base` is the only row."""
     stored_changes = {base.seq: base.change}
     others = [row.seq for row in rows if row.seq != base.seq]
     if others:
@@ -332,7 +332,7 @@ def _changes_of(
 
 
 def _change_of(row: Checkpoint, protection: Protection) -> list[Op]:
-    """Return a row's change, proven to be what its hash covers."""
+    """Return a row's change, verified against its hash."""
     if not row.change:
         # Its snapshot stands for it.
         if not row.snapshot_hash:

@@ -86,7 +86,7 @@ named. Uploaded files follow.
 
 
 def verify_run(run_id: UUID | str, *, most: int = MOST_FAULTS) -> list[Fault]:
-    """Return the faults of a run, at most so many, those of the first examiner first;
+    """Return at most this many faults of a run, those of the first examiner first;
     empty if all is as it was written.
 
     Raises `UnknownThing`, and what the database raises while it does not serve; any

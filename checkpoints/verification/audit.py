@@ -197,8 +197,8 @@ def _logs_of_runs(anchored: Collection[Anchor]) -> _LogsOfRuns:
 
 
 def _reason_against(logs: _LogsOfRuns, run: UUID, seq: int, hash_: str) -> str:
-    """Return why a run's log does not hold an anchored line; empty where it does, or
-    where the line was removed on purpose.
+    """Return why a run's log does not hold an anchored line; empty if it does, or where
+    the line was removed on purpose.
     """
     if run not in logs.last_lines:
         # Its log may have gone on between the anchor and its removal.

@@ -36,10 +36,10 @@ NOT_VERIFIED = "not_verified"
 class Fault:
     """One place where a run differs from what was written.
 
-    `checkpoint` is the id of the checkpoint concerned, empty where there is none;
-    `what` names the row; `code` is that of the refusal: `tampered_row`,
-    `tampered_upload` or `payload_lost`; or, where the row cannot be examined now,
-    `wrong_key`, `payloads_unavailable`, `unknown_backend`, `not_verified`.
+    `checkpoint` is the id of the checkpoint concerned, empty if there is none; `what`
+    names the row; `code` is that of the refusal: `tampered_row`, `tampered_upload` or
+    `payload_lost`; or, where the row cannot be examined now, `wrong_key`,
+    `payloads_unavailable`, `unknown_backend`, `not_verified`.
     """
 
     run: str
@@ -64,8 +64,8 @@ class Subject:
     def is_hashed(self, row: Model, column: str, data: bytes, hash_: str) -> bool:
         """Return whether these bytes of a payload column have this hash.
 
-        Where the column was erased, return whether they are its recorded replacement,
-        so that erased content does not come back unnoticed.
+        If the column was erased, return whether they are its recorded replacement, so
+        that erased content does not come back unnoticed.
         """
         expected_hash = hash_
         erasure = self.erased.said_of(row)
@@ -173,7 +173,7 @@ def not_verified(error: Exception, what: str, *, run: str = "") -> Fault:
         raise error
     log.error("not_verified", what=what, run=run, exc_info=error)
     code = NOT_VERIFIED
-    # Their codes tell a missing key or backend from a row that was changed.
+    # Their codes distinguish a missing key or backend from a row that was changed.
     if isinstance(error, UNREADABLE):
         code = error.code
     table, _, _ = what.partition(" ")

@@ -72,7 +72,7 @@ def _other_rows(
     if record.ended_at is None:
         return None
     if (record.rows, record.rows_hash) != rows_digest(record):
-        return subject.fault(record, "tells of other rows than it did when it ended")
+        return subject.fault(record, "lists other rows than when it ended")
     # The record of an imported run has its own hash here, and keeps the logged one.
     expected_hash = record.origin_rows_hash or record.rows_hash
     if logged_hashes.get(str(record.id)) != expected_hash:
@@ -119,7 +119,7 @@ def _faults_of_page(
         row = rows.get(key)
         if row is None:
             # A row that was removed since is judged by the examiner of its table. That
-            # of metadata compares nothing where there was an erasure.
+            # of metadata compares nothing if there was an erasure.
             if model is RunMetadata:
                 yield subject.missing_row(model, note.row)
             continue

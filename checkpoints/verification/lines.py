@@ -38,7 +38,8 @@ def departures(subject: Subject) -> Iterator[Fault]:
     # The first line of a run departs from another only if the run has an origin.
     first = 1 if run.origin_checkpoint is not None else 2
     # A run that began by itself and was never rewound has no such line.
-    if not rows and first > run.line:
+    may_have_departed = run.line >= first
+    if not rows and not may_have_departed:
         return
     logged = _logged_lines(subject)
     for number in range(first, run.line + 1):

@@ -348,7 +348,7 @@ def _may_be_removed(subject: Subject, seq: int | None) -> bool:
     purpose.
     """
     removed = subject.removed.checkpoints
-    # Where checkpoints cannot be counted, a gap in the numbers of the rows themselves
+    # If checkpoints cannot be counted, a gap in the numbers of the rows themselves
     # still shows.
     if seq is None:
         return bool(removed)

@@ -30,14 +30,14 @@ BEGINNINGS = ("run_started", "line_begun")
 """Lines whose checkpoint has a change that sets the whole document."""
 SAVES = (*BEGINNINGS, "checkpoint_saved", "checkpoint_kept")
 ROWS = 100
-"""Changes that are read at once."""
+"""The most changes that are read at once."""
 
 
 @frozen
 class LoggedChange:
     """A checkpoint that is kept, as the log has it.
 
-    `hash`: that of its change; empty where the line that named it was removed. `whole`:
+    `hash`: that of its change; empty if the line that named it was removed. `whole`:
     the change needs nothing before it.
     """
 
@@ -52,8 +52,8 @@ def document_by_log(checkpoint: UUID) -> dict[str, Any]:
     began.
 
     Raises `UnknownThing`, also where retention removed lines that the state needs;
-    `TamperedRow` or `WrongKey` where a line, a change or the snapshot that it begins
-    with is gone or not what was written.
+    `TamperedRow` or `WrongKey` if a line, a change or the snapshot that it begins with
+    is gone or not what was written.
     """
     run = _run_of(checkpoint)
     protection = protection_of(run)
@@ -113,9 +113,8 @@ def _logged_changes(
 def _since_beginning(
     logged: Iterator[LoggedChange], snapshots: Mapping[str, str]
 ) -> list[LoggedChange]:
-    """Return the changes since the last one that needs nothing before it. Where the
-    line of that one was removed, they begin with the row that was given a snapshot
-    instead.
+    """Return the changes since the last one that needs nothing before it. If the line
+    of that one was removed, they begin with the row that was given a snapshot instead.
     """
     changes: list[LoggedChange] = []
     for change in logged:
@@ -210,8 +209,8 @@ def _folded(
 def _verified_bytes(
     row: Checkpoint, column: str, hash_: str, protection: Protection
 ) -> bytes:
-    """Return the canonical bytes of a payload column. Raises `TamperedRow` where they
-    have another hash than the log says, and as `reader.bytes_of` does.
+    """Return the canonical bytes of a payload column. Raises `TamperedRow` if they have
+    another hash than the log says, and as `reader.bytes_of` does.
     """
     data = reader.bytes_of(row, column, protection)
     if protection.digest(data) != hash_:

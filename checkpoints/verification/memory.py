@@ -167,8 +167,8 @@ def _is_moved(subject: Subject, trace: MemoryTrace, landing: MemoryLanding) -> b
     """Return whether a trace claims another run than the one that made its version."""
     if trace.run == subject.run.id:
         return False
-    # A deletion that found nothing made no version. Older rows do not tell it from
-    # others.
+    # A deletion that found nothing made no version. Older rows do not distinguish it
+    # from others.
     found_nothing = landing.change == "nothing" or (
         landing.deleted and not landing.change
     )
@@ -303,7 +303,7 @@ def _missing_landing(subject: Subject, landing: _Landed) -> Fault:
 
 
 def _landing_in(subject: Subject, line: RunEvent) -> _Landed | None:
-    """Return the landing that a line records; None where it cannot be read, which the
+    """Return the landing that a line records; None if it cannot be read, which the
     log's own examiner names.
     """
     facts = facts_of(subject, line)

@@ -33,10 +33,8 @@ Values = dict[int, dict[str, Any]]
 
 @dataclass(slots=True)
 class _StoredNotes:
-    """The notes that the rows of a run hold.
-
-    `metadata`: the values. `figures`: the totals. `erased`: the numbers of the
-    checkpoints of whose metadata something was erased.
+    """The notes in the rows of a run: `metadata` values and `figures` totals, and in
+    `erased` the seqs of checkpoints that lost some metadata to an erasure.
     """
 
     metadata: Values = field(default_factory=dict)
@@ -168,7 +166,7 @@ def _read_metadata(subject: Subject, stored: _StoredNotes) -> Iterator[Fault]:
 
 
 def _value(row: RunMetadata) -> Any:
-    """Return the value; None where it cannot be read, which the seal's fault says."""
+    """Return the value; None if it cannot be read, which the seal's fault says."""
     try:
         return sealed_columns.read_value(row, "value")
     except CountersignError:
@@ -188,7 +186,7 @@ def _read_figures(subject: Subject, stored: _StoredNotes) -> Iterator[Fault]:
 
 
 def _facts(subject: Subject, line: RunEvent) -> dict[str, Any]:
-    """Return the facts of a line; none where it cannot be read, which the log's own
+    """Return the facts of a line; none if it cannot be read, which the log's own
     examiner names.
     """
     try:

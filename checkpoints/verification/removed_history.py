@@ -1,11 +1,11 @@
-"""Reads from a run's log which stretches of its history were removed on purpose. Where
-rows are missing, examiners go on behind such a stretch; any other gap is a fault.
+"""Reads from a run's log which stretches of its history were removed on purpose. If
+rows are missing, examiners go on after such a stretch; any other gap is a fault.
 
 A line `history_removed` has {checkpoints, events, snapshots}, each of which may be
 absent. The first two describe the rows that are gone as {first, last, count, before,
 after}: their numbers, the hash of the row before them (empty for none), and the hash of
 the last of them. `snapshots` is [[checkpoint, snapshot hash]]: rows that were given a
-snapshot, so that those behind a stretch can be read.
+snapshot, so that those after a stretch can be read.
 """
 
 from bisect import bisect_right

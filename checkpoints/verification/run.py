@@ -169,8 +169,8 @@ def _last_line(subject: Subject, *types: str) -> RunEvent | None:
 
 
 def _facts(subject: Subject, line: RunEvent | None) -> dict[str, Any]:
-    """Return the facts of a line; none where it cannot be read, which the log's own
-    examiner has named.
+    """Return the facts of a log entry; empty if it cannot be read, which the log's own
+    examiner reports.
     """
     if line is None:
         return {}
@@ -245,26 +245,27 @@ def _faults_of_cancellation(subject: Subject) -> Iterator[Fault]:
     """
     run = subject.run
     line = _last_line(subject, "cancel_requested")
-    # Of a run that has ended the line may be among the removed ones; of a run that can
-    # still be cancelled it is there.
+    # A run that has ended may have lost this entry to retention; one that can still be
+    # cancelled still has it.
     if line is None and run.status in ENDS and subject.removed.events:
         return
     if line is None:
         if run.cancel_at is not None:
             yield subject.fault(
                 run,
-                f"asks to be cancelled since {run.cancel_at},"
+                f"has been asked to cancel since {run.cancel_at},"
                 " but its log says otherwise",
             )
         return
     if run.cancel_at is None:
         yield subject.fault(
-            run, "does not ask to be cancelled, but its log says otherwise"
+            run, "has not been asked to cancel, but its log says otherwise"
         )
         return
     logged_at = _facts(subject, line).get("cancel_at")
     if logged_at is not None and logged_at != run.cancel_at.isoformat():
         yield subject.fault(
             run,
-            f"asks to be cancelled since {run.cancel_at}, but its log says {logged_at}",
+            f"has been asked to cancel since {run.cancel_at},"
+            f" but its log says {logged_at}",
         )

@@ -20,7 +20,7 @@ from orchestrator.engine.values import canonical
 from orchestrator.engine.values.ops import Op
 
 PAGE = 20
-"""Rows read at once: each may hold a whole state."""
+"""The most rows read at once: each may hold a whole state."""
 _NOT_APPLICABLE = (
     AttributeError,
     LookupError,
@@ -36,8 +36,8 @@ class _Folded:
     """How far the fold has got.
 
     `seq`, `hash`: number and content hash of the last row. `row`: the row itself; None
-    where it was removed or is missing. `document`: the document at it; None where that
-    is not known. `sound`: whether hash and row can be believed.
+    if it was removed or is missing. `document`: the document at it; None if that is not
+    known. `sound`: whether hash and row can be believed.
     """
 
     seq: int = -1
@@ -126,7 +126,7 @@ def _faults_of_head(subject: Subject, last: Checkpoint | None) -> Iterator[Fault
 
 
 def _verified_document(subject: Subject, row: Checkpoint, before: _Folded) -> Any:
-    """Return the document at a row that is what it was written as; None where it is not
+    """Return the document at a row that is what it was written as; None if it is not
     known. Raises `TamperedRow`, `WrongKey`, and what its backend raises.
     """
     sealed_rows.verify_row(row, subject.protection)
@@ -154,8 +154,8 @@ def _verified_document(subject: Subject, row: Checkpoint, before: _Folded) -> An
 
 
 def _document_of(row: Checkpoint, snapshot: bytes) -> Any:
-    """Return the document that a snapshot holds. No seal covers its hash, so that it may
-    be any bytes.
+    """Return the document that a snapshot holds. Raises `TamperedRow` if its bytes are
+    not JSON.
     """
     try:
         return canonical.loads(snapshot)
@@ -249,8 +249,8 @@ def _is_under_ring_key(stored: bytes) -> bool:
 def _verified_bytes(
     subject: Subject, row: Checkpoint, column: str, stored: bytes, hash_: str
 ) -> bytes:
-    """Return the canonical bytes of a payload column. Raises `TamperedRow` where they
-    have another hash, and as `reader.bytes_of` does.
+    """Return the canonical bytes of a payload column. Raises `TamperedRow` if they have
+    another hash, and as `reader.bytes_of` does.
     """
     data = reader.bytes_of(row, column, subject.protection, stored=stored)
     if not subject.is_hashed(row, column, data, hash_):
@@ -262,7 +262,7 @@ def _verified_bytes(
 
 def _parent_hash(row: Checkpoint, before: _Folded) -> str:
     """Return the content hash of a row's parent, which is on another line where a line
-    begins. At most two queries, none where the parent is the row before.
+    begins. At most two queries, none if the parent is the row before.
     """
     if row.parent is None:
         return ""
@@ -282,9 +282,7 @@ def _parent_hash(row: Checkpoint, before: _Folded) -> str:
 
 
 def _document_after(row: Checkpoint, change: list[Op], before: _Folded) -> Any:
-    """Return the document after a row's change; None where the one before it is not
-    known.
-    """
+    """Return the document after a row's change; None if the one before it is not known."""
     if change and change[0]["op"] == "set":
         return reader.changed_channels({}, change)
     try:

@@ -52,7 +52,7 @@ def told_heads() -> Iterator[Fault]:
 
 
 def _faults_of_heads() -> Iterator[Fault]:
-    """Yield a fault for each head that the table lacks, and for each behind which the
+    """Yield a fault for each head that the table lacks, and for each after which the
     numbers go back. Raises what reading the file raises.
     """
     places = _last_places()

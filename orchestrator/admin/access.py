@@ -63,7 +63,7 @@ class BulkForkResultAdmin(ReadOnlyRows):
 
 def close_queue_admin() -> None:
     """Remove django-q2's own pages from the admin: they run any function by its name.
-    Does nothing where its cluster is not ours alone.
+    Does nothing if its cluster is not ours alone.
     """
     cluster = getattr(settings, "Q_CLUSTER", {})
     if cluster.get("broker_class") != "orchestrator.worker.broker.RunBroker":

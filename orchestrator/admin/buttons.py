@@ -79,8 +79,8 @@ def _retention_buttons(run: Run, user: Any) -> Iterator[Button]:
 
 
 def checkpoint_buttons(point: Checkpoint, user: Any) -> list[Button]:
-    """Return the buttons of a checkpoint for this user; none where its run has no row.
-    One query for that.
+    """Return the buttons of a checkpoint for this user; none if its run has no row. One
+    query for that.
     """
     run = Run.objects.filter(id=point.run_id).only("id", "erasure").first()
     if run is None:

@@ -3,6 +3,7 @@ the runs and what would happen to them, and acts when its form is posted. Review
 only opened from there, and decided on their own pages.
 """
 
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
@@ -298,4 +299,7 @@ def _add_bundle(archive: zipfile.ZipFile, run: Run, by: Any) -> None:
             archive.writestr(f"run-{run.id}.refused.txt", reason)
             return
         bundled.seek(0)
-        archive.writestr(f"run-{run.id}.jsonl", bundled.read())
+        # In pieces, for a bundle may be larger than the memory. How large it is, is not
+        # known before.
+        with archive.open(f"run-{run.id}.jsonl", "w", force_zip64=True) as entry:
+            shutil.copyfileobj(bundled, entry)

@@ -141,7 +141,7 @@ class RelativeOut(serializers.Serializer[Any]):
 
 
 class LineageOut(serializers.Serializer[Any]):
-    """The tree of a run, each run behind the one that it came of. `path` leads to the
+    """The tree of a run, each run after the one that it came from. `path` leads to the
     run; `cut`: there are more.
     """
 

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals.api.base import describe, person, read_body
-from approvals.permissions import visible_run, visible_runs
+from approvals.permissions import visible_relatives, visible_run
 from checkpoints import timeline
 from checkpoints.core.ids import unknown_thing
 from checkpoints.core.state_paths import parsed_path
@@ -41,7 +41,7 @@ class RunBlame(APIView):
             raise unknown_thing("checkpoint", f"{visible.key}:at-{at or 0}")
         # A value may come from an origin that the caller may not see.
         blamed = timeline.blame(
-            rows[0].id, query["path"], among=visible_runs(person(request))
+            rows[0].id, query["path"], among=visible_relatives(person(request))
         )
         return Response(BlameOut(blamed).data)
 
@@ -59,7 +59,7 @@ class RunHistory(APIView):
             query["path"],
             limit=limit,
             before=query.get("before"),
-            among=visible_runs(person(request)),
+            among=visible_relatives(person(request)),
         )
         # A full page may have older changes before it.
         older = changes[0].checkpoint.seq if len(changes) == limit else None
@@ -79,7 +79,7 @@ class RunLineage(APIView):
     @describe(responses=LineageOut)
     def get(self, request: Request, run: str) -> Response:
         run_id = visible_run(person(request), run).id
-        tree = timeline.lineage(run_id, among=visible_runs(person(request)))
+        tree = timeline.lineage(run_id, among=visible_relatives(person(request)))
         return Response(LineageOut(lineage_json(tree)).data)
 
 
@@ -103,5 +103,5 @@ class RunAlign(APIView):
         at = None
         if "at" in query:
             at = (query["at"], query["with_at"])
-        alignment = timeline.align(this, other, at=at, among=visible_runs(user))
+        alignment = timeline.align(this, other, at=at, among=visible_relatives(user))
         return Response(AlignOut(alignment_json(alignment)).data)

@@ -19,7 +19,7 @@ class Graphs(APIView):
     @describe(operation_id="graphs_list", responses=page_schema(GraphLine))
     def get(self, request: Request) -> Response:
         if not has_role(person(request)):
-            raise UnknownThing("there is no catalogue for you")
+            raise UnknownThing("you may not see the catalogue")
         names = sorted({compiled.name for compiled in registry.all()})
         graphs = [registry.current(name).catalogue() for name in names]
         # A page like any other, though all graphs fit on one.

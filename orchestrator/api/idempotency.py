@@ -2,11 +2,11 @@
 in the transaction of the act.
 
 A record maps (user, method, path, key) to a hash of the body and the answer. Answers
-2xx, 409 and 410 are kept for seven days. Of two requests at once the second waits for
-the first one's transaction. A body or an answer may belong to an encrypted run, so the
-hash is keyed, and the answer is encrypted if there is a key to do so. A caller who may
-not see the run any more does not get the answer again: the run is unknown to them, as
-everywhere.
+2xx, 409 and 410 are kept for seven days. If two requests come at once, the second waits
+for the transaction of the first. A body or an answer may belong to an encrypted run, so
+the hash is keyed, and the answer is encrypted if there is a key to do so. A caller who
+may not see the run any more does not get the answer again: the run is unknown to them,
+as everywhere.
 """
 
 import functools
@@ -183,8 +183,8 @@ def _recorded_answer(record: IdempotencyRecord) -> Response:
 
 
 def body_digest(data: Any) -> bytes:
-    """Return the SHA-256 of a posted body, whatever the order of its keys; of a file it
-    covers the bytes and not the form around them.
+    """Return the SHA-256 of a posted body, whatever the order of its keys; for a file
+    it covers the bytes, not the form around them.
     """
     plain = data
     if isinstance(data, Mapping):

@@ -198,6 +198,7 @@ class Erase(APIView):
         require(person(request), "manage_retention")
         confirmed_key = body.pop("confirm")
         if body.pop("dry_run"):
+            # A plan: `run`, `key`, `paths`, `rows` by place, `inherited`.
             plan = retention.plan_erasure(visible.id, body["paths"], body["forks"])
             return Response(plan.json())
         # An erasure cannot be undone, so the caller confirms which run is meant.

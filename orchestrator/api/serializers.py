@@ -453,9 +453,7 @@ class GraphOut(GraphLine):
 
 
 class ErasureOut(serializers.ModelSerializer[ErasureRecord]):
-    """The record of an erasure; never a value. Of a dry run: `run`, `key`, `paths`,
-    `rows` by place, `inherited`.
-    """
+    """The record of an erasure, never with an erased value. `rows` is their number."""
 
     by = serializers.CharField(source="by_name")
 

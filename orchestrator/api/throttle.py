@@ -22,8 +22,8 @@ from orchestrator.client_address import client_address
 from orchestrator.models import ApiToken, FailedAuthentication
 
 HINT = 12
-"""The number of first characters that tell tokens apart. They stay the same in an
-attack that tries to guess the rest of a token.
+"""The number of first characters by which tokens are told apart. They stay the same in
+an attack that tries to guess the rest of a token.
 """
 
 

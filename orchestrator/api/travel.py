@@ -1,4 +1,4 @@
-"""Endpoints of time travel beside its verbs: plans, the report of a replay, and forks
+"""Endpoints of time travel besides its verbs: plans, the report of a replay, and forks
 of many runs at once.
 """
 

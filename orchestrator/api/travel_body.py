@@ -13,7 +13,7 @@ from orchestrator.runs import verb_table
 from orchestrator.runs.verb_table import LONGEST_NAME
 
 MOST_NAMED = 1000
-"""Checkpoints that one request may name."""
+"""The most checkpoints that one request may name."""
 
 
 class HowBody(Body):
@@ -138,11 +138,15 @@ class RefusedOut(serializers.Serializer[Any]):
 
 
 class BulkPlanOut(serializers.Serializer[Any]):
-    """A dry run: of `total` runs so many were examined."""
+    """The dry run of a bulk fork: how many of `total` runs were `examined`, and their
+    plans and refusals by kind.
+    """
 
     total = serializers.IntegerField()
     examined = serializers.IntegerField()
-    others = serializers.IntegerField(help_text="Runs of further kinds.")
+    others = serializers.IntegerField(
+        help_text="Examined runs of kinds that are not listed."
+    )
     kinds = PlanKindOut(many=True)
     refusals = RefusedOut(many=True)
 

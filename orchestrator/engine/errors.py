@@ -150,9 +150,9 @@ class OlderSeal(WrongKey):
 
 
 class InvalidBundle(_Named):
-    """A bundle is not one that can be taken in: `line` and `reason` say where and why.
-    Ask for it to be exported anew; add the key of its house to the trusted ones, where
-    you trust it.
+    """A bundle cannot be imported: `line` and `reason` say where and why. Ask for it to
+    be exported anew; add the key of its installation to the trusted ones, if you trust
+    it.
     """
 
     code_of_class = "invalid_bundle"
@@ -207,7 +207,7 @@ class PayloadsUnavailable(_Named):
 
 
 class UnknownBackend(_Named):
-    """The settings know no payload backend of this name. Put it back into
+    """The settings have no payload backend of this name. Put it back into
     COUNTERSIGN["PAYLOADS"] as it was.
     """
 

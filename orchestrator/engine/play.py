@@ -199,7 +199,8 @@ class _Player:
             self.reviewers.forget(settled)
             self._commit(step, "settlement", ())
         else:
-            # All that was settled comes back: its bases have moved.
+            # Nothing could be applied, because the bases of all settled writes have
+            # moved: they go back to the reviewers.
             self.reviewers.rebase(self._seen())
 
     def _run_superstep(self, planned: Planned) -> None:

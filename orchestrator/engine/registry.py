@@ -18,7 +18,7 @@ def register(graph: Definition) -> Compiled:
     """
     key = (graph.name, graph.version)
     registered = _registered.get(key)
-    # Discovery may meet one graph again, where another module imports it.
+    # Discovery may meet one graph again, if another module imports it.
     if registered is not None and registered.graph is graph:
         return registered
     if registered is not None:

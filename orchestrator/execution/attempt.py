@@ -47,7 +47,7 @@ it is repeated as if it had not run.
 """
 
 LONGEST_TEXT = 20_000
-"""Characters kept of an error's message, and of its traceback."""
+"""The most characters kept of an error's message, and of its traceback."""
 
 _FIXED = frozenset({type(None), bool, int, float, str})
 """Types of payloads that cannot be changed in place."""
@@ -198,8 +198,8 @@ class Attempt:
         with self._lock:
             if self.outcome != Outcome.OPEN:
                 return False
-            # Set first: of an attempt that was given up nobody can say that nothing
-            # happened.
+            # Set first: once an attempt is given up, its error must not be taken as
+            # proof that nothing happened.
             self._given_up = True
             self._record_error(TimeoutError(why))
             return True

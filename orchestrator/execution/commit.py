@@ -63,7 +63,8 @@ from orchestrator.execution.session import (
 @frozen
 class _Assembled:
     """A superstep's commit, ready to be sent. `after` is what the run would do next;
-    `listing` and `inside` are written in the same transaction.
+    `listing` and `inside` are written in the same transaction. `rebases` is true if
+    writes come back to their reviewers.
     """
 
     checkpoint: NewCheckpoint
@@ -73,6 +74,7 @@ class _Assembled:
     inside: Callable[[], None] | None
     after: Planned
     decided: int
+    rebases: bool
 
 
 def commit_superstep(
@@ -117,6 +119,9 @@ def _send(
         return session.head, Status.RUNNING
     session.next_plan = assembled.after
     wait_for_answer = prepared.send()
+    # The next look has to see the new revisions, and the requests that are open again.
+    if assembled.rebases:
+        session.lease.moved = True
     if wait or not _may_overlap(session, assembled):
         wait_for_answer()
     else:
@@ -202,6 +207,7 @@ def _may_overlap(session: Session, assembled: _Assembled) -> bool:
 
 
 def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
+    """Build everything that one commit writes."""
     lease = session.lease
     graph = session.graph
     step = worked.step
@@ -214,8 +220,9 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     after = session.plan_after(step.frontier)
     status = _status(session, step.frontier, after)
 
-    # People are shown the state behind this superstep, with what memory then holds.
-    # About tasks that are not reached they were asked while the superstep was open.
+    # People are shown the state after this superstep, with what memory then holds.
+    # While the superstep was open, people were already asked about the tasks that are
+    # not in `reached`.
     held = [write for write in step.held if write.task in reached]
     outputs = {task: result.output for task, result in results.items() if result.output}
     memory = _memory_changes(session, step, held=held, outputs=outputs, at=at)
@@ -225,7 +232,11 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     )
     opening = prepare_requests(lease, graph, reached, step.held, moment)
     rebased = rebase_writes(
-        session.open_requests(), graph, state, at=at, protection=lease.protection
+        session.requests_bound_to(step.changes),
+        graph,
+        state,
+        at=at,
+        protection=lease.protection,
     )
 
     # Now the rows: the checkpoint, and the run's own.
@@ -283,6 +294,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
         _extra_writes(session, opening, rebased, memory, not_needed, noted),
         after,
         decided=len(not_needed.decisions),
+        rebases=bool(rebased.rows),
     )
 
 
@@ -560,10 +572,9 @@ def _state_reviewers_see(
     """Return the state after the step, with what memory then holds for the writes that
     gates hold.
     """
-    waiting = session.open_requests()
-    if not (waiting or held):
+    if not (session.open_requests() or held):
         return step.state
-    channels = execution_memory.held_channels(waiting, held)
+    channels = [*session.memory_held, *execution_memory.held_channels([], held)]
     return execution_memory.memory_values(
         session.lease.protection, step.state, channels, memory.landings
     )
@@ -578,17 +589,15 @@ def _status(
     if after.starts:
         return Status.RUNNING
     status = Status(ending(session.graph, frontier))
-    if session.replay is not None and status == Status.PAUSED:
+    if status != Status.PAUSED:
+        return status
+    if session.replay is not None:
         # What was decided in its origin is applied next.
         return Status.RUNNING
     # A gate that is settled already is applied next.
-    applicable = [
-        settled
-        for settled in session.settled_gates(frontier)
-        if settled.request not in apart_from
-    ]
-    if status == Status.PAUSED and applicable:
-        return Status.RUNNING
+    for settled in session.settled_gates(frontier):
+        if settled.request not in apart_from:
+            return Status.RUNNING
     return status
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 WARNINGS = 50
-"""Warnings that are kept; older ones stay in the log."""
+"""The most warnings that are kept; older ones stay in the log."""
 
 
 def fresh() -> dict[str, Any]:

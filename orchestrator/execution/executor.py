@@ -35,7 +35,7 @@ LONGEST_PAUSE = 5.0
 """Seconds. For a longer pause between two attempts the worker is given back."""
 
 MOST_AT_ONCE = 32
-"""Attempts at work at once in one superstep: each is a thread, and may hold a
+"""The most attempts at work at once in one superstep: each is a thread, and may hold a
 connection. The others wait their turn.
 """
 
@@ -94,7 +94,9 @@ class Executor:
     _count: Any = field(default_factory=itertools.count)
     _results: "queue.SimpleQueue[Attempt]" = field(default_factory=queue.SimpleQueue)
     _look_at: float = math.inf
-    """The moment at which the first running attempt may be past its time."""
+    """The earliest moment, on the monotonic clock, at which a running attempt may time
+    out.
+    """
     _drained_at: float | None = None
     _pool: BoundedPool[Attempt] = field(init=False)
 

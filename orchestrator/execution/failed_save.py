@@ -1,5 +1,5 @@
-"""A save that fails. Nothing of the superstep is applied and the run stops; or, where
-its graph says "continue" and nothing but a point of its timeline is missing, it goes on
+"""A save that fails. Nothing of the superstep is applied and the run stops; or, if its
+graph says "continue" and nothing but a point of its timeline is missing, it goes on
 without that point, marked as not durable.
 
 The runner and its commits call it. `lease.unsaved` holds the events that the next

@@ -5,13 +5,13 @@ Results are kept with a checkpoint of source `failure`, so that a resume runs on
 without a result. The loop calls this module; `commit` commits completed supersteps.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from approvals.gates.new_requests import Moment, prepare_requests
+from approvals.gates.new_requests import Moment, NewRequests, prepare_requests
 from checkpoints.core import tape
 from checkpoints.core.status import Status
 from checkpoints.event_log import NewEvent
@@ -26,7 +26,7 @@ from orchestrator.execution import summary
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.commit import gates_to_ask
 from orchestrator.execution.executor import TaskOutcome
-from orchestrator.execution.notes import new_notes
+from orchestrator.execution.notes import NewNotes, new_notes
 from orchestrator.execution.open_superstep import (
     FinishedTask,
     OpenSuperstep,
@@ -37,9 +37,9 @@ from orchestrator.execution.stop_log import log_stop
 
 
 def commit_failure(session: Session, error: dict[str, Any]) -> bool:
-    """Stop a run that failed outside its tasks (a limit, a router behind a gate), with
-    a failure checkpoint that has nothing new. Unknown comes before failed: an effect
-    that may have happened has to be settled first.
+    """Stop a run that failed outside its tasks (a limit, a router after a gate), with a
+    failure checkpoint that has nothing new. Unknown comes before failed: an effect that
+    may have happened has to be settled first.
     """
     lease = session.lease
     unsettled = unsettled_tasks(session.graph, journal.entries(lease))
@@ -93,7 +93,8 @@ def commit_open_superstep(
     ask: bool = True,
 ) -> bool:
     """Commit a superstep that stays open: its results are kept, and people are asked
-    about the tasks at gates, unless a gate cannot open.
+    about the tasks at gates, unless a gate cannot open. Returns False: the slice ends
+    here.
     """
     lease = session.lease
     graph = session.graph
@@ -138,14 +139,7 @@ def commit_open_superstep(
             *noted.events,
             *summary.stop_events(run_update),
         ]
-
-        def inside() -> None:
-            opening.insert()
-            journal.mark_tasks_unknown(lease, unknown)
-            # Other attempts stay unlisted: their tasks still have to get a result.
-            journal.list_done_results(lease, session.head.next_seq)
-            noted.insert()
-
+        inside = partial(_write_beside, session, opening, noted, unknown)
         return ledger.commit_superstep(
             lease, session.head, checkpoint, run_update, events=events, inside=inside
         )
@@ -153,6 +147,20 @@ def commit_open_superstep(
     retry_when_log_moved(lease, act)
     log_stop(lease, run_update.status, run_update.error or {})
     return False
+
+
+def _write_beside(
+    session: Session,
+    opening: NewRequests,
+    noted: NewNotes,
+    unknown: Sequence[Task],
+) -> None:
+    """Write the rows that ride in the commit of a superstep that stays open."""
+    opening.insert()
+    journal.mark_tasks_unknown(session.lease, unknown)
+    # Other attempts stay unlisted: their tasks still have to get a result.
+    journal.list_done_results(session.lease, session.head.next_seq)
+    noted.insert()
 
 
 def _still_open(

@@ -54,7 +54,7 @@ class _Watch:
         self._thread: threading.Thread | None = None
 
     def add(self, heart: "Heartbeat") -> None:
-        """Let this heartbeat start after a while, unless its slice is over by then."""
+        """Start this heartbeat after a short delay, unless its slice has ended by then."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 thread = threading.Thread(

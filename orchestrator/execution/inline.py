@@ -21,7 +21,7 @@ from orchestrator.execution.attempt import Attempt
 QUICK_MS = 2
 """An attempt that took this many milliseconds or more was not quick."""
 PROVEN = 3
-"""After so many quick attempts in a row the next one is made here."""
+"""After this many quick attempts in a row, the next one is made here."""
 LONGEST = 0.05
 """The most seconds that a superstep spends here. The rest of its tasks goes to threads,
 which can be watched.

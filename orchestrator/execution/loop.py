@@ -160,8 +160,8 @@ def _handle_failed_save(
     if failed_save.is_refusal(error):
         _stop_for_people(lease, failed_save.save_error(error), draining)
         return
-    # A commit whose answer was lost may have happened. Only the rows know, so nothing
-    # is retried from memory.
+    # A commit whose answer was lost may have happened. Only the rows show that, so
+    # nothing is retried from memory.
     log.warning("database_failed", run=str(lease.id), error=str(error))
     connection.close()
     leases.give_back(lease.id, lease.epoch)
@@ -503,7 +503,7 @@ def _run_tasks(
         finished = finished_task(session, task, outcome)
         if finished is not None:
             results[task] = finished
-        elif task not in results:
+        else:
             unfinished[task] = outcome
     if unfinished:
         return _leave_open(session, context, before, results, unfinished)

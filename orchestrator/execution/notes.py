@@ -74,7 +74,7 @@ def new_notes(
             outputs[task] = result.output
     metadata: dict[str, Json] = {}
     figures: list[tuple[Task, dict[str, int]]] = []
-    # Of two tasks that note the same name the later one counts, as for channels.
+    # If two tasks note the same name, the later one counts, as for channels.
     for task in sorted(outputs, key=session.graph.task_order):
         output = outputs[task]
         metadata |= dict(output.metadata)

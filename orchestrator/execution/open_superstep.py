@@ -47,7 +47,7 @@ class FinishedTask:
         """Return the result as the engine reduces it."""
         if self.diverged is not None:
             return Result(outcome=DIVERGED)
-        # A gate that needed nobody counts as approved for the edges behind it.
+        # A gate that needed nobody counts as approved for the edges after it.
         outcome = "approved" if self.passed else None
         return Result(self.output, self.error, self.gated, outcome)
 

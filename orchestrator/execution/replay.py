@@ -1,6 +1,6 @@
-"""A replay: a run without an outside. Pure and read tasks run again; of all others the
-recorded outcome is taken if the task's input is the same. Another input, or no record,
-ends the branch as diverged; the others continue.
+"""A replay: a run without an outside. Pure and read tasks run again; for all others,
+the recorded outcome is taken if the task's input is the same. Another input, or no
+record, ends the branch as diverged; the others continue.
 
 Settlements come after the same supersteps as in the origin. Nobody is asked, nothing is
 mailed, nothing is called.
@@ -184,7 +184,9 @@ class Replay:
         return {"path": "payload"}
 
     def _results(self, tasks: Iterable[Task]) -> dict[Task, RecordedTask]:
-        """Return the newest attempt of each of these tasks, if it ended. One query."""
+        """Return the result of each of these tasks whose newest attempt is done, or
+        failed at a node with an error edge. One query.
+        """
         origin = self.origin
         of_these = of_tasks(origin.id, origin.line, tasks)
         newest: dict[Task, TaskResult] = {}
@@ -396,7 +398,7 @@ class Replay:
     ) -> dict[Task, dict[str, Any]]:
         """Return the tasks that would find something else in memory now, with the
         reason. `reads` are their calls of memory, each with what it returned. What the
-        origin itself remembered behind the read does not count: each replayed run has
+        origin itself remembered after the read does not count: each replayed run has
         done that.
         """
         shelf = self._shelf

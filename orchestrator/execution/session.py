@@ -1,10 +1,15 @@
 """The session of a slice: one leased run with all that the loop and its commits share."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from approvals.gates import settlement
+from approvals.gates.bound_channels import (
+    BoundChannels,
+    bound_channels,
+    memory_channels,
+)
 from approvals.gates.request_state import RequestState
 from approvals.gates.unsigned_changes import Changes, sentence_of, unsigned_changes
 from approvals.models import RequestStatus
@@ -65,11 +70,12 @@ class Session:
     """One leased run while a slice works on it.
 
     `entries` are the journal entries of a superstep that was cut off, `requests` the
-    open requests, `retried` the attempts of this superstep that were followed by
-    another. `next_plan` is what the last commit planned, so that it is planned once;
-    `pending_commit` is that commit while it is on its way. `stops` are nodes that do
-    not start without a yes. `replay` has the records from which a replay, which has no
-    outside, takes its outcomes.
+    open requests, `memory_held` the channels of memory that those hold writes to,
+    `retried` the attempts of this superstep that were followed by another. `next_plan`
+    is what the last commit planned, so that it is planned once; `pending_commit` is
+    that commit while it is on its way. `stops` are nodes that do not start without a
+    yes. `replay` has the records from which a replay, which has no outside, takes its
+    outcomes.
     """
 
     lease: Lease
@@ -78,6 +84,7 @@ class Session:
     input: Any
     entries: dict[Task, Entry] = field(default_factory=dict)
     requests: list[RequestState] = field(default_factory=list)
+    memory_held: frozenset[str] = frozenset()
     retried: list[tuple[Task, TaskOutcome]] = field(default_factory=list)
     next_plan: Planned | None = None
     planned: Planned | None = None
@@ -85,6 +92,9 @@ class Session:
     stops: frozenset[str] = frozenset()
     replay: Replay | None = None
     _unsigned: Changes | None = None
+    _compared: bool = False
+    """Whether a commit has compared the bases of `requests` with the state of the head."""
+    _bound: BoundChannels | None = None
 
     def unsigned_change(self, reads: Collection[str], *, decides: str) -> str:
         """Return the sentence on who changed which of these channels without a
@@ -136,6 +146,9 @@ class Session:
             return []
         if self.lease.moved:
             self.requests = []
+            self.memory_held = frozenset()
+            self._compared = False
+            self._bound = None
             payload = self.head.payload
             # Otherwise nobody can be asked on this line, and the query is saved.
             if payload.frontier["waiting"] or payload.open:
@@ -143,8 +156,22 @@ class Session:
                 tasks = self.frontier.gated() | open_.tasks_asked
                 if tasks:
                     self.requests = settlement.waiting_requests(self.lease, tasks)
+                    self.memory_held = memory_channels(self.requests)
             self.lease.moved = False
         return self.requests
+
+    def requests_bound_to(self, changed: Iterable[str]) -> Sequence[RequestState]:
+        """Return the open requests that a step which changes these channels may bring
+        back to their reviewers.
+        """
+        requests = self.open_requests()
+        if not (requests and self._compared):
+            return requests
+        # Listed once for all supersteps until the requests are read again.
+        if self._bound is None:
+            self._bound = bound_channels(requests, self.graph)
+        # Other runs change memory too, and no step of this one shows it.
+        return self._bound.requests_bound_to({*changed, *self.memory_held})
 
     def overlay_after(self, landings: Sequence[Landing] = ()) -> dict[str, Any]:
         """Return what the next checkpoint's `open` carries of a replay's own memory:
@@ -157,14 +184,14 @@ class Session:
 
     def has_settled_gate(self) -> bool:
         """Return whether a settled gate can be applied."""
-        return bool(self.settled_gates())
+        return bool(self.open_requests() and self.settled_gates())
 
     def settled_gates(self, after: Frontier | None = None) -> list[RequestState]:
         """Return the settled gates that can be applied now, or on the frontier `after`
         the step in hand; not what would land in memory again without a yes.
 
         While a patch waits, only patches are applied, because the decisions beside it
-        and the routers must see the state behind it; likewise while a superstep is in
+        and the routers must see the state after it; likewise while a superstep is in
         hand, which waits for patches too. A patch is applied once each of its gates has
         decided.
         """
@@ -203,7 +230,13 @@ class Session:
         return bool(OpenSuperstep.from_json(self.head.payload.open).superstep)
 
     def advance_to(self, head: Head) -> None:
-        """Advance to this head; requests may have been opened or applied."""
+        """Advance to this head. Requests are read again only if its commit may have
+        opened or applied one: a signature moves the log, which the next fence notices.
+        """
+        if _changes_requests(self.head, head):
+            self.lease.moved = True
+        else:
+            self._compared = True
         # A superstep that was in hand is over, unless a patch was applied before it
         # continues.
         if head.source != Source.SETTLEMENT:
@@ -212,7 +245,16 @@ class Session:
         self.retried = []
         self.planned = self.next_plan
         self.next_plan = None
-        self.lease.moved = True
+
+
+def _changes_requests(before: Head, after: Head) -> bool:
+    """Return whether a commit between these heads may have opened or applied a request."""
+    if after.source == Source.SETTLEMENT:
+        return True
+    if after.payload.open != before.payload.open:
+        return True
+    waiting_before = before.payload.frontier["waiting"]
+    return bool(after.payload.frontier["waiting"] != waiting_before)
 
 
 def _with_status(requests: Sequence[RequestState], status: str) -> list[RequestState]:

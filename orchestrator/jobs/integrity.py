@@ -51,9 +51,9 @@ from orchestrator.tokens import token_faults
 from orchestrator.travel.bulk_fork import bulk_fork_faults
 
 BATCH = 20
-"""Runs between two steps of a job."""
+"""The most runs between two steps of a job."""
 MOST_NAMED = 100
-"""Bad runs that a job's row and the audit line name; all are counted."""
+"""The most bad runs that a job's row and the audit line name; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ ANSWERS_KEPT_DAYS = 7
 TOKENS_KEPT_DAYS = 30
 """Days after tokens expired or were revoked, so that people see that they were."""
 BATCH = 1000
-"""Rows that one statement removes."""
+"""The most rows that one statement removes."""
 
 
 def access_that_ended(lease: JobLease) -> Iterator[Step]:

@@ -42,9 +42,9 @@ class SendGate:
 
 
 class PacedResponses:
-    """An ASGI application for HTTP: of an answer in several parts each waits until the
-    client has read those before. An answer that fails half-way ends with its
-    connection, so that the client takes no half for the whole.
+    """An ASGI application for HTTP: each part of an answer waits until the client has
+    read those before it. An answer that fails half-way ends with its connection, so
+    that the client takes no half for the whole.
 
     Servers other than daphne wait by themselves, and get each part at once.
     """

@@ -139,7 +139,7 @@ class Following(AsyncJsonWebsocketConsumer):
             await self._closes_on_refusal(self.send_news())
 
     async def _closes_on_refusal(self, act: Any) -> bool:
-        """Await the act; where it is refused, close with the code that says why. Return
+        """Await the act; if it is refused, close with the code that says why. Return
         whether the socket is still open.
         """
         try:

@@ -9,7 +9,7 @@ from uuid import UUID
 from checkpoints.core.strict_json import parse_strict
 
 ROWS = 100
-"""Rows of a list that one socket may watch."""
+"""The most rows of a list that one socket may watch."""
 MOST_BYTES = 16 * 1024
 """The largest message; one that watches a hundred rows has about six thousand."""
 HIGHEST = 2**63 - 1
@@ -21,7 +21,7 @@ class NotUnderstood(Exception):
 
 
 class TooLarge(Exception):
-    """The message is larger than any that this socket knows."""
+    """The message is larger than any that this socket accepts."""
 
 
 def read_after(query: bytes) -> int:

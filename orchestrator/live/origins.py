@@ -46,7 +46,7 @@ def is_from_here(scope: Scope) -> bool:
         for name, value in scope.get("headers", ())
         if name == b"origin"
     ]
-    # Of two origins nobody can say which one the browser means.
+    # If there are two origins, nobody can say which one the browser means.
     origin = parse_origin(origins[0]) if len(origins) == 1 else None
     # Django's own request, so that hosts are allowed, and read behind a proxy, as they
     # are for pages.

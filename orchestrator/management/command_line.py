@@ -232,7 +232,7 @@ def _accepted_instead(facts: dict[str, Any]) -> str:
 def progress_writer(
     command: BaseCommand, options: dict[str, Any]
 ) -> Callable[[str], None]:
-    """Return the function that prints lines of progress; where the output is JSON, it
+    """Return the function that prints lines of progress; if the output is JSON, it
     prints nothing.
     """
     if options["as_json"]:

@@ -138,7 +138,7 @@ def register_graphs() -> None:
 
 
 class ReferenceData:
-    """The reference data of a database. Raises `WrongStatus` where it has runs."""
+    """The reference data of a database. Raises `WrongStatus` if it has runs."""
 
     def __init__(self) -> None:
         if Run.objects.exists():
@@ -153,7 +153,7 @@ class ReferenceData:
         _age_versions()
 
     def grow(self, count: int) -> Iterator[int]:
-        """Add copies until there are so many. Yields their number after each batch."""
+        """Add copies until there are `count`. Yields their number after each batch."""
         while self._count < count:
             last = min(count, self._count + BATCH)
             copies = RunCopies()
@@ -162,7 +162,7 @@ class ReferenceData:
             copies.insert()
             self._count = last
             yield last
-        # An installation has statistics of its tables, by which queries are planned.
+        # As in a real installation, queries are planned from table statistics.
         statistics.gather()
 
     def _add_copy(self, copies: RunCopies, number: int) -> None:
@@ -188,11 +188,11 @@ def _templates(reviewer: Any) -> dict[tuple[str, str], Template]:
         # Who signs the templates of all graphs is in the group of each for so long.
         group, is_new = Group.objects.get_or_create(name=name)
         reviewer.groups.add(group)
-        ended = _started(name)
+        ended = started(name)
         _sign(ended, reviewer)
         templates[name, ENDED] = Template(runs.advance(ended.id))
-        templates[name, WAITS] = Template(_started(name))
-        templates[name, SLEEPS] = Template(_started(name, waits=True))
+        templates[name, WAITS] = Template(started(name))
+        templates[name, SLEEPS] = Template(started(name, waits=True))
         templates[name, IS_FOREIGN] = Template(runs.start(name, {}))
         if is_new:
             reviewer.groups.remove(group)
@@ -207,7 +207,8 @@ def _age_versions() -> None:
         version.save()
 
 
-def _started(graph: str, **fields: Any) -> Run:
+def started(graph: str, **fields: Any) -> Run:
+    """Return a run of one of the graphs, advanced to where it waits or ends."""
     return runs.advance(runs.start(graph, fields).id)
 
 
@@ -238,7 +239,7 @@ def _columns(fate: str, number: int) -> dict[str, Any]:
 def make_large_runs() -> None:
     """Make a long run, one with a large state, and reviews of many writes."""
     name = graph_names()[0]
-    _started(name, steps=LONG_RUN)
-    _started(name, text="x" * LARGE_STATE)
+    started(name, steps=LONG_RUN)
+    started(name, text="x" * LARGE_STATE)
     for size in LARGE_REVIEWS:
-        _started(name, proposals=size)
+        started(name, proposals=size)

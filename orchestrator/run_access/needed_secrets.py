@@ -2,7 +2,7 @@
 
 They come from settings, so each process has its own. A worker that lacks some takes no
 run of the graph. Its row lists the graphs that it can run, from which other processes
-know that a worker has the secrets.
+see that a worker has the secrets.
 """
 
 from checkpoints.models import Run

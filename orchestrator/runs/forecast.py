@@ -108,7 +108,8 @@ def forecast_runs() -> list[RunGroup]:
     this process's graphs and no others.
 
     A statement for the runs, two for the versions; two more for each place that
-    continues by a migration, and one if the new version lacks a gate that asks as much.
+    continues by a migration, and one for each share of its runs if the new version
+    lacks a gate that asks as much.
     """
     places: dict[ForecastPlace, tuple[int, str]] = {}
     for *place, number, example in _rows():
@@ -124,8 +125,8 @@ def forecast_runs() -> list[RunGroup]:
         for share in _judged(place, number, example, target):
             group = _group_of(groups, place, share.judgement)
             group.number += share.number
-            # `_signed` counts the whole place, and may return more than there are.
-            group.signed += min(share.number, _signed(place, target, share.judgement))
+            # `_signed` may return more than there are.
+            group.signed += min(share.number, _signed(place, target, share))
             group.waiting += share.waiting
             group.examples = [*group.examples, *share.examples][:MOST_EXAMPLES]
     return sorted(groups.values(), key=_order)
@@ -191,12 +192,15 @@ def _target(name: str, newest: str | None, later: frozenset[str]) -> _Target:
 
 @frozen
 class _Share:
-    """Those runs at one place that share a judgement."""
+    """Those runs at one place that share a judgement. `only` is the condition (on
+    `run`) that tells them from the others there.
+    """
 
     judgement: Judgement
     number: int
     examples: Collection[str]
     waiting: int = 0
+    only: Q = Q()
 
 
 def _judged(
@@ -230,7 +234,8 @@ def _judged(
     for channels, runs in runs_by_channels.items():
         other = judge_place(held=channels)
         waiting = len(runs) if other.verdict == MIGRATED else 0
-        yield _Share(other, len(runs), sorted(runs)[:MOST_EXAMPLES], waiting)
+        examples = sorted(runs)[:MOST_EXAMPLES]
+        yield _Share(other, len(runs), examples, waiting, only=Q(run__in=runs))
         judged_apart.update(runs)
 
     remaining = number - sum(map(len, runs_by_channels.values()))
@@ -250,17 +255,21 @@ def _share_of_others(
     # Without a record of its pending parts, a run may have values that wait unseen.
     if judgement.verdict == MIGRATED and (place.at is None or place.at.writes):
         waiting = number
+    only = Q()
+    if judged_apart:
+        only = ~Q(run__in=judged_apart)
     if example not in judged_apart:
-        return _Share(judgement, number, [example], waiting)
+        return _Share(judgement, number, [example], waiting, only)
     other_example = _example(place, judged_apart)
-    return _Share(judgement, number, [other_example] if other_example else [], waiting)
+    examples = [other_example] if other_example else []
+    return _Share(judgement, number, examples, waiting, only)
 
 
-def _signed(place: ForecastPlace, target: _Target, judgement: Judgement) -> int:
-    """Return how many runs at a place hold values that a migration must not change,
+def _signed(place: ForecastPlace, target: _Target, share: _Share) -> int:
+    """Return how many runs of a share hold values that a migration must not change,
     because nobody could be asked to sign them.
     """
-    if judgement.verdict not in (MIGRATED, NEEDS_MIGRATION):
+    if share.judgement.verdict not in (MIGRATED, NEEDS_MIGRATION):
         return 0
     old = versions.structure_of(place.fingerprint)
     if old is None or target.compiled is None:
@@ -277,7 +286,7 @@ def _signed(place: ForecastPlace, target: _Target, judgement: Judgement) -> int:
         lost.append(name)
     if not lost:
         return 0
-    return count_signed(_of_runs_at(place), lost)
+    return count_signed(_of_runs_at(place) & share.only, lost)
 
 
 def _of_runs_at(place: ForecastPlace) -> Q:

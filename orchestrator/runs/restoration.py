@@ -1,7 +1,7 @@
-"""Stopping the runs of a restored copy of the database, which does not know what they
-did after the copy was made. Each run that might continue by itself, or by a signature
-that was given before, stops until a person has looked outside. `manage.py restored`
-calls this module.
+"""Stops the runs of a restored copy of the database, which lacks what they did after
+the copy was made. Each run that might continue by itself, or by a signature that was
+given before, stops until a person has looked outside. `manage.py restored` calls this
+module.
 """
 
 from typing import Any

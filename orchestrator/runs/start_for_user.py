@@ -1,5 +1,5 @@
-"""Starting a run for a person: checks the rights, and what the person may learn of a
-run that has the key already. Pages, API and commands call it; a command without `--by`
+"""Starts a run for a person: checks the rights, and what the person may learn of a run
+that has the key already. Pages, API and commands call it; a command without `--by`
 calls `runs.start_or_find`.
 """
 

@@ -1,4 +1,4 @@
-"""Settling of unknown outcomes: a person states what happened, one task at a time.
+"""Settles unknown outcomes: a person states what happened, one task at a time.
 `runs.settle` calls it under its lock.
 """
 
@@ -73,14 +73,14 @@ def settle_task(
     by: Any,
     reason: str,
 ) -> None:
-    """Write down what a person states about one unknown task of a locked run. Raises as
+    """Record what a person states about one unknown task of a locked run. Raises as
     `runs.settle` does.
     """
     if not reason.strip():
         raise InvalidValue("settling an outcome needs a reason", path="reason")
     row = _row(run, task)
     if run.status not in STOPPED - {Status.TAMPERED}:
-        # Its superstep may still be in hand, and would stop without anything left to
+        # Its superstep may still be at work, and would stop without anything left to
         # settle.
         message = (
             f"run {run.key} is {run.status}; an outcome is settled when it has stopped"

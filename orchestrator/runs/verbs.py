@@ -116,7 +116,7 @@ def start(  # noqa: PLR0913
     metadata, naming the place), `KeyConflict` (the key has another graph or input, or
     its run was removed by retention), `WrongKey` (the graph is encrypted, and there is
     no key), `MissingSecrets` (nobody has what the graph needs), `UnknownBackend` (the
-    settings do not know where its payloads go), `SaveFailed`.
+    settings do not have the backend for its payloads), `SaveFailed`.
     """
     queued = Queued(priority, due_at, due_in)
     again = Again(resume_failed, restart, allow_effects)
@@ -190,7 +190,8 @@ def start_or_find(request: StartRequest) -> tuple[Run, bool]:
     payload = Payload(
         compiled.fresh_state(), diagnostics.fresh(), begin(compiled).to_json()
     )
-    # Inserted without a look before: of two starts at once, the unique key lets one in.
+    # Inserted without looking first: if two starts come at once, the unique key lets
+    # one in.
     try:
         with transaction.atomic():
             opened = ledger.create_run(
@@ -268,7 +269,7 @@ def _existing_run(request: StartRequest, new: Run, staged: Any) -> Run:
         )
     if run.status == Status.FAILED and again.resume_failed:
         return resume(run.id, by=request.by)
-    # A running one may be under a lease that has expired.
+    # A running run may be under a lease that has expired.
     if run.status in (Status.QUEUED, Status.RUNNING):
         notify.notify_workers()
     if run.status in ENDS:
@@ -292,7 +293,7 @@ def advance(run_id: UUID | str) -> Run:
 
     Does nothing while another lease is live; takes over an expired one. Like a worker
     it ignores a run for whose version this process has no code, unless it has the
-    graph's newest version and can tell that the run's is gone. Raises `UnknownThing`,
+    graph's newest version and finds that the run's is gone. Raises `UnknownThing`,
     `MissingSecrets` if it would take the run and this process lacks what its version
     needs, and `OpenTransaction` inside a transaction of the caller, before anything is
     claimed.

@@ -82,9 +82,9 @@ class ContinuationWays:
 
 
 def ways_out(run: Run, *, forks: bool) -> ContinuationWays:
-    """Return the ways that exist, as this process and the live workers are. Tries
-    whether a fork is possible only with `forks`, because that runs the author's
-    migrations.
+    """Return the ways that exist, with this process and the live workers as they are
+    now. Tries whether a fork is possible only with `forks`, because that runs the
+    author's migrations.
     """
     fork = _checkpoint_to_fork(run) if forks else None
     if (

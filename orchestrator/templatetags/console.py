@@ -19,6 +19,7 @@ from approvals import inbox, permissions
 from approvals.views.inbox import name_of_node
 from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED
+from checkpoints.db import counts
 from checkpoints.models import ErasureRecord
 from checkpoints.queue import workers
 from orchestrator.display import labels, run_names, tape
@@ -32,14 +33,14 @@ THEMES = ("auto", "light", "dark")
 SHORTCUTS_COOKIE = "countersign_shortcuts"
 SHORTCUTS_OFF = "off"
 LONGEST_REASON = 120
-"""Characters of the reason why a run stopped, in lists."""
+"""The most characters of a run's reason for stopping that lists show."""
 MINUTES_OF_HOUR = 60
 MINUTES_OF_DAY = 24 * 60
 FEWEST_ROWS = 3
 MOST_ROWS = 24
-"""Rows of an area for a longer text; it then scrolls."""
+"""The most rows of an area for a longer text; it then scrolls."""
 CHARACTERS_OF_LINE = 90
-"""Characters after which a line of an area breaks, about."""
+"""The number of characters after which a line of an area breaks, about."""
 HOT_MINUTES = 30
 """Minutes before a deadline from which it is shown as pressing."""
 WARM_MINUTES = 120
@@ -149,7 +150,8 @@ def _facts_of_person(user: Any) -> dict[str, Any]:
 def initials(name: str) -> str:
     """Return two letters for the round badge."""
     words = name.replace(".", " ").replace("_", " ").split()
-    # Of a single word the first two letters, of several the first and the last.
+    # The first two letters of a single word, or the first letters of the first and the
+    # last word.
     letters = name[:2]
     if len(words) > 1:
         letters = words[0][0] + words[-1][0]
@@ -376,7 +378,7 @@ _INPUTS = {
 
 @register.filter
 def input_type(kind: str) -> str:
-    """Return the type of the input of a control."""
+    """Return the HTML input type for this kind of control."""
     return _INPUTS.get(kind, "text")
 
 
@@ -412,6 +414,12 @@ def erased_note(run: Any) -> dict[str, Any]:
 def thousands(number: int) -> str:
     """Return a count with separators."""
     return f"{number:,}"
+
+
+@register.filter
+def counted(number: int) -> str:
+    """Return a number of rows that were counted up to a limit, such as "1,000+"."""
+    return counts.in_words(number)
 
 
 @register.filter

@@ -30,7 +30,7 @@ from orchestrator.engine.step.notes import figure_number, filter_text
 register = template.Library()
 
 LONGEST_FACT = 300
-"""Characters of a fact; the rest is cut."""
+"""The most characters of a fact; the rest is cut."""
 
 
 @register.filter

@@ -55,9 +55,9 @@ from orchestrator.travel.bulk_plan import BulkPlan
 
 KIND = "fork_runs"
 BATCH = 20
-"""Runs that are forked between two steps of the job."""
+"""The most runs that are forked between two steps of the job."""
 COLLECTED = 500
-"""Runs that are recorded by one statement."""
+"""The most runs that one statement reads or records."""
 
 
 @dataclass(frozen=True, slots=True)

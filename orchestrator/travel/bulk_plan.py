@@ -9,8 +9,8 @@ from orchestrator.travel.plan import LISTS, Plan
 
 MOST_EXAMPLES = 3
 MOST_KINDS = 100
-"""Kinds that are kept apart. Runs of further kinds are counted in `others`, so that
-memory stays flat.
+"""The most kinds that are kept apart. Runs of further kinds are counted in `others`, so
+that memory stays flat.
 """
 
 

@@ -269,7 +269,7 @@ def departure_at(row: Checkpoint) -> Departure:
     run_input = timeline.input_of(row.run)
     document = timeline.snapshot_of(row)
     if "stored" in document["open"]:
-        # A store changed this without a signature: the run begins behind it.
+        # A store changed this without a signature: the run begins after it.
         return load_departure(f"{row.run.key}:at-{row.seq + 1}")
     graph = _graph_for(row, run_input, document)
     return Departure(row, row.run, graph, run_input, document)

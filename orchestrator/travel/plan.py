@@ -225,7 +225,7 @@ def _recorded_nodes(graph: Compiled, outlook: Outlook) -> list[str]:
 
 
 def _without_recorded(graph: Compiled, outlook: Outlook, recorded: set[str]) -> Outlook:
-    """Return what a replay runs of an outlook. Nothing behind a recorded outcome is
+    """Return what a replay runs of an outlook. Nothing after a recorded outcome is
     certain, because its input may differ.
     """
     behind = reached_behind(graph, recorded)

@@ -80,7 +80,7 @@ def adopt_fork(
     request = TravelRequest(
         Travel.FORK, allow_effects=allow_effects, reason=reason, by=by
     )
-    place = ForkStart(first.run_id, None, Status.QUEUED, behind=first)
+    place = ForkStart(first.run_id, None, Status.QUEUED, follows=first)
     try:
         return open_fork(point, overlay, request, place)
     except IntegrityError:

@@ -104,7 +104,7 @@ class TravelRequest:
 
 @frozen
 class NextLine:
-    """The line on which requests are opened, as `approvals` needs to know it."""
+    """The line on which requests are opened, in the form that `approvals` needs."""
 
     id: UUID
     line: int
@@ -234,7 +234,7 @@ class ForkStart:
     id: UUID
     key: str | None
     status: str
-    behind: Checkpoint | None = None
+    follows: Checkpoint | None = None
 
 
 def open_fork(
@@ -253,7 +253,7 @@ def open_fork(
         if place.status != Status.QUEUED:
             extra_stops = [NOT_STARTED]
         new = _new_line(point, overlay, waiting, request, extra_stops)
-        new = replace(new, behind=place.behind)
+        new = replace(new, follows=place.follows)
         run = _create_fork(point, overlay, waiting, new, place, metadata)
         audit_log.record_act("forked", run, actor=request.by, seq=1, **_origin(point))
         sign_answers(run, request.answers, by=request.by)
@@ -268,7 +268,7 @@ def replay(
     by: AbstractBaseUser | None = None,
 ) -> Run:
     """Return a new run from a checkpoint that has no outside: pure and read nodes run
-    again; of all others the recorded outcome is taken if the input is the same.
+    again; for all others, the recorded outcome is taken if the input is the same.
     `replay_report` shows where it took another way.
 
     `id` is that of `fork`. Raises as `fork` does, and `WrongStatus` if rows that it
@@ -435,7 +435,9 @@ def _require_can_leave_line(run: Run, point: Departure) -> None:
 
 
 def _origin(point: Departure) -> dict[str, Any]:
-    """Return the facts with which the audit log names where a line departed."""
+    """Return the facts by which the audit log identifies the checkpoint that a line
+    departed from.
+    """
     return {"origin": str(point.run.id), "checkpoint": point.checkpoint.seq}
 
 

@@ -14,7 +14,7 @@ from orchestrator.models import ApiToken, Preference
 from orchestrator.templatetags.console import SHORTCUTS_COOKIE, SHORTCUTS_OFF
 
 TOKENS = 50
-"""Tokens that the page lists, the newest first."""
+"""The most tokens that the page lists, the newest first."""
 _YEAR = 365 * 24 * 3600
 
 

@@ -24,7 +24,7 @@ from orchestrator.engine.errors import InvalidValue
 from orchestrator.views.runs import graphs_to_choose
 
 PAGE = 50
-"""Sums on one page."""
+"""The most sums on one page."""
 FIELDS = ("by", "graph", "from", "to")
 """The parameters of the page's address, beside the position."""
 
@@ -115,8 +115,8 @@ def _read_position(request: HttpRequest, period: Range) -> list[str]:
 
 
 def _is_position(position: Any, period: Range) -> bool:
-    """Return whether a value can be the position of a sum. Raises `ValueError` where
-    the id of a run is none.
+    """Return whether a value can be the position of a sum. Raises `ValueError` if the
+    id of a run is none.
     """
     if not isinstance(position, list):
         return False
@@ -131,8 +131,10 @@ def _is_position(position: Any, period: Range) -> bool:
 
 
 def _name_runs(rows: list[dict[str, Any]]) -> None:
-    """Add to each sum of a run the run as pages name it. One query, or none."""
-    # Only sums by run name one.
+    """Add its run to each sum that belongs to one, for the page to name. At most one
+    query.
+    """
+    # Only sums grouped by run belong to a run.
     ids = {row["of_run"] for row in rows if "of_run" in row}
     runs: dict[Any, Run] = {}
     if ids:

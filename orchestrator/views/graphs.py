@@ -94,7 +94,7 @@ def first_line(description: str) -> str:
 
 
 VERSIONS = 20
-"""Versions that a graph's page lists."""
+"""The most versions that a graph's page lists."""
 
 POLICIES = {
     "every_node": "every superstep",
@@ -114,7 +114,7 @@ def policy_in_words(compiled: Compiled) -> str:
 
 
 def current(name: str) -> Compiled:
-    """Return the graph's current version here. Raises `Http404` where there is none."""
+    """Return the graph's current version here. Raises `Http404` if there is none."""
     try:
         return registry.current(name)
     except UnknownThing as error:
@@ -154,13 +154,13 @@ def _versions(name: str) -> list[dict[str, Any]]:
     one before, in words: {row, breaking, harmless}.
     """
     seen = GraphVersion.objects.filter(name=name)
-    rows = list(seen.defer("structure")[:VERSIONS])
+    # One more than is listed, with which the last one listed is compared.
+    rows = list(seen.defer("structure")[: VERSIONS + 1])
     # All structures in one query, rather than one for each pair.
     versions.read_structures({row.fingerprint for row in rows})
-    # The last one listed is compared with none, though older ones may exist.
     older_rows = [*rows[1:], None]
     entries: list[dict[str, Any]] = []
-    for row, older in zip(rows, older_rows, strict=False):
+    for row, older in zip(rows[:VERSIONS], older_rows, strict=False):
         entries.append({"row": row, **_changes_between(older, row)})
     return entries
 

@@ -68,11 +68,11 @@ Payload = Facts | None
 """The payload of a checkpoint; None if it cannot be opened."""
 
 WINDOW = 60
-"""Checkpoints on one page."""
+"""The most checkpoints on one page."""
 AROUND = 8
-"""Lines of the log on one page."""
+"""The most lines of the log on one page."""
 RECEIPTS = 10
-"""Receipts that the page of a run names."""
+"""The most receipts that the page of a run names."""
 ALLOW = "allow-"
 """The beginning of the name of a posted yes; the node follows."""
 

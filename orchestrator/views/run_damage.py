@@ -1,5 +1,5 @@
-"""The damage of a tampered run: its first checkpoint that does not verify, and the
-newest one before it that does.
+"""The damage of a tampered run: its first checkpoint that does not verify, and the one
+right before it, if that verifies.
 """
 
 import re
@@ -15,18 +15,19 @@ from orchestrator.engine.errors import UNREADABLE
 from orchestrator.run_access.labels import display_error
 
 MOST_VERIFIED = 1000
-"""Checkpoints up to which a whole run is verified for its page. Of a longer one only
-the named checkpoint is.
+"""The most checkpoints of a run that is verified whole for its page. Of a longer one,
+only the named checkpoint and the one right before it are.
 """
 _NAMED = re.compile(r"checkpoints_checkpoint (?:[0-9a-f-]{36} )?([0-9a-f-]{36})")
-"""A row of the table, by the ids of its run and its own."""
+"""The name of a checkpoint's row: its table, the id of its run if it has one, its id."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDamage:
     """The part of a run that does not verify. `seq`: the number of its first broken
-    checkpoint; `intact`: the newest one before it that verifies; `all_before`: all
-    before it were verified. If nothing is `broken` any more, the record was restored.
+    checkpoint; `intact`: the checkpoint right before it, if that verifies;
+    `all_before`: all before it were verified. If nothing is `broken` any more, the
+    record was restored.
     """
 
     seq: int | None = None
@@ -43,8 +44,8 @@ class RunDamage:
 
     @property
     def intact_in_words(self) -> str:
-        """Return which checkpoints are intact, in a sentence; empty if that is unknown
-        of all.
+        """Return which checkpoints are intact, in a sentence; empty if none is known to
+        be.
         """
         if self.intact is None:
             return ""
@@ -57,7 +58,8 @@ class RunDamage:
 
 
 def damage_of(run: Run) -> RunDamage:
-    """Return the damage of a tampered run. Verifies its checkpoints, so call it for
+    """Return the damage of a tampered run. Verifies every checkpoint of a run of up to
+    `MOST_VERIFIED`, of a longer one only those near the named checkpoint; call it for
     tampered runs only.
     """
     if run.head_seq <= MOST_VERIFIED:
@@ -83,7 +85,7 @@ def _damage_from(first: Checkpoint | None, *, all_before: bool = False) -> RunDa
     """Return the damage that begins at this checkpoint; None: it is unknown where."""
     if first is None:
         return RunDamage()
-    return RunDamage(first.seq, _newest_before(first), all_before=all_before)
+    return RunDamage(first.seq, _intact_before(first), all_before=all_before)
 
 
 def _verified_near(run: Run) -> RunDamage:
@@ -95,7 +97,7 @@ def _verified_near(run: Run) -> RunDamage:
         return RunDamage()
     return RunDamage(
         named.seq,
-        intact=_newest_before(named),
+        intact=_intact_before(named),
         # Put back from a backup, it may verify again.
         broken=not _is_intact(named),
     )
@@ -116,7 +118,7 @@ def _named_checkpoint(run: Run) -> Checkpoint | None:
     return Checkpoint.objects.filter(run=run.id, id=named).first()
 
 
-def _newest_before(row: Checkpoint) -> Checkpoint | None:
+def _intact_before(row: Checkpoint) -> Checkpoint | None:
     """Return the checkpoint right before this one if it verifies, else None."""
     earlier = Checkpoint.objects.filter(run=row.run_id, seq__lt=row.seq, kept=True)
     before = earlier.order_by("-seq").first()

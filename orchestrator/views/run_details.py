@@ -36,25 +36,27 @@ Visit = tuple[str, int]
 """A node and the number of its visit."""
 
 MOST_CHANGES = 300
-"""Changes of one checkpoint that are shown."""
+"""The most changes of one checkpoint that are shown."""
 MOST_COUNTED = 5000
-"""Changes of one checkpoint that are counted; a value that is one long list may have
-millions.
+"""The most changes of one checkpoint that are counted; a value that is one long list
+may have millions.
 """
 LONGEST_TEXT = 4000
-"""Characters of a text of several lines that is shown as text, rather than as a part of
-a JSON line.
+"""The most characters of a text of several lines that is shown as text, rather than as
+a part of a JSON line.
 """
 MOST_LEVELS = 8
-"""Levels of an object that are broken into paths; what lies deeper is one value."""
+"""The most levels of an object that are broken into paths; what lies deeper is one
+value.
+"""
 LONG = 160
-"""Characters from which a value of the state is folded."""
+"""The number of characters from which a value of the state is folded."""
 CUT = 32 * 1024
-"""Characters of one value that are shown, with the length of the rest."""
+"""The most characters of one value that are shown, with the length of the rest."""
 EVENTS = 200
-"""Lines of the log on one page of its tab."""
+"""The most lines of the log on one page of its tab."""
 LONGEST_WORDS = 200
-"""Characters of a payload that a line of the log shows."""
+"""The most characters of a payload that a line of the log shows."""
 SIGNS = {
     "changed": ("~", "chg", "changed"),
     "added": ("+", "new", "added"),
@@ -124,7 +126,7 @@ def _leaves(change: Change, levels: int) -> Iterator[Change]:
 
 
 def _joint(path: str, key: str) -> str:
-    """Return a key as it is written behind a path, with a dot where one belongs."""
+    """Return a key as it is written after a path, with a dot where one belongs."""
     step = written((key,))
     if not path or step.startswith("["):
         return step
@@ -540,7 +542,7 @@ def _facts(event: RunEvent, protection: Protection) -> RunEvent:
     """
     event.fault = fault_of(event, protection)  # type: ignore[attr-defined]
     payload = read_or_reason(event, "payload") or {}
-    # It is a text, the reason why, if the payload cannot be opened.
+    # If the payload cannot be opened, `payload` is the reason, as text.
     words = payload if isinstance(payload, str) else _words(event.type, payload)
     if len(words) > LONGEST_WORDS:
         words = f"{words[:LONGEST_WORDS]}…"

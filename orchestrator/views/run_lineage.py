@@ -23,14 +23,14 @@ from orchestrator.views.run_standings import read_kinds
 from orchestrator.views.run_timeline import blocks_of, name_of, url
 
 MOST_INHERITED = 8
-"""Checkpoints of its origins that are drawn before a fork's own."""
+"""The most checkpoints of its origins that are drawn before a fork's own."""
 
 
 def lineage_facts(user: Any, run: Run) -> dict[str, Any] | None:
-    """Return the tree of the runs that this person may see, `{root, cut}`; None where
-    the run stands alone.
+    """Return the tree of the runs that this person may see, `{root, cut}`; None if the
+    run stands alone.
     """
-    relatives = timeline.lineage(run, among=permissions.visible_runs(user))
+    relatives = timeline.lineage(run, among=permissions.visible_relatives(user))
     if not relatives.root.relatives:
         return None
     # All kinds at once: the tree may have many runs.

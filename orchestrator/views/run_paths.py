@@ -22,13 +22,13 @@ def watched_path(
     *,
     tab: str,
 ) -> dict[str, Any] | None:
-    """Return the facts about the watched path; None where none is watched."""
+    """Return the facts about the watched path; None if none is watched."""
     if not text:
         return None
     leave = url(run, at=at.seq, tab=tab)
     # A path was perhaps typed, and may be none.
     try:
-        among = permissions.visible_runs(user)
+        among = permissions.visible_relatives(user)
         changes = timeline.history(run.id, text, limit=STOPS, among=among)
         before, after = timeline.neighbours(at, text, among=among)
     except InvalidValue as error:

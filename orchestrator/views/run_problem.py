@@ -18,8 +18,8 @@ from orchestrator.runs.version_choice import ContinuationWays, is_stranded, ways
 from orchestrator.views.run_damage import RunDamage, damage_of
 
 MOST_UNKNOWN = 20
-"""Tasks with an unknown outcome that the panel lists; the page that settles them lists
-all.
+"""The most tasks with an unknown outcome that the panel lists; the page for settling
+them lists all.
 """
 ASK_A_STEERER = "Somebody with the right to steer runs can resume it."
 
@@ -60,8 +60,8 @@ def problem_of(
     may_steer: bool,
     may_settle: bool,
 ) -> RunProblem | None:
-    """Return the panel of a stopped run, and of one that `asks` people something while
-    its version is gone; None for a run that goes on or ended.
+    """Return the panel of a stopped run, or of a paused one that `asks` people
+    something although its version is gone; None for any other.
     """
     if run.status == Status.PAUSED and asks and not run.imported:
         return _left_behind(run, may_steer)
@@ -69,8 +69,7 @@ def problem_of(
         return None
     error = display_error(run) or {}
     if run.imported:
-        title = f"It {run.status} where it comes from"
-        return RunProblem(title, message=_sentence(error))
+        return RunProblem(_STOPPED_ELSEWHERE[run.status], message=_sentence(error))
     return _problem_here(run, error, may_steer=may_steer, may_settle=may_settle)
 
 
@@ -270,9 +269,7 @@ def _unknown(run: Run, error: dict[str, Any], may_settle: bool) -> RunProblem:
 
 
 def _sentence(error: dict[str, Any]) -> str:
-    """Return the message of an error as a sentence, behind its type if a node raised
-    it.
-    """
+    """Return the message of an error as a sentence, after its type if a node raised it."""
     # Only the exceptions of a node have a type that its author knows.
     kind = error.get("type", "")
     message = str(error.get("message", "")).strip() or "It left no message."
@@ -283,6 +280,14 @@ def _sentence(error: dict[str, Any]) -> str:
     return f"{message}."
 
 
+_STOPPED_ELSEWHERE: dict[str, str] = {
+    Status.FAILED: "It failed where it comes from",
+    Status.UNKNOWN: "Its outcome is unknown where it comes from",
+    Status.INCOMPATIBLE: "It is incompatible where it comes from",
+    # An import pauses a run that was tampered with; this status is set here.
+    Status.TAMPERED: "A record does not match what was written",
+}
+"""The titles for an imported run, by status."""
 _SIGNED_AS_IT_IS = (
     "What it asks can be approved or rejected as it is, and edited by nobody."
 )

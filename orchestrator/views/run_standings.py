@@ -1,4 +1,4 @@
-"""The standing of runs where their status alone does not tell it: forks that nobody has
+"""The standing of runs whose status alone does not show it: forks that nobody has
 started, runs that stopped before an effect, the questions of paused ones, and the
 origins of forks and replays. For lists: columns only, never a payload.
 """
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import CharField, Exists, OuterRef, Q
+from django.db.models import CharField, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Cast
+from django.db.models.lookups import IsNull
 
 from approvals import permissions
 from approvals.models import ApprovalRequest, RequestStatus
@@ -99,8 +100,14 @@ def not_started() -> Q:
     )
     is_paused = Q(status=Status.PAUSED)
     has_departed = Q(origin_checkpoint__isnull=False) | Q(line__gt=1)
-    asks = Q(Exists(open_requests))
-    return is_paused & has_departed & Q(Exists(waits_for_start)) & ~asks
+    return is_paused & has_departed & _has(waits_for_start) & ~_has(open_requests)
+
+
+def _has(rows: "QuerySet[Any]") -> Q:
+    """Return the condition that a run has one of these rows. With EXISTS PostgreSQL
+    could list the rows of all runs first.
+    """
+    return Q(IsNull(Subquery(rows.order_by().values("id")[:1]), False))
 
 
 def _lines_of(runs: Sequence[Run]) -> Lines:

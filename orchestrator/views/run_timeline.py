@@ -31,7 +31,7 @@ WHY = {
 STOPPED = ("failed", "unknown")
 """Outcomes of a node that stop its run."""
 MOST_BLOCKS = 6
-"""Blocks of one checkpoint that are drawn."""
+"""The most blocks of one checkpoint that are drawn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,16 @@
 runs' rows only, never a checkpoint.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from string import hexdigits
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -20,7 +22,10 @@ from django.views.decorators.http import require_safe
 
 from approvals import permissions
 from approvals.views.page import refuses_unreadable_filters, render
+from checkpoints.core.ids import made_at
 from checkpoints.core.status import STOPPED, Status
+from checkpoints.db import counts
+from checkpoints.db.counts import count_each
 from checkpoints.ledger import notes
 from checkpoints.models import Run
 from checkpoints.sealing import data_keys
@@ -30,11 +35,14 @@ from orchestrator.runs.metadata import PARAMETER, read_pair, split_filters
 from orchestrator.views.run_standings import not_started, read_standings
 
 PAGE = 50
-"""Runs on one page of the list."""
+"""The most runs on one page of the list."""
 NEWS = 100
-"""Newer runs that are counted; of more the list says "100 or more"."""
+"""The most newer runs that are counted; if there are more, the list says "100 or more".
+"""
+CLOCKS_DIFFER = timedelta(hours=1)
+"""The most by which the clocks of servers that start runs may differ."""
 LONGEST_SEARCH = 200
-"""Characters of a search; the rest is ignored."""
+"""The most characters of a search; the rest is ignored."""
 ID_DIGITS = 32
 """Hexadecimal digits of an id."""
 REVIEW = "review"
@@ -64,7 +72,7 @@ started.
 """
 FILTERS = ("status", "graph", "started", "q", "before")
 """The parameters of the list's address, beside `metadata.<name>`."""
-# Of the encrypted columns only the error and the progress are shown.
+# The error and the progress are the only encrypted columns that are shown.
 COLUMNS = (
     "id",
     "key",
@@ -98,14 +106,12 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         return _redirect_to_typed_metadata(request, typed)
 
     runs = _filtered(request)
-    counts = _counts(runs)
+    of_tab = _counts(runs)
     tab = request.GET.get("status", "")
     statuses = _statuses_of(tab)
     cursor = request.GET.get("before", "")
-    of_tab = _of_tab(runs, tab, statuses)
-    following = _before(of_tab, cursor).only(*COLUMNS)
     # One row more than a page shows whether there is another page.
-    rows = list(following[: PAGE + 1])
+    rows = _first_rows(_before(runs, cursor), tab, statuses, limit=PAGE + 1)
     _know_keys_of(rows)
     read_standings(rows[:PAGE], request.user)
 
@@ -113,9 +119,9 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     known_tab = tab if statuses else ""
     context = {
         "rows": rows[:PAGE],
-        "tabs": list(_tabs(request, tab, counts)),
+        "tabs": list(_tabs(request, tab, of_tab)),
         "tab": known_tab,
-        "total": counts[known_tab],
+        "total": of_tab[known_tab],
         **_filter_facts(request),
         **_list_links(request, rows, is_first_page=not cursor),
         **_may_facts(request.user),
@@ -173,7 +179,7 @@ def _list_links(
     is_first_page: bool,
 ) -> dict[str, str]:
     """Return the queries of the older page, of the newest one, and of the number of
-    newer runs; empty where there is none.
+    newer runs; empty if there is none.
     """
     links = {"older": "", "newest": "", "news": ""}
     if len(rows) > PAGE:
@@ -212,12 +218,10 @@ def runs_news(request: HttpRequest) -> HttpResponse:
     text = request.GET.get("since", "")
     since = next(_uuids([text]), None)
     tab = request.GET.get("status", "")
-    runs = _of_tab(_filtered(request), tab, _statuses_of(tab))
     count = 0
     if since:
-        # Ids of runs sort by time, so the index of the primary key answers.
-        newer = runs.order_by().filter(id__gt=since)
-        count = newer[:NEWS].count()
+        newer = _newer(_filtered(request), since)
+        count = _count_news(newer, tab, _statuses_of(tab))
     number = str(count)
     if count == NEWS:
         number = f"{NEWS} or more"
@@ -225,22 +229,67 @@ def runs_news(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"count": count, "text": f"{number} new {noun}. Show them"})
 
 
+def _newer(runs: "QuerySet[Run]", since: UUID) -> "QuerySet[Run]":
+    """Return the runs that were started after one, whose id sorts by time."""
+    newer = runs.filter(id__gt=since)
+    made = made_at(since)
+    if made is None:
+        return newer
+    # Only this bound lets the indexes by time answer.
+    return newer.filter(created_at__gt=made - CLOCKS_DIFFER)
+
+
+def _count_news(
+    newer: "QuerySet[Run]", tab: str, statuses: frozenset[str] | None
+) -> int:
+    """Return how many of these runs the tab has, at most `NEWS`. One query."""
+    parts = {"": newer}
+    if statuses is not None:
+        # Those of one status are found by the index, those of several are not.
+        parts = {name: _of_tab(newer, tab, frozenset({name})) for name in statuses}
+    of_part = count_each(parts, most=NEWS)
+    return min(NEWS, sum(of_part.values()))
+
+
 def _counts(runs: "QuerySet[Run]") -> dict[str, int]:
-    """Return how many runs each tab has, "" for all of them. Two queries."""
-    grouped = runs.order_by().values("status")
-    rows = grouped.annotate(n=Count("id"))
-    of_status = {row["status"]: row["n"] for row in rows}
-    counts = {"": sum(of_status.values())}
+    """Return how many runs each tab has, "" for all of them: at most one more than
+    `MOST_COUNTED`. Two queries.
+    """
+    statuses = runs.order_by().values_list("status", flat=True)
+    first_statuses = list(statuses[: counts.MOST_COUNTED + 1])
+    # Few runs are read once. Of many, each status has its own place in the index.
+    if len(first_statuses) <= counts.MOST_COUNTED:
+        return _counts_of_few(runs, Counter(first_statuses))
+    return _counts_of_many(runs)
+
+
+def _counts_of_few(
+    runs: "QuerySet[Run]", of_status: Mapping[str, int]
+) -> dict[str, int]:
+    of_tab = {"": sum(of_status.values())}
     for name, _, statuses in TABS:
-        counts[name] = sum(of_status.get(status, 0) for status in statuses)
+        of_tab[name] = sum(of_status.get(status, 0) for status in statuses)
 
     # A fork that nobody has started is paused, and asks nobody.
     unstarted = 0
     if of_status.get(Status.PAUSED):
         unstarted = runs.filter(not_started()).order_by().count()
-    counts[UNSTARTED] = unstarted
-    counts[REVIEW] -= unstarted
-    return counts
+    of_tab[UNSTARTED] = unstarted
+    of_tab[REVIEW] -= unstarted
+    return of_tab
+
+
+def _counts_of_many(runs: "QuerySet[Run]") -> dict[str, int]:
+    parts = {}
+    for name, _, statuses in TABS:
+        for status in statuses:
+            parts[f"{name} {status}"] = _of_tab(runs, name, frozenset({status}))
+    of_part = count_each(parts, most=counts.MOST_COUNTED + 1)
+    # All tabs together have more runs than are counted.
+    of_tab = {"": counts.MOST_COUNTED + 1}
+    for name, _, statuses in TABS:
+        of_tab[name] = sum(of_part[f"{name} {status}"] for status in statuses)
+    return of_tab
 
 
 def _of_tab(
@@ -257,6 +306,28 @@ def _of_tab(
     if tab == REVIEW:
         return of_tab.exclude(not_started())
     return of_tab
+
+
+def _first_rows(
+    runs: "QuerySet[Run]",
+    tab: str,
+    statuses: frozenset[str] | None,
+    *,
+    limit: int,
+) -> list[Run]:
+    """Return the first runs of a tab in the order of the list. One query for each of
+    its statuses.
+    """
+    runs = runs.only(*COLUMNS)
+    if statuses is None:
+        return list(runs[:limit])
+    # The index has the runs of one status in the order of the list. Those of several
+    # would all be read and sorted.
+    rows: list[Run] = []
+    for status in statuses:
+        rows += _of_tab(runs, tab, frozenset({status}))[:limit]
+    rows.sort(key=attrgetter("created_at", "id"), reverse=True)
+    return rows[:limit]
 
 
 def _know_keys_of(rows: list[Run]) -> None:
@@ -388,18 +459,18 @@ def _query(request: HttpRequest, **changed: str) -> str:
 def _tabs(
     request: HttpRequest,
     tab: str,
-    counts: dict[str, int],
+    of_tab: dict[str, int],
 ) -> Iterable[dict[str, Any]]:
     labels = [("", "All")]
     labels += [(name, label) for name, label, _ in TABS]
     for name, label in labels:
         # The tab of forks that were not started is shown only if there are any, or if
         # it is the chosen one.
-        if name == UNSTARTED and not counts[name] and name != tab:
+        if name == UNSTARTED and not of_tab[name] and name != tab:
             continue
         yield {
             "label": label,
-            "count": counts[name],
+            "count": of_tab[name],
             "on": name == tab,
             "query": _query(request, status=name, before=""),
         }

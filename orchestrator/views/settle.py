@@ -84,7 +84,7 @@ def settle_page(request: HttpRequest, ref: str) -> HttpResponse:
 class _SettlePage(ActPage):
     template = "orchestrator/settle.html"
     refusal = ""
-    """Why the posted answer was refused; empty where none was."""
+    """Why the posted answer was refused; empty if none was."""
 
     def facts(self) -> dict[str, Any]:
         rows = unknown_outcomes.unknown_tasks(self.run)

@@ -11,7 +11,6 @@ from uuid import UUID
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.files.uploadedfile import UploadedFile
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
@@ -47,7 +46,7 @@ from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.notes import checked_metadata
 from orchestrator.runs import StartRequest
 from orchestrator.runs.metadata import read_pairs
-from orchestrator.runs.start_for_user import start_for
+from orchestrator.runs.start_for_user import require, start_for
 from orchestrator.templatetags.console import size
 from orchestrator.views import start_views
 from orchestrator.views.graphs import current, first_line
@@ -60,7 +59,7 @@ from orchestrator.views.made_once import (
 )
 
 MOST_DIFFERENCES = 20
-"""Places of two inputs that are shown."""
+"""The most places of two inputs that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,9 @@ def start_page(request: HttpRequest, name: str) -> HttpResponse:
     form = StartForm(start_views.drawn_over(compiled.schemas["input"], ""))
     if request.method != "POST":
         return _shown(request, compiled, form)
-    if not may_start:
+    try:
+        require(request.user, "start_run")
+    except Forbidden:
         return _shown(request, compiled, form, status=403)
     _read(form, compiled, request)
     if request.POST.get("view") in start_views.VIEWS:
@@ -150,9 +151,9 @@ def start_page(request: HttpRequest, name: str) -> HttpResponse:
 
 def _start(request: HttpRequest, compiled: Compiled, form: StartForm) -> HttpResponse:
     """Start the run and lead to it, or show why it was refused."""
+    # In no transaction here: it would roll back the audit line of a refusal.
     try:
-        with transaction.atomic():
-            run, is_new = start_for(_start_request(request, compiled, form))
+        run, is_new = start_for(_start_request(request, compiled, form))
     except REFUSALS as error:
         status = _refused(form, compiled, error)
         return _shown(request, compiled, form, status=status)
@@ -191,8 +192,8 @@ def _shown(
     *,
     status: int = 200,
 ) -> HttpResponse:
-    # Once this page started a run, what was typed since starts another: the button
-    # then needs a new token.
+    # Once this page has started a run, anything typed since is for another one, so the
+    # button needs a new token.
     has_started_a_run = form.taken_by is not None and not form.key
     token = new_token(request) if has_started_a_run else token_to_show(request)
     context = {

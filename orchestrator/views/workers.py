@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.db.models import Count, F, Min, Q
+from django.db.models import F, Q
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -12,8 +12,10 @@ from django.views.decorators.http import require_safe
 from approvals.views.page import needs_role, render
 from checkpoints.conf import conf, keyring
 from checkpoints.core.status import Status
+from checkpoints.db.counts import count_up_to_most
 from checkpoints.models import Job, Run, Worker
 from checkpoints.models.job import LIVE
+from checkpoints.queue import due_counts
 from checkpoints.versions import later_versions, newest_versions
 from orchestrator.engine import registry
 from orchestrator.engine.graphs.compile import Compiled
@@ -21,7 +23,7 @@ from orchestrator.engine.graphs.compile import Compiled
 Facts = dict[str, Any]
 
 SHOWN = 50
-"""Rows of each list on the page."""
+"""The most rows of each list on the page."""
 DAY = timedelta(days=1)
 """Workers and jobs that ended earlier than this ago are not shown."""
 
@@ -34,9 +36,7 @@ def workers_page(request: HttpRequest) -> HttpResponse:
     names hosts, graphs and counts, no runs.
     """
     now = timezone.now()
-    # A run that is scheduled for later waits for nobody.
-    queued = Q(status=Status.QUEUED) & ~Q(due_at__gt=now)
-    depth = _depth(queued)
+    depth = _depth()
     workers = _workers_of_last_day(now)
     alive = _alive_workers(now)
     states: list[tuple[Worker, str]] = []
@@ -46,8 +46,8 @@ def workers_page(request: HttpRequest) -> HttpResponse:
     if alive and depth["queued"]:
         # A worker that drains is alive, but takes no further run.
         taking_runs = [worker for worker in alive if not worker.draining]
-        left_behind = _left_behind(queued, taking_runs)
-    # If no worker lives, the page says since when.
+        left_behind = _left_behind(taking_runs)
+    # If no worker is alive, the page says since when.
     last_heartbeat: datetime | None = None
     if workers:
         last_heartbeat = workers[0].heartbeat_at
@@ -64,14 +64,16 @@ def workers_page(request: HttpRequest) -> HttpResponse:
     return render(request, "orchestrator/workers.html", context, section="workers")
 
 
-def _depth(queued: Q) -> Facts:
-    """Return how many runs are due and running, and since when the oldest is due."""
-    runs = Run.objects.filter(queued | Q(status=Status.RUNNING))
-    return runs.aggregate(
-        queued=Count("id", filter=queued),
-        running=Count("id", filter=~queued),
-        oldest=Min("due_at", filter=queued),
-    )
+def _depth() -> Facts:
+    """Return how many runs are due and running, as far as they are counted, and since
+    when the oldest is due.
+    """
+    running = Run.objects.filter(status=Status.RUNNING)
+    return {
+        "queued": due_counts.count_queued(),
+        "running": count_up_to_most(running),
+        "oldest": due_counts.oldest_queued(),
+    }
 
 
 def _workers_of_last_day(now: datetime) -> list[Worker]:
@@ -86,18 +88,18 @@ def _alive_workers(now: datetime) -> list[Worker]:
     return list(Worker.objects.filter(heartbeat_at__gt=silent_since, stopped_at=None))
 
 
-def _left_behind(queued: Q, alive: list[Worker]) -> list[Facts]:
+def _left_behind(alive: list[Worker]) -> list[Facts]:
     """Return the versions of graphs whose queued runs no live worker takes, with the
     secrets that they need. Three queries.
     """
     registered = _registered_by(alive)
-    versions = _queued_versions(queued, registered)
+    versions = due_counts.queued_versions(registered, most=SHOWN)
     if not versions:
         return []
 
     # A worker with the newest version of a graph judges the runs of those that are
     # gone, but of none that was seen later.
-    newest = newest_versions({version["graph"] for version in versions})
+    newest = newest_versions({version.graph for version in versions})
     judged = {name: newest[name] for name in newest if newest[name] in registered}
     later: set[str] = set()
     if judged:
@@ -105,26 +107,13 @@ def _left_behind(queued: Q, alive: list[Worker]) -> list[Facts]:
 
     left_behind: list[Facts] = []
     for version in versions:
-        graph = registry.find_graph(version["fingerprint"])
-        is_later = version["fingerprint"] in later
-        if graph is None and version["graph"] in judged and not is_later:
+        graph = registry.find_graph(version.fingerprint)
+        is_later = version.fingerprint in later
+        if graph is None and version.graph in judged and not is_later:
             continue
         secrets = _secrets_of(graph)
-        left_behind.append({**version, "secrets": secrets, "later": is_later})
+        left_behind.append({"of": version, "secrets": secrets, "later": is_later})
     return left_behind
-
-
-def _queued_versions(queued: Q, registered: set[str]) -> list[Facts]:
-    """Return the versions of queued runs that no worker has registered, each with the
-    number of its runs.
-    """
-    runs = Run.objects.filter(queued).exclude(fingerprint__in=registered)
-    versions = runs.order_by("graph", "version").values(
-        "graph", "version", "fingerprint"
-    )
-    # The stubs give such rows a type that is no plain dictionary.
-    counted: Any = versions.annotate(runs=Count("id"))
-    return list(counted[:SHOWN])
 
 
 def _secrets_of(graph: Compiled | None) -> list[str]:

@@ -13,7 +13,7 @@ from orchestrator.jobs import kinds
 from orchestrator.worker import claimable
 
 MOST = 100
-"""Slices of one look, so that a task of a stock queue ends within its time."""
+"""The most slices of one look, so that a task of a stock queue ends within its time."""
 
 
 def look(most: int = MOST) -> int:

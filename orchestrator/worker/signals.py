@@ -43,7 +43,7 @@ class StopRequest:
         return self._requested_at is not None
 
     def pause(self, seconds: float) -> bool:
-        """Sleep for so many seconds, or until a stop is requested. Returns whether it
+        """Sleep for this many seconds, or until a stop is requested. Returns whether it
         was.
         """
         until = time.monotonic() + seconds

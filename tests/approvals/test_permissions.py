@@ -181,6 +181,7 @@ def test_a_few_runs_and_all_runs_are_seen_by_the_same_rule(
         AnonymousUser(),
     ):
         assert set(permissions.visible_among(user, Run.objects.all())) == seen(user)
+        assert set(permissions.visible_relatives(user)) == seen(user)
 
 
 def test_strangers_and_inactive_people_see_nothing(people: People) -> None:

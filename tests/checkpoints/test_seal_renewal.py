@@ -261,7 +261,7 @@ def test_rows_of_an_erasure_that_were_changed_or_removed_are_missed_first(
         seal_anew()
     tamper(erased_row, contents=erased_row.contents)
     erased_row.delete()
-    with pytest.raises(CommandError, match="tells of other rows than it did"):
+    with pytest.raises(CommandError, match="lists other rows than when it ended"):
         seal_anew()
 
 

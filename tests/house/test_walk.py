@@ -19,7 +19,8 @@ from checkpoints import timeline
 from checkpoints.models import Run
 from checkpoints.queue import leases
 from orchestrator import runs
-from orchestrator.engine import END, START
+from orchestrator.engine import END, START, Gate, Graph, Send, Write
+from orchestrator.execution import inline, loop
 from orchestrator.worker import shared_state, tasks
 from orchestrator.worker.shared_state import SharedState
 from tests.support import run_actions
@@ -62,13 +63,13 @@ and how many statements it sends, when it is done for the second time.
 """
 MOST = {
     "sqlite": {
-        "superstep": (62, 242, 495),
+        "superstep": (62, 242, 492),
         "signature": (26, 123, 614),
         "fork": (61, 246, 708),
     },
     "postgresql": {
-        "superstep": (62, 244, 480),
-        "signature": (28, 121, 510),
+        "superstep": (62, 244, 477),
+        "signature": (26, 122, 570),
         "fork": (61, 245, 695),
     },
 }
@@ -123,6 +124,23 @@ def walked(*, forget_at: str = "") -> Iterator[Walk]:
         yield walk
     finally:
         sys.setprofile(None)
+
+
+class Turns:
+    """How many functions of this project are entered in each turn of a slice."""
+
+    def __init__(self) -> None:
+        self.functions: list[int] = []
+
+    def note(self, frame: FrameType, event: str, arg: object) -> None:
+        """As `sys.setprofile` calls it."""
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(OURS):
+            return
+        if code.co_name == "_turn":
+            self.functions.append(0)
+        if self.functions and code.co_name not in COMPREHENSIONS:
+            self.functions[-1] += 1
 
 
 @pytest.fixture
@@ -273,3 +291,63 @@ def test_a_signature_and_the_slice_after_it_enter_few_functions(people: People) 
         runs.advance(run.id)
     assert_few("sign", signature, sent_by_signature)
     assert_few("first slice", first_slice, sent_by_slice)
+
+
+def ticking(name: str) -> Graph:
+    """A graph with a branch of six supersteps that writes a channel in each."""
+    made = graph(name)
+    made.node("tick")(lambda state, ctx: {"total": state.total + 1})
+    made.edge(START, "tick")
+    made.branch("tick", lambda state: state.total < 6, {True: "tick", False: END})
+    return made
+
+
+def ticking_beside(name: str, *, writes: int, requests: int) -> Graph:
+    """Beside the branch so many requests wait, each with so many writes."""
+    made = ticking(name)
+
+    @made.node(sends=["ask"])
+    def spread(state: Any, ctx: Any) -> list[Send]:
+        return [Send("ask", {"number": number}) for number in range(requests)]
+
+    @made.node(approve="writes", gate=Gate(reviewers=["group:claims"]))
+    def ask(state: Any, ctx: Any) -> list[Write]:
+        return [Write("letter", str(number)) for number in range(writes)]
+
+    made.edge(START, "spread")
+    made.edge("spread", END)
+    made.edge("ask", END)
+    return made
+
+
+def functions_of_a_superstep(made: Graph) -> int:
+    """The functions that the fifth superstep of a slice enters."""
+    name = registered(made).name
+    turns = Turns()
+    # The first run loads what the second finds.
+    for profile in (None, turns.note):
+        claim = leases.claim_one(runs.start(name, {}).id)
+        assert claim is not None
+        sys.setprofile(profile)
+        try:
+            loop.run_slice(claim.id, claim.epoch)
+        finally:
+            sys.setprofile(None)
+    assert len(turns.functions) >= 6
+    return turns.functions[4]
+
+
+@pytest.mark.parametrize(
+    ("writes", "requests", "most"), [(10, 1, 1.2), (200, 1, 1.2), (1, 200, 2.5)]
+)
+def test_a_superstep_beside_a_gate_reads_no_request_again(
+    writes: int, requests: int, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each node runs in a thread of its own, whose functions are not counted: whether
+    # one is quick enough for this thread is a matter of time.
+    monkeypatch.setattr(inline, "is_quick", lambda node: False)
+    alone = functions_of_a_superstep(ticking("alone"))
+    beside = functions_of_a_superstep(
+        ticking_beside("beside-a-gate", writes=writes, requests=requests)
+    )
+    assert beside <= most * alone, (beside, alone)

@@ -1,6 +1,7 @@
 """Reading settings from the environment."""
 
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,25 @@ def test_a_secret_key_is_made_once_and_kept_for_its_owner_only(
     assert len(key) > 50
     assert Environment.read().key() == key
     assert (folder / "secret_key").stat().st_mode & 0o777 == 0o600
+
+
+def test_of_two_processes_that_make_the_secret_key_at_once_both_get_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COUNTERSIGN_DEMO", "true")
+    keys: list[str] = []
+    make = secrets.token_urlsafe
+
+    def meanwhile(size: int) -> str:
+        monkeypatch.setattr(secrets, "token_urlsafe", make)
+        keys.append(Environment.read().key())
+        return make(size)
+
+    monkeypatch.setattr(secrets, "token_urlsafe", meanwhile)
+    keys.append(Environment.read().key())
+    assert len(keys[0]) > 50
+    assert keys[0] == keys[1]
+    assert [file.name for file in folder.iterdir()] == ["secret_key"]
 
 
 def test_a_short_secret_key_is_refused_without_repeating_it(

@@ -330,6 +330,9 @@ def test_the_command_finds_runs_by_an_indexed_fact(people: cast.People) -> None:
     with pytest.raises(CommandError, match="1 of 1"):
         call_command("erase", str(made[0].id), stderr=errors)
     assert "erased already" in errors.getvalue()
+    named_twice = [str(made[0].id), made[0].key]
+    with pytest.raises(CommandError, match="1 of 1"):
+        call_command("erase", *named_twice, stderr=errors)
 
 
 def test_the_command_takes_runs_of_one_graph_with_a_fact_and_leaves_those_of_others(

@@ -95,6 +95,17 @@ def test_a_policy_with_an_age_of_no_days_wants_the_number_also_where_other_runs_
     assert len(seqs(run)) == 5
 
 
+def test_a_policy_that_keeps_nothing_of_statuses_without_an_age_wants_the_number(
+    run: Run,
+) -> None:
+    other = runs.advance(started(large("short", "abcd", snapshot=1000)).id)
+    Run.objects.filter(id=other.id).update(status="failed")
+    policy("short", keep_last=0, max_age_days={"failed": 90})
+    with pytest.raises(CommandError, match="4 checkpoints would be removed"):
+        call()
+    assert len(seqs(run)) == 5
+
+
 def test_what_cannot_be_done_is_one_clear_line(run: Run, people: cast.People) -> None:
     policy("short", keep_last=2)
     with pytest.raises(CommandError, match="no policy for other"):

@@ -28,7 +28,7 @@ FORMATS = {
     "jsonl": "application/x-ndjson; charset=utf-8",
 }
 BATCH = 500
-"""Lines that are read, and sent, at a time."""
+"""The most lines that are read, and sent, at a time."""
 COLUMNS = (
     "number",
     "id",
@@ -96,7 +96,7 @@ def _batches(user: Any, line_filter: LineFilter) -> Iterator[list[Any]]:
     remaining = lines
     while batch := list(remaining[:BATCH]):
         yield show_lines(batch)
-        # A batch begins behind the last line of the one before: an offset would get
+        # A batch begins after the last line of the one before: an offset would get
         # slower with each batch, and repeat lines when new ones arrive.
         last = batch[-1]
         # The last condition follows from the others, but an OR alone bounds no range of

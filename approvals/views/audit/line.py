@@ -27,7 +27,7 @@ from checkpoints.sealing.sealed_rows import PLAIN, Protection
 from orchestrator.engine.errors import UNREADABLE, UnknownThing
 
 SHOWN = 20
-"""Decisions on one page."""
+"""The most decisions on one page."""
 COLUMNS = ("old_value", "proposed_value", "final_value")
 
 
@@ -161,7 +161,7 @@ def _shown(number: int, row: Decision, protection: Protection) -> ShownDecision:
 
 def _changes(anchor: str, row: Decision) -> Iterator[ShownValue]:
     """Yield the old value beside the proposal, and the proposal beside the final value
-    where they differ.
+    if they differ.
     """
     old = read_value(row, "old_value")
     proposed = read_value(row, "proposed_value")

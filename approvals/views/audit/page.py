@@ -51,7 +51,7 @@ def audit_page(request: HttpRequest) -> HttpResponse:
         lines = _before(lines, request.GET.get("before", ""))
     except NoFilter as error:
         return error_page(request, "This filter cannot be read", str(error), status=400)
-    # One line beyond the page tells whether there is an older page.
+    # One line beyond the page shows whether there is an older page.
     page = list(lines[: PAGE + 1])
     older = ""
     if len(page) > PAGE:
@@ -137,7 +137,7 @@ def read_filter(request: HttpRequest) -> LineFilter:
 
 def _moment(name: str, text: str, *, whole_day: bool = False) -> datetime | None:
     """Return a time. A day stands for its beginning in the reader's time zone, or for
-    that of the next day where the `whole_day` is meant. Raises `NoFilter`.
+    that of the next day if the `whole_day` is meant. Raises `NoFilter`.
     """
     if not text:
         return None
@@ -161,8 +161,8 @@ def _moment(name: str, text: str, *, whole_day: bool = False) -> datetime | None
 
 
 def _before(lines: "QuerySet[AuditLine]", cursor: str) -> "QuerySet[AuditLine]":
-    """Return the lines after the last one of a page, all without a cursor. Raises
-    `NoFilter`.
+    """Return the lines that follow the last one of a page; without a cursor, all lines.
+    Raises `NoFilter`.
     """
     if not cursor:
         return lines

@@ -28,7 +28,7 @@ _prepared: "WeakKeyDictionary[Connection[Any], _Names]" = WeakKeyDictionary()
 
 FORGOTTEN = b"26000"
 """The server knows no prepared statement of this name: psycopg drops all of a
-connection behind a rollback.
+connection after a rollback.
 """
 
 
@@ -36,8 +36,8 @@ def send(
     connection: BaseDatabaseWrapper, batch: Sequence[tuple[str, list[Any]]]
 ) -> Callable[[], int]:
     """Send a single statement. Returns a function that waits for its end and returns
-    the number of rows that it met. Both raise what Django raises. Any other use of the
-    connection before that call waits for the end too, but does not get its error.
+    the number of rows that it affected. Both raise what Django raises. Any other use of
+    the connection before that call waits for the end too, but does not get its error.
     """
     [(text, params)] = batch
     raw: Connection[Any] = connection.connection
@@ -128,7 +128,7 @@ def _checked(raw: Connection[Any], result: Any) -> int:
 
 def _name(raw: Connection[Any], text: bytes, types: tuple[int, ...]) -> bytes | None:
     """Return the name of the prepared statement, which is prepared first if need be;
-    None where there are enough.
+    None if there are enough.
     """
     names = _prepared.setdefault(raw, {})
     name = names.get((text, types))

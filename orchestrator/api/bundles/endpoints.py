@@ -24,7 +24,7 @@ from orchestrator.runs.start_for_user import require
 
 MEDIA_TYPE = "application/x-ndjson"
 _WRAPPING = 64 * 1024
-"""Bytes that a form may take around its file."""
+"""Bytes allowed for the form around its file."""
 
 
 class ExportQuery(Body):

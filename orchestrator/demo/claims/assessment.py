@@ -115,7 +115,7 @@ def letter(claim: ClaimFile, assessment: Assessment) -> Letter:
         f"at {money(assessment.damage)}. "
         f"{we} will pay {money(assessment.payable)} "
         f"to the account ending in {claim.account[-4:]}.\n\n"
-        "If you see anything differently, please write to us within four weeks.\n\n"
+        "If you disagree with any of this, please write to us within four weeks.\n\n"
         "Yours sincerely,\nClaims department"
     )
     return Letter(to=claim.email, subject=f"Your claim {claim.claim_id}", body=body)

@@ -1,8 +1,8 @@
 """The other side of the payment: a small payment service, as an outside company would
 run it.
 
-It keeps every call, and holds one payment per idempotency key: the same key with the
-same order gets the same answer.
+It keeps every authorised POST, and one payment for each idempotency key: the same key
+with the same order gets the same answer.
 """
 
 from http import HTTPStatus
@@ -26,7 +26,7 @@ LOOPBACK = ("127.0.0.1", "::1")
 
 
 class Refusal(Exception):
-    """A call that is not paid."""
+    """A call that the service refuses, with the status and detail of its answer."""
 
     def __init__(self, status: HTTPStatus, detail: str) -> None:
         super().__init__(detail)
@@ -45,8 +45,8 @@ def payments(request: HttpRequest) -> HttpResponse:
         return JsonResponse(_books())
     key = request.headers.get("Idempotency-Key", "")
     status, answer = _answer(request, key)
-    # A row for every call, refused ones too: whoever looks for a double payment must
-    # see what really came.
+    # A row for every authorised POST, refused ones too: whoever looks for a double
+    # payment must see what was actually received.
     body = request.body[:KEPT].decode("utf-8", "replace").replace("\x00", "�")
     PaymentCall.objects.create(idempotency_key=key[:200], body=body, status=status)
     return JsonResponse(answer, status=status)
@@ -109,7 +109,8 @@ def _payment(order: PaymentOrder, key: str) -> Payment:
     """Return the payment of this key: a new one, or the earlier one of the same order."""
     values = order.model_dump()
     try:
-        # Of two calls at once the unique key lets one in; the other finds its payment.
+        # If two calls come at once, the unique key lets one in; the other finds its
+        # payment.
         with transaction.atomic():
             return Payment.objects.create(idempotency_key=key, **values)
     except IntegrityError:

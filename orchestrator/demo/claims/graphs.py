@@ -2,7 +2,7 @@
 really pays, writes and records.
 
 Nothing happens outside before the review: the three staging nodes only prepare what
-`review` proposes. Behind it each effect looks at its own channel, which holds what
+`review` proposes. After it, each effect looks at its own channel, which holds what
 people approved, or nothing.
 """
 

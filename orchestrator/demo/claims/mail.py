@@ -19,7 +19,7 @@ class EmailBackend(BaseEmailBackend):
     """Sending is writing. A message appears under its name only when it is complete."""
 
     def send_messages(self, email_messages: Sequence[EmailMessage]) -> int:
-        """Write all messages, and return their number. Raises `OSError` where the folder
+        """Write all messages, and return their number. Raises `OSError` if the folder
         cannot be written.
         """
         folder = Path(settings.EMAIL_FILE_PATH)
@@ -31,7 +31,7 @@ class EmailBackend(BaseEmailBackend):
             with os.fdopen(
                 os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
             ) as file:
-                # Mail programs expect the line ends of RFC 5322.
+                # Mail programs expect the line breaks of RFC 5322.
                 file.write(message.message().as_bytes().replace(b"\n", b"\r\n"))
             unfinished.rename(folder / f"{name}.eml")
         return len(email_messages)

@@ -84,7 +84,7 @@ def _post(address: str, body: bytes, *, key: str) -> tuple[int, str]:
 def _connection(parts: SplitResult) -> HTTPConnection:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise PaymentRefused(f"{SETTING} must be an http or https address")
-    # Plain connections know neither proxies nor redirects; a followed redirect would
-    # turn the payment into a read.
+    # Plain connections use no proxy and follow no redirect; a followed redirect could
+    # turn the POST into a GET.
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     return kind(parts.hostname, parts.port, timeout=PATIENCE)

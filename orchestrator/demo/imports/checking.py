@@ -11,9 +11,9 @@ from orchestrator.demo.imports.reader import CsvProblem, Delimiter, Record, Tabl
 from orchestrator.demo.imports.values import Checked, Column, Correction
 
 MOST = 1000
-"""Corrections that one import may ask people for."""
+"""The most corrections that one import may ask people for."""
 STEP = 1000
-"""Rows between two reports of progress."""
+"""The number of rows between two reports of progress."""
 Progress = Callable[[int, int], None]
 
 
@@ -123,7 +123,7 @@ def check(
     than `MOST` bad rows.
     """
     table = reader.open_table(file, columns=columns, delimiter=delimiter)
-    # Only an estimate: a quoted cell may hold line ends.
+    # Only an estimate: a quoted cell may hold line breaks.
     expected = max(reader.count_lines(file) - table.start_line, 1)
     places = [(table.header.index(column.name), column) for column in columns]
     run = Check(table, columns, places, {column.name: {} for column in columns})

@@ -19,8 +19,8 @@ from orchestrator.demo.imports.values import (
 )
 
 CHUNK = 5000
-"""Rows in one transaction: far below what fits in half a lease, on SQLite too, where it
-holds the one write lock.
+"""The most rows in one transaction: far below what fits in half a lease, on SQLite too,
+where it holds the one write lock.
 """
 _BATCH = 500
 
@@ -89,7 +89,7 @@ def import_corrected(
     cells, taken = _bad_rows_and_taken(
         records, checked=checked, columns=columns, questions=questions, agreed=agreed
     )
-    # Of two corrections of a row the first one counts.
+    # If a row was corrected twice, the first correction counts.
     answers = {correction.row: correction for correction in reversed(agreed)}
     good: dict[int, dict[str, str]] = {}
     left_out: list[LeftOut] = []

@@ -14,7 +14,7 @@ from orchestrator.demo.imports.countries import CODES, NAMES
 
 Kind = Literal["text", "email", "number", "date", "country"]
 LONGEST = 1000
-"""Characters that a checked cell may have."""
+"""The most characters that a checked cell may have."""
 
 _EMAIL = re.compile(
     r"[^\s@,;:<>()\[\]\"\\]+@(?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W\d_]{2,63}"

@@ -27,7 +27,7 @@ Row = dict[str, str]
 
 
 def messy_csv(rows: int = ROWS, bad: int = BAD) -> str:
-    """Return a CSV of so many rows, `bad` of them wrong in one way or another. It is
+    """Return a CSV of this many rows, `bad` of them wrong in one way or another. It is
     the same each time.
     """
     chance = random.Random(20261120)  # noqa: S311 - a sample, not a secret

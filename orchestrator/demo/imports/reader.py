@@ -26,7 +26,7 @@ class CsvProblem(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One row. `end` is the byte behind it, `line` its last line."""
+    """One row. `end` is the byte after it, `line` its last line."""
 
     row: int
     line: int
@@ -61,7 +61,7 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        # A file without line ends must not be read into memory as one line.
+        # A file without line breaks must not be read into memory as one line.
         raw = self._file.readline(_LONGEST_LINE + 1)
         if not raw:
             raise StopIteration
@@ -70,7 +70,7 @@ class _Lines:
         if len(raw) > _LONGEST_LINE:
             raise CsvProblem(
                 f"line {self.line} is longer than 1 MiB: "
-                f"this is no CSV, or has no line ends; {_AS_CSV}"
+                f"this is no CSV, or has no line breaks; {_AS_CSV}"
             )
         return _decoded(raw, line=self.line)
 

@@ -25,7 +25,7 @@ class Column(Strict):
     unique: bool = False
 
     def problem(self, text: str) -> str:
-        """Return what is wrong with a cell; empty where nothing is."""
+        """Return what is wrong with a cell; empty if nothing is."""
         if not text.strip():
             return "empty" if self.required or text else ""
         return kinds.problem(self.kind, text)

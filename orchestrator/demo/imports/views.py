@@ -17,7 +17,7 @@ from checkpoints.models import Run
 from orchestrator.demo.imports.models import ImportedRow
 
 BATCH = 1000
-"""Rows that are read, and sent, at once."""
+"""The most rows that are read, and sent, at once."""
 
 
 @require_safe
@@ -51,7 +51,7 @@ def _columns(run: UUID, first: ImportedRow) -> list[str]:
 
 
 def _chunks(rows: Any, columns: list[str]) -> Iterator[bytes]:
-    """Yield the lines in chunks. Each chunk begins behind the last row of the one
+    """Yield the lines in chunks. Each chunk begins after the last row of the one
     before, so that no query stays open between two.
     """
     yield _csv([["row", *columns, "corrected"]])

@@ -37,7 +37,9 @@ class Placed:
 
 
 Stop: TypeAlias = tuple[float, float, float]
-"""Where a long line crosses a column: left edge, right edge, height."""
+"""Where a long line crosses a column: x of its left edge, x of its right edge, y of the
+line.
+"""
 
 TIP = 1.5
 """How far before the box the line ends, so that the arrow's tip touches it."""

@@ -21,7 +21,8 @@ from orchestrator.engine.values.exact import Exact
 from orchestrator.engine.values.ops import Op
 
 LIMIT = 4 * 1024 * 1024
-"""Bytes that one staged value may have, unless the caller sets another limit."""
+"""The most bytes that one staged value may have, unless the caller sets another limit.
+"""
 
 
 @dataclass(
@@ -65,7 +66,7 @@ class Channel:
         exact_money: bool = False,
     ) -> Json:
         """Return the canonical JSON of a value of this channel's type. `limit` in
-        bytes, None for no limit. With `exact_money` a float is refused where the type
+        bytes, None for no limit. With `exact_money`, a float is refused where the type
         has a Decimal.
 
         Raises `InvalidValue` naming channel, path and reason, or `PayloadTooLarge`.
@@ -118,7 +119,8 @@ class Channel:
 
     def load(self, plain: Json) -> Any:
         """Return the Python value of canonical JSON; a fresh object each time."""
-        # The model would refuse this None, which its author wrote as the default.
+        # The field's default is None although its type does not allow None, so the
+        # model would refuse it.
         if plain is None and self.lax_none:
             return None
         return getattr(values.read(self.model, {self.name: plain}), self.name)
@@ -148,7 +150,7 @@ class Channel:
         unset: bool | None = None,
     ) -> tuple[Json, Op]:
         """Reduce several updates in their order, as `reduce` does one."""
-        # First needs to know what was written before; the other rules do not.
+        # `First` needs the values that were written before; the other rules do not.
         if self.reducer == First:
             if unset is None:
                 unset = old == self.default

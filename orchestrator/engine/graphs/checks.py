@@ -137,7 +137,7 @@ def _faults_of_facts(graph: Definition) -> Iterator[str]:
     fields = getattr(graph.input, "model_fields", {})
     for fact in graph.facts:
         first, _, rest = fact.path.partition(".")
-        # A path may go on into the field, by a dot or by the place in a list.
+        # A path may go on into the field, by a dot or by an index.
         reads_input = first == "input" and re.split(r"[.\[]", rest)[0] in fields
         if fact.indexed and not reads_input:
             yield (
@@ -333,7 +333,7 @@ def faults_of_gate(
     if node.gate is None:
         yield from _faults_of_missing_gate(node)
         return
-    # The checks behind this one read the parts of the gate, so their shapes come first.
+    # The checks after this one read the parts of the gate, so their shapes come first.
     misshapen = list(_misshapen_parts(node.gate))
     if misshapen:
         yield from (f"{at}: {fault}" for fault in misshapen)

@@ -24,8 +24,8 @@ def edge_id(
     label: str | None = None,
     when: str | None = None,
 ) -> str:
-    """Return the edge's readable name: `a>b`, `a>b?label`, `a>b!approved`, `a=>b` (goto),
-    `a~>b` (send). Where a second branch of a node gives the same label and target,
+    """Return the edge's readable name: `a>b`, `a>b?label`, `a>b!approved`, `a=>b`
+    (goto), `a~>b` (send). If a second branch of a node gives the same label and target,
     `Graph.branch` adds a number: `a>b?label#2`.
     """
     mark = ""

@@ -1,5 +1,5 @@
 """Gates: why a node waits for people, and what they are shown. Values and pure
-functions, which know nothing of the people who sign.
+functions, without the people who sign.
 
 The compiler checks gates; the runner calls `needs_approval` and `present` once each,
 and stores their answers.
@@ -22,9 +22,9 @@ from orchestrator.engine.values.ops import same
 
 PRINCIPALS = ("user:", "group:", "perm:")
 NAMED_FIELDS = 3
-"""Fields that the label of an edited write names."""
+"""The most fields that the label of an edited write names."""
 LONGEST_IN_LABEL = 60
-"""Characters of a value that the label of an edited write shows."""
+"""The most characters of a value that the label of an edited write shows."""
 
 
 @explained_class

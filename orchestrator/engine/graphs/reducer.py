@@ -67,7 +67,7 @@ First = Reducer("First")
 Union = Reducer("Union")
 """Items that are not there yet are added."""
 Longest = Reducer("Longest")
-"""The longer value stays; of two equally long ones the older."""
+"""The longer value stays; if both are equally long, the older one."""
 Artifact = ArtifactMark()
 
 

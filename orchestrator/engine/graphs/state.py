@@ -164,7 +164,7 @@ def _check_shape(channel: Channel, default: Json) -> None:
     kind = None
     if isinstance(channel.reducer, Reducer):
         kind = _KINDS.get(channel.reducer.name)
-    # A default of None tells nothing about the type.
+    # A default of None says nothing about the type.
     if kind and default is not None and not isinstance(default, kind):
         raise InvalidValue(f"{channel.reducer.name} needs a {kind.__name__}")
     if channel.is_set and channel.reducer == Append:

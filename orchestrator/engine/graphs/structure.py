@@ -158,7 +158,7 @@ _NAMED = ("properties", "patternProperties", "$defs", "dependentSchemas")
 """Keywords whose value is a dict by names of the author: a field may be a `title`."""
 
 _LEFT_OUT = ("title", "description", "default", "examples", "currency")
-"""Keywords that change no type; the currency only tells how to read an amount. Channels
+"""Keywords that change no type; the currency only says how to read an amount. Channels
 have their defaults elsewhere in the document, in canonical form.
 """
 

@@ -31,9 +31,9 @@ LONGEST_KEY = 120
 channels.
 """
 MOST_FOUND = 200
-"""Traces that one search may ask for."""
+"""The most traces that one search may ask for."""
 MOST_TEXT = 100_000
-"""Characters of a trace that a search looks at."""
+"""The most characters of a trace that a search looks at."""
 LONGEST_WORD = 64
 _WORD = re.compile(r"[^\W_]+")
 

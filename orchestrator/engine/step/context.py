@@ -29,12 +29,12 @@ class Secrets(dict[str, str]):
 
 
 class Context:
-    """The context of one attempt. `attempt` from 1; `deadline` in seconds since the epoch
-    (None: no limit); `payload` of a `Send`, else None; `error` behind an error edge,
-    else None; `secrets` are masked wherever they are written.
+    """The context of one attempt. `attempt` from 1; `deadline` in seconds since the
+    epoch (None: no limit); `payload` of a `Send`, else None; `error` after an error
+    edge, else None; `secrets` are masked wherever they are written.
 
-    `input`, `log` and `idempotency_key` are made on first use, for most nodes never
-    look at them.
+    `input`, `log` and `idempotency_key` are made on first use, because most nodes never
+    read them.
     """
 
     def __init__(  # noqa: PLR0913

@@ -149,7 +149,7 @@ class Flow:
         # A goto replaces the node's own edges.
         targets: dict[str, None] = {}
         for part in going_on:
-            # An edge behind a fan-out is taken once, even if several tasks name it.
+            # An edge after a fan-out is taken once, even if several tasks name it.
             targets.update(dict.fromkeys(part.goto or ()))
         if targets:
             edges = [self._declared(node, ways.goto, target) for target in targets]

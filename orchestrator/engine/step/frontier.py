@@ -16,7 +16,7 @@ from orchestrator.engine.values.identity import Task
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """The failure that the node behind an error edge reads as `ctx.error`."""
+    """The failure that the node after an error edge reads as `ctx.error`."""
 
     node: str
     type: str
@@ -80,10 +80,11 @@ SendList = tuple[str, tuple[Json, ...]]
 class Frontier:
     """The place of a run between two supersteps.
 
-    `tokens`: edge id -> how many (never 0). `errors`: what tokens on error edges carry,
-    oldest first. `waiting`: "node:visit" -> its tasks by index, at least one of them
-    gated. `rejected`: a token died of a rejection. `visited`: nodes that have started,
-    in order. `written`: channels with the reducer First that hold a written value.
+    `tokens`: edge id -> their number (never 0). `errors`: what tokens on error edges
+    carry, oldest first. `waiting`: "node:visit" -> its tasks by index, at least one of
+    them gated. `rejected`: a token died of a rejection. `visited`: nodes that have
+    started, in order. `written`: channels with the reducer First that hold a written
+    value.
     """
 
     tokens: dict[str, int] = field(default_factory=dict)

@@ -18,9 +18,11 @@ from orchestrator.engine.values.canonical import Json
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,59}")
 MOST_NAMES = 20
-"""Names of metadata of one run or of one task; and names of figures of one task."""
+"""The most names of metadata of one run or of one task; and names of figures of one
+task.
+"""
 LONGEST_TEXT = 200
-"""Characters of a text in metadata, and of any value as filters compare it."""
+"""The most characters of a text in metadata, and of any value as filters compare it."""
 SCALE = 1_000_000
 """Figures are kept in millionths, as whole numbers, so that sums are exact on every
 database.

@@ -47,7 +47,9 @@ class WriteValue:
 
 
 class Recorded(NamedTuple):
-    """How many records of a task a line of a run (its id, in hexadecimal) had."""
+    """The number of records that a task had on a line of a run (its id, in
+    hexadecimal).
+    """
 
     run: str
     line: int

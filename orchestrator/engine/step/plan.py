@@ -115,7 +115,7 @@ def _plan_superstep(
         starts=[],
         listed=listed,
     )
-    # Sends come first: of one node they are earlier visits than those by tokens.
+    # Sends come first: they are earlier visits of a node than those by tokens.
     stopped_sends: list[SendList] = []
     for send in frontier.sends:
         target, payloads = send
@@ -411,7 +411,7 @@ def _waiting_for_joins_only(
     """
     closed = dict(blocked)
     size_before = -1
-    # A join that waits for outside work is outside work to the joins behind it.
+    # A join that waits for outside work is outside work to the joins after it.
     while len(closed) != size_before:
         size_before = len(closed)
         for node, waits in list(closed.items()):

@@ -37,7 +37,7 @@ def foresee(
     due = _due_nodes(compiled, frontier)
     waiting = [visit_of(key)[0] for key in frontier.waiting]
 
-    # Sets of nodes are bit masks. A waiting node has run already: only what lies behind
+    # Sets of nodes are bit masks. A waiting node has run already: only what comes after
     # it is still possible, but its people may hold up a join.
     possible = _reachable_from(compiled, due) | _behind(compiled, waiting)
     live = possible | _mask(compiled, waiting)

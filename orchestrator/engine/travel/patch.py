@@ -19,7 +19,7 @@ engine's.
 """
 
 MOST_SHOWN = 1000
-"""Bytes of a refused value that the refusal repeats."""
+"""The most bytes of a refused value that the refusal repeats."""
 
 State = dict[str, dict[str, Json]]
 

@@ -1,7 +1,7 @@
 """Faults of a value, in one sentence for each kind of fault that pydantic knows. Pure.
 
-People who fill in a form read it beside the field: it tells what is needed there, never
-how the type is written down.
+People who fill in a form read it beside the field: it says what is needed there, never
+how the type is written in code.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""References to uploaded files, as inputs contain them. The floor above knows the files
-themselves.
+"""References to uploaded files, as inputs contain them. `checkpoints.uploads` keeps the
+files themselves.
 """
 
 from pydantic import BaseModel, ConfigDict

@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
 
 MOST_NAMES = 12
-"""Names that a message lists."""
+"""The most names that a message lists."""
 
 
 def nearest(

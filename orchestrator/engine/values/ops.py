@@ -56,7 +56,7 @@ def apply_to_own(
     ops lengthen is not copied for each.
     """
     kind = op["op"]
-    # Where nothing is there yet, `apply` makes the new container.
+    # If nothing is there yet, `apply` makes the new container.
     if kind == "within" and old:
         for key in op.get("gone", ()):
             old.pop(key, None)

@@ -21,7 +21,7 @@ _FORMATS = {
     "uuid": "UUID",
 }
 _LONGEST = 60
-"""Characters of a rule's value that are shown."""
+"""The most characters of a rule's value that are shown."""
 
 
 def resolved(

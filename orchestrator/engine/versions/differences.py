@@ -243,7 +243,7 @@ def _of_reducer(
                 text,
                 migratable=True,
             )
-    # Where the reducer is another one, that is the difference.
+    # If the reducer is another one, that is the difference.
     same_reducer = old["reducer"] == new["reducer"] and old["own"] == new["own"]
     if same_reducer and old["bound"] != new["bound"]:
         text = (
@@ -280,7 +280,7 @@ def _of_nodes(
     for name in after:
         if name not in before:
             yield Difference(WARNING, f"node `{name}`", "is new")
-    # A node reached through one of several gates is behind none of them alone.
+    # A node reached through one of several gates does not depend on any of them alone.
     for gates, behind, free in ahead.round_gates():
         text = (
             f"{_quoted(free)} came only behind {behind}, "

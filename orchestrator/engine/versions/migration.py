@@ -288,7 +288,8 @@ def _refuse_lost_channels(
         for name in values:
             if name in target.channels and name not in remaining:
                 raise InvalidValue(
-                    f"the migration lost the channel {name}, which is still there",
+                    f"the migration lost the channel {name}, "
+                    f"which version {target.version} still has",
                     channel=name,
                 )
 

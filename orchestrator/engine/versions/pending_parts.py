@@ -132,7 +132,7 @@ def lost_ways(
     ways: Iterable[str],
     edges: Collection[str],
 ) -> list[str]:
-    """Return those of the kept ways that lead along none of these edges, sorted."""
+    """Return, sorted, the ways on that none of these edges offers."""
     # An error goes on by any error edge of its node, whatever the target.
     leading = {*edges, *map(_error_way_of, edges)}
     return sorted(set(ways) - leading)

@@ -72,9 +72,9 @@ class WaysAhead:
     def __post_init__(self) -> None:
         at = self.at or Pending()
         self._token_targets = {read_edge(edge).target for edge in at.edges}
-        # Of several items of a node some may be asked while others have yet to begin.
+        # Some items of a node may wait for people while others have yet to begin.
         starts = {*self._token_targets, *at.nodes}
-        # Without a record of its place the run may stand anywhere behind START.
+        # Without a record of its place, the run may stand anywhere after START.
         self._starts = starts if self.at else {START}
         self._asked = set(at.awaiting_people)
         self._old_ways = [read_edge(edge) for edge in self.old["edges"]]
@@ -103,7 +103,7 @@ class WaysAhead:
     ) -> Iterator[tuple[str, list[str]]]:
         """Yield the nodes that began only behind this gate in the old version, and can
         begin without it in the new one, grouped by what they came behind. If the run
-        stands behind the gate, the gate itself was passed.
+        stands after the gate, the gate itself was passed.
         """
         # A node is reported once, with the weakest decision that it came behind.
         reported: set[str] = set()
@@ -124,7 +124,7 @@ class WaysAhead:
         """
         nodes_by_gates: dict[frozenset[tuple[str, int]], set[str]] = {}
         for node, needs in self._nearest_gates().items():
-            # A node behind a single gate is found by `round_gate`.
+            # A node after a single gate is found by `round_gate`.
             if len(needs) > 1:
                 gates = frozenset(needs.items())
                 nodes_by_gates.setdefault(gates, set()).add(node)
@@ -151,8 +151,8 @@ class WaysAhead:
         free_now = self._from_here(new_ways_round) - free_before
         ahead = self._from_here(self._old_ways) - free_before
 
-        # Nodes behind the gates for a run at its very start. A run that stands at one
-        # of them has passed the gates, so that only what is ahead of it counts.
+        # The nodes after the gates, for a run at its very start. A run that stands at
+        # one of them has passed the gates, so that only what is ahead of it counts.
         all_behind = _reached(self._old_ways, {START})
         all_behind -= _reached(old_ways_round, {START})
         if all_behind & {*self._starts, *self._asked}:

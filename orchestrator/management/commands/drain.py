@@ -62,8 +62,8 @@ class Command(command_line.DatabaseCommand):
 
 
 def _require_known(host: str | None) -> None:
-    """Raise `CommandError` for a name that no worker's host had, which is a mistake. A
-    host whose workers have all ended is drained.
+    """Raise `CommandError` for a host that no worker was ever on: a mistyped name. A
+    host whose workers have all ended counts as drained.
     """
     hosts = sorted(set(Worker.objects.values_list("host", flat=True)))
     if host and host not in hosts:

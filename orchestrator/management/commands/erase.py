@@ -69,7 +69,8 @@ class Command(command_line.DatabaseCommand):
 
         refused = 0
         # A run that is named and has the fact is erased once.
-        for run in {run.id: run for run in runs}.values():
+        once = {run.id: run for run in runs}
+        for run in once.values():
             try:
                 erasure = self._erase(run, options, by)
                 self._write(erasure, options)
@@ -78,7 +79,7 @@ class Command(command_line.DatabaseCommand):
                 line = f"{run.key}: {error.message} [{error.code}]"
                 self.stderr.write(visible_text(line))
         if refused:
-            raise CommandError(f"{refused} of {len(runs)} runs were not erased")
+            raise CommandError(f"{refused} of {len(once)} runs were not erased")
 
     def _erase(self, run: Run, options: dict[str, Any], by: Any) -> dict[str, Any]:
         """Return the erasure of a run, or its plan in a dry run, as JSON."""
@@ -163,7 +164,7 @@ def _runs_with_fact(text: str | None, graph: str | None, by: Any) -> Iterator[Ru
         rows = permissions.visible_among(by, rows)
     # The oldest first: with --forks an origin takes those that came of it along.
     for run in rows.order_by("created_at", "id").iterator():
-        # Where the database cannot search in JSON, this is the filter.
+        # If the database cannot search in JSON, this is the filter.
         if run.facts.get(name) == value:
             yield run
 

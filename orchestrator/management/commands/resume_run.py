@@ -29,7 +29,7 @@ class Command(VerbCommand):
 
 def _run_seen_by(by: Any, reference: str) -> Run:
     """Return the run of that id or key, or whose checkpoint that is. Raises
-    `UnknownThing` where this person sees none.
+    `UnknownThing` if this person sees none.
     """
     checkpoint = timeline.find_checkpoint(reference)
     if checkpoint is not None and permissions.may_see_run(by, checkpoint.run):

@@ -102,7 +102,7 @@ def _start(options: dict[str, Any]) -> Run:
     by = command_line.actor(options, "start_run")
     pairs = [_parsed_pair(text) for text in options["set"]]
     files = [_split_pair(text) for text in options["file"]]
-    # Of a field that is set twice it would be unclear which value was meant.
+    # If a field is set twice, it is unclear which value was meant.
     _refuse_repeated([name for name, _ in (*pairs, *files)])
     fields = command_line.read_object(options["input"], "input") or {}
     fields |= dict(pairs)

@@ -15,7 +15,7 @@ from orchestrator.jobs.integrity import Verified, Wanted, require_rights, verify
 from orchestrator.management import command_line
 
 EVERY = 100
-"""Runs between two lines of progress."""
+"""The number of runs between two lines of progress."""
 
 
 class Command(command_line.DatabaseCommand):

@@ -89,9 +89,9 @@ def import_page(request: HttpRequest) -> HttpResponse:
         existing = _existing_run(request, error)
         message = f"{error.message}."
         return _import_form(request, message, status=422, there=existing)
-    text = "This bundle was taken in before; here is its run."
+    text = "This bundle was imported before; here is its run."
     if is_new:
-        text = "The run was taken in."
+        text = "The run was imported."
     messages.success(request, text)
     return redirect("run", run.id)
 

@@ -1,1 +1,1 @@
-"""The page on which two or three runs stand beside each other."""
+"""The page that shows two or three runs side by side."""

@@ -1,4 +1,4 @@
-"""The checkpoints of two runs behind their split, drawn one below the other in pairs."""
+"""The checkpoints of two runs after their split, drawn one below the other in pairs."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from orchestrator.views import run_timeline
 from orchestrator.views.compare.address import compare_url
 
 COLUMNS = 60
-"""Checkpoints of a run that are drawn."""
+"""The most checkpoints of a run that are drawn."""
 Facts = dict[str, Any]
 Pair = tuple[Checkpoint | None, Checkpoint | None]
 
@@ -37,10 +37,10 @@ def lanes_of(
 
 
 def _lane(alignment: Alignment, side: int, here: dict[str, str]) -> list[Facts]:
-    """Return the columns of one run; an empty one tells whether its checkpoint may
+    """Return the columns of one run; an empty one shows whether its checkpoint may
     still come.
     """
-    # Behind its last row a run that has not ended may get further ones.
+    # After its last row, a run that has not ended may get further ones.
     last = -1
     for number, pair in enumerate(alignment.rows):
         if pair[side] is not None:

@@ -42,7 +42,7 @@ from orchestrator.views.compare.tabs import (
 from orchestrator.views.run_standings import read_kinds
 
 CHOICES = 8
-"""Runs that are offered to compare with."""
+"""The most runs that are offered to compare with."""
 LETTERS = ("A", "B", "C")
 Facts = dict[str, Any]
 
@@ -94,7 +94,8 @@ def _alignments(request: HttpRequest, a: Run, b: Run, c: Run | None) -> list[Ali
 def _aligned(
     request: HttpRequest, a: Run, other: Run, *, at: tuple[int, int] | None
 ) -> Alignment:
-    return timeline.align(a, other, at=at, among=permissions.visible_runs(request.user))
+    among = permissions.visible_relatives(request.user)
+    return timeline.align(a, other, at=at, among=among)
 
 
 def _places(request: HttpRequest) -> tuple[int, int] | None:
@@ -290,7 +291,7 @@ def _split_in_words(alignment: Alignment, letters: tuple[str, str]) -> str:
 
 
 def _has_rows(alignment: Alignment, side: int) -> bool:
-    """Return whether one of the runs has checkpoints behind the split."""
+    """Return whether one of the runs has checkpoints after the split."""
     return any(pair[side] for pair in alignment.rows)
 
 

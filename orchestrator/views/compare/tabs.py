@@ -19,7 +19,7 @@ from orchestrator.views import run_timeline
 
 Facts = dict[str, Any]
 MOST = 200
-"""Rows of a tab."""
+"""The most rows of a tab."""
 Visits = set[tuple[str, int]]
 """Nodes with the numbers of their visits."""
 NONE = Leaf("nothing", "none")
@@ -39,7 +39,7 @@ class RowKey:
 
 @dataclass(frozen=True, slots=True)
 class ComparedEntry:
-    """The name that one run shows at a place, and the value behind its `label`."""
+    """The name that one run shows at a place, and the value after its `label`."""
 
     name: str
     label: str
@@ -51,7 +51,7 @@ Entries = dict[RowKey, dict[UUID, ComparedEntry]]
 
 
 def path_rows(alignment: Alignment) -> list[Facts]:
-    """Return the checkpoints behind the split in pairs, as what made them. No query."""
+    """Return the checkpoints after the split in pairs, as what made them. No query."""
     rows: list[Facts] = []
     for row_of_a, row_of_b in alignment.rows:
         a = _made_by(row_of_a)
@@ -76,7 +76,7 @@ def _checkpoint_leaf(row: Checkpoint | None, name: str) -> Leaf:
 
 
 def write_rows(alignment: Alignment) -> list[Facts]:
-    """Return the writes that gated nodes proposed behind the split, as they are now, by
+    """Return the writes that gated nodes proposed after the split, as they are now, by
     node, visit and place. One query.
     """
     rows = PendingWrite.objects.order_by(
@@ -97,7 +97,7 @@ def write_rows(alignment: Alignment) -> list[Facts]:
 
 
 def result_rows(alignment: Alignment) -> list[Facts]:
-    """Return the journal's results of nodes behind the split, by task. One query."""
+    """Return the journal's results of nodes after the split, by task. One query."""
     rows = TaskResult.objects.order_by("node", "visit", "index", "id")
     entries: Entries = {}
     for row in _behind(alignment, rows):
@@ -121,7 +121,7 @@ def _behind(
     alignment: Alignment,
     rows: "QuerySet[Any]",
 ) -> list[Any]:
-    """Return those rows of both runs that belong to a checkpoint behind the split."""
+    """Return those rows of both runs that belong to a checkpoint after the split."""
     runs = {run.id: run for run in alignment.runs}
     visits_of: dict[UUID, Visits] = {}
     condition = Q(pk__in=[])
@@ -148,7 +148,7 @@ def _behind(
 
 
 def _visits(alignment: Alignment) -> tuple[Visits, Visits]:
-    """Return the visits of both runs behind the split."""
+    """Return the visits of both runs after the split."""
     sides: tuple[Visits, Visits] = (set(), set())
     for pair in alignment.rows:
         for visits, row in zip(sides, pair, strict=True):
@@ -188,7 +188,7 @@ def _paired(alignment: Alignment, entries: Entries) -> list[Facts]:
 
 
 def _entry_leaf(entry: ComparedEntry | None, value: Leaf) -> Leaf:
-    """Return the value of an entry behind its label, as one line."""
+    """Return the value of an entry after its label, as one line."""
     if entry is None:
         return NONE
     text = f"{entry.label} {value.text}".strip()
@@ -231,15 +231,9 @@ def _channel_of(path: str) -> str:
 
 
 def state_of_a(alignment: Alignment) -> Facts:
-    """Return the state of A that is compared. One query."""
+    """Return the state of A that is compared, with the input of the run."""
     run = alignment.runs[0]
-    seq = alignment.at[0]
-    for row, _ in alignment.rows:
-        if row is None:
-            continue
-        if row.run_id == run.id and row.seq == seq:
-            return timeline.state_at(row.id)
-    return timeline.head_state(run.id)
+    return {**alignment.documents[0], "input": timeline.input_of(run)}
 
 
 def only_different(rows: Sequence[Facts]) -> list[Facts]:

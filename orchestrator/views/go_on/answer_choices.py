@@ -78,7 +78,7 @@ def answer_choices(
 ) -> Answers:
     """Return the choices as they were posted.
 
-    One query for the recorded answers, and those of the person's groups; none where
+    One query for the recorded answers, and those of the person's groups; none if
     nothing waited. Raises `TamperedRow` or `WrongKey` if a decision is not as it was
     signed.
     """

@@ -1,5 +1,5 @@
-"""The channels of a state as lines of the form: name, short value, and the fields
-behind them. Pure.
+"""The channels of a state as lines of the form: name, short value, and the fields that
+they unfold to. Pure.
 """
 
 from collections.abc import Collection
@@ -13,12 +13,13 @@ from orchestrator.views.go_on.patch_form import PatchForm
 from orchestrator.views.go_on.value_texts import summary, type_of
 
 OPENED_BY_SEARCH = 3
-"""Channels that a search opens; where it finds more, it only lists their lines."""
+"""The most channels that a search opens; if it finds more, it only lists their lines.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelLine:
-    """One channel. `control` is None where its value is too large to be typed over; it
+    """One channel. `control` is None if its value is too large to be typed over; it
     then has its `size` in bytes.
 
     `is_open`: its fields are shown. `is_left_out`: a search found nothing in it.

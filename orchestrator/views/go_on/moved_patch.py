@@ -20,7 +20,7 @@ from orchestrator.views.go_on.state_changes import changed_places, operation_of
 from orchestrator.views.go_on.value_texts import plain_text
 
 SHORT = 200
-"""Characters of a value that are shown."""
+"""The most characters of a value that are shown."""
 
 
 @dataclass(slots=True)

@@ -23,9 +23,10 @@ from orchestrator.travel.overlay import lay_over
 from orchestrator.views.run_timeline import TimelineColumn, timeline_columns
 
 AROUND = 60
-"""Checkpoints that are drawn to choose from."""
+"""The most checkpoints that are drawn to choose from."""
 MOST_OPENED = 12
-"""Earlier checkpoints that are opened to find one from which a run can go on."""
+"""The most earlier checkpoints that are opened to find one from which a run can go on.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ REFUSED_DRAFTS = (
 def go_on_page(request: HttpRequest, checkpoint: str) -> HttpResponse:
     """Show the page; check a posted draft, or carry it out.
 
-    Where nothing can go on from this checkpoint, show what can be done instead.
+    If nothing can go on from this checkpoint, show what can be done instead.
     """
     broken: CountersignError | None = None
     try:

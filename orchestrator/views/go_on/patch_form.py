@@ -26,7 +26,7 @@ from orchestrator.views.go_on.value_texts import plain_text
 
 MODES = ("form", "json", "ops")
 FOLDED = 8 * 1024
-"""Bytes from which a value is changed by its path, under operations."""
+"""The number of bytes from which a value is changed by its path, under operations."""
 LOCKED = {
     "input": "The input is frozen since the run started.",
     "diagnostics": "Diagnostics are written by the engine only.",
@@ -163,8 +163,9 @@ def posted_form(point: Departure, posted: Mapping[str, str]) -> PatchForm:
 
 
 def carried_form(point: Departure, form: PatchForm) -> PatchForm:
-    """Return the form over the typed patch, in the same view, for a page that does not
-    show it.
+    """Return the form drawn over the state that its patch makes, in the same view, so
+    that a page that does not show it can carry it along. A patch that does not apply is
+    carried as typed.
     """
     try:
         after = patched(point.going_on, form.patch)

@@ -24,7 +24,7 @@ from orchestrator.travel.departure import Departure
 from orchestrator.views.go_on.value_texts import type_of
 
 MOST_LINES = 100
-"""Changed values that are shown."""
+"""The most changed values that are shown."""
 
 
 @dataclass(frozen=True, slots=True)

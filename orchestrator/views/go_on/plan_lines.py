@@ -207,7 +207,7 @@ def _skipped_lines(
     visited: Collection[str],
     people_first: Iterable[PlanLine],
 ) -> list[PlanLine]:
-    """Return the lines of the nodes that the plan neither reaches nor has behind it."""
+    """Return the lines of the nodes that the plan neither reaches nor has passed."""
     listed = nodes.reached | nodes.reused | {line.node for line in people_first}
     lines: list[PlanLine] = []
     for name in graph.order:
@@ -314,8 +314,7 @@ def _people(reason: str) -> str:
     quorum = _QUORUM.fullmatch(principals[-1])
     if quorum:
         principals.pop()
-    # Where a function will name the reviewers, the note has words about its gate
-    # instead.
+    # If a function will name the reviewers, the note has words about its gate instead.
     if not all(":" in principal for principal in principals):
         return "The reviewers"
 
@@ -363,7 +362,9 @@ def _remark_on_stop(is_uncertain: bool) -> str:
 
 
 def _effect_shown(node: Node) -> str:
-    """Return a node's effect; a gated one acts through people."""
+    """Return the effect to show for a node: `human` for a gated one, which acts through
+    people.
+    """
     return "human" if node.gated else node.effect
 
 

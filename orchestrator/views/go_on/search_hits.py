@@ -14,7 +14,7 @@ from orchestrator.views.go_on.value_texts import plain_text
 from orchestrator.views.run_details import compact
 
 MOST_HITS = 50
-"""Places of a word that are shown."""
+"""The most places of a word that are shown."""
 
 
 @dataclass(frozen=True, slots=True)

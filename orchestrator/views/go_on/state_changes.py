@@ -10,7 +10,9 @@ from orchestrator.engine.travel.patch import PARTITIONS
 from orchestrator.travel.departure import State
 
 MOST = 200
-"""Places that are listed one by one; where more differ, whole channels are listed."""
+"""The most places that are listed one by one; if more differ, whole channels are
+listed.
+"""
 
 Place = tuple[str, ValueDifference]
 """A partition, and a difference in it."""
@@ -96,7 +98,7 @@ def patch_between(
     after: State,
 ) -> dict[str, list[Operation]]:
     """Return the patch that makes the second state of the first: operations by
-    partition, empty where nothing differs.
+    partition, empty if nothing differs.
     """
     patch: dict[str, list[Operation]] = {}
     for partition, place in changed_places(before, after):

@@ -19,14 +19,14 @@ from checkpoints.core.visible_json import json_text
 from orchestrator.engine.graphs.channel import Channel
 
 GROUPED_FROM = 10_000
-"""Whole numbers from which thousands are set apart."""
+"""The smallest whole number whose thousands are set apart."""
 LONGEST = 160
-"""Characters of the text that stands for a whole channel."""
+"""The most characters of the text that stands for a whole channel."""
 
 
 def type_of(channel: Channel | None) -> ValueType:
-    """Return the type of a channel's values; nothing is declared for a channel that the
-    graph does not have.
+    """Return the type of a channel's values, or `NOTHING_DECLARED` for a channel that
+    the graph does not have.
     """
     if channel is None:
         return NOTHING_DECLARED
@@ -70,14 +70,14 @@ def _summary(value: Any, declared: ValueType) -> str:
 
 
 def _summary_of_object(value: Mapping[str, Any], declared: ValueType) -> str:
-    """Return the fields that hold something, each behind its name, in the order in
-    which the type declares them.
+    """Return the fields that hold something, each after its name, in the order in which
+    the type declares them.
     """
     parts: list[str] = []
     in_order = [key for key in declared.plain.get("properties", {}) if key in value]
     for key in dict.fromkeys([*in_order, *value]):
         inner = value[key]
-        # An empty field tells nothing about the others.
+        # An empty field says nothing about the others.
         if inner is None or inner in ("", [], {}):
             continue
         text = _summary_of_field(inner, declared.field(key))

@@ -109,15 +109,15 @@ def _summary(counts: dict[str, int]) -> str:
 
 
 def _counts_by_table_name(counts: dict[str, int]) -> list[tuple[str, int]]:
-    """Return how many rows or files of each kind hold values of the run. A table goes
-    by what its rows are called.
+    """Return how many rows or files of each kind hold values of the run. A table is
+    shown by the plural name of its rows.
     """
     names_by_table: dict[str, str] = {}
     for model in apps.get_models():
         names_by_table[model._meta.db_table] = str(model._meta.verbose_name_plural)
     named_counts: list[tuple[str, int]] = []
     for table, count in counts.items():
-        # A sweep, such as that of uploaded files, has a name already.
+        # Counts that are not of a table, such as uploaded files, are named already.
         name = names_by_table.get(table, table)
         named_counts.append((name, count))
     return named_counts

@@ -15,6 +15,7 @@ from approvals.views.page import may_post, single_fields, visible_run
 from checkpoints import retention, timeline
 from checkpoints.models import Checkpoint, Pin
 from checkpoints.models.legal_hold import LONGEST_REASON
+from checkpoints.retention import holds
 from orchestrator.engine.errors import InvalidValue, UnknownThing
 from orchestrator.views.act_page import ActPage
 
@@ -75,11 +76,10 @@ class _PinPage(ActPage):
         """Return whether the checkpoint was pinned now. A pin that was added since the
         page was opened keeps its own reason.
         """
-        before = lasting_pin(self.checkpoint)
-        pin = retention.pin(
+        _, is_new = holds.pin_or_find(
             self.checkpoint.id, by=self.request.user, reason=self.reason
         )
-        return pin != before
+        return is_new
 
     def _unpin(self) -> bool:
         return retention.unpin(

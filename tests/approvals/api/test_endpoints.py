@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.models import AuditLine, Run
+from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator import runs
 from tests.support.api_people import Client
 from tests.support.cast import People
@@ -315,3 +316,14 @@ def test_one_request_takes_as_many_queries_for_three_writes_as_for_one(
     # The token, groups and permissions, the request, its writes, decisions twice, the
     # state now (its row, then its checkpoints), and who may decide.
     assert len(captured) <= 13
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [("It is much", "It is much"), ({"code": "x"}, '{"code": "x"}')],
+)
+def test_why_people_are_asked_is_a_sentence_whatever_a_bundle_brought(
+    stored: Any, shown: str, rita: Client
+) -> None:
+    request = a_request(a_run(), "group:reviewer", why=pack_json(stored))
+    assert rita.get(f"requests/{request.id}/").json()["why"] == shown

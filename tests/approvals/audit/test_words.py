@@ -171,7 +171,7 @@ def test_a_line_that_lacks_its_facts_is_still_told(kind: str) -> None:
         (
             "refused_import",
             {"code": "forbidden"},
-            "was refused: a bundle was not taken in (forbidden)",
+            "was refused: a bundle was not imported (forbidden)",
         ),
         (
             "keys_rotated",

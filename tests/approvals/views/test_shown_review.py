@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from approvals.views.shown_review import Tally
@@ -50,6 +52,17 @@ def test_the_count_of_signatures_says_what_it_counts(
         ">0 of 1 signed</span>"
         in open_review(browse, people.reviewer, run).content.decode()
     )
+
+
+def test_who_cancelled_the_run_is_asked_once_for_the_whole_page(
+    run: Run, people: People, browse: Browse
+) -> None:
+    runs.cancel(run.id, by=people.starter, reason="not wanted")
+    client = browse(people.reviewer)
+    with CaptureQueriesContext(connection) as sent:
+        client.get(reverse("review", args=[run.id]))
+    queries = [query["sql"] for query in sent.captured_queries]
+    assert len([sql for sql in queries if "'cancel_requested'" in sql]) == 1
 
 
 def test_who_cancelled_the_run_is_called_by_name(

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from checkpoints import retention
 from checkpoints.admin.clean_up import Typed, words_of
-from checkpoints.models import AuditLine, Checkpoint, Job, Run
+from checkpoints.models import AuditLine, Checkpoint, Job, RetentionPolicy, Run
 from checkpoints.retention import policy_schedules
 from checkpoints.retention.dry_runs import DryRun
 from orchestrator.jobs import kinds
@@ -157,6 +157,26 @@ def test_numbers_have_separators_and_may_be_typed_with_them() -> None:
     assert words_of(
         DryRun("short", timezone.now(), {"checkpoints": 12170, "runs": 1, "kept": 0})
     ) == ("12,170 checkpoints and 1 whole run would be removed today")
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        ("GET", "clean_up_dry_run"),
+        ("GET", "clean_up_confirm"),
+        ("POST", "clean_up_confirm"),
+    ],
+)
+def test_a_policy_that_is_not_valid_leads_to_its_page_with_the_reason(
+    method: str, name: str, run: Run, steward: Client
+) -> None:
+    rule = policy("short", keep_last=2)
+    RetentionPolicy.objects.filter(pk=rule.pk).update(max_age_days={"gone": 1})
+    address = reverse(f"admin:{name}", args=[rule.pk])
+    answer = steward.generic(method, address)
+    change = reverse("admin:checkpoints_retentionpolicy_change", args=[rule.pk])
+    assert answer["Location"] == change
+    assert "max_age_days.gone: a status here is one of" in text(steward.get(change))
 
 
 def test_a_removal_is_paused_goes_on_and_is_stopped(

@@ -125,9 +125,7 @@ def test_what_comes_back_into_an_imported_run_is_named(
     rewrite(row, output=row.output)
     record = ErasureRecord.objects.get()
     ErasedRow.objects.filter(record=record).order_by("id").first().delete()
-    assert any(
-        "tells of other rows" in fault.reason for fault in verify_run(imported.id)
-    )
+    assert any("lists other rows" in fault.reason for fault in verify_run(imported.id))
 
 
 def test_a_bundle_whose_erasures_do_not_fit_is_refused_and_changes_nothing(

@@ -10,11 +10,13 @@ import pytest
 from django.apps import apps
 from django.db.models import BinaryField, CharField, Field, JSONField, TextField
 
+from checkpoints.core.eraser import WholeEraser
 from checkpoints.core.tombstone import TEXT, is_tombstone
 from checkpoints.erasure import PLACES
-from checkpoints.erasure.places import KEPT_FACTS
+from checkpoints.erasure.places import KEPT_FACTS, _fact_left
 from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.sealing.sealed_columns import read_value
+from orchestrator.execution.replay import OTHER_MEMORY
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "erasure.md"
 LONG = 200
@@ -94,9 +96,14 @@ def test_every_sealed_table_with_values_has_a_place() -> None:
     assert sealed - placed == elsewhere
 
 
+@pytest.mark.parametrize("why", ["no_record", "other_input", OTHER_MEMORY])
+def test_why_a_replay_went_another_way_stays_for_it_is_a_code(why: str) -> None:
+    assert _fact_left("why", why, WholeEraser("1")) == why
+    assert _fact_left("why", "Ada is late", WholeEraser("1")) == TEXT
+
+
 @pytest.mark.django_db
 def test_a_fact_that_nobody_knows_is_erased() -> None:
-    from checkpoints.core.eraser import WholeEraser
     from checkpoints.sealing import sealed_columns
     from tests.support.rows import a_run, an_event
 

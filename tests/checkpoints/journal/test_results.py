@@ -260,3 +260,27 @@ def test_an_attempt_without_a_row_is_found_whatever_was_removed_of_the_timeline(
     runs.resume(run.id, by=people.starter)
     assert runs.advance(run.id).status == Status.COMPLETED
     assert len(acted) == before + 1
+
+
+def test_the_database_looks_for_no_run_when_results_are_inserted() -> None:
+    """PostgreSQL would execute a query for each."""
+    with connection.cursor() as cursor:
+        constraints = connection.introspection.get_constraints(
+            cursor, TaskResult._meta.db_table
+        )
+    checked = [
+        constraint["columns"]
+        for constraint in constraints.values()
+        if constraint["foreign_key"]
+    ]
+    assert checked == [["settled_by_id"]]
+
+
+def test_of_a_run_that_was_removed_no_attempt_is_written_down(lease: Lease) -> None:
+    journal.write_intents(lease, [_intent()])
+    for model in (TaskResult, RunEvent, Checkpoint):
+        model.objects.filter(run=lease.id)._raw_delete(connection.alias)
+    Run.objects.filter(id=lease.id)._raw_delete(connection.alias)
+    with pytest.raises(StaleLease):
+        journal.write_intents(lease, [_intent(OTHER)])
+    assert not TaskResult.objects.filter(run=lease.id).exists()

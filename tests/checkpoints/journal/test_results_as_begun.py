@@ -71,7 +71,9 @@ def test_results_of_intents_of_this_process_are_written_without_a_look_at_their_
         for one in seen
         for word in re.findall(r"^(?:\d+ times: )?(SELECT|UPDATE|INSERT)", one["sql"])
     ]
-    assert content == ["SELECT", "UPDATE"], (
+    # SQLite reads the text of many rows slower than that of a few, executed again.
+    updates = -(-leaves // 50) if connection.vendor == "sqlite" else 1
+    assert content == ["SELECT"] + ["UPDATE"] * updates, (
         "the run's row is locked, the results are written"
     )
     rows = _rows()

@@ -8,7 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from checkpoints.core.status import Status
@@ -203,6 +204,15 @@ def test_a_run_that_was_woken_while_it_turned_to_rest_is_looked_at_before_it_res
     ledger.stop_run(lease, RunUpdate(status), events=[])
     run.refresh_from_db()
     assert run.status == status
+
+
+def test_a_lease_is_refreshed_in_one_query() -> None:
+    run = started(_one("refreshed"))
+    lease = held(run)
+    notify.wake(run.id)
+    with CaptureQueriesContext(connection) as sent:
+        ledger.refresh_lease(lease)
+    assert len(sent) == 1
 
 
 def test_a_run_that_nobody_woke_rests_until_it_is_due() -> None:

@@ -2,17 +2,26 @@
 becomes of what it wished.
 """
 
+import contextlib
+import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from django.db import IntegrityError
 
 from checkpoints.core.status import Status
+from checkpoints.memory.read_records import ReplayingShelf
 from checkpoints.models import Checkpoint, MemoryRecord
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import Retry
-from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.errors import StaleLease, TamperedRow
 from tests.crash.abort import watching
+from tests.races.meeting import Thread
 from tests.support.memory_graphs import (
     chain,
     forget,
@@ -341,3 +350,95 @@ def test_a_record_that_was_changed_in_the_database_stops_the_run_as_tampered(
     run = gone(chain(f"changed-{hides}", read, memory="snapshot"))
     assert run.status == Status.TAMPERED
     assert run.error_code == "tampered_row"
+
+
+@pytest.fixture
+def meeting_inserts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads have their number before either of them inserts its record, unless
+    something keeps them apart.
+    """
+    insert = ReplayingShelf._insert
+    barrier = threading.Barrier(2)
+
+    def insert_together(shelf: ReplayingShelf, row: MemoryRecord) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            barrier.wait(timeout=0.5)
+        insert(shelf, row)
+
+    monkeypatch.setattr(ReplayingShelf, "_insert", insert_together)
+
+
+@pytest.mark.usefixtures("meeting_inserts")
+@pytest.mark.parametrize("keys", [("sky", "sea"), ("sky", "sky")])
+@pytest.mark.parametrize("mode", KEPT)
+def test_two_threads_of_one_node_that_read_at_once_see_the_same_when_resumed(
+    mode: str, keys: tuple[str, str]
+) -> None:
+    remember("sky", "blue")
+    remember("sea", "green")
+    seen: list[Any] = []
+    first = Once()
+
+    def read(state: Any, ctx: Any) -> None:
+        def reading(key: str) -> Callable[[], Any]:
+            return lambda: ctx.memory.get(key, "facts").content
+
+        threads = [Thread(reading(key)) for key in keys]
+        seen.append([thread.outcome() for thread in threads])
+        if first:
+            remember("sky", "red")
+            remember("sea", "grey")
+            lose_the_lease(ctx)
+
+    run = gone(chain("reader_in_threads", read, memory=mode))
+    assert seen[0] == seen[1]
+    kept = [(asked[2], unrecorded) for _, _, asked, unrecorded in records(run)]
+    assert sorted(kept) == sorted((key, False) for key in keys)
+    assert verify_run(run.id) == []
+
+
+@pytest.mark.parametrize("mode", KEPT)
+def test_a_read_whose_number_another_worker_has_taken_is_recorded_under_the_next(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember("sky", "blue")
+    remember("sea", "green")
+    insert = ReplayingShelf._insert
+    other_record: list[MemoryRecord] = []
+
+    def insert_second(shelf: ReplayingShelf, row: MemoryRecord) -> None:
+        if not other_record:
+            other_record.append(row)
+            other = replace(
+                shelf, _records=None, _returned=set(), _lock=threading.Lock()
+            )
+            other.get("facts", "sea")
+        insert(shelf, row)
+
+    monkeypatch.setattr(ReplayingShelf, "_insert", insert_second)
+
+    def read(state: Any, ctx: Any) -> None:
+        ctx.memory.get("sky", "facts")
+
+    run = gone(chain("second_reader", read, memory=mode))
+    rows = MemoryRecord.objects.filter(run=run).order_by("n")
+    assert [read_value(row, "asked")[2] for row in rows] == ["sea", "sky"]
+
+
+def test_a_read_that_finds_no_free_number_is_not_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    remember("sky", "blue")
+    refused: list[StaleLease] = []
+
+    def insert(shelf: ReplayingShelf, row: MemoryRecord) -> None:
+        raise IntegrityError
+
+    def read(state: Any, ctx: Any) -> None:
+        with pytest.raises(StaleLease) as error:
+            ctx.memory.get("sky", "facts")
+        refused.append(error.value)
+
+    monkeypatch.setattr(ReplayingShelf, "_insert", insert)
+    gone(chain("unlucky_reader", read, memory="snapshot"))
+    assert len(refused) == 1

@@ -132,6 +132,17 @@ def test_a_run_whose_payload_is_not_what_was_saved_is_tampered_and_says_which(
     assert f"{run.id}/{run.head}/snapshot" in error["message"]
 
 
+@pytest.mark.parametrize("part", [b"../../outside", b"\xff\xfe", b"a\x00b"])
+def test_a_row_whose_record_names_no_payload_is_refused_as_damaged(
+    cellar: Path, part: bytes
+) -> None:
+    run = advanced(chain("renamed", "a"))
+    column = b"\x04" + bytes([len(part)]) + part
+    Checkpoint.objects.filter(id=run.head).update(change=column, snapshot=column)
+    with pytest.raises(PayloadLost, match="record of payload .* is damaged"):
+        timeline.head_state(run.id)
+
+
 def test_a_backend_that_does_not_answer_costs_a_run_time_and_nothing_else_however_long_it_is_away(
     cellar: Path,
 ) -> None:

@@ -2,12 +2,13 @@
 refused.
 """
 
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from checkpoints import retention
 from checkpoints.models import AuditLine, Checkpoint, Job, LegalHold, Pin, Run
+from checkpoints.retention import holds
 from orchestrator import runs
 from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
 from orchestrator.jobs import kinds
@@ -65,6 +66,25 @@ def test_a_checkpoint_is_pinned_once_and_unpinned_once(
         "checkpoint_pinned",
     ]
     assert Pin.objects.get(id=first.id).reason == "the one that we discuss"
+
+
+def test_pins_and_holds_are_put_on_and_taken_away_under_the_lock_of_the_run(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked: list[UUID] = []
+    lock_row = holds._lock_row
+
+    def noted(run: UUID) -> Run | None:
+        locked.append(run)
+        return lock_row(run)
+
+    monkeypatch.setattr(holds, "_lock_row", noted)
+    chosen = Checkpoint.objects.get(run=run, seq=1)
+    retention.pin(chosen.id, by=None)
+    retention.unpin(chosen.id, by=None)
+    held = retention.hold(run.id, "a court asked", by=None)
+    retention.release_hold(held.id, by=None)
+    assert locked == [run.id] * 4
 
 
 def test_a_run_of_which_values_are_being_erased_is_not_held_until_that_has_ended(

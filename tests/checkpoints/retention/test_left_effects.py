@@ -5,6 +5,7 @@ stays.
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.urls import reverse
 
 from checkpoints import retention
@@ -19,6 +20,7 @@ from tests.support import cast
 from tests.support.forging import tamper
 from tests.support.histories import policy, pruned
 from tests.support.small_graphs import graph, registered
+from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -261,3 +263,15 @@ def test_a_result_that_is_changed_while_its_run_is_removed_is_left_with_nobody(
     pruned(policy("left", keep_last=None, remove_runs_after_days={"completed": 0}))
     assert Run.objects.get(id=gone.id).status == Status.TAMPERED
     assert not TaskResult.objects.filter(run=origin, line__in=LEFT_LINES).exists()
+
+
+def test_an_origin_stays_locked_until_what_is_left_with_it_is_there(
+    origin: Run, people: cast.People
+) -> None:
+    gone = fork(f"{origin.key}:step-1", people)
+    with counted() as sent:
+        removed(gone)
+    locking = [text for text in sent if text.endswith("FOR NO KEY UPDATE")]
+    # On SQLite each transaction that writes has the database for itself.
+    assert len(locking) == (connection.vendor == "postgresql")
+    assert verify_run(origin.id) == []

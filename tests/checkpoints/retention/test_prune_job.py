@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from approvals.audit.words import sentence_of
 from checkpoints import retention, timeline
 from checkpoints.models import AuditLine, Checkpoint, Job, Run, RunEvent
 from checkpoints.retention import DryRun, prune_job, stretches
@@ -177,6 +178,21 @@ def test_a_run_that_does_not_verify_is_tampered_and_nothing_of_it_is_removed(
     assert AuditLine.objects.filter(kind="refused_tampered", run=run.id).exists()
     assert (
         retention.dry_run(policy("long", keep_last=1)).reasons["tampered"]["count"] == 9
+    )
+
+
+def test_runs_that_do_not_verify_are_all_counted_where_not_all_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(prune_job, "MOST_NAMED", 1)
+    for run in (long_run(), long_run()):
+        tamper(Checkpoint.objects.get(run=run, seq=4), took_ms=99)
+    pruned(policy("long", keep_last=1))
+    facts = AuditLine.objects.get(kind="history_pruned").facts
+    assert len(facts["bad"]) == 1
+    assert (
+        sentence_of("history_pruned", facts)
+        == "removed 0 checkpoints; 2 runs did not verify and stayed"
     )
 
 

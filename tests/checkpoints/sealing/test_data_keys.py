@@ -18,7 +18,7 @@ from checkpoints.sealing import data_keys, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator import runs
-from orchestrator.engine.errors import WrongKey
+from orchestrator.engine.errors import TamperedRow, WrongKey
 from tests.support import cast, dump, erasures, secret_claim
 from tests.support.sealed_tables import run_sql
 from tests.support.secret_claim import marked
@@ -161,6 +161,14 @@ def test_a_key_under_which_something_still_stands_is_not_destroyed(
             retention.erase(run.id, by=people.steward)
     assert bytes(RunKey.objects.get().wrapped)
     assert timeline.state_at(timeline.list_checkpoints(run.id)[0].id)["scratch"]
+
+
+def test_a_damaged_row_that_names_no_run_is_refused_by_name(run: Run) -> None:
+    head = Checkpoint.objects.get(id=run.head)
+    stored = bytes(head.change)
+    nonsense = stored[:2] + b"@" + b"z" * (stored[1] - 1) + stored[2 + stored[1] :]
+    with pytest.raises(TamperedRow, match="names no key of a run"):
+        sealed_rows.decrypted(head, "change", nonsense)
 
 
 def test_a_list_of_encrypted_runs_asks_for_their_keys_once(

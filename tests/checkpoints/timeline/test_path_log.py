@@ -113,6 +113,12 @@ def test_what_is_no_path_is_refused_by_name(path: Any) -> None:
             ask()
 
 
+def test_neighbours_are_sought_among_runs_and_nothing_else() -> None:
+    point = head_of(finished(long_graph()))
+    with pytest.raises(InvalidValue, match="among is a query of runs"):
+        timeline.neighbours(point, "n", among="x")  # type: ignore[arg-type]
+
+
 def test_history_is_oldest_first_and_goes_back_in_windows() -> None:
     run = finished(long_graph())
     newest = timeline.history(run.id, "n", limit=5)

@@ -5,10 +5,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from checkpoints import timeline
-from checkpoints.models import Checkpoint, Run
+from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import UnknownThing
 from tests.support.chain import join_in_a_row
+from tests.support.forging import remove
 from tests.support.rows import a_checkpoint, a_run, an_event, missing
 from tests.support.small_graphs import advanced, graph
 
@@ -204,6 +205,19 @@ def test_the_log_goes_on_after_the_line_that_was_seen(run: Run) -> None:
     ]
     assert [e.seq for e in timeline.events_after(run.id, 0, limit=2)] == [1, 2]
     assert timeline.events_after(run.id, 3) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_whose_first_event_is_gone_does_not_prove_how_it_was_started() -> None:
+    made = graph("beheaded")
+    made.node("only")(lambda state, ctx: None)
+    join_in_a_row(made, "only")
+    run = advanced(made)
+    assert timeline.fault_of_run(run) is None
+    remove(RunEvent.objects.get(run=run, seq=1))
+    fault = timeline.fault_of_run(run)
+    assert fault is not None
+    assert fault.row == f"checkpoints_runevent {run.id} line 1"
 
 
 def test_the_full_payload_can_be_read(run: Run) -> None:

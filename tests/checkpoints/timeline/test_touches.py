@@ -163,6 +163,14 @@ def test_a_line_goes_back_to_its_departure_and_not_through_superseded_checkpoint
     assert timeline.neighbours(at[1], "risk") == (0, 5)
 
 
+def test_where_a_line_lost_its_beginning_that_is_noticed() -> None:
+    run = rewound()
+    at = {row.seq: row for row in naive_history.rows_of(run)}
+    at[4].delete()
+    with pytest.raises(TamperedRow, match="lost the checkpoints before it"):
+        timeline.blame(at[5].id, "note")
+
+
 def test_behind_removed_history_a_value_is_traced_as_far_as_rows_are_left() -> None:
     run = finished(long_graph(12))
     before = {

@@ -3,6 +3,7 @@ posted.
 """
 
 import io
+import shutil
 import zipfile
 from typing import Any
 
@@ -124,6 +125,26 @@ def test_runs_are_exported_as_one_file(two: list[Run], stella: Client) -> None:
     data = b"".join(answer.streaming_content)  # type: ignore[attr-defined]
     names = zipfile.ZipFile(io.BytesIO(data)).namelist()
     assert sorted(names) == sorted(f"run-{run.id}.jsonl" for run in two)
+
+
+def test_no_bundle_is_in_memory_as_a_whole_when_runs_are_exported(
+    two: list[Run], stella: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "COPY_BUFSIZE", 1024)
+    largest = 0
+    write = zipfile._ZipWriteFile.write
+
+    def measured(entry: Any, data: bytes) -> int:
+        nonlocal largest
+        largest = max(largest, len(data))
+        return write(entry, data)
+
+    monkeypatch.setattr(zipfile._ZipWriteFile, "write", measured)
+    answer = stella.post(address("export", *two), {})
+    data = b"".join(answer.streaming_content)  # type: ignore[attr-defined]
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    assert min(entry.file_size for entry in archive.infolist()) > 1024
+    assert 0 < largest <= 1024
 
 
 @pytest.mark.parametrize("act", ["resume", "cancel", "fork", "pin", "hold", "export"])

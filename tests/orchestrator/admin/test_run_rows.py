@@ -3,11 +3,13 @@ be done with it.
 """
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 
+from approvals import admin
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import retention
 from checkpoints.admin.rows import MOST_COUNTED, CappedPaginator
@@ -218,6 +220,25 @@ def test_requests_of_several_runs_lead_to_a_page_of_their_reviews(
         )
     )
     assert all(reverse("review", args=[one.id]) in page for one in (run, other))
+
+
+def test_a_run_with_many_requests_hides_no_other_run(
+    run: Run, people: cast.People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "MOST", 2)
+    other = claims.paused("CLM-2", people.starter)
+    request = ApprovalRequest.objects.get(run=other)
+    for ordinal in range(1, 4):
+        request.pk = None
+        request.id = uuid4()
+        request.ordinal = ordinal
+        request.save(force_insert=True)
+    chosen = [str(row.id) for row in ApprovalRequest.objects.all()]
+    answer = browser_of(people.steward).post(
+        reverse("admin:approvals_approvalrequest_changelist"),
+        {"action": "open_reviews", "_selected_action": chosen},
+    )
+    assert answer["Location"].endswith(f"/review/?run={other.id}&run={run.id}")
 
 
 def test_the_console_leads_staff_to_the_row_of_a_run_and_nobody_else(

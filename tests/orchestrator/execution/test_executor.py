@@ -16,7 +16,10 @@ from checkpoints.journal.intents import tasks_of
 from checkpoints.models import RunEvent
 from orchestrator.engine import END, START, Send
 from orchestrator.execution import executor
+from orchestrator.execution.attempt import Attempt
+from orchestrator.execution.executor import Executor
 from tests.support.small_graphs import advanced, graph, slice_of, started
+from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -193,3 +196,44 @@ def test_each_try_of_an_atomic_attempt_has_the_same_deadline() -> None:
     made.edge("book", END)
     advanced(made)
     assert max(seen) - min(seen) < 0.1
+
+
+def _all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results of a superstep are looked at once all of its attempts have ended."""
+    wait = Executor._wait_for_attempts
+
+    def wait_for_all(self: Executor) -> list[Attempt]:
+        while self._results.qsize() < len(self._running):
+            time.sleep(0.001)
+        return wait(self)
+
+    monkeypatch.setattr(Executor, "_wait_for_attempts", wait_for_all)
+
+
+def test_a_hundred_journaled_leaves_are_written_in_few_statements(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _all_at_once(monkeypatch)
+    made = graph("many-leaves")
+    made.node("split", sends=["leaf"])(
+        lambda state, ctx: [Send("leaf", n) for n in range(100)]
+    )
+    made.node("leaf", effect="external", idempotent=True)(
+        lambda state, ctx: {"notes": ["done"]}
+    )
+    made.edge(START, "split")
+    made.edge("leaf", END)
+    # The first run connects, and prepares what the second finds.
+    advanced(made)
+    run = started(made)
+    traced: list[str] = []
+    if connection.vendor == "sqlite":
+        # What reaches the database, whatever its driver was called with.
+        connection.connection.set_trace_callback(traced.append)
+    with counted() as sent:
+        slice_of(run)
+    if connection.vendor == "sqlite":
+        connection.connection.set_trace_callback(None)
+    run.refresh_from_db()
+    assert run.status == Status.COMPLETED
+    assert len(traced or sent) <= {"sqlite": 26, "postgresql": 13}[connection.vendor]

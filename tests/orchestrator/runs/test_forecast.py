@@ -361,6 +361,24 @@ def test_it_says_how_many_runs_hold_signed_values_that_a_migration_must_not_chan
     assert runs.advance(behind.id).status == Status.INCOMPATIBLE
 
 
+def test_a_run_counts_once_among_those_with_signed_values_however_others_there_fare(
+    people: cast.People,
+) -> None:
+    signed_letter(people)
+    asked = signed_letter(people)
+    ApprovalRequest.objects.filter(run=asked.id).update(status=RequestStatus.OPEN)
+    PendingWrite.objects.filter(run=asked.id).update(channel="notes")
+    ungated = paying("2", Texts, guards=(), nodes=("fetch", "file", "send"))
+    ungated.migration(from_version="1")(
+        lambda state: state["scratch"].update(total="three", letter="Yours")
+    )
+    deployed(ungated)
+    assert [
+        (group.judgement.verdict, group.number, group.signed)
+        for group in forecast_runs()
+    ] == [(MIGRATED, 2, 1)]
+
+
 def test_what_a_gate_declares_must_not_change_where_the_gate_is_gone_though_nobody_signed_it() -> (
     None
 ):

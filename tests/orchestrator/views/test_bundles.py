@@ -126,7 +126,7 @@ def test_a_steward_imports_a_bundle_and_its_page_says_where_it_comes_from(
     assert "Replay from" not in html
     assert reverse("cancel", args=[signed.id]) not in html
     assert ">imported<" in sam.get(reverse("runs")).content.decode()
-    assert "taken in before" in _post(sam, data)
+    assert "imported before" in _post(sam, data)
 
 
 def test_each_tab_of_an_imported_run_opens(

@@ -11,8 +11,11 @@ from django.urls import reverse
 
 from checkpoints.models import Run
 from checkpoints.queue import jobs
+from orchestrator.views import graphs
 from tests.support import claims
 from tests.support.cast import People
+from tests.support.small_graphs import Notes, started
+from tests.support.versioned_graphs import Copied, Texts, paying
 
 Browse = Callable[[User], Client]
 PAGES = ["/graphs/", "/graphs/page_claim/", "/graphs/page_claim/start/", "/workers/"]
@@ -84,3 +87,19 @@ def test_the_workers_page_says_of_each_job_the_work_it_does(
     jobs.add_job("sweep_access", name="sweep_access")
     page = browse(people.starter).get("/workers/").content.decode()
     assert "Removes expired tokens, sessions and kept answers of the API" in page
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_last_version_that_is_listed_is_compared_with_the_one_before_it_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for version, state in (("1", Notes), ("2", Copied), ("3", Texts)):
+        started(paying(version, state))
+    every_one = graphs._versions("paying")
+    assert [len(entry["harmless"] + entry["breaking"]) > 0 for entry in every_one] == [
+        True,
+        True,
+        False,
+    ]
+    monkeypatch.setattr(graphs, "VERSIONS", 2)
+    assert graphs._versions("paying") == every_one[:2]

@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from checkpoints.models import Run
 from orchestrator import runs
+from orchestrator.views.run_problem import problem_of
 from tests.support.cast import People
 from tests.support.small_graphs import advanced
 from tests.support.versioned_graphs import Copied, Texts, deployed, in_euros, paying
@@ -47,3 +48,21 @@ def test_a_run_that_waits_for_people_while_its_version_is_gone_offers_the_one_th
     assert runs.advance(run.id).status == "paused"
     assert runs.get(run.id).version == "2"
     assert "panel problem" not in client.get(address).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("status", "title"),
+    [
+        ("failed", "It failed where it comes from"),
+        ("unknown", "Its outcome is unknown where it comes from"),
+        ("incompatible", "It is incompatible where it comes from"),
+        ("tampered", "A record does not match what was written"),
+    ],
+)
+def test_the_title_for_a_stopped_imported_run_is_a_sentence(
+    status: str, title: str
+) -> None:
+    run = Run(status=status, imported=True)
+    panel = problem_of(run, asks=False, may_steer=True, may_settle=True)
+    assert panel is not None
+    assert panel.title == title

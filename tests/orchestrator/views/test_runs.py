@@ -1,5 +1,6 @@
 """The list of runs: what is shown, to whom, and in how many queries."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from checkpoints import timeline
+from checkpoints.db import counts
 from checkpoints.models import Run
 from orchestrator import runs
 from tests.support import claims
@@ -288,3 +290,47 @@ def test_what_many_forks_and_paused_runs_say_costs_no_further_query(
             client.get(reverse("runs"))
         counts.append(len(seen.captured_queries))
     assert counts[0] == counts[1]
+
+
+def test_tabs_count_up_to_a_limit_and_say_that_there_are_more(
+    people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counts, "MOST_COUNTED", 3)
+    for status, number in (("failed", 2), ("unknown", 3), ("completed", 5)):
+        for _ in range(number):
+            a_run(status=status)
+    html = browse(people.auditor).get(reverse("runs")).content.decode()
+    tabs = re.findall(r"(\w+) <span class=\"count\">([^<]*)</span>", html)
+    shown = dict(tabs)
+    assert shown["All"] == "3+"
+    assert shown["Stopped"] == "3+"
+    assert shown["Completed"] == "3+"
+    assert shown["Running"] == "0"
+
+
+def test_a_tab_of_several_statuses_is_in_the_order_of_time_on_all_pages(
+    people: People, browse: Browse
+) -> None:
+    made = []
+    for number in range(60):
+        status = ("failed", "unknown", "tampered")[number % 3]
+        made.append(a_run(status=status).id)
+    client = browse(people.auditor)
+    first = client.get(reverse("runs"), {"status": "stopped"})
+    second = client.get(f"{reverse('runs')}?{first.context['older']}")
+    seen = [run.id for page in (first, second) for run in page.context["rows"]]
+    assert seen == made[::-1]
+
+
+@pytest.mark.parametrize("tab", ["", "review", "stopped"])
+def test_news_of_a_tab_are_those_that_it_would_list(
+    tab: str, people: People, browse: Browse
+) -> None:
+    now = timezone.now()
+    since = a_run(status="failed", created_at=now)
+    for status in ("failed", "unknown", "paused"):
+        a_run(status=status, created_at=now)
+    expected = {"": 3, "review": 1, "stopped": 2}
+    query = {"since": str(since.id), "status": tab}
+    answer = browse(people.auditor).get(reverse("run_news"), query)
+    assert answer.json()["count"] == expected[tab]

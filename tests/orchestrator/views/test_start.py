@@ -9,8 +9,9 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
-from checkpoints.models import Run, Upload
+from checkpoints.models import AuditLine, Run, Upload
 from checkpoints.sealing.sealed_columns import unpack_json
+from orchestrator.views import start
 from tests.support import claims
 from tests.support.cast import People
 
@@ -233,8 +234,24 @@ def test_who_may_not_start_reads_a_sentence(
     page = client.get(URL, follow=True)
     assert b"You may look, but not start runs." in page.content
     assert b'<form class="panel modes"' not in page.content
+    assert not AuditLine.objects.exists(), "opening the page is no attempt"
     assert client.post(URL, GOOD).status_code == 403
     assert not Run.objects.exists()
+    line = AuditLine.objects.get()
+    assert (line.kind, line.actor) == ("refused_right", people.auditor)
+    assert line.facts == {"right": "start_run"}
+
+
+def test_the_line_of_a_refusal_stays_where_the_right_is_lost_on_the_way(
+    claim_graph: None,
+    people: People,
+    browse: Browse,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = browse(people.auditor)
+    monkeypatch.setattr(start, "require", lambda user, right: None)
+    assert client.post(URL, GOOD).status_code == 403
+    assert AuditLine.objects.get().kind == "refused_right"
 
 
 @pytest.mark.parametrize("required", [False, True])

@@ -10,7 +10,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from checkpoints.models import Run
+from approvals.display.drawn_change import ONE_LINE
+from approvals.display.leaf import json_leaf
+from checkpoints import timeline
+from checkpoints.models import Checkpoint, Run
 from orchestrator import runs
 from orchestrator.views.compare import tabs
 from tests.support import claims, forks
@@ -307,6 +310,22 @@ def test_what_is_the_same_is_shown_where_it_is_asked_for(
     scratch = page.context["page"]["pairs"][0]["groups"][1]
     assert ("count", "0") in [(row["leaf"], row["a"].text) for row in scratch["same"]]
     assert "notes" not in [row["leaf"] for row in scratch["same"]]
+
+
+def test_what_is_the_same_is_that_of_the_checkpoints_in_the_address(
+    claim_graph: None, people: People, browse: Browse
+) -> None:
+    a = claims.paused("CLM-1", people.starter)
+    b = claims.paused("CLM-2", people.starter)
+    client = browse(people.starter)
+    page = page_of(client, a=a.id, b=b.id, all=1, at=0, with_at=0).context["page"]
+    scratch = page["pairs"][0]["groups"][1]
+    shown = {row["leaf"]: row["a"] for row in scratch["same"]}
+    state = timeline.state_at(Checkpoint.objects.get(run=a, seq=0).id)["scratch"]
+    assert state != timeline.head_state(a.id)["scratch"]
+    assert shown == {
+        name: json_leaf(value, longest=ONE_LINE) for name, value in state.items()
+    }
 
 
 def test_the_comparison_can_be_taken_along_as_json(

@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from checkpoints import retention
 from checkpoints.models import AuditLine, Checkpoint, Pin, Run
+from checkpoints.retention import holds
 from tests.support.cast import People
 from tests.support.histories import long_run, policy, pruned, seqs
 from tests.support.page_people import browse
@@ -56,6 +57,22 @@ def test_a_pinned_checkpoint_stays_and_the_run_page_says_who_pinned_it_and_why(
     assert line.facts["reason"] == "<b>the auditors</b> look at it"
     pruned(policy("short", keep_last=1))
     assert seqs(run) == [2, 4]
+
+
+def test_of_two_who_pin_a_checkpoint_at_once_the_second_reads_that_nothing_changed(
+    run: Run, people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pin = holds.pin_or_find
+
+    def second(checkpoint: Any, **options: Any) -> Any:
+        pin(checkpoint, by=None, reason="the first")
+        return pin(checkpoint, **options)
+
+    monkeypatch.setattr(holds, "pin_or_find", second)
+    stella = browse(people.steward)
+    answer = stella.post(url(run, 2), {"do": "pin", "reason": "mine"}, follow=True)
+    assert b"Nothing was changed: it was already pinned." in answer.content
+    assert Pin.objects.get().reason == "the first"
 
 
 def test_an_unpinned_checkpoint_may_go_and_the_log_says_why(

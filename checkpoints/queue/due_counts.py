@@ -1,0 +1,140 @@
+"""Numbers of due runs, for people and probes. Like a claim, each query looks up the
+kinds of queued and waiting runs in the index, and reads the first due runs of each.
+"""
+
+# ruff: noqa: S608 -- the texts are built from names of the model; each value is a
+# parameter.
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from checkpoints.core.status import Status
+from checkpoints.db import counts
+from checkpoints.db.rows import to_driver
+from checkpoints.queue.due_runs import TABLE, WAITING, kinds_text
+from orchestrator.engine.frozen import frozen
+
+VERSION = "graph, version, fingerprint"
+OF_KIND = f"""
+    other.graph = kinds.graph AND other.fingerprint = kinds.fingerprint
+    AND other.priority = kinds.priority AND other.status IN ({WAITING})
+"""
+QUEUED = f"other.status = '{Status.QUEUED}'"
+IS_DUE = "other.due_at <= %(now)s"
+
+
+@frozen
+class QueuedVersion:
+    """A version of a graph with `runs` that are queued and due: at most one more than
+    `MOST_COUNTED` of each priority.
+    """
+
+    graph: str
+    version: str
+    fingerprint: str
+    runs: int
+
+
+def count_queued() -> int:
+    """Return the number of runs that are queued and due, at most one more than
+    `MOST_COUNTED`. One query.
+    """
+    most = counts.MOST_COUNTED + 1
+    rows = _select(f"""
+        SELECT COUNT(*)
+        FROM (SELECT run.id FROM kinds {_queued_text()} LIMIT {most}) AS counted
+    """)
+    return int(rows[0][0])
+
+
+def oldest_queued() -> datetime | None:
+    """Return since when the run is due that is queued for the longest; None if none is
+    due. One query.
+    """
+    return _oldest(QUEUED)
+
+
+def oldest_due() -> datetime | None:
+    """Return since when the queued or waiting run is due that waits for the longest;
+    None if none is due. One query.
+    """
+    return _oldest(f"other.status IN ({WAITING})")
+
+
+def queued_versions(without: Collection[str], *, most: int) -> list[QueuedVersion]:
+    """Return the first `most` versions of which runs are queued and due, in order of
+    their names, `without` those of these fingerprints. One query.
+    """
+    fingerprints = {}
+    for number, fingerprint in enumerate(sorted(without)):
+        fingerprints[f"fingerprint_{number}"] = fingerprint
+    of_others = "1 = 1"
+    if fingerprints:
+        places = ", ".join(f"%({name})s" for name in fingerprints)
+        of_others = f"kinds.fingerprint NOT IN ({places})"
+    rows = _select(
+        f"""
+        SELECT run.graph, run.version, run.fingerprint, COUNT(*)
+        FROM kinds {_queued_text()}
+        WHERE {of_others}
+        GROUP BY run.graph, run.version, run.fingerprint
+        ORDER BY run.graph, run.version LIMIT {int(most)}
+        """,
+        **fingerprints,
+    )
+    return [QueuedVersion(*row) for row in rows]
+
+
+def _oldest(status: str) -> datetime | None:
+    rows = _select(f"""
+        SELECT MIN((
+          SELECT other.due_at FROM {TABLE} AS other
+          WHERE {OF_KIND} AND {status} AND {IS_DUE}
+          ORDER BY other.due_at LIMIT 1
+        ))
+        FROM kinds
+    """)
+    oldest = rows[0][0]
+    # SQLite keeps times as text, in UTC.
+    if isinstance(oldest, str):
+        oldest = parse_datetime(oldest)
+        return oldest and oldest.replace(tzinfo=UTC)
+    return oldest  # type: ignore[no-any-return]
+
+
+def _queued_text() -> str:
+    """Return the join of `kinds` with the first queued runs of each that are due, as
+    `run`.
+    """
+    # SQLite has no LATERAL. It evaluates the list for each kind, and looks up its ids.
+    if connection.vendor == "sqlite":
+        return f"JOIN {TABLE} AS run ON run.id IN ({_first_queued_text('id')})"
+    return f"CROSS JOIN LATERAL ({_first_queued_text(f'id, {VERSION}')}) AS run"
+
+
+def _first_queued_text(columns: str) -> str:
+    most = counts.MOST_COUNTED + 1
+    return f"""
+        SELECT {columns} FROM (
+          SELECT {columns} FROM {TABLE} AS other
+          WHERE {OF_KIND} AND {QUEUED} AND other.due_at IS NULL LIMIT {most}
+        ) AS without_time
+        UNION ALL
+        SELECT {columns} FROM (
+          SELECT {columns} FROM {TABLE} AS other
+          WHERE {OF_KIND} AND {QUEUED} AND {IS_DUE} LIMIT {most}
+        ) AS with_time
+    """
+
+
+def _select(text: str, **params: str) -> Sequence[tuple[Any, ...]]:
+    """Return the rows of a query that reads from `kinds`."""
+    now = to_driver(timezone.now(), connection.vendor)
+    with connection.cursor() as cursor:
+        cursor.execute(f"WITH RECURSIVE {kinds_text()} {text}", {"now": now, **params})
+        return list(cursor.fetchall())
