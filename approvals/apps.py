@@ -13,7 +13,7 @@ class ApprovalsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from approvals import append_only, retention_needs
+        from approvals import append_only, list_columns, retention_needs
         from approvals import erasure as approvals_erasure
         from approvals import verification as approvals_verification
         from approvals.models import ApprovalRequest, Decision, Draft, Receipt
@@ -36,6 +36,7 @@ class ApprovalsConfig(AppConfig):
         # row by which they are verified.
         kept_points.REFERENCES.extend([ApprovalRequest, Decision])
         whole_runs.PARTS.append(Draft)
-        pre_migrate.connect(append_only.make_room, sender=self)
-        post_migrate.connect(append_only.install_triggers, sender=self)
-        checks.register(append_only.check_triggers, checks.Tags.database)
+        for triggers in (append_only, list_columns):
+            pre_migrate.connect(triggers.make_room, sender=self)
+            post_migrate.connect(triggers.install_triggers, sender=self)
+            checks.register(triggers.check_triggers, checks.Tags.database)

@@ -3,15 +3,35 @@
 import hashlib
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
-from django.db.models import Count, Exists, F, Max, OuterRef, QuerySet
+from django.db.models import (
+    Exists,
+    F,
+    OuterRef,
+    QuerySet,
+)
 
-from approvals.models import ApprovalRequest, Decision, RequestReviewer, RequestStatus
-from approvals.permissions import principals_of, visible_runs
-from checkpoints.core.status import CLOSED_TO_DECISIONS
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    RequestReviewer,
+    RequestSigner,
+)
+from approvals.permissions import (
+    principals_of,
+    visible_among,
+    visible_runs,
+)
+from checkpoints.db.first_rows import SOURCE, count_first, first_of_each
+from checkpoints.models import Run
 
 MANY = 999
 """The highest count that the bar shows."""
+NEWEST = 50
+"""The newest changes by which an inbox is seen to have changed. More than one, because
+of two changes at once the later one may be committed first.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,33 +39,64 @@ class Mark:
     """The state of a person's inbox.
 
     `waiting`: the number of requests in it. `is_capped`: there are others beyond that
-    number. `mark`: changes with every row of the inbox.
+    number. `signed`: how many requests the person signed that are still open, at most
+    `MANY`. `mark`: changes with every row of the inbox.
     """
 
     waiting: int
     is_capped: bool
+    signed: int
     mark: str
 
 
-def waiting_for(user: Any) -> "QuerySet[ApprovalRequest]":
+def waiting_for(
+    user: Any,
+    *,
+    first: int | None = None,
+    oldest_first: bool = False,
+    beside: UUID | None = None,
+) -> "QuerySet[ApprovalRequest]":
     """Return the open requests that name this user, the most urgent first: by deadline,
-    then by age.
+    then by age; with `oldest_first` by age alone. Those of the run `beside` are left
+    out.
 
-    One query, besides those for the user's principals. A request from which four eyes
-    exclude him is included, because he may watch it; see `permissions.may_decide`. The
-    run comes with each request, without its payloads.
+    With `first` only so many are sure to be complete, and no others are read than the
+    first of each of the user's principals. One query, besides those for the principals.
+
+    A request from which four eyes exclude him is included, because he may watch it; see
+    `permissions.may_decide`. The run comes with each request, without its payloads.
     """
-    principals = principals_of(user)
-    reviewers = RequestReviewer.objects.filter(principal__in=principals)
-    waiting = _open_requests().filter(id__in=reviewers.values("request"))
-    by_deadline = F("deadline").asc(nulls_last=True)
-    return listed(waiting).order_by(by_deadline, "opened_at", "id")
+    order: list[Any] = ["opened_at"]
+    if not oldest_first:
+        order.insert(0, F("deadline").asc(nulls_last=True))
+
+    reviewers = RequestReviewer.objects.filter(principal=SOURCE, waits=True)
+    if beside is not None:
+        reviewers = reviewers.exclude(run=beside)
+    ordered = reviewers.order_by(*order, "request_id")
+    ids = first_of_each(
+        principals_of(user),
+        ordered,
+        "request_id",
+        first,
+    )
+    waiting = ApprovalRequest.objects.filter(id__in=ids)
+    return listed(waiting).order_by(*order, "id")
 
 
-def _open_requests() -> "QuerySet[ApprovalRequest]":
-    """Return the requests that can still be decided."""
-    requests = ApprovalRequest.objects.filter(status=RequestStatus.OPEN)
-    return requests.exclude(run__status__in=CLOSED_TO_DECISIONS)
+def count_waiting(user: Any) -> int:
+    """Return how many requests wait for this user, at most one more than `MANY`. One
+    query, besides those for the user's principals.
+    """
+    reviewers = RequestReviewer.objects.filter(principal=SOURCE, waits=True)
+    # In the order of an index that has no other rows.
+    ordered = reviewers.order_by("opened_at", "request_id")
+    return count_first(
+        principals_of(user),
+        ordered,
+        "request_id",
+        most=MANY + 1,
+    )
 
 
 def visible_requests(user: Any) -> "QuerySet[ApprovalRequest]":
@@ -55,12 +106,26 @@ def visible_requests(user: Any) -> "QuerySet[ApprovalRequest]":
     return listed(requests).order_by("-opened_at", "-id")
 
 
-def signed_by(user: Any) -> "QuerySet[ApprovalRequest]":
+def signed_by(
+    user: Any,
+    *,
+    is_open: bool,
+    first: int | None = None,
+) -> "QuerySet[ApprovalRequest]":
     """Return the requests in which this user decided something, of the runs that he may
-    still see, newest first.
+    still see, newest first: those that are still open, or the others. With `first` at
+    most so many.
     """
-    decided = Decision.objects.filter(by=user).values("request")
-    return visible_requests(user).filter(id__in=decided)
+    ids = _signed(user, is_open=is_open).values("request")[:first]
+    requests = ApprovalRequest.objects.filter(id__in=ids)
+    return listed(requests).order_by("-opened_at", "-id")
+
+
+def _signed(user: Any, *, is_open: bool) -> "QuerySet[RequestSigner]":
+    """Return this user's signers, newest request first, of the runs that he may see."""
+    signers = RequestSigner.objects.filter(by=user, is_open=is_open)
+    visible = visible_among(user, Run.objects.filter(id=OuterRef("run")))
+    return signers.filter(Exists(visible)).order_by("-opened_at", "-request_id")
 
 
 def listed(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]":
@@ -76,43 +141,53 @@ def listed(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]"
 
 
 def mark_of(user: Any) -> Mark:
-    """Return the state of this user's inbox: two queries, besides those for his
+    """Return the state of this user's inbox: three queries, besides those for his
     principals.
     """
-    waiting = waiting_for(user).values_list("id", "run__decisions")
-    # One row beyond the highest count shows that there are others.
-    waiting_rows = list(waiting[: MANY + 1])
-
-    # From the open requests to his decisions, never from all that he ever decided.
-    own = Decision.objects.filter(request=OuterRef("pk"), by=user)
-    still_open = visible_requests(user).filter(Exists(own), status=RequestStatus.OPEN)
-    signed_rows = still_open.values_list("id", "run__decisions")[:MANY]
+    waiting = count_waiting(user)
+    signed = _signed(user, is_open=True)
+    of_request = signed.values_list(
+        "request",
+        "request__run__decisions",
+    )
+    signed_rows = list(of_request[:MANY])
 
     # A row of zeros separates the two lists.
-    lines = []
-    for request, decisions in (*waiting_rows, (0, 0), *signed_rows):
-        lines.append(f"{request} {decisions}")
+    lines = [str(waiting)]
+    for request, changes in (*_newest_changes(user), (0, 0), *signed_rows):
+        lines.append(f"{request} {changes}")
     text = "\n".join(lines)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Mark(
-        waiting=min(len(waiting_rows), MANY),
-        is_capped=len(waiting_rows) > MANY,
+        waiting=min(waiting, MANY),
+        is_capped=waiting > MANY,
+        signed=len(signed_rows),
         mark=digest[:16],
     )
 
 
+def _newest_changes(user: Any) -> list[tuple[Any, int | None]]:
+    """Return the requests naming this user that changed last, and how often each has
+    changed. One query, besides those for his principals.
+    """
+    reviewers = RequestReviewer.objects.filter(principal=SOURCE)
+    newest = reviewers.order_by("-changed_at")
+    ids = first_of_each(
+        principals_of(user),
+        newest,
+        "id",
+        NEWEST,
+    )
+    changed = RequestReviewer.objects.filter(id__in=ids).order_by("-changed_at", "id")
+    return list(changed.values_list("request", "changes")[:NEWEST])
+
+
 def mark_of_all() -> tuple[Any, ...]:
-    """Return three values that change when any request is opened, decided, settled or
-    withdrawn, from the open requests and the newest decision alone.
+    """Return values that change when any request is opened, decided, settled or
+    withdrawn: the newest changes of requests, and the newest decision.
     """
     decisions = Decision.objects.filter(request__isnull=False).order_by("-at")
     newest_decision = decisions.values_list("id", flat=True).first()
-    totals = (
-        _open_requests()
-        .order_by()
-        .aggregate(
-            count=Count("id"),
-            last=Max("opened_at"),
-        )
-    )
-    return totals["count"], totals["last"], newest_decision
+    changed = RequestReviewer.objects.filter(changed_at__isnull=False)
+    newest_changes = changed.order_by("-changed_at").values_list("id", "changes")
+    return newest_decision, *newest_changes[:NEWEST]

@@ -153,8 +153,10 @@ class ApprovalRequest(OfTask, Sealed):
 
 
 class RequestReviewer(models.Model):
-    """A principal that may decide a request, one to a row, so that an inbox is one
-    indexed query.
+    """A principal that may decide a request, one to a row, with copies of what lists are
+    ordered by, so that the first rows of a list are found by index.
+
+    The copies are made by triggers: see `approvals.list_columns`.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -164,6 +166,24 @@ class RequestReviewer(models.Model):
     principal = models.CharField(
         max_length=200, help_text="user:<name>, group:<name> or perm:<app.codename>"
     )
+    # Null only in rows of an older version, until the migrations are through.
+    run = models.UUIDField(null=True, editable=False)
+    run_created_at = models.DateTimeField(null=True, editable=False)
+    opened_at = models.DateTimeField(null=True, editable=False)
+    deadline = models.DateTimeField(null=True, editable=False)
+    waits = models.BooleanField(
+        null=True,
+        editable=False,
+        help_text="The request is open, and the run is not closed to decisions.",
+    )
+    changes = models.IntegerField(
+        null=True,
+        editable=False,
+        help_text="How often the request changed status or its run was decided on.",
+    )
+    changed_at = models.DateTimeField(
+        null=True, editable=False, help_text="When it did last."
+    )
 
     class Meta:
         constraints = [
@@ -172,9 +192,81 @@ class RequestReviewer(models.Model):
                 fields=["principal", "request"], name="request_reviewer_principal"
             )
         ]
+        # Each list has its own, in its order.
+        indexes = [
+            models.Index(
+                fields=["principal", "deadline", "opened_at", "request"],
+                name="reviewer_inbox",
+                condition=models.Q(waits=True),
+            ),
+            models.Index(
+                fields=["principal", "opened_at", "request"],
+                name="reviewer_waiting",
+                condition=models.Q(waits=True),
+            ),
+            models.Index(
+                fields=["principal", "-run_created_at", "-run"], name="reviewer_runs"
+            ),
+            models.Index(fields=["run", "principal"], name="reviewer_of_run"),
+            models.Index(fields=["principal", "-changed_at"], name="reviewer_changes"),
+            models.Index(
+                # The condition keeps it apart: PostgreSQL would read it instead of that
+                # of a principal.
+                fields=["-changed_at"],
+                name="reviewer_newest",
+                condition=models.Q(changed_at__isnull=False),
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.principal
+
+
+class RequestSigner(models.Model):
+    """A person who decided something in a request, for their lists of signed requests:
+    each person once, however many writes they decided.
+
+    The rows are made by triggers: see `approvals.list_columns`.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # No index for the request alone: `request_signer` begins with it.
+    request = models.ForeignKey(
+        ApprovalRequest,
+        on_delete=models.CASCADE,
+        related_name="signers",
+        db_index=False,
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    run = models.UUIDField()
+    opened_at = models.DateTimeField()
+    is_open = models.BooleanField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["request", "by"], name="request_signer")
+        ]
+        # Two, because SQLite looks for no truth value in an index.
+        indexes = [
+            models.Index(
+                fields=["by", "-opened_at", "-request"],
+                name="signer_open",
+                condition=models.Q(is_open=True),
+            ),
+            models.Index(
+                fields=["by", "-opened_at", "-request"],
+                name="signer_decided",
+                condition=models.Q(is_open=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.by_id} in {self.request_id}"
 
 
 class AppendOnly(models.QuerySet[Any]):

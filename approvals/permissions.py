@@ -100,9 +100,8 @@ def visible_runs(user: Any) -> "QuerySet[Run]":
     if may(user, "view_run"):
         return Run.objects.all()
     started = Run.objects.filter(started_by=user).order_by().values("id")
-    reviewed = RequestReviewer.objects.filter(principal__in=principals_of(user)).values(
-        "request__run"
-    )
+    principals = principals_of(user)
+    reviewed = RequestReviewer.objects.filter(principal__in=principals).values("run")
     return Run.objects.filter(id__in=started.union(reviewed))
 
 
@@ -123,7 +122,7 @@ def visible_among(user: Any, runs: "QuerySet[Run]") -> "QuerySet[Run]":
     if may(user, "view_run"):
         return runs
     names_user = RequestReviewer.objects.filter(
-        request__run=OuterRef("pk"), principal__in=principals_of(user)
+        run=OuterRef("pk"), principal__in=principals_of(user)
     )
     return runs.filter(Q(started_by=user) | Exists(names_user))
 

@@ -74,7 +74,7 @@ def errors(control: Control) -> list[Control]:
 
 def place(control: Control, path: str, message: str) -> bool:
     """Put a message beside the control at `path`, or beside the nearest one above it.
-    Returns False where there is none.
+    Returns False if there is none.
     """
     controls = {inner.path: inner for inner in control.walk()}
     # The engine names the innermost place; a form may draw only what is around it.

@@ -88,10 +88,13 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     # Read before the rows: what changes meanwhile changes the mark, and the page asks
     # for it.
     mark = inbox.mark_of(request.user)
-    requests = _with_people(_matching(_folder(request.user, folder), words))
-    # One request beyond the page shows whether there is a next page.
     start = (number - 1) * PAGE
-    page = list(requests[start : start + PAGE + 1])
+    # One request beyond the page shows whether there is a next page.
+    end = start + PAGE + 1
+    # Words may match any request, so that all of them have to be looked at.
+    first = None if words else end
+    requests = _with_people(_matching(_folder(request.user, folder, first), words))
+    page = list(requests[start:end])
     rows = _rows(page[:PAGE], request.user)
     following = None
     if len(page) > PAGE:
@@ -99,7 +102,7 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     context = {
         "folder": folder,
         "label": FOLDERS[folder],
-        "folders": _counts(request.user, mark.waiting),
+        "folders": _counts(mark),
         "rows": rows,
         "columns": _columns(rows),
         "mark": mark,
@@ -146,11 +149,11 @@ def _with_people(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalReq
     )
 
 
-def _folder(user: Any, folder: str) -> "QuerySet[ApprovalRequest]":
+def _folder(user: Any, folder: str, first: int | None) -> "QuerySet[ApprovalRequest]":
+    """Return the requests of a folder, at least the first ones."""
     if folder == "mine":
-        return inbox.waiting_for(user)
-    is_open = Q(status=RequestStatus.OPEN)
-    return inbox.signed_by(user).filter(is_open if folder == "signed" else ~is_open)
+        return inbox.waiting_for(user, first=first)
+    return inbox.signed_by(user, is_open=folder == "signed", first=first)
 
 
 def _matching(
@@ -164,9 +167,8 @@ def _matching(
     return requests.filter(here | Q(graph__icontains=words) | Q(node__icontains=words))
 
 
-def _counts(user: Any, waiting: int) -> list[dict[str, Any]]:
-    signed = _folder(user, "signed").order_by().count()
-    counts = {"mine": waiting, "signed": signed, "decided": None}
+def _counts(mark: inbox.Mark) -> list[dict[str, Any]]:
+    counts = {"mine": mark.waiting, "signed": mark.signed, "decided": None}
     folders = []
     for name, label in FOLDERS.items():
         folders.append({"name": name, "label": label, "count": counts[name]})

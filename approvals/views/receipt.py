@@ -128,7 +128,7 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
         "came_back": came_back,
         "still_open": still_open,
         "now": _now(sees_run, came_back, still_open),
-        "next": inbox.waiting_for(request.user).exclude(run=run).first(),
+        "next": inbox.waiting_for(request.user, first=1, beside=run.id).first(),
     }
     return render(request, "approvals/receipt.html", context, section="reviews")
 

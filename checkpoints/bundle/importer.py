@@ -518,8 +518,8 @@ class _Batch:
 
     def _put(self, row: Any, column: str, erased: str | None) -> int:
         """Give the bytes of a checkpoint to the payload backend, and return how many
-        they are. They must have the hash of the row, or the one that is noted where
-        they were `erased`.
+        they are. They must have the hash of the row, or the one that is noted if they
+        were `erased`.
         """
         in_row = bytes(getattr(row, column))
         if not in_row:

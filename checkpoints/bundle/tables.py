@@ -26,7 +26,7 @@ from orchestrator.engine.frozen import frozen
 class BundledTable:
     """The rows of one model: `kind` is the kind of their lines, `by` the field in whose
     order they are written, `size` how many are read at once, `shapes` the form that the
-    JSON in their columns must have where it is imported.
+    JSON in their columns must have if it is imported.
     """
 
     kind: str
@@ -54,7 +54,7 @@ TABLES = {table.kind: table for table in _OWN_TABLES}
 
 
 def shapes_of(model: type[Model]) -> Shapes:
-    """Return the form that the JSON in the columns of a model must have where it is
+    """Return the form that the JSON in the columns of a model must have if it is
     imported.
     """
     if model is Run:

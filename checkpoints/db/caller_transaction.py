@@ -13,8 +13,8 @@ from orchestrator.engine.errors import OpenTransaction
 
 
 def refuse_open_transaction(verb: str) -> None:
-    """Raise `OpenTransaction`, naming the verb, where a transaction is open on the
-    default database.
+    """Raise `OpenTransaction`, naming the verb, if a transaction is open on the default
+    database.
 
     The transaction that Django's `TestCase` wraps around a test does not count, by the
     rule of `atomic(durable=True)`.

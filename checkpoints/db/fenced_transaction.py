@@ -73,9 +73,7 @@ def prepare(
 def _send(
     connection: BaseDatabaseWrapper, batch: list[statements.Statement]
 ) -> Outcome:
-    """Send the statements by the driver itself where that is allowed, else execute
-    them.
-    """
+    """Send the statements by the driver itself if that is allowed, else execute them."""
     driver = drivers.of(connection.vendor) if conf().direct_statements else None
     if driver and drivers.is_free(connection):
         row_count = driver.send(connection, batch)
@@ -204,7 +202,7 @@ def _fenced_sql(
             f"gone AS (DELETE FROM {table} USING fence "  # noqa: S608
             f"WHERE {table}.id = %s RETURNING 1)"
         )
-        # A count has its one row even where there was nothing to delete.
+        # A count has its one row even if there was nothing to delete.
         after = "fence CROSS JOIN (SELECT count(*) FROM gone) AS waited"
     for number, (rows_model, count, shared) in enumerate(shape):
         insert = _insert_select(rows_model, count, shared, fence_model=model)

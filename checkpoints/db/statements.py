@@ -177,8 +177,8 @@ def insert_while(
     """Insert a new row if there is one of `held` whose fields equal `where`, which
     stays so until the transaction ends: on PostgreSQL that row is locked against
     changes, without `lock` it is not; on SQLite the transaction that inserts is the
-    only one that writes. One statement, on the connection `using` where one is given.
-    Returns False where there is none, and nothing was inserted.
+    only one that writes. One statement, on the connection `using` if one is given.
+    Returns False if there is none, and nothing was inserted.
     """
     database = using or connections[DEFAULT_DB_ALIAS]
     vendor = database.vendor

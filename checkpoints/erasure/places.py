@@ -27,7 +27,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.trace import text_of
 
 Values = dict[str, Any]
-"""New values of a row's columns; those of payload columns plain and packed. Empty where
+"""New values of a row's columns; those of payload columns plain and packed. Empty if
 nothing in the row is to be erased.
 """
 

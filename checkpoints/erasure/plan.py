@@ -38,8 +38,8 @@ already, or they are not there any more.
 Held = Callable[[Iterable[UUID]], set[UUID]]
 """Returns those of these runs that are under a legal hold."""
 CONDITIONS: list[Callable[[Run], None]] = []
-"""Of other floors: each raises where a run must stay as it is now. Checked before
-anything is written, and again under the lock of the run.
+"""Of other floors: each raises if a run must stay as it is now. Checked before anything
+is written, and again under the lock of the run.
 """
 
 
@@ -205,7 +205,7 @@ def checked_paths(paths: Any) -> tuple[StatePath, ...]:
 
 
 def require_erasable(run: Run, held: Held) -> None:
-    """Raise where a run must stay as it is now. Checked again under its lock."""
+    """Raise if a run must stay as it is now. Checked again under its lock."""
     if run.status == Status.TAMPERED:
         message = (
             f"run {run.key} is tampered; put back what was changed, "
@@ -243,7 +243,7 @@ def require_erasable(run: Run, held: Held) -> None:
 
 
 def require_sound(run: Run) -> None:
-    """Raise where a run does not verify: sealing it anew would cover that up."""
+    """Raise if a run does not verify: sealing it anew would cover that up."""
     for fault in verification.verify_run(run.id, most=1):
         message = f"run {run.key} does not verify, so nothing is erased: {fault.reason}"
         raise TamperedRow(message, run=str(run.id), row=fault.what)

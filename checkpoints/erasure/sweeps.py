@@ -91,7 +91,7 @@ def _note_kept_files(record: ErasureRecord, names: Iterable[str]) -> None:
 
 
 def _erase_names(files: Collection[UUID], run: Run, eraser: Eraser) -> None:
-    """Erase the names of files that stay, where no other run shows them any more."""
+    """Erase the names of files that stay, if no other run shows them any more."""
     for upload in Upload.objects.filter(id__in=files):
         erased_name = eraser.text(upload.name)
         if erased_name == upload.name:

@@ -410,7 +410,7 @@ def amend_result(row: TaskResult, protection: Protection, **values: Any) -> bool
     """Change a result that verifies and seal it anew, in the caller's transaction.
     Payloads are passed packed and not encrypted.
 
-    Returns False where its outcome has changed since it was read. Raises `TamperedRow`,
+    Returns False if its outcome has changed since it was read. Raises `TamperedRow`,
     `WrongKey`: a new seal on a row that does not verify would cover up how it was
     changed.
     """

@@ -53,7 +53,7 @@ def _postgresql() -> list[str]:
 
 
 def install_index(**_: Any) -> None:
-    """Create the index where it is missing. Connected to post_migrate."""
+    """Create the index if it is missing. Connected to post_migrate."""
     if MemoryTrace._meta.db_table not in connection.introspection.table_names():
         return
     statements_by_vendor = {"sqlite": _sqlite, "postgresql": _postgresql}

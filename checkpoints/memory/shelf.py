@@ -217,7 +217,7 @@ def _with_retries(work: Callable[[], T]) -> T:
 
 def delete_trace(row: MemoryTrace, *, by: Any, version: int | None = None) -> bool:
     """Forget a trace: its content goes, its version stays and counts on. Leaves an
-    audit line. Returns False where it was forgotten before, or, where a `version` is
+    audit line. Returns False if it was forgotten before, or, if a `version` is
     given, has another one by now. Raises `TamperedRow` and `WrongKey` if it is not as
     it was sealed, because a new seal would cover that up.
     """

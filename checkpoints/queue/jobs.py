@@ -204,7 +204,7 @@ def begin_job(job_id: UUID, epoch: int) -> JobLease | None:
 
 
 def heartbeat(job_id: UUID, epoch: int) -> bool:
-    """Lengthen a begun lease. Returns False where it is lost."""
+    """Lengthen a begun lease. Returns False if it is lost."""
     return bool(JOBS.lengthen(job_id, epoch))
 
 
@@ -294,14 +294,14 @@ def _ended(status: str) -> dict[str, Any]:
 
 def pause_job(job_id: UUID | str) -> bool:
     """Pause a job until `continue_job`. Its worker finds its lease lost, and work that
-    it had not reported is done again. Returns False where the job has ended.
+    it had not reported is done again. Returns False if the job has ended.
     """
     rows = Job.objects.filter(id=uuid_of(job_id, "job"), status__in=LIVE)
     return bool(rows.update(due_at=PAUSED, epoch=F("epoch") + 1, **BACK))
 
 
 def continue_job(job_id: UUID | str) -> bool:
-    """Continue a paused job from its place. Returns False where it was not paused."""
+    """Continue a paused job from its place. Returns False if it was not paused."""
     rows = Job.objects.filter(
         id=uuid_of(job_id, "job"), status=JobStatus.QUEUED, due_at=PAUSED
     )

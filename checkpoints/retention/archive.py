@@ -77,7 +77,7 @@ def write_bundle(rule: Rule, run_id: UUID, by: Any) -> Archived | None:
 
 
 def _require_not_erased_since(file: Path, run_id: UUID, erasure: UUID | None) -> None:
-    """Delete the bundle and raise `WrongStatus` where an erasure began meanwhile. An
+    """Delete the bundle and raise `WrongStatus` if an erasure began meanwhile. An
     erasure lists the bundles that it finds in the folder; one that began before this
     bundle lay there has not listed it.
     """

@@ -64,7 +64,7 @@ def dry_run(policy: RetentionPolicy, *, now: datetime | None = None) -> DryRun:
 
 
 def count(rule: Rule) -> DryRun:
-    """Return the `dry_run` of a rule: two queries, one where nothing goes."""
+    """Return the `dry_run` of a rule: two queries, one if nothing goes."""
     sums = _sums_by_word(rule)
     going = []
     counts = {"checkpoints": 0, "runs": 0, "kept": 0}

@@ -90,7 +90,7 @@ def require_not_being_erased(run: UUID) -> None:
 
 
 def release_hold(hold_id: int, *, by: Any, reason: str = "") -> bool:
-    """End a hold; the audit log records why. Return False where it had ended before, or
+    """End a hold; the audit log records why. Return False if it had ended before, or
     there is none. Raises `InvalidValue`, `Forbidden`, and `TamperedRow` or `WrongKey`
     if it is not as it was sealed.
     """
@@ -149,7 +149,7 @@ def pin_or_find(
 
 
 def unpin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> bool:
-    """Take the pin from a checkpoint; the audit log records why. Return False where
+    """Take the pin from a checkpoint; the audit log records why. Return False if
     there is none. Raises `InvalidValue`, `Forbidden`.
     """
     checkpoint = uuid_of(checkpoint_id, "checkpoint")
@@ -158,7 +158,7 @@ def unpin(checkpoint_id: UUID | str, *, by: Any, reason: str = "") -> bool:
 
 
 def _end(rows: Any, kind: str, by: Any, reason: str) -> bool:
-    """End the hold or the pin among these rows that has not ended. Return False where
+    """End the hold or the pin among these rows that has not ended. Return False if
     there is none.
     """
     require_manager(by)
@@ -186,7 +186,7 @@ def _insert(row: LegalHold | Pin) -> None:
 
 
 def _release(rows: Any, row: LegalHold | Pin, by: Any) -> bool:
-    """End a hold or a pin that is as it was sealed. Return False where another process
+    """End a hold or a pin that is as it was sealed. Return False if another process
     ended it first.
     """
     # The new seal would cover up a change that was made to the row.

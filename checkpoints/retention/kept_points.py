@@ -61,7 +61,7 @@ _WAITING = (Status.PAUSED, Status.WAITING)
 Rows = Callable[[], "QuerySet[Any]"]
 POINTS: dict[str, Rows] = {}
 """Word -> a query, correlated with a row of a checkpoint by `OuterRef`, that has a row
-where the checkpoint must stay.
+if the checkpoint must stay.
 """
 REFERENCES: list[Any] = []
 """Models whose rows keep the row of their run."""
@@ -173,7 +173,7 @@ def _in_hand() -> Q:
 
 
 def _of_head(column: str) -> Subquery:
-    """Return a column of the run's head, which is read by its id where a row needs it.
+    """Return a column of the run's head, which is read by its id if a row needs it.
     With EXISTS a database could answer from a list of all checkpoints, and a plan with
     such a list is executed by one process.
     """

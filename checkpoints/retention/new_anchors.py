@@ -79,7 +79,7 @@ def make_anchor(run: Run, checkpoint: UUID) -> NewAnchor | None:
 
 
 def set_anchor(run: Run, last: int, anchor: NewAnchor) -> bool:
-    """Save an anchor in a locked run. Returns False where the row, or checkpoint `last`
+    """Save an anchor in a locked run. Returns False if the row, or checkpoint `last`
     before it, is not as it was when it was proven.
     """
     row = anchor.row

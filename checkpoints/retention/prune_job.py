@@ -98,10 +98,10 @@ def prune(
     `most`: it stops after the piece with which it has removed this many checkpoints.
 
     `confirmed` is the number of checkpoints that a person typed: raises `WrongStatus`
-    where the count has moved by more than 1 % since, and where the removal under way is
-    by an older policy. Raises `Forbidden` for a person who may not manage retention,
-    and `InvalidValue` for a policy that is not valid, or asks for an archive that
-    cannot be written.
+    if the count has moved by more than 1 % since, and if the removal under way is by an
+    older policy. Raises `Forbidden` for a person who may not manage retention, and
+    `InvalidValue` for a policy that is not valid, or asks for an archive that cannot be
+    written.
     """
     require_manager(by)
     rule = rule_of(policy, now=now)
@@ -177,7 +177,7 @@ def prune_job(lease: JobLease) -> Iterator[Step]:
 
 def stop(job_id: UUID, *, by: Any) -> bool:
     """End a removal after the current piece, which is done whole or not at all, with
-    its line in the audit log. Returns False where it had ended before. Raises
+    its line in the audit log. Returns False if it had ended before. Raises
     `UnknownThing`, and `Forbidden` for a person who may not manage retention.
     """
     require_manager(by)

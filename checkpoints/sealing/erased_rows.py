@@ -30,7 +30,7 @@ class ErasedRows:
 
     @classmethod
     def none(cls) -> "ErasedRows":
-        """Return what is said where nothing was erased, without a query."""
+        """Return what is said if nothing was erased, without a query."""
         return cls(ErasedRow.objects.none())
 
     @classmethod

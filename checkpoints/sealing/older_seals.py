@@ -31,8 +31,8 @@ _ADDED: dict[str, tuple[str, ...]] = {
     "checkpoints_retentionpolicy": ("switched_off", "most_a_night"),
     "checkpoints_taskresult": ("pid_space",),
 }
-"""Fields that came when rows were sealed already: a seal covers them where one of them
-is not empty.
+"""Fields that came when rows were sealed already: a seal covers them if one of them is
+not empty.
 """
 _SEALED_SINCE_2: dict[str, tuple[str, ...]] = {
     "approvals_approvalrequest": ("deadline",),
@@ -65,8 +65,8 @@ def seal_as_older(row: Model) -> None:
 
 
 def verify_older(row: Model, protection: Protection) -> None:
-    """Raise `TamperedRow` or `WrongKey`, naming the row and the reason, where it is not
-    as an older release sealed it.
+    """Raise `TamperedRow` or `WrongKey`, naming the row and the reason, if it is not as
+    an older release sealed it.
     """
     any_row: Any = row
     row_name = name_of(row)

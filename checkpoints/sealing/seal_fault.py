@@ -15,8 +15,8 @@ from orchestrator.engine.frozen import frozen
 @frozen
 class SealFault:
     """Why a row that is shown does not prove to be what was written. `code` is that of
-    the refusal: `tampered_row`; `wrong_key` where a missing key leaves that open;
-    `older_seal` where the row waits to be sealed anew. `row` names the row by table and
+    the refusal: `tampered_row`; `wrong_key` if a missing key leaves that open;
+    `older_seal` if the row waits to be sealed anew. `row` names the row by table and
     identity.
     """
 

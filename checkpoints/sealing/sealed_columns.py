@@ -68,7 +68,7 @@ def _unreadable(row: Model, column: str, error: Exception) -> TamperedRow:
 
 
 def read_or_reason(row: Model, column: str) -> Any:
-    """Return `read_value` for lists: a sentence where the value cannot be opened, since
+    """Return `read_value` for lists: a sentence if the value cannot be opened, since
     one row must not hide the others.
     """
     try:

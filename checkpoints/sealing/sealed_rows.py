@@ -288,8 +288,8 @@ def decrypted(row: Model, column: str, stored: bytes | None = None) -> bytes:
 def verify_row(
     row: Model, protection: Protection, *, at: datetime | None = None
 ) -> None:
-    """Raise `TamperedRow` or `WrongKey`, naming the row and the reason, where it is not
-    as it was sealed, and `OlderSeal` while rows of an older release wait to be sealed
+    """Raise `TamperedRow` or `WrongKey`, naming the row and the reason, if it is not as
+    it was sealed, and `OlderSeal` while rows of an older release wait to be sealed
     anew.
 
     `at` is when it was written, for keys that are compromised from a moment on.
@@ -368,7 +368,7 @@ def verify_later(row: Model, at: datetime | None) -> None:
 
 def mac_of(key_id: str, data: bytes, name: Callable[[], str]) -> bytes:
     """Return the HMAC that a seal is compared with. Raises `WrongKey`, with the row's
-    `name`, where the key is unknown.
+    `name`, if the key is unknown.
     """
     try:
         return keyring().mac(key_id, data)

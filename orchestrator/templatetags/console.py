@@ -131,9 +131,7 @@ def _facts_of_browser(request: HttpRequest | None) -> dict[str, Any]:
 
 def _facts_of_person(user: Any) -> dict[str, Any]:
     """Return the part of the frame that is for a signed-in person."""
-    # One review more than are counted shows whether there are others.
-    waiting = inbox.waiting_for(user)
-    count = waiting[: inbox.MANY + 1].count()
+    count = inbox.count_waiting(user)
     name = user.get_full_name() or user.get_username()
     return {
         "user": user,

@@ -55,7 +55,7 @@ class SignIn(LoginView):
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     """Redirect to the reviews if any waits for this person, else to the runs."""
-    has_reviews = inbox.waiting_for(request.user).exists()
+    has_reviews = inbox.waiting_for(request.user, first=1).exists()
     return redirect("inbox" if has_reviews else "runs")
 
 

@@ -47,7 +47,7 @@ def new_token(request: HttpRequest) -> str:
 
 def token_of(request: HttpRequest) -> str:
     """Return the token of this page, as it was posted or else as its address says; ""
-    where there is none.
+    if there is none.
     """
     return request.POST.get("token") or request.GET.get("token", "")
 

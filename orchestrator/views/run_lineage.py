@@ -65,8 +65,8 @@ class InheritedCheckpoint:
 
 
 def origin_of(user: Any, run: Run) -> Origin | None:
-    """Return where a fork or replay came from; None for other runs, and where this
-    person may not see it. Two queries.
+    """Return where a fork or replay came from; None for other runs, and if this person
+    may not see it. Two queries.
     """
     if run.origin_checkpoint is None:
         return None

@@ -141,8 +141,8 @@ def _gap(before: Checkpoint | None, row: Checkpoint) -> str:
 
 
 def name_of(row: Checkpoint) -> str:
-    """Return the name of a checkpoint: its node, "3 nodes", or why it was saved where
-    no node ran; "settlement" for one of signatures.
+    """Return the name of a checkpoint: its node, "3 nodes", or why it was saved if no
+    node ran; "settlement" for one of signatures.
     """
     if row.source == Source.SETTLEMENT:
         return "settlement"

@@ -322,7 +322,7 @@ def _uploads(
     form: StartForm, request: HttpRequest
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return references to the uploaded files, and the errors of those that are too
-    large, both by the name of their control. A file of the last try counts where no new
+    large, both by the name of their control. A file of the last try counts if no new
     one was chosen.
     """
     references: dict[str, Any] = {}
@@ -388,8 +388,8 @@ def _refused(form: StartForm, compiled: Compiled, error: CountersignError) -> in
 
 
 def _name_conflict(form: StartForm, compiled: Compiled, error: KeyConflict) -> None:
-    """Name the run that has the key and the differences from it, where the person may
-    see it: the error names no other.
+    """Name the run that has the key and the differences from it, if the person may see
+    it: the error names no other.
     """
     cure = "Choose another key, or start it exactly as before."
     form.key_error = f"{form.key} already ran with another input. {cure}"

@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models import Model, UUIDField
 from django.test.utils import CaptureQueriesContext
 
-from approvals.models import Decision, Draft, Receipt, RequestReviewer
+from approvals.models import Decision, Draft, Receipt, RequestReviewer, RequestSigner
 from checkpoints import verification
 from checkpoints.bundle.tables import TABLES
 from checkpoints.erasure import PLACES
@@ -49,6 +49,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         MemoryLanding: "compared with the sealed journal of its task",
         RemovedKey: "only refuses a key once more",
         RequestReviewer: "a copy of the policy in the sealed request, for inboxes",
+        RequestSigner: "a copy of whose sealed decisions there are, for lists",
         RunKey: "authenticated by the key under which it is wrapped",
         UploadReference: "a copy of what the sealed input names",
     },
@@ -66,6 +67,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         Pin: NO_VALUE,
         RemovedKey: NO_VALUE,
         RequestReviewer: NO_VALUE,
+        RequestSigner: NO_VALUE,
         RunKey: "destroyed when the erasure of a whole run ends",
         TaskFigure: NO_VALUE,
         UploadReference: "deleted by the sweep of uploaded files",
@@ -84,6 +86,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         Pin: "binds this installation",
         RemovedKey: "a run that is not there any more has no bundle",
         RequestReviewer: "made from the policy of the request",
+        RequestSigner: "made from the decisions",
         RunKey: "in the manifest, wrapped",
         UploadReference: "files stay where they were uploaded",
     },
@@ -101,6 +104,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         Receipt: "is of a request, which keeps its run",
         RemovedKey: "written when the run is removed",
         RequestReviewer: "goes with its request, which keeps its run",
+        RequestSigner: "goes with its request, which keeps its run",
         RunKey: "with the run, or stays to open its archived bundle",
     },
     "examined": {
@@ -109,6 +113,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         Draft: "verified when it is read",
         Job: "its facts are verified when it begins",
         RemovedKey: "there is no run any more",
+        RequestSigner: "nothing relies on it",
         RunKey: "payloads that do not open are faults",
         UploadReference: "the files that the input names are examined",
     },

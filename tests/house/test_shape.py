@@ -20,7 +20,8 @@ SQL_DOORS = (
     "checkpoints/db/",  # everything that is said to the database past the ORM
     "checkpoints/memory/search.py",  # full text, FTS5: DDL of one database each
     "checkpoints/queue/notify.py",  # NOTIFY
-    "approvals/append_only.py",  # triggers
+    "approvals/append_only.py",
+    "approvals/list_columns.py",  # triggers
     "orchestrator/worker/",  # LISTEN
 )
 ALLOWED_FORMS = {

@@ -126,8 +126,8 @@ def walked(*, forget_at: str = "") -> Iterator[Walk]:
         sys.setprofile(None)
 
 
-class Turns:
-    """How many functions of this project are entered in each turn of a slice."""
+class SuperstepCounts:
+    """How many functions of this project are entered in each superstep of a slice."""
 
     def __init__(self) -> None:
         self.functions: list[int] = []
@@ -323,9 +323,9 @@ def ticking_beside(name: str, *, writes: int, requests: int) -> Graph:
 def functions_of_a_superstep(made: Graph) -> int:
     """The functions that the fifth superstep of a slice enters."""
     name = registered(made).name
-    turns = Turns()
+    counts = SuperstepCounts()
     # The first run loads what the second finds.
-    for profile in (None, turns.note):
+    for profile in (None, counts.note):
         claim = leases.claim_one(runs.start(name, {}).id)
         assert claim is not None
         sys.setprofile(profile)
@@ -333,8 +333,8 @@ def functions_of_a_superstep(made: Graph) -> int:
             loop.run_slice(claim.id, claim.epoch)
         finally:
             sys.setprofile(None)
-    assert len(turns.functions) >= 6
-    return turns.functions[4]
+    assert len(counts.functions) >= 6
+    return counts.functions[4]
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ class Driver(Protocol):
     def send(
         self, connection: BaseDatabaseWrapper, batch: Sequence[tuple[str, list[Any]]]
     ) -> Callable[[], int]:
-        """Execute these statements in one transaction, those after the first only where
-        it met a row. Returns a function that waits for the end and returns how many
+        """Execute these statements in one transaction, those after the first only if it
+        matched a row. Returns a function that waits for the end and returns how many
         rows the first met. Raises what Django raises, now or then.
         """
 

@@ -17,9 +17,9 @@ from django.db.transaction import TransactionManagementError
 def send(
     connection: BaseDatabaseWrapper, batch: Sequence[tuple[str, list[Any]]]
 ) -> Callable[[], int]:
-    """Execute these statements in one transaction, those after the first only where it
-    met a row; the first is an UPDATE that returns nothing. Raises what Django raises;
-    the transaction is over all the same.
+    """Execute these statements in one transaction, those after the first only if it
+    matched a row; the first is an UPDATE that returns nothing. Raises what Django
+    raises; the transaction is over all the same.
     """
     if connection.connection.in_transaction:
         raise TransactionManagementError(

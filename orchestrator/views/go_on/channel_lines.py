@@ -46,7 +46,7 @@ def channel_lines(
 ) -> list[ChannelLine]:
     """Return a line for each channel, those that changed or are `faulty` on top and
     open. `after` is the state with the valid part of the patch; `hits` are the channels
-    in which a word was found, where one is `searched`.
+    in which a word was found, if one is `searched`.
     """
     changed = _changed_channels(form)
     open_by_search = hits if len(hits) <= OPENED_BY_SEARCH else ()

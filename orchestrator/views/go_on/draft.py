@@ -258,9 +258,9 @@ def draft_of(
     """Return the draft as it was posted, at this point or at the one that it was moved
     from; without a post, one in which nothing is changed.
 
-    Three queries beside the checkpoint's own, whatever the run's length; two more where
-    the point asked people, three more where something was forked from its runs, and one
-    an origin.
+    Three queries beside the checkpoint's own, whatever the run's length; two more if
+    the point asked people, three more if something was forked from its runs, and one an
+    origin.
     """
     if how not in WAYS:
         how = str(Travel.FORK)

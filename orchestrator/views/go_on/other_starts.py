@@ -1,4 +1,4 @@
-"""Other checkpoints to go on from, where a run cannot go on from the chosen one: the
+"""Other checkpoints to go on from, if a run cannot go on from the chosen one: the
 differences of the graph that prevent it, and the nearest earlier checkpoint from which
 it can go on, or the nearest one that is still kept.
 """
@@ -31,7 +31,7 @@ MOST_OPENED = 12
 
 @dataclass(frozen=True, slots=True)
 class OtherStart:
-    """The page where nothing can go on: the reason, the changes of the graph at which a
+    """The page if nothing can go on: the reason, the changes of the graph at which a
     run stops and the others, and a checkpoint (None: there is none) with the words that
     lead to it.
     """

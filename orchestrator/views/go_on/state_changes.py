@@ -74,7 +74,7 @@ def operation_of(place: ValueDifference) -> Operation:
     appended to it.
     """
     keys = [_escaped_key(key) for key in place.path]
-    # Without a number it applies as well where the list has another length.
+    # Without a number it applies as well if the list has another length.
     if place.kind == ADDED and isinstance(place.path[-1], int):
         keys[-1] = "-"
     pointer = "/" + "/".join(keys)

@@ -1,0 +1,352 @@
+"""Triggers on PostgreSQL and SQLite that keep what lists are read by equal to the rows
+that it is copied from, whoever changes these: the columns of `RequestReviewer`, and the
+rows of `RequestSigner`.
+
+They are installed after every migrate in which they are missing, because SQLite drops
+them when it rebuilds a table; the copies are then made anew. A system check watches
+them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.checks import CheckMessage, Warning
+from django.db import connection, transaction
+from django.db.models import Case, F, Q, QuerySet, Value, When
+
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    RequestReviewer,
+    RequestSigner,
+    RequestStatus,
+)
+from checkpoints.core.status import CLOSED_TO_DECISIONS
+from checkpoints.models import Run
+
+TRIGGERS = {
+    "reviewer_named": RequestReviewer,
+    "reviewer_request_changed": ApprovalRequest,
+    "reviewer_run_changed": Run,
+    "signer_decided": Decision,
+}
+"""Name of each trigger -> the table whose changes it follows."""
+APPS = {model._meta.app_label for model in TRIGGERS.values()}
+NOW = {
+    "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')",
+    "postgresql": "clock_timestamp()",
+}
+IS_NOT = {
+    "sqlite": "IS NOT",
+    "postgresql": "IS DISTINCT FROM",
+}
+
+
+def _table(model: Any) -> str:
+    return connection.ops.quote_name(model._meta.db_table)
+
+
+def _names() -> dict[str, str]:
+    """Return the names and texts that the statements are made of."""
+    closed = ", ".join(f"'{status}'" for status in sorted(CLOSED_TO_DECISIONS))
+    names = {
+        "reviewers": _table(RequestReviewer),
+        "requests": _table(ApprovalRequest),
+        "runs": _table(Run),
+        "decisions": _table(Decision),
+        "signers": _table(RequestSigner),
+        "open": f"'{RequestStatus.OPEN}'",
+        "closed": f"({closed})",
+        "now": NOW[connection.vendor],
+        "is_not": IS_NOT[connection.vendor],
+    }
+    names["waits"] = "(request.status = {open} AND run.status NOT IN {closed})".format(
+        **names
+    )
+    names["request_differs"] = " OR ".join(
+        f"OLD.{column} {names['is_not']} NEW.{column}"
+        for column in ("status", "opened_at", "deadline")
+    )
+    names["run_differs"] = (
+        "OLD.decisions {is_not} NEW.decisions "
+        "OR OLD.created_at {is_not} NEW.created_at "
+        "OR (OLD.status IN {closed}) {is_not} (NEW.status IN {closed})"
+    ).format(**names)
+    return names
+
+
+SQLITE = (
+    """
+    CREATE TRIGGER reviewer_named AFTER INSERT ON {reviewers} BEGIN
+        UPDATE {reviewers}
+        SET (run, run_created_at, opened_at, deadline, waits, changes, changed_at) = (
+            SELECT request.run_id, run.created_at, request.opened_at, request.deadline,
+                {waits}, 0, {now}
+            FROM {requests} request JOIN {runs} run ON run.id = request.run_id
+            WHERE request.id = NEW.request_id
+        )
+        WHERE id = NEW.id;
+    END
+    """,
+    """
+    CREATE TRIGGER reviewer_request_changed
+    AFTER UPDATE OF status, opened_at, deadline ON {requests}
+    WHEN {request_differs}
+    BEGIN
+        UPDATE {reviewers}
+        SET (opened_at, deadline, waits, changes, changed_at) = (
+            SELECT request.opened_at, request.deadline, {waits}, changes + 1, {now}
+            FROM {requests} request JOIN {runs} run ON run.id = request.run_id
+            WHERE request.id = NEW.id
+        )
+        WHERE request_id = NEW.id;
+        UPDATE {signers}
+        SET opened_at = NEW.opened_at, is_open = (NEW.status = {open})
+        WHERE request_id = NEW.id;
+    END
+    """,
+    """
+    CREATE TRIGGER reviewer_run_changed
+    AFTER UPDATE OF status, decisions, created_at ON {runs}
+    WHEN {run_differs}
+    BEGIN
+        UPDATE {reviewers}
+        SET waits = NEW.status NOT IN {closed}, changes = changes + 1, changed_at = {now}
+        WHERE run = NEW.id AND request_id IN (
+            SELECT id FROM {requests} WHERE run_id = NEW.id AND status = {open}
+        );
+        UPDATE {reviewers} SET run_created_at = NEW.created_at
+        WHERE run = NEW.id AND run_created_at {is_not} NEW.created_at;
+    END
+    """,
+    """
+    CREATE TRIGGER signer_decided AFTER INSERT ON {decisions}
+    WHEN NEW.by_id IS NOT NULL AND NEW.request_id IS NOT NULL
+    BEGIN
+        INSERT OR IGNORE INTO {signers} (request_id, by_id, run, opened_at, is_open)
+        SELECT request.id, NEW.by_id, request.run_id, request.opened_at,
+            request.status = {open}
+        FROM {requests} request WHERE request.id = NEW.request_id;
+    END
+    """,
+)
+
+POSTGRESQL = (
+    """
+    CREATE OR REPLACE FUNCTION countersign_reviewer_named()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        SELECT request.run_id, run.created_at, request.opened_at, request.deadline,
+            {waits}, 0, {now}
+        INTO NEW.run, NEW.run_created_at, NEW.opened_at, NEW.deadline,
+            NEW.waits, NEW.changes, NEW.changed_at
+        FROM {requests} request JOIN {runs} run ON run.id = request.run_id
+        WHERE request.id = NEW.request_id;
+        RETURN NEW;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER reviewer_named BEFORE INSERT ON {reviewers}
+    FOR EACH ROW EXECUTE FUNCTION countersign_reviewer_named()
+    """,
+    """
+    CREATE OR REPLACE FUNCTION countersign_reviewer_request_changed()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        UPDATE {reviewers} reviewer
+        SET opened_at = request.opened_at, deadline = request.deadline,
+            waits = {waits}, changes = reviewer.changes + 1, changed_at = {now}
+        FROM {requests} request JOIN {runs} run ON run.id = request.run_id
+        WHERE reviewer.request_id = NEW.id AND request.id = NEW.id;
+        UPDATE {signers}
+        SET opened_at = NEW.opened_at, is_open = (NEW.status = {open})
+        WHERE request_id = NEW.id;
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER reviewer_request_changed
+    AFTER UPDATE OF status, opened_at, deadline ON {requests}
+    FOR EACH ROW WHEN ({request_differs})
+    EXECUTE FUNCTION countersign_reviewer_request_changed()
+    """,
+    """
+    CREATE OR REPLACE FUNCTION countersign_reviewer_run_changed()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        UPDATE {reviewers} reviewer
+        SET waits = NEW.status NOT IN {closed}, changes = reviewer.changes + 1,
+            changed_at = {now}
+        FROM {requests} request
+        WHERE reviewer.run = NEW.id AND request.id = reviewer.request_id
+            AND request.run_id = NEW.id AND request.status = {open};
+        UPDATE {reviewers} SET run_created_at = NEW.created_at
+        WHERE run = NEW.id AND run_created_at {is_not} NEW.created_at;
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER reviewer_run_changed
+    AFTER UPDATE OF status, decisions, created_at ON {runs}
+    FOR EACH ROW WHEN ({run_differs})
+    EXECUTE FUNCTION countersign_reviewer_run_changed()
+    """,
+    """
+    CREATE OR REPLACE FUNCTION countersign_signer_decided()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO {signers} (request_id, by_id, run, opened_at, is_open)
+        SELECT DISTINCT request.id, made.by_id, request.run_id, request.opened_at,
+            request.status = {open}
+        FROM made JOIN {requests} request ON request.id = made.request_id
+        WHERE made.by_id IS NOT NULL
+        ON CONFLICT DO NOTHING;
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER signer_decided AFTER INSERT ON {decisions}
+    REFERENCING NEW TABLE AS made
+    FOR EACH STATEMENT EXECUTE FUNCTION countersign_signer_decided()
+    """,
+)
+
+COPIES = (
+    # A row that was copied before keeps its number of changes.
+    """
+    UPDATE {reviewers}
+    SET (run, run_created_at, opened_at, deadline, waits, changes, changed_at) = (
+        SELECT request.run_id, run.created_at, request.opened_at, request.deadline,
+            {waits}, coalesce(changes, 0), coalesce(changed_at, request.opened_at)
+        FROM {requests} request JOIN {runs} run ON run.id = request.run_id
+        WHERE request.id = {reviewers}.request_id
+    )
+    """,
+    """
+    INSERT INTO {signers} (request_id, by_id, run, opened_at, is_open)
+    SELECT DISTINCT request.id, decision.by_id, request.run_id, request.opened_at,
+        request.status = {open}
+    FROM {decisions} decision
+    JOIN {requests} request ON request.id = decision.request_id
+    WHERE decision.by_id IS NOT NULL
+    ON CONFLICT DO NOTHING
+    """,
+    """
+    UPDATE {signers} SET is_open = (
+        SELECT request.status = {open} FROM {requests} request
+        WHERE request.id = {signers}.request_id
+    )
+    """,
+)
+"""What makes the copies of all rows, also of those that were written while a trigger
+was missing.
+"""
+
+
+def _execute(statements: Sequence[str]) -> None:
+    names = _names()
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement.format(**names))
+
+
+def install_triggers(**_: Any) -> None:
+    """Install the triggers if one is missing, and make the copies. Connected to
+    post_migrate.
+    """
+    texts = {"sqlite": SQLITE, "postgresql": POSTGRESQL}.get(connection.vendor)
+    if texts is None or not _has_columns() or not missing_triggers():
+        return
+    # The triggers come first, and their tables are locked until the copies are made.
+    with transaction.atomic():
+        remove_triggers()
+        _execute(texts)
+        _execute(COPIES)
+
+
+def _has_columns() -> bool:
+    """Return whether the tables are those of this version. The signal comes after plans
+    too that remove them.
+    """
+    tables = connection.introspection.table_names()
+    # The two come with one migration.
+    return RequestSigner._meta.db_table in tables
+
+
+def remove_triggers() -> None:
+    """Drop the triggers that there are."""
+    existing = set(TRIGGERS) - set(missing_triggers())
+    with connection.cursor() as cursor:
+        for name in sorted(existing):
+            suffix = ""
+            if connection.vendor == "postgresql":
+                suffix = f" ON {_table(TRIGGERS[name])}"
+            cursor.execute(f"DROP TRIGGER {name}{suffix}")
+
+
+def make_room(plan: Sequence[tuple[Any, bool]] = (), **_: Any) -> None:
+    """Drop the triggers before a plan of migrations that may change their tables:
+    SQLite rebuilds no table while a trigger mentions one that does not exist. A plan
+    that goes back drops them on PostgreSQL too, as the columns go.
+
+    `install_triggers` follows when they are done.
+    """
+    is_sqlite = connection.vendor == "sqlite"
+    for migration, is_backwards in plan:
+        if migration.app_label in APPS and (is_sqlite or is_backwards):
+            remove_triggers()
+            return
+
+
+def with_copied(
+    reviewers: "QuerySet[RequestReviewer, RequestReviewer]",
+) -> "QuerySet[Any, Any]":
+    """Return these rows with `is_copied`: whether the copies are those of the request
+    and the run as they are in the same moment.
+    """
+    can_be_decided = Q(request__status=RequestStatus.OPEN) & ~Q(
+        request__run__status__in=CLOSED_TO_DECISIONS
+    )
+    is_same = Q(
+        run=F("request__run_id"),
+        run_created_at=F("request__run__created_at"),
+        opened_at=F("request__opened_at"),
+    )
+    has_deadline = Q(deadline=F("request__deadline")) | Q(
+        deadline__isnull=True, request__deadline__isnull=True
+    )
+    waits = Q(can_be_decided, waits=True) | Q(~can_be_decided, waits=False)
+    is_copied = Case(
+        When(is_same & has_deadline & waits, then=Value(True)), default=Value(False)
+    )
+    return reviewers.annotate(is_copied=is_copied)
+
+
+def missing_triggers() -> list[str]:
+    """Return the names of missing triggers, all of them on a database of another
+    kind.
+    """
+    query = {
+        "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
+        "postgresql": "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal",
+    }.get(connection.vendor)
+    existing: set[str] = set()
+    if query is not None:
+        with connection.cursor() as cursor:
+            cursor.execute(query)
+            existing = {row[0] for row in cursor.fetchall()}
+    return [name for name in TRIGGERS if name not in existing]
+
+
+def check_triggers(
+    app_configs: Any, databases: Sequence[str] | None = None, **_: Any
+) -> list[CheckMessage]:
+    """Return approvals.W002 for each missing trigger that keeps lists complete. Runs at
+    migrate, and in `check --database`.
+    """
+    if not databases or "default" not in databases or not _has_columns():
+        return []
+    return [
+        Warning(
+            f"trigger {name} is missing: inboxes and lists may lack rows",
+            hint="run manage.py migrate",
+            id="approvals.W002",
+        )
+        for name in missing_triggers()
+    ]

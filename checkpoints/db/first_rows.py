@@ -1,0 +1,64 @@
+"""The first rows of each of several sources, each in the order of an index, so that a
+list that is merged from them costs as much as one page of each.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import connection
+from django.db.models import F, QuerySet
+from django.db.models.expressions import RawSQL
+
+SOURCE = RawSQL("source.value", ())
+"""Stands for the source in a condition of `rows`."""
+
+
+def first_of_each(
+    sources: Sequence[str],
+    rows: "QuerySet[Any, Any]",
+    column: str,
+    first: int | None,
+) -> RawSQL:
+    """Return a subquery for `__in`: the values of a column in the first rows of each
+    source, all of them where `first` is None. Reads nothing.
+
+    `rows` is ordered, and has `SOURCE` in a condition. Several sources may have the
+    same value.
+    """
+    named = rows.values(value=F(column))[:first]
+    query, params = named.query.sql_with_params()
+    if connection.vendor == "sqlite":
+        # A function in FROM may read the tables before it, which a subquery may not.
+        text = (
+            "SELECT first_row.value FROM json_each(%s) AS source, json_each(("  # noqa: S608
+            f"SELECT json_group_array(cut.value) FROM ({query}) AS cut"
+            ")) AS first_row"
+        )
+        return RawSQL(text, (json.dumps(list(sources)), *params))  # noqa: S611
+    text = (
+        "SELECT first_row.value FROM unnest(%s::text[]) AS source(value) "  # noqa: S608
+        f"CROSS JOIN LATERAL ({query}) AS first_row"
+    )
+    return RawSQL(text, (list(sources), *params))  # noqa: S611
+
+
+def count_first(
+    sources: Sequence[str],
+    rows: "QuerySet[Any, Any]",
+    column: str,
+    *,
+    most: int,
+) -> int:
+    """Return how many different values the rows of all sources have in a column, at
+    most `most`. The arguments are those of `first_of_each`. One query.
+    """
+    values = first_of_each(sources, rows, column, most)
+    text = (
+        "SELECT COUNT(*) FROM (SELECT DISTINCT first_value.value FROM "  # noqa: S608
+        f"({values.sql}) AS first_value LIMIT %s) AS counted"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(text, (*values.params, most))
+        count: int = cursor.fetchone()[0]
+    return count

@@ -1,0 +1,96 @@
+"""What lists are read by is that of requests and runs, whoever changes these."""
+
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+
+from approvals import inbox, list_columns
+from approvals.models import ApprovalRequest, RequestReviewer, RequestSigner
+from checkpoints.core.status import CLOSED_TO_DECISIONS, Status
+from checkpoints.ledger.pending_writes import StoredBase
+from checkpoints.models import Run
+from checkpoints.verification import verify_run
+from tests.support import run_actions
+from tests.support.cast import People
+from tests.support.decisions import paused_run
+from tests.support.rows import a_decision, a_request, a_run, a_write
+
+pytestmark = pytest.mark.django_db
+
+
+def copied() -> list[Any]:
+    rows = list_columns.with_copied(RequestReviewer.objects.all())
+    return [row.is_copied for row in rows]
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_a_request_waits_as_long_as_its_run_is_open_to_decisions(status: str) -> None:
+    run = a_run(status="paused")
+    a_request(run, "user:rita", "group:claims")
+    for changed_to in (status, "paused", status):
+        Run.objects.filter(id=run.id).update(status=changed_to)
+        waits = set(RequestReviewer.objects.values_list("waits", flat=True))
+        assert waits == {changed_to not in CLOSED_TO_DECISIONS}
+    assert copied() == [True, True]
+
+
+@pytest.mark.parametrize("status", ["settled", "applied", "withdrawn", "expired"])
+def test_a_request_waits_as_long_as_it_is_open(status: str) -> None:
+    a_request(a_run(), "user:rita")
+    ApprovalRequest.objects.update(status=status)
+    assert RequestReviewer.objects.get().waits is False
+    Run.objects.update(decisions=4, status="tampered")
+    Run.objects.update(status="paused")
+    assert RequestReviewer.objects.get().waits is False
+    ApprovalRequest.objects.update(status="open")
+    assert RequestReviewer.objects.get().waits is True
+    assert copied() == [True]
+
+
+def test_a_person_who_decided_stands_once_with_each_request(people: People) -> None:
+    request = a_request(a_run(), "user:rita")
+    for seq in (1, 2):
+        write = a_write(
+            request, seq, channel="payout", value=1, base=StoredBase("", {}, bound=True)
+        )
+        a_decision(write, request, by=people.reviewer, verdict="approve", seq=seq)
+    signer = RequestSigner.objects.get()
+    assert (signer.by, signer.request, signer.is_open) == (
+        people.reviewer,
+        request,
+        True,
+    )
+    ApprovalRequest.objects.update(status="applied")
+    assert RequestSigner.objects.get().is_open is False
+    assert list(inbox.signed_by(people.reviewer, is_open=False)) == [request]
+
+
+def test_a_request_that_is_hidden_from_inboxes_is_a_fault(people: People) -> None:
+    run = paused_run()
+    assert verify_run(run.id) == []
+    RequestReviewer.objects.filter(run=run.id).update(waits=False)
+    (fault,) = verify_run(run.id)
+    assert "inboxes may lack it" in str(fault)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_missing_trigger_is_reported_and_the_next_migrate_makes_up_for_it(
+    people: People,
+) -> None:
+    list_columns.remove_triggers()
+    try:
+        run = paused_run()
+        run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+        assert verify_run(run.id) == []
+        warnings = list_columns.check_triggers(
+            list(apps.get_app_configs()), databases=["default"]
+        )
+        assert [warning.id for warning in warnings] == ["approvals.W002"] * 4
+    finally:
+        call_command("migrate", verbosity=0)
+    assert list_columns.missing_triggers() == []
+    assert set(copied()) == {True}
+    assert RequestSigner.objects.get().by == people.reviewer
+    assert verify_run(run.id) == []

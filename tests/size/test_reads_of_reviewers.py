@@ -1,0 +1,67 @@
+"""What a reviewer reads costs the same however many requests wait for others, and
+however many wait for the reviewer beyond a page.
+"""
+
+import os
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from approvals import inbox
+from approvals.models import ApprovalRequest
+from approvals.views import inbox as inbox_page
+from orchestrator.management import reference_data
+from orchestrator.management.reference_data import ReferenceData
+from tests.support.read_growth import grown_reads
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.timeout(3600),
+]
+FEW = int(os.environ.get("COUNTERSIGN_SIZE", "400"))
+MANY = 10 * FEW
+SHORT = 2
+"""Rows of a page, and the highest count, so that few runs have more than that."""
+
+
+class Reads:
+    """The reads of the reviewer of some of the graphs."""
+
+    def __init__(self) -> None:
+        self.user = User.objects.get(username=reference_data.REVIEWER)
+        self.client = Client()
+        self.client.force_login(self.user)
+        self.run = inbox.waiting_for(self.user)[0].run_id
+
+    def page(self, address: str) -> Any:
+        response = self.client.get(address, secure=True)
+        assert response.status_code == 200, (address, response.status_code)
+        return response
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_page, "PAGE", SHORT)
+    monkeypatch.setattr(inbox, "MANY", SHORT)
+    monkeypatch.setattr(inbox, "NEWEST", SHORT)
+
+
+def test_no_read_of_a_reviewer_costs_more_beside_ten_times_as_many_runs(
+    short: None,
+) -> None:
+    data = ReferenceData()
+    list(data.grow(FEW))
+    reads = Reads()
+    assert ApprovalRequest.objects.filter(status="open").count() > SHORT
+    by_name = {
+        "review page": lambda: reads.page(f"/reviews/{reads.run}/"),
+        "inbox": lambda: reads.page("/reviews/"),
+        "inbox, second page": lambda: reads.page("/reviews/?page=2"),
+        "inbox, signed": lambda: reads.page("/reviews/?folder=signed"),
+        "inbox, decided": lambda: reads.page("/reviews/?folder=decided"),
+        "mark of an inbox": lambda: inbox.mark_of(reads.user),
+        "mark of all inboxes": inbox.mark_of_all,
+    }
+    assert grown_reads(data, by_name, many=MANY) == {}
