@@ -13,6 +13,8 @@ from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
+from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from approvals import signing
@@ -21,15 +23,23 @@ from approvals.gates.request_state import (
     RequestState,
     load_states,
     require_all_decisions,
+    require_count,
 )
 from approvals.gates.withdrawal import who_asked
-from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    Draft,
+    Receipt,
+    RequestStatus,
+)
 from approvals.signing import Item, Signing
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.core.ids import uuid_of
 from checkpoints.core.status import CLOSED_TO_DECISIONS
-from checkpoints.db import statements
+from checkpoints.db import query_cache, statements
+from checkpoints.db.rows import mark_stored
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run
 from checkpoints.models import PendingWrite, Run
@@ -148,12 +158,12 @@ def _sign(
         return earlier_receipt
 
     _require_open_to_decisions(run)
-    require_all_decisions(run.id, run.decisions, exactly=True)
+    requests_by_write, has_drafts = _lock_requests(run, items)
     act = Signing(
         run=run,
         by=by,
         at=timezone.now(),
-        requests_by_write=_lock_requests(run, items),
+        requests_by_write=requests_by_write,
     )
     signing.apply_decisions(act, items)
     if not act.counted:
@@ -162,7 +172,7 @@ def _sign(
     receipt = Receipt(
         run=run, by=by, at=act.at, idempotency_key=idempotency_key, body_hash=body_hash
     )
-    _write(act, receipt)
+    _write(act, receipt, has_drafts=has_drafts)
     return receipt
 
 
@@ -195,18 +205,29 @@ def _require_open_to_decisions(run: Run) -> None:
         )
 
 
-def _lock_requests(run: Run, items: Sequence[Item]) -> dict[UUID, RequestState]:
-    """Lock the requests of these writes in order of id, and return them by write."""
-    writes = PendingWrite.objects.filter(
-        run=run, write__in={item.write for item in items}
-    )
-    tasks = set(writes.values_list("line", "node", "visit", "index"))
+def _lock_requests(
+    run: Run, items: Sequence[Item]
+) -> tuple[dict[UUID, RequestState], bool]:
+    """Lock the requests of these writes in order of id. Return them by write, and
+    whether anyone has drafts of decisions in the run. Raises `TamperedRow` where the
+    run has another number of decisions than its row says.
+    """
+    writes = query_cache.padded({item.write for item in items})
+    records = query_cache.select_values(_query_of_writes, run.id, *writes)
+    if not records:
+        require_all_decisions(run.id, run.decisions, exactly=True)
+        return {}, False
+    *_, count, has_drafts = records[0]
+    require_count(run.id, count, run.decisions, exactly=True)
+
+    tasks = {record[:4] for record in records}
     # SQL finds the requests by node, and a node may have more tasks than these.
-    candidates = ApprovalRequest.objects.filter(
-        run=run, node__in={node for _, node, _, _ in tasks}
-    ).order_by("id")
+    nodes = query_cache.padded({node for _, node, _, _ in tasks})
+    candidates = query_cache.select_locked(
+        ApprovalRequest, _query_at_nodes, run.id, *nodes
+    )
     by_line: dict[int, list[ApprovalRequest]] = {}
-    for request in candidates.select_for_update():
+    for request in candidates:
         if (request.line, request.node, request.visit, request.index) in tasks:
             by_line.setdefault(request.line, []).append(request)
 
@@ -216,10 +237,27 @@ def _lock_requests(run: Run, items: Sequence[Item]) -> dict[UUID, RequestState]:
         for state in load_states(requests, protection):
             for row in state.writes:
                 requests_by_write[row.write] = state
-    return requests_by_write
+    return requests_by_write, bool(has_drafts)
 
 
-def _write(act: Signing, receipt: Receipt) -> None:
+def _query_of_writes(run: UUID, *writes: UUID) -> "QuerySet[Any, Any]":
+    rows = PendingWrite.objects.filter(run=run, write__in=writes).order_by()
+    decisions = Decision.objects.filter(run=OuterRef("run")).order_by()
+    counts = decisions.values("run").annotate(count=Count("id")).values("count")
+    with_counts = rows.annotate(
+        decided=Coalesce(Subquery(counts), 0),
+        drafted=Exists(Draft.objects.filter(run=OuterRef("run"))),
+    )
+    columns = ("line", "node", "visit", "index", "decided", "drafted")
+    return with_counts.values_list(*columns)
+
+
+def _query_at_nodes(run: UUID, *nodes: str) -> "QuerySet[ApprovalRequest]":
+    requests = ApprovalRequest.objects.filter(run=run, node__in=nodes)
+    return requests.order_by("id").select_for_update()
+
+
+def _write(act: Signing, receipt: Receipt, *, has_drafts: bool) -> None:
     """Write receipt, revisions, decisions, log lines and the run's row; and wake the
     run if a gate is settled.
     """
@@ -227,22 +265,26 @@ def _write(act: Signing, receipt: Receipt) -> None:
     settled, events = signing.request_outcome(act)
     _save_texts(act)
     _insert_rows(act, receipt)
-    last_seq = _append_events(act, receipt, events)
+    wakes = notify.woken() if settled else {}
+    last_seq = _append_events(act, receipt, events, wakes)
     for request, outcome in settled:
-        ApprovalRequest.objects.filter(id=request.id).update(
+        statements.update_rows(
+            ApprovalRequest,
+            {"id": request.id},
             outcome=outcome,
             status=RequestStatus.SETTLED,
             settled_at=act.at,
             settled_seq=last_seq,
         )
-    forget_drafts(
-        act.run,
-        act.by,
-        signed=[decision.write for decision in act.decisions],
-        settled=act.settled,
-    )
+    if has_drafts:
+        forget_drafts(
+            act.run,
+            act.by,
+            signed=[decision.write for decision in act.decisions],
+            settled=act.settled,
+        )
     if settled:
-        notify.wake(act.run.id)
+        notify.notify_workers()
 
 
 def _save_texts(act: Signing) -> None:
@@ -261,7 +303,8 @@ def _insert_rows(act: Signing, receipt: Receipt) -> None:
     """Seal and insert the receipt, the next revisions and the decisions."""
     receipt.lines = act.receipt
     sealed_rows.seal(receipt, act.protection)
-    receipt.save(force_insert=True)
+    statements.insert_rows(Receipt, [receipt])
+    mark_stored(receipt)
 
     revisions = list(act.revised.values())
     statements.insert_rows(
@@ -278,13 +321,22 @@ def _insert_rows(act: Signing, receipt: Receipt) -> None:
     )
 
 
-def _append_events(act: Signing, receipt: Receipt, events: Sequence[NewEvent]) -> int:
+def _append_events(
+    act: Signing,
+    receipt: Receipt,
+    events: Sequence[NewEvent],
+    wakes: Mapping[str, Any],
+) -> int:
     """Append the events to the run's log and one line to the audit log. Return the
     number of the last event.
     """
     first_seq = act.run.event_seq + 1
     last_seq = locked_run.append_locked(
-        act.run, events, at=act.at, decisions=act.run.decisions + len(act.decisions)
+        act.run,
+        events,
+        at=act.at,
+        decisions=act.run.decisions + len(act.decisions),
+        **wakes,
     )
     verdicts = Counter(decision.verdict for decision in act.decisions)
     audit_log.record_act(

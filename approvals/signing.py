@@ -566,15 +566,10 @@ def _note_standings(
 
 
 def _standings_after(act: Signing, state: RequestState) -> dict[UUID, Standing]:
-    """Return where the request's writes stand once this act's decisions count. One
-    query.
-    """
+    """Return where the request's writes stand once this act's decisions count."""
     rows = [act.revised.get(row.write, row) for row in state.writes]
     revisions = {row.write: row.revision for row in rows}
-    earlier = Decision.objects.filter(request=state.request).values_list(
-        "write", "revision", "verdict", "by_id", "event_seq"
-    )
-    decisions = [Given(*values) for values in earlier]
+    decisions = state.votes
     # The events of this act's decisions are numbered in the order in which they count.
     for seq, item in enumerate(act.counted, start=act.run.event_seq + 1):
         if item.write in revisions:

@@ -7,11 +7,22 @@ This module answers what happened on the way to a checkpoint. Reads only;
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol, TypeVar
+from functools import cache
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Q, QuerySet
 
+from checkpoints.db import query_cache
+from checkpoints.db.rows import (
+    Row,
+    attributes_of,
+    from_driver,
+    named_columns,
+    new_row,
+    to_driver,
+)
 from checkpoints.models import Checkpoint, Run, RunEvent, RunLine
 from checkpoints.models.checkpoint import Source
 from checkpoints.sealing import sealed_columns, sealed_rows
@@ -46,26 +57,23 @@ def ancestry(run_id: UUID, line: int) -> tuple[tuple[int, int | None], ...]:
     counts (None), to its oldest ancestor of the same run. One query, none on the first
     line.
     """
-    rows = _lines_of(run_id) if line > 1 else {}
+    rows = _beginning_of(run_id).lines if line > 1 else {}
     stretches = _own(run_id, line, rows)
     return tuple((stretch.line, stretch.last) for stretch in stretches)
 
 
-def past(
-    run_id: UUID, line: int, last: int | None = None, *, loaded_run: Run | None = None
-) -> list[Stretch]:
+def past(run_id: UUID, line: int, last: int | None = None) -> list[Stretch]:
     """Return the way to checkpoint `last` of a line: the line itself, its ancestors,
     then those of the origins, each as far as it counts, the newest first. One query for
-    each origin, and one to verify that the first run was started, unless its row is
-    `loaded_run`.
+    each run.
     """
     stretches: list[Stretch] = []
     for _ in range(FARTHEST):
-        rows = _lines_of(run_id)
-        stretches += _own(run_id, line, rows, last)
-        origin = rows.get(1)
+        beginning = _beginning_of(run_id)
+        stretches += _own(run_id, line, beginning.lines, last)
+        origin = beginning.lines.get(1)
         if origin is None:
-            _require_started(run_id, loaded_run)
+            _require_started(beginning)
             return stretches
         run_id = origin.departure_run
         line = origin.parent_line
@@ -76,16 +84,18 @@ def past(
     )
 
 
-def _require_started(run_id: UUID, run: Run | None) -> None:
+def _require_started(beginning: "_Beginning") -> None:
     """Raise `TamperedRow` if a run without a row for its first line is a fork."""
-    if run is None or run.id != run_id:
-        columns = ("id", "key", "origin_checkpoint", "encrypted", "hash_key")
-        run = Run.objects.filter(id=run_id).only(*columns).first()
+    run = beginning.run
+    # The way may lead on into a run that is not in this database.
     if run is None:
         return
     if run.origin_checkpoint is not None:
-        raise TamperedRow(f"the row of line 1 of run {run_id} is gone", run=str(run_id))
-    require_started(run)
+        raise TamperedRow(f"the row of line 1 of run {run.id} is gone", run=str(run.id))
+    first = beginning.first
+    if first is not None:
+        sealed_rows.verify_row(first, protection_of(run))
+    _require_beginning(run, first)
 
 
 def require_started(run: "Lined", *, first: Checkpoint | None = None) -> None:
@@ -96,10 +106,16 @@ def require_started(run: "Lined", *, first: Checkpoint | None = None) -> None:
     """
     # Sealed rows say how a run began; the column of the run's row could be emptied.
     if first is None or first.seq != 0:
-        rows = Checkpoint.objects.filter(run=run.id, seq=0)
-        first = rows.defer("change", "snapshot").first()
+        first = _first_checkpoint(run.id)
         if first is not None:
             sealed_rows.verify_row(first, protection_of(run))
+    _require_beginning(run, first)
+
+
+def _require_beginning(run: "Lined", first: Checkpoint | None) -> None:
+    """Raise `TamperedRow` where the verified first checkpoint of a run, or without one
+    the first event of its log, says that it departed from another run.
+    """
     departed = first.source in DEPARTED if first is not None else _began_elsewhere(run)
     if departed:
         raise TamperedRow(
@@ -107,6 +123,18 @@ def require_started(run: "Lined", *, first: Checkpoint | None = None) -> None:
             "but it began as a fork or a replay",
             run=str(run.id),
         )
+
+
+def _first_checkpoint(run_id: UUID) -> Checkpoint | None:
+    rows = query_cache.select(
+        Checkpoint, _query_of_first, run_id, deferred=("change", "snapshot")
+    )
+    return rows[0] if rows else None
+
+
+def _query_of_first(run: UUID) -> "QuerySet[Checkpoint]":
+    rows = Checkpoint.objects.filter(run=run, seq=0).order_by()
+    return rows.defer("change", "snapshot")
 
 
 def _began_elsewhere(run: "Lined") -> bool:
@@ -163,13 +191,17 @@ def line_row(run: Lined, number: int) -> RunLine | None:
     """
     if number == 1 and run.origin_checkpoint is None:
         return None
-    row = RunLine.objects.filter(run=run.id, number=number).first()
-    if row is None:
+    rows = query_cache.select(RunLine, _query_of_line, run.id, number)
+    if not rows:
         raise TamperedRow(
             f"the row of line {number} of run {run.key} is gone", run=str(run.id)
         )
-    sealed_rows.verify_row(row, protection_of(run))
-    return row
+    sealed_rows.verify_rows(rows, protection_of(run))
+    return rows[0]
+
+
+def _query_of_line(run: UUID, number: int) -> "QuerySet[RunLine]":
+    return RunLine.objects.filter(run=run, number=number).order_by()
 
 
 def forks_of(run_id: UUID) -> "QuerySet[RunLine, UUID]":
@@ -180,28 +212,6 @@ def forks_of(run_id: UUID) -> "QuerySet[RunLine, UUID]":
     return first_lines.order_by().values_list("run", flat=True)
 
 
-def forks_below(runs: Collection[UUID], *, nearest: Collection[UUID]) -> list[UUID]:
-    """Return the runs below these: the `nearest`, which were forked or replayed from
-    them, then the runs from those, and so on; a replay has no outside, its forks have.
-    One query for each generation of up to a thousand, and one that finds no further
-    runs.
-    """
-    level = [run for run in dict.fromkeys(nearest) if run not in runs]
-    below = dict.fromkeys(level)
-    while level:
-        children: list[UUID] = []
-        for some_runs in in_parts(level):
-            rows = RunLine.objects.filter(departure_run__in=some_runs, number=1)
-            children += rows.order_by("id").values_list("run", flat=True)
-        level = [
-            run
-            for run in dict.fromkeys(children)
-            if run not in below and run not in runs
-        ]
-        below |= dict.fromkeys(level)
-    return list(below)
-
-
 def in_parts(keys: Collection[Key]) -> Iterator[list[Key]]:
     """Yield these ids or numbers in lists that are short enough for one query."""
     ids = list(keys)
@@ -209,16 +219,69 @@ def in_parts(keys: Collection[Key]) -> Iterator[list[Key]]:
         yield ids[first : first + AT_ONCE]
 
 
-def _lines_of(run_id: UUID) -> dict[int, RunLine]:
-    """Return the verified rows of a run's lines, by number."""
-    columns = [field.attname for field in RunLine._meta.concrete_fields]
-    # What `protection_of` needs of the run.
-    columns += ["run__encrypted", "run__hash_key"]
-    lines = RunLine.objects.filter(run=run_id).select_related("run").only(*columns)
-    rows = {row.number: row for row in lines}
-    for row in rows.values():
-        sealed_rows.verify_row(row, protection_of(row.run))
-    return rows
+@frozen
+class _Beginning:
+    """The row of a run with the columns that `_OF_RUN` names, its verified lines by
+    number, and its first checkpoint without payload, not verified. None for rows that
+    are not there.
+    """
+
+    run: Run | None
+    lines: dict[int, RunLine]
+    first: Checkpoint | None = None
+
+
+_OF_RUN = ("id", "key", "origin_checkpoint", "encrypted", "hash_key")
+_OF_LINE = attributes_of(RunLine)
+_OF_FIRST = attributes_of(Checkpoint, ("change", "snapshot"))
+
+
+def _beginning_of(run_id: UUID) -> _Beginning:
+    """Read how a run and its lines began. One query."""
+    vendor = connection.vendor
+    with connection.cursor() as cursor:
+        cursor.execute(_beginning_sql(), [to_driver(run_id, vendor)])
+        records = cursor.fetchall()
+    if not records:
+        return _Beginning(None, {})
+
+    # Each record has a line of its own, and the run and its first checkpoint again.
+    of_run = len(_OF_RUN)
+    of_line = of_run + len(_OF_LINE)
+    run = _row_of(Run, _OF_RUN, records[0][:of_run])
+    first = _row_of(Checkpoint, _OF_FIRST, records[0][of_line:])
+    lines = []
+    for record in records:
+        line = _row_of(RunLine, _OF_LINE, record[of_run:of_line])
+        if line is not None:
+            lines.append(line)
+    assert run is not None
+    sealed_rows.verify_rows(lines, protection_of(run))
+    return _Beginning(run, {line.number: line for line in lines}, first)
+
+
+def _row_of(
+    model: type[Row], names: tuple[str, ...], record: Sequence[Any]
+) -> Row | None:
+    """Return the row of a part of a record; None where the part is empty."""
+    [values] = from_driver(model, names, [record], connection.vendor)
+    stored = dict(zip(names, values, strict=True))
+    return new_row(model, stored) if stored["id"] is not None else None
+
+
+@cache
+def _beginning_sql() -> str:
+    columns = (
+        named_columns(Run, _OF_RUN, "r"),
+        named_columns(RunLine, _OF_LINE, "l"),
+        named_columns(Checkpoint, _OF_FIRST, "c"),
+    )
+    return (
+        f"SELECT {', '.join(columns)} FROM {Run._meta.db_table} r "  # noqa: S608
+        f"LEFT JOIN {RunLine._meta.db_table} l ON l.run_id = r.id "
+        f"LEFT JOIN {Checkpoint._meta.db_table} c ON c.run_id = r.id AND c.seq = 0 "
+        "WHERE r.id = %s ORDER BY l.number"
+    )
 
 
 def _own(

@@ -4,10 +4,15 @@ on a row that was tampered with, and nothing applies one.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
+
+from django.db.models import Count, QuerySet
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.visible_json import json_text
+from checkpoints.db import query_cache
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_columns, sealed_rows
@@ -27,11 +32,22 @@ from orchestrator.engine.gates.verdicts import (
 
 @frozen
 class RequestState:
-    """One request with its writes as they stand, in order of position."""
+    """One request with its writes as they stand, in order of position, and the
+    decisions on them.
+    """
 
     request: ApprovalRequest
     writes: tuple[PendingWrite, ...]
     standings: dict[UUID, Standing]
+    decisions: tuple[Decision, ...] = ()
+
+    @property
+    def votes(self) -> list[Given]:
+        """Return the decisions as the engine judges them."""
+        return [
+            Given(row.write, row.revision, row.verdict, row.by_id, row.event_seq)
+            for row in self.decisions
+        ]
 
     @property
     def task(self) -> Task:
@@ -75,10 +91,11 @@ def load_states(
     """
     if not requests:
         return []
-    decisions_by_request: dict[UUID, list[Decision]] = {}
+    decisions_by_request: dict[UUID | None, list[Decision]] = {}
     # Read before the writes: if an edit is signed meanwhile, its decision may be
     # missing here, but never its revision.
-    for decision in Decision.objects.filter(request__in=requests):
+    ids = query_cache.padded([request.id for request in requests])
+    for decision in query_cache.select(Decision, _query_of_requests, *ids):
         decisions_by_request.setdefault(decision.request_id, []).append(decision)
 
     run_id = requests[0].run_id
@@ -96,6 +113,10 @@ def load_states(
     return states
 
 
+def _query_of_requests(*requests: UUID) -> "QuerySet[Decision]":
+    return Decision.objects.filter(request__in=requests)
+
+
 def _state_of(
     request: ApprovalRequest,
     writes: Sequence[PendingWrite],
@@ -104,15 +125,9 @@ def _state_of(
 ) -> RequestState:
     sealed_rows.verify_rows([request, *writes, *decisions], protection)
     _require_whole(request, writes, decisions)
-    standings = judge(
-        [Held(row.write, row.revision, row.author_id) for row in writes],
-        [
-            Given(row.write, row.revision, row.verdict, row.by_id, row.event_seq)
-            for row in decisions
-        ],
-        policy_of(request),
-    )
-    return RequestState(request, tuple(writes), standings)
+    state = RequestState(request, tuple(writes), {}, tuple(decisions))
+    held = [Held(row.write, row.revision, row.author_id) for row in writes]
+    return replace(state, standings=judge(held, state.votes, policy_of(request)))
 
 
 def _require_whole(
@@ -143,10 +158,27 @@ def require_all_decisions(run: UUID, recorded: int, *, exactly: bool = False) ->
     """Raise `TamperedRow` if a run has fewer decisions than its row records, or
     (`exactly`, under its lock) more.
     """
-    count = Decision.objects.filter(run=run).count()
+    require_count(run, _count_decisions(run), recorded, exactly=exactly)
+
+
+def require_count(
+    run: UUID, count: int, recorded: int, *, exactly: bool = False
+) -> None:
+    """Raise as `require_all_decisions` does, for decisions that were counted."""
     # Without the lock, others may have signed since the run's row was read.
     if count < recorded or (exactly and count != recorded):
         raise TamperedRow(
             f"run {run} has {count} decisions, and its row says {recorded}",
             run=str(run),
         )
+
+
+def _count_decisions(run: UUID) -> int:
+    records = query_cache.select_values(_query_count, run)
+    return int(records[0][0]) if records else 0
+
+
+def _query_count(run: UUID) -> "QuerySet[Any, Any]":
+    decisions = Decision.objects.filter(run=run).order_by().values("run")
+    counts: QuerySet[Any, Any] = decisions.annotate(count=Count("id"))
+    return counts.values_list("count")

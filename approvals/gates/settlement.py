@@ -11,13 +11,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from approvals.gates.request_state import (
     RequestState,
     load_states,
     require_all_decisions,
 )
 from approvals.models import ApprovalRequest, RequestStatus
-from checkpoints.db import statements
+from checkpoints.db import query_cache, statements
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
@@ -82,6 +84,11 @@ class Settlement:
         ApprovalRequest.objects.filter(id__in=ids).update(status=RequestStatus.APPLIED)
 
 
+def _query_waiting(run: UUID, line: int) -> "QuerySet[ApprovalRequest]":
+    waiting = ApprovalRequest.objects.filter(run=run, line=line, status__in=WAITING)
+    return waiting.order_by("id")
+
+
 def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState]:
     """Return the state of the requests of the current line that no settlement has
     applied: at least those of these tasks, which wait for people. Four queries, two if
@@ -89,10 +96,8 @@ def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState
     """
     # Each row that is left verifies, so only the count shows that one was deleted.
     require_all_decisions(lease.id, lease.decisions)
-    requests = ApprovalRequest.objects.filter(
-        run=lease.id, line=lease.line, status__in=WAITING
-    ).order_by("id")
-    states = load_states(list(requests), lease.protection)
+    requests = query_cache.select(ApprovalRequest, _query_waiting, lease.id, lease.line)
+    states = load_states(requests, lease.protection)
     # Without this check the run would wait for ever for a request that was deleted.
     tasks_without_request = set(tasks) - {state.task for state in states}
     _require_closed(lease, tasks_without_request)

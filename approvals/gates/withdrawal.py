@@ -7,7 +7,10 @@ Checks nobody's rights.
 from collections.abc import Sequence
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from approvals.models import ApprovalRequest, RequestStatus
+from checkpoints.db import query_cache
 from checkpoints.event_log import NewEvent
 from checkpoints.models import RunEvent
 
@@ -19,7 +22,7 @@ def withdraw_requests(run_id: UUID) -> list[NewEvent]:
     A request that was settled stays settled: what people decided is on record, though
     nothing applies it any more.
     """
-    rows = _lock_requests(run_id, RequestStatus.OPEN)
+    rows = query_cache.select_locked(ApprovalRequest, _query_open, run_id)
     mark_withdrawn(rows)
     return withdrawn_events(rows)
 
@@ -28,7 +31,9 @@ def leave_requests(run_id: UUID) -> list[NewEvent]:
     """Close the open and the settled requests of a run that leaves its line: what was
     settled there and not applied never will be. Return one event for each.
     """
-    rows = _lock_requests(run_id, RequestStatus.OPEN, RequestStatus.SETTLED)
+    rows = query_cache.select_locked(ApprovalRequest, _query_not_applied, run_id)
+    if not rows:
+        return []
     # `mark_withdrawn` would leave the settled ones as they are.
     ApprovalRequest.objects.filter(id__in=[row.id for row in rows]).update(
         status=RequestStatus.WITHDRAWN
@@ -36,10 +41,20 @@ def leave_requests(run_id: UUID) -> list[NewEvent]:
     return withdrawn_events(rows)
 
 
-def _lock_requests(run_id: UUID, *statuses: str) -> list[ApprovalRequest]:
-    """Lock the run's requests of these statuses, in order of id."""
-    requests = ApprovalRequest.objects.filter(run=run_id, status__in=statuses)
-    return list(requests.order_by("id").select_for_update())
+def _query_open(run: UUID) -> "QuerySet[ApprovalRequest]":
+    return _locked_requests(run, RequestStatus.OPEN)
+
+
+def _query_not_applied(run: UUID) -> "QuerySet[ApprovalRequest]":
+    return _locked_requests(run, RequestStatus.OPEN, RequestStatus.SETTLED)
+
+
+def _locked_requests(run: UUID, *statuses: str) -> "QuerySet[ApprovalRequest]":
+    """Build the query for the run's requests of these statuses, locked, in order of
+    id.
+    """
+    requests = ApprovalRequest.objects.filter(run=run, status__in=statuses)
+    return requests.order_by("id").select_for_update()
 
 
 def mark_withdrawn(rows: Sequence[ApprovalRequest]) -> None:

@@ -11,6 +11,8 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from checkpoints.db.rows import mark_stored, new_row
+from checkpoints.db.statements import insert_row
 from checkpoints.models import AuditLine, Run
 from checkpoints.sealing import sealed_rows
 
@@ -34,19 +36,21 @@ def record(
     # Lists of one graph find the line by this column, also when the run is gone.
     if not graph and run is not None:
         graph = _graph_of(run)
-    row = AuditLine(
+    row = new_row(
+        AuditLine,
         at=timezone.now(),
-        actor=actor,
+        actor_id=actor.pk if actor is not None else None,
         # An account may be renamed later; the line keeps the name of then.
         actor_name=actor.get_username() if actor is not None else "",
         kind=kind,
         graph=graph,
         run=run,
+        request=request,
         facts=facts,
     )
-    row.request = request
     sealed_rows.seal(row, sealed_rows.PLAIN)
-    row.save(force_insert=True)
+    insert_row(row)
+    mark_stored(row)
     return row
 
 

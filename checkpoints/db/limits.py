@@ -44,16 +44,32 @@ def within_limits(rows: "QuerySet[Row]") -> "QuerySet[Row]":
     raises `OperationalError`; and after which its transaction may not be idle longer
     than `idle_seconds`. It costs no further statement.
     """
+    return within_given_limits(rows, *lock_limits())
+
+
+def lock_limits() -> tuple[str, str]:
+    """Return the milliseconds that `within_limits` sets: how long a lock is waited for,
+    and how long the transaction may be idle.
+    """
+    return _milliseconds(LOCK_SECONDS), _milliseconds(idle_seconds())
+
+
+def within_given_limits(
+    rows: "QuerySet[Row]", lock_limit: str, idle_limit: str
+) -> "QuerySet[Row]":
+    """Return the query of `within_limits` with these milliseconds, for a query whose
+    text is kept.
+    """
     if connections[DEFAULT_DB_ALIAS].vendor != "postgresql":
         return rows
-    limits = {"lock_timeout": LOCK_SECONDS, _IDLE: idle_seconds()}
+    limits = {"lock_timeout": lock_limit, _IDLE: idle_limit}
     aliases: dict[str, Any] = {}
     conditions: dict[str, Any] = {}
-    for name, seconds in limits.items():
+    for name, milliseconds in limits.items():
         # True: the setting holds until the transaction ends.
         aliases[f"{name}_said"] = Func(
             Value(name),
-            Value(_milliseconds(seconds)),
+            Value(milliseconds),
             Value(True),
             function="set_config",
             output_field=CharField(),

@@ -1,21 +1,30 @@
 """Queries of the ORM whose text is kept, by shape, for they cost more to compile than
-to execute. The journal, leases and jobs call it. It knows no table.
+to execute. The journal, leases, jobs and time travel call it. It knows no
+table.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
-from functools import lru_cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import EmptyResultSet
 from django.db import DEFAULT_DB_ALIAS, connections
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
+from django.db.transaction import TransactionManagementError
 from django.utils import timezone
 
 from checkpoints.db.clock import STANDS_FOR_NOW
-from checkpoints.db.rows import Row, fetch_rows, to_driver
+from checkpoints.db.rows import (
+    Row,
+    attributes_of,
+    fetch_joined,
+    fetch_rows,
+    to_driver,
+)
 
+Value = TypeVar("Value", UUID, int, str)
 Query = Callable[..., "QuerySet[Any, Any]"]
 """Builds a query from values. It is called once for its text, with values that stand
 for all others: the query must not depend on them. It uses `kept_now()` for the moment
@@ -23,11 +32,83 @@ of the statement.
 """
 
 
-def select(model: type[Row], query: Query, *values: UUID | int | str) -> list[Row]:
-    """Return the rows of `query(*values)`, a query for all columns of the model."""
-    names = [field.attname for field in model._meta.concrete_fields]
+def select(
+    model: type[Row],
+    query: Query,
+    *values: UUID | int | str,
+    deferred: tuple[str, ...] = (),
+) -> list[Row]:
+    """Return the rows of `query(*values)`, a query for all columns of the model, except
+    for those that it defers.
+    """
     text, params = compiled(query, *values)
-    return fetch_rows(model, names, text, params)
+    return fetch_rows(model, attributes_of(model, deferred), text, params)
+
+
+def select_locked(
+    model: type[Row], query: Query, *values: UUID | int | str
+) -> list[Row]:
+    """Return the rows of `select`, for a query with `select_for_update`. Raises
+    `TransactionManagementError` outside a transaction, where they would not stay
+    locked.
+    """
+    database = connections[DEFAULT_DB_ALIAS]
+    # The ORM checks it when it compiles, and a kept text is compiled once.
+    if database.features.has_select_for_update and database.get_autocommit():
+        raise TransactionManagementError("rows can only be locked in a transaction")
+    return select(model, query, *values)
+
+
+def select_joined(
+    model: type[Row],
+    names: Sequence[str],
+    relation: str,
+    related_names: Sequence[str],
+    query: Query,
+    *values: UUID | int | str,
+) -> list[Row]:
+    """Return the rows of `query(*values)`, each with the row to which its foreign key
+    `relation` refers. The query lists `joined_columns`; attributes that it does not
+    list are read when they are used.
+    """
+    text, params = compiled(query, *values)
+    return fetch_joined(model, names, relation, related_names, text, params)
+
+
+def joined_columns(
+    names: Sequence[str], relation: str, related_names: Sequence[str]
+) -> list[str]:
+    """Return the columns that a query for `select_joined` lists, for `values_list`."""
+    return [*names, *(f"{relation}__{name}" for name in related_names)]
+
+
+def padded(values: Collection[Value]) -> list[Value]:
+    """Return these values, the last of them so often that there are few lengths, for a
+    list of a query: its text is kept for each length. Returns no values for none.
+    """
+    items = list(values)
+    length = 1
+    while length < len(items):
+        length *= 2
+    return items + items[-1:] * (length - len(items))
+
+
+def refresh(row: Model) -> None:
+    """Read a row again, as `refresh_from_db` does. Raises `DoesNotExist`."""
+    model = type(row)
+    rows = select(model, _query_by_key(model), row.pk)
+    if not rows:
+        raise model.DoesNotExist  # type: ignore[attr-defined]
+    # Its state comes with it, without related rows that were read before.
+    row.__dict__.update(rows[0].__dict__)
+
+
+@cache
+def _query_by_key(model: type[Model]) -> Query:
+    def query(key: UUID) -> "QuerySet[Any]":
+        return model._base_manager.filter(pk=key).order_by()
+
+    return query
 
 
 def select_values(query: Query, *values: UUID | int | str) -> list[tuple[Any, ...]]:

@@ -51,6 +51,14 @@ def new_row(
     return row
 
 
+def mark_stored(row: Model) -> None:
+    """Make a row that was inserted without the ORM count as one that is in the
+    database.
+    """
+    row._state.adding = False
+    row._state.db = DEFAULT_DB_ALIAS
+
+
 @cache
 def _defaults(
     model: type[Model],
@@ -92,6 +100,42 @@ def select_rows(text: str, **params: Any) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(text, params)
         return list(cursor.fetchall())
+
+
+def fetch_joined(
+    model: type[Row],
+    names: Sequence[str],
+    relation: str,
+    related_names: Sequence[str],
+    text: str,
+    params: Iterable[Any],
+) -> list[Row]:
+    """Return the rows of a SELECT as `fetch_rows` does. Its columns behind those of
+    `names` set the attributes `related_names` of the row to which the foreign key
+    `relation` refers.
+    """
+    database = connections[DEFAULT_DB_ALIAS]
+    vendor = database.vendor
+    with database.cursor() as cursor:
+        cursor.execute(text, [to_driver(value, vendor) for value in params])
+        records = cursor.fetchall()
+    related: type[Model] = model._meta.get_field(relation).related_model  # type: ignore[assignment]
+    count = len(names)
+    own_records = from_driver(
+        model, names, [record[:count] for record in records], vendor
+    )
+    related_records = from_driver(
+        related, related_names, [record[count:] for record in records], vendor
+    )
+    rows = []
+    for own, other in zip(own_records, related_records, strict=True):
+        row = new_row(model, dict(zip(names, own, strict=True)))
+        # As `select_related` keeps it.
+        row._state.fields_cache[relation] = new_row(
+            related, dict(zip(related_names, other, strict=True))
+        )
+        rows.append(row)
+    return rows
 
 
 def fetch_range(
@@ -137,6 +181,15 @@ def fetch_range(
     if len(records) == 1:
         return [last], joined_row
     return [first, *middle, last], joined_row
+
+
+@cache
+def attributes_of(model: type[Model], without: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the attributes of a model's columns, in the order in which the ORM selects
+    them.
+    """
+    names = [field.attname for field in model._meta.concrete_fields]
+    return tuple(name for name in names if name not in without)
 
 
 @cache

@@ -96,6 +96,15 @@ def update_returning(
         return from_driver(model, returning, cursor.fetchall(), database.vendor)
 
 
+def update_rows(model: type[Model], where: Mapping[str, Any], **values: Any) -> int:
+    """Execute an `Update`. Returns how many rows it changed."""
+    database = connections[DEFAULT_DB_ALIAS]
+    text, params = Update(model, where, values).sql(database.vendor)
+    with database.cursor() as cursor:
+        cursor.execute(text, params)
+        return int(cursor.rowcount)
+
+
 def insert_rows(model: type[Model], rows: Sequence[Model]) -> None:
     """Insert new rows as they are, all fields given: no defaults, no signals, no
     generated ids read back.
@@ -104,6 +113,57 @@ def insert_rows(model: type[Model], rows: Sequence[Model]) -> None:
     with database.cursor() as cursor:
         for text, params in insert_statements(model, rows, database.vendor):
             cursor.execute(text, params)
+
+
+def insert_row(row: Model, *, unless: str = "") -> bool:
+    """Insert a new row as `insert_rows` does. Values may be expressions, such as the
+    moment of the statement; the row has what they were then. Returns False where
+    another row has the same value of the unique field `unless`, and nothing was
+    inserted.
+    """
+    database = connections[DEFAULT_DB_ALIAS]
+    model = type(row)
+    columns = columns_of(model)
+    places = ["%s"] * len(columns)
+    params: list[Any] = []
+    expressed: list[str] = []
+    for position, column in enumerate(columns):
+        value = getattr(row, column.attname)
+        if hasattr(value, _EXPRESSION):
+            text, value_params = assignment_sql(
+                model, column.attname, value, database.vendor
+            )
+            places[position] = text
+            params += value_params
+            expressed.append(column.attname)
+        else:
+            params.append(column.adapt(value, database.vendor))
+
+    # Something is returned in any case: a row that was not inserted returns nothing.
+    returned = tuple(expressed) or (model._meta.pk.attname,)
+    text = _insert_row_sql(model, tuple(places), returned, unless)
+    with database.cursor() as cursor:
+        cursor.execute(text, params)
+        records = from_driver(model, returned, cursor.fetchall(), database.vendor)
+    for record in records:
+        row.__dict__.update(zip(returned, record, strict=True))
+    return bool(records)
+
+
+@lru_cache(maxsize=500)
+def _insert_row_sql(
+    model: type[Model],
+    places: tuple[str, ...],
+    returned: tuple[str, ...],
+    unless: str,
+) -> str:
+    table = quoted(model._meta.db_table)
+    values = ", ".join(places)
+    insert = f"INSERT INTO {table} ({names_of(model)}) VALUES ({values})"  # noqa: S608
+    if unless:
+        insert += f" ON CONFLICT ({column(model, unless)}) DO NOTHING"
+    columns = ", ".join(column(model, name) for name in returned)
+    return f"{insert} RETURNING {columns}"
 
 
 def insert_while(

@@ -120,17 +120,7 @@ def _attempts_begun(lease: Lease) -> "Counter[str]":
     """Return how many attempts of each task began since the last whole superstep, or on
     this line. One query. Raises `TamperedRow`, `WrongKey`.
     """
-    is_whole = Q(committed=True) | Q(source__in=checkpoint.BEGINNINGS)
-    own_checkpoints = Checkpoint.objects.filter(is_whole, run=lease.id, line=lease.line)
-    newest_whole = own_checkpoints.order_by("-seq").values("event_seq")[:1]
-    # The log still has the beginning of a line whose first checkpoints were removed.
-    beginnings = RunEvent.objects.filter(run=lease.id, type="line_begun")
-    newest_beginning = beginnings.order_by("-seq").values("seq")[:1]
-    since = functions.Coalesce(Subquery(newest_whole), Subquery(newest_beginning), 0)
-    events = RunEvent.objects.filter(
-        run=lease.id, type="effects_started", seq__gt=since
-    )
-    rows = list(events)
+    rows = query_cache.select(RunEvent, _query_begun, lease.id, lease.line)
     # A line may name any number of tasks, so that it is verified before they are listed.
     sealed_rows.verify_rows(rows, lease.protection)
     attempts: Counter[str] = Counter()
@@ -143,6 +133,17 @@ def _attempts_begun(lease: Lease) -> "Counter[str]":
             run=str(lease.id),
         ) from error
     return attempts
+
+
+def _query_begun(run: UUID, line: int) -> "QuerySet[RunEvent]":
+    is_whole = Q(committed=True) | Q(source__in=checkpoint.BEGINNINGS)
+    own_checkpoints = Checkpoint.objects.filter(is_whole, run=run, line=line)
+    newest_whole = own_checkpoints.order_by("-seq").values("event_seq")[:1]
+    # Of a line whose first checkpoints were removed, the log still has the beginning.
+    beginnings = RunEvent.objects.filter(run=run, type="line_begun")
+    newest_beginning = beginnings.order_by("-seq").values("seq")[:1]
+    since = functions.Coalesce(Subquery(newest_whole), Subquery(newest_beginning), 0)
+    return RunEvent.objects.filter(run=run, type="effects_started", seq__gt=since)
 
 
 def entries(lease: Lease) -> dict[Task, Entry]:

@@ -13,16 +13,17 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError
 from django.utils import timezone
 
 from checkpoints import event_log, uploads
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import ENDS, Status
-from checkpoints.db import fenced_transaction
+from checkpoints.db import fenced_transaction, statements
 from checkpoints.db.clock import db_in, db_now
 from checkpoints.db.fenced_transaction import Rows
+from checkpoints.db.rows import mark_stored
 from checkpoints.db.statements import Update
 from checkpoints.event_log import LogEnd, NewEvent
 from checkpoints.ledger import checkpoint_rows, notes
@@ -118,48 +119,46 @@ def create_run(
     metadata: Mapping[str, Any] | None = None,
     indexed: Collection[str] = (),
 ) -> Run:
-    """Insert a queued run: its row, its checkpoint 0, the first event of its log. One
-    transaction.
+    """Insert a queued run: its row, its checkpoint 0, the first event of its log. In the
+    caller's transaction.
 
     `run` is unsaved, with the fields that the caller knows; `indexed` names the
     metadata that stays readable. Raises `IntegrityError` if the key is taken,
     `InvalidValue` if the input names a file that no longer exists.
     """
     metadata = metadata or {}
-    with transaction.atomic():
-        at = timezone.now()
-        run.created_at = at
-        run.input = pack_json(input_json)
-        run.pending = payload.pending
-        # The header carries the run's protection, so its data key must exist first.
-        data_keys.make_data_key(run)
-        header = RunHeader.of(run)
+    at = timezone.now()
+    run.created_at = at
+    run.input = pack_json(input_json)
+    run.pending = payload.pending
+    # The header carries the run's protection, so its data key must exist first.
+    data_keys.make_data_key(run)
+    header = RunHeader.of(run)
 
-        # The log refers to the checkpoint, and the checkpoint's hash covers the log.
-        checkpoint_id = uuid7()
-        checkpoint = NewCheckpoint(Source.INPUT, payload, 0)
-        change = checkpoint_rows.full_delta(checkpoint, header.protection)
-        facts = {"change": change.hash, **metadata_facts(metadata, header.protection)}
-        events, end = first_events(
-            run, header, checkpoint_id, actor=actor, at=at, **facts
-        )
-        row, head = checkpoint_rows.first_row(
-            header, checkpoint_id, checkpoint, change, end=end, at=at
-        )
+    # The log refers to the checkpoint, and the checkpoint's hash covers the log.
+    checkpoint_id = uuid7()
+    checkpoint = NewCheckpoint(Source.INPUT, payload, 0)
+    change = checkpoint_rows.full_delta(checkpoint, header.protection)
+    facts = {"change": change.hash, **metadata_facts(metadata, header.protection)}
+    events, end = first_events(run, header, checkpoint_id, actor=actor, at=at, **facts)
+    row, head = checkpoint_rows.first_row(
+        header, checkpoint_id, checkpoint, change, end=end, at=at
+    )
 
-        # The other rows refer to the run's row, and a key that is taken shows there.
-        insert_run(run, header, checkpoint_id, head.hash, end)
-        missing_files = uploads.note_references(run.id, input_json)
-        if missing_files:
-            raise InvalidValue(
-                f"there is no uploaded file {missing_files[0]}", file=missing_files[0]
-            )
-        row.save(force_insert=True)
-        of_run = notes.OfRun(run.id, run.graph, header.protection, indexed)
-        notes.insert_metadata(of_run, notes.OF_RUN, metadata, at)
-        event_log.insert_events(events)
-        # Delivered with the commit, so no worker looks for the run before it is there.
-        notify.notify_workers()
+    # The other rows refer to the run's row, and a key that is taken shows there.
+    if not insert_run(run, header, checkpoint_id, head.hash, end):
+        raise IntegrityError(f"key {run.key} belongs to another run")
+    missing_files = uploads.note_references(run.id, input_json)
+    if missing_files:
+        raise InvalidValue(
+            f"there is no uploaded file {missing_files[0]}", file=missing_files[0]
+        )
+    statements.insert_rows(Checkpoint, [row])
+    of_run = notes.OfRun(run.id, run.graph, header.protection, indexed)
+    notes.insert_metadata(of_run, notes.OF_RUN, metadata, at)
+    event_log.insert_events(events)
+    # Delivered with the commit, so no worker looks for the run before it is there.
+    notify.notify_workers()
     return run
 
 
@@ -214,8 +213,10 @@ def insert_run(
     head: UUID,
     head_hash: str,
     end: LogEnd,
-) -> None:
-    """Seal and insert the row of a run whose first checkpoint is `head`."""
+) -> bool:
+    """Seal and insert the row of a run whose first checkpoint is `head`. Returns False
+    where its key is taken, and nothing was inserted.
+    """
     run.head = head
     run.head_hash = head_hash
     run.event_seq = end.seq
@@ -231,7 +232,10 @@ def insert_run(
     run.seal = sealed["seal"]
     run.seal_key = sealed["seal_key"]
     sealed_rows.encrypt(run, header.protection)
-    run.save(force_insert=True)
+    is_inserted = statements.insert_row(run, unless="key")
+    if is_inserted:
+        mark_stored(run)
+    return is_inserted
 
 
 def commit_superstep(

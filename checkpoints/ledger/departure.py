@@ -2,7 +2,7 @@
 of the same run.
 
 The verbs of time travel call it, and have computed everything beforehand. Each function
-is one transaction, or joins the caller's. Only a link to the point of departure is
+joins the caller's transaction. Only a link to the point of departure is
 written; its own rows stay as they are.
 """
 
@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
@@ -19,13 +18,15 @@ from checkpoints.core import tape
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
 from checkpoints.db.clock import db_now
+from checkpoints.db.rows import new_row
+from checkpoints.db.statements import insert_rows, update_rows
 from checkpoints.event_log import LogEnd, NewEvent
 from checkpoints.ledger import checkpoint_rows, locked_run, notes
 from checkpoints.ledger.checkpoint_rows import Delta, NewCheckpoint, RunHeader
 from checkpoints.ledger.commit import first_events, insert_run, metadata_facts
 from checkpoints.models import Checkpoint, Run, RunLine
 from checkpoints.queue import notify
-from checkpoints.sealing import data_keys, run_row, sealed_rows
+from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator.engine.frozen import frozen
 
@@ -76,56 +77,55 @@ def create_departed_run(
     inside: Inside,
     metadata: Mapping[str, Any] | None = None,
     indexed: Collection[str] = (),
-) -> Run:
+) -> bool:
     """Insert a run whose first checkpoint departs from one of another run: its row,
-    line, checkpoint, log.
+    line, checkpoint, log. In the caller's transaction. Returns False where its key is
+    taken, and nothing was inserted.
 
-    `run` is unsaved, with the fields that the caller knows; `metadata` is stored with
-    it. Raises `IntegrityError` if its key is taken, `SaveFailed`.
+    `run` is unsaved, with what the caller knows of it, its metadata too; its data key
+    was made. Raises `IntegrityError` where its id is taken, `SaveFailed`.
     """
     metadata = metadata or {}
-    with transaction.atomic():
-        at = timezone.now()
-        # The header carries the run's protection, so its data key must exist first.
-        data_keys.make_data_key(run)
-        run.created_at = at
-        run.input = pack_json(input_json)
-        run.status = status
-        run.superstep = new.checkpoint.superstep
-        run.pending = new.checkpoint.payload.pending
-        header = RunHeader.of(run)
+    at = timezone.now()
+    run.created_at = at
+    run.input = pack_json(input_json)
+    run.status = str(status)
+    run.superstep = new.checkpoint.superstep
+    run.pending = new.checkpoint.payload.pending
+    header = RunHeader.of(run)
 
-        # The log refers to the checkpoint, and the checkpoint's hash covers the log.
-        checkpoint_id = uuid7()
-        change = checkpoint_rows.full_delta(new.checkpoint, header.protection)
-        facts = {
-            "change": change.hash,
-            "origin": str(new.departure.id),
-            **new.facts(),
-            **metadata_facts(metadata, header.protection),
-        }
-        actor = new.by.get_username() if new.by else ""
-        event_rows, end = first_events(
-            run, header, checkpoint_id, actor=actor, at=at, also=events, **facts
-        )
-        seq = new.follows.seq + 1 if new.follows else 0
-        row = _first_row(header, checkpoint_id, new, change, seq=seq, end=end, at=at)
-        run.head_seq = row.seq
+    # The log refers to the checkpoint, and the checkpoint's hash covers the log.
+    checkpoint_id = uuid7()
+    change = checkpoint_rows.full_delta(new.checkpoint, header.protection)
+    facts = {
+        "change": change.hash,
+        "origin": str(new.departure.id),
+        **new.facts(),
+        **metadata_facts(metadata, header.protection),
+    }
+    actor = new.by.get_username() if new.by else ""
+    event_rows, end = first_events(
+        run, header, checkpoint_id, actor=actor, at=at, also=events, **facts
+    )
+    seq = new.follows.seq + 1 if new.follows else 0
+    row = _first_row(header, checkpoint_id, new, change, seq=seq, end=end, at=at)
+    run.head_seq = row.seq
 
-        # The other rows refer to the run's row, and a key that is taken shows there.
-        insert_run(run, header, checkpoint_id, row.content_hash, end)
-        # Missing files are no obstacle: an imported origin may name files that were
-        # never here.
-        uploads.note_references(run.id, input_json)
-        row.save(force_insert=True)
-        _insert_line(run, new, number=1, at=at)
-        of_run = notes.OfRun(run.id, run.graph, header.protection, indexed)
-        notes.insert_metadata(of_run, notes.OF_RUN, metadata, at)
-        event_log.insert_events(event_rows)
-        inside()
-        if status == Status.QUEUED:
-            notify.notify_workers()
-    return run
+    # The other rows refer to the run's row, and a key that is taken shows there.
+    if not insert_run(run, header, checkpoint_id, row.content_hash, end):
+        return False
+    # Missing files are no obstacle: an imported origin may name files that were
+    # never here.
+    uploads.note_references(run.id, input_json)
+    insert_rows(Checkpoint, [row])
+    _insert_line(run, new, number=1, at=at)
+    of_run = notes.OfRun(run.id, run.graph, header.protection, indexed)
+    notes.insert_metadata(of_run, notes.OF_RUN, metadata, at)
+    event_log.insert_events(event_rows)
+    inside()
+    if status == Status.QUEUED:
+        notify.notify_workers()
+    return True
 
 
 def begin_line(
@@ -176,7 +176,7 @@ def begin_line(
         header, checkpoint_id, new, change, seq=run.head_seq + 1, end=end, at=at
     )
 
-    row.save(force_insert=True)
+    insert_rows(Checkpoint, [row])
     event_log.insert_events(event_rows)
     _insert_line(run, new, number=run.line, at=at)
     _take_head(run, row, end, status=status, pending=new.checkpoint.payload.pending)
@@ -210,8 +210,9 @@ def _first_row(
 
 def _insert_line(run: Run, new: NewLine, *, number: int, at: datetime) -> None:
     departure = new.departure
-    row = RunLine(
-        run=run,
+    row = new_row(
+        RunLine,
+        run_id=run.id,
         number=number,
         travel=new.travel,
         parent_line=departure.line,
@@ -223,11 +224,11 @@ def _insert_line(run: Run, new: NewLine, *, number: int, at: datetime) -> None:
         patched=sorted(new.patched),
         patch=b"" if new.patch is None else pack_json(new.patch),
         reason=pack_json(new.reason) if new.reason else b"",
-        by=new.by,
+        by_id=new.by.pk if new.by else None,
         at=at,
     )
     sealed_rows.seal_and_encrypt([row], sealed_rows.protection_of(run))
-    row.save(force_insert=True)
+    insert_rows(RunLine, [row])
 
 
 def _take_head(
@@ -265,7 +266,9 @@ def _take_head(
         "ended_at": None,
         "cancel_at": None,
     }
-    Run.objects.filter(id=run.id).update(
+    update_rows(
+        Run,
+        {"id": run.id},
         **log,
         **sealed,
         **new_head,

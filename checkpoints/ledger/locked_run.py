@@ -13,13 +13,16 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from checkpoints import event_log
 from checkpoints.core.status import ENDS, Status
+from checkpoints.db import query_cache
 from checkpoints.db.clock import db_now
-from checkpoints.db.limits import within_limits
+from checkpoints.db.limits import lock_limits, within_given_limits
+from checkpoints.db.query_cache import select_locked
+from checkpoints.db.statements import update_rows
 from checkpoints.event_log import LogEnd, NewEvent
 from checkpoints.ledger.run_error import error_columns
 from checkpoints.models import Checkpoint, Run
@@ -45,9 +48,10 @@ def lock_run(run_id: UUID, *, also_imported: bool = False) -> Run:
     unless `also_imported`; `OperationalError` if another transaction keeps it locked.
     """
     # A worker that is frozen in its commit must not keep a person waiting for its lock.
-    run = within_limits(Run.objects.select_for_update().filter(id=run_id)).first()
-    if run is None:
+    rows = select_locked(Run, _query_locked, run_id, *lock_limits())
+    if not rows:
         raise UnknownThing(f"there is no run {run_id}", run=str(run_id))
+    run = rows[0]
     run_row.verify_run_row(run)
     if run.imported and not also_imported:
         raise WrongStatus(
@@ -55,6 +59,11 @@ def lock_run(run_id: UUID, *, also_imported: bool = False) -> Run:
             status=run.status,
         )
     return run
+
+
+def _query_locked(run: UUID, lock_limit: str, idle_limit: str) -> "QuerySet[Run]":
+    rows = Run.objects.select_for_update().filter(id=run).order_by()
+    return within_given_limits(rows, lock_limit, idle_limit)
 
 
 def append_locked(
@@ -81,9 +90,7 @@ def append_locked(
     sealed = run_row.seal_columns(
         run, head=run.head, head_hash=run.head_hash, decisions=run.decisions, **log
     )
-    Run.objects.filter(id=run.id).update(
-        decisions=run.decisions, **log, **sealed, **values
-    )
+    update_rows(Run, {"id": run.id}, decisions=run.decisions, **log, **sealed, **values)
 
     # The caller may append again under the same lock.
     run.event_seq = end.seq
@@ -99,9 +106,10 @@ def keep_head(run: Run) -> list[NewEvent]:
 
     Raises `TamperedRow` and `WrongKey` if its row does not verify.
     """
-    head = Checkpoint.objects.filter(run=run.id, seq=run.head_seq, kept=False).first()
-    if head is None:
+    rows = query_cache.select(Checkpoint, _query_of_recovery, run.id, run.head_seq)
+    if not rows:
         return []
+    head = rows[0]
     protection = protection_of(run)
     # A new seal on a row that was changed would cover that up.
     sealed_rows.verify_row(head, protection)
@@ -110,6 +118,10 @@ def keep_head(run: Run) -> list[NewEvent]:
     Checkpoint.objects.filter(id=head.id).update(**values)
     facts = {"checkpoint": str(head.id), "superstep": head.superstep}
     return [NewEvent("checkpoint_kept", facts)]
+
+
+def _query_of_recovery(run: UUID, seq: int) -> "QuerySet[Checkpoint]":
+    return Checkpoint.objects.filter(run=run, seq=seq, kept=False).order_by()
 
 
 def requeue_run(run: Run, *, events: Sequence[NewEvent], only: frozenset[str]) -> None:

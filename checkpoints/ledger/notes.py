@@ -8,13 +8,22 @@ of the figures, so a row that is changed or gone shows.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import QuerySet, Sum
 
-from checkpoints.db import statements
+from checkpoints.db import query_cache, statements
+from checkpoints.db.rows import (
+    attributes_of,
+    from_driver,
+    named_columns,
+    new_row,
+    to_driver,
+)
 from checkpoints.event_log import NewEvent
 from checkpoints.models import Checkpoint, Run, RunMetadata, TaskFigure, TaskResult
 from checkpoints.models.fields import of_tasks, task_columns
@@ -145,16 +154,58 @@ def metadata_of(run: Run) -> dict[str, Json]:
     """Return the metadata with which a run was started, without erased values. Raises
     `TamperedRow`, `WrongKey`. One query.
     """
-    metadata = RunMetadata.objects.filter(run=run.id, seq=OF_RUN)
-    rows = list(metadata.order_by("name"))
+    rows = query_cache.select(RunMetadata, _query_of_run, run.id)
+    return _values(rows, run)
+
+
+def metadata_at_kept(run: Run, checkpoint: UUID) -> dict[str, Json] | None:
+    """Return the metadata of a locked run as `metadata_of` does; None where this
+    checkpoint of it is not kept any more. One query.
+    """
+    names = attributes_of(RunMetadata)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _sql_at_kept(names), [OF_RUN, to_driver(checkpoint, connection.vendor)]
+        )
+        records = from_driver(RunMetadata, names, cursor.fetchall(), connection.vendor)
+    if not records:
+        return None
+    rows = []
+    for record in records:
+        stored = dict(zip(names, record, strict=True))
+        # The checkpoint alone, for a run without metadata.
+        if stored["id"] is not None:
+            rows.append(new_row(RunMetadata, stored))
+    return _values(rows, run)
+
+
+@cache
+def _sql_at_kept(names: tuple[str, ...]) -> str:
+    columns = named_columns(RunMetadata, names, "m")
+    return (
+        f"SELECT {columns} FROM {Checkpoint._meta.db_table} c "  # noqa: S608
+        f"LEFT JOIN {RunMetadata._meta.db_table} m "
+        "ON m.run_id = c.run_id AND m.seq = %s "
+        "WHERE c.id = %s AND c.kept ORDER BY m.name"
+    )
+
+
+def _values(rows: Sequence[RunMetadata], run: Run) -> dict[str, Json]:
+    """Return the values of metadata by name, without erased ones. Raises `TamperedRow`,
+    `WrongKey`.
+    """
     sealed_rows.verify_rows(rows, protection_of(run))
-    values = {}
+    values: dict[str, Json] = {}
     for row in rows:
         value = read_value(row, "value")
         # An erased value is a tombstone, which is none of these types.
         if isinstance(value, str | int | float):
             values[row.name] = value
     return values
+
+
+def _query_of_run(run: UUID) -> "QuerySet[RunMetadata]":
+    return RunMetadata.objects.filter(run=run, seq=OF_RUN).order_by("name")
 
 
 def shown_metadata(runs: Collection[Run]) -> dict[UUID, dict[str, Any]]:

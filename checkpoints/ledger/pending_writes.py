@@ -7,6 +7,7 @@ changed.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 
 from checkpoints.core import codec
 from checkpoints.core.visible_text import LONGEST_LABEL
+from checkpoints.db import query_cache
 from checkpoints.models import PendingWrite
 from checkpoints.models.pending_write import RevisionReason
 from checkpoints.sealing import sealed_columns
@@ -250,14 +252,31 @@ def of_tasks(
     run: UUID,
     line: int,
     tasks: Sequence[tuple[str, int]],
-) -> "QuerySet[PendingWrite]":
+) -> list[PendingWrite]:
     """Return the newest revisions of the writes of these visits (node, visit) on a
-    line, in order of task and position.
+    line, in order of task and position. One query.
     """
-    nodes = {node for node, _ in tasks}
-    visits = {visit for _, visit in tasks}
-    # The lists may also meet visits that nobody named: callers pick their rows by task.
-    rows = PendingWrite.objects.filter(
-        run=run, line=line, node__in=nodes, visit__in=visits
-    )
-    return newest(rows).order_by("node", "visit", "index", "position")
+    if not tasks:
+        return []
+    nodes = query_cache.padded({node for node, _ in tasks})
+    visits = query_cache.padded({visit for _, visit in tasks})
+    query = _query_of_tasks(len(nodes))
+    return query_cache.select(PendingWrite, query, run, line, *nodes, *visits)
+
+
+@cache
+def _query_of_tasks(count: int) -> query_cache.Query:
+    """Return the builder of the query for the writes of so many nodes and of visits."""
+
+    def query(run: UUID, line: int, *values: Any) -> "QuerySet[PendingWrite]":
+        # The lists may also meet visits that nobody named: callers pick their rows by
+        # task.
+        rows = PendingWrite.objects.filter(
+            run=run,
+            line=line,
+            node__in=values[:count],
+            visit__in=values[count:],
+        )
+        return newest(rows).order_by("node", "visit", "index", "position")
+
+    return query

@@ -30,6 +30,14 @@ def range_of(checkpoint: UUID) -> list[Checkpoint]:
     return db_rows.fetch_rows(Checkpoint, names, _range_sql(), [checkpoint])
 
 
+def range_at(run: UUID, seq: int) -> list[Checkpoint]:
+    """Return the rows of `range_of` for the checkpoint of a run with this number: one
+    query.
+    """
+    names = tuple(f.attname for f in Checkpoint._meta.concrete_fields)
+    return db_rows.fetch_rows(Checkpoint, names, _range_at_sql(), [run, seq])
+
+
 def range_with_run(
     checkpoint: UUID,
     further_columns: tuple[str, ...] = (),
@@ -116,6 +124,17 @@ def _range_sql(run: tuple[str, ...] = ()) -> str:
     return (
         f"SELECT {columns} FROM {table} h {_joined_range()}{joined_run} "  # noqa: S608
         "WHERE h.id = %s ORDER BY c.seq"
+    )
+
+
+@cache
+def _range_at_sql() -> str:
+    table = Checkpoint._meta.db_table
+    names = tuple(f.attname for f in Checkpoint._meta.concrete_fields)
+    columns = db_rows.named_columns(Checkpoint, names, "c")
+    return (
+        f"SELECT {columns} FROM {table} h {_joined_range()} "  # noqa: S608
+        "WHERE h.run_id = %s AND h.seq = %s ORDER BY c.seq"
     )
 
 

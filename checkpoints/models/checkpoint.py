@@ -32,6 +32,13 @@ its end.
 """
 
 
+UNLISTED = (Source.FORK, Source.REPLAY, Source.MANUAL, Source.VERSION)
+"""Checkpoints at which a channel may get another value without the number of the one
+that set it last: the beginning of a fork that a store made, and a version with new
+channels.
+"""
+
+
 class Checkpoint(Sealed):
     """One row of a run's timeline, or (`kept=False`) the recovery point that the next
     commit replaces.
@@ -125,13 +132,18 @@ class Checkpoint(Sealed):
             models.UniqueConstraint(fields=["run", "seq"], name="checkpoint_run_seq")
         ]
         # Which points were forked: the rows of other runs that follow them, few beside
-        # all others.
+        # all others. And where a search for what set a channel has to stop.
         indexes = [
             models.Index(
                 fields=["parent"],
                 name="checkpoint_forked_from",
                 condition=models.Q(source="fork"),
-            )
+            ),
+            models.Index(
+                fields=["run", "seq"],
+                name="checkpoint_unlisted",
+                condition=models.Q(source__in=[source.value for source in UNLISTED]),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from checkpoints.conf import conf
 from checkpoints.core.arguments import (
@@ -23,6 +23,7 @@ from checkpoints.core.arguments import (
 )
 from checkpoints.core.ids import uuid7, uuid_of
 from checkpoints.core.visible_text import LONGEST_JOB_ERROR
+from checkpoints.db import query_cache
 from checkpoints.db.clock import db_in, db_now, kept_now
 from checkpoints.models.job import LIVE, Job, JobStatus
 from checkpoints.queue import job_seals, notify
@@ -324,7 +325,15 @@ def cancel_job(job_id: UUID | str) -> bool:
 
 def cancel_jobs_of(run_id: UUID | str) -> int:
     """End all jobs of a run, and return how many there were."""
-    return _cancel(Job.objects.filter(run=uuid_of(run_id, "run")))
+    run = uuid_of(run_id, "run")
+    # Most runs have no job, and looking for one costs less than the UPDATE.
+    if not query_cache.exists(_query_live, run):
+        return 0
+    return _cancel(Job.objects.filter(run=run))
+
+
+def _query_live(run: UUID) -> "QuerySet[Any, Any]":
+    return Job.objects.filter(run=run, status__in=LIVE).order_by().values_list("id")[:1]
 
 
 def _cancel(rows: Any) -> int:

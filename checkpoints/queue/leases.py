@@ -13,11 +13,12 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Case, F, Q, Value, When
+from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
+from checkpoints.db import query_cache
 from checkpoints.db.claim import claim_rows, has_row
 from checkpoints.db.clock import db_in, db_now, kept_now
 from checkpoints.event_log import LogEnd, NewEvent
@@ -161,9 +162,14 @@ def is_held(run_id: UUID) -> bool:
     """Return whether a worker has a lease on the run, begun or not, that has not
     expired by the database's clock.
     """
-    return Run.objects.filter(
-        id=run_id, status=Status.RUNNING, lease_until__gte=db_now()
-    ).exists()
+    return query_cache.exists(_query_held, run_id)
+
+
+def _query_held(run: UUID) -> "QuerySet[Any, Any]":
+    held = Run.objects.filter(
+        id=run, status=Status.RUNNING, lease_until__gte=kept_now()
+    )
+    return held.order_by().values_list("id")[:1]
 
 
 def begin_lease(

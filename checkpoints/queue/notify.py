@@ -2,6 +2,8 @@
 change that a run waits for.
 """
 
+from functools import cache
+from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -10,7 +12,8 @@ from django.utils.module_loading import import_string
 
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
-from checkpoints.db.clock import db_now
+from checkpoints.db.clock import kept_now
+from checkpoints.db.statements import update_rows
 from checkpoints.models import Run
 
 CHANNEL = "countersign"
@@ -27,15 +30,23 @@ def wake(run_id: UUID) -> None:
     For a leased run the wake is only counted: its holder sees the count when it gives
     the run back. Stopped and ended runs stay as they are.
     """
+    update_rows(Run, {"id": run_id}, **woken())
+    notify_workers()
+
+
+@cache
+def woken() -> dict[str, Any]:
+    """Return the values of a run's row that a wake sets, for an UPDATE that changes
+    more. The caller notifies the workers.
+    """
     resting = Q(status__in=[Status.PAUSED, Status.WAITING])
     queued_if_resting = When(resting, then=Value(Status.QUEUED))
-    due_now_if_resting = When(resting, then=db_now())
-    Run.objects.filter(id=run_id).update(
-        wakes=F("wakes") + 1,
-        status=Case(queued_if_resting, default=F("status")),
-        due_at=Case(due_now_if_resting, default=F("due_at")),
-    )
-    notify_workers()
+    due_now_if_resting = When(resting, then=kept_now())
+    return {
+        "wakes": F("wakes") + 1,
+        "status": Case(queued_if_resting, default=F("status")),
+        "due_at": Case(due_now_if_resting, default=F("due_at")),
+    }
 
 
 def notify_workers(what: str = RUN_DUE) -> None:

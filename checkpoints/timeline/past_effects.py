@@ -3,10 +3,13 @@ run, in its ancestors, and in their forks. They would happen again where a plan 
 them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import (
     CharField,
     Exists,
@@ -16,10 +19,14 @@ from django.db.models import (
     OuterRef,
     Q,
     QuerySet,
+    UUIDField,
     Value,
 )
+from django.db.models.expressions import RawSQL
 
 from checkpoints import lines
+from checkpoints.db import query_cache
+from checkpoints.db.rows import from_driver, to_driver
 from checkpoints.lines import Stretch
 from checkpoints.models import MemoryLanding, RunLine, TaskResult
 from checkpoints.models.task_result import Outcome
@@ -36,8 +43,10 @@ LEFT_LINES = (0, LEFT_MEMORY)
 """Line numbers under which a run keeps what its removed forks did: in their nodes, and
 in memory.
 """
-_FORK = ""
-"""Stands for an effect in a row that names a fork."""
+_LANDED = ""
+"""Stands for an outcome where something landed in memory."""
+LAST = 2**31 - 1
+"""No seq is greater."""
 
 
 @frozen
@@ -83,45 +92,34 @@ def effects_off(
     checkpoint's run and its ancestors, in the order in which they began, then those of
     all other forks of them; of the latter only what the path hasn't done itself.
 
-    One query where nothing was forked, one more where something is recorded as not
-    done; three more where something was forked, and one for each generation of forks,
-    whatever these did; more for each thousand of them. `fenced`: the plan stops whoever
-    works on the checkpoint's run, so an atomic write under way in it won't happen.
+    One query, whatever was forked; one more where something of the runs of the path is
+    recorded as not done, two where something of other forks is. `fenced`: the plan
+    stops whoever works on the checkpoint's run, so an atomic write under way in it
+    won't happen.
     """
-    own_runs = {stretch.run for stretch in way.stretches}
-    on_way = lines.within(way.stretches)
-    effects, forks = _done_by_own_runs(way, own_runs, on_way, fenced=fenced)
-    for runs in lines.in_parts(lines.forks_below(own_runs, nearest=forks)):
-        effects += _done_by_other_forks(way, runs, on_way)
-    return effects
+    own_rows: list[Sequence[Any]] = []
+    rows_of_forks: list[Sequence[Any]] = []
+    for row in _rows_elsewhere(way.stretches):
+        is_of_fork = row[0] is None
+        rows = rows_of_forks if is_of_fork else own_rows
+        rows.append(row)
+    own_effects = _done_by_own_runs(way, own_rows, fenced=fenced)
+    return own_effects + _done_by_other_forks(way, rows_of_forks)
 
 
 def _done_by_own_runs(
     way: Way,
-    runs: Collection[UUID],
-    on_way: Q,
+    rows: Iterable[Sequence[Any]],
     *,
     fenced: bool,
-) -> tuple[list[Effect], list[UUID]]:
-    """Return what these runs did, and what of theirs landed in memory, outside the
-    path; and the runs that were forked from them.
+) -> list[Effect]:
+    """Return what the runs of the path did, and what of theirs landed in memory,
+    outside it.
     """
-    # A result that no checkpoint lists is on no path: it may have happened.
-    elsewhere = (
-        TaskResult.objects.filter(run__in=runs)
-        .exclude(on_way, seq__isnull=False)
-        .order_by()
-    )
-    # The effects of a removed fork count like those of any other fork.
-    elsewhere = elsewhere.exclude(Q(line__in=LEFT_LINES) & _done_on_way(on_way))
     effects: dict[tuple[UUID, int, bool, Task], Effect] = {}
-    forks: list[UUID] = []
     has_unproven = False
-    for row in sorted(_rows_elsewhere(runs, on_way, elsewhere), key=_in_order):
+    for row in sorted(rows, key=_in_order):
         run, line, node, visit, index, effect, outcome, _ = row
-        if effect == _FORK:
-            forks.append(run)
-            continue
         # A `NOT_DONE` record is the only thing that keeps an effect off the plan, so it
         # is verified.
         if outcome == Outcome.NOT_DONE:
@@ -133,13 +131,13 @@ def _done_by_own_runs(
         task = Task(node, visit, index)
         # A task can act in the world and land in memory: two effects.
         key = (run, line, effect == MEMORY, task)
-        is_certain = outcome == Outcome.DONE
+        is_certain = outcome in (Outcome.DONE, _LANDED)
         if is_certain or key not in effects:
             effects[key] = Effect(task, effect, certain=is_certain)
 
     if has_unproven:
-        _verify_not_done(elsewhere)
-    return list(effects.values()), forks
+        _verify_not_done(_results_elsewhere(way.stretches))
+    return list(effects.values())
 
 
 def _is_rolled_back(
@@ -157,47 +155,132 @@ def _verify_not_done(rows: "QuerySet[TaskResult]") -> None:
         sealed_rows.verify_row(result, protection_of(result.run))
 
 
-def _rows_elsewhere(
-    runs: Collection[UUID],
-    on_way: Q,
-    elsewhere: "QuerySet[TaskResult]",
-) -> Any:
-    """Return (run, line, node, visit, index, effect, outcome, id) of what was done
-    outside the path, of what landed in memory there, and of the runs that were forked
-    (these have only run and id). One query.
+def _results_elsewhere(stretches: Sequence[Stretch]) -> "QuerySet[TaskResult]":
+    """Build the query for what the runs of these stretches did outside them."""
+    runs = {stretch.run for stretch in stretches}
+    on_way = lines.within(stretches)
+    # A result that no checkpoint lists is on no path: it may have happened.
+    elsewhere = (
+        TaskResult.objects.filter(run__in=runs)
+        .exclude(on_way, seq__isnull=False)
+        .order_by()
+    )
+    # The effects of a removed fork count like those of any other fork.
+    return elsewhere.exclude(Q(line__in=LEFT_LINES) & _done_on_way(on_way))
+
+
+def _rows_elsewhere(stretches: Sequence[Stretch]) -> list[Sequence[Any]]:
+    """Return (run, line, node, visit, index, effect, outcome, id) of what was done, and
+    what landed in memory, outside the path: by its own runs, and without run and line
+    by all forks below them. One query.
     """
-    task = ("line", "node", "visit", "index")
-    columns = ("run", *task, "does", "came_to", "first")
+    text, params = query_cache.compiled(
+        _query_elsewhere(len(stretches)), *_values_of(stretches)
+    )
+    vendor = connection.vendor
+    runs = [to_driver(stretch.run, vendor) for stretch in stretches]
+    with connection.cursor() as cursor:
+        cursor.execute(f"{_forks_below(len(runs))} {text}", [*runs, *params])
+        return from_driver(TaskResult, _ELSEWHERE, cursor.fetchall(), vendor)
 
-    acted = elsewhere.annotate(does=F("effect"), came_to=F("outcome"), first=F("id"))
 
-    # SQLite refuses a union whose parts are ordered, as these tables are by default.
-    landings = MemoryLanding.objects.filter(run__in=runs).exclude(on_way).order_by()
-    landed = landings.values("run", *task).annotate(
-        does=_text(MEMORY), came_to=_text(Outcome.DONE), first=Min("id")
+_ELSEWHERE = ("run", "line", "node", "visit", "index", "effect", "outcome", "id")
+_TASK = ("node", "visit", "index")
+
+
+@cache
+def _forks_below(count: int) -> str:
+    """Return the beginning of a query that names the runs `below` so many runs: those
+    that were forked or replayed from them, those from these, and so on; a replay has no
+    outside, its forks have.
+    """
+    table = RunLine._meta.db_table
+    runs = ", ".join(["%s"] * count)
+    return (
+        "WITH RECURSIVE below (run_id) AS ("  # noqa: S608
+        f"SELECT run_id FROM {table} WHERE number = 1 AND departure_run IN ({runs}) "
+        # A run that is reached again adds no row, so a circle ends.
+        f"UNION SELECT l.run_id FROM {table} l "
+        "JOIN below b ON l.departure_run = b.run_id WHERE l.number = 1)"
     )
 
-    first_lines = RunLine.objects.filter(departure_run__in=runs, number=1).order_by()
-    forked = first_lines.annotate(
-        line=_zero(),
-        visit=_zero(),
-        index=_zero(),
-        node=_text(""),
-        does=_text(_FORK),
-        came_to=_text(""),
-        first=F("id"),
-    )
-    return acted.values_list(*columns).union(
-        landed.values_list(*columns), forked.values_list(*columns), all=True
-    )
+
+@cache
+def _query_elsewhere(count: int) -> query_cache.Query:
+    """Return the builder of the query for `_rows_elsewhere`, for a path of so many
+    stretches. It stands behind `_forks_below`.
+    """
+
+    def query(*values: Any) -> "QuerySet[Any, Any]":
+        stretches = _stretches_of(values, count)
+        on_way = lines.within(stretches)
+        own_runs = {stretch.run for stretch in stretches}
+
+        # SQLite refuses a union whose parts are ordered, as these tables are by
+        # default.
+        results = _results_elsewhere(stretches).order_by()
+        landings = MemoryLanding.objects.filter(run__in=own_runs).exclude(on_way)
+        landings = landings.order_by()
+        parts = [
+            results.annotate(**_OF_OWN_RUN, **_ACTED, first=F("id")),
+            landings.values("run", "line", *_TASK).annotate(
+                **_OF_OWN_RUN, **_HAS_LANDED, first=Min("id")
+            ),
+        ]
+
+        below = RawSQL("SELECT run_id FROM below", ())
+        results = _results_of_forks(stretches, below).exclude(run__in=own_runs)
+        landings = MemoryLanding.objects.filter(run__in=below).exclude(
+            _on_way(MemoryLanding, on_way)
+        )
+        results = results.order_by()
+        landings = landings.exclude(run__in=own_runs).order_by()
+        # One row for each task, however many forks did it.
+        parts += [
+            results.values(*_TASK, "effect", "outcome").annotate(
+                **_OF_FORK, **_ACTED, first=Min("id")
+            ),
+            landings.values(*_TASK).annotate(
+                **_OF_FORK, **_HAS_LANDED, first=Min("id")
+            ),
+        ]
+        columns = ("of_run", "on_line", *_TASK, "does", "came_to", "first")
+        rows = [part.values_list(*columns) for part in parts]
+        union: QuerySet[Any, Any] = rows[0].union(*rows[1:], all=True)
+        return union
+
+    return query
 
 
 def _text(word: str) -> Value:
     return Value(str(word), output_field=CharField())
 
 
-def _zero() -> Value:
-    return Value(0, output_field=IntegerField())
+_OF_OWN_RUN = {"of_run": F("run"), "on_line": F("line")}
+_OF_FORK = {
+    "of_run": Value(None, output_field=UUIDField()),
+    "on_line": Value(None, output_field=IntegerField()),
+}
+_ACTED = {"does": F("effect"), "came_to": F("outcome")}
+_HAS_LANDED = {"does": _text(MEMORY), "came_to": _text(_LANDED)}
+
+
+def _values_of(stretches: Sequence[Stretch]) -> list[UUID | int]:
+    """Return the values of which kept queries make these stretches again."""
+    values: list[UUID | int] = []
+    for stretch in stretches:
+        # The way to a checkpoint ends there, so none of its stretches is without end.
+        last = LAST if stretch.last is None else stretch.last
+        values += [stretch.run, stretch.line, last]
+    return values
+
+
+def _stretches_of(values: Sequence[Any], count: int) -> list[Stretch]:
+    """Return as many stretches as `_values_of` made values of."""
+    stretches: list[Stretch] = []
+    for first in range(0, 3 * count, 3):
+        stretches.append(Stretch(*values[first : first + 3]))
+    return stretches
 
 
 def _in_order(row: Sequence[Any]) -> tuple[bool, int]:
@@ -207,41 +290,73 @@ def _in_order(row: Sequence[Any]) -> tuple[bool, int]:
 
 def _done_by_other_forks(
     way: Way,
-    runs: Collection[UUID],
-    on_way: Q,
+    rows: Iterable[Sequence[Any]],
 ) -> list[Effect]:
-    """Return what these forks did and the path didn't: a visit that the path used up
+    """Return what other forks did and the path didn't: a visit that the path used up
     need not have done it. One effect for each task, however many forks did it.
     """
-    results = TaskResult.objects.filter(run__in=runs).exclude(_done_on_way(on_way))
-    landings = MemoryLanding.objects.filter(run__in=runs).exclude(
-        _on_way(MemoryLanding, on_way)
-    )
-    acted = results.exclude(outcome=Outcome.NOT_DONE).values_list(
-        "node", "visit", "index", "effect", "outcome"
-    )
-    acted_in_order = acted.annotate(first=Min("id")).order_by("first")
-
     effects: dict[Task, Effect] = {}
     left_in_memory: list[Effect] = []
-    for node, visit, index, effect, outcome, _ in acted_in_order:
+    landed_in_memory: list[Effect] = []
+    has_unproven = False
+    for row in sorted(rows, key=itemgetter(-1)):
+        _, _, node, visit, index, effect, outcome, _ = row
         task = Task(node, visit, index)
-        # A removed fork keeps what it landed among these rows too (`LEFT_MEMORY`).
-        if effect == MEMORY:
+        if outcome == Outcome.NOT_DONE:
+            has_unproven = True
+        elif outcome == _LANDED:
+            landed_in_memory.append(Effect(task, effect, certain=True))
+        # A removed fork keeps what it landed among its results (`LEFT_MEMORY`).
+        elif effect == MEMORY:
             left_in_memory.append(Effect(task, effect, certain=True))
-            continue
-        was_rolled_back = outcome == Outcome.FAILED and node in way.atomic
-        is_certain = outcome == Outcome.DONE
-        if not was_rolled_back and (is_certain or task not in effects):
-            effects[task] = Effect(task, effect, certain=is_certain)
+        # The transaction of an atomic write that failed was rolled back.
+        elif outcome != Outcome.FAILED or node not in way.atomic:
+            is_certain = outcome == Outcome.DONE
+            _note_once(effects, Effect(task, effect, certain=is_certain))
 
-    # What can't be proven not to have happened may have happened. The fault concerns
-    # that run alone, and the caller may not be allowed to know of it.
-    for row in _recorded_not_done(results):
-        task = Task(row.node, row.visit, row.index)
-        if task not in effects and fault_of(row, protection_of(row.run)):
-            effects[task] = Effect(task, row.effect, certain=False)
-    return [*effects.values(), *left_in_memory, *_landed_in_memory(landings)]
+    if has_unproven:
+        for effect in _unproven_effects(way.stretches):
+            effects.setdefault(effect.task, effect)
+    return [*effects.values(), *left_in_memory, *landed_in_memory]
+
+
+def _note_once(effects: dict[Task, Effect], effect: Effect) -> None:
+    """Add an effect unless there is one of its task; a certain one takes its place."""
+    if effect.certain or effect.task not in effects:
+        effects[effect.task] = effect
+
+
+def _unproven_effects(stretches: Sequence[Stretch]) -> Iterator[Effect]:
+    """Yield an uncertain effect for each record that something did not happen in a fork
+    and that does not prove it. The fault concerns that run alone, and the caller may
+    not be allowed to know of it.
+    """
+    own_runs = {stretch.run for stretch in stretches}
+    forks = [run for run in _runs_below(own_runs) if run not in own_runs]
+    for runs in lines.in_parts(forks):
+        for row in _recorded_not_done(_results_of_forks(stretches, runs)):
+            if fault_of(row, protection_of(row.run)):
+                task = Task(row.node, row.visit, row.index)
+                yield Effect(task, row.effect, certain=False)
+
+
+def _runs_below(runs: Collection[UUID]) -> list[UUID]:
+    """Return all runs below these, in no order. One query."""
+    vendor = connection.vendor
+    ids = [to_driver(run, vendor) for run in runs]
+    with connection.cursor() as cursor:
+        text = f"{_forks_below(len(ids))} SELECT run_id FROM below"  # noqa: S608
+        cursor.execute(text, ids)
+        records = from_driver(RunLine, ["run_id"], cursor.fetchall(), vendor)
+    return [record[0] for record in records]
+
+
+def _results_of_forks(
+    stretches: Sequence[Stretch], runs: Sequence[UUID] | RawSQL
+) -> "QuerySet[TaskResult]":
+    """Build the query for what these forks did and the path didn't."""
+    done_on_way = _done_on_way(lines.within(stretches))
+    return TaskResult.objects.filter(run__in=runs).exclude(done_on_way)
 
 
 def _done_on_way(way: Q) -> Q:
@@ -260,22 +375,12 @@ def _on_way(model: type[Any], way: Q, **conditions: Any) -> Exists:
     return Exists(model.objects.filter(way, **same_task, **conditions))
 
 
-def _landed_in_memory(landings: "QuerySet[MemoryLanding]") -> list[Effect]:
-    tasks = (
-        landings.values_list("node", "visit", "index")
-        .annotate(first=Min("id"))
-        .order_by("first")
-    )
-    return [
-        Effect(Task(node, visit, index), MEMORY, certain=True)
-        for node, visit, index, _ in tasks
-    ]
-
-
 def _recorded_not_done(rows: "QuerySet[TaskResult]") -> "QuerySet[TaskResult]":
     """Return the results that record that nothing happened, with what verifying them
     takes: such a record is what keeps an effect off the plan.
     """
     own_columns = [field.attname for field in TaskResult._meta.concrete_fields]
-    not_done = rows.filter(outcome=Outcome.NOT_DONE).select_related("run")
+    not_done: QuerySet[TaskResult] = rows.filter(
+        outcome=Outcome.NOT_DONE
+    ).select_related("run")
     return not_done.only(*own_columns, "run__encrypted", "run__hash_key")

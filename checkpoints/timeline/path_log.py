@@ -24,8 +24,17 @@ from checkpoints.core.state_paths import (
 )
 from checkpoints.models import Checkpoint, Run
 from checkpoints.sealing import run_row
+from checkpoints.timeline.last_settings import last_settings
 from checkpoints.timeline.setters import Setter, setters_of, starter_of
-from checkpoints.timeline.spans import Among, Spans, check_among, origin_of, spans_of
+from checkpoints.timeline.spans import (
+    Among,
+    Spans,
+    check_among,
+    is_within,
+    origin_of,
+    spans_of,
+)
+from checkpoints.timeline.states import read_checkpoint
 from checkpoints.timeline.touches import Touch, touches_back
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.engine.frozen import frozen
@@ -64,8 +73,10 @@ def blame(checkpoint_id: UUID | str, path: str, *, among: Among = None) -> Blame
     differs from its parent's.
 
     The search follows the line's ancestry, and for a fork goes on in its origin, where
-    that is `among` the runs that may be seen. Raises `InvalidValue` for a text that is
-    no path, `UnknownThing` if there never was a value at it, `TamperedRow`, `WrongKey`.
+    that is `among` the runs that may be seen. It costs as much for a channel that was
+    set long ago as for one that was set just now. Raises `InvalidValue` for a text that
+    is no path, `UnknownThing` if there never was a value at it, `TamperedRow`,
+    `WrongKey`.
     """
     check_among(among)
     state_path = parsed_path(path)
@@ -73,14 +84,31 @@ def blame(checkpoint_id: UUID | str, path: str, *, among: Among = None) -> Blame
     if state_path.partitions == ("input",):
         return _blame_of_input(checkpoint, state_path, among)
 
+    newer = _last_change(checkpoint, state_path, among)
+    if newer is None:
+        raise _never_set(state_path)
+    [setter] = setters_of(newer.run, [newer], state_path, among=among)
+    return Blame(_with_run(newer), setter.node, setter.person)
+
+
+def _last_change(
+    checkpoint: Checkpoint,
+    path: StatePath,
+    among: Among,
+) -> Touch | None:
+    """Return the last touch up to a checkpoint that changed the path; None where there
+    never was a value.
+    """
+    # A change of the channel need not be one of this path.
+    for newer, older in last_settings(checkpoint, path, among=among):
+        if _has_changed(newer, older, path):
+            return newer
     run = checkpoint.run
     spans = spans_of(run.id, checkpoint.line, checkpoint.seq)
-    # A change of the channel need not be one of this path.
-    for newer, older in _steps(run, spans, state_path, among):
-        if _has_changed(newer, older, state_path):
-            [setter] = setters_of(newer.run, [newer], state_path, among=among)
-            return Blame(_with_run(newer), setter.node, setter.person)
-    raise _never_set(state_path)
+    for newer, older in _steps(run, spans, path, among):
+        if _has_changed(newer, older, path):
+            return newer
+    return None
 
 
 def history(
@@ -138,7 +166,7 @@ def neighbours(
 
     spans = spans_of(run.id, run.line)
     # A line that was left keeps its own neighbours.
-    if not _is_within(checkpoint, spans):
+    if not is_within(checkpoint.seq, checkpoint.line, spans):
         spans = spans_of(run.id, checkpoint.line)
     seq_after: int | None = None
     for newer, _ in _changing_steps(run, spans, state_path, among):
@@ -148,14 +176,6 @@ def neighbours(
         if seq > checkpoint.seq:
             seq_after = seq
     return None, seq_after
-
-
-def _is_within(checkpoint: Checkpoint, spans: Spans) -> bool:
-    """Return whether a checkpoint belongs to these spans of its run."""
-    return any(
-        checkpoint.line == line and (upto is None or checkpoint.seq <= upto)
-        for line, upto in spans
-    )
 
 
 def _changing_steps(
@@ -271,11 +291,8 @@ def _first_origin(run: Run, among: Among) -> Run:
 
 
 def _find_checkpoint(checkpoint_id: UUID | str) -> Checkpoint:
-    """Return a kept checkpoint with its run, without payload."""
-    rows = Checkpoint.objects.filter(
-        id=uuid_of(checkpoint_id, "checkpoint"), kept=True, run__isnull=False
-    )
-    row = rows.select_related("run").defer("change", "snapshot").first()
+    """Return a kept checkpoint with its run, its payload read and not yet proven."""
+    row = read_checkpoint(uuid_of(checkpoint_id, "checkpoint"))
     if row is None:
         raise unknown_thing("checkpoint", checkpoint_id)
     return row

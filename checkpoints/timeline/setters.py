@@ -413,7 +413,7 @@ def _patcher(run: Run, line: int, number: int, channel: str) -> str:
         return ""
     # A patch that still waits when a line departs is carried to the new line, so walk
     # back to the line that was begun with it: whoever began that line made it.
-    for stretch in lines.past(run.id, line, loaded_run=run):
+    for stretch in lines.past(run.id, line):
         patches = PendingWrite.objects.filter(
             run=stretch.run, line=stretch.line, node=PATCH, channel=channel
         )

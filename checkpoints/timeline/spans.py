@@ -61,6 +61,13 @@ def within_spans(spans: Spans) -> Q:
     return rows
 
 
+def is_within(seq: int, line: int, spans: Spans) -> bool:
+    """Return whether a checkpoint belongs to these spans of its run."""
+    return any(
+        line == number and (upto is None or seq <= upto) for number, upto in spans
+    )
+
+
 def origin_of(
     run: Run,
     among: Among,

@@ -19,7 +19,9 @@ from checkpoints.core.diff import differences, written
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.core.state_paths import STATE, StatePath, nodes_that_ran
 from checkpoints.core.tombstone import agrees
+from checkpoints.db import query_cache
 from checkpoints.db import rows as db_rows
+from checkpoints.db.rows import attributes_of
 from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.models.run import TIES
@@ -33,11 +35,8 @@ from orchestrator.engine.values import canonical
 
 PARTITIONS = ("input", "scratch", "artifacts", "diagnostics")
 _BY_ADDRESS = ("node", "visit", "index", "position")
-_LISTED = tuple(
-    f.attname
-    for f in Checkpoint._meta.concrete_fields
-    if f.attname not in ("change", "snapshot")
-)
+_LISTED = attributes_of(Checkpoint, ("change", "snapshot"))
+_FURTHER_OF_RUN = attributes_of(Run, run_row.SEALED)
 _SHOWN_OF_RUN = ("label", "status", "origin_checkpoint", "erasure")
 _LAST = 2**31 - 1
 """The greatest number that a checkpoint can have."""
@@ -151,30 +150,85 @@ def open_checkpoint(checkpoint_id: UUID | str) -> Checkpoint:
     return loaded.row
 
 
+def read_checkpoint(id_or_alias: UUID | str) -> Checkpoint | None:
+    """Return the checkpoint as `get_checkpoint` does, with the rows of its payload,
+    which `snapshot_of` proves without a further query; None where there is none. One
+    query for an id, two for an alias.
+    """
+    checkpoint_id = _id_in(str(id_or_alias))
+    if checkpoint_id is None:
+        row = _find_by_alias(str(id_or_alias))
+        if row is None:
+            return None
+        checkpoint_id = row.id
+    rows, run = reader.range_with_run(checkpoint_id, _FURTHER_OF_RUN)
+    # A fork that a store made has no run of its own yet.
+    if run is None or run.id is None or not rows[-1].kept:
+        return None
+    checkpoint = rows[-1]
+    checkpoint.run = run
+    checkpoint.__dict__["range"] = rows
+    return checkpoint
+
+
 def find_checkpoint(id_or_alias: UUID | str) -> Checkpoint | None:
     """Return the checkpoint as `get_checkpoint` does; None if there is none."""
-    rows = Checkpoint.objects.filter(kept=True)
-    rows = rows.select_related("run").defer("change", "snapshot")
     text = str(id_or_alias)
-    return _find_by_id(rows, text) or _find_by_alias(rows, text)
+    checkpoint_id = _id_in(text)
+    if checkpoint_id is None:
+        return _find_by_alias(text)
+    return _first_with_run(_query_by_id, checkpoint_id) or _find_by_alias(text)
 
 
-def _find_by_id(rows: "QuerySet[Checkpoint]", text: str) -> Checkpoint | None:
+def _id_in(text: str) -> UUID | None:
+    """Return the id that a text is; None for any other text."""
     try:
-        return rows.filter(id=UUID(text)).first()
+        return UUID(text)
     except ValueError:
         return None
 
 
-def _find_by_alias(rows: "QuerySet[Checkpoint]", text: str) -> Checkpoint | None:
+def _find_by_alias(text: str) -> Checkpoint | None:
     alias = parsed(text)
     if alias is None:
         return None
-    rows = rows.filter(run__key=alias.key).order_by("-seq")
     if alias.superstep is None:
-        return rows.filter(seq=alias.seq or 0).first()
-    line = F("run__line") if alias.line is None else alias.line
-    return rows.filter(superstep=alias.superstep, line=line).first()
+        return _first_with_run(_query_by_seq, alias.key, alias.seq or 0)
+    if alias.line is None:
+        return _first_with_run(_query_on_current_line, alias.key, alias.superstep)
+    return _first_with_run(_query_on_line, alias.key, alias.superstep, alias.line)
+
+
+def _first_with_run(
+    query: query_cache.Query, *values: UUID | int | str
+) -> Checkpoint | None:
+    rows = query_cache.select_joined(
+        Checkpoint, _LISTED, "run", attributes_of(Run), query, *values
+    )
+    return rows[0] if rows else None
+
+
+def _query_by_id(checkpoint: UUID) -> "QuerySet[Any, Any]":
+    return _kept_with_run(id=checkpoint)
+
+
+def _query_by_seq(key: str, seq: int) -> "QuerySet[Any, Any]":
+    return _kept_with_run(run__key=key, seq=seq)
+
+
+def _query_on_current_line(key: str, superstep: int) -> "QuerySet[Any, Any]":
+    return _kept_with_run(run__key=key, superstep=superstep, line=F("run__line"))
+
+
+def _query_on_line(key: str, superstep: int, line: int) -> "QuerySet[Any, Any]":
+    return _kept_with_run(run__key=key, superstep=superstep, line=line)
+
+
+def _kept_with_run(**conditions: Any) -> "QuerySet[Any, Any]":
+    """Build the query for the newest kept row of these, with its run."""
+    columns = query_cache.joined_columns(_LISTED, "run", attributes_of(Run))
+    rows = Checkpoint.objects.filter(kept=True, **conditions).order_by("-seq")
+    return rows.values_list(*columns)[:1]
 
 
 def alias_of(checkpoint: Checkpoint) -> str:
@@ -218,9 +272,19 @@ def snapshot_of(checkpoint: Checkpoint) -> dict[str, Any]:
     """
     attributes = checkpoint.__dict__
     if "document" not in attributes:
-        attributes["document"] = _load(checkpoint.id).document
+        attributes["document"] = _document_of(checkpoint)
     document: dict[str, Any] = attributes["document"]
     return document
+
+
+def _document_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the payload of a checkpoint, proven. One query, none for a checkpoint that
+    was read with the rows of its payload.
+    """
+    rows: list[Checkpoint] | None = checkpoint.__dict__.pop("range", None)
+    if rows is None:
+        return _load(checkpoint.id).document
+    return reader.proven(rows, protection_of(checkpoint.run))
 
 
 def fault_of_run(run: Run) -> SealFault | None:

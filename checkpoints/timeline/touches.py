@@ -260,6 +260,25 @@ def _touches_of(
     return touches[::-1]
 
 
+def touch_at(
+    row: Checkpoint,
+    run: Run,
+    document: dict[str, Any],
+    path: StatePath,
+    *,
+    before: dict[str, Any] | None = None,
+) -> Touch:
+    """Return the touch of a row whose proven document is given, and the one before it
+    if that is there. Raises `TamperedRow`, `WrongKey`.
+    """
+    change = _change_of(row, protection_of(run))
+    if before is None:
+        setting = _last_touching(change, path)
+    else:
+        _, setting = _applied(narrowed(before, path), change, path)
+    return Touch(row, run, change, narrowed(document, path), setting)
+
+
 def _applied(
     document: dict[str, Any],
     change: Iterable[Op],

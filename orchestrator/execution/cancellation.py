@@ -11,12 +11,13 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from approvals.gates.withdrawal import who_asked, withdraw_requests
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.status import ENDS, Status
+from checkpoints.db import query_cache
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import locked_run
@@ -160,17 +161,21 @@ def _change_status(
     locked_run.append_locked(run, events, at=timezone.now(), **columns)
 
 
+def _query_unsettled(run: UUID, line: int) -> "QuerySet[TaskResult]":
+    without_result = [Outcome.OPEN, Outcome.UNKNOWN]
+    rows = TaskResult.objects.filter(
+        run=run, line=line, seq__isnull=True, outcome__in=without_result
+    )
+    return rows.order_by("id")
+
+
 def unsettled_attempts(run: Run) -> list[TaskResult]:
     """Return the attempts that may have acted, without anyone knowing whether they
     did.
     """
     graph = registry.find_graph(run.fingerprint)
-    without_result = [Outcome.OPEN, Outcome.UNKNOWN]
-    rows = TaskResult.objects.filter(
-        run=run, line=run.line, seq__isnull=True, outcome__in=without_result
-    )
     unsettled: list[TaskResult] = []
-    for row in rows.order_by("id"):
+    for row in query_cache.select(TaskResult, _query_unsettled, run.id, run.line):
         # Without its graph nobody knows whether an attempt may simply be made again.
         if row.outcome == Outcome.OPEN and graph is not None:
             task = Task(row.node, row.visit, row.index)

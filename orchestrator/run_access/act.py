@@ -16,6 +16,7 @@ from checkpoints.audit import lines as audit_log
 from checkpoints.conf import conf
 from checkpoints.core.arguments import checked_person
 from checkpoints.core.ids import unknown_thing
+from checkpoints.db import query_cache
 from checkpoints.ledger import locked_run
 from checkpoints.models import Checkpoint, Run
 from checkpoints.rights import require_right_of_verb
@@ -24,8 +25,11 @@ from orchestrator.run_access.keys import get
 
 
 @contextmanager
-def locked(run_id: UUID, *, by: Any, also_imported: bool = False) -> Iterator[Run]:
-    """Lock the run's row for one act in one transaction, and read it again afterwards.
+def locked(
+    run_id: UUID, *, by: Any, also_imported: bool = False, returned: bool = True
+) -> Iterator[Run]:
+    """Lock the run's row for one act in one transaction, and read it again afterwards,
+    unless it is not `returned` to the caller of the verb.
     If a row is not as it was sealed, mark the run as tampered, leave an audit line, and
     raise the error again; a decision of a person who may not decide leaves an audit
     line too. An imported run is refused, unless `also_imported` is set.
@@ -47,7 +51,8 @@ def locked(run_id: UUID, *, by: Any, also_imported: bool = False) -> Iterator[Ru
         facts.pop("events", None)
         audit_log.record("refused_not_a_reviewer", actor=by, run=run_id, **facts)
         raise
-    run.refresh_from_db()
+    if returned:
+        query_cache.refresh(run)
 
 
 def check_person(by: Any, path: str) -> None:
@@ -71,10 +76,12 @@ def run_to_act_on(by: Any, right: str, run_id: UUID | str) -> Run:
 
 
 def checkpoint_to_act_on(by: Any, right: str, id_or_alias: UUID | str) -> Checkpoint:
-    """Return the kept checkpoint with its run. Raises as `run_to_act_on` does."""
+    """Return the kept checkpoint with its run, its payload read and not yet proven.
+    Raises as `run_to_act_on` does. One query for an id, two for an alias.
+    """
     require_right_of_verb(by, right)
-    row = timeline.get_checkpoint(id_or_alias)
-    if not sees(by, row.run):
+    row = timeline.read_checkpoint(id_or_alias)
+    if row is None or not sees(by, row.run):
         raise unknown_thing("checkpoint", id_or_alias)
     return row
 

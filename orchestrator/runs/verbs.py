@@ -9,7 +9,7 @@ rights; pages, API and commands have checked them before.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -208,10 +208,6 @@ def start_or_find(request: StartRequest) -> tuple[Run, bool]:
             require_secrets(compiled)
     except IntegrityError:
         return _existing_run(request, run, staged), False
-    # The row has the database's own time. Reading it back would cost a query each
-    # start.
-    delay = timedelta(seconds=request.queued.due_in)
-    opened.due_at = request.queued.due_at or opened.created_at + delay
     return opened, True
 
 

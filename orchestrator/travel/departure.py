@@ -14,6 +14,7 @@ from approvals.gates.unsigned_changes import Changes, unsigned_changes
 from approvals.models import ApprovalRequest
 from checkpoints import lines, timeline, versions
 from checkpoints.conf import conf
+from checkpoints.core.ids import unknown_thing
 from checkpoints.ledger import pending_writes
 from checkpoints.lines import Stretch
 from checkpoints.models import Checkpoint, PendingWrite, Run
@@ -86,9 +87,7 @@ class Departure:
     @cached_property
     def stretches(self) -> list[Stretch]:
         """Return the way to the checkpoint, through older lines and origins."""
-        return lines.past(
-            self.run.id, self.checkpoint.line, self.checkpoint.seq, loaded_run=self.run
-        )
+        return lines.past(self.run.id, self.checkpoint.line, self.checkpoint.seq)
 
     @cached_property
     def frontier(self) -> Frontier:
@@ -258,7 +257,10 @@ def load_departure(checkpoint: UUID | str) -> Departure:
     `WrongKey`, `Erased`, and `IncompatibleGraph` if no version of its graph that is
     registered here could continue from it.
     """
-    return departure_at(timeline.get_checkpoint(checkpoint))
+    row = timeline.read_checkpoint(checkpoint)
+    if row is None:
+        raise unknown_thing("checkpoint", checkpoint)
+    return departure_at(row)
 
 
 def departure_at(row: Checkpoint) -> Departure:

@@ -4,13 +4,14 @@ plan of a checkpoint in one transaction under the lock of the checkpoint's run.
 Rights are checked as `orchestrator.runs.verbs` describes.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError
+from django.db.models import QuerySet
 
 from approvals.gates.recorded_ways import require_ways
 from approvals.gates.withdrawal import leave_requests
@@ -20,6 +21,8 @@ from checkpoints.core.arguments import checked_text
 from checkpoints.core.ids import unknown_thing, uuid7
 from checkpoints.core.run_key import LONGEST_KEY
 from checkpoints.core.status import ENDS, Status
+from checkpoints.db import query_cache
+from checkpoints.db.rows import new_row
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import departure, locked_run, notes
 from checkpoints.ledger.departure import NewLine
@@ -28,7 +31,7 @@ from checkpoints.models import Checkpoint, Run, RunEvent
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.run_line import Travel
 from checkpoints.queue import jobs, leases
-from checkpoints.sealing import sealed_rows
+from checkpoints.sealing import data_keys, sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from checkpoints.timeline.past_effects import Effect
@@ -208,7 +211,9 @@ def fork(
     overlay = lay_over(point, patch, by=name_of(by))
     status = Status.QUEUED if start else Status.PAUSED
     run = open_fork(point, overlay, request, ForkStart(_new_id(id), key, status))
-    run.refresh_from_db()
+    # Only signatures have changed the row since it was inserted.
+    if answers:
+        query_cache.refresh(run)
     return run
 
 
@@ -236,9 +241,10 @@ def open_fork(
     point: Departure, overlay: Overlay, request: TravelRequest, place: ForkStart
 ) -> Run:
     """Carry out a fork under the lock of the origin's run. Raises as `fork` does."""
-    with locked(point.run.id, by=request.by, also_imported=True):
-        # The checkpoint was read before the lock, and may have been removed since.
-        _require_kept(point)
+    with locked(
+        point.run.id, by=request.by, also_imported=True, returned=False
+    ) as origin:
+        metadata = _metadata_of_kept(point, origin)
         waiting = held_tasks_at(point)
         check_answers(request.answers, waiting)
         extra_stops: list[str] = []
@@ -248,7 +254,7 @@ def open_fork(
             extra_stops = [NOT_STARTED]
         new = _new_line(point, overlay, waiting, request, extra_stops)
         new = replace(new, follows=place.follows)
-        run = _create_fork(point, overlay, waiting, new, place)
+        run = _create_fork(point, overlay, waiting, new, place, metadata)
         audit_log.record_act("forked", run, actor=request.by, seq=1, **_origin(point))
         sign_answers(run, request.answers, by=request.by)
     return run
@@ -271,16 +277,15 @@ def replay(
     request = TravelRequest(Travel.REPLAY, reason=reason, by=by)
     # Loading refuses some checkpoints by name, so it comes after the check of rights.
     point = departure_at(checkpoint_to_act_on(by, "steer_run", checkpoint))
-    with locked(point.run.id, by=by):
-        _require_kept(point)
+    with locked(point.run.id, by=by, returned=False) as origin:
+        metadata = _metadata_of_kept(point, origin)
         require_ways(point.graph, point.run, point.checkpoint)
         overlay = lay_over(point, None, asks=False)
         # It repeats no effects, so nothing needs a yes.
         new = replace(_new_line(point, overlay, [], request), stops=())
         place = ForkStart(_new_id(id), None, Status.QUEUED)
-        run = _create_fork(point, overlay, [], new, place)
+        run = _create_fork(point, overlay, [], new, place, metadata)
         audit_log.record_act("replayed", run, actor=by, seq=1, **_origin(point))
-    run.refresh_from_db()
     return run
 
 
@@ -354,7 +359,7 @@ def rewind(
                 status=run.status,
                 line=run.line,
             )
-        _require_kept(point)
+        _require_kept(point, run)
         return _begin_next_line(run, point, request)
 
 
@@ -462,15 +467,30 @@ def _require_at_rest(run: Run) -> None:
         )
 
 
-def _require_kept(point: Departure) -> None:
-    """Raise `UnknownThing` if the checkpoint was removed before its run was locked, and
-    `Erased` if its values were. One query.
+def _metadata_of_kept(point: Departure, run: Run) -> Mapping[str, Any]:
+    """Return the metadata of the locked run of a point, for a fork. Raises as
+    `_require_kept` does. One query.
     """
-    rows = Checkpoint.objects.filter(id=point.checkpoint.id, kept=True)
-    row = rows.select_related("run").only("run__erasure", "run__key").first()
-    if row is None:
+    # The checkpoint was read before the lock, and may have been removed since.
+    metadata = notes.metadata_at_kept(run, point.checkpoint.id)
+    if metadata is None:
         raise unknown_thing("checkpoint", point.checkpoint.id)
-    refuse_erased(row.run)
+    refuse_erased(run)
+    return metadata
+
+
+def _require_kept(point: Departure, run: Run) -> None:
+    """Raise `UnknownThing` if the checkpoint was removed before its run was locked, and
+    `Erased` if its values were. `run` is the locked row. One query.
+    """
+    if not query_cache.exists(_query_kept, point.checkpoint.id):
+        raise unknown_thing("checkpoint", point.checkpoint.id)
+    refuse_erased(run)
+
+
+def _query_kept(checkpoint: UUID) -> "QuerySet[Any, Any]":
+    rows = Checkpoint.objects.filter(id=checkpoint, kept=True, run__isnull=False)
+    return rows.order_by().values_list("id")[:1]
 
 
 def _new_line(
@@ -504,35 +524,40 @@ def _create_fork(
     waiting: Sequence[HeldTask],
     new: NewLine,
     place: ForkStart,
+    metadata: Mapping[str, Any],
 ) -> Run:
-    """Create the fork's run, with its first checkpoint and its requests."""
+    """Create the fork's run, with its first checkpoint, its requests and the metadata
+    of its origin.
+    """
     note_version(point.graph)
     origin = point.run
-    metadata = notes.metadata_of(origin)
     # A fork is protected like its origin, whose values it inherits.
     next_line = NextLine(place.id, 1, point.graph.name, protection_of(origin))
     opening = stage_requests(point, overlay, waiting, next_line)
+    run = _run_of(point, place.id, by=new.by)
+    # What is sealed below carries the run's protection, so its data key must exist.
+    data_keys.make_data_key(run)
     keys = [place.key] if place.key else _keys_like(origin, place.id)
     for key in keys:
-        run = _run_of(point, place.id, key, by=new.by)
-        try:
-            departed = departure.create_departed_run(
-                run,
-                new,
-                status=place.status,
-                input_json=point.input,
-                events=opening.events,
-                inside=opening.insert,
-                metadata=metadata,
-                indexed=point.graph.graph.indexed_metadata,
-            )
+        run.key = key
+        run.label = labels.run_label(point.graph, point.input, key=key)
+        is_created = departure.create_departed_run(
+            run,
+            new,
+            status=place.status,
+            input_json=point.input,
+            events=opening.events,
+            inside=opening.insert,
+            metadata=metadata,
+            indexed=point.graph.graph.indexed_metadata,
+        )
+        if is_created:
             # After the insert, which waits for a removal of that key that is under way.
             require_never_removed(place.key)
-            return departed
-        except IntegrityError:
-            # Another run may have the key; anything else is not about the key.
-            if not Run.objects.filter(key=key).exclude(id=place.id).exists():
-                raise
+            return run
+    # The run itself may have the key, if it was forked before under this id.
+    if not Run.objects.filter(key=keys[-1]).exclude(id=place.id).exists():
+        raise IntegrityError(f"run {place.id} exists already")
     raise KeyConflict(f"key {place.key} belongs to another run", key=place.key)
 
 
@@ -546,23 +571,22 @@ def _keys_like(origin: Run, id: UUID) -> list[str]:
     return keys
 
 
-def _run_of(point: Departure, id: UUID, key: str, *, by: Any) -> Run:
+def _run_of(point: Departure, id: UUID, *, by: Any) -> Run:
     origin = point.run
     graph = point.graph
-    return Run(
+    return new_row(
+        Run,
         id=id,
-        key=key,
         graph=graph.name,
         version=graph.version,
         fingerprint=graph.fingerprint,
-        label=labels.run_label(graph, point.input, key=key),
         facts=origin.facts,
         encrypted=origin.encrypted,
         hash_key=origin.hash_key,
         payloads=payloads.chosen(graph.graph.payloads),
         input_hash=origin.input_hash,
-        started_by=by or origin.started_by,
-        on_behalf_of=origin.on_behalf_of,
+        started_by_id=by.pk if by else origin.started_by_id,
+        on_behalf_of_id=origin.on_behalf_of_id,
         origin_checkpoint=point.checkpoint.id,
         priority=origin.priority,
     )

@@ -96,7 +96,7 @@ def inherited_columns(user: Any, run: Run) -> list[InheritedCheckpoint]:
     if run.origin_checkpoint is None:
         return []
     try:
-        past = lines.past(run.id, run.line, loaded_run=run)
+        past = lines.past(run.id, run.line)
     except UNREADABLE:
         # The page names the damage elsewhere, and stands without these columns.
         return []

@@ -7,18 +7,21 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import DataError, connection
+from django.db import DataError, connection, transaction
+from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from checkpoints.core.ids import uuid7
 from checkpoints.db import bulk, query_cache
 from checkpoints.db.clock import db_in
-from checkpoints.db.statements import update_returning
+from checkpoints.db.statements import insert_row, update_returning
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.journal.results import Ending
 from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import locked_run
 from checkpoints.models import LateResult, Run, RunEvent, TaskResult
 from checkpoints.queue import leases
 from checkpoints.queue.due_runs import Claimable
@@ -258,3 +261,34 @@ def test_a_text_that_is_too_long_is_refused_and_never_cut(write: Any) -> None:
         write(lease)
     assert RunEvent.objects.count() == events
     assert TaskResult.objects.count() == 0
+
+
+def test_a_row_whose_key_is_taken_is_not_inserted_and_breaks_no_transaction() -> None:
+    run = _run()
+    run.id = uuid7()
+    with transaction.atomic():
+        assert not insert_row(run, unless="key")
+        run.key = "free"
+        run.due_at = db_in(60)
+        assert insert_row(run, unless="key")
+    # What was an expression is the moment that the row has.
+    assert run.due_at == Run.objects.get(key="free").due_at
+
+
+def test_lists_of_a_kept_query_have_few_lengths() -> None:
+    assert [len(query_cache.padded([*range(n)])) for n in range(6)] == [
+        0,
+        1,
+        2,
+        4,
+        4,
+        8,
+    ]
+    assert set(query_cache.padded([1, 2, 3])) == {1, 2, 3}
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="it locks no rows")
+def test_rows_are_not_locked_outside_a_transaction() -> None:
+    run = _run()
+    with pytest.raises(TransactionManagementError):
+        locked_run.lock_run(run.id)

@@ -13,6 +13,7 @@ from orchestrator.engine.errors import TamperedRow
 from tests.support import cast
 from tests.support.forging import tamper
 from tests.support.paid_claims import PAID, paid
+from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -54,6 +55,9 @@ def test_the_way_to_a_checkpoint_leads_through_older_lines_and_origins(
         Stretch(run.id, 2, 6),
         Stretch(run.id, 1, 1),
     ]
+    with counted() as sent:
+        lines.past(fork.id, 1)
+    assert len(sent) == 2, "one for each run"
 
 
 @pytest.mark.parametrize("gone", [False, True])

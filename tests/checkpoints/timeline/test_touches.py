@@ -24,10 +24,10 @@ from tests.support.rows import a_checkpoint, a_run, sealed
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_blame_reads_no_payload_of_a_checkpoint_that_did_not_set_the_channel(
+def test_blame_reads_only_payloads_from_which_three_states_are_folded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = finished(long_graph(40, snapshot=1000))
+    run = finished(long_graph(40, snapshot=4))
     read: list[int] = []
     bytes_of = reader.bytes_of
 
@@ -37,11 +37,13 @@ def test_blame_reads_no_payload_of_a_checkpoint_that_did_not_set_the_channel(
 
     monkeypatch.setattr(reader, "bytes_of", noted)
     blamed = timeline.blame(head_of(run).id, "letter")
-    setting = {row.seq for row in naive_history.rows_of(run) if "letter" in row.changed}
-    assert blamed.checkpoint.seq == max(setting)
-    assert set(read) <= setting | {0}, (
-        "the rows that set it, and the one that they are folded from"
-    )
+    rows = {row.seq: row for row in naive_history.rows_of(run)}
+    setting = max(seq for seq, row in rows.items() if "letter" in row.changed)
+    assert blamed.checkpoint.seq == setting
+    folded = set()
+    for seq in (head_of(run).seq, setting, setting - 1):
+        folded |= {*range(rows[seq].anchor, seq + 1)}
+    assert set(read) <= folded
     read.clear()
     with CaptureQueriesContext(connection) as queries:
         timeline.blame(head_of(run).id, "letter")

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('checkpoints', '0027_paused_departures'),
+        ('checkpoints', '0028_checkpoints_unlisted'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
