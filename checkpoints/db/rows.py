@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import orjson
-from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import Model
 from django.db.models.base import ModelState
 
@@ -93,13 +93,6 @@ def fetch_rows(
     for record in records:
         rows.append(new_row(model, dict(zip(names, record, strict=True))))
     return rows
-
-
-def select_rows(text: str, **params: Any) -> list[tuple[Any, ...]]:
-    """Return the rows of a query with named parameters, as the driver returns them."""
-    with connection.cursor() as cursor:
-        cursor.execute(text, params)
-        return list(cursor.fetchall())
 
 
 def fetch_joined(

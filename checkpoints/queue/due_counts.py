@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_datetime
 
 from checkpoints.core.status import Status
 from checkpoints.db import counts
-from checkpoints.db.rows import select_rows, to_driver
+from checkpoints.db.rows import to_driver
 from checkpoints.queue.due_runs import TABLE, WAITING, kinds_text
 from orchestrator.engine.frozen import frozen
 
@@ -135,4 +135,9 @@ def _first_queued_text(columns: str) -> str:
 def _select(text: str, **params: str) -> Sequence[tuple[Any, ...]]:
     """Return the rows of a query that reads from `kinds`."""
     now = to_driver(timezone.now(), connection.vendor)
+<<<<<<< HEAD
     return select_rows(f"WITH RECURSIVE {kinds_text()} {text}", now=now, **params)
+=======
+    text = f"WITH RECURSIVE {kinds_text()} {text}"
+    return counts.select_rows(text, {"now": now, **params})
+>>>>>>> size-lists

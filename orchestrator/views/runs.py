@@ -109,16 +109,16 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         return _redirect_to_typed_metadata(request, typed)
 
     runs = _filtered(request)
-    found = _found(request, runs)
-    of_tab = _counts(found.runs)
+    result = _searched(request, runs)
+    of_tab = _counts(result.runs)
     tab = request.GET.get("status", "")
     statuses = _statuses_of(tab)
     cursor = request.GET.get("before", "")
     if cursor:
         # A search goes on behind the last row of the page before.
-        found = _found(request, _before(runs, cursor))
+        result = _searched(request, _before(runs, cursor))
     # One row more than a page shows whether there is another page.
-    rows = _first_rows(found.runs, tab, statuses, limit=PAGE + 1)
+    rows = _first_rows(result.runs, tab, statuses, limit=PAGE + 1)
     _know_keys_of(rows)
     read_standings(rows[:PAGE], request.user)
 
@@ -130,8 +130,8 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "tab": known_tab,
         "total": of_tab[known_tab],
         **_filter_facts(request),
-        "searched": 0 if found.end is None else run_search.STRETCH,
-        **_list_links(request, rows, found.end, is_first_page=not cursor),
+        "searched": 0 if result.end is None else run_search.STRETCH,
+        **_list_links(request, rows, result.end, is_first_page=not cursor),
         **_may_facts(request.user),
     }
     return render(request, "orchestrator/runs.html", context, section="runs")
@@ -378,7 +378,7 @@ def _words(request: HttpRequest) -> str:
     return request.GET.get("q", "").strip()[:LONGEST_SEARCH]
 
 
-def _found(request: HttpRequest, runs: "QuerySet[Run]") -> Search:
+def _searched(request: HttpRequest, runs: "QuerySet[Run]") -> Search:
     """Return those of these runs that a search finds; all of them without one."""
     words = _words(request)
     if not words:
