@@ -160,6 +160,14 @@ class Session:
             self.lease.moved = False
         return self.requests
 
+    def look_again(self) -> None:
+        """Have the open requests read again at the next look, if commits of this slice
+        have relied on them. A run that is about to pause would wait for ever for one
+        whose row is gone, which moves no log.
+        """
+        if self._compared:
+            self.lease.moved = True
+
     def requests_bound_to(self, changed: Iterable[str]) -> Sequence[RequestState]:
         """Return the open requests that a step which changes these channels may bring
         back to their reviewers.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
+from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.core.status import Status
 from checkpoints.models import Run, TaskResult
 from checkpoints.verification import verify_run
@@ -15,6 +16,7 @@ from orchestrator.engine import END, START, Gate, Graph
 from orchestrator.execution import commit, loop
 from tests.crash.abort import watching
 from tests.support import cast, run_actions
+from tests.support.forging import remove
 from tests.support.memory_graphs import memory, remember
 from tests.support.run_actions import pending, sign, sources, start
 from tests.support.small_graphs import graph, held, slice_of, started
@@ -208,6 +210,18 @@ def test_a_cancel_between_two_supersteps_withdraws_the_request(
     assert run.status == Status.CANCELLED
     assert run_actions.request(run).status == "withdrawn"
     assert verify_run(run.id) == []
+
+
+def test_a_request_that_is_deleted_between_two_supersteps_is_missed_before_the_run_pauses(
+    rita: User,
+) -> None:
+    def delete() -> None:
+        for model in (RequestReviewer, ApprovalRequest):
+            for row in model.objects.all():
+                remove(row)
+
+    run = _slice_with(started(_long_branch("deleted-between")), {4: delete})
+    assert run.status == Status.TAMPERED
 
 
 def test_a_held_memory_comes_back_when_another_run_changes_it_between_two_supersteps(

@@ -156,7 +156,8 @@ async def test_a_list_is_told_nothing_of_a_run_that_one_may_see_no_longer(
         await happen(run, 2)
         if not await live.receive_nothing(timeout=0.6):
             # A database that is busy closes the socket, and the page opens another one.
-            assert (await live.receive_output())["type"] == "websocket.close"
+            sent = await live.receive_output()
+            assert sent["type"] == "websocket.close", sent
 
 
 @pytest.mark.parametrize("path", SOCKETS)
