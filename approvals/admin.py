@@ -17,6 +17,17 @@ from checkpoints.admin.rows import GraphFilter, ReadOnlyRows
 from checkpoints.models import Run
 
 
+class GraphOfRunFilter(GraphFilter):
+    """The rows of the runs of one graph, by the index of these runs."""
+
+    def queryset(
+        self, request: HttpRequest, queryset: "QuerySet[Any]"
+    ) -> "QuerySet[Any]":
+        if not self.value():
+            return queryset
+        return queryset.filter(run__graph=self.value())
+
+
 @admin.register(ApprovalRequest)
 class ApprovalRequestAdmin(ReadOnlyRows):
     """Requests, with the policy that each was opened under."""
@@ -33,8 +44,7 @@ class ApprovalRequestAdmin(ReadOnlyRows):
         "review",
     )
     list_display_links = ("task",)
-    list_filter = ("status", GraphFilter)
-    ordering = ("-opened_at", "-id")
+    list_filter = ("status", GraphOfRunFilter)
     search_run = "run"
     actions = ("open_reviews",)
 

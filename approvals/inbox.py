@@ -1,6 +1,7 @@
 """Reads the requests that wait for a person, for pages and API. Changes nothing."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -88,11 +89,15 @@ def count_waiting(user: Any) -> int:
     """Return how many requests wait for this user, at most one more than `MANY`. One
     query, besides those for the user's principals.
     """
+    return _count_waiting(principals_of(user))
+
+
+def _count_waiting(principals: Sequence[str]) -> int:
     reviewers = RequestReviewer.objects.filter(principal=SOURCE, waits=True)
     # In the order of an index that has no other rows.
     ordered = reviewers.order_by("opened_at", "request_id")
     return count_first(
-        principals_of(user),
+        principals,
         ordered,
         "request_id",
         most=MANY + 1,
@@ -144,7 +149,9 @@ def mark_of(user: Any) -> Mark:
     """Return the state of this user's inbox: three queries, besides those for his
     principals.
     """
-    waiting = count_waiting(user)
+    principals = principals_of(user)
+    waiting = _count_waiting(principals)
+    changes = _newest_changes(principals)
     signed = _signed(user, is_open=True)
     of_request = signed.values_list(
         "request",
@@ -154,8 +161,8 @@ def mark_of(user: Any) -> Mark:
 
     # A row of zeros separates the two lists.
     lines = [str(waiting)]
-    for request, changes in (*_newest_changes(user), (0, 0), *signed_rows):
-        lines.append(f"{request} {changes}")
+    for request, number in (*changes, (0, 0), *signed_rows):
+        lines.append(f"{request} {number}")
     text = "\n".join(lines)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Mark(
@@ -166,14 +173,14 @@ def mark_of(user: Any) -> Mark:
     )
 
 
-def _newest_changes(user: Any) -> list[tuple[Any, int | None]]:
-    """Return the requests naming this user that changed last, and how often each has
-    changed. One query, besides those for his principals.
+def _newest_changes(principals: Sequence[str]) -> list[tuple[Any, int | None]]:
+    """Return the requests naming one of these that changed last, and how often each has
+    changed. One query.
     """
     reviewers = RequestReviewer.objects.filter(principal=SOURCE)
     newest = reviewers.order_by("-changed_at")
     ids = first_of_each(
-        principals_of(user),
+        principals,
         newest,
         "id",
         NEWEST,

@@ -474,9 +474,22 @@ def _make_key(path: Path) -> None:
     try:
         with os.fdopen(handle, "w") as file:
             file.write(secrets.token_urlsafe(64))
-        # Of several processes that start at once the first one links its file. It is
-        # whole by then, so none reads a part of a key.
-        with suppress(FileExistsError):
-            os.link(written, path)
+        _link(written, path)
     finally:
         os.unlink(written)
+
+
+def _link(written: str, path: Path) -> None:
+    """Give a file its name, unless another process has. The file is whole by then, so
+    that none reads a part of a key.
+    """
+    try:
+        os.link(written, path)
+    except FileExistsError:
+        return
+    except OSError:
+        # There are file systems without links.
+        with suppress(FileExistsError):
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as file:
+                file.write(Path(written).read_text())

@@ -17,6 +17,7 @@ from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from approvals.permissions import VisibleRuns
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of, json_of
 from checkpoints.sealing.sealed_columns import read_value
@@ -268,7 +269,7 @@ def page_schema(
 
 def paginate(
     request: Request,
-    rows: "QuerySet[Any]",
+    rows: "QuerySet[Any] | VisibleRuns",
     out: type[serializers.BaseSerializer[Any]],
     *,
     by: tuple[str, ...],

@@ -46,7 +46,11 @@ def made_at(id: UUID) -> datetime | None:
     if id.version != 7:
         return None
     milliseconds = id.int >> 80
-    return EPOCH + timedelta(milliseconds=milliseconds)
+    try:
+        return EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        # Anybody may write an id, also one of a year that no calendar has.
+        return None
 
 
 def uuid_of(value: Any, what: str) -> UUID:

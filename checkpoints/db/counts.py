@@ -1,6 +1,6 @@
 """Numbers of rows for people, who need no exact number where there are very many."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import EmptyResultSet
@@ -38,10 +38,18 @@ def count_each(
 
     counts = dict.fromkeys(named_rows, 0)
     if names:
-        with connection.cursor() as cursor:
-            cursor.execute(f"SELECT {', '.join(columns)}", params)
-            counts |= zip(names, cursor.fetchone(), strict=True)
+        [numbers] = select_rows(f"SELECT {', '.join(columns)}", params)
+        counts |= zip(names, numbers, strict=True)
     return counts
+
+
+def select_rows(
+    text: str, params: Sequence[Any] | Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a query in SQL. One query."""
+    with connection.cursor() as cursor:
+        cursor.execute(text, params)
+        return list(cursor.fetchall())
 
 
 def in_words(number: int) -> str:

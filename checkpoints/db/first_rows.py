@@ -19,13 +19,30 @@ def first_of_each(
     rows: "QuerySet[Any, Any]",
     column: str,
     first: int | None,
+    *,
+    also: "QuerySet[Any, Any] | None" = None,
 ) -> RawSQL:
     """Return a subquery for `__in`: the values of a column in the first rows of each
     source, all of them where `first` is None. Reads nothing.
 
     `rows` is ordered, and has `SOURCE` in a condition. Several sources may have the
-    same value.
+    same value. `also` is a query of one column, whose values are added.
     """
+    values = _first_values(sources, rows, column, first)
+    if also is None:
+        return values
+    query, params = also.query.sql_with_params()
+    # SQLite takes no cut query as a part of another, but one from which it selects.
+    text = f"{values.sql} UNION ALL SELECT * FROM ({query}) AS added"  # noqa: S608
+    return RawSQL(text, (*values.params, *params))  # noqa: S611
+
+
+def _first_values(
+    sources: Sequence[str],
+    rows: "QuerySet[Any, Any]",
+    column: str,
+    first: int | None,
+) -> RawSQL:
     named = rows.values(value=F(column))[:first]
     query, params = named.query.sql_with_params()
     if connection.vendor == "sqlite":

@@ -5,20 +5,15 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+
     dependencies = [
-        ("checkpoints", "0024_claims_by_kind"),
+        ('checkpoints', '0024_claims_by_kind'),
     ]
 
     operations = [
         migrations.AlterField(
-            model_name="taskresult",
-            name="run",
-            field=models.ForeignKey(
-                db_constraint=False,
-                db_index=False,
-                on_delete=django.db.models.deletion.PROTECT,
-                related_name="task_results",
-                to="checkpoints.run",
-            ),
+            model_name='taskresult',
+            name='run',
+            field=models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='task_results', to='checkpoints.run'),
         ),
     ]

@@ -5,25 +5,15 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
+
     dependencies = [
-        ("checkpoints", "0026_narrow_indices"),
+        ('checkpoints', '0026_narrow_indices'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.AddIndex(
-            model_name="run",
-            index=models.Index(
-                condition=models.Q(
-                    ("status", "paused"),
-                    models.Q(
-                        ("origin_checkpoint__isnull", False),
-                        ("line__gt", 1),
-                        _connector="OR",
-                    ),
-                ),
-                fields=["-created_at", "-id"],
-                name="run_paused_departures",
-            ),
+            model_name='run',
+            index=models.Index(condition=models.Q(('status', 'paused'), models.Q(('origin_checkpoint__isnull', False), ('line__gt', 1), _connector='OR')), fields=['-created_at', '-id'], name='run_paused_departures'),
         ),
     ]

@@ -87,12 +87,8 @@ class Job(models.Model):
         ]
         indexes = [
             models.Index(fields=["run"], name="job_by_run"),
-            # Without the jobs that wait or run, whose claims would write to it.
-            models.Index(
-                fields=["-ended_at"],
-                name="job_ended",
-                condition=Q(ended_at__isnull=False),
-            ),
+            # Live jobs too: the page of workers lists them first, in this order.
+            models.Index(fields=["-ended_at"], name="job_ended"),
             # What the queue looks at: few rows at any time, however many jobs are done.
             models.Index(
                 fields=["-priority", "due_at"],

@@ -160,7 +160,13 @@ class Run(Sealed):
                     name=f"run_by_{field}",
                     condition=models.Q(**{f"{field}__isnull": False}),
                 )
-                for field in ("started_by", "on_behalf_of", "parent_run")
+                for field in ("on_behalf_of", "parent_run")
+            ),
+            models.Index(
+                # In the order of the list, for who sees only what they started.
+                fields=["started_by", "-created_at", "-id"],
+                name="run_by_starter",
+                condition=models.Q(started_by__isnull=False),
             ),
             # Forks and runs that went back, of which some were not started: few of the
             # many that are paused.

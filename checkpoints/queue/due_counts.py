@@ -135,6 +135,5 @@ def _first_queued_text(columns: str) -> str:
 def _select(text: str, **params: str) -> Sequence[tuple[Any, ...]]:
     """Return the rows of a query that reads from `kinds`."""
     now = to_driver(timezone.now(), connection.vendor)
-    with connection.cursor() as cursor:
-        cursor.execute(f"WITH RECURSIVE {kinds_text()} {text}", {"now": now, **params})
-        return list(cursor.fetchall())
+    text = f"WITH RECURSIVE {kinds_text()} {text}"
+    return counts.select_rows(text, {"now": now, **params})

@@ -6,8 +6,9 @@ A run that was not forked leaves nothing: it is removed only when no fork of it 
 any more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -17,6 +18,7 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.timeline.past_effects import LEFT_LINES, MEMORY
 from orchestrator.engine import Task
+from orchestrator.engine.frozen import frozen
 
 ROWS = 100
 """How many results are read at once: each may hold a large output."""
@@ -25,23 +27,42 @@ Left = tuple[Task, str, bool]
 """A task, its effect, and whether it certainly happened."""
 
 
-def leave_effects(run: Run) -> None:
-    """Leave the effects of a run, and those that others had left with it, with its
-    origin, in the caller's transaction; nothing if it has none. Five statements, and
-    one for each task.
+@frozen
+class LeftEffects:
+    """The effects that a run leaves with the run `origin`."""
+
+    origin: UUID
+    effects: Sequence[Left]
+
+
+def find_effects(run: Run) -> LeftEffects | None:
+    """Return the effects of a run, and those that others had left with it; None if it
+    was not forked or has none. Raises `TamperedRow` and `WrongKey` if a result does not
+    verify. Three statements.
     """
     lines = RunLine.objects.filter(run=run.id, number=1)
     departure = lines.values_list("departure_run", flat=True).first()
     if not departure:
-        return
+        return None
+    # Attempts of a task, and its starts on several lines, are one effect.
+    effects = dict.fromkeys([*_effects_of_nodes(run), *_landings(run)])
+    if not effects:
+        return None
+    return LeftEffects(departure, tuple(effects))
+
+
+def leave_effects(left: LeftEffects) -> None:
+    """Leave effects with their origin if it exists, at the end of the caller's
+    transaction: the origin may be at work, and its worker waits for the lock. One
+    statement, and two for each task.
+    """
     # Locked, so that it is not removed before the rows that are left with it are there.
-    origins = Run.objects.select_for_update(no_key=True).filter(id=departure)
+    origins = Run.objects.select_for_update(no_key=True).filter(id=left.origin)
     origin = origins.only("id", "encrypted", "hash_key").first()
     if origin is None:
         return
     at = timezone.now()
-    # Attempts of a task, and its starts on several lines, are one effect.
-    for effect in dict.fromkeys([*_effects_of_nodes(run), *_landings(run)]):
+    for effect in left.effects:
         _leave(origin, effect, at)
 
 

@@ -29,7 +29,7 @@ from checkpoints.models import (
 from checkpoints.payloads import DATABASE
 from checkpoints.retention.archive import Archived, require_archived
 from checkpoints.retention.kept_points import WITH_RUN, classified
-from checkpoints.retention.left_effects import leave_effects
+from checkpoints.retention.left_effects import find_effects, leave_effects
 from checkpoints.retention.rule import Rule
 from checkpoints.retention.stretches import Inside, RemovedRows
 from checkpoints.sealing import data_keys
@@ -83,8 +83,7 @@ def remove_run(
             elsewhere = list(rows.exclude(backend=DATABASE).only(*names))
         removed = RemovedRows(count=sums["count"], bytes=sums["bytes"], runs=1)
         _record_removal(run, by, archived)
-        # Before the results go, from which it reads what was done.
-        leave_effects(run)
+        left_effects = find_effects(run)
         for model in PARTS:
             model.objects.filter(run=run.id).delete()
         # Django would look in each table that may name a run; the database itself
@@ -97,6 +96,8 @@ def remove_run(
         # Ids never come again; under a chosen key `start` would repeat the journey.
         if run.key != str(run.id):
             RemovedKey.objects.update_or_create(key=run.key, defaults={"run": run.id})
+        if left_effects is not None:
+            leave_effects(left_effects)
         inside(removed)
     # Only now: a transaction that is rolled back still needs the bytes.
     for row in elsewhere:

@@ -19,7 +19,7 @@ from approvals.api.base import (
     person,
     read_body,
 )
-from approvals.permissions import visible_run, visible_runs
+from approvals.permissions import VisibleRuns, visible_run
 from checkpoints import lines, retention, timeline
 from checkpoints.core.arguments import MOST_WHOLE
 from checkpoints.ledger import notes
@@ -61,7 +61,7 @@ class Runs(APIView):
         parameters, metadata = split_filters(request.query_params.dict())
         query = read_body(RunsQuery, parameters)
         caller = person(request)
-        rows = _filtered(visible_runs(caller), query)
+        rows = _filtered(Run.objects.all(), query)
         rows = notes.with_metadata(rows, metadata)
         if "origin" in query:
             # A caller who may not see a run must not learn of its forks.
@@ -69,7 +69,8 @@ class Runs(APIView):
             rows = rows.filter(id__in=lines.forks_of(origin.id))
         # A list shows columns only; payloads stay in the database.
         rows = rows.select_related("started_by", "on_behalf_of").only(*_COLUMNS)
-        return paginate(request, rows, RunLine, by=("-created_at", "-id"))
+        visible = VisibleRuns(caller, rows)
+        return paginate(request, visible, RunLine, by=("-created_at", "-id"))
 
     @describe(request=StartBody, responses={201: RunOut, 200: RunOut})
     def post(self, request: Request) -> Response:

@@ -98,7 +98,7 @@ def shell(context: template.Context) -> dict[str, Any]:
     facts = _facts_of_browser(request)
     user = getattr(request, "user", None)
     if user is not None and user.is_authenticated:
-        facts |= _facts_of_person(user)
+        facts |= _facts_of_person(user, context.get("mark"))
     return facts
 
 
@@ -129,9 +129,15 @@ def _facts_of_browser(request: HttpRequest | None) -> dict[str, Any]:
     }
 
 
-def _facts_of_person(user: Any) -> dict[str, Any]:
-    """Return the part of the frame that is for a signed-in person."""
-    count = inbox.count_waiting(user)
+def _facts_of_person(user: Any, mark: inbox.Mark | None) -> dict[str, Any]:
+    """Return the part of the frame that is for a signed-in person. `mark` is that of the
+    inbox, where the page has read it.
+    """
+    if mark is None:
+        count = inbox.count_waiting(user)
+    else:
+        # The page and its bar show the same number.
+        count = mark.waiting + mark.is_capped
     name = user.get_full_name() or user.get_username()
     return {
         "user": user,

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
-from string import hexdigits
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +31,14 @@ from checkpoints.sealing import data_keys
 from orchestrator.engine import registry
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.runs.metadata import PARAMETER, read_pair, split_filters
+from orchestrator.views import run_search
+from orchestrator.views.run_search import (
+    LONGEST_SEARCH,
+    Position,
+    Search,
+    matching,
+    search,
+)
 from orchestrator.views.run_standings import not_started, read_standings
 
 PAGE = 50
@@ -41,10 +48,6 @@ NEWS = 100
 """
 CLOCKS_DIFFER = timedelta(hours=1)
 """The most by which the clocks of servers that start runs may differ."""
-LONGEST_SEARCH = 200
-"""The most characters of a search; the rest is ignored."""
-ID_DIGITS = 32
-"""Hexadecimal digits of an id."""
 REVIEW = "review"
 UNSTARTED = "unstarted"
 """The tab of forks that were made and not started. They are paused, as are runs that
@@ -106,12 +109,16 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         return _redirect_to_typed_metadata(request, typed)
 
     runs = _filtered(request)
-    of_tab = _counts(runs)
+    result = _searched(request, runs)
+    of_tab = _counts(result.runs)
     tab = request.GET.get("status", "")
     statuses = _statuses_of(tab)
     cursor = request.GET.get("before", "")
+    if cursor:
+        # A search goes on behind the last row of the page before.
+        result = _searched(request, _before(runs, cursor))
     # One row more than a page shows whether there is another page.
-    rows = _first_rows(_before(runs, cursor), tab, statuses, limit=PAGE + 1)
+    rows = _first_rows(result.runs, tab, statuses, limit=PAGE + 1)
     _know_keys_of(rows)
     read_standings(rows[:PAGE], request.user)
 
@@ -123,7 +130,8 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "tab": known_tab,
         "total": of_tab[known_tab],
         **_filter_facts(request),
-        **_list_links(request, rows, is_first_page=not cursor),
+        "searched": 0 if result.end is None else run_search.STRETCH,
+        **_list_links(request, rows, result.end, is_first_page=not cursor),
         **_may_facts(request.user),
     }
     return render(request, "orchestrator/runs.html", context, section="runs")
@@ -175,17 +183,21 @@ def _statuses_of(tab: str) -> frozenset[str] | None:
 def _list_links(
     request: HttpRequest,
     rows: list[Run],
+    end: Position | None,
     *,
     is_first_page: bool,
 ) -> dict[str, str]:
     """Return the queries of the older page, of the newest one, and of the number of
-    newer runs; empty if there is none.
+    newer runs; empty if there is none. `end`: where a search ended that did not look at
+    all runs.
     """
     links = {"older": "", "newest": "", "news": ""}
     if len(rows) > PAGE:
         last = rows[PAGE - 1]
-        cursor = f"{last.created_at.isoformat()}~{last.id}"
-        links["older"] = _query(request, before=cursor)
+        end = (last.created_at, last.id)
+    if end is not None:
+        at, id = end
+        links["older"] = _query(request, before=f"{at.isoformat()}~{id}")
     # Newer runs belong on the first page only.
     if not is_first_page:
         links["newest"] = _query(request, before="")
@@ -221,6 +233,9 @@ def runs_news(request: HttpRequest) -> HttpResponse:
     count = 0
     if since:
         newer = _newer(_filtered(request), since)
+        words = _words(request)
+        if words:
+            newer = newer.filter(matching(words))
         count = _count_news(newer, tab, _statuses_of(tab))
     number = str(count)
     if count == NEWS:
@@ -232,11 +247,11 @@ def runs_news(request: HttpRequest) -> HttpResponse:
 def _newer(runs: "QuerySet[Run]", since: UUID) -> "QuerySet[Run]":
     """Return the runs that were started after one, whose id sorts by time."""
     newer = runs.filter(id__gt=since)
-    made = made_at(since)
-    if made is None:
+    moment = made_at(since)
+    if moment is None:
         return newer
     # Only this bound lets the indexes by time answer.
-    return newer.filter(created_at__gt=made - CLOCKS_DIFFER)
+    return newer.filter(created_at__gt=moment - CLOCKS_DIFFER)
 
 
 def _count_news(
@@ -323,11 +338,15 @@ def _first_rows(
         return list(runs[:limit])
     # The index has the runs of one status in the order of the list. Those of several
     # would all be read and sorted.
-    rows: list[Run] = []
+    rows: dict[UUID, Run] = {}
     for status in statuses:
-        rows += _of_tab(runs, tab, frozenset({status}))[:limit]
-    rows.sort(key=attrgetter("created_at", "id"), reverse=True)
-    return rows[:limit]
+        for run in _of_tab(runs, tab, frozenset({status}))[:limit]:
+            # A run that changed its status between two queries is in both.
+            rows[run.id] = run
+    newest_first = sorted(
+        rows.values(), key=attrgetter("created_at", "id"), reverse=True
+    )
+    return newest_first[:limit]
 
 
 def _know_keys_of(rows: list[Run]) -> None:
@@ -341,7 +360,7 @@ def _know_keys_of(rows: list[Run]) -> None:
 
 def _filtered(request: HttpRequest) -> "QuerySet[Run]":
     """Return the runs that this person may see and that match the filters, on all tabs
-    and pages. Raises `InvalidValue`.
+    and pages and whatever is searched for. Raises `InvalidValue`.
     """
     runs = permissions.visible_runs(request.user)
     span = SPANS.get(request.GET.get("started", ""))
@@ -351,11 +370,20 @@ def _filtered(request: HttpRequest) -> "QuerySet[Run]":
     graph = request.GET.get("graph", "")
     if graph:
         runs = runs.filter(graph=graph)
-    words = request.GET.get("q", "").strip()[:LONGEST_SEARCH]
-    if words:
-        in_words = Q(key__istartswith=words) | Q(label__icontains=words)
-        runs = runs.filter(in_words | _id_prefix(words))
     return notes.with_metadata(runs, _metadata(request))
+
+
+def _words(request: HttpRequest) -> str:
+    """Return the words that are searched for, empty for none."""
+    return request.GET.get("q", "").strip()[:LONGEST_SEARCH]
+
+
+def _searched(request: HttpRequest, runs: "QuerySet[Run]") -> Search:
+    """Return those of these runs that a search finds; all of them without one."""
+    words = _words(request)
+    if not words:
+        return Search(runs, end=None)
+    return search(runs, words)
 
 
 def _metadata(request: HttpRequest) -> dict[str, str]:
@@ -396,17 +424,6 @@ def graphs_to_choose(user: Any) -> list[str]:
     return sorted(set(names))
 
 
-def _id_prefix(words: str) -> Q:
-    """Return the filter for ids that begin with the words; for nothing if no id can."""
-    digits = words.replace("-", "").lower()
-    if not digits or len(digits) > ID_DIGITS or set(digits) - set(hexdigits):
-        return Q(pk__in=[])
-    # A range rather than a pattern, so that the index of the primary key answers.
-    first = UUID(digits.ljust(ID_DIGITS, "0"))
-    last = UUID(digits.ljust(ID_DIGITS, "f"))
-    return Q(id__gte=first, id__lte=last)
-
-
 def _before(runs: "QuerySet[Run]", cursor: str) -> "QuerySet[Run]":
     """Return the runs after the last one of a page, all without a cursor. Raises
     `InvalidValue`.
@@ -417,10 +434,9 @@ def _before(runs: "QuerySet[Run]", cursor: str) -> "QuerySet[Run]":
     if at is None:
         message = "“before” names no run; follow the links of the list"
         raise InvalidValue(message, path="before")
-    is_older = Q(created_at__lt=at)
-    # Of runs of one moment the id decides.
-    is_later_in_list = Q(created_at=at, id__lt=last)
-    return runs.filter(is_older | is_later_in_list)
+    # Of runs of one moment the id decides. The index can use the other bound alone.
+    is_older = Q(created_at__lt=at) | Q(id__lt=last)
+    return runs.filter(is_older, created_at__lte=at)
 
 
 def _read_cursor(cursor: str) -> tuple[datetime | None, UUID | None]:

@@ -127,6 +127,20 @@ def test_a_secret_key_is_made_once_and_kept_for_its_owner_only(
     assert (folder / "secret_key").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_secret_key_is_made_where_the_file_system_has_no_links(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError("no links here")
+
+    monkeypatch.setenv("COUNTERSIGN_DEMO", "true")
+    monkeypatch.setattr(os, "link", refuse)
+    key = Environment.read().key()
+    assert len(key) > 50
+    assert Environment.read().key() == key
+    assert (folder / "secret_key").stat().st_mode & 0o777 == 0o600
+
+
 def test_of_two_processes_that_make_the_secret_key_at_once_both_get_the_same(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,17 +6,23 @@ retention.
 import os
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
+from django.utils import timezone
+from django.utils.http import urlencode
 
+from checkpoints.admin import rows
 from checkpoints.db import counts
-from checkpoints.models import Run
+from checkpoints.models import RetentionPolicy, Run
+from checkpoints.retention import dry_runs
 from orchestrator import runs
 from orchestrator.engine import registry
 from orchestrator.management import reference_data
 from orchestrator.management.reference_data import ReferenceData, reference_graph
+from orchestrator.views import run_details, run_search
 from orchestrator.views import runs as runs_page
 from tests.support.read_growth import Reads, grown_reads
 from tests.support.rows import a_worker
@@ -36,21 +42,47 @@ RUNS = 6
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits that are reached before runs are added."""
     monkeypatch.setattr(counts, "MOST_COUNTED", 20)
+    # Few, because those of a stretch lie on more pages where there are more runs.
+    monkeypatch.setattr(run_search, "STRETCH", 40)
+    monkeypatch.setattr(run_search, "MOST_FOUND", 15)
+    monkeypatch.setattr(run_search, "MOST_NAMED", 4)
+    # More than a page of the admin, which would list them all otherwise.
+    monkeypatch.setattr(rows, "MOST_COUNTED", 120)
     # The runs that are copied were started within the hour.
     monkeypatch.setattr(runs_page, "CLOCKS_DIFFER", timedelta(0))
 
 
-def test_no_read_costs_more_beside_ten_times_as_many_runs() -> None:
+@pytest.fixture
+def data() -> ReferenceData:
+    """The reference data of few runs, beside those of the small graph."""
     data = ReferenceData()
     list(data.grow(FEW))
-    reviewer = User.objects.get(username=reference_data.REVIEWER)
-    _make_small_runs(reviewer)
-    overseer = User.objects.create_superuser("overseer")
+    _make_small_runs(User.objects.get(username=reference_data.REVIEWER))
+    return data
+
+
+@pytest.fixture
+def overseer() -> User:
+    return User.objects.create_superuser("overseer")
+
+
+def test_no_page_costs_more_beside_ten_times_as_many_runs(
+    data: ReferenceData, overseer: User
+) -> None:
     reads = {
-        **_comparisons(overseer, reviewer),
+        **_comparisons(overseer, User.objects.get(username=reference_data.REVIEWER)),
         **_queue(overseer),
         **_lists(overseer),
+        **_searches(overseer),
+        **_pages_of_runs(overseer),
     }
+    assert grown_reads(data, reads, many=MANY) == {}
+
+
+def test_nothing_of_the_admin_or_retention_costs_more_beside_ten_times_as_many_runs(
+    data: ReferenceData, overseer: User
+) -> None:
+    reads = {**_admin(overseer), **_retention()}
     assert grown_reads(data, reads, many=MANY) == {}
 
 
@@ -133,3 +165,89 @@ def _lists(overseer: User) -> Reads:
         "failed runs by API": "/api/v1/runs/?status=failed",
     }
     return _pages(overseer, addresses)
+
+
+def _searches(overseer: User) -> Reads:
+    """Searches of runs for what one, many or no run has, and the page behind them."""
+    oldest = Run.objects.order_by("created_at")[0]
+    position = f"{(timezone.now() - timedelta(days=1)).isoformat()}~{oldest.id}"
+    addresses = {
+        "search for a key": f"/runs/?q={_key(1)}",
+        "search for an old key": f"/runs/?q={oldest.key}",
+        "search for an id": f"/runs/?q={oldest.id}",
+        "search for nothing": "/runs/?q=k-1234",
+        "search for many": f"/runs/?q={reference_data.PREFIX}",
+        "search for many digits": "/runs/?q=01",
+        "search in a graph": f"/runs/?q=k-1234&graph={SMALL}",
+        "further search": "/runs/?" + urlencode({"q": "k-1234", "before": position}),
+        "further page": "/runs/?" + urlencode({"before": position}),
+    }
+    return _pages(overseer, addresses)
+
+
+def _pages_of_runs(overseer: User) -> Reads:
+    """What one run, its checkpoints, its log and the audit log show, and the lists of
+    what there is beside runs.
+    """
+    run = Run.objects.get(key=_key(0))
+    checkpoint = f"/api/v1/checkpoints/{run.head}"
+    addresses = {
+        "audit": "/audit/",
+        "audit of a graph": f"/audit/?graph={SMALL}",
+        "pin": f"/checkpoints/{run.head}/pin/",
+        "export": f"/runs/{run.id}/export/",
+        "erasure": f"/runs/{run.id}/erase/",
+        "graphs": "/graphs/",
+        "graph": f"/graphs/{SMALL}/",
+        "figures": "/figures/",
+        "run by API": f"/api/v1/runs/{run.id}/",
+        "checkpoints by API": f"/api/v1/runs/{run.id}/checkpoints/",
+        "events by API": f"/api/v1/runs/{run.id}/events/",
+        "checkpoint by API": f"{checkpoint}/",
+        "state by API": f"{checkpoint}/state/",
+        "diff by API": f"{checkpoint}/diff/",
+        "decisions by API": f"/api/v1/runs/{run.id}/decisions/",
+        "audit by API": "/api/v1/audit/",
+    }
+    for tab in run_details.TABS:
+        addresses[f"run, tab {tab}"] = f"/runs/{run.id}/?tab={tab}"
+    return _pages(overseer, addresses)
+
+
+def _admin(overseer: User) -> Reads:
+    """Lists of the admin, which count up to a limit of their own."""
+    run = Run.objects.get(key=_key(0))
+    runs_list = "/admin/checkpoints/run/"
+    requests_list = "/admin/approvals/approvalrequest/"
+    addresses = {
+        "admin": "/admin/",
+        "runs in the admin": runs_list,
+        "runs of a graph in the admin": f"{runs_list}?graph={SMALL}",
+        "search in the admin": f"{runs_list}?q={run.key}",
+        "run in the admin": f"{runs_list}{run.id}/change/",
+        "requests in the admin": requests_list,
+        "requests of a graph in the admin": f"{requests_list}?graph={SMALL}",
+        "requests of a run in the admin": f"{requests_list}?q={run.key}",
+        "decisions in the admin": "/admin/approvals/decision/",
+        "receipts in the admin": "/admin/approvals/receipt/",
+        "checkpoints in the admin": "/admin/checkpoints/checkpoint/",
+        "events in the admin": "/admin/checkpoints/runevent/",
+        "writes in the admin": "/admin/checkpoints/pendingwrite/",
+    }
+    return _pages(overseer, addresses)
+
+
+def _retention() -> Reads:
+    """Dry runs of a policy of the small graph: by number, by age, of whole runs."""
+    ages = {"paused": 0, "failed": 0, "completed": 0}
+    policies = {
+        "number": RetentionPolicy(graph=SMALL, keep_last=1),
+        "age": RetentionPolicy(graph=SMALL, max_age_days=ages),
+        "whole runs": RetentionPolicy(
+            graph=SMALL, remove_runs_after_days={"completed": 0, "failed": 0}
+        ),
+    }
+    reads = {}
+    for name, policy in policies.items():
+        reads[f"dry run, {name}"] = partial(dry_runs.dry_run, policy)
+    return reads

@@ -14,6 +14,7 @@ from approvals.models import ApprovalRequest
 from approvals.views import inbox as inbox_page
 from orchestrator.management import reference_data
 from orchestrator.management.reference_data import ReferenceData
+from tests.support.read_costs import cost_of
 from tests.support.read_growth import grown_reads
 
 pytestmark = [
@@ -34,6 +35,8 @@ class Reads:
         self.client = Client()
         self.client.force_login(self.user)
         self.run = inbox.waiting_for(self.user)[0].run_id
+        first_page = self.page(f"/api/v1/runs/?page_size={SHORT}").json()
+        self.later = first_page["next"]
 
     def page(self, address: str) -> Any:
         response = self.client.get(address, secure=True)
@@ -61,7 +64,21 @@ def test_no_read_of_a_reviewer_costs_more_beside_ten_times_as_many_runs(
         "inbox, second page": lambda: reads.page("/reviews/?page=2"),
         "inbox, signed": lambda: reads.page("/reviews/?folder=signed"),
         "inbox, decided": lambda: reads.page("/reviews/?folder=decided"),
+        "API runs": lambda: reads.page(f"/api/v1/runs/?page_size={SHORT}"),
+        "API runs, a later page": lambda: reads.page(reads.later),
         "mark of an inbox": lambda: inbox.mark_of(reads.user),
         "mark of all inboxes": inbox.mark_of_all,
     }
     assert grown_reads(data, by_name, many=MANY) == {}
+
+
+MOST_STATEMENTS = 17
+"""Of an inbox, with five for who one is and two for whether a worker lives."""
+
+
+def test_an_inbox_and_its_bar_take_few_statements() -> None:
+    data = ReferenceData()
+    list(data.grow(FEW))
+    reads = Reads()
+    reads.page("/reviews/")
+    assert cost_of(lambda: reads.page("/reviews/")).statements <= MOST_STATEMENTS

@@ -64,21 +64,20 @@ def whole_indices(model: type[Model]) -> dict[str, set[str]]:
     return indices
 
 
-def test_of_columns_that_change_all_rows_are_indexed_only_for_the_list_of_a_status() -> (
-    None
-):
-    # An update writes to each index that its row is in.
+def test_of_columns_that_change_all_rows_are_indexed_only_for_two_lists() -> None:
+    # An update writes to each index that its row is in. Runs are listed by their status,
+    # and jobs by their end, those that have not ended first.
     whole = [
         name
         for model, changing in CHANGING.items()
         for name, fields in whole_indices(model).items()
         if fields & changing
     ]
-    assert whole == ["run_by_status"]
+    assert whole == ["run_by_status", "job_ended"]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_superstep_writes_to_no_index_of_the_runs() -> None:
+def test_supersteps_write_to_no_index_of_the_runs() -> None:
     if connection.vendor != "postgresql":
         pytest.skip("SQLite writes only to indices over what an update names")
     made = graph("many-supersteps")
@@ -89,8 +88,8 @@ def test_a_superstep_writes_to_no_index_of_the_runs() -> None:
     advanced(made)
     after = updates_of(Run)
     assert after[0] - before[0] >= 40
-    # But for the claim, whose status changes, and the end.
-    assert after[1] - before[1] <= 2
+    # But for claims and the end, where the status changes, and now and then a full page.
+    assert after[1] - before[1] <= 10
 
 
 def updates_of(model: type[Model]) -> tuple[int, int]:

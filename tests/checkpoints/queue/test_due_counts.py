@@ -1,3 +1,5 @@
+"""How many runs are due, and since when: the same as a claim would find."""
+
 from datetime import datetime, timedelta
 from typing import Any
 

@@ -251,6 +251,35 @@ def test_a_run_that_left_nothing_behind_leaves_no_effects(
     assert not TaskResult.objects.filter(line__in=LEFT_LINES).exists()
 
 
+def test_an_origin_is_locked_only_where_something_is_left_and_last(
+    origin: Run, people: cast.People
+) -> None:
+    BROKEN[:] = [NotDone]
+    unpaid = fork(f"{origin.key}:step-1", people)
+    assert unpaid.status == Status.FAILED
+    BROKEN.clear()
+    gone = fork(f"{origin.key}:step-1", people)
+    assert gone.status == Status.COMPLETED
+
+    with counted() as sent:
+        removed(gone)
+    lookups = [number for number, text in enumerate(sent) if is_of_origin(text)]
+    deletions = [number for number, text in enumerate(sent) if "DELETE FROM" in text]
+    assert min(lookups) > max(deletions)
+
+    with counted() as sent:
+        pruned(policy("left", keep_last=None, remove_runs_after_days={"failed": 0}))
+    assert not Run.objects.filter(id=unpaid.id).exists()
+    assert not any(map(is_of_origin, sent))
+
+
+def is_of_origin(text: str) -> bool:
+    """Return whether a statement reads the run with which effects are left."""
+    columns = ("id", "encrypted", "hash_key")
+    names = ", ".join(f'"checkpoints_run"."{column}"' for column in columns)
+    return text.startswith(f"SELECT {names} FROM")
+
+
 def test_a_result_that_is_changed_while_its_run_is_removed_is_left_with_nobody(
     origin: Run, people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,6 +119,15 @@ def test_news_counts_what_is_newer_than_the_first_row(
     assert client.get(url).json() == {"count": 1, "text": "1 new run. Show them"}
 
 
+def test_news_since_an_id_of_a_year_that_no_calendar_has_are_none(
+    people: People, browse: Browse
+) -> None:
+    since = "ffffffff-ffff-7fff-bfff-ffffffffffff"
+    answer = browse(people.starter).get(f"{reverse('run_news')}?since={since}")
+    assert answer.status_code == 200
+    assert answer.json()["count"] == 0
+
+
 def test_the_list_costs_the_same_with_ten_times_the_rows(
     people: People, browse: Browse, django_assert_max_num_queries: Any
 ) -> None:

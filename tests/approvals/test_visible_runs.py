@@ -1,0 +1,98 @@
+"""The runs that a person sees are the same whether a list reads all or only a page."""
+
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, Group, User
+
+from approvals.models import RequestReviewer
+from approvals.permissions import VisibleRuns, principals_of, visible_runs
+from checkpoints.models import Run
+from tests.support.cast import People
+from tests.support.rows import START, a_request, a_run
+
+pytestmark = pytest.mark.django_db
+RUNS = 40
+NAMES = (
+    "group:a",
+    "group:b",
+    "group:c",
+    "user:ann",
+    "user:bob",
+    "perm:approvals.decide",
+)
+
+
+@pytest.fixture(params=range(4))
+def random(request: Any) -> Random:
+    return Random(request.param)
+
+
+@pytest.fixture
+def persons(random: Random) -> list[Any]:
+    """People in some groups, one of whom has left, and nobody."""
+    groups = [Group.objects.create(name=name) for name in ("a", "b", "c")]
+    persons: list[Any] = [AnonymousUser()]
+    for name in ("ann", "bob", "cyd", "dee"):
+        person = User.objects.create_user(name)
+        person.groups.set(random.sample(groups, random.randint(0, 2)))
+        persons.append(person)
+    User.objects.filter(username="dee").update(is_active=False)
+    persons[-1].refresh_from_db()
+    return persons
+
+
+def _make_runs(random: Random, persons: list[Any]) -> None:
+    for _ in range(RUNS):
+        starter = random.choice([None, None, *persons[1:]])
+        # Several runs of one moment, in which the id decides.
+        moment = START + timedelta(minutes=random.randint(0, 9))
+        graph = random.choice(["pays", "asks"])
+        run = a_run(started_by=starter, created_at=moment, graph=graph)
+        for _ in range(random.randint(0, 3)):
+            status = random.choice(["open", "applied", "withdrawn"])
+            names = random.sample(NAMES, random.randint(1, 3))
+            a_request(run, *names, status=status)
+
+
+def _sees(person: Any, run: Run) -> bool:
+    """Return whether a person sees a run, by the words of the rule."""
+    if not person.is_active or not person.is_authenticated:
+        return False
+    if person.has_perm("checkpoints.view_run") or run.started_by == person:
+        return True
+    rows = RequestReviewer.objects.filter(request__run=run)
+    named = set(rows.values_list("principal", flat=True))
+    return not named.isdisjoint(principals_of(person))
+
+
+def test_each_page_has_the_runs_that_the_person_may_see(
+    random: Random, persons: list[Any], people: People
+) -> None:
+    _make_runs(random, persons)
+    everything = list(Run.objects.order_by("-created_at", "-id"))
+    for person in (*persons, people.auditor, people.reviewer):
+        seen = [run for run in everything if _sees(person, run)]
+        assert set(visible_runs(person)) == set(seen)
+        asks = Run.objects.filter(graph="asks")
+        matching = [run for run in seen if run.graph == "asks"]
+        for start in range(0, len(seen) + 1, 7):
+            page = slice(start, start + 8)
+            listed = VisibleRuns(person, Run.objects.all())
+            assert list(listed[page]) == seen[page]
+            assert list(VisibleRuns(person, asks)[page]) == matching[page]
+            backwards = listed.order_by("created_at", "id")
+            assert list(backwards[page]) == seen[::-1][page]
+
+
+def test_pages_begin_after_a_moment(
+    random: Random, persons: list[Any], people: People
+) -> None:
+    _make_runs(random, persons)
+    moment = START + timedelta(minutes=5)
+    for person in (*persons, people.auditor):
+        seen = visible_runs(person).order_by("-created_at", "-id")
+        older = VisibleRuns(person, Run.objects.all()).filter(created_at__lt=moment)
+        assert list(older[0:9]) == list(seen.filter(created_at__lt=moment)[:9])
