@@ -18,10 +18,10 @@ from checkpoints.db import query_cache
 from checkpoints.db.rows import (
     Row,
     attributes_of,
+    fetch_records,
     from_driver,
     named_columns,
     new_row,
-    to_driver,
 )
 from checkpoints.models import Checkpoint, Run, RunEvent, RunLine
 from checkpoints.models.checkpoint import Source
@@ -238,10 +238,7 @@ _OF_FIRST = attributes_of(Checkpoint, ("change", "snapshot"))
 
 def _beginning_of(run_id: UUID) -> _Beginning:
     """Read how a run and its lines began. One query."""
-    vendor = connection.vendor
-    with connection.cursor() as cursor:
-        cursor.execute(_beginning_sql(), [to_driver(run_id, vendor)])
-        records = cursor.fetchall()
+    records = fetch_records(_beginning_sql(), [run_id])
     if not records:
         return _Beginning(None, {})
 

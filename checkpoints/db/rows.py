@@ -95,6 +95,15 @@ def fetch_rows(
     return rows
 
 
+def fetch_records(text: str, params: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Return the records of a SELECT as the driver returns them."""
+    database = connections[DEFAULT_DB_ALIAS]
+    with database.cursor() as cursor:
+        cursor.execute(text, [to_driver(value, database.vendor) for value in params])
+        records: list[tuple[Any, ...]] = cursor.fetchall()
+    return records
+
+
 def fetch_joined(
     model: type[Row],
     names: Sequence[str],

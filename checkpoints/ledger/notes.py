@@ -19,10 +19,10 @@ from django.db.models import QuerySet, Sum
 from checkpoints.db import query_cache, statements
 from checkpoints.db.rows import (
     attributes_of,
+    fetch_records,
     from_driver,
     named_columns,
     new_row,
-    to_driver,
 )
 from checkpoints.event_log import NewEvent
 from checkpoints.models import Checkpoint, Run, RunMetadata, TaskFigure, TaskResult
@@ -163,11 +163,8 @@ def metadata_at_kept(run: Run, checkpoint: UUID) -> dict[str, Json] | None:
     checkpoint of it is not kept any more. One query.
     """
     names = attributes_of(RunMetadata)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _sql_at_kept(names), [OF_RUN, to_driver(checkpoint, connection.vendor)]
-        )
-        records = from_driver(RunMetadata, names, cursor.fetchall(), connection.vendor)
+    fetched = fetch_records(_sql_at_kept(names), [OF_RUN, checkpoint])
+    records = from_driver(RunMetadata, names, fetched, connection.vendor)
     if not records:
         return None
     rows = []

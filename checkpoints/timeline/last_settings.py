@@ -27,7 +27,7 @@ path, reading many at once takes fewer queries.
 
 
 @frozen
-class _Point:
+class _ProvenRow:
     """A checkpoint with its run and its proven document."""
 
     row: Checkpoint
@@ -51,9 +51,9 @@ def last_settings(
     # No number is kept for what the diagnostics note.
     if not set(path.partitions).issubset(STATE):
         return
-    point: _Point | None = None
+    point: _ProvenRow | None = None
     if checkpoint.run.erasure is None:
-        point = _Point(checkpoint, checkpoint.run, snapshot_of(checkpoint))
+        point = _ProvenRow(checkpoint, checkpoint.run, snapshot_of(checkpoint))
     for _ in range(MOST):
         if point is None:
             return
@@ -68,7 +68,7 @@ def last_settings(
         point = before
 
 
-def _point_of(run: Run, rows: list[Checkpoint]) -> _Point | None:
+def _point_of(run: Run, rows: list[Checkpoint]) -> _ProvenRow | None:
     """Return the kept checkpoint at the end of a range of rows, proven; None where
     there is none in this run, or values of the run were erased.
     """
@@ -77,10 +77,10 @@ def _point_of(run: Run, rows: list[Checkpoint]) -> _Point | None:
     row = rows[-1]
     if not row.kept or row.run_id != run.id:
         return None
-    return _Point(row, run, reader.proven(rows, protection_of(run)))
+    return _ProvenRow(row, run, reader.proven(rows, protection_of(run)))
 
 
-def _setting_point(point: _Point, path: StatePath) -> _Point | None:
+def _setting_point(point: _ProvenRow, path: StatePath) -> _ProvenRow | None:
     """Return the newest checkpoint, up to this one, that may have set the channel; None
     where it was removed or erased.
     """
@@ -93,7 +93,9 @@ def _setting_point(point: _Point, path: StatePath) -> _Point | None:
     return _point_of(run, reader.range_at(run.id, seq))
 
 
-def _is_unchanged_since(setting: _Point, point: _Point, path: StatePath) -> bool:
+def _is_unchanged_since(
+    setting: _ProvenRow, point: _ProvenRow, path: StatePath
+) -> bool:
     """Return whether the path has the same value at both; in rows of another make the
     numbers may be missing.
     """
@@ -101,7 +103,7 @@ def _is_unchanged_since(setting: _Point, point: _Point, path: StatePath) -> bool
     return is_same(before, value_in(point.document, path))
 
 
-def _newest_unlisted(point: _Point, *, after: int) -> int:
+def _newest_unlisted(point: _ProvenRow, *, after: int) -> int:
     """Return the seq of the newest checkpoint on the way to this one at which channels
     may have got values without their numbers; `after` where there is none behind that.
     """
@@ -123,7 +125,7 @@ def _query_unlisted(run: UUID, after: int, upto: int) -> "QuerySet[Any, Any]":
     return rows.order_by("-seq").values_list("seq", "line")
 
 
-def _point_before(setting: _Point, among: Among) -> _Point | None:
+def _point_before(setting: _ProvenRow, among: Among) -> _ProvenRow | None:
     """Return the checkpoint before this one: for the first of a fork that of its origin
     where it left, if that may be seen. None where there is none, or it was removed or
     erased.
@@ -142,7 +144,7 @@ def _point_before(setting: _Point, among: Among) -> _Point | None:
 
 
 def _step(
-    setting: _Point, before: _Point | None, path: StatePath
+    setting: _ProvenRow, before: _ProvenRow | None, path: StatePath
 ) -> tuple[Touch, Touch | None]:
     if before is None:
         return touch_at(setting.row, setting.run, setting.document, path), None

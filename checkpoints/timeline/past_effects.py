@@ -26,7 +26,7 @@ from django.db.models.expressions import RawSQL
 
 from checkpoints import lines
 from checkpoints.db import query_cache
-from checkpoints.db.rows import from_driver, to_driver
+from checkpoints.db.rows import fetch_records, from_driver
 from checkpoints.lines import Stretch
 from checkpoints.models import MemoryLanding, RunLine, TaskResult
 from checkpoints.models.task_result import Outcome
@@ -177,11 +177,9 @@ def _rows_elsewhere(stretches: Sequence[Stretch]) -> list[Sequence[Any]]:
     text, params = query_cache.compiled(
         _query_elsewhere(len(stretches)), *_values_of(stretches)
     )
-    vendor = connection.vendor
-    runs = [to_driver(stretch.run, vendor) for stretch in stretches]
-    with connection.cursor() as cursor:
-        cursor.execute(f"{_forks_below(len(runs))} {text}", [*runs, *params])
-        return from_driver(TaskResult, _ELSEWHERE, cursor.fetchall(), vendor)
+    runs = [stretch.run for stretch in stretches]
+    records = fetch_records(f"{_forks_below(len(runs))} {text}", [*runs, *params])
+    return from_driver(TaskResult, _ELSEWHERE, records, connection.vendor)
 
 
 _ELSEWHERE = ("run", "line", "node", "visit", "index", "effect", "outcome", "id")
@@ -342,12 +340,10 @@ def _unproven_effects(stretches: Sequence[Stretch]) -> Iterator[Effect]:
 
 def _runs_below(runs: Collection[UUID]) -> list[UUID]:
     """Return all runs below these, in no order. One query."""
-    vendor = connection.vendor
-    ids = [to_driver(run, vendor) for run in runs]
-    with connection.cursor() as cursor:
-        text = f"{_forks_below(len(ids))} SELECT run_id FROM below"  # noqa: S608
-        cursor.execute(text, ids)
-        records = from_driver(RunLine, ["run_id"], cursor.fetchall(), vendor)
+    text = f"{_forks_below(len(runs))} SELECT run_id FROM below"  # noqa: S608
+    records = from_driver(
+        RunLine, ["run_id"], fetch_records(text, runs), connection.vendor
+    )
     return [record[0] for record in records]
 
 

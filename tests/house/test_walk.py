@@ -65,12 +65,12 @@ MOST = {
     "sqlite": {
         "superstep": (62, 242, 492),
         "signature": (26, 123, 614),
-        "fork": (61, 246, 708),
+        "fork": (61, 247, 752),
     },
     "postgresql": {
         "superstep": (62, 244, 477),
         "signature": (26, 122, 570),
-        "fork": (61, 245, 695),
+        "fork": (61, 246, 745),
     },
 }
 """The files that each passes through, the functions that it enters, and how often it
