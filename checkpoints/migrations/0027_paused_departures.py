@@ -14,6 +14,6 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddIndex(
             model_name='run',
-            index=models.Index(condition=models.Q(('status', 'paused'), models.Q(('origin_checkpoint__isnull', False), ('line__gt', 1), _connector='OR')), fields=['-created_at', '-id'], name='run_paused_departures'),
+            index=models.Index(condition=models.Q(('status', 'paused'), models.Q(('origin_checkpoint__isnull', False), ('line__gt', 1), _connector='OR')), fields=['status', '-created_at', '-id'], name='run_paused_departures'),
         ),
     ]

@@ -171,7 +171,8 @@ class Run(Sealed):
             # Forks and runs that went back, of which some were not started: few of the
             # many that are paused.
             models.Index(
-                fields=["-created_at", "-id"],
+                # The status is the same in all; SQLite needs it to choose this index.
+                fields=["status", "-created_at", "-id"],
                 name="run_paused_departures",
                 condition=models.Q(status=Status.PAUSED.value)
                 & (models.Q(origin_checkpoint__isnull=False) | models.Q(line__gt=1)),

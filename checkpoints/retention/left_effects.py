@@ -51,18 +51,18 @@ def find_effects(run: Run) -> LeftEffects | None:
     return LeftEffects(departure, tuple(effects))
 
 
-def leave_effects(left: LeftEffects) -> None:
+def leave_effects(leftover: LeftEffects) -> None:
     """Leave effects with their origin if it exists, at the end of the caller's
     transaction: the origin may be at work, and its worker waits for the lock. One
     statement, and two for each task.
     """
     # Locked, so that it is not removed before the rows that are left with it are there.
-    origins = Run.objects.select_for_update(no_key=True).filter(id=left.origin)
+    origins = Run.objects.select_for_update(no_key=True).filter(id=leftover.origin)
     origin = origins.only("id", "encrypted", "hash_key").first()
     if origin is None:
         return
     at = timezone.now()
-    for effect in left.effects:
+    for effect in leftover.effects:
         _leave(origin, effect, at)
 
 

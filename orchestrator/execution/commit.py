@@ -594,7 +594,7 @@ def _status(
     if session.replay is not None:
         # What was decided in its origin is applied next.
         return Status.RUNNING
-    session.look_again()
+    session.reread_requests()
     # A gate that is settled already is applied next.
     for settled in session.settled_gates(frontier):
         if settled.request not in apart_from:

@@ -160,7 +160,7 @@ class Session:
             self.lease.moved = False
         return self.requests
 
-    def look_again(self) -> None:
+    def reread_requests(self) -> None:
         """Have the open requests read again at the next look, if commits of this slice
         have relied on them. A run that is about to pause would wait for ever for one
         whose row is gone, which moves no log.

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import CharField, OuterRef, Q, QuerySet, Subquery
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast
 from django.db.models.lookups import IsNull
 
@@ -98,8 +99,10 @@ def not_started() -> Q:
     open_requests = ApprovalRequest.objects.filter(
         run=OuterRef("pk"), line=OuterRef("line"), status=RequestStatus.OPEN
     )
-    is_paused = Q(status=Status.PAUSED)
-    has_departed = Q(origin_checkpoint__isnull=False) | Q(line__gt=1)
+    # As the index `run_paused_departures` has them: SQLite uses it only for values that
+    # stand in the text.
+    is_paused = Q(status=RawSQL(f"'{Status.PAUSED.value}'", ()))  # noqa: S611
+    has_departed = Q(origin_checkpoint__isnull=False) | Q(line__gt=RawSQL("1", ()))
     return is_paused & has_departed & _has(waits_for_start) & ~_has(open_requests)
 
 

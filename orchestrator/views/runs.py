@@ -231,8 +231,10 @@ def runs_news(request: HttpRequest) -> HttpResponse:
     since = next(_uuids([text]), None)
     tab = request.GET.get("status", "")
     count = 0
+    # Read in any case: a filter that cannot be read is refused.
+    runs = _filtered(request)
     if since:
-        newer = _newer(_filtered(request), since)
+        newer = _newer(runs, since)
         words = _words(request)
         if words:
             newer = newer.filter(matching(words))

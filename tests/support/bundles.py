@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.db import connection
 
 from approvals import append_only
-from approvals.models import RequestReviewer
+from approvals.models import RequestReviewer, RequestSigner
 from checkpoints import bundle
 from checkpoints.bundle.tables import TABLES
 from checkpoints.bundle.verifier import framed_hash
@@ -160,21 +160,22 @@ def hashed_anew(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return bodies
 
 
+OF_REQUESTS: tuple[Any, ...] = (RequestReviewer, RequestSigner)
+"""The tables that refer to a request."""
+
+
 def forgotten(run: Run) -> None:
     """Take a run out of the database, past everything that watches over its rows."""
     models: list[Any] = [table.model for table in reversed(list(TABLES.values()))]
     with append_only.triggers_lifted(), connection.cursor() as cursor:
-        for model in [RequestReviewer, *models, BundleImport, Run]:
+        for model in [*OF_REQUESTS, *models, BundleImport, Run]:
             table = model._meta.db_table
-            column = "id" if model is Run else _run_column(model)
             where = "request_id IN (SELECT id FROM approvals_approvalrequest WHERE run_id = %s)"
-            where = where if model is RequestReviewer else f"{column} = %s"
+            if model not in OF_REQUESTS:
+                column = "id" if model is Run else model._meta.get_field("run").column
+                where = f"{column} = %s"
             value = run.id.hex if connection.vendor == "sqlite" else run.id
             cursor.execute(f"DELETE FROM {table} WHERE {where}", [value])  # noqa: S608
-
-
-def _run_column(model: Any) -> str:
-    return "" if model is RequestReviewer else model._meta.get_field("run").column
 
 
 def exported(run: Run, **options: Any) -> bytes:

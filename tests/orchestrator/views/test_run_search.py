@@ -1,3 +1,5 @@
+"""The search of the list of runs, a stretch at a time."""
+
 from collections.abc import Callable
 from datetime import timedelta
 
