@@ -150,8 +150,10 @@ def mark_of(user: Any) -> Mark:
     principals.
     """
     principals = principals_of(user)
-    waiting = _count_waiting(principals)
+    # Before the number: a change that comes between the two changes the mark later once
+    # more, and never goes with the number of before.
     changes = _newest_changes(principals)
+    waiting = _count_waiting(principals)
     signed = _signed(user, is_open=True)
     of_request = signed.values_list(
         "request",

@@ -7,11 +7,13 @@ them when it rebuilds a table; the copies are then made anew. A system check wat
 them.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from django.core.checks import CheckMessage, Warning
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import Case, F, Q, QuerySet, Value, When
 
 from approvals.models import (
@@ -36,6 +38,19 @@ NOW = {
     "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')",
     "postgresql": "clock_timestamp()",
 }
+EXISTS = {
+    "sqlite": """
+        SELECT 1 FROM sqlite_master
+        WHERE type = 'trigger' AND name = %s AND tbl_name = trim(%s, '"')
+    """,
+    # Another schema may have one of that name, and one may be turned off.
+    "postgresql": """
+        SELECT 1 FROM pg_trigger
+        WHERE tgname = %s AND tgrelid = to_regclass(%s) AND tgenabled <> 'D'
+    """,
+}
+"""The query that has a row if and only if there is a trigger of a name on a table."""
+ATTEMPTS = 5
 IS_NOT = {
     "sqlite": "IS NOT",
     "postgresql": "IS DISTINCT FROM",
@@ -68,8 +83,7 @@ def _names() -> dict[str, str]:
         for column in ("status", "opened_at", "deadline")
     )
     names["run_differs"] = (
-        "OLD.decisions {is_not} NEW.decisions "
-        "OR OLD.created_at {is_not} NEW.created_at "
+        "OLD.created_at {is_not} NEW.created_at "
         "OR (OLD.status IN {closed}) {is_not} (NEW.status IN {closed})"
     ).format(**names)
     return names
@@ -107,7 +121,7 @@ SQLITE = (
     """,
     """
     CREATE TRIGGER reviewer_run_changed
-    AFTER UPDATE OF status, decisions, created_at ON {runs}
+    AFTER UPDATE OF status, created_at ON {runs}
     WHEN {run_differs}
     BEGIN
         UPDATE {reviewers}
@@ -121,12 +135,15 @@ SQLITE = (
     """,
     """
     CREATE TRIGGER signer_decided AFTER INSERT ON {decisions}
-    WHEN NEW.by_id IS NOT NULL AND NEW.request_id IS NOT NULL
+    WHEN NEW.request_id IS NOT NULL
     BEGIN
         INSERT OR IGNORE INTO {signers} (request_id, by_id, run, opened_at, is_open)
         SELECT request.id, NEW.by_id, request.run_id, request.opened_at,
             request.status = {open}
-        FROM {requests} request WHERE request.id = NEW.request_id;
+        FROM {requests} request
+        WHERE request.id = NEW.request_id AND NEW.by_id IS NOT NULL;
+        UPDATE {reviewers} SET changes = changes + 1, changed_at = {now}
+        WHERE request_id = NEW.request_id;
     END
     """,
 )
@@ -184,7 +201,7 @@ POSTGRESQL = (
     """,
     """
     CREATE OR REPLACE TRIGGER reviewer_run_changed
-    AFTER UPDATE OF status, decisions, created_at ON {runs}
+    AFTER UPDATE OF status, created_at ON {runs}
     FOR EACH ROW WHEN ({run_differs})
     EXECUTE FUNCTION countersign_reviewer_run_changed()
     """,
@@ -197,6 +214,8 @@ POSTGRESQL = (
         FROM made JOIN {requests} request ON request.id = made.request_id
         WHERE made.by_id IS NOT NULL
         ON CONFLICT DO NOTHING;
+        UPDATE {reviewers} SET changes = changes + 1, changed_at = {now}
+        WHERE request_id IN (SELECT request_id FROM made);
         RETURN NULL;
     END $$
     """,
@@ -247,17 +266,40 @@ def _execute(statements: Sequence[str]) -> None:
 
 
 def install_triggers(**_: Any) -> None:
-    """Install the triggers if one is missing, and make the copies. Connected to
-    post_migrate.
+    """Install the triggers if one is missing, and make the copies where they differ.
+    Connected to post_migrate.
     """
     texts = {"sqlite": SQLITE, "postgresql": POSTGRESQL}.get(connection.vendor)
-    if texts is None or not _has_columns() or not missing_triggers():
+    if texts is None or not _has_columns():
         return
+    if missing_triggers():
+        _retried(partial(_install, texts))
+    elif with_copied(RequestReviewer.objects.all()).filter(is_copied=False).exists():
+        _retried(partial(_execute, COPIES))
+
+
+def _install(texts: Sequence[str]) -> None:
     # The triggers come first, and their tables are locked until the copies are made.
-    with transaction.atomic():
-        remove_triggers()
-        _execute(texts)
-        _execute(COPIES)
+    remove_triggers()
+    _execute(texts)
+    _execute(COPIES)
+
+
+def _retried(act: Callable[[], None]) -> None:
+    """Do it in a transaction, a few times: it locks tables in another order than those
+    who are at work on them, and may be the victim of a deadlock.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with transaction.atomic():
+                act()
+        except OperationalError:
+            # A transaction around it is lost.
+            if attempt == ATTEMPTS or connection.in_atomic_block:
+                raise
+            time.sleep(attempt)
+        else:
+            return
 
 
 def _has_columns() -> bool:
@@ -271,13 +313,12 @@ def _has_columns() -> bool:
 
 def remove_triggers() -> None:
     """Drop the triggers that there are."""
-    existing = set(TRIGGERS) - set(missing_triggers())
     with connection.cursor() as cursor:
-        for name in sorted(existing):
+        for name, model in TRIGGERS.items():
             suffix = ""
             if connection.vendor == "postgresql":
-                suffix = f" ON {_table(TRIGGERS[name])}"
-            cursor.execute(f"DROP TRIGGER {name}{suffix}")
+                suffix = f" ON {_table(model)}"
+            cursor.execute(f"DROP TRIGGER IF EXISTS {name}{suffix}")
 
 
 def make_room(plan: Sequence[tuple[Any, bool]] = (), **_: Any) -> None:
@@ -322,16 +363,16 @@ def missing_triggers() -> list[str]:
     """Return the names of missing triggers, all of them on a database of another
     kind.
     """
-    query = {
-        "sqlite": "SELECT name FROM sqlite_master WHERE type = 'trigger'",
-        "postgresql": "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal",
-    }.get(connection.vendor)
-    existing: set[str] = set()
-    if query is not None:
-        with connection.cursor() as cursor:
-            cursor.execute(query)
-            existing = {row[0] for row in cursor.fetchall()}
-    return [name for name in TRIGGERS if name not in existing]
+    query = EXISTS.get(connection.vendor)
+    if query is None:
+        return list(TRIGGERS)
+    missing = []
+    with connection.cursor() as cursor:
+        for name, model in TRIGGERS.items():
+            cursor.execute(query, [name, _table(model)])
+            if not cursor.fetchone():
+                missing.append(name)
+    return missing
 
 
 def check_triggers(

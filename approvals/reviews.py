@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
-from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
+from django.db.models import Count, Exists, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -242,11 +242,11 @@ def _lock_requests(
 
 def _query_of_writes(run: UUID, *writes: UUID) -> "QuerySet[Any, Any]":
     rows = PendingWrite.objects.filter(run=run, write__in=writes).order_by()
-    decisions = Decision.objects.filter(run=OuterRef("run")).order_by()
+    decisions = Decision.objects.filter(run=run).order_by()
     counts = decisions.values("run").annotate(count=Count("id")).values("count")
     with_counts = rows.annotate(
         decided=Coalesce(Subquery(counts), 0),
-        drafted=Exists(Draft.objects.filter(run=OuterRef("run"))),
+        drafted=Exists(Draft.objects.filter(run=run)),
     )
     columns = ("line", "node", "visit", "index", "decided", "drafted")
     return with_counts.values_list(*columns)

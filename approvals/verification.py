@@ -5,6 +5,7 @@ One of the examiners of `checkpoints.verification`; reads only.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from approvals.models import (
 from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
 from checkpoints.sealing import sealed_rows
-from checkpoints.verification import Fault, Subject
+from checkpoints.verification import LIST_DIFFERS, Fault, Subject
 from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
 
@@ -196,11 +197,14 @@ def _faults_of_requests(subject: Subject) -> Iterator[Fault]:
         rows = list_columns.with_copied(
             RequestReviewer.objects.filter(request__in=page)
         )
-        for request_id, principal, is_copied in rows.values_list(
-            "request_id", "principal", "is_copied"
+        for request_id, principal, is_copied, run in rows.values_list(
+            "request_id", "principal", "is_copied", "run"
         ):
             reviewers[request_id].append(principal)
-            if not is_copied:
+            # While a migration is on its way the rows of an older version have no
+            # copies.
+            is_new = run is None and list_columns.missing_triggers()
+            if not (is_copied or is_new):
                 hidden.add(request_id)
         for row in page:
             fault = _fault_of_request(subject, row, reviewers[row.id])
@@ -241,13 +245,15 @@ def _other_reviewers(
     )
 
 
-def _not_copied(subject: Subject, row: ApprovalRequest) -> Fault | None:
-    # While a migration is on its way the rows of an older version have no copies.
-    if list_columns.missing_triggers():
-        return None
-    return subject.fault(
-        row, "stands in lists otherwise than it is, so that inboxes may lack it"
+def _not_copied(subject: Subject, row: ApprovalRequest) -> Fault:
+    """Return the fault of a request that lists show otherwise than it is. The copies are
+    no record, and are made anew: the run is as it was written.
+    """
+    reason = (
+        "stands in lists otherwise than it is, so that inboxes may lack it;"
+        " manage.py migrate makes up for it"
     )
+    return replace(subject.fault(row, reason), code=LIST_DIFFERS)
 
 
 def _wrongly_closed(subject: Subject, row: ApprovalRequest) -> Fault | None:

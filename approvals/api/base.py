@@ -208,7 +208,7 @@ class Pages(CursorPagination):
         try:
             return super().paginate_queryset(queryset, request, view)
         # Errors of the column's type, which the database or Django reports.
-        except (ValueError, ValidationError) as error:
+        except (ValueError, ValidationError, OverflowError) as error:
             raise NotFound("Invalid cursor") from error
 
 

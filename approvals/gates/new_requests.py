@@ -210,7 +210,15 @@ def _open(
     )
     opening.requests.append(request)
     for principal in policy["reviewers"]:
-        opening.reviewers.append(RequestReviewer(request=request, principal=principal))
+        # What triggers copy into it too: without them no new request is hidden.
+        reviewer = RequestReviewer(
+            request=request,
+            principal=principal,
+            run=asker.id,
+            opened_at=moment.at,
+            waits=True,
+        )
+        opening.reviewers.append(reviewer)
 
     for write in proposal:
         row = _stage(

@@ -20,6 +20,7 @@ from checkpoints.sealing.erased_rows import ErasedRows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.audit import audit
 from checkpoints.verification.base import (
+    LIST_DIFFERS,
     NOT_VERIFIED,
     TAMPERED,
     Examiner,
@@ -49,6 +50,7 @@ from orchestrator.engine.errors import PayloadLost, UnknownThing, WrongKey
 
 __all__ = [
     "EXAMINERS",
+    "LIST_DIFFERS",
     "NOT_VERIFIED",
     "TAMPERED",
     "Examiner",

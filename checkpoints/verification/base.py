@@ -29,6 +29,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 NOT_VERIFIED = "not_verified"
+LIST_DIFFERS = "list_differs"
 """The code of the fault of what an examiner failed to examine."""
 
 
@@ -39,7 +40,8 @@ class Fault:
     `checkpoint` is the id of the checkpoint concerned, empty if there is none; `what`
     names the row; `code` is that of the refusal: `tampered_row`, `tampered_upload` or
     `payload_lost`; or, where the row cannot be examined now, `wrong_key`,
-    `payloads_unavailable`, `unknown_backend`, `not_verified`.
+    `payloads_unavailable`, `unknown_backend`, `not_verified`; or `list_differs` where
+    the record is in order, and lists may show it otherwise.
     """
 
     run: str

@@ -33,6 +33,7 @@ from checkpoints.models import (
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.sealing.seal_fault import SealFault
 from checkpoints.verification import (
+    LIST_DIFFERS,
     NOT_VERIFIED,
     TAMPERED,
     Fault,
@@ -212,8 +213,9 @@ def _mark_if_tampered(run: UUID, faults: list[Fault], by: Any) -> None:
     differs.
     """
     for fault in faults:
-        # An examiner that failed found nothing: what the others found counts.
-        if fault.code == NOT_VERIFIED:
+        # An examiner that failed found nothing, and a list is no record: what else was
+        # found counts.
+        if fault.code in (NOT_VERIFIED, LIST_DIFFERS):
             continue
         # Under other codes, such as a missing key, it is not known that a row differs.
         if fault.code in TAMPERED:

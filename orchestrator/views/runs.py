@@ -194,7 +194,10 @@ def _list_links(
     links = {"older": "", "newest": "", "news": ""}
     if len(rows) > PAGE:
         last = rows[PAGE - 1]
-        end = (last.created_at, last.id)
+        behind_page = (last.created_at, last.id)
+        # A run that is named may be older than where the search ended, and what lies
+        # between was not searched.
+        end = behind_page if end is None else max(end, behind_page)
     if end is not None:
         at, id = end
         links["older"] = _query(request, before=f"{at.isoformat()}~{id}")

@@ -12,7 +12,6 @@ from approvals import inbox
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.db import statements
 from checkpoints.ledger.pending_writes import StoredBase
-from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import unpack_json
 from tests.support.cast import People
 from tests.support.rows import START, a_decision, a_request, a_run, a_write
@@ -138,12 +137,15 @@ def test_the_mark_changes_with_what_is_asked_and_decided_and_counts_what_waits(
     a_request(run := a_run(), "user:ravi")
     assert inbox.mark_of(people.reviewer) == before
     assert inbox.mark_of_all() != all_before
-    a_request(run, "user:rita")
+    request = a_request(run, "user:rita")
     asked = inbox.mark_of(people.reviewer)
     assert before.waiting == 0
     assert asked.waiting == 1
     assert asked.is_capped is False
-    Run.objects.update(decisions=1)
+    write = a_write(
+        request, 0, channel="payout", value=1, base=StoredBase("", {}, bound=True)
+    )
+    a_decision(write, request, by=people.second_reviewer, verdict="approve", seq=1)
     assert inbox.mark_of(people.reviewer).mark not in (before.mark, asked.mark)
 
 

@@ -5,19 +5,30 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.core.management import call_command
+from django.db import connection
 
 from approvals import inbox, list_columns
 from approvals.models import ApprovalRequest, RequestReviewer, RequestSigner
 from checkpoints.core.status import CLOSED_TO_DECISIONS, Status
 from checkpoints.ledger.pending_writes import StoredBase
 from checkpoints.models import Run
-from checkpoints.verification import verify_run
+from checkpoints.verification import LIST_DIFFERS, verify_run
+from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
 from tests.support import run_actions
 from tests.support.cast import People
 from tests.support.decisions import paused_run
 from tests.support.rows import a_decision, a_request, a_run, a_write
 
 pytestmark = pytest.mark.django_db
+OF_ANOTHER_TABLE = {
+    "sqlite": """
+        CREATE TRIGGER reviewer_named AFTER INSERT ON auth_group BEGIN SELECT 1; END
+    """,
+    "postgresql": """
+        CREATE TRIGGER reviewer_named BEFORE UPDATE ON auth_group
+        FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()
+    """,
+}
 
 
 def copied() -> list[Any]:
@@ -73,6 +84,56 @@ def test_a_request_that_is_hidden_from_inboxes_is_a_fault(people: People) -> Non
     RequestReviewer.objects.filter(run=run.id).update(waits=False)
     (fault,) = verify_run(run.id)
     assert "inboxes may lack it" in str(fault)
+    # The run itself is as it was written, and goes on.
+    list(verify_runs(Wanted(runs=(str(run.id),), mark=True), Verified(), by=None))
+    run.refresh_from_db()
+    assert run.status == Status.PAUSED
+    call_command("migrate", verbosity=0)
+    assert verify_run(run.id) == []
+
+
+def test_who_hides_a_request_and_drops_the_trigger_is_found_too(
+    people: People,
+) -> None:
+    run = paused_run()
+    list_columns.remove_triggers()
+    try:
+        RequestReviewer.objects.filter(run=run.id).update(waits=False)
+        (fault,) = verify_run(run.id)
+        assert fault.code == LIST_DIFFERS
+    finally:
+        call_command("migrate", verbosity=0)
+    assert inbox.count_waiting(run_actions.reviewer(people.reviewer)) == 1
+
+
+def test_a_decision_changes_the_marks_of_its_own_request_only(people: People) -> None:
+    run = a_run(status="paused")
+    request = a_request(run, "user:rita")
+    other = a_request(run, "user:rita", node="other")
+    write = a_write(
+        request, 1, channel="payout", value=1, base=StoredBase("", {}, bound=True)
+    )
+    a_decision(write, request, by=people.reviewer, verdict="approve", seq=1)
+    Run.objects.filter(id=run.id).update(decisions=1)
+    changes = RequestReviewer.objects.values_list("request", "changes")
+    assert dict(changes) == {request.id: 1, other.id: 0}
+
+
+@pytest.mark.parametrize("vendor", ["sqlite", "postgresql"])
+def test_a_trigger_of_that_name_on_another_table_is_not_the_one(vendor: str) -> None:
+    if connection.vendor != vendor:
+        pytest.skip(f"this is about {vendor}")
+    list_columns.remove_triggers()
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(OF_ANOTHER_TABLE[vendor])
+        assert "reviewer_named" in list_columns.missing_triggers()
+    finally:
+        with connection.cursor() as cursor:
+            on_table = " ON auth_group" if vendor == "postgresql" else ""
+            cursor.execute(f"DROP TRIGGER reviewer_named{on_table}")
+        call_command("migrate", verbosity=0)
+    assert list_columns.missing_triggers() == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -82,8 +143,11 @@ def test_a_missing_trigger_is_reported_and_the_next_migrate_makes_up_for_it(
     list_columns.remove_triggers()
     try:
         run = paused_run()
-        run_actions.sign(run, run_actions.reviewer(people.reviewer), ["approve"])
-        assert verify_run(run.id) == []
+        reviewer = run_actions.reviewer(people.reviewer)
+        # It is shown all the same, and later than it should be.
+        assert inbox.count_waiting(reviewer) == 1
+        run_actions.sign(run, reviewer, ["approve"])
+        assert {fault.code for fault in verify_run(run.id)} == {LIST_DIFFERS}
         warnings = list_columns.check_triggers(
             list(apps.get_app_configs()), databases=["default"]
         )

@@ -378,7 +378,7 @@ def test_the_page_asks_the_database_a_fixed_number_of_times(
     # the run began, what was done and forked elsewhere, and the checkpoints around. One
     # asks whether retention removed the run that this page made.
     assert len(page) == 4 + 4 + 4 + 1
-    assert len(fragment) == 4 + 5 + 1
+    assert len(fragment) == 4 + 4 + 1
     assert len(longer) == len(page)
 
 
