@@ -192,26 +192,33 @@ def _revisions_missing(
 
 def _faults_of_requests(subject: Subject) -> Iterator[Fault]:
     for page in pages(ApprovalRequest.objects.filter(run=subject.run.id), "id"):
-        reviewers: dict[UUID, list[str]] = {row.id: [] for row in page}
-        hidden: set[UUID] = set()
-        rows = list_columns.with_copied(
-            RequestReviewer.objects.filter(request__in=page)
-        )
-        for request_id, principal, is_copied, run in rows.values_list(
-            "request_id", "principal", "is_copied", "run"
-        ):
-            reviewers[request_id].append(principal)
-            # While a migration is on its way the rows of an older version have no
-            # copies.
-            is_new = run is None and list_columns.missing_triggers()
-            if not (is_copied or is_new):
-                hidden.add(request_id)
+        reviewers, differing = _reviewers_of(page)
         for row in page:
-            fault = _fault_of_request(subject, row, reviewers[row.id])
-            if fault is None and row.id in hidden:
+            fault = _fault_of_request(subject, row, reviewers.get(row.id, []))
+            if fault is None and row.id in differing:
                 fault = _not_copied(subject, row)
             if fault is not None:
                 yield fault
+
+
+def _reviewers_of(
+    page: Sequence[ApprovalRequest],
+) -> tuple[dict[UUID, list[str]], set[UUID]]:
+    """Return the reviewers of each request, and the requests that lists may show
+    otherwise than they are.
+    """
+    reviewers: dict[UUID, list[str]] = {}
+    differing: set[UUID] = set()
+    named = RequestReviewer.objects.filter(request__in=page)
+    rows = list_columns.with_copied(named)
+    columns = ("request_id", "principal", "is_copied", "run")
+    for request_id, principal, is_copied, run in rows.values_list(*columns):
+        reviewers.setdefault(request_id, []).append(principal)
+        # While a migration is on its way the rows of an older version have no copies.
+        is_older = run is None and bool(list_columns.missing_triggers())
+        if not (is_copied or is_older):
+            differing.add(request_id)
+    return reviewers, differing
 
 
 def _fault_of_request(

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
+from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,6 +13,7 @@ from django.utils import timezone
 
 from checkpoints.models import Run
 from orchestrator.views import run_search
+from orchestrator.views import runs as runs_page
 from tests.support.cast import People
 from tests.support.rows import a_run
 
@@ -52,6 +55,23 @@ def test_a_search_goes_on_page_by_page_until_all_runs_were_searched(
 ) -> None:
     pages = _pages(browse(people.auditor), q="rare")
     assert pages == [["key-02"], ["key-05", "key-08"], ["key-11"]]
+
+
+def test_runs_that_are_named_far_behind_do_not_hide_what_lies_between(
+    people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_page, "PAGE", 2)
+    now = timezone.now()
+    for number in range(RUNS):
+        columns: dict[str, Any] = {"key": f"key-{number:02}", "label": "another"}
+        if number in (1, 7):
+            columns["label"] = "it has abc in it"
+        if number in (9, 10):
+            columns["id"] = UUID(f"abc{number:029}")
+        a_run(created_at=now - timedelta(minutes=number), **columns)
+    pages = _pages(browse(people.auditor), q="abc")
+    found = {key for page in pages for key in page}
+    assert found == {"key-01", "key-07", "key-09", "key-10"}
 
 
 def test_runs_of_one_moment_are_searched_together(
