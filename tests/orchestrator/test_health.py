@@ -3,10 +3,12 @@
 from datetime import timedelta
 
 import pytest
+from django.core.management import call_command
 from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
+from approvals import list_columns
 from orchestrator import health
 from tests.support.rows import a_run, a_worker
 
@@ -41,6 +43,19 @@ def test_a_web_process_whose_migrations_wait_is_not_ready(
     answer = client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["status"] == "not ready"
+
+
+@pytest.mark.django_db
+def test_a_web_process_that_starts_while_lists_would_lack_rows_is_not_ready(
+    client: Client,
+) -> None:
+    list_columns.remove_triggers()
+    health._migrated.cache_clear()
+    try:
+        assert client.get("/readyz").status_code == 503
+    finally:
+        call_command("migrate", verbosity=0)
+    assert client.get("/readyz").status_code == 200
 
 
 @pytest.mark.django_db
