@@ -152,7 +152,7 @@ def open_checkpoint(checkpoint_id: UUID | str) -> Checkpoint:
 
 def read_checkpoint(id_or_alias: UUID | str) -> Checkpoint | None:
     """Return the checkpoint as `get_checkpoint` does, with the rows of its payload,
-    which `snapshot_of` proves without a further query; None where there is none. One
+    which `snapshot_of` verifies without a further query; None if there is none. One
     query for an id, two for an alias.
     """
     checkpoint_id = _id_in(str(id_or_alias))

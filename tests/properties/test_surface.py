@@ -103,6 +103,10 @@ def _surface(
                 timeline.get_checkpoint,
                 {"id_or_alias": run.head},
             ),
+            "timeline.read_checkpoint": (
+                timeline.read_checkpoint,
+                {"id_or_alias": run.head},
+            ),
             "timeline.open_checkpoint": (timeline.open_checkpoint, there),
             "timeline.state_at": (timeline.state_at, there),
             "timeline.head_state": (timeline.head_state, here),
