@@ -38,11 +38,11 @@ class Blob(BaseModel):
     first: int = 0
 
 
-def _loop(name: str, **options: Any) -> Graph:
+def _loop(name: str) -> Graph:
     """Return a graph that replaces the body of its state in each step. `first` is set in
     the first step only.
     """
-    graph = Graph(name, input=Steps, state=Blob, max_supersteps=LONG, **options)
+    graph = Graph(name, input=Steps, state=Blob, max_supersteps=LONG)
 
     @graph.node("step")
     def replace_body(state: Blob, ctx: Any) -> dict[str, Any]:
@@ -67,9 +67,6 @@ def _loop(name: str, **options: Any) -> Graph:
 
 
 w1 = _loop("bench_w1")
-# A run that goes on where a checkpoint could not be saved knows it before the next step
-# begins: each commit is waited for.
-w1_waited = _loop("bench_w1_waited", on_save_error="continue")
 
 
 class Growing(BaseModel):
