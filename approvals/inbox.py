@@ -21,10 +21,16 @@ from approvals.models import (
 )
 from approvals.permissions import (
     principals_of,
+    principals_shown,
     visible_among,
     visible_runs,
 )
-from checkpoints.db.first_rows import SOURCE, count_first, first_of_each
+from checkpoints.db.first_rows import (
+    SOURCE,
+    count_first,
+    first_of_each,
+    number_of_first,
+)
 from checkpoints.models import Run
 
 MANY = 999
@@ -76,7 +82,7 @@ def waiting_for(
         reviewers = reviewers.exclude(run=beside)
     ordered = reviewers.order_by(*order, "request_id")
     ids = first_of_each(
-        principals_of(user),
+        principals_shown(user),
         ordered,
         "request_id",
         first,
@@ -89,19 +95,21 @@ def count_waiting(user: Any) -> int:
     """Return how many requests wait for this user, at most one more than `MANY`. One
     query, besides those for the user's principals.
     """
-    return _count_waiting(principals_of(user))
-
-
-def _count_waiting(principals: Sequence[str]) -> int:
-    reviewers = RequestReviewer.objects.filter(principal=SOURCE, waits=True)
-    # In the order of an index that has no other rows.
-    ordered = reviewers.order_by("opened_at", "request_id")
+    principals = principals_shown(user)
     return count_first(
         principals,
-        ordered,
+        _waiting_reviewers(),
         "request_id",
         most=MANY + 1,
     )
+
+
+def _waiting_reviewers() -> "QuerySet[RequestReviewer]":
+    """Return the rows by which a request waits for a source, in the order of an index
+    that has no other rows.
+    """
+    reviewers = RequestReviewer.objects.filter(principal=SOURCE, waits=True)
+    return reviewers.order_by("opened_at", "request_id")
 
 
 def visible_requests(user: Any) -> "QuerySet[ApprovalRequest]":
@@ -126,10 +134,18 @@ def signed_by(
     return listed(requests).order_by("-opened_at", "-id")
 
 
-def _signed(user: Any, *, is_open: bool) -> "QuerySet[RequestSigner]":
-    """Return this user's signers, newest request first, of the runs that he may see."""
+def _signed(
+    user: Any,
+    *,
+    is_open: bool,
+    principals: Sequence[str] | None = None,
+) -> "QuerySet[RequestSigner]":
+    """Return this user's signers, newest request first, of the runs that he may see.
+    `principals` are his, where the caller has just read them.
+    """
     signers = RequestSigner.objects.filter(by=user, is_open=is_open)
-    visible = visible_among(user, Run.objects.filter(id=OuterRef("run")))
+    run = Run.objects.filter(id=OuterRef("run"))
+    visible = visible_among(user, run, principals=principals)
     return signers.filter(Exists(visible)).order_by("-opened_at", "-request_id")
 
 
@@ -146,15 +162,12 @@ def listed(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]"
 
 
 def mark_of(user: Any) -> Mark:
-    """Return the state of this user's inbox: three queries, besides those for his
+    """Return the state of this user's inbox: two queries, besides those for his
     principals.
     """
     principals = principals_of(user)
-    # Before the number: a change that comes between the two changes the mark later once
-    # more, and never goes with the number of before.
-    changes = _newest_changes(principals)
-    waiting = _count_waiting(principals)
-    signed = _signed(user, is_open=True)
+    changes, waiting = _changes_and_waiting(principals)
+    signed = _signed(user, is_open=True, principals=principals)
     of_request = signed.values_list(
         "request",
         "request__run__decisions",
@@ -175,9 +188,12 @@ def mark_of(user: Any) -> Mark:
     )
 
 
-def _newest_changes(principals: Sequence[str]) -> list[tuple[Any, int | None]]:
-    """Return the requests naming one of these that changed last, and how often each has
-    changed. One query.
+def _changes_and_waiting(
+    principals: Sequence[str],
+) -> tuple[list[tuple[Any, int | None]], int]:
+    """Return the requests naming one of these that changed last, with how often each
+    has changed; and how many wait, at most one more than `MANY`. One query, so that no
+    change comes between the two.
     """
     reviewers = RequestReviewer.objects.filter(principal=SOURCE)
     newest = reviewers.order_by("-changed_at")
@@ -187,8 +203,20 @@ def _newest_changes(principals: Sequence[str]) -> list[tuple[Any, int | None]]:
         "id",
         NEWEST,
     )
-    changed = RequestReviewer.objects.filter(id__in=ids).order_by("-changed_at", "id")
-    return list(changed.values_list("request", "changes")[:NEWEST])
+    waiting = number_of_first(
+        principals,
+        _waiting_reviewers(),
+        "request_id",
+        most=MANY + 1,
+    )
+    changed = RequestReviewer.objects.filter(id__in=ids).annotate(waiting=waiting)
+    ordered = changed.order_by("-changed_at", "id")
+    rows = list(ordered.values_list("request", "changes", "waiting")[:NEWEST])
+
+    # Each row has the same number. Without a row nothing names them, so nothing waits.
+    number = rows[0][2] if rows else 0
+    changes = [(request, count) for request, count, _ in rows]
+    return changes, number
 
 
 def mark_of_all() -> tuple[Any, ...]:

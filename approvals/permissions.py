@@ -5,7 +5,9 @@ Never changes anything. A person is an authenticated, active user; everybody els
 rights at all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -39,6 +41,12 @@ may name the holders of `approvals.decide`, such as the group reviewer, as
 """
 
 
+_remembered: ContextVar[dict[Any, list[str]] | None] = ContextVar(
+    "_remembered", default=None
+)
+"""The principals of users while a page is drawn; None everywhere else."""
+
+
 class Allowed(NamedTuple):
     """A yes or no, and for a no the sentence that says why."""
 
@@ -67,8 +75,40 @@ def principals_of(user: Any) -> list[str]:
     `group:<name>`, `perm:<app.codename>`.
 
     Superusers hold every permission, yet are reviewers only where named: for them only
-    permissions that were granted explicitly count.
+    permissions that were granted explicitly count. Read anew at each call, with up to
+    three queries.
     """
+    principals = _read_principals(user)
+    remembered = _remembered.get()
+    if remembered is not None:
+        remembered[user.pk] = principals
+    return principals
+
+
+@contextmanager
+def remembering_principals() -> Iterator[None]:
+    """Remember the principals that are read in the block, for what it shows. Decorates
+    views that only show a page: it ends with the view, so nothing that is posted,
+    streamed or pushed is judged by what was read before.
+    """
+    token = _remembered.set({})
+    try:
+        yield
+    finally:
+        _remembered.reset(token)
+
+
+def principals_shown(user: Any) -> list[str]:
+    """Return `principals_of` as this page has read them already; read anew outside of
+    `remembering_principals`. Never decides who may see a run or sign.
+    """
+    remembered = _remembered.get()
+    if remembered is None or user.pk not in remembered:
+        return principals_of(user)
+    return remembered[user.pk]
+
+
+def _read_principals(user: Any) -> list[str]:
     if not user.is_active or not user.is_authenticated:
         return []
     groups = user.groups.values_list("name", flat=True)
@@ -177,16 +217,24 @@ def visible_figures(user: Any) -> "QuerySet[TaskFigure]":
     return figures.filter(run__in=visible_runs(user).values("id"))
 
 
-def visible_among(user: Any, runs: "QuerySet[Run]") -> "QuerySet[Run]":
+def visible_among(
+    user: Any,
+    runs: "QuerySet[Run]",
+    *,
+    principals: Sequence[str] | None = None,
+) -> "QuerySet[Run]":
     """Return those of these few runs that are among `visible_runs`. Each run is looked
-    at by itself, however many others the user may see.
+    at by itself, however many others the user may see. `principals` are the user's,
+    where the caller has just read them.
     """
     if not user.is_active or not user.is_authenticated:
         return runs.none()
     if may(user, "view_run"):
         return runs
+    if principals is None:
+        principals = principals_of(user)
     names_user = RequestReviewer.objects.filter(
-        run=OuterRef("pk"), principal__in=principals_of(user)
+        run=OuterRef("pk"), principal__in=principals
     )
     return runs.filter(Q(started_by=user) | Exists(names_user))
 
@@ -312,7 +360,7 @@ def is_reviewer(user: Any, request: ApprovalRequest) -> bool:
     The policy decides, because it is sealed; the rows of reviewers only find requests
     for inboxes.
     """
-    return not set(request.policy["reviewers"]).isdisjoint(principals_of(user))
+    return not set(request.policy["reviewers"]).isdisjoint(_read_principals(user))
 
 
 def excluded(user: Any, request: ApprovalRequest) -> str:

@@ -3,10 +3,11 @@ and drafts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.db.models import Q
+from django.db.models import Q, prefetch_related_objects
 
 from approvals.display.value_types import type_of_channel
 from approvals.drafts import DraftChoice, drafts_of
@@ -58,7 +59,7 @@ def review_of(
     # Without the graph's version the page is drawn, but nothing can be edited.
     compiled = versions.graph_for(run)
     line = departed_line(run, compiled, states)
-    decisions = _decisions_on(standing)
+    decisions = _decisions_with_people(states)
     last_decisions = _last_decisions(decisions)
     refusal = refusal_to_sign(run)
     why_not = reasons_not_to_sign(user, requests, refused=refusal is not None)
@@ -142,12 +143,15 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     return requests
 
 
-def _decisions_on(requests: Iterable[UUID]) -> list[Decision]:
+def _decisions_with_people(states: Iterable[RequestState]) -> list[Decision]:
     """Return the decisions on these requests with their people, in the order of the
-    log. One query.
+    log. One query; none without decisions.
     """
-    rows = Decision.objects.filter(request__in=requests).select_related("by")
-    return list(rows.order_by("event_seq"))
+    decisions: list[Decision] = []
+    for state in states:
+        decisions += state.decisions
+    prefetch_related_objects(decisions, "by")
+    return sorted(decisions, key=attrgetter("event_seq"))
 
 
 def _last_decisions(decisions: Iterable[Decision]) -> list[Decision]:

@@ -16,7 +16,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from approvals import inbox
+from approvals import inbox, permissions
 from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
 from approvals.models import ApprovalRequest, Decision, Draft, RequestStatus
 from approvals.views.inbox_effects import EffectCount, effects_of
@@ -78,6 +78,7 @@ class InboxRow:
 @login_required
 @require_safe
 @refuses_unreadable_filters
+@permissions.remembering_principals()
 def inbox_page(request: HttpRequest) -> HttpResponse:
     """Show one folder, in pages of fifty."""
     folder = request.GET.get("folder", "mine")
@@ -140,13 +141,9 @@ def is_uuid(text: str) -> bool:
 
 
 def _with_people(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]":
-    """Prefetch reviewers and signers: one query for each, however many requests there
-    are.
-    """
+    """Prefetch signers: one query, however many requests there are."""
     signed = Decision.objects.select_related("by").only(*_SIGNED).order_by("event_seq")
-    return requests.prefetch_related(
-        "reviewers", Prefetch("decisions", signed, to_attr="signed")
-    )
+    return requests.prefetch_related(Prefetch("decisions", signed, to_attr="signed"))
 
 
 def _folder(user: Any, folder: str, first: int | None) -> "QuerySet[ApprovalRequest]":
@@ -224,8 +221,8 @@ def _open(requests: Iterable[ApprovalRequest]) -> list[ApprovalRequest]:
 
 
 def _principals(request: ApprovalRequest) -> list[str]:
-    """Return the reviewers of a request, which are prefetched."""
-    return [reviewer.principal for reviewer in request.reviewers.all()]
+    """Return the reviewers of a request, from its sealed policy."""
+    return list(request.policy["reviewers"])
 
 
 def _drafted(requests: Sequence[ApprovalRequest], user: Any) -> dict[UUID, int]:

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
 
-from approvals import reviews
+from approvals import permissions, reviews
 from approvals.views import card_pages
 from approvals.views.card_pages import CardPages, DrawnCards, LinePages
 from approvals.views.composed_review import review_of
@@ -44,6 +44,7 @@ MOST_OPENED = 20
 @login_required
 @require_safe
 @opens_payloads
+@permissions.remembering_principals()
 def review_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Show what the run asks for now."""
     edited = set(request.GET.getlist("edit"))

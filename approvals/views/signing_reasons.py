@@ -36,7 +36,7 @@ def reasons_not_to_sign(
 
 def _requests_reviewed_by(user: Any, requests: Sequence[ApprovalRequest]) -> set[UUID]:
     """Return the requests that have this person among their reviewers."""
-    principals = set(permissions.principals_of(user))
+    principals = set(permissions.principals_shown(user))
     reviewed: set[UUID] = set()
     for request in requests:
         if not principals.isdisjoint(request.policy["reviewers"]):

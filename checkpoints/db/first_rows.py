@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.db import connection
-from django.db.models import F, QuerySet
+from django.db.models import F, IntegerField, QuerySet
 from django.db.models.expressions import RawSQL
 
 SOURCE = RawSQL("source.value", ())
@@ -70,12 +70,28 @@ def count_first(
     """Return how many different values the rows of all sources have in a column, at
     most `most`. The arguments are those of `first_of_each`. One query.
     """
+    number = number_of_first(sources, rows, column, most=most)
+    with connection.cursor() as cursor:
+        cursor.execute(number.sql, number.params)
+        count: int = cursor.fetchone()[0]
+    return count
+
+
+def number_of_first(
+    sources: Sequence[str],
+    rows: "QuerySet[Any, Any]",
+    column: str,
+    *,
+    most: int,
+) -> RawSQL:
+    """Return the number that `count_first` would count as an expression, for a column of
+    another query. Reads nothing.
+    """
     values = first_of_each(sources, rows, column, most)
     text = (
         "SELECT COUNT(*) FROM (SELECT DISTINCT first_value.value FROM "  # noqa: S608
         f"({values.sql}) AS first_value LIMIT %s) AS counted"
     )
-    with connection.cursor() as cursor:
-        cursor.execute(text, (*values.params, most))
-        count: int = cursor.fetchone()[0]
-    return count
+    return RawSQL(  # noqa: S611
+        text, (*values.params, most), output_field=IntegerField()
+    )

@@ -5,7 +5,7 @@ heartbeat within a lease does not count.
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import Exists, QuerySet
 
 from checkpoints.conf import conf
 from checkpoints.db.clock import db_in
@@ -52,10 +52,11 @@ def _alive() -> "QuerySet[Worker]":
 
 
 def silence() -> Silence | None:
-    """Return None while a worker is alive, for one query; otherwise since when none is,
-    for a second one.
-    """
-    if any_alive():
-        return None
+    """Return None while a worker is alive, otherwise since when none is. One query."""
     latest = Worker.objects.order_by("-heartbeat_at")
-    return Silence(latest.values_list("heartbeat_at", flat=True).first())
+    with_life = latest.annotate(is_any_alive=Exists(_alive()))
+    row = with_life.values_list("heartbeat_at", "is_any_alive").first()
+    if row is None:
+        return Silence(since=None)
+    heartbeat, is_any_alive = row
+    return None if is_any_alive else Silence(since=heartbeat)

@@ -91,6 +91,7 @@ class Asks:
 @login_required
 @require_safe
 @opens_payloads
+@permissions.remembering_principals()
 def run_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Show the run at the checkpoint `at`; without it, at the newest."""
     run = visible_run(request.user, ref)
@@ -528,7 +529,7 @@ def _asks(run: Run, user: Any) -> Asks:
         reviewers.update(request.policy["reviewers"])
     mine = False
     if reviewers:
-        mine = not reviewers.isdisjoint(permissions.principals_of(user))
+        mine = not reviewers.isdisjoint(permissions.principals_shown(user))
     return Asks(writes, mine, asked_of(sorted(reviewers), user))
 
 

@@ -102,6 +102,7 @@ COLUMNS = (
 @login_required
 @require_safe
 @refuses_unreadable_filters
+@permissions.remembering_principals()
 def runs_page(request: HttpRequest) -> HttpResponse:
     """Show one page of the list."""
     typed = request.GET.get("metadata", "").strip()

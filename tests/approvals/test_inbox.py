@@ -68,6 +68,19 @@ def test_the_inbox_takes_one_query_besides_those_for_who_one_is(people: People) 
     assert len(queries) == 4
 
 
+def test_the_state_of_an_inbox_takes_two_queries_besides_those_for_who_one_is(
+    people: People,
+) -> None:
+    a_request(a_run(), "user:rita")
+    a_request(a_run(), "user:rita", "group:reviewer")
+    a_request(a_run(), "user:rita", status="applied")
+    rita = people.reviewer
+    with CaptureQueriesContext(connection) as queries:
+        assert inbox.mark_of(rita).waiting == 2
+    assert len(queries) == 5
+    assert inbox.mark_of(people.nobody).waiting == 0
+
+
 def test_the_inbox_is_found_by_index_among_many_requests(people: People) -> None:
     run = a_run()
     a_request(run, "user:rita")

@@ -218,6 +218,31 @@ def test_principals_are_the_name_the_groups_and_the_permissions(
     ]
 
 
+def test_a_page_reads_once_what_it_shows_and_anew_who_may_see_and_sign(
+    people: People, claims: Group
+) -> None:
+    run = a_run()
+    request = a_request(run, "group:claims")
+    reviewer = User.objects.get(username="rita")
+    with permissions.remembering_principals():
+        assert permissions.may_see_run(reviewer, run)
+        reviewer.groups.remove(claims)
+        # Only what is shown is as it was when the page was begun.
+        assert "group:claims" in permissions.principals_shown(reviewer)
+        assert not permissions.may_see_run(reviewer, run)
+        assert not permissions.may_decide(reviewer, request).yes
+    assert "group:claims" not in permissions.principals_shown(reviewer)
+
+
+def test_what_a_page_remembers_of_one_person_is_nothing_about_another(
+    people: People, claims: Group
+) -> None:
+    with permissions.remembering_principals():
+        permissions.principals_of(people.reviewer)
+        assert "group:claims" not in permissions.principals_shown(people.nobody)
+        assert permissions.principals_shown(AnonymousUser()) == []
+
+
 def test_a_superuser_sees_all_and_is_a_reviewer_only_where_named(claims: Group) -> None:
     root = UserFactory.create(username="root", is_superuser=True)
     run = a_run()

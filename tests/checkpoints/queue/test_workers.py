@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from checkpoints.models import Worker
@@ -21,6 +22,20 @@ def test_a_worker_that_ends_stopped_or_is_silent_has_no_version() -> None:
     assert workers.live_fingerprints() == {"one", "two"}
     assert workers.any_can_run("one") is True
     assert workers.any_can_run("three") is False
+
+
+def test_whether_a_worker_lives_and_since_when_none_does_is_one_query() -> None:
+    with CaptureQueriesContext(connection) as queries:
+        assert workers.silence() == workers.Silence(since=None)
+        silent = a_worker(heartbeat_at=timezone.now() - timedelta(days=1))
+        a_worker(heartbeat_at=timezone.now() - timedelta(days=2))
+        assert workers.silence() == workers.Silence(since=silent.heartbeat_at)
+        a_worker()
+        # It lives although another has written later.
+        a_worker(draining=True)
+        assert workers.silence() is None
+    selects = [query for query in queries if query["sql"].startswith("SELECT")]
+    assert len(selects) == 3
 
 
 @pytest.mark.skipif(
