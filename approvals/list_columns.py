@@ -14,7 +14,7 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Warning
 from django.db import OperationalError, connection, transaction
-from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 
 from approvals.models import (
     ApprovalRequest,
@@ -30,6 +30,7 @@ TRIGGERS = {
     "reviewer_named": RequestReviewer,
     "reviewer_request_changed": ApprovalRequest,
     "reviewer_run_changed": Run,
+    "reviewer_run_status": Run,
     "signer_decided": Decision,
 }
 """Name of each trigger -> the table whose changes it follows."""
@@ -100,6 +101,24 @@ SQLITE = (
             WHERE request.id = NEW.request_id
         )
         WHERE id = NEW.id;
+        UPDATE {reviewers}
+        SET (run_graph, run_status) = (
+            SELECT run.graph, run.status FROM {runs} run
+            WHERE run.id = {reviewers}.run AND NOT EXISTS (
+                SELECT 1 FROM {reviewers} other
+                WHERE other.run = run.id AND other.principal = NEW.principal
+                    AND other.run_status IS NOT NULL AND other.id <> NEW.id
+            )
+        )
+        WHERE id = NEW.id;
+    END
+    """,
+    """
+    CREATE TRIGGER reviewer_run_status AFTER UPDATE OF status ON {runs}
+    WHEN OLD.status <> NEW.status
+    BEGIN
+        UPDATE {reviewers} SET run_status = NEW.status
+        WHERE run = NEW.id AND run_status IS NOT NULL;
     END
     """,
     """
@@ -158,8 +177,28 @@ POSTGRESQL = (
             NEW.waits, NEW.changes, NEW.changed_at
         FROM {requests} request JOIN {runs} run ON run.id = request.run_id
         WHERE request.id = NEW.request_id;
+        SELECT run.graph, run.status INTO NEW.run_graph, NEW.run_status
+        FROM {runs} run
+        WHERE run.id = NEW.run AND NOT EXISTS (
+            SELECT 1 FROM {reviewers} other
+            WHERE other.run = run.id AND other.principal = NEW.principal
+                AND other.run_status IS NOT NULL
+        );
         RETURN NEW;
     END $$
+    """,
+    """
+    CREATE OR REPLACE FUNCTION countersign_reviewer_run_status()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        UPDATE {reviewers} SET run_status = NEW.status
+        WHERE run = NEW.id AND run_status IS NOT NULL;
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER reviewer_run_status AFTER UPDATE OF status ON {runs}
+    FOR EACH ROW WHEN (OLD.status <> NEW.status)
+    EXECUTE FUNCTION countersign_reviewer_run_status()
     """,
     """
     CREATE OR REPLACE TRIGGER reviewer_named BEFORE INSERT ON {reviewers}
@@ -235,6 +274,17 @@ COPIES = (
             {waits}, coalesce(changes, 0), coalesce(changed_at, request.opened_at)
         FROM {requests} request JOIN {runs} run ON run.id = request.run_id
         WHERE request.id = {reviewers}.request_id
+    )
+    """,
+    """
+    UPDATE {reviewers}
+    SET (run_graph, run_status) = (
+        SELECT run.graph, run.status FROM {runs} run
+        WHERE run.id = {reviewers}.run AND NOT EXISTS (
+            SELECT 1 FROM {reviewers} other
+            WHERE other.run = run.id AND other.principal = {reviewers}.principal
+                AND other.id < {reviewers}.id
+        )
     )
     """,
     """
@@ -353,8 +403,22 @@ def with_copied(
         deadline__isnull=True, request__deadline__isnull=True
     )
     waits = Q(can_be_decided, waits=True) | Q(~can_be_decided, waits=False)
+    # Each run stands once with each principal.
+    listed = RequestReviewer.objects.filter(
+        run=OuterRef("run"), principal=OuterRef("principal"), run_status__isnull=False
+    )
+    is_listed = Q(
+        ~Exists(listed.exclude(id=OuterRef("id"))),
+        run_graph=F("request__run__graph"),
+        run_status=F("request__run__status"),
+    )
+    another_is_listed = Q(Exists(listed), run_status__isnull=True)
     is_copied = Case(
-        When(is_same & has_deadline & waits, then=Value(True)), default=Value(False)
+        When(
+            is_same & has_deadline & waits & (is_listed | another_is_listed),
+            then=Value(True),
+        ),
+        default=Value(False),
     )
     return reviewers.annotate(is_copied=is_copied)
 

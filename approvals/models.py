@@ -169,6 +169,10 @@ class RequestReviewer(models.Model):
     # Null only in rows of an older version, until the migrations are through.
     run = models.UUIDField(null=True, editable=False)
     run_created_at = models.DateTimeField(null=True, editable=False)
+    # Only in the first row of a run with this principal, so that a list has a run once,
+    # and a change of its status changes few rows.
+    run_graph = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001
+    run_status = models.CharField(max_length=12, null=True, editable=False)  # noqa: DJ001
     opened_at = models.DateTimeField(null=True, editable=False)
     deadline = models.DateTimeField(null=True, editable=False)
     waits = models.BooleanField(
@@ -205,7 +209,30 @@ class RequestReviewer(models.Model):
                 condition=models.Q(waits=True),
             ),
             models.Index(
-                fields=["principal", "-run_created_at", "-run"], name="reviewer_runs"
+                fields=["principal", "-run_created_at", "-run"],
+                name="reviewer_runs",
+                condition=models.Q(run_status__isnull=False),
+            ),
+            models.Index(
+                fields=["principal", "run_status", "-run_created_at", "-run"],
+                name="reviewer_runs_of_status",
+                condition=models.Q(run_status__isnull=False),
+            ),
+            models.Index(
+                fields=["principal", "run_graph", "-run_created_at", "-run"],
+                name="reviewer_runs_of_graph",
+                condition=models.Q(run_status__isnull=False),
+            ),
+            models.Index(
+                fields=[
+                    "principal",
+                    "run_graph",
+                    "run_status",
+                    "-run_created_at",
+                    "-run",
+                ],
+                name="reviewer_runs_of_both",
+                condition=models.Q(run_status__isnull=False),
             ),
             models.Index(fields=["run", "principal"], name="reviewer_of_run"),
             models.Index(fields=["principal", "-changed_at"], name="reviewer_changes"),

@@ -5,7 +5,7 @@ Never changes anything. A person is an authenticated, active user; everybody els
 rights at all.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -18,7 +18,6 @@ from approvals.models import ApprovalRequest, RequestReviewer, RequestStatus
 from checkpoints import timeline
 from checkpoints.core.ids import is_storable, unknown_thing
 from checkpoints.core.status import CLOSED_TO_DECISIONS
-from checkpoints.db.first_rows import SOURCE, first_of_each
 from checkpoints.lines import Stretch, past
 from checkpoints.models import Checkpoint, Run, RunLine, TaskFigure, TaskResult
 
@@ -134,7 +133,8 @@ def visible_runs(user: Any) -> "QuerySet[Run]":
     started and those that ask or asked him to decide.
 
     They are found from what belongs to the user, so the number of other people's runs
-    costs nothing. For a few runs use `visible_among`.
+    costs nothing. For a few runs use `visible_among`, for pages of a list
+    `approvals.visible_runs`.
     """
     if not user.is_active or not user.is_authenticated:
         return Run.objects.none()
@@ -144,69 +144,6 @@ def visible_runs(user: Any) -> "QuerySet[Run]":
     principals = principals_of(user)
     reviewed = RequestReviewer.objects.filter(principal__in=principals).values("run")
     return Run.objects.filter(id__in=started.union(reviewed))
-
-
-class VisibleRuns:
-    """Those of some runs that a user may see, in the order of their start, of which only
-    a page is read, however many there are: a slice is the query of its rows.
-
-    Pages of the API use it like a query. Whose runs they are is as in `visible_runs`.
-    """
-
-    def __init__(
-        self,
-        user: Any,
-        runs: "QuerySet[Run]",
-        bounds: Mapping[str, Any] | None = None,
-        order: Sequence[str] = ("-created_at", "-id"),
-    ) -> None:
-        self._user = user
-        self._runs = runs
-        self._bounds = bounds or {}
-        self._order = order
-
-    def order_by(self, *order: str) -> "VisibleRuns":
-        """Return the same runs in this order, of `created_at` and `id`."""
-        return VisibleRuns(self._user, self._runs, self._bounds, order)
-
-    def filter(self, **bounds: Any) -> "VisibleRuns":
-        """Return those within these bounds of `created_at`."""
-        return VisibleRuns(
-            self._user, self._runs, {**self._bounds, **bounds}, self._order
-        )
-
-    def __getitem__(self, part: slice) -> "QuerySet[Run]":
-        runs = self._runs.filter(**self._bounds).order_by(*self._order)
-        if not self._user.is_active or not self._user.is_authenticated:
-            return runs.none()
-        if may(self._user, "view_run"):
-            return runs[part]
-        # Each way to see a run has its index in this order, of which the first rows
-        # suffice.
-        started = runs.filter(started_by=self._user).values("id")[: part.stop]
-        ids = first_of_each(
-            principals_of(self._user),
-            self._reviewers(),
-            "run",
-            part.stop,
-            also=started,
-        )
-        return runs.filter(id__in=ids)[part]
-
-    def _reviewers(self) -> "QuerySet[RequestReviewer, Any]":
-        """Return the rows by which a principal sees these runs, a run once."""
-        reviewers = RequestReviewer.objects.filter(principal=SOURCE)
-        for lookup, value in self._bounds.items():
-            reviewers = reviewers.filter(**{f"run_{lookup}": value})
-        if self._runs.query.where:
-            matching = self._runs.order_by().filter(id=OuterRef("run"))
-            reviewers = reviewers.filter(Exists(matching))
-        order = []
-        for column in self._order:
-            names = {"created_at": "run_created_at", "id": "run"}
-            sign = "-" if column.startswith("-") else ""
-            order.append(sign + names[column.removeprefix("-")])
-        return reviewers.order_by(*order).distinct()
 
 
 def visible_figures(user: Any) -> "QuerySet[TaskFigure]":

@@ -17,7 +17,7 @@ from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from approvals.permissions import VisibleRuns
+from approvals.visible_runs import VisibleRuns
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of, json_of
 from checkpoints.sealing.sealed_columns import read_value

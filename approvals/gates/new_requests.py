@@ -14,6 +14,7 @@ from uuid import UUID
 
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.core.ids import uuid7
+from checkpoints.core.status import Status
 from checkpoints.core.visible_text import LONGEST_LABEL
 from checkpoints.db import statements
 from checkpoints.event_log import NewEvent
@@ -215,6 +216,8 @@ def _open(
             request=request,
             principal=principal,
             run=asker.id,
+            run_graph=asker.graph,
+            run_status=Status.PAUSED.value,
             opened_at=moment.at,
             waits=True,
         )

@@ -20,12 +20,16 @@ def count_up_to_most(rows: "QuerySet[Any, Any]") -> int:
 def count_each(
     named_rows: Mapping[str, "QuerySet[Any]"], *, most: int
 ) -> dict[str, int]:
-    """Return the number of rows of each of these queries, at most `most`. One query."""
+    """Return the number of rows of each of these queries, which may be cut already, at
+    most `most`. One query.
+    """
     names = []
     columns = []
     params: list[Any] = []
     for name, rows in named_rows.items():
-        first = rows.order_by().values("pk")[:most]
+        # The order decides which rows are left in a query that is cut already.
+        ordered = rows if rows.query.is_sliced else rows.order_by()
+        first = ordered.values("pk")[:most]
         try:
             text, params_of_rows = first.query.sql_with_params()
         except EmptyResultSet:

@@ -14,50 +14,54 @@ SOURCE = RawSQL("source.value", ())
 """Stands for the source in a condition of `rows`."""
 
 
+def each_source(sources: Sequence[str]) -> RawSQL:
+    """Return the table `source`, with a row and its `value` for each source, as it
+    stands in FROM. Reads nothing.
+    """
+    if connection.vendor == "sqlite":
+        return RawSQL("json_each(%s) AS source", (json.dumps(list(sources)),))
+    return RawSQL("unnest(%s::text[]) AS source(value)", (list(sources),))
+
+
 def first_of_each(
     sources: Sequence[str],
     rows: "QuerySet[Any, Any]",
     column: str,
     first: int | None,
-    *,
-    also: "QuerySet[Any, Any] | None" = None,
 ) -> RawSQL:
     """Return a subquery for `__in`: the values of a column in the first rows of each
     source, all of them where `first` is None. Reads nothing.
 
     `rows` is ordered, and has `SOURCE` in a condition. Several sources may have the
-    same value. `also` is a query of one column, whose values are added.
+    same value.
     """
-    values = _first_values(sources, rows, column, first)
-    if also is None:
-        return values
-    query, params = also.query.sql_with_params()
-    # SQLite takes no cut query as a part of another, but one from which it selects.
-    text = f"{values.sql} UNION ALL SELECT * FROM ({query}) AS added"  # noqa: S608
-    return RawSQL(text, (*values.params, *params))  # noqa: S611
-
-
-def _first_values(
-    sources: Sequence[str],
-    rows: "QuerySet[Any, Any]",
-    column: str,
-    first: int | None,
-) -> RawSQL:
+    table = each_source(sources)
     named = rows.values(value=F(column))[:first]
     query, params = named.query.sql_with_params()
+    # A lateral subquery may read the tables before it.
+    first_rows = f"CROSS JOIN LATERAL ({query}) AS first_row"
     if connection.vendor == "sqlite":
-        # A function in FROM may read the tables before it, which a subquery may not.
-        text = (
-            "SELECT first_row.value FROM json_each(%s) AS source, json_each(("  # noqa: S608
-            f"SELECT json_group_array(cut.value) FROM ({query}) AS cut"
-            ")) AS first_row"
+        # So may a function in FROM, which a subquery may not there.
+        first_rows = (
+            f"CROSS JOIN json_each((SELECT json_group_array(cut.value) FROM ({query}) "  # noqa: S608
+            "AS cut)) AS first_row"
         )
-        return RawSQL(text, (json.dumps(list(sources)), *params))  # noqa: S611
-    text = (
-        "SELECT first_row.value FROM unnest(%s::text[]) AS source(value) "  # noqa: S608
-        f"CROSS JOIN LATERAL ({query}) AS first_row"
-    )
-    return RawSQL(text, (list(sources), *params))  # noqa: S611
+    text = f"SELECT first_row.value FROM {table.sql} {first_rows}"  # noqa: S608
+    return RawSQL(text, (*table.params, *params))  # noqa: S611
+
+
+def all_of(values: Sequence[RawSQL], *, also: "QuerySet[Any, Any]") -> RawSQL:
+    """Return a subquery for `__in`: the values of several subqueries, and those of a
+    query of one column. Reads nothing.
+    """
+    query, params = also.query.sql_with_params()
+    # SQLite takes no cut query as a part of another, but one from which it selects.
+    texts = [f"SELECT * FROM ({query}) AS added"]  # noqa: S608
+    all_params = [*params]
+    for part in values:
+        texts.append(part.sql)
+        all_params += part.params
+    return RawSQL(" UNION ALL ".join(texts), all_params)  # noqa: S611
 
 
 def count_first(

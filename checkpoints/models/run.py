@@ -152,8 +152,12 @@ class Run(Sealed):
         # value for leave them out.
         indexes = [
             models.Index(fields=["-created_at", "-id"], name="run_newest"),
-            models.Index(fields=["status", "-created_at"], name="run_by_status"),
+            models.Index(fields=["status", "-created_at", "-id"], name="run_by_status"),
             models.Index(fields=["graph", "-created_at"], name="run_by_graph"),
+            models.Index(
+                fields=["graph", "status", "-created_at", "-id"],
+                name="run_by_graph_and_status",
+            ),
             *(
                 models.Index(
                     fields=[field],

@@ -4,7 +4,7 @@ and its erasure.
 
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Q
 from drf_spectacular.types import OpenApiTypes
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,7 +19,8 @@ from approvals.api.base import (
     person,
     read_body,
 )
-from approvals.permissions import VisibleRuns, visible_run
+from approvals.permissions import visible_run
+from approvals.visible_runs import VisibleRuns
 from checkpoints import lines, retention, timeline
 from checkpoints.core.arguments import MOST_WHOLE
 from checkpoints.ledger import notes
@@ -61,15 +62,14 @@ class Runs(APIView):
         parameters, metadata = split_filters(request.query_params.dict())
         query = read_body(RunsQuery, parameters)
         caller = person(request)
-        rows = _filtered(Run.objects.all(), query)
+        # A list shows columns only; payloads stay in the database.
+        rows = Run.objects.select_related("started_by", "on_behalf_of").only(*_COLUMNS)
         rows = notes.with_metadata(rows, metadata)
+        visible = _filtered(VisibleRuns.of(caller, rows), query)
         if "origin" in query:
             # A caller who may not see a run must not learn of its forks.
             origin = visible_run(caller, query["origin"])
-            rows = rows.filter(id__in=lines.forks_of(origin.id))
-        # A list shows columns only; payloads stay in the database.
-        rows = rows.select_related("started_by", "on_behalf_of").only(*_COLUMNS)
-        visible = VisibleRuns(caller, rows)
+            visible = visible.named_by(Q(id__in=lines.forks_of(origin.id)))
         return paginate(request, visible, RunLine, by=("-created_at", "-id"))
 
     @describe(request=StartBody, responses={201: RunOut, 200: RunOut})
@@ -85,18 +85,16 @@ class Runs(APIView):
         return Response(RunOut(run).data, status=201 if new else 200)
 
 
-def _filtered(rows: "QuerySet[Run]", query: dict[str, Any]) -> "QuerySet[Run]":
-    lookups = {
-        "graph": "graph",
-        "key": "key",
-        "status": "status__in",
-        "since": "created_at__gte",
-    }
-    filters: dict[str, Any] = {}
-    for parameter, lookup in lookups.items():
-        if parameter in query:
-            filters[lookup] = query[parameter]
-    return rows.filter(**filters)
+def _filtered(visible: VisibleRuns, query: dict[str, Any]) -> VisibleRuns:
+    if "graph" in query:
+        visible = visible.filter(graph=query["graph"])
+    if "since" in query:
+        visible = visible.filter(created_at__gte=query["since"])
+    if "status" in query:
+        visible = visible.with_status(query["status"])
+    if "key" in query:
+        visible = visible.named_by(Q(key=query["key"]))
+    return visible
 
 
 def _require_principal(request: Request, body: dict[str, Any]) -> None:

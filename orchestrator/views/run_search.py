@@ -7,9 +7,9 @@ from datetime import datetime
 from string import hexdigits
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
-from checkpoints.models import Run
+from approvals.visible_runs import VisibleRuns
 from orchestrator.engine.frozen import frozen
 
 STRETCH = 10_000
@@ -33,7 +33,7 @@ class Search:
     looked; None where it looked at all runs.
     """
 
-    runs: "QuerySet[Run]"
+    runs: VisibleRuns
     end: Position | None
 
 
@@ -45,7 +45,7 @@ def matching(words: str) -> Q:
     return in_words | id_prefix(words)
 
 
-def search(runs: "QuerySet[Run]", words: str) -> Search:
+def search(runs: VisibleRuns, words: str) -> Search:
     """Look for the words in the first `STRETCH` of these runs, in the order of the
     list. Four queries.
     """
@@ -54,36 +54,36 @@ def search(runs: "QuerySet[Run]", words: str) -> Search:
     if end is not None:
         at, _ = end
         stretch = runs.filter(created_at__gte=at)
-    rows = list(
-        stretch.filter(matching(words)).values_list("created_at", "id")[:MOST_FOUND]
-    )
+    with_words = stretch.where(matching(words))[:MOST_FOUND]
+    rows = list(with_words.values_list("created_at", "id"))
     if len(rows) == MOST_FOUND:
         end = rows[-1]
     ids = [id for _, id in rows]
     if end is not None:
         ids += _named(runs, words)
-    return Search(runs.filter(id__in=ids), end)
+    return Search(runs.named_by(Q(id__in=ids)), end)
 
 
-def _place_behind(runs: "QuerySet[Run]") -> Position | None:
+def _place_behind(runs: VisibleRuns) -> Position | None:
     """Return the place in the list up to which a stretch goes; None where there are not
     so many runs.
     """
-    moments = runs.values_list("created_at", flat=True)
-    last_and_next = list(moments[STRETCH - 1 : STRETCH + 1])
+    last_runs = runs[STRETCH - 1 : STRETCH + 1]
+    last_and_next = list(last_runs.values_list("created_at", flat=True))
     if len(last_and_next) < 2:
         return None
     # All runs of that moment belong to the stretch, so nothing is before this id.
     return last_and_next[0], UUID(int=0)
 
 
-def _named(runs: "QuerySet[Run]", words: str) -> list[UUID]:
+def _named(runs: VisibleRuns, words: str) -> list[UUID]:
     """Return the ids of the runs of this key, and of those whose ids begin so. If these
     are many, the words are no id: then none.
     """
-    ids = list(runs.filter(key=words).values_list("id", flat=True))
-    with_prefix = runs.order_by().filter(id_prefix(words))
-    prefixed = list(with_prefix.values_list("id", flat=True)[: MOST_NAMED + 1])
+    with_key = runs.named_by(Q(key=words))[:1]
+    ids = list(with_key.values_list("id", flat=True))
+    with_prefix = runs.order_by().named_by(id_prefix(words))[: MOST_NAMED + 1]
+    prefixed = list(with_prefix.values_list("id", flat=True))
     if len(prefixed) <= MOST_NAMED:
         ids += prefixed
     return ids

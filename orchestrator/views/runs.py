@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -21,6 +21,7 @@ from django.views.decorators.http import require_safe
 
 from approvals import permissions
 from approvals.views.page import refuses_unreadable_filters, render
+from approvals.visible_runs import VisibleRuns, visible_graphs
 from checkpoints.core.ids import made_at
 from checkpoints.core.status import STOPPED, Status
 from checkpoints.db import counts
@@ -241,7 +242,7 @@ def runs_news(request: HttpRequest) -> HttpResponse:
         newer = _newer(runs, since)
         words = _words(request)
         if words:
-            newer = newer.filter(matching(words))
+            newer = newer.where(matching(words))
         count = _count_news(newer, tab, _statuses_of(tab))
     number = str(count)
     if count == NEWS:
@@ -250,9 +251,9 @@ def runs_news(request: HttpRequest) -> HttpResponse:
     return JsonResponse({"count": count, "text": f"{number} new {noun}. Show them"})
 
 
-def _newer(runs: "QuerySet[Run]", since: UUID) -> "QuerySet[Run]":
+def _newer(runs: VisibleRuns, since: UUID) -> VisibleRuns:
     """Return the runs that were started after one, whose id sorts by time."""
-    newer = runs.filter(id__gt=since)
+    newer = runs.where(Q(id__gt=since))
     moment = made_at(since)
     if moment is None:
         return newer
@@ -260,33 +261,30 @@ def _newer(runs: "QuerySet[Run]", since: UUID) -> "QuerySet[Run]":
     return newer.filter(created_at__gt=moment - CLOCKS_DIFFER)
 
 
-def _count_news(
-    newer: "QuerySet[Run]", tab: str, statuses: frozenset[str] | None
-) -> int:
+def _count_news(newer: VisibleRuns, tab: str, statuses: frozenset[str] | None) -> int:
     """Return how many of these runs the tab has, at most `NEWS`. One query."""
-    parts = {"": newer}
+    newer = newer.order_by()
+    parts = {"": newer[:NEWS]}
     if statuses is not None:
         # Those of one status are found by the index, those of several are not.
-        parts = {name: _of_tab(newer, tab, frozenset({name})) for name in statuses}
+        parts = {name: _of_tab(newer, tab, name)[:NEWS] for name in statuses}
     of_part = count_each(parts, most=NEWS)
     return min(NEWS, sum(of_part.values()))
 
 
-def _counts(runs: "QuerySet[Run]") -> dict[str, int]:
+def _counts(runs: VisibleRuns) -> dict[str, int]:
     """Return how many runs each tab has, "" for all of them: at most one more than
     `MOST_COUNTED`. Two queries.
     """
-    statuses = runs.order_by().values_list("status", flat=True)
-    first_statuses = list(statuses[: counts.MOST_COUNTED + 1])
+    first_runs = runs.order_by()[: counts.MOST_COUNTED + 1]
+    first_statuses = list(first_runs.values_list("status", flat=True))
     # Few runs are read once. Of many, each status has its own place in the index.
     if len(first_statuses) <= counts.MOST_COUNTED:
         return _counts_of_few(runs, Counter(first_statuses))
     return _counts_of_many(runs)
 
 
-def _counts_of_few(
-    runs: "QuerySet[Run]", of_status: Mapping[str, int]
-) -> dict[str, int]:
+def _counts_of_few(runs: VisibleRuns, of_status: Mapping[str, int]) -> dict[str, int]:
     of_tab = {"": sum(of_status.values())}
     for name, _, statuses in TABS:
         of_tab[name] = sum(of_status.get(status, 0) for status in statuses)
@@ -294,18 +292,20 @@ def _counts_of_few(
     # A fork that nobody has started is paused, and asks nobody.
     unstarted = 0
     if of_status.get(Status.PAUSED):
-        unstarted = runs.filter(not_started()).order_by().count()
+        unstarted = runs.named_by(not_started())[: counts.MOST_COUNTED].count()
     of_tab[UNSTARTED] = unstarted
     of_tab[REVIEW] -= unstarted
     return of_tab
 
 
-def _counts_of_many(runs: "QuerySet[Run]") -> dict[str, int]:
+def _counts_of_many(runs: VisibleRuns) -> dict[str, int]:
+    most = counts.MOST_COUNTED + 1
+    runs = runs.order_by()
     parts = {}
     for name, _, statuses in TABS:
         for status in statuses:
-            parts[f"{name} {status}"] = _of_tab(runs, name, frozenset({status}))
-    of_part = count_each(parts, most=counts.MOST_COUNTED + 1)
+            parts[f"{name} {status}"] = _of_tab(runs, name, status)[:most]
+    of_part = count_each(parts, most=most)
     # All tabs together have more runs than are counted.
     of_tab = {"": counts.MOST_COUNTED + 1}
     for name, _, statuses in TABS:
@@ -313,24 +313,19 @@ def _counts_of_many(runs: "QuerySet[Run]") -> dict[str, int]:
     return of_tab
 
 
-def _of_tab(
-    runs: "QuerySet[Run]",
-    tab: str,
-    statuses: frozenset[str] | None,
-) -> "QuerySet[Run]":
-    """Return the runs of a tab, all of them if there is no such tab."""
-    if statuses is None:
-        return runs
+def _of_tab(runs: VisibleRuns, tab: str, status: str) -> VisibleRuns:
+    """Return the runs of a tab that have one of its statuses."""
     if tab == UNSTARTED:
-        return runs.filter(not_started())
-    of_tab = runs.filter(status__in=statuses)
+        # Few of all runs, which an index has, whoever may see them.
+        return runs.named_by(not_started())
+    of_tab = runs.with_status([status])
     if tab == REVIEW:
-        return of_tab.exclude(not_started())
+        return of_tab.where(~not_started())
     return of_tab
 
 
 def _first_rows(
-    runs: "QuerySet[Run]",
+    runs: VisibleRuns,
     tab: str,
     statuses: frozenset[str] | None,
     *,
@@ -346,7 +341,7 @@ def _first_rows(
     # would all be read and sorted.
     rows: dict[UUID, Run] = {}
     for status in statuses:
-        for run in _of_tab(runs, tab, frozenset({status}))[:limit]:
+        for run in _of_tab(runs, tab, status)[:limit]:
             # A run that changed its status between two queries is in both.
             rows[run.id] = run
     newest_first = sorted(
@@ -364,11 +359,12 @@ def _know_keys_of(rows: list[Run]) -> None:
     )
 
 
-def _filtered(request: HttpRequest) -> "QuerySet[Run]":
+def _filtered(request: HttpRequest) -> VisibleRuns:
     """Return the runs that this person may see and that match the filters, on all tabs
     and pages and whatever is searched for. Raises `InvalidValue`.
     """
-    runs = permissions.visible_runs(request.user)
+    matching_runs = notes.with_metadata(Run.objects.all(), _metadata(request))
+    runs = VisibleRuns.of(request.user, matching_runs)
     span = SPANS.get(request.GET.get("started", ""))
     if span:
         _, longest = span
@@ -376,7 +372,7 @@ def _filtered(request: HttpRequest) -> "QuerySet[Run]":
     graph = request.GET.get("graph", "")
     if graph:
         runs = runs.filter(graph=graph)
-    return notes.with_metadata(runs, _metadata(request))
+    return runs
 
 
 def _words(request: HttpRequest) -> str:
@@ -384,7 +380,7 @@ def _words(request: HttpRequest) -> str:
     return request.GET.get("q", "").strip()[:LONGEST_SEARCH]
 
 
-def _searched(request: HttpRequest, runs: "QuerySet[Run]") -> Search:
+def _searched(request: HttpRequest, runs: VisibleRuns) -> Search:
     """Return those of these runs that a search finds; all of them without one."""
     words = _words(request)
     if not words:
@@ -425,12 +421,10 @@ def graphs_to_choose(user: Any) -> list[str]:
     """
     if permissions.has_role(user):
         return sorted({compiled.name for compiled in registry.all()})
-    runs = permissions.visible_runs(user).order_by()
-    names = runs.values_list("graph", flat=True).distinct()
-    return sorted(set(names))
+    return sorted(visible_graphs(user))
 
 
-def _before(runs: "QuerySet[Run]", cursor: str) -> "QuerySet[Run]":
+def _before(runs: VisibleRuns, cursor: str) -> VisibleRuns:
     """Return the runs after the last one of a page, all without a cursor. Raises
     `InvalidValue`.
     """
@@ -442,7 +436,7 @@ def _before(runs: "QuerySet[Run]", cursor: str) -> "QuerySet[Run]":
         raise InvalidValue(message, path="before")
     # Of runs of one moment the id decides. The index can use the other bound alone.
     is_older = Q(created_at__lt=at) | Q(id__lt=last)
-    return runs.filter(is_older, created_at__lte=at)
+    return runs.where(is_older).filter(created_at__lte=at)
 
 
 def _read_cursor(cursor: str) -> tuple[datetime | None, UUID | None]:

@@ -47,6 +47,36 @@ def test_a_request_waits_as_long_as_its_run_is_open_to_decisions(status: str) ->
     assert copied() == [True, True]
 
 
+@pytest.mark.parametrize("status", list(Status))
+def test_a_run_stands_once_with_each_principal_by_graph_and_status(status: str) -> None:
+    run = a_run(status="paused", graph="pays")
+    a_request(run, "user:rita", "group:claims")
+    a_request(run, "user:rita", status="applied")
+    Run.objects.filter(id=run.id).update(status=status)
+    a_request(run, "group:claims", "user:ravi")
+
+    rows = RequestReviewer.objects.filter(run_status__isnull=False)
+    listed = rows.values_list("principal", "run_graph", "run_status")
+    assert sorted(listed) == [
+        ("group:claims", "pays", status),
+        ("user:ravi", "pays", status),
+        ("user:rita", "pays", status),
+    ]
+    assert set(copied()) == {True}
+
+
+def test_a_run_that_stands_twice_or_never_in_a_list_is_seen_and_mended() -> None:
+    run = a_run()
+    a_request(run, "user:rita")
+    a_request(run, "user:rita")
+    rows = RequestReviewer.objects.all()
+    for graph, status in (("", None), (run.graph, run.status), ("other", run.status)):
+        rows.update(run_graph=graph, run_status=status)
+        assert copied() == [False, False]
+        list_columns.install_triggers()
+        assert copied() == [True, True]
+
+
 @pytest.mark.parametrize("status", ["settled", "applied", "withdrawn", "expired"])
 def test_a_request_waits_as_long_as_it_is_open(status: str) -> None:
     a_request(a_run(), "user:rita")
@@ -151,7 +181,7 @@ def test_a_missing_trigger_is_reported_and_the_next_migrate_makes_up_for_it(
         warnings = list_columns.check_triggers(
             list(apps.get_app_configs()), databases=["default"]
         )
-        assert [warning.id for warning in warnings] == ["approvals.W002"] * 4
+        assert [warning.id for warning in warnings] == ["approvals.W002"] * 5
     finally:
         call_command("migrate", verbosity=0)
     assert list_columns.missing_triggers() == []

@@ -6,15 +6,19 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
+from django.db.models import Q
 
 from approvals.models import RequestReviewer
-from approvals.permissions import VisibleRuns, principals_of, visible_runs
+from approvals.permissions import principals_of, visible_runs
+from approvals.visible_runs import VisibleRuns, visible_graphs
 from checkpoints.models import Run
 from tests.support.cast import People
 from tests.support.rows import START, a_request, a_run
 
 pytestmark = pytest.mark.django_db
 RUNS = 40
+GRAPHS = ["pays", "asks"]
+STATUSES = ["paused", "failed", "completed"]
 NAMES = (
     "group:a",
     "group:b",
@@ -49,12 +53,14 @@ def _make_runs(random: Random, persons: list[Any]) -> None:
         starter = random.choice([None, None, *persons[1:]])
         # Several runs of one moment, in which the id decides.
         moment = START + timedelta(minutes=random.randint(0, 9))
-        graph = random.choice(["pays", "asks"])
-        run = a_run(started_by=starter, created_at=moment, graph=graph)
+        graph = random.choice(GRAPHS)
+        status = random.choice(STATUSES)
+        run = a_run(started_by=starter, created_at=moment, graph=graph, status="paused")
         for _ in range(random.randint(0, 3)):
-            status = random.choice(["open", "applied", "withdrawn"])
+            request_status = random.choice(["open", "applied", "withdrawn"])
             names = random.sample(NAMES, random.randint(1, 3))
-            a_request(run, *names, status=status)
+            a_request(run, *names, status=request_status)
+        Run.objects.filter(id=run.id).update(status=status)
 
 
 def _sees(person: Any, run: Run) -> bool:
@@ -80,9 +86,9 @@ def test_each_page_has_the_runs_that_the_person_may_see(
         matching = [run for run in seen if run.graph == "asks"]
         for start in range(0, len(seen) + 1, 7):
             page = slice(start, start + 8)
-            listed = VisibleRuns(person, Run.objects.all())
+            listed = VisibleRuns.of(person, Run.objects.all())
             assert list(listed[page]) == seen[page]
-            assert list(VisibleRuns(person, asks)[page]) == matching[page]
+            assert list(VisibleRuns.of(person, asks)[page]) == matching[page]
             backwards = listed.order_by("created_at", "id")
             assert list(backwards[page]) == seen[::-1][page]
 
@@ -94,5 +100,49 @@ def test_pages_begin_after_a_moment(
     moment = START + timedelta(minutes=5)
     for person in (*persons, people.auditor):
         seen = visible_runs(person).order_by("-created_at", "-id")
-        older = VisibleRuns(person, Run.objects.all()).filter(created_at__lt=moment)
+        older = VisibleRuns.of(person, Run.objects.all()).filter(created_at__lt=moment)
         assert list(older[0:9]) == list(seen.filter(created_at__lt=moment)[:9])
+
+
+def test_a_list_of_a_graph_and_of_statuses_has_the_runs_that_the_person_may_see(
+    random: Random, persons: list[Any], people: People
+) -> None:
+    _make_runs(random, persons)
+    for person in (*persons, people.auditor, people.reviewer):
+        seen = visible_runs(person).order_by("-created_at", "-id")
+        listed = VisibleRuns.of(person, Run.objects.all())
+        for graph in GRAPHS:
+            of_graph = listed.filter(graph=graph)
+            assert list(of_graph[0:9]) == list(seen.filter(graph=graph)[:9])
+            for number in (1, 2):
+                statuses = random.sample(STATUSES, number)
+                expected = seen.filter(graph=graph, status__in=statuses)
+                page = of_graph.with_status(statuses)[3:9]
+                assert list(page) == list(expected[3:9])
+        failed = seen.filter(status="failed")
+        assert list(listed.with_status(["failed"])[:9]) == list(failed[:9])
+
+
+def test_conditions_without_an_index_and_runs_that_are_named_are_judged_too(
+    random: Random, persons: list[Any], people: People
+) -> None:
+    _make_runs(random, persons)
+    ids = Run.objects.filter(status="failed").values_list("id", flat=True)[:5]
+    chosen = Q(id__in=list(ids))
+    for person in (*persons, people.auditor):
+        seen = visible_runs(person).filter(chosen).order_by("-created_at", "-id")
+        listed = VisibleRuns.of(person, Run.objects.all())
+        assert list(listed.where(chosen)[:9]) == list(seen)
+        assert list(listed.named_by(chosen)[:9]) == list(seen)
+
+
+def test_the_graphs_to_choose_are_those_of_the_runs_that_the_person_may_see(
+    random: Random, persons: list[Any]
+) -> None:
+    a_request(a_run(graph="of nobody else"), "group:a", "user:ann")
+    a_request(a_run(graph="hidden"), "group:z")
+    _make_runs(random, persons)
+    for person in persons:
+        # In no group that has a right.
+        graphs = visible_runs(person).values_list("graph", flat=True)
+        assert visible_graphs(person) == set(graphs)

@@ -156,6 +156,7 @@ def _lists(overseer: User) -> Reads:
     addresses |= {
         "runs of a graph": f"/runs/?graph={SMALL}",
         "runs of a graph, tab stopped": f"/runs/?graph={SMALL}&status=stopped",
+        "runs of a graph, tab review": f"/runs/?graph={SMALL}&status=review",
         "runs of this hour": "/runs/?started=hour",
         "runs of this month": "/runs/?started=month",
         "runs with metadata": "/runs/?metadata.team=claims",
@@ -223,6 +224,7 @@ def _admin(overseer: User) -> Reads:
         "admin": "/admin/",
         "runs in the admin": runs_list,
         "runs of a graph in the admin": f"{runs_list}?graph={SMALL}",
+        "failed runs in the admin": f"{runs_list}?status__exact=failed",
         "search in the admin": f"{runs_list}?q={run.key}",
         "run in the admin": f"{runs_list}{run.id}/change/",
         "requests in the admin": requests_list,

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 
 from approvals import inbox
 from approvals.models import ApprovalRequest
 from approvals.views import inbox as inbox_page
+from checkpoints.db import counts
 from orchestrator.management import reference_data
 from orchestrator.management.reference_data import ReferenceData
+from orchestrator.views import run_search
+from orchestrator.views import runs as runs_page
 from tests.support.read_costs import cost_of
 from tests.support.read_growth import grown_reads
 
@@ -26,6 +30,31 @@ FEW = int(os.environ.get("COUNTERSIGN_SIZE", "400"))
 MANY = 10 * FEW
 SHORT = 2
 """Rows of a page, and the highest count, so that few runs have more than that."""
+
+
+GRAPH = reference_data.graph_names()[0]
+"""A graph of the reviewer's, which has a twentieth of all runs."""
+OF_API = f"/api/v1/runs/?page_size={SHORT}"
+RUNS_OF_API = {
+    "API runs of a graph": f"{OF_API}&graph={GRAPH}",
+    "API runs of a status": f"{OF_API}&status=completed",
+    "API runs of statuses": f"{OF_API}&status=failed,paused&graph={GRAPH}",
+    "API runs of no status": f"{OF_API}&status=failed",
+}
+RUNS_OF_LIST = {
+    "runs": "/runs/",
+    "runs, tab review": "/runs/?status=review",
+    "runs, tab not started": "/runs/?status=unstarted",
+    "runs, tab completed": "/runs/?status=completed",
+    "runs, tab stopped": "/runs/?status=stopped",
+    "search of runs": "/runs/?q=k-1234",
+}
+# PostgreSQL expects a few rows of a principal, a graph and a status, as if they were
+# independent of each other; of so few it sorts all, until there are some hundreds.
+RUNS_OF_LIST_OF_GRAPH = {
+    "runs of a graph": f"/runs/?graph={GRAPH}",
+    "runs of a graph, tab review": f"/runs/?status=review&graph={GRAPH}",
+}
 
 
 class Reads:
@@ -50,6 +79,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox_page, "PAGE", SHORT)
     monkeypatch.setattr(inbox, "MANY", SHORT)
     monkeypatch.setattr(inbox, "NEWEST", SHORT)
+    monkeypatch.setattr(runs_page, "PAGE", SHORT)
+    monkeypatch.setattr(counts, "MOST_COUNTED", SHORT)
+    monkeypatch.setattr(run_search, "STRETCH", SHORT)
 
 
 def test_no_read_of_a_reviewer_costs_more_beside_ten_times_as_many_runs(
@@ -70,6 +102,11 @@ def test_no_read_of_a_reviewer_costs_more_beside_ten_times_as_many_runs(
         "mark of an inbox": lambda: inbox.mark_of(reads.user),
         "mark of all inboxes": inbox.mark_of_all,
     }
+    lists = RUNS_OF_API | RUNS_OF_LIST
+    if connection.vendor == "sqlite":
+        lists |= RUNS_OF_LIST_OF_GRAPH
+    for name, address in lists.items():
+        by_name[name] = partial(reads.page, address)
     assert grown_reads(data, by_name, many=MANY) == {}
 
 
