@@ -2,6 +2,7 @@
 signing made of it.
 """
 
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, NoReturn
 
 from django.conf import settings
@@ -11,6 +12,23 @@ from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
 
+
+def _is_needs(value: Any, row: Any) -> bool:
+    """Return whether it is {channel: [channel]}, and leads in no circle."""
+    if not isinstance(value, dict):
+        return False
+    for needed in value.values():
+        if not isinstance(needed, list):
+            return False
+        if not all(isinstance(name, str) for name in needed):
+            return False
+    try:
+        TopologicalSorter(value).prepare()
+    except CycleError:
+        return False
+    return True
+
+
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "reviewers": [str],
@@ -19,6 +37,7 @@ _POLICY = {
     "four_eyes": bool,
     "all_or_nothing": bool,
     "reason_required": [str],
+    "needs?": _is_needs,
 }
 _LINE = {
     "write": str,
@@ -31,6 +50,7 @@ _LINE = {
     "by?": ([str], type(None)),
     "needed?": int,
     "settled?": (str, type(None)),
+    "rejected_with?": str,
 }
 REQUEST: dict[str, Any] = {
     "title": str,
