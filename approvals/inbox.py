@@ -1,8 +1,8 @@
 """Reads the requests that wait for a person, for pages and API. Changes nothing."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -89,6 +89,48 @@ def waiting_for(
     )
     waiting = ApprovalRequest.objects.filter(id__in=ids)
     return listed(waiting).order_by(*order, "id")
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRequests:
+    """The requests of `waiting_for`, the oldest first, of which only a page is read,
+    however many wait: a slice is the query of its rows.
+
+    Pages of the API use it like a query. `bounds` are lookups of `opened_at` and `run`;
+    `graph` is looked at request by request, and empty for any.
+    """
+
+    user: Any
+    bounds: Mapping[str, Any] = field(default_factory=dict)
+    graph: str = ""
+    order: Sequence[str] = ("opened_at", "id")
+
+    def order_by(self, *order: str) -> "WaitingRequests":
+        """Return the same requests in this order, of `opened_at` and `id`."""
+        return replace(self, order=order)
+
+    def filter(self, **bounds: Any) -> "WaitingRequests":
+        """Return those within these bounds of `opened_at` and `run`."""
+        return replace(self, bounds={**self.bounds, **bounds})
+
+    def __getitem__(self, part: slice) -> "QuerySet[ApprovalRequest]":
+        reviewers = RequestReviewer.objects.filter(principal=SOURCE, waits=True)
+        reviewers = reviewers.filter(**self.bounds)
+        if self.graph:
+            of_graph = ApprovalRequest.objects.filter(graph=self.graph)
+            reviewers = reviewers.filter(
+                Exists(of_graph.filter(id=OuterRef("request")))
+            )
+        names = {"id": "request_id", "-id": "-request_id"}
+        order = [names.get(column, column) for column in self.order]
+        ids = first_of_each(
+            principals_of(self.user),
+            reviewers.order_by(*order),
+            "request_id",
+            part.stop,
+        )
+        waiting = ApprovalRequest.objects.filter(id__in=ids)
+        return listed(waiting).order_by(*self.order)[part]
 
 
 def count_waiting(user: Any) -> int:

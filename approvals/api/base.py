@@ -17,6 +17,7 @@ from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from approvals.inbox import WaitingRequests
 from approvals.visible_runs import VisibleRuns
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of, json_of
@@ -269,7 +270,7 @@ def page_schema(
 
 def paginate(
     request: Request,
-    rows: "QuerySet[Any] | VisibleRuns",
+    rows: "QuerySet[Any] | VisibleRuns | WaitingRequests",
     out: type[serializers.BaseSerializer[Any]],
     *,
     by: tuple[str, ...],

@@ -54,17 +54,17 @@ class Requests(APIView):
         query = read_body(RequestsQuery, request.query_params)
         caller = person(request)
         # What waits for a person comes oldest first, everything else newest first.
-        if "waiting" in query:
-            rows = inbox.waiting_for(caller)
-            order = ("opened_at", "id")
-        else:
-            rows = inbox.visible_requests(caller)
-            order = ("-opened_at", "-id")
+        bounds = {}
         if "run" in query:
-            rows = rows.filter(run=permissions.visible_run(caller, query["run"]).id)
-        if "graph" in query:
-            rows = rows.filter(graph=query["graph"])
-        return paginate(request, rows, RequestLine, by=order)
+            bounds["run"] = permissions.visible_run(caller, query["run"]).id
+        graph = query.get("graph", "")
+        if "waiting" in query:
+            waiting = inbox.WaitingRequests(caller, bounds, graph)
+            return paginate(request, waiting, RequestLine, by=("opened_at", "id"))
+        if graph:
+            bounds["graph"] = graph
+        rows = inbox.visible_requests(caller).filter(**bounds)
+        return paginate(request, rows, RequestLine, by=("-opened_at", "-id"))
 
 
 class OneRequest(APIView):

@@ -57,6 +57,28 @@ def test_the_most_urgent_comes_first_and_then_the_oldest(people: People) -> None
     assert list(inbox.waiting_for(people.reviewer)) == [soon, late, old, newest]
 
 
+def test_pages_of_what_waits_have_what_the_inbox_has(people: People) -> None:
+    for number in range(7):
+        graph = "asks" if number % 2 else "pays"
+        moment = START + timedelta(hours=number // 2)
+        a_request(a_run(graph=graph), "user:rita", "group:reviewer", opened_at=moment)
+    a_request(a_run(), "user:ravi")
+    everything = list(inbox.waiting_for(people.reviewer, oldest_first=True))
+    waiting = inbox.WaitingRequests(people.reviewer)
+    for start in range(0, 8, 2):
+        page = slice(start, start + 3)
+        assert list(waiting[page]) == everything[page]
+        backwards = waiting.order_by("-opened_at", "-id")
+        assert list(backwards[page]) == everything[::-1][page]
+    asks = [request for request in everything if request.graph == "asks"]
+    assert list(inbox.WaitingRequests(people.reviewer, graph="asks")[:9]) == asks
+    of_run = inbox.WaitingRequests(people.reviewer, {"run": asks[0].run_id})
+    assert list(of_run[:9]) == asks[:1]
+    later = waiting.filter(opened_at__gt=everything[1].opened_at)
+    assert list(later[:9]) == everything[2:]
+    assert list(inbox.WaitingRequests(people.nobody)[:9]) == []
+
+
 def test_the_inbox_takes_one_query_besides_those_for_who_one_is(people: People) -> None:
     for _ in range(5):
         a_request(a_run(), "user:rita", title="Pay?")

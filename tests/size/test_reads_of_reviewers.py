@@ -41,6 +41,9 @@ RUNS_OF_API = {
     "API runs of statuses": f"{OF_API}&status=failed,paused&graph={GRAPH}",
     "API runs of no status": f"{OF_API}&status=failed",
 }
+REQUESTS_OF_API = {
+    "API requests that wait": f"/api/v1/requests/?waiting=me&page_size={SHORT}",
+}
 RUNS_OF_LIST = {
     "runs": "/runs/",
     "runs, tab review": "/runs/?status=review",
@@ -102,7 +105,7 @@ def test_no_read_of_a_reviewer_costs_more_beside_ten_times_as_many_runs(
         "mark of an inbox": lambda: inbox.mark_of(reads.user),
         "mark of all inboxes": inbox.mark_of_all,
     }
-    lists = RUNS_OF_API | RUNS_OF_LIST
+    lists = RUNS_OF_API | RUNS_OF_LIST | REQUESTS_OF_API
     if connection.vendor == "sqlite":
         lists |= RUNS_OF_LIST_OF_GRAPH
     for name, address in lists.items():
