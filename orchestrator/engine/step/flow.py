@@ -83,13 +83,13 @@ class Flow:
         visit: int,
         parts: tuple[Part, ...],
     ) -> None:
-        """Let a visit flow on, or let it wait while one of its tasks is gated. `parts`
-        are its tasks by index.
+        """Let a visit flow on, or let it wait while one of its tasks is gated or has an
+        approved call to run. `parts` are its tasks by index.
         """
         statuses = [part.status for part in parts]
         # A task that waits holds up its whole visit; next in weight come the end of a
         # replay and an error.
-        if "gated" in statuses:
+        if any(part.is_live for part in parts):
             self._waiting[visit_key(node, visit)] = parts
         elif DIVERGED in statuses:
             self.finished.append(Finished(node, visit, DIVERGED, ()))
