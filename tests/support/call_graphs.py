@@ -2,7 +2,7 @@
 the calls of a test left behind.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Annotated, Any
@@ -108,14 +108,19 @@ def paying_beside(name: str = "paying_beside", **options: Any) -> Graph:
     return graph
 
 
-def paying_many(name: str = "paying_many", **options: Any) -> Graph:
+def paying_many(
+    name: str = "paying_many",
+    *,
+    payees: Sequence[str] = ("ada", "bob", "cyd"),
+    **options: Any,
+) -> Graph:
     """The same, for each of several people at once."""
     graph = paying(name, **options)
     graph.edges[:] = [edge for edge in graph.edges if edge.source != START]
 
     @graph.node("split", sends="pay")
     def split(state: Any, ctx: Any) -> list[Send]:
-        return [Send("pay", payee) for payee in ("ada", "bob", "cyd")]
+        return [Send("pay", payee) for payee in payees]
 
     graph.edge(START, "split")
     return graph

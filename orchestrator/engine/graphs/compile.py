@@ -254,9 +254,20 @@ class Compiled:
         arguments. Raises `KeyError` if there is none of this name.
         """
         declared = self.nodes.get(node)
-        if is_call(name) and declared is not None and declared.calls:
+        if declared is not None and declared.calls and is_call(name):
             return call_channel(declared.args)
         return self.channels[name]
+
+    def has_channel(self, node: str, name: str) -> bool:
+        """Return whether the node has a channel of this name, or of its calls, to
+        write.
+        """
+        try:
+            self.channel_of(node, name)
+        except KeyError:
+            return False
+        # What was called is not known where the node is called no more.
+        return not is_call(name) or (node in self.nodes and self.nodes[node].calls)
 
     def proposal(self, node: str, writes: Sequence[Proposed]) -> Proposal:
         """Return what a gate's `needs_approval` is called with: the writes of the node

@@ -13,7 +13,7 @@ from checkpoints.models import Checkpoint, Run, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import NotDone, idempotency_key
+from orchestrator.engine import Gate, NotDone, Show, idempotency_key
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.values.identity import Task
 from tests.support import run_actions
@@ -285,6 +285,31 @@ def test_an_unknown_call_that_happened_is_not_made_again(
     assert run.status == Status.COMPLETED
     assert len(made) == 1
     assert run_actions.state(run)["notes"] == ["the bank says it paid", "paid"]
+    assert verify_run(run.id) == []
+
+
+def test_a_settled_output_of_a_call_does_not_wait_at_a_further_gate(
+    made: list[Any], ada: User
+) -> None:
+    def dies(state: Any, ctx: Any) -> dict[str, Any]:
+        raise ConnectionError("no answer")
+
+    graph = paying(fn=dies)
+    guard = Gate(reviewers=["group:claims"], writes={"people": Show()})
+    graph.node("choose", effect="human", gate=guard)(
+        lambda state, ctx: {"people": ["bob"]}
+    )
+    graph.edges[:] = [edge for edge in graph.edges if edge.source != "paid"]
+    graph.edge("paid", "choose")
+    graph.edge("choose", "END")
+    run = advanced(graph)
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    said = {"happened": True, "reason": "asked", "by": None}
+    with pytest.raises(InvalidValue, match="the gate of choose guards"):
+        runs.settle(run.id, "pay:1:0", output={"people": ["eve"]}, **said)
+    runs.settle(run.id, "pay:1:0", output={"notes": ["paid"]}, **said)
+    assert runs.advance(run.id).status == Status.PAUSED
     assert verify_run(run.id) == []
 
 
