@@ -11,6 +11,17 @@ from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
 
+
+def _is_needs(value: Any, row: Any) -> bool:
+    """Return whether it is {channel: [channel]}."""
+    if not isinstance(value, dict):
+        return False
+    return all(
+        isinstance(needed, list) and all(isinstance(name, str) for name in needed)
+        for needed in value.values()
+    )
+
+
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "reviewers": [str],
@@ -19,6 +30,7 @@ _POLICY = {
     "four_eyes": bool,
     "all_or_nothing": bool,
     "reason_required": [str],
+    "needs?": _is_needs,
 }
 _LINE = {
     "write": str,

@@ -576,7 +576,7 @@ def _standings_after(act: Signing, state: RequestState) -> dict[UUID, Standing]:
             decisions.append(
                 Given(item.write, revisions[item.write], item.verdict, act.by.pk, seq)
             )
-    held = [Held(row.write, row.revision, row.author_id) for row in rows]
+    held = [Held(row.write, row.revision, row.author_id, row.channel) for row in rows]
     return judge(held, decisions, policy_of(state.request))
 
 

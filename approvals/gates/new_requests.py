@@ -310,9 +310,13 @@ def policy_of(
     """
     gate = reached.gate
     reviewers, reads = _reviewers(compiled, reached, state)
-    reason_required = [
-        name for name, show in gate.writes.items() if show.reason_required
-    ]
+    reason_required: list[str] = []
+    needs: dict[str, list[str]] = {}
+    for channel, show in gate.writes.items():
+        if show.reason_required:
+            reason_required.append(channel)
+        if show.needs:
+            needs[channel] = sorted(set(show.needs))
     return {
         "gate": reached.guard,
         "reads": reads,
@@ -323,6 +327,7 @@ def policy_of(
         "all_or_nothing": gate.all_or_nothing or reached.all_or_nothing,
         "shows": sorted(gate.shows),
         "reason_required": sorted(reason_required),
+        "needs": needs,
     }
 
 

@@ -69,6 +69,8 @@ def policy_of(request: ApprovalRequest) -> Policy:
         policy["reject_quorum"],
         policy["four_eyes"],
         policy["all_or_nothing"],
+        # A request of an older version has none.
+        policy.get("needs", {}),
     )
 
 
@@ -126,7 +128,7 @@ def _state_of(
     sealed_rows.verify_rows([request, *writes, *decisions], protection)
     _require_whole(request, writes, decisions)
     state = RequestState(request, tuple(writes), {}, tuple(decisions))
-    held = [Held(row.write, row.revision, row.author_id) for row in writes]
+    held = [Held(row.write, row.revision, row.author_id, row.channel) for row in writes]
     return replace(state, standings=judge(held, state.votes, policy_of(request)))
 
 

@@ -25,6 +25,7 @@ from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import REJECTED
 from orchestrator.engine.graphs.gate import Gate, present, present_edit
+from orchestrator.engine.graphs.limit import require_within_limits
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.output import WriteValue
@@ -139,7 +140,10 @@ class _PlayedRequest:
 
     def stands(self) -> WaitingRequest[_HeldRevision]:
         """Return the request with the standing of each of its writes."""
-        held = [Held(write.write, write.revision) for write in self.writes]
+        held = [
+            Held(write.write, write.revision, channel=write.channel)
+            for write in self.writes
+        ]
         standings = judge(held, self.decisions, self.policy)
         return WaitingRequest(self.task, self.writes, standings)
 
@@ -230,7 +234,10 @@ class Reviewers:
                 )
             )
         # One decider stands for all reviewers, so a single answer settles a write.
-        policy = Policy(all_or_nothing=gate.all_or_nothing or as_one)
+        policy = Policy(
+            all_or_nothing=gate.all_or_nothing or as_one,
+            needs={channel: show.needs for channel, show in gate.writes.items()},
+        )
         return _PlayedRequest(task, shown, policy, revisions)
 
     def rebase(self, state: State) -> None:
@@ -403,7 +410,15 @@ class Reviewers:
         if verdict == "edit":
             node = request.task.node
             channel = self._compiled.channel_of(node, write.channel)
-            write.value = channel.stage(value)
+            value = channel.stage(value)
+            require_within_limits(
+                write.shown,
+                write.channel,
+                proposed=write.original,
+                edited=value,
+                task=str(request.task),
+            )
+            write.value = value
             write.revision += 1
             write.shown = present_edit(
                 self._gate(request.task.node),

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from orchestrator.engine.errors import BROKEN, described
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.effect import APPROVED, PARTIAL, REJECTED
+from orchestrator.engine.graphs.limit import UNKNOWN, Limit, as_json
 from orchestrator.engine.graphs.write import Write
 from orchestrator.engine.values import canonical
 from orchestrator.engine.values.canonical import Json
@@ -51,8 +52,10 @@ class Show:
 
     `label` is a template over the value, such as "Pay {amount} to {payee}", or "Count
     to {value}" for a value that is no object. `reversible` is the sentence on what can
-    be undone, `money` the path of an amount within the value. With `reason_required` a
-    rejection needs a reason. `change` names the two keys under which the value itself
+    be undone, `money` the path of an amount within the value. `limits` are the bounds of
+    an edit, by path; `needs` the channels without whose writes this one makes no sense:
+    if one of those is rejected, so is this. With `reason_required` a rejection needs a
+    reason. `change` names the two keys under which the value itself
     states what it changes and into what; they are shown as the value's own claim, never
     as the present value.
     """
@@ -60,8 +63,8 @@ class Show:
     label: str | None = None
     reversible: str | bool | None = None
     money: str | None = None
-    limits: Any = None
-    needs: Any = None
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    needs: Sequence[str] = ()
     reason_required: bool = False
     change: tuple[str, str] | None = None
 
@@ -92,15 +95,12 @@ class Gate:
 
     def unavailable(self) -> list[str]:
         """Return the options that the gate uses and this version lacks."""
-        shows = self.writes.values()
         is_used = {
             "deadline": self.deadline is not None or self.on_deadline != "reject",
             "tiers": bool(self.tiers),
             "auto": self.auto is not None,
             "veto": self.veto is not None,
             "confirm_above": self.confirm_above is not None,
-            "limits in Show": any(show.limits is not None for show in shows),
-            "needs in Show": any(show.needs is not None for show in shows),
         }
         return [f"gate {option}" for option, used in is_used.items() if used]
 
@@ -179,8 +179,8 @@ def present(
     writes: Sequence[Proposed],
 ) -> dict[str, Json]:
     """Return what reviewers are shown, as JSON: {title, facts: [{label, value}], writes:
-    [{label, money, reversible, reason_required}], notes: [...]}; `writes` by position,
-    `notes` name the paths of templates that lead nowhere.
+    [{label, money, reversible, reason_required, limits}], notes: [...]}; `writes` by
+    position, `notes` name the paths of templates that lead nowhere.
     """
     fields = _Fields(
         node=node,
@@ -225,12 +225,46 @@ def _shown(
     }
     if show.change:
         shown["change"] = list(show.change)
+    limits = [_limit(path, limit, fields) for path, limit in show.limits.items()]
+    if limits:
+        shown["limits"] = limits
     return shown
 
 
 def _name_of(channel: str, node: str) -> str:
     """Return the name of a channel for people: a call is named by its node."""
     return node if channel == CALL else channel
+
+
+def _limit(
+    path: str,
+    limit: Limit,
+    fields: "_Fields",
+) -> dict[str, Json]:
+    """Return a limit as it is stored, with its templates filled in."""
+    stored: dict[str, Json] = {"path": path}
+    for name, bound in limit.bounds().items():
+        source = field_of(bound)
+        if source is None:
+            stored[name] = as_json(bound)
+            continue
+        stored[name] = fields.at(source)
+        # A bound that nobody knows is no reason to let everything pass.
+        if stored[name] is None:
+            stored[UNKNOWN] = f"there is no {source}"
+    return stored
+
+
+def field_of(bound: Any) -> str | None:
+    """Return the path of a bound that is a template of one field, as "{input.amount}";
+    None for every other bound.
+    """
+    if not isinstance(bound, str):
+        return None
+    paths = _paths(bound)
+    if len(paths) != 1 or bound != "{" + paths[0] + "}":
+        return None
+    return paths[0]
 
 
 def _label(

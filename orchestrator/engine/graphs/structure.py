@@ -118,10 +118,13 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
     if reviewers is None:
         reviewers = graph.reviewers
     reason_required: list[str] = []
+    needs: dict[str, list[str]] = {}
     for channel, show in gate.writes.items():
         if show.reason_required:
             reason_required.append(channel)
-    return {
+        if show.needs:
+            needs[channel] = sorted(set(show.needs))
+    structure: dict[str, Json] = {
         "reviewers": _reviewers(reviewers),
         "quorum": gate.quorum,
         "reject_quorum": gate.reject_quorum,
@@ -134,6 +137,10 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         "writes": sorted(gate.writes),
         "reason_required": sorted(reason_required),
     }
+    # Without the option, a gate has the fingerprint that it had before there was one.
+    if needs:
+        structure["needs"] = needs
+    return structure
 
 
 def _reviewers(reviewers: Sequence[str] | Callable[[Any], Any] | None) -> Json:

@@ -16,6 +16,7 @@ from orchestrator.engine.graphs.effect import APPROVED, DIVERGED, ERROR, REJECTE
 from orchestrator.engine.graphs.gate import outcome_of
 from orchestrator.engine.graphs.node import END, Branch, Edge
 from orchestrator.engine.step.frontier import (
+    READY,
     ErrorInfo,
     Frontier,
     Part,
@@ -89,7 +90,7 @@ class Flow:
         statuses = [part.status for part in parts]
         # A task that waits holds up its whole visit; next in weight come the end of a
         # replay and an error.
-        if any(part.is_live for part in parts):
+        if "gated" in statuses or READY in statuses:
             self._waiting[visit_key(node, visit)] = parts
         elif DIVERGED in statuses:
             self.finished.append(Finished(node, visit, DIVERGED, ()))

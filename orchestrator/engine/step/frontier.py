@@ -61,11 +61,6 @@ class Part:
     payload: Json = None
     cause: ErrorInfo | None = None
 
-    @property
-    def is_live(self) -> bool:
-        """Return whether its visit waits for it: for people, or for its call to run."""
-        return self.status in ("gated", READY)
-
     def to_json(self) -> dict[str, Json]:
         plain: dict[str, Json] = {
             "status": self.status,

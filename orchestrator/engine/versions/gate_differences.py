@@ -81,11 +81,26 @@ def _policy_changes(
             f"whether people are asked: {before} became {after}",
             weaker=bool(new["needs_approval"]),
         )
+    yield from _needs_changes(old.get("needs", {}), new.get("needs", {}))
     for key, words in _LISTS.items():
         if old[key] != new[key]:
             yield GateChange(
                 f"{words}: {_in_words(old[key])} became {_in_words(new[key])}",
                 weaker=not set(old[key]) <= set(new[key]),
+            )
+
+
+def _needs_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    for channel in sorted({*old, *new}):
+        before = old.get(channel, [])
+        after = new.get(channel, [])
+        if before != after:
+            # What is needed no longer may be rejected, and the write applied.
+            yield GateChange(
+                f"what {channel} needs: {_in_words(before)} became {_in_words(after)}",
+                weaker=not set(before) <= set(after),
             )
 
 

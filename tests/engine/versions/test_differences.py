@@ -306,6 +306,7 @@ def test_a_gate_that_can_be_asked_again_breaks_also_while_it_asks() -> None:
         {"all_or_nothing": True},
         {"shows": ["amount"]},
         {"writes": {"log": Show(reason_required=True)}},
+        {"writes": {"log": Show(needs=["amount"])}},
     ],
 )
 def test_a_stricter_gate_is_a_warning(gate: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from checkpoints.models import Checkpoint, Run, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import Gate, NotDone, Show, idempotency_key
+from orchestrator.engine import Gate, Limit, NotDone, Show, idempotency_key
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.values.identity import Task
 from tests.support import run_actions
@@ -110,6 +110,18 @@ def test_an_edit_that_the_model_refuses_signs_nothing(
     with pytest.raises(InvalidValue):
         run_actions.sign(run, ada, [("edit", value)])
     assert not Decision.objects.filter(run=run.id).exists()
+
+
+def test_an_edit_of_a_call_keeps_to_the_limits_of_its_gate(
+    made: list[Any], ada: User
+) -> None:
+    show = Show(limits={"amount": Limit(at_most="50")})
+    run = advanced(paying(gate=call_gate(writes={"$call": show})))
+    with pytest.raises(InvalidValue):
+        run_actions.sign(run, ada, [("edit", {"payee": "ada", "amount": "51"})])
+    run_actions.sign(run, ada, [("edit", {"payee": "ada", "amount": "50"})])
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert made[0][0].amount == Decimal(50)
 
 
 def test_a_rejected_call_is_never_made_and_its_visit_counts(
