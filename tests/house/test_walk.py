@@ -63,12 +63,12 @@ and how many statements it sends, when it is done for the second time.
 """
 MOST = {
     "sqlite": {
-        "superstep": (62, 246, 509),
+        "superstep": (62, 246, 510),
         "signature": (26, 123, 614),
         "fork": (61, 251, 760),
     },
     "postgresql": {
-        "superstep": (62, 248, 494),
+        "superstep": (62, 248, 495),
         "signature": (26, 122, 570),
         "fork": (61, 250, 753),
     },

@@ -86,6 +86,18 @@ def test_the_settlement_of_a_call_changes_no_channel(
     ]
 
 
+def test_the_timeline_shows_an_effect_only_where_the_node_was_called(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying())
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    entries = []
+    for row in Checkpoint.objects.filter(run=run, seq__in=[1, 2, 3]).order_by("seq"):
+        entries += [(entry["effect"], entry["outcome"]) for entry in row.nodes]
+    assert entries == [("human", "held"), ("human", "approved"), ("external", "done")]
+
+
 def test_an_edited_call_runs_with_what_the_editor_wrote(
     made: list[Any], ada: User
 ) -> None:

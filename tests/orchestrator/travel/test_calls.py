@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 
 from approvals.models import ApprovalRequest
+from checkpoints import bundle
 from checkpoints.core.status import Status
-from checkpoints.models import Run
+from checkpoints.models import Checkpoint, Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from tests.support import run_actions
+from tests.support import histories, run_actions
+from tests.support.bundles import forgotten
 from tests.support.call_graphs import call_gate, calls, paying, paying_beside
 from tests.support.small_graphs import advanced
 
@@ -158,3 +161,52 @@ def test_a_replay_of_a_rejected_call_takes_its_edge(made: list[Any], ada: User) 
     assert run_actions.state(replay)["notes"] == ["refused"]
     assert made == []
     assert verify_run(replay.id) == []
+
+
+def test_retention_keeps_the_state_of_a_call_that_a_fork_has_yet_to_make(
+    made: list[Any], ada: User
+) -> None:
+    run = paid(ada)
+    fork = runs.advance(runs.fork(f"{run.key}:at-2", by=ada).id)
+    rule = histories.policy(run.graph, keep_last=0)
+    histories.pruned(rule)
+    fork = runs.advance(runs.resume(fork.id, allow_effects=["pay"], by=ada).id)
+    assert fork.status == Status.COMPLETED
+    assert len(made) == 2
+    prepared = ApprovalRequest.objects.get(run=run).prepared_from
+    histories.pruned(rule)
+    assert not Checkpoint.objects.filter(id=prepared).exists()
+
+
+def test_a_call_of_an_encrypted_run_is_forked_replayed_and_verified(
+    made: list[Any], ada: User, configure: Any
+) -> None:
+    configure(ENCRYPTION_KEYS={"one": bytes(range(32))})
+    run = paid(ada, encrypted=True)
+    assert run.status == Status.COMPLETED
+    assert run_actions.pending(run)[0].label == "pay"
+    fork = runs.fork(f"{run.key}:at-2", allow_effects=["pay"], by=ada)
+    fork = runs.advance(fork.id)
+    replay = runs.advance(runs.replay(f"{run.key}:initial", by=ada).id)
+    for each in (run, fork, replay):
+        assert verify_run(each.id) == []
+        assert run_actions.state(each)["notes"] == ["paid 10 to ada", "paid"]
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("approved", [False, True])
+def test_a_bundle_of_a_run_with_a_call_verifies_and_is_imported(
+    made: list[Any], ada: User, approved: bool, tmp_path: Path
+) -> None:
+    run = advanced(paying())
+    if approved:
+        run_actions.sign(run, ada, ["approve"])
+        run = runs.advance(run.id)
+    file = tmp_path / "call.jsonl"
+    bundle.export(run.id, file)
+    assert bundle.verify(file, bundle.public_key()).ok
+    forgotten(run)
+    bundle.load(file)
+    imported = Run.objects.get()
+    assert imported.imported
+    assert verify_run(imported.id) == []
