@@ -2,6 +2,7 @@
 signing made of it.
 """
 
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, NoReturn
 
 from django.conf import settings
@@ -13,13 +14,19 @@ from checkpoints.models.fields import OfTask, Sealed, hash_field
 
 
 def _is_needs(value: Any, row: Any) -> bool:
-    """Return whether it is {channel: [channel]}."""
+    """Return whether it is {channel: [channel]}, and leads in no circle."""
     if not isinstance(value, dict):
         return False
-    return all(
-        isinstance(needed, list) and all(isinstance(name, str) for name in needed)
-        for needed in value.values()
-    )
+    for needed in value.values():
+        if not isinstance(needed, list):
+            return False
+        if not all(isinstance(name, str) for name in needed):
+            return False
+    try:
+        TopologicalSorter(value).prepare()
+    except CycleError:
+        return False
+    return True
 
 
 # Without `gate` and `reads`, which the policies of older requests may lack.
@@ -43,6 +50,7 @@ _LINE = {
     "by?": ([str], type(None)),
     "needed?": int,
     "settled?": (str, type(None)),
+    "rejected_with?": str,
 }
 REQUEST: dict[str, Any] = {
     "title": str,

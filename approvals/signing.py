@@ -561,6 +561,8 @@ def _note_standings(
         standing = standings.get(UUID(line["write"]))
         if standing and line["result"] in ("counted", "kept"):
             line["settled"] = standing.verdict
+            if standing.cause is not None:
+                line["rejected_with"] = str(standing.cause)
             line["signatures"] = len(standing.by)
             line["needed"] = state.request.quorum
 

@@ -176,11 +176,12 @@ def require_count(
 
 
 def _count_decisions(run: UUID) -> int:
-    records = query_cache.select_values(_query_count, run)
+    records = query_cache.select_values(query_count, run)
     return int(records[0][0]) if records else 0
 
 
-def _query_count(run: UUID) -> "QuerySet[Any, Any]":
+def query_count(run: UUID) -> "QuerySet[Any, Any]":
+    """Return the query for the number of a run's decisions: no row if it has none."""
     decisions = Decision.objects.filter(run=run).order_by().values("run")
     counts: QuerySet[Any, Any] = decisions.annotate(count=Count("id"))
     return counts.values_list("count")

@@ -241,11 +241,12 @@ def _line_of_write(
     """Return what becomes of a write; None if nothing does. `cause` is the title of the
     write with which it is rejected.
     """
-    if drafted.draft is not None and not cause:
+    # What cannot be signed keeps the whole act from being signed.
+    if drafted.wrong or (drafted.draft is not None and not cause):
         return _line_of(drafted, state, after)
     before = state.standings[drafted.write]
     if after.verdict == REJECTED:
-        if before.settled:
+        if before.verdict == REJECTED:
             return None
         if policy_of(state.request).all_or_nothing:
             text = "Rejected with it: all or nothing."

@@ -7,6 +7,7 @@ import pytest
 
 from approvals import reviews
 from approvals.models import Decision
+from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import pack_json, read_value
@@ -116,16 +117,28 @@ def test_an_edit_beyond_a_limit_is_refused_with_each_part_and_changes_nothing(
     assert [row.revision for row in pending(bounded)] == [1, 1]
 
 
-def test_small_edits_lead_no_further_than_a_large_one(
+def test_small_edits_lead_no_further_than_a_large_one(people: cast.People) -> None:
+    limits = {"amount": Limit(at_most="{input.amount}"), "account": SAME}
+    with claims.registered(claims.in_two_steps("chained", limits=limits, quorum=2)):
+        run = claims.paused("CLM-1", people.starter, graph="chained")
+        other = claims.member(people.second_reviewer, "reviewer")
+        sign(run, people.reviewer, [_payout("12.00"), None])
+        with pytest.raises(InvalidValue, match=r"amount must be at most 12\.50"):
+            sign(run, other, [_payout("13.00"), None])
+        with pytest.raises(InvalidValue, match="account must stay"):
+            sign(run, other, [_payout("12.00", "DE00"), None])
+        # What the node proposed is within every limit, also after an edit.
+        sign(run, other, [_payout("1900.00"), None])
+        assert [row.revision for row in pending(run)] == [3, 1]
+
+
+def test_the_answers_of_a_fork_keep_the_limits(
     bounded: Run, people: cast.People
 ) -> None:
-    sign(bounded, people.reviewer, [_payout("12.00"), None])
-    # The limit is that of the proposal, whatever an edit made of it.
-    PendingWrite.objects.get(write=pending(bounded)[0].write, revision=2)
-    run = runs.start("bounded", {"claim_id": "CLM-2", "amount": "1"}, by=people.starter)
-    run = runs.advance(run.id)
-    with pytest.raises(InvalidValue, match="must be at most 1$"):
-        sign(run, people.reviewer, [_payout("1.01"), None])
+    answers = {"propose": {"payout": {"amount": "13.00", "account": "DE89"}}}
+    point = timeline.get_checkpoint(f"{bounded.key}:step-1")
+    with pytest.raises(InvalidValue, match="outside the limits"):
+        runs.fork(point.id, answers=answers, by=people.reviewer)
 
 
 def test_who_rejects_a_write_rejects_what_needs_it(

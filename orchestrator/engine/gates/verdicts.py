@@ -4,6 +4,7 @@ Signing, settling, pages and `play` all call this one function.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from uuid import UUID
 
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED
@@ -119,18 +120,24 @@ def _reject_what_needs_rejected(
     standings: dict[UUID, Standing],
     needs: Mapping[str, Sequence[str]],
 ) -> None:
-    """Reject each write that needs a rejected one, and then what needs those. Needs lead
-    in no circle.
+    """Reject each write that needs a rejected one, and what needs those. Raises
+    `CycleError` if needs lead in a circle, which no graph is registered with.
     """
-    rejected = [write for write in writes if standings[write.write].verdict == REJECTED]
-    while rejected:
-        cause = rejected.pop(0)
-        for write in writes:
-            if cause.channel not in needs.get(write.channel, ()):
-                continue
-            if standings[write.write].verdict != REJECTED:
-                _reject_with(write.write, cause.write, standings)
-                rejected.append(write)
+    by_channel: dict[str, list[UUID]] = {}
+    for write in writes:
+        by_channel.setdefault(write.channel, []).append(write.write)
+    # A write is rejected after those that it needs, by the first of their rejections.
+    for channel in TopologicalSorter(needs).static_order():
+        causes: list[tuple[int, UUID]] = []
+        for needed in needs.get(channel, ()):
+            for write_id in by_channel.get(needed, ()):
+                if standings[write_id].verdict == REJECTED:
+                    causes.append((standings[write_id].seq, write_id))
+        if not causes:
+            continue
+        _, first = min(causes)
+        for write_id in by_channel.get(channel, ()):
+            _reject_with(write_id, first, standings)
 
 
 def _reject_with(

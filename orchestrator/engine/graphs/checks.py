@@ -6,6 +6,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from pydantic import BaseModel
@@ -21,8 +22,8 @@ from orchestrator.engine.graphs.effect import (
     PARTIAL,
     WRITE,
 )
-from orchestrator.engine.graphs.gate import Fact, Gate, Show, field_of
-from orchestrator.engine.graphs.limit import Limit, faults_of_limits, has_order
+from orchestrator.engine.graphs.gate import Fact, Gate, Show
+from orchestrator.engine.graphs.limit import faults_of_limits
 from orchestrator.engine.graphs.node import END, START, Edge, Node
 from orchestrator.engine.graphs.retry import Interval, Retry
 from orchestrator.engine.graphs.state import schema_of
@@ -415,60 +416,27 @@ def _faults_of_gate_parts(
                 fault = f"the gate's {option} name {channel}, which is no channel"
                 yield f"{fault}; {nearest(channel, allowed)}"
     yield from _faults_of_changes(gate)
-    yield from _faults_of_all_limits(gate)
-    yield from _faults_of_needs(gate, writable)
-
-
-def _faults_of_all_limits(gate: Gate) -> Iterator[str]:
     for channel, show in gate.writes.items():
         for fault in faults_of_limits(show.limits):
             yield f"Show for {channel}: {fault}"
-        for fault in _faults_of_bounds(show.limits):
-            yield f"Show for {channel}: {fault}"
+    yield from _faults_of_needs(gate)
 
 
-def _faults_of_bounds(limits: Mapping[str, Any]) -> Iterator[str]:
-    for path, limit in limits.items():
-        if not isinstance(limit, Limit):
-            continue
-        for name in ("at_least", "at_most"):
-            bound = getattr(limit, name)
-            if bound is None or field_of(bound) is not None or has_order(bound):
-                continue
-            yield (
-                f"{name} of {path} is {bound!r}, which is no number, no date, and no "
-                "template of one field as '{input.amount}'"
-            )
-
-
-def _faults_of_needs(gate: Gate, channels: Collection[str]) -> Iterator[str]:
+def _faults_of_needs(gate: Gate) -> Iterator[str]:
+    needs: dict[str, list[str]] = {}
     for channel, show in gate.writes.items():
+        needs[channel] = list(show.needs)
         for needed in show.needs:
-            if needed not in channels:
-                fault = (
-                    f"needs= of Show for {channel} names {needed}, which is no channel"
+            # Writes of one request can be rejected together; others belong to others.
+            if needed not in gate.writes:
+                yield (
+                    f"needs= of Show for {channel} names {needed!r}, which is none of "
+                    f"the gate's writes; {nearest(str(needed), gate.writes)}"
                 )
-                yield f"{fault}; {nearest(needed, channels)}"
-    circle = _circle_of_needs(gate)
-    if circle:
-        yield f"needs= leads in a circle: {' needs '.join(circle)}"
-
-
-def _circle_of_needs(gate: Gate) -> list[str]:
-    """Return channels each of which needs the next, the first and the last the same;
-    empty if there are none.
-    """
-    needs = {channel: show.needs for channel, show in gate.writes.items()}
-    ways = [[channel] for channel in needs]
-    while ways:
-        way = ways.pop()
-        for needed in needs.get(way[-1], ()):
-            if needed == way[0]:
-                return [*way, needed]
-            # A circle without the first channel is met from one of its own.
-            if needed not in way:
-                ways.append([*way, needed])
-    return []
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        yield f"needs= leads in a circle: {' needs '.join(reversed(error.args[1]))}"
 
 
 def _faults_of_changes(gate: Gate) -> Iterator[str]:
@@ -508,8 +476,10 @@ def _misshapen_options(channel: str, show: Any) -> Iterator[str]:
             f"limits={show.limits!r} of Show for {channel} is no dict; "
             "write limits={path: Limit(...)}"
         )
+    needs = show.needs
     # A text is a sequence of its letters.
-    if isinstance(show.needs, str) or not isinstance(show.needs, Sequence):
+    is_list = isinstance(needs, Sequence) and not isinstance(needs, str)
+    if not is_list or not all(isinstance(name, str) for name in needs):
         yield (
             f"needs={show.needs!r} of Show for {channel} is no list; "
             "write needs=[channel]"

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from orchestrator.engine.errors import BROKEN, described
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.effect import APPROVED, PARTIAL, REJECTED
-from orchestrator.engine.graphs.limit import UNKNOWN, Limit, as_json
+from orchestrator.engine.graphs.limit import UNKNOWN, Limit, as_json, field_of
 from orchestrator.engine.graphs.write import Write
 from orchestrator.engine.values import canonical
 from orchestrator.engine.values.canonical import Json
@@ -251,20 +251,8 @@ def _limit(
         stored[name] = fields.at(source)
         # A bound that nobody knows is no reason to let everything pass.
         if stored[name] is None:
-            stored[UNKNOWN] = f"there is no {source}"
+            stored[UNKNOWN] = source
     return stored
-
-
-def field_of(bound: Any) -> str | None:
-    """Return the path of a bound that is a template of one field, as "{input.amount}";
-    None for every other bound.
-    """
-    if not isinstance(bound, str):
-        return None
-    paths = _paths(bound)
-    if len(paths) != 1 or bound != "{" + paths[0] + "}":
-        return None
-    return paths[0]
 
 
 def _label(

@@ -140,6 +140,23 @@ def test_a_write_is_said_to_be_rejected_with_the_one_that_it_needs(
     ]
 
 
+def test_it_is_said_that_a_rejection_takes_what_others_had_approved(
+    following: Following,
+) -> None:
+    found = following("bounded", before=[None, "approve"], payout="reject")
+    assert [line.detail for line in found.now] == [
+        "Rejected: it does not happen.",
+        "Rejected with what it needs. That is: Pay EUR 1900.00.",
+    ]
+
+
+def test_an_edit_that_cannot_be_signed_is_named_before_what_it_needs(
+    following: Following,
+) -> None:
+    found = following("bounded", payout="edit", amount="a lot", letter="reject")
+    assert found.now[0].detail.startswith("Your edit cannot be signed yet")
+
+
 def test_with_a_write_left_open_the_run_waits(following: Following) -> None:
     found = following(payout="approve")
     assert [line.text for line in found.now] == ["Pay EUR 1900.00"]

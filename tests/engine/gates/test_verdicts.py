@@ -185,6 +185,18 @@ def test_what_needs_a_write_that_was_rejected_with_another_is_rejected_too() -> 
     assert standings[THREE] == Standing(REJECTED, (ANN,), 1, cause=TWO)
 
 
+def test_of_several_rejections_the_first_one_rejects_what_needs_them() -> None:
+    other = Held(UUID(int=9), 1, channel="payout")
+    rejected = [
+        Given(other.write, 1, "reject", ANN, 1),
+        Given(ONE, 1, "reject", BOB, 2),
+    ]
+    # A later rejection does not change who settled the mail.
+    assert judge([PAYOUT, MAIL, other], rejected, NEEDS)[TWO] == Standing(
+        REJECTED, (ANN,), 1, cause=other.write
+    )
+
+
 def test_a_write_that_others_need_stays_when_one_of_them_is_rejected() -> None:
     rejected = [Given(TWO, 1, "reject", ANN, 1)]
     standings = judge([PAYOUT, MAIL], rejected, NEEDS)

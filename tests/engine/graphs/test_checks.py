@@ -200,7 +200,7 @@ def bad_branch(labels: Any) -> Graph:
         (lambda: gated(writes={"note": Show(needs="log")}), "needs='log' of Show"),
         (
             lambda: gated(writes={"note": Show(needs=["nowhere"])}),
-            "needs= of Show for note names nowhere",
+            "needs= of Show for note names 'nowhere', which is none",
         ),
         (
             lambda: gated(writes={"note": Show(needs=["note"])}),

@@ -10,7 +10,11 @@ from orchestrator.engine import END, START, Gate, Graph, Limit, Show, play
 from orchestrator.engine.errors import InvalidGraph, InvalidValue
 from orchestrator.engine.graphs.compile import compile
 from orchestrator.engine.graphs.gate import present
-from orchestrator.engine.graphs.limit import faults_of_edit, limit_in_words
+from orchestrator.engine.graphs.limit import (
+    MOST_FAULTS,
+    faults_of_edit,
+    limit_in_words,
+)
 from tests.engine.small import graph_of
 from tests.support.small_graphs import Notes, Order
 
@@ -78,9 +82,9 @@ class _Proposed:
         ("due", Limit(at_most=date(2026, 12, 31)), {"due": "2026-12-31"}, ""),
         (
             "amount",
-            Limit(choices=["100.00", "50.00"]),
+            Limit(choices=["100.00", 50]),
             {"amount": "75.00"},
-            "amount must be one of 100.00, 50.00",
+            'amount must be one of "100.00", 50',
         ),
         (
             "payee.iban",
@@ -93,6 +97,28 @@ class _Proposed:
             Limit(at_most=5),
             {"items": [{"price": 1}, {"price": 6}]},
             "items.1.price must be at most 5",
+        ),
+        # The same amount, written otherwise.
+        ("amount", Limit(choices=[50]), {"amount": "50.00"}, ""),
+        ("due", Limit(at_most=date(2026, 12, 31)), {"due": "2026-12-31T23:59"}, ""),
+        # Digits that a consumer may read otherwise are no number.
+        (
+            "amount",
+            Limit(at_most=150),
+            {"amount": "1_0"},
+            "amount must be at most 150",
+        ),
+        (
+            "items[0].price",
+            Limit(at_most=5),
+            {"items": [{"price": 6}, {"price": 2}]},
+            "items.0.price must be at most 5",
+        ),
+        (
+            "value.amount",
+            Limit(at_most=150),
+            {"amount": "151"},
+            "amount must be at most 150",
         ),
         (
             "items.0.price",
@@ -128,6 +154,62 @@ def test_an_item_leaves_a_list_unless_the_list_stays_as_it_was_proposed() -> Non
     ]
 
 
+def test_an_item_does_not_lose_what_is_bound() -> None:
+    edited = _edited(items=[{"price": 1}, {"rate": 1_000_000}])
+    assert _faults("items.*.price", Limit(at_most=5), edited) == [
+        "items.1 must have price, which is bound"
+    ]
+
+
+def test_an_item_that_stays_whole_is_within_every_limit_wherever_it_stands() -> None:
+    assert (
+        _faults(
+            "items.*.price",
+            Limit(at_most=100),
+            _edited(items=[{"price": 500}]),
+            proposed=_edited(items=[{"price": 1}, {"price": 500}]),
+        )
+        == []
+    )
+
+
+def test_no_item_takes_the_place_of_one_that_was_above_the_limit() -> None:
+    # The large price was of another item, and only once.
+    large = {"name": "a", "price": 500}
+    proposed = _edited(items=[large, {"name": "b", "price": 1}])
+    for items in ([{"name": "b", "price": 500}], [large, large]):
+        faults = _faults(
+            "items.*.price",
+            Limit(at_most=100),
+            _edited(items=items),
+            proposed=proposed,
+        )
+        assert len(faults) == 1
+
+
+def test_a_path_that_leads_nowhere_lets_no_edit_pass() -> None:
+    assert _faults("amonut", Limit(at_most=5), _edited(amount="1")) == [
+        "amonut leads nowhere, so its limit lets no edit pass"
+    ]
+
+
+def test_below_null_nothing_is_there_to_be_bound() -> None:
+    proposed = _edited(payee=None)
+    limit = Limit(unchanged=True)
+    unchanged = _edited(payee=None, amount="1")
+    assert _faults("payee.iban", limit, unchanged, proposed=proposed) == []
+    named = _edited(payee={"iban": "DE00"})
+    assert _faults("payee.iban", limit, named, proposed=proposed) == [
+        "payee.iban must stay as it was proposed"
+    ]
+
+
+def test_a_refusal_names_only_the_first_parts() -> None:
+    items = [{"price": 10}] * 1000
+    faults = _faults("items.*.price", Limit(at_most=5), _edited(items=items))
+    assert len(faults) == MOST_FAULTS
+
+
 def test_a_part_that_an_edit_adds_keeps_the_limit_too() -> None:
     assert _faults("amount", Limit(at_most=5), {"amount": 6}, proposed={}) == [
         "amount must be at most 5"
@@ -155,7 +237,9 @@ def test_a_bound_that_leads_nowhere_lets_no_edit_pass() -> None:
     faults = faults_of_edit(
         [stored], proposed=PROPOSED, edited=_edited(amount="100.01")
     )
-    assert faults == [("amount", "cannot be edited: there is no input.most")]
+    assert faults == [
+        ("amount", "cannot be edited: its limit is input.most, which is not there")
+    ]
 
 
 def test_a_limit_reads_as_a_reviewer_would_say_it() -> None:
@@ -182,6 +266,15 @@ def test_a_limit_reads_as_a_reviewer_would_say_it() -> None:
         (
             Show(limits={"amount": Limit(at_most="a lot")}),
             "at_most of amount is 'a lot', which is no number, no date",
+        ),
+        (Show(limits={"a..b": Limit(at_most=5)}), "limits has 'a..b' for a path"),
+        (Show(limits={"amount": Limit(choices=5)}), "must be a list, not 5"),
+        (Show(limits={"amount": Limit(choices=["{input.x}"])}), "are no templates"),
+        (Show(limits={"amount": Limit(choices=[print])}), "of amount is no JSON"),
+        (Show(limits={"amount": Limit(at_most=float("nan"))}), "is nan, which is no"),
+        (
+            Show(limits={"amount": Limit(at_most="{payout.amount}")}),
+            "at_most of amount is read from payout.amount",
         ),
         (Show(limits=["amount"]), r"limits=\['amount'\] of Show for note is no dict"),
     ],
@@ -210,7 +303,7 @@ def test_a_played_edit_keeps_the_limits() -> None:
 
     made.edge(START, "ask")
     made.edge("ask", END)
-    with pytest.raises(InvalidValue, match="letter must be one of yes, no"):
+    with pytest.raises(InvalidValue, match='letter must be one of "yes", "no"'):
         play(made, {}, decisions=lambda request: {0: ("edit", "never")})
     played = play(made, {}, decisions=lambda request: {0: ("edit", "no")})
     assert played.state["scratch"]["letter"] == "no"

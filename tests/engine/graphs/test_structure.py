@@ -280,7 +280,12 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Show.money": [({}, {"show": {"money": "amount"}})],
     "Show.reason_required": [({}, {"show": {"reason_required": True}})],
     "Show.limits": [({}, {"show": {"limits": {"value": Limit(choices=["a"])}}})],
-    "Show.needs": [({}, {"show": {"needs": ["log"]}})],
+    "Show.needs": [
+        (
+            {"gate": {"writes": {"note": Show(), "log": Show()}}},
+            {"gate": {"writes": {"note": Show(needs=["log"]), "log": Show()}}},
+        )
+    ],
     "Fact.label": [({}, {"fact": {"label": "Lines"}})],
     "Fact.path": [({}, {"fact": {"path": "state.note"}})],
     "Fact.indexed": [({}, {"fact": {"indexed": True}})],
