@@ -27,6 +27,7 @@ from tests.support.call_graphs import (
     paying_many,
 )
 from tests.support.small_graphs import advanced
+from tests.support.versioned_graphs import deployed
 
 AGO = "2000-01-01T00:00Z"
 
@@ -329,7 +330,7 @@ def test_a_settled_output_of_a_call_does_not_wait_at_a_further_gate(
     run = advanced(graph)
     run_actions.sign(run, ada, ["approve"])
     run = runs.advance(run.id)
-    said = {"happened": True, "reason": "asked", "by": None}
+    said: dict[str, Any] = {"happened": True, "reason": "asked", "by": None}
     with pytest.raises(InvalidValue, match="the gate of choose guards"):
         runs.settle(run.id, "pay:1:0", output={"people": ["eve"]}, **said)
     runs.settle(run.id, "pay:1:0", output={"notes": ["paid"]}, **said)
@@ -374,3 +375,54 @@ def test_a_call_whose_request_is_gone_is_not_made(made: list[Any], ada: User) ->
 
 def _die(*args: Any) -> Any:
     raise KeyboardInterrupt
+
+
+async def pay_later(state: Any, ctx: Any) -> dict[str, Any]:
+    return pay(state, ctx)
+
+
+@pytest.mark.parametrize(
+    ("fn", "node"),
+    [
+        (pay, {"effect": "pure"}),
+        (pay, {"effect": "read"}),
+        (pay, {"effect": "write"}),
+        (pay, {"effect": "write", "atomic": True}),
+        (pay, {"effect": "external", "idempotent": True, "reads": ["amount"]}),
+        (pay_later, {"effect": "external"}),
+    ],
+)
+def test_people_can_approve_the_call_of_a_node_of_each_effect(
+    made: list[Any], ada: User, fn: Any, node: dict[str, Any]
+) -> None:
+    run = advanced(paying(fn=fn, node=node))
+    assert made == []
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert len(made) == 1
+    assert verify_run(run.id) == []
+
+
+def test_a_cancelled_run_calls_nothing(made: list[Any], ada: User) -> None:
+    run = advanced(paying())
+    runs.cancel(run.id, by=ada, reason="over")
+    assert made == []
+    assert run_actions.request(run).status == "withdrawn"
+    assert verify_run(run.id) == []
+
+
+def test_a_run_with_an_approved_call_goes_onto_a_version_with_the_same_arguments(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying())
+    graph = paying(version="2")
+    graph.node("more")(lambda state, ctx: None)
+    graph.edge("refused", "more")
+    graph.edge("more", "END")
+    deployed(graph)
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert len(made) == 1
+    assert verify_run(run.id) == []
