@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints.core.status import ENDS
-from checkpoints.models import TaskResult
+from checkpoints.models import RunLine, TaskResult
 from checkpoints.models.task_result import Outcome
 
 _UNDECIDED = (RequestStatus.OPEN, RequestStatus.SETTLED)
@@ -35,6 +35,13 @@ def points_of_calls() -> "QuerySet[Any]":
         status=RequestStatus.APPLIED, kind="call", outcome__in=_RUNNING_OUTCOMES
     )
     call_will_run = approved_call & ~Q(run__status__in=ENDS) & ~Q(has_run)
+    # A line that departed after the approval may have yet to run it.
+    departed = Exists(
+        RunLine.objects.filter(
+            departure_run=OuterRef("run_id"), parent_line=OuterRef("line")
+        ).exclude(run__status__in=ENDS)
+    )
+    call_will_run |= approved_call & Q(departed)
     # A fork that goes on with a proposal opens a request anew, which still names the
     # checkpoint of its origin.
     requests = ApprovalRequest.objects.filter(prepared_from=OuterRef("id"))

@@ -383,7 +383,7 @@ def _require_alone(row: PendingWrite) -> None:
 
 
 def _edited_value(compiled: Compiled, row: PendingWrite, item: Item) -> Any:
-    channel = compiled.channels[row.channel]
+    channel = compiled.channel_of(row.node, row.channel)
     try:
         return channel.stage(item.value, limit=conf().max_value_bytes)
     except (InvalidValue, PayloadTooLarge) as error:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from approvals.forms.controls import is_decimal, resolved
+from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.state import schema_of
@@ -133,11 +134,17 @@ def _state_type(compiled: Compiled) -> ValueType:
     return ValueType.of_schema(compiled.schemas["state"])
 
 
-def type_of_channel(compiled: Compiled | None, channel: str) -> ValueType:
-    """Return the type that a graph declares for a channel; `NOTHING_DECLARED` where its
-    version is not installed.
+def type_of_channel(compiled: Compiled | None, node: str, channel: str) -> ValueType:
+    """Return the type that a graph declares for a channel that this node writes;
+    `NOTHING_DECLARED` where its version is not installed.
     """
-    return _state_type(compiled).field(channel) if compiled else NOTHING_DECLARED
+    if compiled is None:
+        return NOTHING_DECLARED
+    if is_call(channel):
+        return ValueType.of_schema(
+            schema_of_channel(compiled.channel_of(node, channel))
+        )
+    return _state_type(compiled).field(channel)
 
 
 def type_of_fact(compiled: Compiled | None, path: str) -> ValueType:

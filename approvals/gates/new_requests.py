@@ -27,6 +27,7 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Gate, Task, write_id
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
+from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.gate import Show, plain_label, present
 from orchestrator.engine.step.held_patch import is_patch
@@ -197,6 +198,7 @@ def _open(
         id=uuid7(),
         **task_columns(asker.id, asker.line, task),
         graph=asker.graph,
+        kind=_kind_of(proposal),
         superstep=moment.superstep,
         input_hash=reached.input_hash,
         prepared_from=reached.prepared_from,
@@ -244,6 +246,12 @@ def _open(
     )
 
 
+def _kind_of(proposal: Sequence[HeldWrite]) -> str:
+    """Return what a request asks about: a call before its node runs, or writes."""
+    is_of_call = any(is_call(write.channel) for write in proposal)
+    return "call" if is_of_call else "writes"
+
+
 def _why(reached: ReachedGate, policy: Mapping[str, Any], moment: Moment) -> str:
     """Return why people are asked, and who changed what made the gate ask them."""
     why = reached.why or ""
@@ -277,7 +285,7 @@ def _stage(
     label = shown_beside["label"]
     # A column that lists read: in an encrypted run it holds nothing of the value.
     if asker.protection.encrypted:
-        label = plain_label(gate, write)
+        label = plain_label(gate, write, node=task.node)
     base = pending_writes.StoredBase.read(
         compiled, moment.state, write.channel, shows=gate.shows
     )

@@ -222,7 +222,7 @@ def _add_originals(
     # The first revision is the proposal of the node itself.
     for row in PendingWrite.objects.filter(write__in=edited, revision=1):
         sealed_rows.verify_row(row, protection)
-        declared = type_of_channel(compiled, row.channel)
+        declared = type_of_channel(compiled, row.node, row.channel)
         write_cards.add_original(edited[row.write], read_value(row, "value"), declared)
 
 

@@ -102,11 +102,35 @@ def _parts(
         outcomes.append("partial")
     parts = []
     for outcome in outcomes:
-        first = _first_line(outcome, single=request.writes == 1)
         following = lines_after(compiled, request.node, outcome, (), ahead)
-        lines = [first, *(following or [NOTHING_FOLLOWS])]
+        lines = following or [NOTHING_FOLLOWS]
+        # An approved call is what follows: nothing is written into the run before.
+        if not _calls(compiled, request.node):
+            lines = [_first_line(outcome, single=request.writes == 1), *lines]
+        elif outcome == "rejected":
+            lines = [_not_called(compiled.nodes[request.node]), *lines]
         parts.append(OutcomePart(outcome, WHEN[outcome], lines))
     return parts
+
+
+def _calls(compiled: Compiled, node: str) -> bool:
+    return node in compiled.nodes and compiled.nodes[node].calls
+
+
+def _not_called(node: Node) -> Line:
+    return Line("does not run", node=node.name, effect=node.effect, icon="x")
+
+
+def _called(node: Node, fates: Sequence[Fate], ahead: Ahead) -> Line:
+    """Return the line on a node that runs with what was approved."""
+    with_what = "exactly these arguments"
+    if fates:
+        with_what = _titles(fates, applied=True)
+    text = f"{DOES.get(node.effect, 'runs')}, with {with_what}"
+    warning = _irreversible(node) if node.effect == "external" else ""
+    if node.name in ahead.again:
+        warning = f"{HAPPENED} {warning}".strip()
+    return Line(text, warning, node=node.name, effect=node.effect)
 
 
 def _first_line(outcome: str, *, single: bool) -> Line:
@@ -159,7 +183,15 @@ def lines_after(
     for edge in compiled.edges:
         if edge.source == node and takes(edge, outcome):
             starts.append((edge, _is_sure(edge)))
-    lines = _lines_ahead(compiled, starts, fates, ahead)
+    if _calls(compiled, node) and outcome != "rejected":
+        called = compiled.nodes[node]
+        # What it writes is decided by nobody, so all that follows may read it.
+        following = _lines_ahead(compiled, starts, (), ahead)
+        lines = [_called(called, fates, ahead), *following]
+        if node in ahead.stops:
+            lines = [_stopped(called)]
+    else:
+        lines = _lines_ahead(compiled, starts, fates, ahead)
     if lines and ahead.patches:
         return [BEHIND_PATCH, *lines]
     return lines

@@ -149,7 +149,7 @@ def _typed_in(posted: QueryDict, run: Run) -> Callable[[PendingWrite], bool]:
     plain = posted.dict()
 
     def is_typed(row: PendingWrite) -> bool:
-        if compiled is None or row.channel not in compiled.channels:
+        if compiled is None or not compiled.has_channel(row.node, row.channel):
             return False
         value = read_value(row, "value")
         # The form is built as it was drawn, and then filled with what was posted.

@@ -202,7 +202,7 @@ def _edited_value(
     if choice.errors:
         raise InvalidValue(choice.errors[0])
     # The check that signing makes: the real type, and the size.
-    channel = compiled.channels[row.channel]
+    channel = compiled.channel_of(row.node, row.channel)
     value = channel.stage(choice.value, limit=conf().max_value_bytes)
     require_within_limits(
         read_value(row, "shown") or {},

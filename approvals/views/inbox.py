@@ -17,6 +17,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
+from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
 from approvals.models import ApprovalRequest, Decision, Draft, RequestStatus
 from approvals.views.inbox_effects import EffectCount, effects_of
@@ -67,6 +68,7 @@ class InboxRow:
     fault: SealFault | None
     effects: list[EffectCount]
     of_patch: bool
+    of_call: bool
     repeats: Repeats
     drafted: int
 
@@ -270,6 +272,7 @@ def _row(
         fault=fault_of(request, protection_of(request.run)),
         effects=effects,
         of_patch=request.node == PATCH,
+        of_call=request.kind == CALL_KIND,
         repeats=repeats,
         drafted=drafted,
     )

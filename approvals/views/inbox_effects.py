@@ -150,7 +150,7 @@ def _currency_of(graph: Compiled, row: PendingWrite) -> str:
     show = gate_of(graph, row).writes.get(row.channel)
     if show is None or not show.money:
         return ""
-    declared = type_of_channel(graph, row.channel).at(show.money.split("."))
+    declared = type_of_channel(graph, row.node, row.channel).at(show.money.split("."))
     return declared.currency
 
 

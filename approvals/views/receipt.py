@@ -273,7 +273,8 @@ def _line(number: int, entry: dict[str, Any], context: _Context) -> SignedWrite:
     try:
         # Otherwise anyone who can change a row could have another value shown as signed.
         sealed_rows.verify_rows(rows, context.protection)
-        _fill(line, row, first, type_of_channel(context.compiled, row.channel))
+        declared = type_of_channel(context.compiled, row.node, row.channel)
+        _fill(line, row, first, declared)
     except UNREADABLE as error:
         line.unread = f"Its value {unreadable_reason(error)}."
     return line

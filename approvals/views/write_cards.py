@@ -42,6 +42,7 @@ from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_columns
 from orchestrator.engine.gates.verdicts import EXCLUDED, Standing, excludes
+from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.limit import limit_in_words
 from orchestrator.engine.graphs.trace import is_memory
@@ -151,6 +152,11 @@ class WriteCard:
     @property
     def of_patch(self) -> bool:
         return bool(self.row.node == PATCH)
+
+    @property
+    def of_call(self) -> bool:
+        """Return whether it is a call, which people decide before its node runs."""
+        return is_call(self.row.channel)
 
     @property
     def anchor(self) -> str:
@@ -349,12 +355,12 @@ def _line(
     is_open = _is_open(state, standing)
     changed: Fields = {"": (None, None)}
     others: Fields = {}
-    declared = type_of_channel(compiled, row.channel)
+    declared = type_of_channel(compiled, row.node, row.channel)
     # A large value is not compared field by field.
     if is_open and row.size <= LARGE:
         base = _base_of(row)
         value = sealed_columns.read_value(row, "value")
-        adds = not base.bound
+        adds = _adds(row, base)
         changed, others = changed_fields(
             base.value, value, adds=adds, stated=shown.get("change", ())
         )
@@ -556,10 +562,10 @@ def _slip(
     change = comparison.compare(
         base.value,
         value,
-        adds=not base.bound,
+        adds=_adds(row, base),
         change=shown.get("change", ()),
         steps=drawing.steps,
-        declared=type_of_channel(compiled, row.channel),
+        declared=type_of_channel(compiled, row.node, row.channel),
     )
     write = str(row.write)
     return WriteCard(
@@ -570,7 +576,7 @@ def _slip(
         say=_say(shown.get("reversible"), row.channel),
         shown=page_of(change, drawing.pages, write),
         **_raw_of(value, base, drawing.pages, write),
-        adds=not base.bound,
+        adds=_adds(row, base),
         standing=standing,
         open=is_open,
         may=may,
@@ -585,6 +591,13 @@ def _slip(
         stale=stale,
         limits=_limits_in_words(shown),
     )
+
+
+def _adds(row: PendingWrite, base: pending_writes.StoredBase) -> bool:
+    """Return whether a write is combined with what is there. A call is compared with
+    nothing, so all of it is new.
+    """
+    return not base.bound and not is_call(row.channel)
 
 
 def _limits_in_words(shown: Mapping[str, Any]) -> list[str]:
@@ -623,7 +636,7 @@ def _needs_in_words(
 
 
 def _declares_channel(compiled: Compiled | None, row: PendingWrite) -> bool:
-    return compiled is not None and row.channel in compiled.channels
+    return compiled is not None and compiled.has_channel(row.node, row.channel)
 
 
 def _base_of(row: PendingWrite) -> pending_writes.StoredBase:
@@ -664,7 +677,13 @@ def _raw_of(
 
 def title_of(row: PendingWrite, shown: Mapping[str, Any]) -> str:
     """Return the title of a write. `shown` is what the row stores for showing it."""
-    return str(shown.get("label") or row.label or f"{row.node} sets {row.channel}")
+    return str(shown.get("label") or row.label or _plain_name(row))
+
+
+def _plain_name(row: PendingWrite) -> str:
+    if is_call(row.channel):
+        return f"Call {row.node}"
+    return f"{row.node} sets {row.channel}"
 
 
 def name_of_writes(compiled: Compiled | None, row: PendingWrite) -> str:
@@ -675,7 +694,7 @@ def name_of_writes(compiled: Compiled | None, row: PendingWrite) -> str:
     # A label with a field of the value differs from write to write.
     if show and show.label and "{" not in show.label:
         return show.label
-    return f"{row.node} sets {row.channel}"
+    return _plain_name(row)
 
 
 def _why_not(state: RequestState, row: PendingWrite, viewer: Viewer) -> str:
@@ -737,6 +756,8 @@ def _say(reversible: Any, channel: str) -> str:
         return (
             "Is remembered for all runs once it is approved; a rewind does not undo it."
         )
+    if is_call(channel):
+        return "Nothing happens before it is approved."
     return "Becomes part of the run once it is approved."
 
 
@@ -760,7 +781,7 @@ def control_of(
     # An empty schema gets the plainest form, one field of JSON.
     if not drawing.fields(write):
         return controls.root({}, prefix=prefix, value=value)
-    schema = schema_of_channel(compiled.channels[row.channel])
+    schema = schema_of_channel(compiled.channel_of(row.node, row.channel))
     return controls.root(schema, prefix=prefix, value=value)
 
 

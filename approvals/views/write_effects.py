@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from approvals.gates.departed_line import NOTHING_AHEAD, Ahead
 from approvals.views.consequences import edges_from, takes
+from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.node import END, Node
 from orchestrator.engine.step.held_patch import PATCH
@@ -43,6 +44,11 @@ def effect_of_write(
     if compiled is None:
         return heaviest
     heaviest_weight = 0
+    # A call is the effect itself: nothing is signed before it but its arguments.
+    if is_call(channel) and node in compiled.nodes:
+        called = compiled.nodes[node]
+        heaviest_weight = WEIGHT.get(called.effect, 0)
+        heaviest = WriteEffect(called.effect if heaviest_weight else "write", node)
     for behind in _behind(compiled, node, ahead):
         sees_channel = behind.reads is None or channel in behind.reads
         weight = WEIGHT.get(behind.effect, 0)

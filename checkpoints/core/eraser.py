@@ -39,7 +39,17 @@ _NOTES = frozenset({"frontier", "open", "diagnostics"})
 """Partitions that hold the engine's notes."""
 
 _PARTS_OF_OPEN = frozenset(
-    {"superstep", "results", "asked", "tries", "due", "without", "stored", "overlay"}
+    {
+        "superstep",
+        "results",
+        "asked",
+        "tries",
+        "due",
+        "without",
+        "passed",
+        "stored",
+        "overlay",
+    }
 )
 _PARTS_OF_FRONTIER = frozenset(
     {
@@ -141,6 +151,8 @@ def _is_value_in_notes(where: Where) -> bool:
             return True
         case ("open", "results", _, "output", "sends", _, 1):
             return True
+        case ("open", "results" | "passed", _, "call", "value"):
+            return True
         case ("open", "stored", "input"):
             return True
         case ("open", "overlay", _, _, "value"):
@@ -148,6 +160,8 @@ def _is_value_in_notes(where: Where) -> bool:
         case ("frontier", "sends", _, 1, _):
             return True
         case ("frontier", "waiting", _, _, "sends", _, 1):
+            return True
+        case ("frontier", "waiting", _, _, "payload"):
             return True
     return False
 

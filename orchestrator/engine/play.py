@@ -10,12 +10,13 @@ import asyncio
 import inspect
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Protocol
 
 from orchestrator.engine.errors import BROKEN, CountersignError, InvalidValue, text_of
 from orchestrator.engine.gates.requests import asks_people
+from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled, State, compile
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import APPROVED
@@ -32,7 +33,7 @@ from orchestrator.engine.play_people import (
 from orchestrator.engine.step.context import Context
 from orchestrator.engine.step.memory import Memory, Remembering
 from orchestrator.engine.step.notes import SCALE, Notes, figure_number
-from orchestrator.engine.step.output import require_proposal
+from orchestrator.engine.step.output import call_output, require_proposal
 from orchestrator.engine.step.plan import (
     ErrorInfo,
     Frontier,
@@ -145,6 +146,10 @@ class _Player:
         self.frontier: Frontier = begin(compiled)
         self.reviewers = Reviewers(compiled, input, decisions)
         self.memory = memory
+        # Calls that wait for people: the state from which each was prepared.
+        self.prepared: dict[Task, State] = {}
+        # Calls that were decided: the arguments of each.
+        self.args: dict[Task, Json] = {}
         self.played = Played(
             "running",
             self._shown(),
@@ -197,6 +202,9 @@ class _Player:
         if settled:
             step = settle_step(self.compiled, self.frontier, self.state, settled)
             self.reviewers.forget(settled)
+            for settlement in settled:
+                if settlement.starts_call:
+                    self.args[settlement.task] = settlement.writes[0].value
             self._commit(step, "settlement", ())
         else:
             # Nothing could be applied, because the bases of all settled writes have
@@ -324,7 +332,29 @@ class _Player:
     def _run_task(self, start: Start) -> Result | None:
         """Return the task's result, None if the run stops at it."""
         node = self.compiled.nodes[start.task.node]
+        if node.calls and not start.is_call:
+            return self._run_prepared(node, start)
+        return self._run_node(node, start)
+
+    def _run_prepared(self, node: Node, start: Start) -> Result | None:
+        """Return the result of a task that prepares a call, which runs at once where
+        its gate needs nobody.
+        """
+        proposal = self._run_node(node.preparing, start)
+        if proposal is None or proposal.error is not None or proposal.output is None:
+            return proposal
+        self.prepared[start.task] = self.state
+        if proposal.gated:
+            return proposal
+        self.args[start.task] = proposal.output.writes[0].value
+        result = self._run_node(node, replace(start, is_call=True))
+        return None if result is None else replace(result, outcome=APPROVED)
+
+    def _run_node(self, node: Node, start: Start) -> Result | None:
         output, error, status = self._attempt_until_done(node, start)
+        if error is None and start.is_call:
+            # People decided before it ran.
+            return Result(output)
         if error is None:
             return self._gated_result(node, output)
         # An unknown outcome is no error: it never takes that edge.
@@ -340,7 +370,8 @@ class _Player:
     ) -> Result:
         if node.gate is None:
             return Result(output)
-        if asks_people(self.compiled, node.gate, self.state, output).needed:
+        check = asks_people(self.compiled, node.name, node.gate, self.state, output)
+        if check.needed:
             return Result(output, gated=True)
         return Result(output, outcome=APPROVED)
 
@@ -389,19 +420,32 @@ class _Player:
             read_input=lambda: self.compiled.input_for(self.input),
             # A copy, for the node may change it, and the frontier keeps this very object.
             payload=canonical.loads(canonical.encode(start.payload)),
+            args=self._args(start),
             error=start.error,
             open_log=lambda: self.log,
             memory=lambda: memory,
             notes=notes,
         )
-        returned = node.fn(self.compiled.state_for(self.state, node.name), ctx)
+        state = self.state
+        if start.is_call:
+            # As people saw it prepared, whatever happened since.
+            state = self.prepared[start.task]
+        returned = node.fn(self.compiled.state_for(state, node.name), ctx)
         # A plain function may return a coroutine too, so the value decides.
         if inspect.iscoroutine(returned):
             returned = asyncio.run(returned)
+        if node.calls and not start.is_call:
+            return call_output(self.compiled, node.name, returned)
         output = notes.onto(memory.onto(output_of(self.compiled, node.name, returned)))
-        if not output.writes:
+        if not output.writes and not node.calls:
             require_proposal(node, start.task)
         return output
+
+    def _args(self, start: Start) -> Any:
+        if not start.is_call:
+            return None
+        channel = self.compiled.channel_of(start.task.node, CALL)
+        return channel.load(self.args[start.task])
 
 
 def _is_retried(

@@ -21,6 +21,7 @@ from orchestrator.engine.gates.requests import (
     texts_after_edit,
 )
 from orchestrator.engine.gates.verdicts import Given, Held, Policy, judge
+from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import REJECTED
 from orchestrator.engine.graphs.gate import Gate, present, present_edit
@@ -407,7 +408,9 @@ class Reviewers:
     ) -> None:
         # Staged first, so that a value that does not fit changes nothing.
         if verdict == "edit":
-            value = self._compiled.channels[write.channel].stage(value)
+            node = request.task.node
+            channel = self._compiled.channel_of(node, write.channel)
+            value = channel.stage(value)
             require_within_limits(
                 write.shown,
                 write.channel,
@@ -497,5 +500,8 @@ def _current_value(write: _HeldRevision, state: State) -> Json:
     if write.base.bound:
         return write.base.value
     channel = write.channel
+    # A call changes no channel by itself.
+    if is_call(channel):
+        return None
     partition = "artifacts" if channel in state["artifacts"] else "scratch"
     return state[partition][channel]

@@ -24,18 +24,23 @@ from checkpoints.models.task_result import Outcome, TaskResult
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Retry, Task
 from orchestrator.engine.errors import CountersignError, TamperedUpload, text_of
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.node import Node
 from orchestrator.engine.step.context import Context
 from orchestrator.engine.step.memory import Memory
 from orchestrator.engine.step.notes import Notes
 from orchestrator.engine.step.output import (
     Output,
     WriteValue,
+    call_output,
     output_of,
     require_proposal,
 )
 from orchestrator.engine.step.plan import Start
 from orchestrator.engine.values import canonical
+from orchestrator.engine.values.canonical import Json
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.memory import open_memory
 from orchestrator.execution.secrets import mask_secrets, writable
@@ -53,10 +58,21 @@ _FIXED = frozenset({type(None), bool, int, float, str})
 """Types of payloads that cannot be changed in place."""
 
 
+@frozen
+class Call:
+    """A call whose arguments are decided, and the state from which it was prepared."""
+
+    args: Json
+    state: dict[str, dict[str, Any]]
+
+
 @dataclass(slots=True)
 class SuperstepContext:
     """Shared by all tasks of one superstep, which read the same snapshot. `starts` are
     all of its tasks.
+
+    `calls` are those whose arguments are decided. A task of any other call prepares its
+    arguments instead of running.
     """
 
     lease: Lease
@@ -66,16 +82,27 @@ class SuperstepContext:
     heart: Heartbeat
     starts: Sequence[Start] = ()
     memory_of: Callable[[Task], Memory] | None = None
+    calls: dict[Task, Call] = field(default_factory=dict)
     cancelled: threading.Event = field(default_factory=threading.Event)
     conf: Conf = field(default_factory=conf)
     _seen: dict[str, bytes] = field(default_factory=dict)
     _views: dict[str, Callable[[], Any]] = field(default_factory=dict)
 
+    def node_of(self, task: Task) -> Node:
+        """Return what a task runs: its node, or what prepares the node's call."""
+        node = self.graph.nodes[task.node]
+        if node.calls and task not in self.calls:
+            return node.preparing
+        return node
+
     def input_hash(self, start: Start) -> str:
-        """Return the hash of all that the task sees: the run's input, its payload, and
-        the channels that it reads (all, if it names none).
+        """Return the hash of all that the task sees: the run's input, its payload, the
+        arguments of its call, and the channels that it reads (all, if it names none).
         """
         node = start.task.node
+        call = self.calls.get(start.task)
+        if call is not None:
+            return self.hash_of_call(start, call)
         seen = self._seen.get(node)
         if seen is None:
             reads = self.graph.nodes[node].reads
@@ -89,8 +116,22 @@ class SuperstepContext:
         begin = canonical.encode([self.lease.input_hash, start.payload])
         return self.lease.protection.digest(b"%b,%b]" % (begin[:-1], seen))
 
-    def view(self, node: str) -> Any:
-        """Return the state as this node sees it, as a fresh instance."""
+    def hash_of_call(self, start: Start, call: Call) -> str:
+        """Return the `input_hash` of a task once its call is decided."""
+        seen = {**call.state["scratch"], **call.state["artifacts"]}
+        reads = self.graph.nodes[start.task.node].reads
+        if reads is not None:
+            seen = {name: seen[name] for name in reads}
+        parts = [self.lease.input_hash, start.payload, seen, call.args]
+        return self.lease.protection.digest(canonical.encode(parts))
+
+    def view(self, task: Task) -> Any:
+        """Return the state as this task sees it, as a fresh instance."""
+        node = task.node
+        # A call runs on the state from which people saw it prepared.
+        call = self.calls.get(task)
+        if call is not None:
+            return self.graph.state_for(call.state, node)
         make_view = self._views.get(node)
         if make_view is None:
             make_view = self.graph.viewer(self.state, node)
@@ -185,7 +226,7 @@ class Attempt:
         """Return whether `retry` covers the error, and no thread of this attempt can
         still be at work on an atomic node.
         """
-        node = self.context.graph.nodes[self.task.node]
+        node = self.context.node_of(self.task)
         if self._given_up and node.atomic:
             return False
         return self._raised is not None and retry.covers(self._raised)
@@ -264,7 +305,7 @@ class Attempt:
         """Store the result of an attempt that was given up and ended after all, for
         the person who settles the task; it is never applied by itself.
         """
-        node = self.context.graph.nodes[self.task.node]
+        node = self.context.node_of(self.task)
         # An atomic node's work and its journal entry share a transaction, so there is
         # no doubt for evidence to settle.
         if not node.journaled or node.atomic:
@@ -281,7 +322,7 @@ class Attempt:
 
     def _record_error(self, error: BaseException) -> None:
         """Record an error, and what it means for the effect."""
-        node = self.context.graph.nodes[self.task.node]
+        node = self.context.node_of(self.task)
         self._raised = error
         self.error = _error_json(error)
         nothing_happened = not self._given_up and node.says_not_done(error)
@@ -294,7 +335,7 @@ class Attempt:
             self.outcome = Outcome.NOT_DONE if nothing_happened else Outcome.UNKNOWN
 
     def _call_node(self) -> Output:
-        if not self.context.graph.nodes[self.task.node].atomic:
+        if not self.context.node_of(self.task).atomic:
             return self._output_of_node()
         output = self._call_atomically()
         self.recorded = True
@@ -326,8 +367,8 @@ class Attempt:
     def _output_of_node(self) -> Output:
         """Call the node, and check and stage what it returned."""
         context = self.context
-        node = context.graph.nodes[self.task.node]
-        state = context.view(node.name)
+        node = context.node_of(self.task)
+        state = context.view(self.task)
         # Whatever a try that was rolled back asked for is forgotten.
         self._memory = None
         self.asks_checkpoint = False
@@ -337,18 +378,38 @@ class Attempt:
             self.looped = True
             returned = asyncio.run(returned)
         limit = context.conf.max_value_bytes
+        if self._prepares:
+            output = call_output(context.graph, node.name, returned, limit=limit)
+            return self._without_secrets(output)
         output = output_of(context.graph, node.name, returned, limit=limit)
         output = _with_writable_labels(output)
         # The node opened its memory if it used it.
         if self._memory:
             output = self._memory.onto(output)
         output = self._notes.onto(output)
-        if not output.writes:
+        # A call has been proposed before, and may well write nothing.
+        if not output.writes and not node.calls:
             require_proposal(node, self.task)
         # Last, so that wishes to memory and notes are masked too.
-        if context.conf.secrets:
-            output = _masked(output, context.conf.secrets)
-        return output
+        return self._without_secrets(output)
+
+    @property
+    def _prepares(self) -> bool:
+        """Return whether it makes the proposal of a call."""
+        declared = self.context.graph.nodes[self.task.node]
+        return declared.calls and self.task not in self.context.calls
+
+    def _without_secrets(self, output: Output) -> Output:
+        secrets = self.context.conf.secrets
+        return _masked(output, secrets) if secrets else output
+
+    def _args(self) -> Any:
+        """Return the arguments of a call that was decided, as its node's model."""
+        call = self.context.calls.get(self.task)
+        if call is None:
+            return None
+        channel = self.context.graph.channel_of(self.task.node, CALL)
+        return channel.load(call.args)
 
     def _context(self) -> Context:
         lease = self.context.lease
@@ -365,6 +426,7 @@ class Attempt:
             attempt=self.number,
             read_input=lambda: context.graph.input_for(context.input),
             payload=payload,
+            args=self._args(),
             error=self.start.error,
             open_log=lambda: masked_logger(
                 "countersign.node", run=lease.key, task=self.name
@@ -374,7 +436,8 @@ class Attempt:
             cancelled=context.cancelled.is_set,
             report=self._report,
             checkpoint=self._ask_checkpoint,
-            memory=self._remember,
+            # What prepares a call only reads the state: nothing of it may land.
+            memory=None if self._prepares else self._remember,
             notes=self._notes,
         )
 

@@ -44,8 +44,15 @@ from orchestrator.engine.errors import MemoryConflict, SaveFailed
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.requests import is_applied_as_one
 from orchestrator.engine.graphs.effect import PURE
-from orchestrator.engine.step.plan import Frontier, Planned, ending
-from orchestrator.engine.step.reduce import HeldWrite, Settled, StepResult, settle_step
+from orchestrator.engine.graphs.node import Node
+from orchestrator.engine.step.plan import Frontier, Planned, Start, ending
+from orchestrator.engine.step.reduce import (
+    HeldWrite,
+    Output,
+    Settled,
+    StepResult,
+    settle_step,
+)
 from orchestrator.execution import diagnostics, failed_save, summary
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution.attempt import SuperstepContext
@@ -301,11 +308,13 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
 def _not_needed(session: Session, worked: SuperstepResult, at: datetime) -> NotNeeded:
     """Return the system's decisions on tasks whose gates did not need anyone."""
     results = worked.results
-    outputs = {
-        task: result.output
-        for task, result in results.items()
-        if result.passed and result.output
-    }
+    outputs: dict[Task, Output] = {}
+    for task, result in results.items():
+        # Of a call the decision is about its arguments, whatever came of it.
+        if result.call is not None and result.passed:
+            outputs[task] = Output((result.call,))
+        elif result.passed and result.output:
+            outputs[task] = result.output
     if session.replay is not None or not outputs:
         return NotNeeded(session.lease)
     starts = {start.task: start for start in worked.planned.starts}
@@ -336,12 +345,21 @@ def _stays_in_timeline(
     superstep = keep_policy.PolicySuperstep(
         session.lease.superstep + 1,
         ran=[nodes[start.task.node].checkpoint for start in worked.planned.starts],
-        next=[nodes[start.task.node].checkpoint for start in after.starts],
+        next=[_setting_before(nodes[start.task.node], start) for start in after.starts],
         asks_checkpoint=worked.asks_checkpoint,
         opens_gate=opens_gate,
         ends=ends,
     )
     return keep_policy.stays(session.graph.checkpoints, superstep)
+
+
+def _setting_before(node: Node, start: Start) -> str | None:
+    """Return the checkpoint setting that counts for the row before a task starts. The
+    state from which a call is prepared has to stay: the node is given it later.
+    """
+    if node.calls and not start.is_call:
+        return "before"
+    return node.checkpoint
 
 
 def commit_settlement(session: Session, replayed: Sequence[Settled] = ()) -> bool:

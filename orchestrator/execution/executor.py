@@ -28,7 +28,6 @@ from orchestrator.engine.step.reduce import Output
 from orchestrator.execution import inline
 from orchestrator.execution.attempt import Attempt, SuperstepContext
 from orchestrator.execution.heartbeat import Heartbeat
-from orchestrator.execution.open_superstep import safe_again
 from orchestrator.execution.threads import BoundedPool
 
 LONGEST_PAUSE = 5.0
@@ -146,7 +145,10 @@ class Executor:
         task = start.task
         tries_before = tries.get(task, 0)
         number = tries_before + 1
-        entry = entries.get(task)
+        entry = None
+        # What the journal has of a call is none of its preparing.
+        if self.context.node_of(task).journaled:
+            entry = entries.get(task)
         # The journal numbers all attempts; `tries` begins again when a person acts.
         if entry:
             number = entry.attempt + 1
@@ -181,7 +183,8 @@ class Executor:
         if entry.outcome == Outcome.DONE:
             return self._recorded_result(start, entry)
         # After an intent without a result nobody knows whether the effect happened.
-        lost = entry.outcome == Outcome.OPEN and not safe_again(self.graph, start.task)
+        is_safe = self.context.node_of(start.task).safe_again
+        lost = entry.outcome == Outcome.OPEN and not is_safe
         if lost or entry.outcome == Outcome.UNKNOWN:
             what = f"{start.task} would act, and died before it wrote down that it had"
             error = entry.error or {
@@ -235,8 +238,9 @@ class Executor:
         """
         if self._running or self.lease.claims > 1 or not inline.may_be_here():
             return False
-        nodes = self.graph.nodes
-        return all(inline.is_quick(nodes[attempt.task.node]) for attempt in attempts)
+        return all(
+            inline.is_quick(self.context.node_of(attempt.task)) for attempt in attempts
+        )
 
     def _work_inline(self, quick: list[Attempt]) -> list[Attempt]:
         """Make these attempts in this thread. Returns those for which there was no
@@ -279,7 +283,7 @@ class Executor:
         intents: list[Intent] = []
         for planned in due:
             start = planned.start
-            node = self.graph.nodes[start.task.node]
+            node = self.context.node_of(start.task)
             if node.journaled:
                 input_hash = self.context.input_hash(start)
                 timeout = self.context.timeout(start.task.node)
@@ -333,11 +337,10 @@ class Executor:
         """Write what these attempts returned to the journal. Returns the tasks that had
         a result there already.
         """
-        nodes = self.graph.nodes
         endings = [
             attempt.ending()
             for attempt in ended
-            if nodes[attempt.task.node].journaled and not attempt.recorded
+            if self.context.node_of(attempt.task).journaled and not attempt.recorded
         ]
         if not endings:
             return set()
@@ -366,7 +369,7 @@ class Executor:
 
     def _take(self, attempt: Attempt) -> None:
         """Take the outcome of an attempt that has ended: the task's, or a retry."""
-        node = self.graph.nodes[attempt.task.node]
+        node = self.context.node_of(attempt.task)
         done = attempt.outcome == Outcome.DONE
         # A node that ran an event loop must not run in the slice's thread.
         inline.note(node, attempt.ms, done=done and not attempt.looped)
@@ -390,7 +393,7 @@ class Executor:
     def _retry_or_fail(self, attempt: Attempt) -> None:
         """Plan the next attempt, near or far, or let the task have failed."""
         task = attempt.task
-        retry = self.graph.nodes[task.node].retry
+        retry = self.context.node_of(task).retry
         # A run that is to be cancelled makes no further attempts either.
         if (
             retry is None
@@ -444,7 +447,7 @@ class Executor:
         """
         if self._drained_at is not None:
             return False
-        if safe_again(self.graph, attempt.start.task):
+        if self.context.node_of(attempt.start.task).safe_again:
             return True
         return len(self._running) + others < MOST_AT_ONCE
 

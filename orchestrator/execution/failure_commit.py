@@ -183,6 +183,7 @@ def _still_open(
         due={task: now + outcome.due_in for task, outcome in postponed.items()},
         # It goes on with the tasks with which it began, whatever gets a yes meanwhile.
         without=before.without if before.superstep else session.stops,
+        passed=before.passed,
     )
 
 

@@ -45,10 +45,12 @@ from orchestrator.engine.errors import (
     UnknownBackend,
     WrongKey,
 )
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.plan import Planned, Start, check_limits, plan
 from orchestrator.engine.step.reduce import Settled, reduce_step
 from orchestrator.execution import (
+    calls,
     cancellation,
     commit,
     failed_save,
@@ -485,37 +487,102 @@ def _run_tasks(
         heart,
         planned.starts,
     )
+    if session.graph.has_calls:
+        context.calls = calls.decided_calls(session, planned.starts, before)
     # Neither what an earlier attempt at this superstep finished nor what a replay has
     # recorded runs again.
     todo = [start for start in planned.starts if start.task not in before.results]
     recorded = _recorded_results(session, context, todo)
     todo = [start for start in todo if start.task not in recorded]
 
-    executor = Executor(session.lease, session.graph, context, heart, draining)
     begun = time.monotonic()
-    outcomes = executor.run(todo, session.entries, before.tries, before.due)
-    session.retried = [*session.retried, *executor.retried]
+    ended = _execute(session, context, before, todo, draining)
+    if session.graph.has_calls:
+        before, ended = _call(session, context, before, todo, ended, draining)
     took_ms = int((time.monotonic() - begun) * 1000)
 
-    results = {**before.results, **recorded}
-    unfinished: dict[Task, TaskOutcome] = {}
-    for task, outcome in outcomes.items():
-        finished = finished_task(session, task, outcome)
-        if finished is not None:
-            results[task] = finished
-        else:
-            unfinished[task] = outcome
-    if unfinished:
-        return _leave_open(session, context, before, results, unfinished)
-    asks_checkpoint = any(outcome.asks_checkpoint for outcome in outcomes.values())
+    results = {**before.results, **recorded, **ended.results}
+    if ended.unfinished:
+        return _leave_open(session, context, before, results, ended.unfinished)
     return _complete(
         session,
         context,
         planned,
         before,
         results,
-        asks_checkpoint=asks_checkpoint,
+        asks_checkpoint=ended.asks_checkpoint,
         took_ms=took_ms,
+    )
+
+
+@frozen
+class _Ended:
+    """How tasks of a superstep ended: those with a result, and those without."""
+
+    results: dict[Task, FinishedTask]
+    unfinished: dict[Task, TaskOutcome]
+    asks_checkpoint: bool
+
+    def followed_by(self, later: "_Ended") -> "_Ended":
+        """Return how all ended, when some of the tasks went on to call their nodes."""
+        results = {**self.results, **later.results}
+        for task in later.unfinished:
+            results.pop(task, None)
+        return _Ended(
+            results,
+            {**self.unfinished, **later.unfinished},
+            self.asks_checkpoint or later.asks_checkpoint,
+        )
+
+
+def _call(
+    session: Session,
+    context: SuperstepContext,
+    before: OpenSuperstep,
+    todo: Sequence[Start],
+    ended: _Ended,
+    draining: Callable[[], bool],
+) -> tuple[OpenSuperstep, _Ended]:
+    """Run the calls that were prepared and need nobody, in this very superstep. Returns
+    how all tasks ended, and `before` with the calls that passed and have no result.
+    """
+    proposals = calls.passed_calls(session, context, ended.results)
+    if proposals:
+        run_now = [start for start in todo if start.task in proposals]
+        called = _execute(session, context, before, run_now, draining)
+        ended = ended.followed_by(called)
+    # The answer of a gate that needed nobody is kept until its call has a result.
+    waiting: dict[Task, FinishedTask] = {}
+    for task, proposal in {**before.passed, **proposals}.items():
+        if task in ended.results:
+            ended.results[task] = calls.ended_call(proposal, ended.results[task])
+        elif task not in before.results:
+            waiting[task] = proposal
+    return replace(before, passed=waiting), ended
+
+
+def _execute(
+    session: Session,
+    context: SuperstepContext,
+    before: OpenSuperstep,
+    starts: Sequence[Start],
+    draining: Callable[[], bool],
+) -> _Ended:
+    executor = Executor(session.lease, session.graph, context, context.heart, draining)
+    outcomes = executor.run(starts, session.entries, before.tries, before.due)
+    session.retried = [*session.retried, *executor.retried]
+    results: dict[Task, FinishedTask] = {}
+    unfinished: dict[Task, TaskOutcome] = {}
+    for task, outcome in outcomes.items():
+        finished = finished_task(session, context, task, outcome)
+        if finished is not None:
+            results[task] = finished
+        else:
+            unfinished[task] = outcome
+    return _Ended(
+        results,
+        unfinished,
+        any(outcome.asks_checkpoint for outcome in outcomes.values()),
     )
 
 

@@ -18,7 +18,7 @@ from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import DIVERGED
 from orchestrator.engine.graphs.trace import is_memory
 from orchestrator.engine.step.plan import ErrorInfo
-from orchestrator.engine.step.reduce import HeldWrite, Output, Result
+from orchestrator.engine.step.reduce import HeldWrite, Output, Result, WriteValue
 from orchestrator.execution.secrets import writable
 
 
@@ -29,7 +29,8 @@ class FinishedTask:
 
     `guard` names the node whose gate holds it, if that is not its own. `reads` are the
     channels that its check read; None if they were not recorded. `diverged`: why a
-    replay ends here, as {why, path}.
+    replay ends here, as {why, path}. `call` is what a node was called with whose gate
+    needed nobody, as the write that people would have decided on.
     """
 
     output: Output | None = None
@@ -42,6 +43,7 @@ class FinishedTask:
     ms: int = 0
     diverged: dict[str, Any] | None = None
     reads: tuple[str, ...] | None = None
+    call: WriteValue | None = None
 
     def result(self) -> Result:
         """Return the result as the engine reduces it."""
@@ -77,6 +79,8 @@ class FinishedTask:
             stored["diverged"] = self.diverged
         if self.reads is not None:
             stored["reads"] = list(self.reads)
+        if self.call is not None:
+            stored["call"] = self.call.to_json()
         return stored
 
     @classmethod
@@ -91,6 +95,9 @@ class FinishedTask:
         reads = None
         if stored.get("reads") is not None:
             reads = tuple(stored["reads"])
+        call = None
+        if stored.get("call") is not None:
+            call = WriteValue.from_json(stored["call"])
         return cls(
             output,
             error,
@@ -102,6 +109,7 @@ class FinishedTask:
             ms=stored["ms"],
             diverged=stored.get("diverged"),
             reads=reads,
+            call=call,
         )
 
 
@@ -111,7 +119,7 @@ class OpenSuperstep:
     people are asked already; `tries` are the attempts since a person last acted, for
     tasks that wait for their next one; `due` is when that is, in seconds since the
     epoch. `without` are nodes that were not started with it, because they waited for a
-    yes.
+    yes. `passed` are calls whose gate needed nobody, and which have no result yet.
     """
 
     results: dict[Task, FinishedTask]
@@ -120,6 +128,7 @@ class OpenSuperstep:
     superstep: int
     due: dict[Task, float] = field(default_factory=dict)
     without: frozenset[str] = frozenset()
+    passed: dict[Task, FinishedTask] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         results = {str(task): result.to_json() for task, result in self.results.items()}
@@ -133,6 +142,10 @@ class OpenSuperstep:
         # A key that older versions did not write is written only if it holds something.
         if self.without:
             stored["without"] = sorted(self.without)
+        if self.passed:
+            stored["passed"] = {
+                str(task): proposal.to_json() for task, proposal in self.passed.items()
+            }
         return stored
 
     @classmethod
@@ -143,6 +156,9 @@ class OpenSuperstep:
         results: dict[Task, FinishedTask] = {}
         for text, result in stored.get("results", {}).items():
             results[Task.parse(text)] = FinishedTask.from_json(result)
+        passed: dict[Task, FinishedTask] = {}
+        for text, proposal in stored.get("passed", {}).items():
+            passed[Task.parse(text)] = FinishedTask.from_json(proposal)
         tries = stored.get("tries", {})
         due = stored.get("due", {})
         return cls(
@@ -152,6 +168,7 @@ class OpenSuperstep:
             superstep=stored.get("superstep", 0),
             due={Task.parse(text): moment for text, moment in due.items()},
             without=frozenset(stored.get("without", ())),
+            passed=passed,
         )
 
 

@@ -131,6 +131,7 @@ class Session:
         if not self.stops:
             return []
         nodes = {self.graph.edge[id].target for id in frontier.tokens}
+        nodes.update(task.node for task in frontier.ready_calls())
         nodes.update(target for target, _ in frontier.sends)
         # A settled gate whose writes would land in memory once more waits for a yes
         # too.

@@ -11,7 +11,7 @@ from checkpoints.event_log import NewEvent
 from checkpoints.ledger.commit import RunUpdate
 from orchestrator.engine import Task
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.effect import DIVERGED
+from orchestrator.engine.graphs.effect import DIVERGED, HUMAN
 from orchestrator.engine.graphs.trace import LIVE
 from orchestrator.engine.step.plan import Frontier, Planned
 from orchestrator.engine.step.reduce import Settled
@@ -35,16 +35,29 @@ def node_entries(
         if entry is None:
             entry = _entry(graph, task)
             entries[place] = entry
-        # A pure task that read from memory as it is now has read from outside.
-        reads = result.output.reads if result.output else ()
-        if entry["effect"] == "pure" and any(read["mode"] == LIVE for read in reads):
-            entry["effect"] = "read"
+        _mark_effect(entry, graph, task, result)
         entry["tasks"] += 1
         # The tasks of a visit run side by side, so the slowest one is what was waited
         # for.
         entry["ms"] = max(entry["ms"], result.ms)
         entry["outcome"] = max(entry["outcome"], _outcome(result), key=_RANKS.index)
     return [entries[place] for place in sorted(entries)]
+
+
+def _mark_effect(
+    entry: dict[str, Any], graph: Compiled, task: Task, result: FinishedTask
+) -> None:
+    """Mark what the tasks of an entry did, where their node declares another effect."""
+    node = graph.nodes[task.node]
+    # Nothing has acted yet where calls only wait for people.
+    if node.calls and result.gated and not entry["tasks"]:
+        entry["effect"] = HUMAN
+    elif entry["effect"] == HUMAN and not result.gated:
+        entry["effect"] = node.effect
+    # A pure task that read from memory as it is now has read from outside.
+    reads = result.output.reads if result.output else ()
+    if entry["effect"] == "pure" and any(read["mode"] == LIVE for read in reads):
+        entry["effect"] = "read"
 
 
 def _outcome(result: FinishedTask) -> str:

@@ -7,6 +7,7 @@ from orchestrator.engine import Task
 from orchestrator.engine.gates.requests import asks_people
 from orchestrator.engine.step.plan import ErrorInfo
 from orchestrator.engine.step.reduce import Output
+from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.open_superstep import FinishedTask
 from orchestrator.execution.secrets import hide_secrets, writable
@@ -14,13 +15,17 @@ from orchestrator.execution.session import Session
 
 
 def finished_task(
-    session: Session, task: Task, outcome: TaskOutcome
+    session: Session, context: SuperstepContext, task: Task, outcome: TaskOutcome
 ) -> FinishedTask | None:
     """Return what is kept of a task that ended; None if it has no result yet (failed,
     unknown, later).
     """
     if outcome.outcome == "done" and outcome.output is not None:
-        return _finished_with_output(session, task, outcome, outcome.output)
+        # What people approved before the call is not asked again after it.
+        decided = task in context.calls
+        return _finished_with_output(
+            session, task, outcome, outcome.output, decided=decided
+        )
     if (
         outcome.outcome == "failed"
         and session.graph.has_error_edge(task.node)
@@ -34,7 +39,12 @@ def finished_task(
 
 
 def _finished_with_output(
-    session: Session, task: Task, outcome: TaskOutcome, output: Output
+    session: Session,
+    task: Task,
+    outcome: TaskOutcome,
+    output: Output,
+    *,
+    decided: bool,
 ) -> FinishedTask:
     # An output that a person gave when settling may have to pass another node's gate.
     guard = _guard_of_settled(session, output) if outcome.settled else None
@@ -49,12 +59,14 @@ def _finished_with_output(
             reads=(),
         )
     node = session.graph.nodes[task.node]
-    if not node.gated or node.gate is None:
+    if node.gate is None or not node.gated or decided:
         return FinishedTask(output, attempt=outcome.attempt, ms=outcome.ms)
 
     # The gate's check runs once; its answer is stored with the request, or with the
     # decision "not needed".
-    check = asks_people(session.graph, node.gate, session.head.payload.state, output)
+    check = asks_people(
+        session.graph, task.node, node.gate, session.head.payload.state, output
+    )
     needed = check.needed
     reason = hide_secrets(writable(check.why)) if check.why else None
     if not needed:

@@ -2,6 +2,7 @@
 `runs.settle` calls it under its lock.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from django.db.models import QuerySet
@@ -177,6 +178,20 @@ def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:
             lines.past(run.id, run.line), structure
         )
         gates |= {signed[channel] for channel in channels if channel in signed}
+    _require_gate(compiled, row, gates)
+    return checked.to_json()
+
+
+def _require_gate(compiled: Compiled, row: TaskResult, gates: Collection[str]) -> None:
+    """Raise `InvalidValue` unless the output can be held at one gate at most."""
+    # A task has one request, and that of a call asked about its arguments.
+    if gates and compiled.nodes[row.node].calls:
+        named = ", ".join(sorted(gates))
+        message = (
+            f"{row.task} was called once people had approved it, and the gate of {named} "
+            "guards what the output writes; give an output without it, and patch the run"
+        )
+        raise InvalidValue(message, path="output", gates=named)
     # The output is held at its task, which can wait at one gate only.
     if len(gates) > 1:
         named = ", ".join(sorted(gates))
@@ -189,7 +204,6 @@ def _output(run: Run, row: TaskResult, output: Any) -> dict[str, Any]:
                 f"and version {compiled.version} has it no more"
             )
             raise InvalidValue(message, path="output", gates=node)
-    return checked.to_json()
 
 
 def _next_version(run: Run) -> Compiled:

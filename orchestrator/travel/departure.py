@@ -33,6 +33,8 @@ from orchestrator.engine.errors import (
     WrongStatus,
 )
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.call import is_call
+from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.gate import present
 from orchestrator.engine.graphs.trace import is_memory
@@ -148,7 +150,7 @@ class Departure:
         """
         if not self.retyped or is_memory(name):
             return value
-        channel = self.graph.channels.get(name)
+        channel = self._channel_of(task, name)
         path = f"{task.node}.{name}"
         # A migration converts the state alone, not what waits to be written to it.
         if self.steps and (
@@ -174,6 +176,27 @@ class Departure:
             raise type(error)(
                 f"{task} wrote to {error.message}", **{**error.facts, "path": path}
             ) from error
+
+    def _unseen_call(self, task: Task) -> InvalidValue:
+        """Return the refusal of a call whose node would be given the state of the older
+        version, which no migration sees.
+        """
+        message = (
+            f"the call of {task} was prepared from the state of version "
+            f"{self.checkpoint.version}, which no migration sees"
+        )
+        return InvalidValue(message, path=task.node, task=str(task))
+
+    def _channel_of(self, task: Task, name: str) -> Channel | None:
+        """Return the channel of the version that continues, None if it has none. Raises
+        `InvalidValue` for a call that a migration would not see.
+        """
+        if self.steps and is_call(name):
+            raise self._unseen_call(task)
+        try:
+            return self.graph.channel_of(task.node, name)
+        except KeyError:
+            return None
 
     def _is_misread(self, name: str, value: Any) -> bool:
         limit = conf().max_value_bytes
@@ -227,6 +250,8 @@ class Departure:
         graph = self.graph
         kept_state = self.state
         if self.steps:
+            for task in self.frontier.ready_calls():
+                raise self._unseen_call(task)
             return migrated_state(
                 graph, self.steps, kept_state, limit=conf().max_value_bytes
             )

@@ -157,8 +157,8 @@ def make_plan(
         nodes = _recorded_nodes(graph, outlook)
         recorded = _recorded_tasks(frontier, nodes, next_tasks)
         outlook = _without_recorded(graph, outlook, {*nodes})
-    runs = [next_tasks[name] for name in outlook.runs]
-    may_run = [next_tasks[name] for name in outlook.may_run]
+    runs = _tasks_of(next_tasks, outlook.runs)
+    may_run = _tasks_of(next_tasks, outlook.may_run)
     reused = [*open_.results, *recorded]
 
     # Proposals that wait and results that are kept land in memory when they are
@@ -170,7 +170,8 @@ def make_plan(
 
     asks: dict[Task, str] = {}
     if travel != Travel.REPLAY:
-        asks = _reasons_to_ask(graph, change, waiting, [*runs, *may_run])
+        approved = frontier.ready_calls()
+        asks = _reasons_to_ask(graph, change, waiting, [*runs, *may_run], approved)
 
     notes = {
         "runs": _effect_notes(graph, runs),
@@ -180,7 +181,9 @@ def make_plan(
     notes["reused"] |= dict.fromkeys(map(str, recorded), RECORDED)
     reasons = {"effects_again": again, "may_have_happened": maybe, "asks": asks}
     for name, reason_by_task in reasons.items():
-        notes[name] = {str(task): why for task, why in reason_by_task.items()}
+        notes[name] = {}
+        for task, why in reason_by_task.items():
+            notes[name][str(task)] = why
 
     return Plan(
         str(Travel(travel)),
@@ -198,6 +201,13 @@ def make_plan(
     )
 
 
+def _tasks_of(next_tasks: Mapping[str, Task], nodes: Iterable[str]) -> list[Task]:
+    tasks: list[Task] = []
+    for node in nodes:
+        tasks.append(next_tasks[node])
+    return tasks
+
+
 def _nodes_of(tasks: Iterable[Task]) -> set[str]:
     return {task.node for task in tasks}
 
@@ -209,7 +219,7 @@ def _recorded_tasks(
     those of these nodes, which would come.
     """
     at_gates = sorted(task for task in frontier.gated() if task.node != PATCH)
-    return at_gates + [next_tasks[name] for name in nodes]
+    return at_gates + _tasks_of(next_tasks, nodes)
 
 
 def _recorded_nodes(graph: Compiled, outlook: Outlook) -> list[str]:
@@ -306,6 +316,10 @@ def _next_tasks(graph: Compiled, frontier: Frontier) -> dict[str, Task]:
     tasks: dict[str, Task] = {}
     for node in graph.nodes:
         tasks[node] = Task(node, frontier.visits.get(node, 0) + 1, 0)
+    # A call that waits for people has its visit already.
+    for task in sorted(frontier.gated(), reverse=True):
+        if task.node in graph.nodes and graph.nodes[task.node].calls:
+            tasks[task.node] = task
     for start in next_superstep(graph, frontier).starts:
         tasks[start.task.node] = start.task
     return tasks
@@ -316,8 +330,11 @@ def _reasons_to_ask(
     change: PatchEffect,
     waiting: Sequence[HeldTask],
     running: Sequence[Task],
+    approved: Collection[Task],
 ) -> dict[Task, str]:
-    """Return the tasks about which people are asked, now or later, and why."""
+    """Return the tasks about which people are asked, now or later, and why. `approved`
+    are calls that people have approved.
+    """
     reasons: dict[Task, str] = {}
     for task, node in zip(change.tasks, change.gates, strict=True):
         reasons[task] = f"the patch waits for {_people(graph, node)}"
@@ -325,9 +342,10 @@ def _reasons_to_ask(
         reason = f"its proposal waits for {_people(graph, held.guard)}"
         reasons.setdefault(held.task, reason)
     for task in running:
-        if graph.nodes[task.node].gated:
+        # A call that people approved runs, and one that waits is listed already.
+        if graph.nodes[task.node].gated and task not in approved:
             people = _people(graph, task.node)
-            reasons[task] = f"what it proposes waits for {people}"
+            reasons.setdefault(task, f"what it proposes waits for {people}")
     return reasons
 
 

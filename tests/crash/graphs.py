@@ -33,7 +33,7 @@ from orchestrator.engine import (
     Union,
     Write,
 )
-from tests.crash import memory, paying
+from tests.crash import calling, memory, paying
 
 BROKEN: set[str] = set()
 """Nodes that are broken until a person mends them."""
@@ -295,6 +295,8 @@ for one in ("ask_a", "ask_b"):
 two_gates.edge("join", END)
 
 travel = paying.declare(_graph("c_travel"), outside, gate=GATE, when=YES)
+
+called = calling.declare(_graph("c_called"), outside, gate=GATE, when=YES)
 
 retry = _graph("c_retry")
 

@@ -133,11 +133,25 @@ def _settle(run: Run, by: User) -> bool:
     journal.note_thread_ended(
         run.id, run.line, Task(row.node, row.visit, row.index), row.attempt
     )
-    output = {"notes": [LEAVES[row.node]]} if happened else None
+    output = {"notes": [_note_of(run, row)]} if happened else None
     runs.settle(
         run.id, row.task, happened=happened, output=output, by=by, reason="looked"
     )
     return True
+
+
+def _note_of(run: Run, row: TaskResult) -> str:
+    """The note that the effect would have left in the run."""
+    note = LEAVES[row.node]
+    # What it was called with is what the state was when it was prepared.
+    return f"{note}  0" if run.graph == "c_called" else note
+
+
+def _signs_or_settles(run: Run, by: User) -> bool:
+    """Whoever is asked approves one call after another, and says of one that died
+    whether it happened.
+    """
+    return _settle(run, by) or _signs(requests=1)(run, by)
 
 
 def _signs_or_says_yes(run: Run, by: User) -> bool:
@@ -257,6 +271,12 @@ SCENARIOS = {
     "recovery points": Scenario("c_recovery"),
     "slices": Scenario("c_loop", settings={"SLICE_SECONDS": 1e-6}),
     "heartbeat": Scenario("c_reporting"),
+    "called once people approved": Scenario(
+        "c_called",
+        _signs_or_settles,
+        counted={"paid": 1, "letter": 1, "knocked": 1},
+        once=frozenset({"letter", "knocked"}),
+    ),
     "rewound": Scenario("c_travel", _rewinds, counted={"paid": 2}),
     "forked": Scenario("c_travel", _forks, counted={"paid": 2}),
     "replayed": Scenario("c_travel", _replays, counted={"paid": 1}),

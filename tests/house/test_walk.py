@@ -67,14 +67,14 @@ that begin and end transactions of SQLite.
 """
 MOST = {
     "sqlite": {
-        "superstep": (62, 242, 492),
+        "superstep": (62, 246, 510),
         "signature": (26, 123, 614),
-        "fork": (61, 247, 752),
+        "fork": (61, 251, 760),
     },
     "postgresql": {
-        "superstep": (62, 244, 477),
+        "superstep": (62, 248, 495),
         "signature": (26, 122, 570),
-        "fork": (61, 246, 745),
+        "fork": (61, 250, 753),
     },
 }
 """The files that each passes through, the functions that it enters, and how often it

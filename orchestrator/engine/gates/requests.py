@@ -12,6 +12,7 @@ from uuid import UUID
 
 from orchestrator.engine.errors import BROKEN, InvalidValue, described
 from orchestrator.engine.gates.verdicts import Standing, outcome
+from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED
 from orchestrator.engine.graphs.gate import (
@@ -105,14 +106,17 @@ class GateCheck(NamedTuple):
 
 def asks_people(
     compiled: Compiled,
+    node: str,
     gate: Gate,
     state: State,
     output: Output,
 ) -> GateCheck:
-    """Return whether people must decide what a task proposed on this state, and why."""
+    """Return whether people must decide what a task of the node proposed on this state,
+    and why.
+    """
     # What the gate's function reads is recorded, for a decision depends on it.
     view, record = compiled.recorded_state(state)
-    needed, why = needs_approval(gate, view, compiled.proposal(output.writes))
+    needed, why = needs_approval(gate, view, compiled.proposal(node, output.writes))
     return GateCheck(needed, why, tuple(sorted(record)))
 
 
@@ -312,6 +316,8 @@ def reads_proposal(gate: Gate, channels: set[str]) -> bool:
     channels.
     """
     proposals = {*channels, "proposal"}
+    if CALL in channels:
+        proposals.add("args")
     # A bare path leads to a proposed channel before anything else of its name.
     return any(path.partition(".")[0] in proposals for path in paths_of(gate))
 

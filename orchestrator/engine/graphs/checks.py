@@ -11,6 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import (
     APPROVED,
@@ -24,6 +26,7 @@ from orchestrator.engine.graphs.gate import Fact, Gate, Show
 from orchestrator.engine.graphs.limit import faults_of_limits
 from orchestrator.engine.graphs.node import END, START, Edge, Node
 from orchestrator.engine.graphs.retry import Interval, Retry
+from orchestrator.engine.graphs.state import schema_of
 from orchestrator.engine.values.hints import nearest
 from orchestrator.engine.values.numbers import is_number, is_whole
 
@@ -193,7 +196,7 @@ def _faults_of_limits(node: Node) -> Iterator[str]:
 
 def _faults_of_options(node: Node) -> Iterator[str]:
     """Yield the options that this version lacks, and those with an unknown value."""
-    for option in ("args", "prepare", "graph", "inputs", "outputs"):
+    for option in ("graph", "inputs", "outputs"):
         if getattr(node, option) is not None:
             what = "sub-graphs (graph=)" if option == "graph" else f"{option}="
             yield f"node {node.name}: this version has no {what}"
@@ -330,8 +333,7 @@ def faults_of_gate(
 ) -> Iterator[str]:
     """Yield the faults of a node's gate."""
     at = f"node {node.name}"
-    if node.approve == "call":
-        yield f"{at}: this version has no approve='call'"
+    yield from _faults_of_call(node)
     if node.gate is None:
         yield from _faults_of_missing_gate(node)
         return
@@ -341,14 +343,45 @@ def faults_of_gate(
         yield from (f"{at}: {fault}" for fault in misshapen)
         return
     if node.approve is None:
-        yield f"{at}: a gate needs effect='human' or approve='writes'"
+        yield f"{at}: a gate needs effect='human', approve='writes' or approve='call'"
     elif node.approve == "writes" and node.journaled:
         yield (
             f"{at}: approve='writes' is for pure, read and human nodes; "
-            f"{node.effect} acts before people see it"
+            f"{node.effect} acts before people see it; write approve='call'"
         )
-    for fault in _faults_of_gate_parts(node.gate, graph, channels):
+    # Before a node runs there are no writes: people decide on its arguments alone.
+    writable = (CALL,) if node.calls else channels
+    for fault in _faults_of_gate_parts(node.gate, graph, channels, writable):
         yield f"{at}: {fault}"
+
+
+def _faults_of_call(node: Node) -> Iterator[str]:
+    """Yield the faults of what a node proposes before it runs."""
+    at = f"node {node.name}"
+    if not node.calls:
+        for option in ("args", "prepare"):
+            if getattr(node, option) is not None:
+                yield f"{at}: {option}= goes with approve='call'"
+        return
+    if node.effect == HUMAN:
+        yield f"{at}: approve='call' is for nodes that act; effect='human' proposes"
+    if not _is_class_of(BaseModel, node.args):
+        yield f"{at}: approve='call' needs args=, a pydantic model class"
+    elif not _has_schema(node.args):
+        yield f"{at}: args= has a type without a JSON Schema"
+    if not callable(node.prepare) or not _takes_two(node.prepare):
+        yield (
+            f"{at}: approve='call' needs prepare=, a function of (state, ctx) "
+            "that returns the arguments"
+        )
+
+
+def _has_schema(model: type[BaseModel]) -> bool:
+    try:
+        schema_of(model)
+    except InvalidValue:
+        return False
+    return True
 
 
 def _faults_of_missing_gate(node: Node) -> Iterator[str]:
@@ -367,6 +400,7 @@ def _faults_of_gate_parts(
     gate: Gate,
     graph: Definition,
     channels: Collection[str],
+    writable: Collection[str],
 ) -> Iterator[str]:
     for option in gate.unavailable():
         yield f"this version has no {option}"
@@ -376,11 +410,11 @@ def _faults_of_gate_parts(
     for option in ("quorum", "reject_quorum"):
         if not is_whole(getattr(gate, option)):
             yield f"{option} must be a whole number from 1"
-    for option in ("shows", "writes"):
+    for option, allowed in (("shows", channels), ("writes", writable)):
         for channel in getattr(gate, option):
-            if channel not in channels:
+            if channel not in allowed:
                 fault = f"the gate's {option} name {channel}, which is no channel"
-                yield f"{fault}; {nearest(channel, channels)}"
+                yield f"{fault}; {nearest(channel, allowed)}"
     yield from _faults_of_changes(gate)
     for channel, show in gate.writes.items():
         for fault in faults_of_limits(show.limits):

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 
 from orchestrator.engine.errors import InvalidGraph, InvalidValue, PayloadTooLarge
 from orchestrator.engine.graphs import checks, state
-from orchestrator.engine.graphs.channel import LIMIT
+from orchestrator.engine.graphs.call import call_channel, is_call
+from orchestrator.engine.graphs.channel import LIMIT, Channel
 from orchestrator.engine.graphs.definition import Definition, edge_id
 from orchestrator.engine.graphs.gate import Proposal, Proposed, paths_of
 from orchestrator.engine.graphs.mermaid import to_mermaid
@@ -106,6 +107,11 @@ class Compiled:
     @cached_property
     def order(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.nodes)}
+
+    @cached_property
+    def has_calls(self) -> bool:
+        """Return whether people decide on a node before it runs."""
+        return any(node.calls for node in self.nodes.values())
 
     @cached_property
     def edge(self) -> dict[str, Edge]:
@@ -243,13 +249,33 @@ class Compiled:
             reads=reads,
         )
 
-    def proposal(self, writes: Sequence[Proposed]) -> Proposal:
-        """Return what a gate's `needs_approval` is called with: the writes with Python
-        values.
+    def channel_of(self, node: str, name: str) -> Channel:
+        """Return the channel that a node writes. That of its calls has the type of its
+        arguments. Raises `KeyError` if there is none of this name.
+        """
+        declared = self.nodes.get(node)
+        if declared is not None and declared.calls and is_call(name):
+            return call_channel(declared.args)
+        return self.channels[name]
+
+    def has_channel(self, node: str, name: str) -> bool:
+        """Return whether the node has a channel of this name, or of its calls, to
+        write.
+        """
+        try:
+            self.channel_of(node, name)
+        except KeyError:
+            return False
+        # What was called is not known where the node is called no more.
+        return not is_call(name) or (node in self.nodes and self.nodes[node].calls)
+
+    def proposal(self, node: str, writes: Sequence[Proposed]) -> Proposal:
+        """Return what a gate's `needs_approval` is called with: the writes of the node
+        with Python values.
         """
         loaded: list[Write] = []
         for write in writes:
-            value = self.channels[write.channel].load(write.value)
+            value = self.channel_of(node, write.channel).load(write.value)
             loaded.append(Write(write.channel, value, write.label))
         return Proposal(loaded)
 
@@ -445,6 +471,8 @@ def _warnings_of_unknown_paths(graph: Definition, node: Node) -> list[str]:
         return []
     names = [*graph.input.model_fields, *graph.state.model_fields]
     known_names = {*names, "node", "input", "state", "proposal"}
+    if node.calls:
+        known_names.add("args")
     warnings: list[str] = []
     for first in dict.fromkeys(path.partition(".")[0] for path in paths_of(node.gate)):
         if first not in known_names:

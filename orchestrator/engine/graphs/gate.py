@@ -13,6 +13,7 @@ from string import Formatter
 from typing import Any, Protocol
 
 from orchestrator.engine.errors import BROKEN, described
+from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.effect import APPROVED, PARTIAL, REJECTED
 from orchestrator.engine.graphs.limit import UNKNOWN, Limit, as_json, field_of
 from orchestrator.engine.graphs.write import Write
@@ -71,7 +72,9 @@ class Show:
 @explained_class
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """The decision that people must make before the writes of a node count."""
+    """The decision that people must make before the writes of a node count, or before
+    it runs.
+    """
 
     reviewers: Sequence[str] | Callable[[Any], Sequence[str]] | None = None
     quorum: int = 1
@@ -104,12 +107,16 @@ class Gate:
 
 class Proposal(Mapping[str, Any]):
     """The proposal of a gated task, for `needs_approval`: channel -> value, the last of
-    several; `writes` has all.
+    several; `writes` has all. `args` are the arguments of a call, else None.
     """
 
     def __init__(self, writes: Sequence[Write]) -> None:
         self.writes = tuple(writes)
         self._last = {write.channel: write.value for write in writes}
+
+    @property
+    def args(self) -> Any:
+        return self._last.get(CALL)
 
     def __getitem__(self, channel: str) -> Any:
         return self._last[channel]
@@ -190,7 +197,7 @@ def present(
     shown_writes: list[Json] = []
     for write in writes:
         show = gate.writes.get(write.channel, Show())
-        shown_writes.append(_shown(show, write, fields))
+        shown_writes.append(_shown(show, write, fields, node))
     return {
         "title": title,
         "facts": facts,
@@ -203,10 +210,11 @@ def _shown(
     show: Show,
     write: Proposed,
     fields: "_Fields",
+    node: str,
 ) -> dict[str, Json]:
     money = None
     # A label that the node gave is a literal: no template is filled in over it.
-    label = write.label or _label(show, write, fields.notes)
+    label = write.label or _label(show, write, fields.notes, node)
     if show.money:
         money = fields.within(write.value, show.money)
     shown: dict[str, Json] = {
@@ -221,6 +229,11 @@ def _shown(
     if limits:
         shown["limits"] = limits
     return shown
+
+
+def _name_of(channel: str, node: str) -> str:
+    """Return the name of a channel for people: a call is named by its node."""
+    return node if channel == CALL else channel
 
 
 def _limit(
@@ -246,25 +259,26 @@ def _label(
     show: Show,
     write: "Proposed",
     notes: list[str],
+    node: str,
 ) -> str:
     if not show.label:
-        return write.channel
+        return _name_of(write.channel, node)
     # A label without a field is no template: its braces may be meant.
     if not _paths(show.label):
         return show.label
     return _Template(_ValueFields(write.value, notes)).format(show.label)
 
 
-def plain_label(gate: Gate, write: "Proposed") -> str:
-    """Return the label of a write without any part of its value, unless the node itself
-    put it there.
+def plain_label(gate: Gate, write: "Proposed", *, node: str) -> str:
+    """Return the label of a write of a node without any part of its value, unless the
+    node itself put it there.
     """
     if write.label:
         return write.label
     show = gate.writes.get(write.channel, Show())
     if show.label and not _paths(show.label):
         return show.label
-    return write.channel
+    return _name_of(write.channel, node)
 
 
 def present_edit(
@@ -297,7 +311,9 @@ def present_edit(
     if show.label and _paths(show.label):
         shown_now["label"] = _Template(fields).format(show.label)
     else:
-        shown_now["label"] = described_edit(channel, original, value)
+        # The label of a call names its node, where the gate has no other.
+        name = proposed_label if channel == CALL else channel
+        shown_now["label"] = described_edit(name, original, value)
     shown_now["as_proposed"] = proposed_label
     return shown_now
 
@@ -392,6 +408,9 @@ class _Fields:
             "state": channels,
             "proposal": proposal,
         }
+        # The arguments of a call, under the name that its node knows them by.
+        if CALL in proposal:
+            self._all["args"] = proposal[CALL]
 
     def at(self, path: str) -> Json:
         """Return the value at a path; None, with a note, if there is none."""

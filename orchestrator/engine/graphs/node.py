@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 from orchestrator.engine.errors import NotDone
-from orchestrator.engine.graphs.effect import HUMAN, JOURNALED
+from orchestrator.engine.graphs.effect import HUMAN, JOURNALED, PURE
 from orchestrator.engine.graphs.gate import Gate
 from orchestrator.engine.graphs.retry import Retry
 
@@ -85,6 +86,25 @@ class Node:
     def gated(self) -> bool:
         """Return whether people decide on what it writes."""
         return self.approve is not None and self.gate is not None
+
+    @property
+    def calls(self) -> bool:
+        """Return whether people decide before it runs, on the arguments of the call."""
+        return self.approve == "call"
+
+    @cached_property
+    def preparing(self) -> "Node":
+        """Return the node that makes the proposal of a call in place of this node: its
+        `prepare` acts nowhere, so it may run again.
+        """
+        return replace(
+            self,
+            fn=self.prepare,
+            effect=PURE,
+            idempotent=False,
+            atomic=False,
+            not_done=(),
+        )
 
     @property
     def doc(self) -> str:

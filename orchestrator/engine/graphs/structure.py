@@ -17,6 +17,7 @@ from orchestrator.engine.graphs.limit import Limit, as_json
 from orchestrator.engine.graphs.node import Edge, Node
 from orchestrator.engine.graphs.reducer import Custom
 from orchestrator.engine.graphs.retry import Interval
+from orchestrator.engine.graphs.state import schema_of
 from orchestrator.engine.values.canonical import Json
 
 
@@ -90,7 +91,7 @@ def _reviewer_in_words(principal: str) -> str:
 
 
 def _node(node: Node, graph: Definition) -> dict[str, Json]:
-    return {
+    structure: dict[str, Json] = {
         "name": node.name,
         "effect": node.effect,
         "approve": node.approve,
@@ -105,6 +106,10 @@ def _node(node: Node, graph: Definition) -> dict[str, Json]:
         "gate": _gate(node.gate, graph) if node.gate else None,
         "not_done": sorted(_name_of(error) for error in node.not_done),
     }
+    # Only where people decide on them, so that other graphs keep their fingerprints.
+    if node.calls:
+        structure["args"] = _bare(schema_of(node.args))
+    return structure
 
 
 def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.call import ANY_CALL, is_call
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.reducer import Replace
 from orchestrator.engine.graphs.state import schema_of
@@ -104,9 +105,14 @@ class Remembered(BaseModel):
 
 
 class Channels(dict[str, Channel]):
-    """The channels of a graph by name. Those of memory are found without being listed."""
+    """The channels of a graph by name. Those of memory, and that of calls, are found
+    without being listed.
+    """
 
     def __missing__(self, name: str) -> Channel:
+        # Its type depends on the node: `Compiled.channel_of` has it.
+        if is_call(name):
+            return ANY_CALL
         if not is_memory(name):
             raise KeyError(name)
         return _channel(name)

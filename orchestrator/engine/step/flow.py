@@ -16,6 +16,7 @@ from orchestrator.engine.graphs.effect import APPROVED, DIVERGED, ERROR, REJECTE
 from orchestrator.engine.graphs.gate import outcome_of
 from orchestrator.engine.graphs.node import END, Branch, Edge
 from orchestrator.engine.step.frontier import (
+    READY,
     ErrorInfo,
     Frontier,
     Part,
@@ -83,13 +84,13 @@ class Flow:
         visit: int,
         parts: tuple[Part, ...],
     ) -> None:
-        """Let a visit flow on, or let it wait while one of its tasks is gated. `parts`
-        are its tasks by index.
+        """Let a visit flow on, or let it wait while one of its tasks is gated or has an
+        approved call to run. `parts` are its tasks by index.
         """
         statuses = [part.status for part in parts]
         # A task that waits holds up its whole visit; next in weight come the end of a
         # replay and an error.
-        if "gated" in statuses:
+        if "gated" in statuses or READY in statuses:
             self._waiting[visit_key(node, visit)] = parts
         elif DIVERGED in statuses:
             self.finished.append(Finished(node, visit, DIVERGED, ()))

@@ -41,24 +41,39 @@ class ErrorInfo:
         )
 
 
+READY = "call"
+"""The status of a task whose call people approved, and which has not run yet."""
+
+
 @frozen
 class Part:
-    """One task of a visit that is not over: `status` is gated, done, approved,
+    """One task of a visit that is not over: `status` is gated, call, done, approved,
     rejected, partial or error. Its returned goto and sends wait with it.
+
+    `call`: people approved the call, and the task starts next. Until it has run,
+    `payload` and `cause` are the payload and the error with which it was prepared.
     """
 
     status: str
     goto: tuple[str, ...] | None = None
     sends: tuple[tuple[str, Json], ...] = ()
     error: ErrorInfo | None = None
+    payload: Json = None
+    cause: ErrorInfo | None = None
 
     def to_json(self) -> dict[str, Json]:
-        return {
+        plain: dict[str, Json] = {
             "status": self.status,
             "goto": None if self.goto is None else list(self.goto),
             "sends": [list(send) for send in self.sends],
             "error": self.error.to_json() if self.error else None,
         }
+        # A key that older versions did not write is written only if it holds something.
+        if self.payload is not None:
+            plain["payload"] = self.payload
+        if self.cause is not None:
+            plain["cause"] = self.cause.to_json()
+        return plain
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Part":
@@ -69,7 +84,10 @@ class Part:
         if stored["error"]:
             error = ErrorInfo.from_json(stored["error"])
         sends = tuple((target, payload) for target, payload in stored["sends"])
-        return cls(stored["status"], goto, sends, error)
+        cause = None
+        if stored.get("cause"):
+            cause = ErrorInfo.from_json(stored["cause"])
+        return cls(stored["status"], goto, sends, error, stored.get("payload"), cause)
 
 
 SendList = tuple[str, tuple[Json, ...]]
@@ -82,9 +100,9 @@ class Frontier:
 
     `tokens`: edge id -> their number (never 0). `errors`: what tokens on error edges
     carry, oldest first. `waiting`: "node:visit" -> its tasks by index, at least one of
-    them gated. `rejected`: a token died of a rejection. `visited`: nodes that have
-    started, in order. `written`: channels with the reducer First that hold a written
-    value.
+    them gated, or an approved call that has yet to run. `rejected`: a token died of a
+    rejection. `visited`: nodes that have started, in order. `written`: channels with
+    the reducer First that hold a written value.
     """
 
     tokens: dict[str, int] = field(default_factory=dict)
@@ -105,6 +123,16 @@ class Frontier:
                 if part.status == "gated":
                     tasks.add(Task(node, visit, index))
         return tasks
+
+    def ready_calls(self) -> dict[Task, Part]:
+        """Return the tasks whose calls people approved, and which have yet to run."""
+        ready: dict[Task, Part] = {}
+        for key, parts in self.waiting.items():
+            node, visit = visit_of(key)
+            for index, part in enumerate(parts):
+                if part.status == READY:
+                    ready[Task(node, visit, index)] = part
+        return ready
 
     def to_json(self) -> dict[str, Json]:
         """Return plain JSON; equal frontiers give equal canonical bytes."""

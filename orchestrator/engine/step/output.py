@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.channel import LIMIT
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.node import Node
@@ -136,6 +137,20 @@ def output_of(
     )
 
 
+def call_output(
+    compiled: Compiled,
+    node_name: str,
+    prepared: Any,
+    *,
+    limit: int | None = LIMIT,
+) -> Output:
+    """Check and stage what the `prepare` of a node returned: the arguments of its call,
+    as the proposal that people decide on. Raises as `output_of` does.
+    """
+    node = compiled.nodes[node_name]
+    return Output((_staged(compiled, node, CALL, prepared, None, limit),))
+
+
 def require_proposal(node: Node, task: Task) -> None:
     """Raise `InvalidValue` for a task that wrote nothing, if its node is gated. With no
     write there is nothing to decide, so nobody could ever sign; and without a signature
@@ -203,15 +218,26 @@ def _stage_write(
             node=node.name,
             channel=name,
         )
+    return _staged(compiled, node, name, value, label, limit)
+
+
+def _staged(
+    compiled: Compiled,
+    node: Node,
+    name: str,
+    value: Any,
+    label: str | None,
+    limit: int | None,
+) -> WriteValue:
     try:
-        staged = channel.stage(
+        staged = compiled.channel_of(node.name, name).stage(
             value,
             limit=limit,
             # A float that a node computed may have lost the exact amount already.
             exact_money=True,
         )
     except (InvalidValue, PayloadTooLarge) as error:
-        message = f"node {node.name}, channel {channel.name}: {error.message}"
+        message = f"node {node.name}, channel {name}: {error.message}"
         raise type(error)(message, node=node.name, **error.facts) from error
     return WriteValue(name, staged, label)
 

@@ -7,7 +7,7 @@ without passing through it. The runner, its commits and `play` call this.
 """
 
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.engine.errors import Runaway
@@ -18,6 +18,7 @@ from orchestrator.engine.graphs.node import END, START, Edge
 from orchestrator.engine.step.frontier import (
     ErrorInfo,
     Frontier,
+    Part,
     SendList,
     visit_of,
 )
@@ -43,13 +44,14 @@ __all__ = [
 @frozen
 class Start:
     """A task to run. `payload` comes from its `Send`, `error` from the error edge that
-    led to it.
+    led to it. `is_call`: people approved its call, which was prepared before.
     """
 
     task: Task
     payload: Json = None
     error: ErrorInfo | None = None
     is_send: bool = False
+    is_call: bool = False
 
 
 @frozen
@@ -115,6 +117,9 @@ def _plan_superstep(
         starts=[],
         listed=listed,
     )
+    # A call that people approved is a visit that began when it was prepared.
+    if frontier.waiting:
+        draft.call(frontier.ready_calls(), stops)
     # Sends come first: they are earlier visits of a node than those by tokens.
     stopped_sends: list[SendList] = []
     for send in frontier.sends:
@@ -212,6 +217,31 @@ class _Draft:
                     is_send=True,
                 )
             )
+
+    def call(
+        self,
+        ready: Mapping[Task, Part],
+        stops: Collection[str],
+    ) -> None:
+        """Start approved calls. Their parts go on waiting until they have run."""
+        for task, part in ready.items():
+            if task.node not in stops:
+                self._start_call(task, part)
+
+    def _start_call(
+        self,
+        task: Task,
+        part: Part,
+    ) -> None:
+        self._count_tasks(1)
+        self.starts.append(
+            Start(
+                task,
+                part.payload,
+                part.cause,
+                is_call=True,
+            )
+        )
 
     def consume(
         self,

@@ -10,12 +10,14 @@ from dataclasses import field, replace
 
 from orchestrator.engine.errors import ConflictingWrites, CountersignError, InvalidValue
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import APPROVED, DIVERGED, ERROR
 from orchestrator.engine.graphs.reducer import First, Replace
 from orchestrator.engine.graphs.trace import Landing, address_of, is_memory
 from orchestrator.engine.step.flow import Finished, Flow
 from orchestrator.engine.step.frontier import (
+    READY,
     ErrorInfo,
     Frontier,
     Part,
@@ -30,7 +32,7 @@ from orchestrator.engine.step.held_patch import (
 )
 from orchestrator.engine.step.memory import apart
 from orchestrator.engine.step.output import Output, WriteValue, output_of
-from orchestrator.engine.step.plan import Planned
+from orchestrator.engine.step.plan import Planned, Start
 from orchestrator.engine.values.canonical import Json
 from orchestrator.engine.values.identity import Task
 from orchestrator.engine.values.ops import Op, put
@@ -110,6 +112,13 @@ class Settled:
     outcome: str
     shows: tuple[str, ...] = ()
 
+    @property
+    def starts_call(self) -> bool:
+        """Return whether it lets a task run that was prepared, instead of a write of a
+        task that has run.
+        """
+        return any(is_call(write.channel) for write in self.writes)
+
 
 @frozen
 class StepResult:
@@ -146,16 +155,24 @@ def reduce_step(
     )
 
     # Routers read the state after all writes, so visits flow only now.
-    flow = Flow(compiled, planned.frontier, after, written)
     held: list[HeldWrite] = []
+    waiting = dict(planned.frontier.waiting)
     parts_by_visit: dict[tuple[str, int], list[Part]] = {}
     for start in planned.starts:
         task = start.task
         result = results[task]
-        part = _part(compiled, task, result)
-        parts_by_visit.setdefault(task[:2], []).append(part)
+        part = _part(compiled, start, result)
+        # Other tasks of the visit of an approved call may still wait.
+        already = waiting.pop(visit_key(task.node, task.visit), ())
+        parts = parts_by_visit.setdefault(task[:2], [*already])
+        if start.is_call:
+            parts[task.index] = part
+        else:
+            parts.append(part)
         if result.gated:
             held += result.held(task)
+    frontier = replace(planned.frontier, waiting=waiting)
+    flow = Flow(compiled, frontier, after, written)
     for (node, visit), parts in parts_by_visit.items():
         flow.take(node, visit, tuple(parts))
     return StepResult(
@@ -240,13 +257,18 @@ def _waiting_after(
         parts = list(waiting.get(key, ()))
         if task.index >= len(parts) or parts[task.index].status != "gated":
             raise InvalidValue(f"{task} does not wait for a decision", task=str(task))
-        # The task's goto and sends stay in its part, and follow the outcome.
-        parts[task.index] = replace(parts[task.index], status=settlement.outcome)
+        # The task's goto and sends stay in its part, and follow the outcome. A call has
+        # none before it has run, and its edges wait for that.
+        status = READY if settlement.starts_call else settlement.outcome
+        parts[task.index] = replace(parts[task.index], status=status)
         waiting[key] = tuple(parts)
     return waiting
 
 
 def _writes_of(settlement: Settled) -> list[tuple[Task, WriteValue]]:
+    """Return what a settlement reduces: an approved call changes nothing by itself."""
+    if settlement.starts_call:
+        return []
     return [(settlement.task, write) for write in settlement.writes]
 
 
@@ -324,7 +346,7 @@ def _value_of(state: State, channel: str) -> Json:
 
 def _part(
     compiled: Compiled,
-    task: Task,
+    start: Start,
     result: Result,
 ) -> Part:
     if result.error is not None:
@@ -332,9 +354,12 @@ def _part(
     if result.outcome == DIVERGED:
         return Part(DIVERGED)
     output = result.output or NOTHING
+    if result.gated and any(is_call(write.channel) for write in output.writes):
+        # It starts once people have approved, with what it was prepared from.
+        return Part("gated", payload=start.payload, cause=start.error)
     if result.gated:
         status = "gated"
-    elif compiled.nodes[task.node].gated:
+    elif compiled.nodes[start.task.node].gated:
         # Its gate asked nobody, which counts as an approval.
         status = APPROVED
     else:

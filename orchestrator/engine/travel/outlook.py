@@ -11,6 +11,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.node import END, Edge
 from orchestrator.engine.step.frontier import Frontier, visit_of
+from orchestrator.engine.step.held_patch import PATCH
 
 
 @frozen
@@ -36,15 +37,24 @@ def foresee(
     reach = compiled.reach
     due = _due_nodes(compiled, frontier)
     waiting = [visit_of(key)[0] for key in frontier.waiting]
+    ready = {task.node for task in frontier.ready_calls()}
 
     # Sets of nodes are bit masks. A waiting node has run already: only what comes after
     # it is still possible, but its people may hold up a join.
     possible = _reachable_from(compiled, due) | _behind(compiled, waiting)
+    # A call that waits has been prepared only: its node runs if people let it.
+    possible |= _mask(compiled, _calls_among(compiled, waiting))
     live = possible | _mask(compiled, waiting)
     certain = _certain_nodes(compiled, due, live, stops)
+    certain |= ready.difference(stops)
     runs = [node for node in reach.bit if node in certain]
     may_run = [node for node in reach.names(possible) if node not in certain]
     return Outlook(tuple(runs), tuple(may_run))
+
+
+def _calls_among(compiled: Compiled, nodes: Iterable[str]) -> list[str]:
+    """Return those of these nodes that are called once people have approved it."""
+    return [node for node in nodes if node != PATCH and compiled.nodes[node].calls]
 
 
 def reached_behind(compiled: Compiled, nodes: Collection[str]) -> frozenset[str]:
@@ -99,6 +109,9 @@ def _certain_nodes(
         node = pending.pop()
         # A stop waits for a yes that may never come.
         if node in certain or node in stops:
+            continue
+        # People may decide that it is not called.
+        if compiled.nodes[node].calls:
             continue
         if _may_wait_for_ever(compiled, node, waits_for_people):
             continue

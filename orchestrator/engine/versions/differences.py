@@ -274,7 +274,8 @@ def _of_nodes(
         if name in after:
             yield from _of_node(name, node, after[name], ahead)
         else:
-            yield _of_removed_node(name, ahead)
+            calls = node["approve"] == "call"
+            yield _of_removed_node(name, ahead, calls=calls)
         if node["gate"] or node["approve"]:
             yield from _of_way_to_gate(name, name in after, ahead)
     for name in after:
@@ -289,8 +290,11 @@ def _of_nodes(
         yield Difference(BREAKING, f"gates of nodes {_quoted(gates)}", text)
 
 
-def _of_removed_node(name: str, ahead: WaysAhead) -> Difference:
+def _of_removed_node(name: str, ahead: WaysAhead, *, calls: bool) -> Difference:
     what = f"node `{name}`"
+    if calls and ahead.asks(name):
+        text = "was removed, and people decide about a call of it now"
+        return Difference(BREAKING, what, text)
     if ahead.needs(name):
         text = "was removed, and the run was about to go on there"
         return Difference(BREAKING, what, text)
@@ -345,7 +349,33 @@ def _of_node(
         if old[key] != new[key]:
             text = f"{words}: {_list(old[key])} became {_list(new[key])}"
             yield Difference(WARNING, what, text)
+    yield from _of_call(name, old, new, ahead)
     yield from _of_gate(name, old, new, ahead)
+
+
+def _of_call(
+    name: str,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    ahead: WaysAhead,
+) -> Iterator[Difference]:
+    """Yield the changes of what a node is called with. A call about which people are
+    asked, or that they approved, runs with exactly the arguments that they saw.
+    """
+    what = f"call of node `{name}`"
+    before = old.get("args")
+    after = new.get("args")
+    waits = ahead.asks(name) and ahead.at is not None
+    if before is None or after is None:
+        # Another kind of gate is a change of the gate, but what waits is not the same.
+        if before != after and waits:
+            text = "people are asked now, and what they decide is something else"
+            yield Difference(BREAKING, what, text)
+        return
+    if _meaning(before) == _meaning(after):
+        return
+    change = type_change(before, after) or "its arguments changed"
+    yield Difference(BREAKING if waits else WARNING, what, change)
 
 
 def _list(value: Any) -> str:

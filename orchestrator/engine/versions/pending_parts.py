@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.definition import edge_id
 from orchestrator.engine.graphs.effect import ERROR, REJECTED
-from orchestrator.engine.step.frontier import visit_of
+from orchestrator.engine.step.frontier import READY, visit_of
 from orchestrator.engine.step.held_patch import PATCH
 
 _FAULT = f"!{ERROR}"
@@ -89,6 +89,9 @@ def pending_parts(
         node, _ = visit_of(key)
         asked_nodes.add(node)
         for part in parts:
+            # A call that people approved starts next.
+            if part["status"] == READY:
+                nodes.add(node)
             # A rejected part goes nowhere.
             if part["status"] != REJECTED:
                 ways.update(kept_ways(node, part))
@@ -100,7 +103,8 @@ def pending_parts(
         output = result["output"] or {}
         writes.update(write["channel"] for write in output.get("writes", ()))
         ways.update(kept_ways(node, {**output, "error": result["error"]}))
-    nodes.update(map(_node_of, open_superstep.get("tries", {})))
+    for tasks in ("tries", "passed"):
+        nodes.update(map(_node_of, open_superstep.get(tasks, {})))
     asked_nodes.update(map(_node_of, open_superstep.get("asked", ())))
 
     # A patch waits like a node, but is none: every version has it.

@@ -14,6 +14,7 @@ from typing import Any
 from django.db.models import Q
 
 from approvals.gates import settlement
+from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.guarded_channels import signed_channels
 from approvals.gates.new_requests import (
     Moment,
@@ -156,6 +157,7 @@ def _require_same_meaning(
     # Only a migration can change what a value means.
     if not judgement.steps:
         return
+    _require_no_call(lease, head, judgement)
     misread = misread_channels(
         target,
         judgement.steps,
@@ -174,6 +176,25 @@ def _require_same_meaning(
         "or fork it from a checkpoint before that value",
         channels=misread,
     )
+
+
+def _require_no_call(lease: Lease, head: Head, judgement: Judgement) -> None:
+    """Raise `InvalidValue` if a call waits: its node is given the state from which the
+    call was prepared, which no migration sees.
+    """
+    frontier = Frontier.from_json(head.payload.frontier)
+    calls = [str(task) for task in frontier.ready_calls()]
+    for request in _waiting_requests(lease, head):
+        if request.request.kind == CALL_KIND:
+            calls.append(str(request.task))
+    if calls:
+        way = ", ".join(step.name for step in judgement.steps)
+        raise InvalidValue(
+            f"{', '.join(calls)} waits with the state of version {lease.version}, "
+            f"which the migration from {way} does not see; let the run end on version "
+            f"{lease.version}, registered beside the new one, or fork it from before",
+            tasks=calls,
+        )
 
 
 def _values_to_be_written(

@@ -151,7 +151,9 @@ def _choice(
     decision: Decision | None,
     why_not: str,
 ) -> AnswerChoice:
-    channel = point.graph.channels.get(write.channel)
+    channel = None
+    if point.graph.has_channel(held.task.node, write.channel):
+        channel = point.graph.channel_of(held.task.node, write.channel)
 
     # The version that goes on may not have the channel; then the answer is typed as
     # JSON.

@@ -374,3 +374,22 @@ def test_another_process_gives_an_erased_name_the_same_number() -> None:
         for seed in ("1", "2", "3", "4")
     }
     assert len(numbered) == 1
+
+
+def test_what_a_call_was_prepared_from_and_called_with_goes() -> None:
+    args = {"channel": "$call", "value": {"payee": "Ada"}, "label": None}
+    waiting = {"status": "gated", "goto": None, "sends": [], "payload": "Ada"}
+    kept = {
+        "frontier": {"waiting": {"pay:1": [waiting]}},
+        "open": {
+            "passed": {"pay:1:0": {"call": args}},
+            "results": {"pay:2:0": {"call": args}},
+        },
+    }
+    erased = erased_document(kept, WholeEraser("r"))
+    assert erased["frontier"]["waiting"]["pay:1"] == [
+        {**waiting, "payload": tombstone("r")}
+    ]
+    without = {**args, "value": tombstone("r")}
+    assert erased["open"]["passed"] == {"pay:1:0": {"call": without}}
+    assert erased["open"]["results"] == {"pay:2:0": {"call": without}}

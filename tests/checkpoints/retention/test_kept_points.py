@@ -143,7 +143,7 @@ def test_the_point_that_an_approved_call_was_prepared_from_stays_until_the_run_h
         slice_of(run)
         asked.refresh_from_db()
     assert "prepared_from" not in retention.dry_run(rule).reasons
-    # As a request for a call is kept; the graphs of this version have none yet.
+    # As a request for a call is kept.
     rewrite(asked, kind="call")
     pruned(rule)
     assert Checkpoint.objects.filter(id=asked.prepared_from).exists()

@@ -2,6 +2,7 @@
 suspicious ones are warned about.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -44,6 +45,16 @@ async def later(state: Any, ctx: Any) -> None:
 def one(**node: Any) -> Graph:
     """A graph of one node with these options."""
     return graph_of(chain("a"), {"a": node})
+
+
+class WithoutSchema(BaseModel):
+    fn: Callable[[], None]
+
+
+def called(**options: Any) -> Graph:
+    """A graph of one node that people let run, with these options changed."""
+    call = {"effect": "external", "approve": "call", "gate": ASK}
+    return one(**{**call, "args": Refund, "prepare": logs, **options})
 
 
 def gated(**gate: Any) -> Graph:
@@ -157,12 +168,22 @@ def bad_branch(labels: Any) -> Graph:
         (lambda: one(idempotent=True), "for write and external nodes"),
         (lambda: one(effect="human"), "needs a gate"),
         (lambda: one(approve="writes"), "needs a gate"),
-        (lambda: one(gate=ASK), "needs effect='human' or approve='writes'"),
+        (lambda: one(gate=ASK), "needs effect='human'"),
         (
             lambda: one(effect="external", approve="writes", gate=ASK),
             "acts before people see it",
         ),
-        (lambda: one(effect="external", approve="call", gate=ASK), "no approve='call'"),
+        (lambda: called(gate=None), "needs a gate"),
+        (lambda: called(args=None), "needs args="),
+        (lambda: called(args=dict), "needs args="),
+        (lambda: called(args=WithoutSchema), "without a JSON Schema"),
+        (lambda: called(prepare=None), "needs prepare="),
+        (lambda: called(prepare=lambda: None), "needs prepare="),
+        (lambda: called(effect="human"), "for nodes that act"),
+        (
+            lambda: called(gate=Gate(reviewers=["user:ann"], writes={"note": Show()})),
+            "no channel",
+        ),
         (lambda: gated(reviewers=[]), "no reviewers"),
         (lambda: gated(reviewers=None), "no reviewers"),
         (lambda: gated(reviewers=["ann"]), "neither user:"),
@@ -196,8 +217,8 @@ def bad_branch(labels: Any) -> Graph:
             "must name two keys",
         ),
         (lambda: gated(writes={"note": Show(change="ab")}), "must name two keys"),
-        (lambda: one(args=Nothing), "no args="),
-        (lambda: one(prepare=print), "no prepare="),
+        (lambda: one(args=Nothing), "args= goes with approve='call'"),
+        (lambda: one(prepare=print), "prepare= goes with approve='call'"),
         (sub_graph, "no sub-graphs"),
         (waiting, "no waiting for events"),
         (

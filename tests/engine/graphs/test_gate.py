@@ -609,7 +609,10 @@ def test_a_label_is_a_template_over_the_value() -> None:
         "Pay 1,900.00 to Marta",
         "Count to 3",
     ]
-    assert [plain_label(gate, write) for write in proposal] == ["payout", "count"]
+    assert [plain_label(gate, write, node="n") for write in proposal] == [
+        "payout",
+        "count",
+    ]
     shown = found["writes"][0]
     edited = present_edit(
         gate,

@@ -87,6 +87,20 @@ def documented(state: Any, ctx: Any) -> None:
     """Other code, and words about it."""
 
 
+def prepare(state: Any, ctx: Any) -> None:
+    """What is called."""
+
+
+CALLED = {
+    "effect": "external",
+    "approve": "call",
+    "gate": Gate(reviewers=["user:ann"]),
+    "args": Nothing,
+    "prepare": logs,
+}
+"""The options of a node that people let run."""
+
+
 def other_router(state: Any) -> str:
     return "back"
 
@@ -219,8 +233,8 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Retry.factor": [(of_retry(), of_retry(factor=5.0))],
     "Retry.jitter": [(of_retry(), of_retry(jitter=0.5))],
     "Retry.on": [(of_retry(), of_retry(on=(KeyError,)))],
-    "node.args": [({}, {"node": {"args": Nothing}})],
-    "node.prepare": [({}, {"node": {"prepare": print}})],
+    "node.args": [({"node": CALLED}, {"node": {**CALLED, "args": State}})],
+    "node.prepare": [({"node": CALLED}, {"node": {**CALLED, "prepare": prepare}})],
     "node.graph": [({}, {"node": {"graph": Graph("sub", input=Nothing, state=State)}})],
     "node.inputs": [({}, {"node": {"inputs": {}}})],
     "node.outputs": [({}, {"node": {"outputs": {}}})],

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.engine import END, START, Gate, Graph
 from orchestrator.engine.graphs.compile import Compiled, compile
+from orchestrator.engine.step.frontier import Part
 from orchestrator.engine.step.plan import Frontier, begin, plan
 from orchestrator.engine.step.reduce import reduce_step, settle_step
 from orchestrator.engine.travel.outlook import Outlook, foresee
@@ -103,7 +104,9 @@ def test_a_join_beside_a_node_about_which_somebody_is_asked_first_may_run() -> N
 def test_a_join_behind_a_proposal_that_waits_already_may_run() -> None:
     compiled = compile(_joined(gated=("second",)))
     waiting = replace(
-        begin(compiled), tokens={"first>join": 1}, waiting={"second:1": [0]}
+        begin(compiled),
+        tokens={"first>join": 1},
+        waiting={"second:1": (Part("gated"),)},
     )
     assert foresee(compiled, waiting) == Outlook((), ("between", "join", "last"))
 

@@ -1,0 +1,130 @@
+"""The calls of a superstep: which tasks run with arguments that are decided, and which
+proposals passed their gate without people, so that they run in the superstep itself.
+
+A call is a task of two passes. The first runs the node's `prepare`, whose result is
+held as the one write of the channel `$call`; the visit waits like that of any gate.
+Its settlement changes no channel: it marks the task as ready, and the planner starts
+the same task (same visit, same index) once more, now with its arguments. So the
+journal, the idempotency key and the recovery of the node are those of any other task,
+and nothing of a proposal is kept twice.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from approvals.gates.approved_calls import (
+    ApprovedCall,
+    approved_calls,
+    calls_of_line,
+)
+from checkpoints.models.task_result import Outcome
+from orchestrator.engine import Task
+from orchestrator.engine.graphs.call import CALL, is_call
+from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.step.plan import Start
+from orchestrator.engine.step.reduce import WriteValue
+from orchestrator.execution.attempt import Call, SuperstepContext
+from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
+from orchestrator.execution.session import Session
+
+
+def decided_calls(
+    session: Session, starts: Sequence[Start], before: OpenSuperstep
+) -> dict[Task, Call]:
+    """Return the calls of these tasks whose arguments are decided: those that people
+    approved, and those that passed their gate while the superstep was open.
+
+    Raises `TamperedRow` and `WrongKey` if an approval is not as it was written, and
+    `UnknownThing` if the state of a call is gone.
+    """
+    approved = _approved(session, [start.task for start in starts if start.is_call])
+    calls: dict[Task, Call] = {}
+    for task, call in approved.items():
+        calls[task] = _fitted(session.graph, task, call)
+    for task, finished in {**before.passed, **before.results}.items():
+        if finished.call is not None:
+            calls[task] = Call(finished.call.value, session.head.payload.state)
+    return calls
+
+
+def _approved(session: Session, tasks: Collection[Task]) -> dict[Task, ApprovedCall]:
+    if not tasks:
+        return {}
+    if session.replay is not None:
+        # A replay has no requests: it goes by the decisions of its origin.
+        origin = session.replay.origin
+        return calls_of_line(origin.id, origin.line, tasks)
+    return approved_calls(session.lease, tasks)
+
+
+def _fitted(graph: Compiled, task: Task, call: ApprovedCall) -> Call:
+    """Return an approved call as this version of the graph reads it. Raises
+    `InvalidValue` if the arguments do not fit its type.
+    """
+    args = graph.channel_of(task.node, CALL).stage(call.args, limit=None)
+    # A channel that is new in this version has its default.
+    state: dict[str, dict[str, Any]] = {}
+    for part, fresh in graph.fresh_state().items():
+        state[part] = {**fresh, **call.state[part]}
+    return Call(args, state)
+
+
+def passed_calls(
+    session: Session,
+    context: SuperstepContext,
+    results: Mapping[Task, FinishedTask],
+) -> dict[Task, FinishedTask]:
+    """Return the proposals among these results that need nobody, and add their calls to
+    the context: they run in this superstep.
+    """
+    starts = {start.task: start for start in context.starts}
+    passed: dict[Task, FinishedTask] = {}
+    for task, finished in results.items():
+        proposal = _proposed_call(finished)
+        if proposal is None:
+            continue
+        call = Call(proposal.value, session.head.payload.state)
+        if finished.passed or _has_begun(session, context, starts[task], call):
+            context.calls[task] = call
+            passed[task] = FinishedTask(
+                passed=True, call=proposal, reads=finished.reads
+            )
+    return passed
+
+
+def _proposed_call(finished: FinishedTask) -> WriteValue | None:
+    """Return the proposal of a call that has not run."""
+    if finished.output is None:
+        return None
+    for write in finished.output.writes:
+        if is_call(write.channel):
+            return write
+    return None
+
+
+def _has_begun(
+    session: Session, context: SuperstepContext, start: Start, call: Call
+) -> bool:
+    """Return whether a call that people would be asked about now began before a crash:
+    its gate needed nobody then, and that answer counts.
+    """
+    entry = session.entries.get(start.task)
+    if entry is None:
+        return False
+    # Nothing happened, so other arguments than those may still be decided by people.
+    if entry.outcome in (Outcome.NOT_DONE, Outcome.FAILED):
+        return entry.input_hash == context.hash_of_call(start, call)
+    return True
+
+
+def ended_call(proposal: FinishedTask, ended: FinishedTask) -> FinishedTask:
+    """Return the result of a call that passed its gate without people, with what it was
+    called with: the decision "not needed" is about that.
+    """
+    return replace(
+        ended,
+        passed=True,
+        call=proposal.call,
+        reads=proposal.reads,
+    )

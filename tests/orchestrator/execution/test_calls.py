@@ -1,0 +1,428 @@
+"""Calls that people approve before their node runs."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from approvals.models import ApprovalRequest, Decision
+from checkpoints.core.status import Status
+from checkpoints.models import Checkpoint, Run, TaskResult
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import Gate, Limit, NotDone, Show, idempotency_key
+from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.values.identity import Task
+from tests.support import run_actions
+from tests.support.call_graphs import (
+    Payment,
+    call_gate,
+    calls,
+    pay,
+    paying,
+    paying_beside,
+    paying_many,
+)
+from tests.support.small_graphs import advanced
+from tests.support.versioned_graphs import deployed
+
+AGO = "2000-01-01T00:00Z"
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def made() -> Iterator[list[Any]]:
+    with calls() as list_of_calls:
+        yield list_of_calls
+
+
+@pytest.fixture
+def ada() -> User:
+    return run_actions.reviewer(User.objects.create_user("ada"))
+
+
+def test_the_node_is_not_called_before_people_approved(made: list[Any]) -> None:
+    run = advanced(paying())
+    assert run.status == Status.PAUSED
+    assert made == []
+    assert not TaskResult.objects.filter(run=run).exists()
+    request = run_actions.request(run)
+    assert request.kind == "call"
+    assert [row.channel for row in run_actions.pending(run)] == ["$call"]
+    assert run_actions.pending(run)[0].label == "Pay 10 to ada"
+    assert verify_run(run.id) == []
+
+
+def test_an_approved_call_runs_with_the_arguments_that_were_signed(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying())
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    key = idempotency_key(run.id, 1, Task("pay", 1, 0))
+    assert made == [(Payment(payee="ada", amount=Decimal(10)), Decimal(10), key)]
+    assert run_actions.state(run)["notes"] == ["paid 10 to ada", "paid"]
+    assert verify_run(run.id) == []
+
+
+def test_the_settlement_of_a_call_changes_no_channel(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying())
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    sources = list(Checkpoint.objects.filter(run=run).order_by("seq"))
+    words = [(row.source, row.superstep) for row in sources]
+    assert words == [
+        ("input", 0),
+        ("superstep", 1),
+        ("settlement", 1),
+        ("superstep", 2),
+        ("superstep", 3),
+    ]
+
+
+def test_the_timeline_shows_an_effect_only_where_the_node_was_called(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying())
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    entries = []
+    for row in Checkpoint.objects.filter(run=run, seq__in=[1, 2, 3]).order_by("seq"):
+        entries += [(entry["effect"], entry["outcome"]) for entry in row.nodes]
+    assert entries == [("human", "held"), ("human", "approved"), ("external", "done")]
+
+
+def test_an_edited_call_runs_with_what_the_editor_wrote(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying())
+    value = {"payee": "bob", "amount": "12.50"}
+    run_actions.sign(run, ada, [("edit", value)])
+    run = runs.advance(run.id)
+    assert made[0][0] == Payment(payee="bob", amount=Decimal("12.50"))
+    decision = Decision.objects.get(run=run.id)
+    assert read_value(decision, "final_value") == value
+    assert run_actions.pending(run)[0].label == "Pay 12.50 to bob"
+    assert verify_run(run.id) == []
+
+
+@pytest.mark.parametrize(
+    "value", [{"payee": "", "amount": "1"}, {"payee": "ada"}, "ada", None]
+)
+def test_an_edit_that_the_model_refuses_signs_nothing(
+    made: list[Any], ada: User, value: Any
+) -> None:
+    run = advanced(paying())
+    with pytest.raises(InvalidValue):
+        run_actions.sign(run, ada, [("edit", value)])
+    assert not Decision.objects.filter(run=run.id).exists()
+
+
+def test_an_edit_of_a_call_keeps_to_the_limits_of_its_gate(
+    made: list[Any], ada: User
+) -> None:
+    show = Show(limits={"amount": Limit(at_most="50")})
+    run = advanced(paying(gate=call_gate(writes={"$call": show})))
+    with pytest.raises(InvalidValue):
+        run_actions.sign(run, ada, [("edit", {"payee": "ada", "amount": "51"})])
+    run_actions.sign(run, ada, [("edit", {"payee": "ada", "amount": "50"})])
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert made[0][0].amount == Decimal(50)
+
+
+def test_a_rejected_call_is_never_made_and_its_visit_counts(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying())
+    run_actions.sign(run, ada, ["reject"])
+    run = runs.advance(run.id)
+    assert made == []
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["notes"] == ["refused"]
+    assert run_actions.request(run).outcome == "rejected"
+    assert verify_run(run.id) == []
+
+
+def test_a_call_sees_the_state_from_which_it_was_prepared(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying_beside())
+    assert run_actions.state(run)["amount"] == "99"
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    assert [(args.amount, amount) for args, amount, _ in made] == [
+        (Decimal(10), Decimal(10))
+    ]
+    assert verify_run(run.id) == []
+
+
+def test_that_state_is_kept_whatever_the_policy_for_checkpoints(
+    made: list[Any], ada: User
+) -> None:
+    graph = paying("paying_late", checkpoints="none")
+    graph.edges[:] = [edge for edge in graph.edges if edge.source != "START"]
+    graph.node("first")(lambda state, ctx: {"amount": Decimal(11)})
+    graph.node("second")(lambda state, ctx: {"amount": Decimal(12)})
+    graph.edge("START", "first")
+    graph.edge("first", "second")
+    graph.edge("second", "pay")
+    run = advanced(graph)
+    run_actions.sign(run, ada, ["approve"])
+    runs.advance(run.id)
+    assert [amount for _, amount, _ in made] == [Decimal(12)]
+
+
+def test_a_channel_that_the_gate_shows_binds_the_call(
+    made: list[Any], ada: User
+) -> None:
+    gate = call_gate(shows=["amount"])
+    run = advanced(paying_beside(gate=gate))
+    row = run_actions.pending(run)[0]
+    # The other branch changed the amount after the call was proposed.
+    assert row.revision == 2
+    assert read_value(row, "value") == {"payee": "ada", "amount": "10"}
+    run_actions.sign(run, ada, ["approve"])
+    runs.advance(run.id)
+    assert made[0][0].amount == Decimal(10)
+
+
+def test_each_send_of_a_fan_out_is_a_call_of_its_own(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying_many())
+    assert ApprovalRequest.objects.filter(run=run, kind="call").count() == 3
+    run_actions.sign(run, ada, ["approve", "reject", None])
+    run = runs.advance(run.id)
+    # A call runs as soon as it is approved; the edges wait for all.
+    assert [args.payee for args, _, _ in made] == ["ada"]
+    assert run.status == Status.PAUSED
+    assert verify_run(run.id) == []
+    run_actions.sign_open(run, ada, "approve")
+    run = runs.advance(run.id)
+    assert [args.payee for args, _, _ in made] == ["ada", "cyd"]
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["notes"] == [
+        "paid 10 to ada",
+        "paid 10 to cyd",
+        "paid",
+    ]
+    assert verify_run(run.id) == []
+
+
+def test_a_call_that_needs_nobody_runs_in_the_superstep_that_prepared_it(
+    made: list[Any],
+) -> None:
+    gate = call_gate(needs_approval=lambda state, proposal: proposal.args.amount > 50)
+    run = advanced(paying(gate=gate))
+    assert run.status == Status.COMPLETED
+    assert [args.amount for args, _, _ in made] == [Decimal(10)]
+    decision = Decision.objects.get(run=run.id)
+    assert (decision.verdict, decision.channel) == ("not_needed", "$call")
+    assert read_value(decision, "final_value") == {"payee": "ada", "amount": "10"}
+    assert Checkpoint.objects.get(run=run, seq=1).superstep == 1
+    assert verify_run(run.id) == []
+
+
+def test_a_call_that_failed_after_its_approval_runs_again_without_asking(
+    made: list[Any], ada: User
+) -> None:
+    def fails_once(state: Any, ctx: Any) -> dict[str, Any]:
+        if not made:
+            made.append(None)
+            raise NotDone("the bank is closed")
+        return pay(state, ctx)
+
+    run = advanced(paying(fn=fails_once))
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.FAILED
+    run = runs.advance(runs.resume(run.id).id)
+    assert run.status == Status.COMPLETED
+    assert made[1][0] == Payment(payee="ada", amount=Decimal(10))
+    assert ApprovalRequest.objects.filter(run=run).count() == 1
+    assert verify_run(run.id) == []
+
+
+def test_the_gate_of_a_call_that_failed_is_not_asked_again(made: list[Any]) -> None:
+    asked: list[Decimal] = []
+
+    def check(state: Any, proposal: Any) -> bool:
+        asked.append(proposal.args.amount)
+        return False
+
+    def fails_once(state: Any, ctx: Any) -> dict[str, Any]:
+        if not made:
+            made.append(None)
+            raise NotDone("the bank is closed")
+        return pay(state, ctx)
+
+    run = advanced(paying(fn=fails_once, gate=call_gate(needs_approval=check)))
+    assert run.status == Status.FAILED
+    run = runs.advance(runs.resume(run.id).id)
+    assert run.status == Status.COMPLETED
+    assert asked == [Decimal(10)]
+    assert Decision.objects.get(run=run.id).verdict == "not_needed"
+    assert verify_run(run.id) == []
+
+
+def test_an_unknown_call_is_settled_and_runs_again_under_one_key(
+    made: list[Any], ada: User
+) -> None:
+    def dies(state: Any, ctx: Any) -> dict[str, Any]:
+        answer = pay(state, ctx)
+        if len(made) == 1:
+            raise ConnectionError("no answer")
+        return answer
+
+    run = advanced(paying(fn=dies))
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.UNKNOWN
+    runs.settle(run.id, "pay:1:0", happened=False, reason="asked the bank", by=None)
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert len({key for _, _, key in made}) == 1
+    assert verify_run(run.id) == []
+
+
+def test_an_unknown_call_that_happened_is_not_made_again(
+    made: list[Any], ada: User
+) -> None:
+    def dies(state: Any, ctx: Any) -> dict[str, Any]:
+        pay(state, ctx)
+        raise ConnectionError("no answer")
+
+    run = advanced(paying(fn=dies))
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    output = {"notes": ["the bank says it paid"]}
+    runs.settle(
+        run.id, "pay:1:0", happened=True, output=output, reason="asked", by=None
+    )
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert len(made) == 1
+    assert run_actions.state(run)["notes"] == ["the bank says it paid", "paid"]
+    assert verify_run(run.id) == []
+
+
+def test_a_settled_output_of_a_call_does_not_wait_at_a_further_gate(
+    made: list[Any], ada: User
+) -> None:
+    def dies(state: Any, ctx: Any) -> dict[str, Any]:
+        raise ConnectionError("no answer")
+
+    graph = paying(fn=dies)
+    guard = Gate(reviewers=["group:claims"], writes={"people": Show()})
+    graph.node("choose", effect="human", gate=guard)(
+        lambda state, ctx: {"people": ["bob"]}
+    )
+    graph.edges[:] = [edge for edge in graph.edges if edge.source != "paid"]
+    graph.edge("paid", "choose")
+    graph.edge("choose", "END")
+    run = advanced(graph)
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    said: dict[str, Any] = {"happened": True, "reason": "asked", "by": None}
+    with pytest.raises(InvalidValue, match="the gate of choose guards"):
+        runs.settle(run.id, "pay:1:0", output={"people": ["eve"]}, **said)
+    runs.settle(run.id, "pay:1:0", output={"notes": ["paid"]}, **said)
+    assert runs.advance(run.id).status == Status.PAUSED
+    assert verify_run(run.id) == []
+
+
+def test_a_loop_asks_at_each_visit(made: list[Any], ada: User) -> None:
+    graph = paying("paying_again")
+    graph.edges[:] = [edge for edge in graph.edges if edge.source != "paid"]
+    graph.branch(
+        "paid",
+        lambda state: "again" if len(state.notes) < 4 else "over",
+        {"again": "pay", "over": "END"},
+    )
+    run = advanced(graph)
+    for _ in range(2):
+        assert run.status == Status.PAUSED
+        run_actions.sign_open(run, ada, "approve")
+        run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert len({key for _, _, key in made}) == 2
+    assert verify_run(run.id) == []
+
+
+def test_a_call_whose_request_is_gone_is_not_made(made: list[Any], ada: User) -> None:
+    graph = paying()
+    run = advanced(graph)
+    run_actions.sign(run, ada, ["approve"])
+    # The approval is applied, and the process dies before the call.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orchestrator.execution.calls.approved_calls", _die)
+        with pytest.raises(KeyboardInterrupt):
+            runs.advance(run.id)
+    assert ApprovalRequest.objects.get(run=run).status == "applied"
+    ApprovalRequest.objects.filter(run=run).update(kind="writes")
+    Run.objects.filter(id=run.id).update(lease_until=AGO)
+    run = runs.advance(run.id)
+    assert run.status == Status.TAMPERED
+    assert made == []
+
+
+def _die(*args: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+async def pay_later(state: Any, ctx: Any) -> dict[str, Any]:
+    return pay(state, ctx)
+
+
+@pytest.mark.parametrize(
+    ("fn", "node"),
+    [
+        (pay, {"effect": "pure"}),
+        (pay, {"effect": "read"}),
+        (pay, {"effect": "write"}),
+        (pay, {"effect": "write", "atomic": True}),
+        (pay, {"effect": "external", "idempotent": True, "reads": ["amount"]}),
+        (pay_later, {"effect": "external"}),
+    ],
+)
+def test_people_can_approve_the_call_of_a_node_of_each_effect(
+    made: list[Any], ada: User, fn: Any, node: dict[str, Any]
+) -> None:
+    run = advanced(paying(fn=fn, node=node))
+    assert made == []
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert len(made) == 1
+    assert verify_run(run.id) == []
+
+
+def test_a_cancelled_run_calls_nothing(made: list[Any], ada: User) -> None:
+    run = advanced(paying())
+    runs.cancel(run.id, by=ada, reason="over")
+    assert made == []
+    assert run_actions.request(run).status == "withdrawn"
+    assert verify_run(run.id) == []
+
+
+def test_a_run_with_an_approved_call_goes_onto_a_version_with_the_same_arguments(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying())
+    graph = paying(version="2")
+    graph.node("more")(lambda state, ctx: None)
+    graph.edge("refused", "more")
+    graph.edge("more", "END")
+    deployed(graph)
+    run_actions.sign(run, ada, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert len(made) == 1
+    assert verify_run(run.id) == []

@@ -1,0 +1,212 @@
+"""Forks, rewinds and replays of runs whose nodes are called once people approved."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from approvals.models import ApprovalRequest
+from checkpoints import bundle
+from checkpoints.core.status import Status
+from checkpoints.models import Checkpoint, Run
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from tests.support import histories, run_actions
+from tests.support.bundles import forgotten
+from tests.support.call_graphs import call_gate, calls, paying, paying_beside
+from tests.support.small_graphs import advanced
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def made() -> Iterator[list[Any]]:
+    with calls() as list_of_calls:
+        yield list_of_calls
+
+
+@pytest.fixture
+def ada() -> User:
+    user = User.objects.create_superuser("ada")
+    return run_actions.reviewer(user)
+
+
+def paid(ada: User, **options: Any) -> Run:
+    run = advanced(paying(**options))
+    run_actions.sign(run, ada, ["approve"])
+    return runs.advance(run.id)
+
+
+def names(tasks: Any) -> list[str]:
+    return [str(task) for task in tasks]
+
+
+def test_a_plan_from_before_the_approval_says_whom_it_asks(
+    made: list[Any], ada: User
+) -> None:
+    run = paid(ada)
+    for point in ("initial", "at-1"):
+        plan = runs.plan(f"{run.key}:{point}")
+        assert names(plan.asks) == ["pay:1:0"]
+        assert names(plan.effects_again) == ["pay:1:0"]
+        assert "pay:1:0" in names(plan.may_run)
+
+
+def test_a_plan_from_after_the_approval_says_that_the_call_runs(
+    made: list[Any], ada: User
+) -> None:
+    run = paid(ada)
+    plan = runs.plan(f"{run.key}:at-2")
+    assert names(plan.asks) == []
+    assert names(plan.effects_again) == ["pay:1:0"]
+    plan = runs.plan(f"{run.key}:at-2", allow_effects=["pay"])
+    assert "pay:1:0" in names(plan.runs)
+
+
+def test_a_fork_where_a_call_waits_asks_again_about_the_same_call(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying_beside())
+    head = Run.objects.get(id=run.id).head
+    fork = runs.advance(runs.fork(head, by=ada).id)
+    assert fork.status == Status.PAUSED
+    request = ApprovalRequest.objects.get(run=fork)
+    assert request.kind == "call"
+    run_actions.sign(fork, ada, ["approve"])
+    fork = runs.advance(fork.id)
+    # On the state from which its origin had prepared it.
+    assert [amount for _, amount, _ in made] == [Decimal(10)]
+    assert verify_run(fork.id) == []
+    assert verify_run(run.id) == []
+
+
+def test_a_fork_from_after_the_approval_runs_the_call_once_it_has_a_yes(
+    made: list[Any], ada: User
+) -> None:
+    run = paid(ada)
+    fork = runs.advance(runs.fork(f"{run.key}:at-2", by=ada).id)
+    assert fork.status == Status.PAUSED
+    assert len(made) == 1
+    fork = runs.advance(runs.resume(fork.id, allow_effects=["pay"], by=ada).id)
+    assert fork.status == Status.COMPLETED
+    assert len(made) == 2
+    assert not ApprovalRequest.objects.filter(run=fork).exists()
+    # Another run has another key.
+    assert made[0][0] == made[1][0]
+    assert made[0][2] != made[1][2]
+    assert verify_run(fork.id) == []
+
+
+def test_a_rewind_to_before_the_call_asks_again(made: list[Any], ada: User) -> None:
+    run = paid(ada)
+    run = runs.rewind(run.id, f"{run.key}:initial", allow_effects=["pay"], by=ada)
+    run = runs.advance(run.id)
+    assert run.status == Status.PAUSED
+    assert len(made) == 1
+    open_requests = ApprovalRequest.objects.filter(run=run, line=2, status="open")
+    assert open_requests.count() == 1
+    run_actions.sign_open(run, ada, "approve")
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert len(made) == 2
+    assert verify_run(run.id) == []
+
+
+def test_a_fork_answers_the_call_that_waits(made: list[Any], ada: User) -> None:
+    run = advanced(paying())
+    head = Run.objects.get(id=run.id).head
+    answer = {"payee": "bob", "amount": "3"}
+    fork = runs.fork(head, answers={"pay": {"$call": answer}}, by=ada)
+    fork = runs.advance(fork.id)
+    assert fork.status == Status.COMPLETED
+    assert (made[0][0].payee, made[0][0].amount) == ("bob", Decimal(3))
+    assert verify_run(fork.id) == []
+
+
+@pytest.mark.parametrize("point", ["initial", "at-1", "at-2"])
+def test_a_replay_calls_nothing_and_asks_nobody(
+    made: list[Any], ada: User, point: str
+) -> None:
+    run = paid(ada)
+    replay = runs.advance(runs.replay(f"{run.key}:{point}", by=ada).id)
+    assert replay.status == Status.COMPLETED
+    assert runs.replay_report(replay.id)["diverged"] == []
+    assert run_actions.state(replay)["notes"] == ["paid 10 to ada", "paid"]
+    assert len(made) == 1
+    assert not ApprovalRequest.objects.filter(run=replay).exists()
+    assert verify_run(replay.id) == []
+
+
+def test_a_replay_of_a_call_that_needed_nobody_calls_nothing(
+    made: list[Any], ada: User
+) -> None:
+    gate = call_gate(needs_approval=lambda state, proposal: False)
+    run = advanced(paying(gate=gate))
+    replay = runs.advance(runs.replay(f"{run.key}:initial", by=ada).id)
+    assert replay.status == Status.COMPLETED
+    assert runs.replay_report(replay.id)["diverged"] == []
+    assert run_actions.state(replay)["notes"] == ["paid 10 to ada", "paid"]
+    assert len(made) == 1
+    assert verify_run(replay.id) == []
+
+
+def test_a_replay_of_a_rejected_call_takes_its_edge(made: list[Any], ada: User) -> None:
+    run = advanced(paying())
+    run_actions.sign(run, ada, ["reject"])
+    run = runs.advance(run.id)
+    replay = runs.advance(runs.replay(f"{run.key}:initial", by=ada).id)
+    assert run_actions.state(replay)["notes"] == ["refused"]
+    assert made == []
+    assert verify_run(replay.id) == []
+
+
+def test_retention_keeps_the_state_of_a_call_that_a_fork_has_yet_to_make(
+    made: list[Any], ada: User
+) -> None:
+    run = paid(ada)
+    fork = runs.advance(runs.fork(f"{run.key}:at-2", by=ada).id)
+    rule = histories.policy(run.graph, keep_last=0)
+    histories.pruned(rule)
+    fork = runs.advance(runs.resume(fork.id, allow_effects=["pay"], by=ada).id)
+    assert fork.status == Status.COMPLETED
+    assert len(made) == 2
+    prepared = ApprovalRequest.objects.get(run=run).prepared_from
+    histories.pruned(rule)
+    assert not Checkpoint.objects.filter(id=prepared).exists()
+
+
+def test_a_call_of_an_encrypted_run_is_forked_replayed_and_verified(
+    made: list[Any], ada: User, configure: Any
+) -> None:
+    configure(ENCRYPTION_KEYS={"one": bytes(range(32))})
+    run = paid(ada, encrypted=True)
+    assert run.status == Status.COMPLETED
+    assert run_actions.pending(run)[0].label == "pay"
+    fork = runs.fork(f"{run.key}:at-2", allow_effects=["pay"], by=ada)
+    fork = runs.advance(fork.id)
+    replay = runs.advance(runs.replay(f"{run.key}:initial", by=ada).id)
+    for each in (run, fork, replay):
+        assert verify_run(each.id) == []
+        assert run_actions.state(each)["notes"] == ["paid 10 to ada", "paid"]
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("approved", [False, True])
+def test_a_bundle_of_a_run_with_a_call_verifies_and_is_imported(
+    made: list[Any], ada: User, approved: bool, tmp_path: Path
+) -> None:
+    run = advanced(paying())
+    if approved:
+        run_actions.sign(run, ada, ["approve"])
+        run = runs.advance(run.id)
+    file = tmp_path / "call.jsonl"
+    bundle.export(run.id, file)
+    assert bundle.verify(file, bundle.public_key()).ok
+    forgotten(run)
+    bundle.load(file)
+    imported = Run.objects.get()
+    assert imported.imported
+    assert verify_run(imported.id) == []
