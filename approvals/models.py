@@ -13,6 +13,7 @@ from checkpoints.models.fields import OfTask, Sealed, hash_field
 
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
+    "on_deadline?": frozenset({"reject", "approve", "fail"}),
     "reviewers": [str],
     "quorum": int,
     "reject_quorum": int,
@@ -32,6 +33,10 @@ _LINE = {
     "needed?": int,
     "settled?": (str, type(None)),
 }
+BY_DEADLINE = "the deadline"
+"""The name under which decisions of a deadline stand. An account of that name signs with
+a receipt, which a deadline has not.
+"""
 REQUEST: dict[str, Any] = {
     "title": str,
     "facts": [{"label": str}],
@@ -320,8 +325,8 @@ class Receipt(Sealed):
 
 
 class Decision(Sealed):
-    """One person's verdict on one revision of one write, or the system's that it needs
-    none (`not_needed`).
+    """One person's verdict on one revision of one write, that of the request's deadline
+    (`by_deadline`), or the system's that it needs none (`not_needed`).
 
     Append-only: the ORM refuses, and so does the database.
     """
@@ -400,6 +405,13 @@ class Decision(Sealed):
 
     def __str__(self) -> str:
         return f"{self.by_name or 'system'} {self.verdict} {self.task}/{self.position}"
+
+    @property
+    def by_deadline(self) -> bool:
+        """Return whether the deadline of its request decided, and nobody."""
+        is_unsigned = self.by_id is None and self.receipt_id is None
+        is_of_request = self.request_id is not None
+        return is_unsigned and is_of_request and self.by_name == BY_DEADLINE
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Insert only."""

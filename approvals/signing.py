@@ -292,12 +292,14 @@ def _require_reviewer(act: Signing, request: ApprovalRequest) -> None:
 
 
 def _names_of_signers(state: RequestState, write: UUID) -> list[str]:
-    """Return the names of the people whose signatures settled a write."""
-    signers = [by for by in state.standings[write].by if by is not None]
+    """Return the names of the people whose signatures settled a write, or that of the
+    deadline that did.
+    """
+    signers = set(state.standings[write].by)
     # Searched in the whole request: under all-or-nothing, the rejection of another
     # write settled this one too.
-    decisions = Decision.objects.filter(request=state.request, by__in=signers)
-    return sorted(set(decisions.values_list("by_name", flat=True)))
+    names = {row.by_name for row in state.decisions if row.by_id in signers}
+    return sorted(names)
 
 
 def _four_eyes_exclude(

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Model
 
 from approvals import list_columns
-from approvals.gates import request_state, waivers
+from approvals.gates import deadline_faults, request_state, waivers
 from approvals.models import (
     ApprovalRequest,
     Decision,
@@ -231,6 +231,7 @@ def _fault_of_request(
         or _other_reviewers(subject, row, reviewers)
         or _wrongly_closed(subject, row)
         or _contradicting_decisions(subject, row)
+        or deadline_faults.unmet_deadline(subject, row)
     )
 
 
@@ -305,8 +306,10 @@ def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | 
     except CountersignError:
         return None
     if row.status == RequestStatus.OPEN:
-        return _fault_of_open(subject, row, state.outcome)
-    return _fault_of_settled(subject, row, state.outcome)
+        fault = _fault_of_open(subject, row, state.outcome)
+    else:
+        fault = _fault_of_settled(subject, row, state.outcome)
+    return fault or deadline_faults.wrong_decision(subject, state)
 
 
 def _fault_of_open(

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from approvals.gates.deadline_jobs import add_deadline_jobs
 from approvals.gates.request_state import (
     RequestState,
     load_states,
@@ -51,7 +52,7 @@ class Rebasing:
     """
 
     rows: list[PendingWrite] = field(default_factory=list)
-    reopened: list[UUID] = field(default_factory=list)
+    reopened: list[ApprovalRequest] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
 
     def insert(self) -> None:
@@ -61,12 +62,15 @@ class Rebasing:
         if self.rows:
             statements.insert_rows(PendingWrite, self.rows)
         if self.reopened:
-            ApprovalRequest.objects.filter(id__in=self.reopened).update(
+            ids = [request.id for request in self.reopened]
+            ApprovalRequest.objects.filter(id__in=ids).update(
                 status=RequestStatus.OPEN,
                 outcome="",
                 settled_at=None,
                 settled_seq=None,
             )
+            # The jobs of their deadlines may have come, and found them settled.
+            add_deadline_jobs(self.reopened)
 
 
 @frozen
@@ -243,7 +247,7 @@ def rebase_writes(
             rebasing.events.append(_rebased_event(rebased))
         # People have to sign the moved writes again.
         if moved and request_state.request.status == RequestStatus.SETTLED:
-            rebasing.reopened.append(request_state.request.id)
+            rebasing.reopened.append(request_state.request)
     sealed_rows.seal_and_encrypt(rebasing.rows, protection)
     return rebasing
 

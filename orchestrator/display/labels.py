@@ -77,6 +77,7 @@ JOBS = {
     "run_policies": "Runs the retention policies",
     "rotate_keys": "Encrypts rows under the newest key",
     "sweep_access": "Removes expired tokens, sessions and kept answers of the API",
+    "meet_deadline": "Decides in a review what was left open at its deadline",
     "sweep_bulk_forks": "Removes old lists of forks made in bulk",
     "sweep_jobs": "Removes jobs that ended long ago",
     "sweep_memory": "Forgets memory that is too old",

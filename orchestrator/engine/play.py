@@ -114,8 +114,9 @@ def play(
 
     At each pause `decisions(request)` is called once for every waiting request and
     returns {write position: (verdict, value)}, verdict being "approve", "reject" or
-    "edit", or None to leave it. `store.save` receives each `Superstep`. `memory` is the
-    memory from before: {namespace: {key: content}}. Raises `InvalidGraph`, and
+    "edit", None to leave it, or "deadline" to let its deadline pass. `store.save`
+    receives each `Superstep`. `memory` is the memory from before:
+    {namespace: {key: content}}. Raises `InvalidGraph`, and
     `InvalidValue` for an input that does not fit.
     """
     if decisions is not None and not callable(decisions):

@@ -34,6 +34,8 @@ from orchestrator.engine.values.ops import same
 
 RUN = UUID(int=0)
 """The run id of everything that is played."""
+DEADLINE = "deadline"
+"""The answer of a decider who lets the deadline pass."""
 DECIDER = 1
 """The person who stands for all reviewers."""
 VERDICTS = ("approve", "reject", "edit")
@@ -99,7 +101,7 @@ class Request:
         return Task(self.node, self.visit, self.index)
 
 
-Decisions = Callable[[Request], Mapping[int, Any] | None]
+Decisions = Callable[[Request], Mapping[int, Any] | str | None]
 
 
 @dataclass(slots=True)
@@ -257,7 +259,10 @@ class Reviewers:
         if self._decisions is not None:
             for request in self._undecided():
                 answered = self._decisions(self._shown_request(request, state))
-                self._take_answers(request, _answers_of(answered), state)
+                if answered == DEADLINE:
+                    self._pass_deadline(request)
+                else:
+                    self._take_answers(request, _answers_of(answered), state)
         return self.has_settled()
 
     def has_settled(self) -> bool:
@@ -340,6 +345,31 @@ class Reviewers:
                 edited.add(write.write)
         if edited:
             self._show_anew(request, state, edited, decided_before)
+
+    def _pass_deadline(self, request: _PlayedRequest) -> None:
+        """Let the deadline of a request decide its open writes. Raises `InvalidValue`
+        if its gate has none.
+        """
+        gate = self._gate(request.task.node)
+        if gate.deadline is None:
+            raise InvalidValue(
+                f"the gate of {request.task} has no deadline", task=str(request.task)
+            )
+        standings = request.stands().standings
+        for write in request.writes:
+            if standings[write.write].settled:
+                continue
+            self._seq += 1
+            request.decisions.append(
+                Given(
+                    write.write,
+                    write.revision,
+                    gate.on_deadline,
+                    None,
+                    self._seq,
+                    by_deadline=True,
+                )
+            )
 
     def _show_anew(
         self,
@@ -441,7 +471,7 @@ def _answers_of(answered: Any) -> Mapping[int, Any]:
         return answered
     cure = (
         'answer a dict by position of the write, as {0: "approve"}, '
-        "or None to leave the request"
+        'None to leave the request, or "deadline" to let its deadline pass'
     )
     raise InvalidValue(f"decisions(request) answered {answered!r}; {cure}")
 

@@ -16,6 +16,7 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
+from approvals import deadlines
 from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints import lines, payloads, timeline, uploads
 from checkpoints.audit import lines as audit_log
@@ -289,7 +290,8 @@ def _read_locked(run: Run) -> Run:
 
 def advance(run_id: UUID | str) -> Run:
     """Claim the run and work on it here and now, until it is paused, ended, stopped or
-    waits. For commands and tests.
+    waits; deadlines of its requests that have come are met as well. For commands and
+    tests.
 
     Does nothing while another lease is live; takes over an expired one. Like a worker
     it ignores a run for whose version this process has no code, unless it has the
@@ -303,9 +305,11 @@ def advance(run_id: UUID | str) -> Run:
     require_own_secrets(run)
     while is_ours(run.graph, run.fingerprint):
         claim = leases.claim_one(run.id)
-        if claim is None:
+        if claim is not None:
+            loop.run_slice(claim.id, claim.epoch)
+        # A deadline that has come wakes the run.
+        elif not deadlines.meet_due_deadlines(run.id):
             break
-        loop.run_slice(claim.id, claim.epoch)
     return get(run.id)
 
 
@@ -382,6 +386,7 @@ def _queue_again(
     # A queued run that is stranded would wait for ever.
     resumable = _RESUMABLE | {Status.QUEUED} if stranded else _RESUMABLE
     locked_run.requeue_run(run, events=events, only=resumable)
+    deadlines.renew_jobs(run)
     audit_log.record_act(
         "resumed", run, actor=by, seq=run.event_seq, allowed=sorted(allow_effects)
     )

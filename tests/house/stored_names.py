@@ -71,6 +71,7 @@ AUDIT = {
         "runs_verified",
         "signed",
         "not_needed",
+        "deadline_passed",
         "cancelled",
         "resumed",
         "settled",
@@ -100,6 +101,7 @@ AUDIT = {
 JOBS = {
     *(
         "fork_runs",
+        "meet_deadline",
         "prune_runs",
         "rotate_keys",
         "sweep_access",

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel
@@ -19,7 +20,13 @@ from orchestrator.engine.graphs.effect import (
     PARTIAL,
     WRITE,
 )
-from orchestrator.engine.graphs.gate import Fact, Gate, Show
+from orchestrator.engine.graphs.gate import (
+    LONGEST_DEADLINE,
+    ON_DEADLINE,
+    Fact,
+    Gate,
+    Show,
+)
 from orchestrator.engine.graphs.node import END, START, Edge, Node
 from orchestrator.engine.graphs.retry import Interval, Retry
 from orchestrator.engine.values.hints import nearest
@@ -374,12 +381,31 @@ def _faults_of_gate_parts(
     for option in ("quorum", "reject_quorum"):
         if not is_whole(getattr(gate, option)):
             yield f"{option} must be a whole number from 1"
+    yield from _faults_of_deadline(gate)
     for option in ("shows", "writes"):
         for channel in getattr(gate, option):
             if channel not in channels:
                 fault = f"the gate's {option} name {channel}, which is no channel"
                 yield f"{fault}; {nearest(channel, channels)}"
     yield from _faults_of_changes(gate)
+
+
+def _faults_of_deadline(gate: Gate) -> Iterator[str]:
+    if gate.on_deadline not in ON_DEADLINE:
+        choices = ", ".join(ON_DEADLINE)
+        yield f"on_deadline={gate.on_deadline!r} is none of {choices}"
+    if gate.deadline is None:
+        if gate.on_deadline != "reject":
+            yield "on_deadline= needs a deadline="
+        return
+    if isinstance(gate.deadline, timedelta):
+        if not timedelta(0) < gate.deadline <= LONGEST_DEADLINE:
+            yield "deadline must be longer than 0 and at most a hundred years"
+    elif not _takes_two(gate.deadline):
+        yield (
+            f"deadline={gate.deadline!r} is neither a timedelta nor a function "
+            "of (now, state) that returns a datetime"
+        )
 
 
 def _faults_of_changes(gate: Gate) -> Iterator[str]:

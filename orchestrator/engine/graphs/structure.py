@@ -80,7 +80,17 @@ def _gate_in_words(gate: Gate) -> str:
         words += " under four eyes"
     if gate.all_or_nothing:
         words += ", all writes or none"
+    if gate.deadline is not None:
+        words += f"; {AT_DEADLINE[gate.on_deadline]} when its deadline has passed"
     return words
+
+
+AT_DEADLINE = {
+    "reject": "rejected",
+    "approve": "approved",
+    "fail": "the run fails",
+}
+"""What becomes of open writes at a deadline, in words."""
 
 
 def _reviewer_in_words(principal: str) -> str:
@@ -128,7 +138,16 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         "shows": sorted(gate.shows),
         "writes": sorted(gate.writes),
         "reason_required": sorted(reason_required),
+        **_on_deadline(gate),
     }
+
+
+def _on_deadline(gate: Gate) -> dict[str, Json]:
+    # How long people have is no part of it. A gate without a deadline says nothing, or
+    # every graph would have another fingerprint than before there were deadlines.
+    if gate.deadline is None:
+        return {}
+    return {"on_deadline": gate.on_deadline}
 
 
 def _reviewers(reviewers: Sequence[str] | Callable[[Any], Any] | None) -> Json:
