@@ -147,7 +147,11 @@ def _decide(passing: _Passing) -> None:
     """Write a decision for each open write, with events, the audit line and the run's
     row; settle the request, and wake the run.
     """
-    decisions = [_rejection(passing, row) for row in passing.undecided]
+    verdict = passing.request.policy["on_deadline"]
+    rows = passing.undecided
+    if verdict == "approve":
+        rows = _without_edits(passing)
+    decisions = [_decision(passing, row, verdict) for row in rows]
     # The events of the decisions come first, so that their numbers are known.
     for seq, decision in enumerate(decisions, start=passing.run.event_seq + 1):
         decision.event_seq = seq
@@ -170,7 +174,39 @@ def _decide(passing: _Passing) -> None:
     notify.notify_workers()
 
 
-def _rejection(passing: _Passing, row: PendingWrite) -> Decision:
+def _without_edits(passing: _Passing) -> list[PendingWrite]:
+    """Return the open writes as their nodes proposed them: a write that a person has
+    edited, and too few have signed since, gets a next revision with the proposal.
+    """
+    edited = [row.write for row in passing.undecided if row.author_id is not None]
+    if not edited:
+        return passing.undecided
+    firsts = PendingWrite.objects.filter(write__in=edited, revision=1)
+    first_by_write = {first.write: first for first in firsts}
+    sealed_rows.verify_rows(first_by_write.values(), passing.protection)
+
+    rows: list[PendingWrite] = []
+    revised: list[PendingWrite] = []
+    for row in passing.undecided:
+        first = first_by_write.get(row.write)
+        if first is None:
+            rows.append(row)
+            continue
+        proposal = pending_writes.restored(
+            row, first, at=passing.at, protection=passing.protection
+        )
+        rows.append(proposal)
+        revised.append(proposal)
+    statements.insert_rows(
+        PendingWrite, sealed_rows.seal_and_encrypt(revised, passing.protection)
+    )
+    return rows
+
+
+def _decision(passing: _Passing, row: PendingWrite, verdict: str) -> Decision:
+    final_value = b""
+    if verdict == "approve":
+        final_value = decrypted(row, "value")
     return Decision(
         id=uuid7(),
         request=passing.request,
@@ -183,10 +219,10 @@ def _rejection(passing: _Passing, row: PendingWrite) -> Decision:
         revision=row.revision,
         # Nobody saw it; it is bound to its revision as a person's decision is.
         seen_hash=row.hash,
-        verdict="reject",
+        verdict=verdict,
         old_value=pack_json(pending_writes.base_of(row).value),
         proposed_value=decrypted(row, "value"),
-        final_value=b"",
+        final_value=final_value,
         by_name=BY_DEADLINE,
         at=passing.at,
     )

@@ -69,6 +69,7 @@ class InboxRow:
     opened_at: Any
     deadline: Any
     at_deadline: str
+    silence_approves: bool
     open: bool
     state: str
     why_not: str
@@ -276,6 +277,7 @@ def _row(
         opened_at=request.opened_at,
         deadline=request.deadline,
         at_deadline=at_deadline(request),
+        silence_approves=silence_approves(request),
         open=request.status == RequestStatus.OPEN,
         state=_state(request, signers),
         why_not=_why_not(request, user),
@@ -335,6 +337,11 @@ _AT_DEADLINE = {
 def at_deadline(request: ApprovalRequest) -> str:
     """Return what happens at the deadline of a request, as the end of a sentence."""
     return _AT_DEADLINE.get(request.policy.get("on_deadline", ""), "")
+
+
+def silence_approves(request: ApprovalRequest) -> bool:
+    """Return whether the deadline of a request approves what is left open."""
+    return bool(request.policy.get("on_deadline") == "approve")
 
 
 def time_of(at: datetime) -> str:

@@ -331,10 +331,7 @@ class Review:
 
     @property
     def silence_approves(self) -> bool:
-        return any(
-            request.policy.get("on_deadline") == "approve"
-            for request in self._open_requests
-        )
+        return any(map(inbox.silence_approves, self._open_requests))
 
     @property
     def run_url(self) -> str:

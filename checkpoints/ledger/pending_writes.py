@@ -151,6 +151,30 @@ def retold(
     )
 
 
+def restored(
+    row: PendingWrite,
+    first: PendingWrite,
+    *,
+    at: datetime,
+    protection: Protection,
+) -> PendingWrite:
+    """Return the next revision, with what the node had proposed in its `first` one and
+    what people were shown beside that. The base stays.
+    """
+    revision = _next_revision(row)
+    revision.shown = decrypted(first, "shown")
+    revision.label = first.label
+    return _filled(
+        revision,
+        sealed_columns.read_value(first, "value"),
+        base_of(row),
+        RevisionReason.PROPOSAL,
+        author=None,
+        at=at,
+        protection=protection,
+    )
+
+
 def put_texts(
     row: PendingWrite,
     texts: Mapping[str, Any],

@@ -18,6 +18,7 @@ from orchestrator.engine.graphs.effect import (
     HUMAN,
     OUTCOMES,
     PARTIAL,
+    REJECTED,
     WRITE,
 )
 from orchestrator.engine.graphs.gate import (
@@ -354,6 +355,55 @@ def faults_of_gate(
         )
     for fault in _faults_of_gate_parts(node.gate, graph, channels):
         yield f"{at}: {fault}"
+
+
+def faults_of_silence(
+    graph: Definition,
+    node: Node,
+    edges: Collection[Edge],
+) -> Iterator[str]:
+    """Yield a fault if the deadline of a node's gate could approve something that acts:
+    if a write or external node can be reached before another gate.
+    """
+    if not isinstance(node.gate, Gate) or node.gate.on_deadline != "approve":
+        return
+    nodes = {other.name: other for other in graph.nodes}
+    reached = [node.name, *_reached_ungated(node, nodes, edges)]
+    acting = [name for name in reached if nodes[name].journaled]
+    if acting:
+        yield (
+            f"node {node.name}: on_deadline='approve' would let {', '.join(acting)} "
+            "act although nobody signed; take 'reject', or put another gate between"
+        )
+
+
+def _reached_ungated(
+    node: Node,
+    nodes: Mapping[str, Node],
+    edges: Collection[Edge],
+) -> list[str]:
+    """Return the nodes that run once a node's gate has let its writes pass, and before
+    any other gate asks.
+    """
+    reached: list[str] = []
+    pending = [node.name]
+    while pending:
+        name = pending.pop()
+        for edge in edges:
+            if edge.source != name or edge.target in reached:
+                continue
+            if name == node.name and not _follows_approval(edge):
+                continue
+            target = nodes.get(edge.target)
+            # A gated node waits for its own gate; an unknown one has a fault already.
+            if target is not None and not target.gated:
+                reached.append(target.name)
+                pending.append(target.name)
+    return reached
+
+
+def _follows_approval(edge: Edge) -> bool:
+    return edge.when != REJECTED and edge.kind != "error"
 
 
 def _faults_of_missing_gate(node: Node) -> Iterator[str]:

@@ -27,7 +27,7 @@ ON_DEADLINE = ("reject", "approve", "fail")
 """The ways in which a deadline may end a request."""
 LONGEST_DEADLINE = timedelta(days=36_600)
 """The longest time that a deadline may be ahead: a hundred years."""
-NOT_YET_ON_DEADLINE = ("approve", "fail")
+NOT_YET_ON_DEADLINE = ("fail",)
 LONGEST_IN_LABEL = 60
 """The most characters of a value that the label of an edited write shows."""
 
