@@ -20,10 +20,16 @@ from approvals.gates.request_state import (
     load_states,
     require_all_decisions,
 )
-from approvals.models import BY_DEADLINE, ApprovalRequest, Decision, RequestStatus
+from approvals.models import (
+    ASKS_AGAIN,
+    BY_DEADLINE,
+    ApprovalRequest,
+    Decision,
+    RequestStatus,
+)
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.ids import uuid7
-from checkpoints.core.status import CLOSED_TO_DECISIONS
+from checkpoints.core.status import CLOSED_TO_DECISIONS, Status
 from checkpoints.db import query_cache, statements
 from checkpoints.db.clock import kept_now, read_now
 from checkpoints.event_log import NewEvent
@@ -101,10 +107,14 @@ def _query_due(run: UUID) -> "QuerySet[ApprovalRequest]":
     return due.order_by("deadline", "id").only("id")
 
 
-def renew_jobs(run: Run) -> None:
-    """Add jobs for the deadlines of a stopped run that goes on: theirs may have come
-    while nothing could be decided. One query where there are none.
+def go_on(run: Run) -> None:
+    """Let a locked, stopped run that goes on ask again where a deadline let it fail,
+    and add jobs for its other deadlines: theirs may have come while nothing could be
+    decided. Two queries where there are none.
     """
+    ApprovalRequest.objects.filter(
+        run=run.id, line=run.line, status=RequestStatus.EXPIRED
+    ).update(outcome=ASKS_AGAIN)
     add_deadline_jobs(
         ApprovalRequest.objects.filter(
             run=run.id, status=RequestStatus.OPEN, deadline__isnull=False
@@ -145,9 +155,13 @@ def _query_open(run: UUID, request: UUID) -> "QuerySet[ApprovalRequest]":
 
 def _decide(passing: _Passing) -> None:
     """Write a decision for each open write, with events, the audit line and the run's
-    row; settle the request, and wake the run.
+    row; settle the request, and wake the run. A gate that lets its run fail decides
+    nothing: its request is closed.
     """
     verdict = passing.request.policy["on_deadline"]
+    if verdict == "fail":
+        _expire(passing)
+        return
     rows = passing.undecided
     if verdict == "approve":
         rows = _without_edits(passing)
@@ -171,6 +185,35 @@ def _decide(passing: _Passing) -> None:
     )
     writes = [row.write for row in state.writes]
     forget_drafts(passing.run, None, signed=[], settled=writes)
+    notify.notify_workers()
+
+
+def _expire(passing: _Passing) -> None:
+    """Close the request, and wake the run, so that its worker lets it fail. A run that
+    has failed already asks again when it is resumed.
+    """
+    run = passing.run
+    request = passing.request
+    event = NewEvent(
+        "request_expired",
+        {"request": str(request.id)},
+        node=request.node,
+        task=request.task,
+        actor=BY_DEADLINE,
+    )
+    seq = locked_run.append_locked(run, [event], at=passing.at, **notify.woken())
+    audit_log.record_act(
+        "request_expired", run, actor=None, seq=seq, request=request.id
+    )
+    outcome = ASKS_AGAIN if run.status == Status.FAILED else ""
+    statements.update_rows(
+        ApprovalRequest,
+        {"id": request.id},
+        status=RequestStatus.EXPIRED,
+        outcome=outcome,
+    )
+    writes = [row.write for row in passing.state.writes]
+    forget_drafts(run, None, signed=[], settled=writes)
     notify.notify_workers()
 
 

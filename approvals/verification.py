@@ -272,6 +272,11 @@ def _wrongly_closed(subject: Subject, row: ApprovalRequest) -> Fault | None:
         run=subject.run.id, task=row.task, type__in=_CLOSING_EVENTS.values()
     )
     logged = set(events.values_list("type", flat=True))
+    # A task that asks again has the events of its earlier requests as well.
+    if row.ordinal:
+        logged.discard("request_expired")
+        if row.status == RequestStatus.EXPIRED:
+            logged = _expiry_of(subject, row)
     closing_event = _CLOSING_EVENTS.get(row.status)
     if closing_event is not None:
         # The closing event comes after the decision that settled the request, so it may
@@ -286,6 +291,20 @@ def _wrongly_closed(subject: Subject, row: ApprovalRequest) -> Fault | None:
             row, f"says {row.status}, but the log says {', '.join(sorted(logged))}"
         )
     return None
+
+
+def _expiry_of(subject: Subject, row: ApprovalRequest) -> set[str]:
+    """Return the type of the event that records that this very request expired; nothing
+    if there is none.
+    """
+    events = RunEvent.objects.filter(
+        run=subject.run.id, task=row.task, type="request_expired"
+    )
+    for event in events:
+        facts = _readable_facts(subject, event)
+        if facts is not None and facts["request"] == str(row.id):
+            return {event.type}
+    return set()
 
 
 def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | None:

@@ -436,6 +436,10 @@ KINDS: dict[str, tuple[str, Words]] = {
     "signed": ("Decisions signed", _signed),
     "not_needed": ("No approval needed", _not_needed),
     "deadline_passed": ("Deadline passed", _deadline_passed),
+    "request_expired": (
+        "Review closed by its deadline",
+        _always("closed a review: the deadline had passed"),
+    ),
     "cancelled": ("Run cancelled", _always("asked to cancel the run")),
     "resumed": ("Run resumed", _resumed),
     "settled": ("Outcome settled", _settled),

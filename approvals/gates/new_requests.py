@@ -59,7 +59,9 @@ class ReachedGate:
 
     `guard` is the node whose gate it is, and `reads` are the channels that its check
     looked at, None if they were not recorded. `reviewers` are named already if the gate
-    was asked before and nothing may name others.
+    was asked before and nothing may name others. If the task had asked on this line
+    before, `ordinal` says how often, and `revisions` have the next revision of each of
+    its writes, by position.
     """
 
     gate: Gate
@@ -70,6 +72,8 @@ class ReachedGate:
     guard: str = ""
     reads: Sequence[str] | None = ()
     reviewers: Sequence[str] | None = None
+    ordinal: int = 0
+    revisions: Mapping[int, int] = field(default_factory=dict)
 
 
 def patch_gate(
@@ -202,6 +206,7 @@ def _open(
         id=uuid7(),
         **task_columns(asker.id, asker.line, task),
         graph=asker.graph,
+        ordinal=reached.ordinal,
         superstep=moment.superstep,
         input_hash=reached.input_hash,
         prepared_from=reached.prepared_from,
@@ -237,6 +242,7 @@ def _open(
             shown=shown,
             policy_hash=policy_hash,
             moment=moment,
+            revision=reached.revisions.get(write.position, 1),
         )
         opening.writes.append(row)
 
@@ -299,8 +305,9 @@ def _stage(
     shown: dict[str, Any],
     policy_hash: str,
     moment: Moment,
+    revision: int,
 ) -> PendingWrite:
-    """Return the first revision of a held write."""
+    """Return the revision of a held write about which people are asked."""
     task = write.task
     # Title and facts are shown beside every write, and are part of what is signed.
     shown_beside = {
@@ -328,6 +335,7 @@ def _stage(
         superstep=moment.superstep,
         at=moment.at,
         protection=asker.protection,
+        revision=revision,
     )
 
 

@@ -108,6 +108,28 @@ def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState
     return states
 
 
+def expired_requests(
+    lease: Lease, tasks: Collection[Task], states: Sequence[RequestState]
+) -> list[ApprovalRequest]:
+    """Return the request of each of these waiting tasks that its deadline has closed and
+    that has not asked again. `states` are the requests that wait. One query, none if
+    each task has one of these. Raises `TamperedRow`, `WrongKey`.
+    """
+    tasks_without_request = set(tasks) - {state.task for state in states}
+    if not tasks_without_request:
+        return []
+    rows = ApprovalRequest.objects.filter(
+        run=lease.id, line=lease.line, status=RequestStatus.EXPIRED
+    )
+    newest: dict[Task, ApprovalRequest] = {}
+    for row in rows.order_by("ordinal"):
+        task = Task(row.node, row.visit, row.index)
+        if task in tasks_without_request:
+            newest[task] = row
+    sealed_rows.verify_rows(newest.values(), lease.protection)
+    return list(newest.values())
+
+
 def _require_closed(lease: Lease, tasks: Collection[Task]) -> None:
     """Raise `TamperedRow` unless the requests of these waiting tasks are withdrawn or
     expired. Otherwise one of them is gone, or its row claims that it was applied.

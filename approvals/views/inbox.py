@@ -314,7 +314,8 @@ def _why_not(request: ApprovalRequest, user: Any) -> str:
 
 def _state(request: ApprovalRequest, signers: list[str]) -> str:
     """Return how a request was settled, by whom and when; its status before that."""
-    if not request.outcome:
+    is_expired = request.status == RequestStatus.EXPIRED
+    if not request.outcome or is_expired:
         return str(request.get_status_display())
     sentence = request.outcome
     by = list(signers)

@@ -247,7 +247,8 @@ class Review:
             if request.status == RequestStatus.EXPIRED and request.deadline:
                 deadlines.append(request.deadline)
         if deadlines:
-            return f"Time ran out at {inbox.time_of(max(deadlines))}."
+            time = inbox.time_of(max(deadlines))
+            return f"Time ran out at {time}; the run failed by the deadline."
         return "This was withdrawn."
 
     def _settled_sentence(self) -> str:

@@ -53,13 +53,14 @@ def staged(  # noqa: PLR0913
     superstep: int,
     at: datetime,
     protection: Protection,
+    revision: int = 1,
 ) -> PendingWrite:
-    """Return revision 1, the proposal of a task (`task_columns`). All rows made here
-    are plain until `seal_and_encrypt`.
+    """Return the proposal of a task (`task_columns`), a later `revision` if people are
+    asked about it anew. All rows made here are plain until `seal_and_encrypt`.
     """
     row = PendingWrite(
         write=write,
-        revision=1,
+        revision=revision,
         **of_task,
         position=position,
         channel=channel,

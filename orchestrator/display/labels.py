@@ -112,6 +112,7 @@ EVENTS = {
     "run_resumed": "run resumed",
     "cancel_requested": "cancelling was asked for",
     "request_withdrawn": "review was withdrawn",
+    "request_expired": "review was closed by its deadline",
     "run_cancelled": "run cancelled",
     "task_settled": "outcome settled",
     "effect_result": "result recorded",

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Protocol
 
-from orchestrator.engine.errors import BROKEN, CountersignError, InvalidValue, text_of
+from orchestrator.engine.errors import (
+    BROKEN,
+    CountersignError,
+    DeadlinePassed,
+    InvalidValue,
+    text_of,
+)
 from orchestrator.engine.gates.requests import asks_people
 from orchestrator.engine.graphs.compile import Compiled, State, compile
 from orchestrator.engine.graphs.definition import Definition
@@ -190,7 +196,12 @@ class _Player:
         except CountersignError as error:
             self._fail(error)
             return
-        if not self.reviewers.ask(self.state):
+        try:
+            has_settled = self.reviewers.ask(self.state)
+        except DeadlinePassed as error:
+            self._fail(error)
+            return
+        if not has_settled:
             self.played.status = ending(self.compiled, self.frontier)
 
     def _settle(self) -> None:

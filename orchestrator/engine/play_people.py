@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from orchestrator.engine.errors import InvalidValue, UnknownThing
+from orchestrator.engine.errors import DeadlinePassed, InvalidValue, UnknownThing
 from orchestrator.engine.gates.requests import (
     ShownWrite,
     WaitingRequest,
@@ -348,12 +348,17 @@ class Reviewers:
 
     def _pass_deadline(self, request: _PlayedRequest) -> None:
         """Let the deadline of a request decide its open writes. Raises `InvalidValue`
-        if its gate has none.
+        if its gate has none, and `DeadlinePassed` if it lets the run fail.
         """
         gate = self._gate(request.task.node)
         if gate.deadline is None:
             raise InvalidValue(
                 f"the gate of {request.task} has no deadline", task=str(request.task)
+            )
+        if gate.on_deadline == "fail":
+            raise DeadlinePassed(
+                f"nobody decided at the gate of {request.task.node} before its deadline",
+                node=request.task.node,
             )
         standings = request.stands().standings
         for write in request.writes:

@@ -386,7 +386,7 @@ def _queue_again(
     # A queued run that is stranded would wait for ever.
     resumable = _RESUMABLE | {Status.QUEUED} if stranded else _RESUMABLE
     locked_run.requeue_run(run, events=events, only=resumable)
-    deadlines.renew_jobs(run)
+    deadlines.go_on(run)
     audit_log.record_act(
         "resumed", run, actor=by, seq=run.event_seq, allowed=sorted(allow_effects)
     )

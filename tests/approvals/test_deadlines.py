@@ -392,3 +392,67 @@ def test_bundles_and_receipts_carry_what_a_deadline_decided(
     imported = loaded(data)
     assert verify_run(imported.id) == []
     assert verdicts(imported) == [("the deadline", "approve")] * 2
+
+
+def test_on_fail_the_run_fails_and_a_resume_asks_again_with_a_new_deadline(
+    rita: Any, people: cast.People
+) -> None:
+    run = paused_run(on_deadline="fail", quorum=2)
+    sign(run, rita, [("edit", "Dear Mallory"), "approve"])
+    let_come(run)
+    [job] = work_off(run)
+    assert job.status == "done"
+    first = request(run)
+    assert first.status == "expired"
+    run = runs.advance(run.id)
+    assert (run.status, run.error_code) == ("failed", "deadline_passed")
+    assert verify_run(run.id) == []
+    with pytest.raises(AlreadyDecided) as late:
+        sign(run, rita, ["approve", "approve"])
+    assert late.value.facts["by"] == ["the deadline"]
+
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    second = ApprovalRequest.objects.get(run=run, ordinal=1)
+    assert second.status == "open"
+    assert second.deadline > timezone.now()
+    assert Job.objects.get(run=run.id, status="queued").due_at == second.deadline
+    assert [row.revision for row in pending(run)] == [3, 2]
+    assert verify_run(run.id) == []
+
+    ravi = run_actions.reviewer(people.second_reviewer)
+    sign(run, rita, ["approve", "approve"])
+    sign(run, ravi, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert state(run)["letter"] == "Dear Marta"
+    assert verify_run(run.id) == []
+
+
+def test_on_fail_a_deadline_may_pass_again_and_a_fork_asks_too(
+    people: cast.People,
+) -> None:
+    run = paused_run(on_deadline="fail")
+    for _ in range(2):
+        let_come(run)
+        run = runs.advance(run.id)
+        assert (run.status, run.error_code) == ("failed", "deadline_passed")
+        assert verify_run(run.id) == []
+        runs.resume(run.id, by=people.steward)
+        run = runs.advance(run.id)
+        assert run.status == "paused"
+    assert ApprovalRequest.objects.filter(run=run).count() == 3
+    fork = runs.advance(runs.fork(run.head, by=people.steward).id)
+    assert fork.status == "paused"
+    assert verify_run(fork.id) == []
+    assert log(run).count("request_expired") == 2
+
+
+def test_on_fail_a_cancelled_run_stays_cancelled(people: cast.People) -> None:
+    run = paused_run(on_deadline="fail")
+    let_come(run)
+    work_off(run)
+    runs.cancel(run.id, by=people.steward)
+    assert runs.advance(run.id).status == "cancelled"
+    assert verify_run(run.id) == []

@@ -48,6 +48,7 @@ EVENTS = {
     ),
     *(
         "request_withdrawn",
+        "request_expired",
         "gate_applied",
         "history_removed",
         "line_begun",
@@ -72,6 +73,7 @@ AUDIT = {
         "signed",
         "not_needed",
         "deadline_passed",
+        "request_expired",
         "cancelled",
         "resumed",
         "settled",

@@ -373,7 +373,7 @@ def faults_of_silence(
     if acting:
         yield (
             f"node {node.name}: on_deadline='approve' would let {', '.join(acting)} "
-            "act although nobody signed; take 'reject', or put another gate between"
+            "act although nobody signed; take 'reject' or 'fail', or put another gate between"
         )
 
 

@@ -27,7 +27,6 @@ ON_DEADLINE = ("reject", "approve", "fail")
 """The ways in which a deadline may end a request."""
 LONGEST_DEADLINE = timedelta(days=36_600)
 """The longest time that a deadline may be ahead: a hundred years."""
-NOT_YET_ON_DEADLINE = ("fail",)
 LONGEST_IN_LABEL = 60
 """The most characters of a value that the label of an edited write shows."""
 
@@ -96,7 +95,6 @@ class Gate:
         """Return the options that the gate uses and this version lacks."""
         shows = self.writes.values()
         is_used = {
-            "on_deadline": self.on_deadline in NOT_YET_ON_DEADLINE,
             "tiers": bool(self.tiers),
             "auto": self.auto is not None,
             "veto": self.veto is not None,

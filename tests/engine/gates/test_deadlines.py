@@ -79,3 +79,11 @@ def test_a_gate_without_a_deadline_has_none_that_could_pass_in_a_play() -> None:
     endless = gated("none", deadline=None)
     with pytest.raises(InvalidValue, match="has no deadline"):
         play(endless, {}, decisions=lambda request: "deadline")
+
+
+def test_a_play_fails_where_the_deadline_lets_the_run_fail() -> None:
+    failing = gated("failing", on_deadline="fail")
+    played = play(failing, {}, decisions=lambda request: "deadline")
+    assert played.status == "failed"
+    assert played.error is not None
+    assert "before its deadline" in played.error.message
