@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db.models import Model
 
 from approvals import permissions
+from approvals.gates.request_state import load_states
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.audit import lines as audit_log
 from checkpoints.bundle.envelope import sealed_envelope
@@ -91,6 +92,7 @@ def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
         "write": _write(decision, run, hidden),
         "request": _request(decision.request, run, hidden),
         "outcome": _outcome(decision.request, run, removed),
+        "verdict": _verdict_on_write(decision, run),
         "log": _event(
             run,
             may_be_removed=decision.event_seq in removed,
@@ -159,6 +161,20 @@ def _request(
         "facts": _value(request, "facts", hidden),
         "policy": request.policy,
         "policy_hash": request.policy_hash,
+    }
+
+
+def _verdict_on_write(decision: Decision, run: Run) -> dict[str, Any] | None:
+    """Return where the write stands now: approved, rejected or empty, and the write with
+    which it was rejected. Who approved it may have been outvoted.
+    """
+    if decision.request is None:
+        return None
+    (state,) = load_states([decision.request], protection_of(run))
+    standing = state.standings[decision.write]
+    return {
+        "settled": standing.verdict,
+        "rejected_with": str(standing.cause) if standing.cause else None,
     }
 
 

@@ -2,6 +2,7 @@
 signing made of it.
 """
 
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, NoReturn
 
 from django.conf import settings
@@ -10,6 +11,23 @@ from django.db import models
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
+
+
+def _is_needs(value: Any, row: Any) -> bool:
+    """Return whether it is {channel: [channel]}, and leads in no circle."""
+    if not isinstance(value, dict):
+        return False
+    for needed in value.values():
+        if not isinstance(needed, list):
+            return False
+        if not all(isinstance(name, str) for name in needed):
+            return False
+    try:
+        TopologicalSorter(value).prepare()
+    except CycleError:
+        return False
+    return True
+
 
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
@@ -20,6 +38,7 @@ _POLICY = {
     "four_eyes": bool,
     "all_or_nothing": bool,
     "reason_required": [str],
+    "needs?": _is_needs,
 }
 _LINE = {
     "write": str,
@@ -32,6 +51,7 @@ _LINE = {
     "by?": ([str], type(None)),
     "needed?": int,
     "settled?": (str, type(None)),
+    "rejected_with?": str,
 }
 BY_DEADLINE = "the deadline"
 """The name under which decisions of a deadline stand. An account of that name signs with

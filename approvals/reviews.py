@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
-from django.db.models import Count, Exists, QuerySet, Subquery
+from django.db.models import Exists, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -22,6 +22,7 @@ from approvals.drafts import forget_drafts
 from approvals.gates.request_state import (
     RequestState,
     load_states,
+    query_count,
     require_all_decisions,
     require_count,
 )
@@ -242,10 +243,8 @@ def _lock_requests(
 
 def _query_of_writes(run: UUID, *writes: UUID) -> "QuerySet[Any, Any]":
     rows = PendingWrite.objects.filter(run=run, write__in=writes).order_by()
-    decisions = Decision.objects.filter(run=run).order_by()
-    counts = decisions.values("run").annotate(count=Count("id")).values("count")
     with_counts = rows.annotate(
-        decided=Coalesce(Subquery(counts), 0),
+        decided=Coalesce(Subquery(query_count(run)), 0),
         drafted=Exists(Draft.objects.filter(run=run)),
     )
     columns = ("line", "node", "visit", "index", "decided", "drafted")

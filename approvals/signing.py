@@ -570,6 +570,8 @@ def _note_standings(
         standing = standings.get(UUID(line["write"]))
         if standing and line["result"] in ("counted", "kept"):
             line["settled"] = standing.verdict
+            if standing.cause is not None:
+                line["rejected_with"] = str(standing.cause)
             line["signatures"] = len(standing.by)
             line["needed"] = state.request.quorum
 
@@ -585,7 +587,7 @@ def _standings_after(act: Signing, state: RequestState) -> dict[UUID, Standing]:
             decisions.append(
                 Given(item.write, revisions[item.write], item.verdict, act.by.pk, seq)
             )
-    held = [Held(row.write, row.revision, row.author_id) for row in rows]
+    held = [Held(row.write, row.revision, row.author_id, row.channel) for row in rows]
     return judge(held, decisions, policy_of(state.request))
 
 

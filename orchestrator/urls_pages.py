@@ -13,6 +13,7 @@ from orchestrator.views import (
     runs,
     settle,
     start,
+    state_value,
     workers,
 )
 from orchestrator.views.bundles import pages as bundles
@@ -41,6 +42,11 @@ urlpatterns = [
     path("runs/<str:ref>/erase/", erase_page, name="erase"),
     path("runs/<str:ref>/settle/", settle.settle_page, name="settle"),
     path("checkpoints/<str:checkpoint>/go-on/", go_on_page, name="go_on"),
+    path(
+        "checkpoints/<str:checkpoint>/value/",
+        state_value.state_value,
+        name="state_value",
+    ),
     path("checkpoints/<str:checkpoint>/pin/", pin_page, name="pin"),
     path("compare/", compare_page, name="compare"),
     path("graphs/", graphs.catalogue, name="graphs"),

@@ -176,6 +176,11 @@ class WriteOut(serializers.Serializer[Slip]):
     staged_at = serializers.DateTimeField(source="row.staged_at")
     hash = serializers.CharField(source="row.hash")
     settled = serializers.CharField(source="standing.verdict")
+    rejected_with = serializers.UUIDField(
+        source="standing.cause",
+        allow_null=True,
+        help_text="the write whose rejection rejected this one too",
+    )
     verdicts = VerdictOut(source="decisions", many=True)
     why_not = serializers.SerializerMethodField(
         help_text="why the caller may not approve or reject this one write"

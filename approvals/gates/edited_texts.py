@@ -23,6 +23,7 @@ from orchestrator.engine.gates.requests import (
 )
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.gate import present_edit
+from orchestrator.engine.graphs.limit import require_within_limits
 from orchestrator.engine.values.ops import same
 
 
@@ -40,28 +41,37 @@ def gate_of(compiled: Compiled, row: PendingWrite) -> Gate:
     return Gate()
 
 
+def proposed_value(row: PendingWrite) -> Any:
+    """Return the value that the node proposed, however often the write has been edited.
+    One query if it was.
+
+    Raises `TamperedRow` if the proposal is not as it was written.
+    """
+    if row.author_id is None:
+        return read_value(row, "value")
+    first = PendingWrite.objects.select_related("run").get(write=row.write, revision=1)
+    sealed_rows.verify_row(first, protection_of(first.run))
+    return read_value(first, "value")
+
+
 def shown_after_edit(
     compiled: Compiled, row: PendingWrite, value: Any
 ) -> dict[str, Any]:
     """Return what is shown beside the next revision of a write, which has this value.
     One query if it was edited before.
 
-    Raises `TamperedRow` if what the node had proposed is not as it was written.
+    Raises `InvalidValue` if the value is outside the limits that are shown beside the
+    write, and `TamperedRow` if what the node had proposed is not as it was written.
     """
-    # The page compares an edit with what the node proposed, however often the write has
-    # been edited.
-    first = row
-    if row.author_id is not None:
-        first = PendingWrite.objects.select_related("run").get(
-            write=row.write, revision=1
-        )
-        sealed_rows.verify_row(first, protection_of(first.run))
+    # An edit is compared with what the node proposed: small steps lead no further than
+    # one large step would.
+    proposed = proposed_value(row)
+    shown = read_value(row, "shown") or {}
+    require_within_limits(
+        shown, row.channel, proposed=proposed, edited=value, write=str(row.write)
+    )
     return present_edit(
-        gate_of(compiled, row),
-        row.channel,
-        value,
-        original=read_value(first, "value"),
-        shown=read_value(row, "shown") or {},
+        gate_of(compiled, row), row.channel, value, original=proposed, shown=shown
     )
 
 

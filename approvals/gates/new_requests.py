@@ -353,9 +353,13 @@ def policy_of(
     reviewers, reads = _reviewers(compiled, reached, state)
     if reads is not None:
         reads = sorted({*reads, *deadline.reads})
-    reason_required = [
-        name for name, show in gate.writes.items() if show.reason_required
-    ]
+    reason_required: list[str] = []
+    needs: dict[str, list[str]] = {}
+    for channel, show in gate.writes.items():
+        if show.reason_required:
+            reason_required.append(channel)
+        if show.needs:
+            needs[channel] = sorted(set(show.needs))
     policy = {
         "gate": reached.guard,
         "reads": reads,
@@ -366,6 +370,7 @@ def policy_of(
         "all_or_nothing": gate.all_or_nothing or reached.all_or_nothing,
         "shows": sorted(gate.shows),
         "reason_required": sorted(reason_required),
+        "needs": needs,
     }
     # Policies without it are hashed as before there were deadlines.
     if deadline.at is not None:

@@ -76,6 +76,8 @@ def policy_of(request: ApprovalRequest) -> Policy:
         policy["reject_quorum"],
         policy["four_eyes"],
         policy["all_or_nothing"],
+        # A request of an older version has none.
+        policy.get("needs", {}),
     )
 
 
@@ -133,7 +135,7 @@ def _state_of(
     sealed_rows.verify_rows([request, *writes, *decisions], protection)
     _require_whole(request, writes, decisions)
     state = RequestState(request, tuple(writes), {}, tuple(decisions))
-    held = [Held(row.write, row.revision, row.author_id) for row in writes]
+    held = [Held(row.write, row.revision, row.author_id, row.channel) for row in writes]
     return replace(state, standings=judge(held, state.votes, policy_of(request)))
 
 
@@ -181,11 +183,12 @@ def require_count(
 
 
 def _count_decisions(run: UUID) -> int:
-    records = query_cache.select_values(_query_count, run)
+    records = query_cache.select_values(query_count, run)
     return int(records[0][0]) if records else 0
 
 
-def _query_count(run: UUID) -> "QuerySet[Any, Any]":
+def query_count(run: UUID) -> "QuerySet[Any, Any]":
+    """Return the query for the number of a run's decisions: no row if it has none."""
     decisions = Decision.objects.filter(run=run).order_by().values("run")
     counts: QuerySet[Any, Any] = decisions.annotate(count=Count("id"))
     return counts.values_list("count")

@@ -11,16 +11,20 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Subquery
+from django.db.models.functions import Coalesce
 
 from approvals.gates.deadline_jobs import add_deadline_jobs
 from approvals.gates.request_state import (
     RequestState,
     load_states,
+    query_count,
     require_all_decisions,
+    require_count,
 )
 from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints.db import query_cache, statements
+from checkpoints.db.rows import attributes_of, fetch_rows
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
@@ -88,19 +92,38 @@ class Settlement:
         ApprovalRequest.objects.filter(id__in=ids).update(status=RequestStatus.APPLIED)
 
 
+_DECIDED = "decisions_of_run"
+"""The attribute of a request that holds how many decisions its run has."""
+
+
 def _query_waiting(run: UUID, line: int) -> "QuerySet[ApprovalRequest]":
     waiting = ApprovalRequest.objects.filter(run=run, line=line, status__in=WAITING)
-    return waiting.order_by("id")
+    decided = Coalesce(Subquery(query_count(run)), 0)
+    return waiting.annotate(**{_DECIDED: decided}).order_by("id")
+
+
+def _waiting_requests(lease: Lease) -> list[ApprovalRequest]:
+    """Return the rows of `waiting_requests`. Raises `TamperedRow` if the run has fewer
+    decisions than its row records. One query, two if there are none.
+    """
+    text, params = query_cache.compiled(_query_waiting, lease.id, lease.line)
+    names = (*attributes_of(ApprovalRequest), _DECIDED)
+    requests = fetch_rows(ApprovalRequest, names, text, params)
+    # Each row that is left verifies, so only the count shows that one was deleted.
+    if requests:
+        decided: int = getattr(requests[0], _DECIDED)
+        require_count(lease.id, decided, lease.decisions)
+    else:
+        require_all_decisions(lease.id, lease.decisions)
+    return requests
 
 
 def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState]:
     """Return the state of the requests of the current line that no settlement has
-    applied: at least those of these tasks, which wait for people. Four queries, two if
+    applied: at least those of these tasks, which wait for people. Three queries, two if
     there are none. Raises `TamperedRow` and `WrongKey`.
     """
-    # Each row that is left verifies, so only the count shows that one was deleted.
-    require_all_decisions(lease.id, lease.decisions)
-    requests = query_cache.select(ApprovalRequest, _query_waiting, lease.id, lease.line)
+    requests = _waiting_requests(lease)
     states = load_states(requests, lease.protection)
     # Without this check the run would wait for ever for a request that was deleted.
     tasks_without_request = set(tasks) - {state.task for state in states}

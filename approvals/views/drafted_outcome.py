@@ -13,7 +13,12 @@ from uuid import UUID
 
 from approvals.drafts import DraftChoice
 from approvals.gates.departed_line import NOTHING_AHEAD, Ahead
-from approvals.gates.edited_texts import gate_of, has_other_texts, request_texts
+from approvals.gates.edited_texts import (
+    gate_of,
+    has_other_texts,
+    proposed_value,
+    request_texts,
+)
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import review_form, write_cards
@@ -29,6 +34,7 @@ from orchestrator.engine.gates.verdicts import Given, Held, Standing, judge, out
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED
 from orchestrator.engine.graphs.gate import present_edit
+from orchestrator.engine.graphs.limit import require_within_limits
 
 LATEST = 2**62
 """The sequence number of a decision that is not in the log yet."""
@@ -197,7 +203,14 @@ def _edited_value(
         raise InvalidValue(choice.errors[0])
     # The check that signing makes: the real type, and the size.
     channel = compiled.channels[row.channel]
-    return channel.stage(choice.value, limit=conf().max_value_bytes)
+    value = channel.stage(choice.value, limit=conf().max_value_bytes)
+    require_within_limits(
+        read_value(row, "shown") or {},
+        row.channel,
+        proposed=proposed_value(row),
+        edited=value,
+    )
+    return value
 
 
 def _lines_of_writes(
@@ -208,8 +221,11 @@ def _lines_of_writes(
 ) -> list[Line]:
     """Return a line for each write that signing changes."""
     lines = []
+    titles = {write.write: write.title for write in drafted}
     for write in drafted:
-        line = _line_of_write(state, write, after[write.write], reworded)
+        standing = after[write.write]
+        cause = titles.get(standing.cause, "") if standing.cause else ""
+        line = _line_of_write(state, write, standing, reworded, cause)
         if line is not None:
             lines.append(line)
     return lines
@@ -220,14 +236,23 @@ def _line_of_write(
     drafted: _Drafted,
     after: Standing,
     reworded: Collection[UUID],
+    cause: str,
 ) -> Line | None:
-    if drafted.draft is not None:
+    """Return what becomes of a write; None if nothing does. `cause` is the title of the
+    write with which it is rejected.
+    """
+    # What cannot be signed keeps the whole act from being signed.
+    if drafted.wrong or (drafted.draft is not None and not cause):
         return _line_of(drafted, state, after)
     before = state.standings[drafted.write]
     if after.verdict == REJECTED:
-        if before.settled:
+        if before.verdict == REJECTED:
             return None
-        return Line(drafted.title, "Rejected with it: all or nothing.", icon="x")
+        if policy_of(state.request).all_or_nothing:
+            text = "Rejected with it: all or nothing."
+        else:
+            text = f"Rejected with what it needs. That is: {cause}."
+        return Line(drafted.title, text, icon="x")
     if drafted.write in reworded and before.by:
         text = (
             "Your edit changes the title or the facts beside it. Signatures that no"
@@ -304,7 +329,7 @@ def _standings(
         if write.edits or row.write in reworded:
             revision += 1
         author = by if write.edits else row.author_id
-        held.append(Held(row.write, revision, author))
+        held.append(Held(row.write, revision, author, row.channel))
         if write.draft is not None:
             verdict = write.draft.verdict
             verdicts.append(Given(row.write, revision, verdict, by, LATEST))

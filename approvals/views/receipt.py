@@ -350,7 +350,8 @@ def _counted(entry: dict[str, Any]) -> str:
     settled = entry.get("settled")
     if settled:
         if settled != SETTLED_BY.get(entry["verdict"]):
-            sentences.append(f"Counts. This write is {settled}.")
+            together = " together with another" if entry.get("rejected_with") else ""
+            sentences.append(f"Counts. This write is {settled}{together}.")
     elif entry["verdict"] != "reject" and entry.get("needed", 0) > 1:
         sentences.append(
             f"Counts: {entry['signatures']} of {entry['needed']} signatures."

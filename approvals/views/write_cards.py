@@ -43,6 +43,7 @@ from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_columns
 from orchestrator.engine.gates.verdicts import EXCLUDED, Standing, excludes
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.limit import limit_in_words
 from orchestrator.engine.graphs.trace import is_memory
 from orchestrator.engine.step.held_patch import PATCH
 
@@ -71,6 +72,8 @@ STALE = {
     ),
 }
 """The note on an open write, by the reason of its revision."""
+MOST_NEEDS = 6
+"""The most needed writes that are listed by number."""
 DID = {"approve": "approved it", "edit": "edited it", "reject": "rejected it"}
 CHOSEN = {"approve": "Approved", "edit": "Edited", "reject": "Rejected"}
 LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
@@ -130,6 +133,8 @@ class WriteCard:
     before: list[DecisionOnSlip] = field(default_factory=list)
     stale: str = ""
     settled_line: str = ""
+    limits: Sequence[str] = ()
+    needs: str = ""
     withdrawn: bool = False
     effect: WriteEffect = field(default_factory=WriteEffect)
     lost: str = ""
@@ -262,8 +267,11 @@ def question(
 
     slips: list[WriteCard] = []
     lines: list[WriteLine] = []
-    for number, row in enumerate(state.writes, start=first):
+    numbers = _numbers_of(state, first)
+    for row in state.writes:
+        number = numbers[row.write]
         own = by_write.get(row.write, [])
+        settled_line = _settled_line_of(state, row, by_write, numbers)
         if drawn is None or str(row.write) in drawn:
             slip = _slip(
                 state,
@@ -274,7 +282,8 @@ def question(
                 decisions=own,
                 viewer=viewer,
             )
-            slip.settled_line = _settled_line(slip.standing, row, decisions)
+            slip.settled_line = settled_line
+            slip.needs = _needs_in_words(state, row, numbers)
             slip.withdrawn = request.status == RequestStatus.WITHDRAWN
             slip.before = [_signed(decision) for decision in line.before_of(row)]
             slip.effect = effect_of_write(compiled, row.node, row.channel, line.ahead)
@@ -288,7 +297,7 @@ def question(
                     compiled,
                     line,
                     number=number,
-                    decisions=own,
+                    settled_line=settled_line,
                     viewer=viewer,
                 )
             )
@@ -331,7 +340,7 @@ def _line(
     line: DepartedLine,
     *,
     number: int,
-    decisions: Sequence[Decision],
+    settled_line: str,
     viewer: Viewer,
 ) -> WriteLine:
     """Return one write of many as it is shown before it is opened."""
@@ -365,7 +374,7 @@ def _line(
         declared=declared,
         effect=effect_of_write(compiled, row.node, row.channel, line.ahead),
         amount=amount_of(shown.get("money")),
-        settled_line=_settled_line(standing, row, decisions),
+        settled_line=settled_line,
     )
 
 
@@ -402,12 +411,40 @@ def why_in_words(why: str) -> str:
     return f"{cause} It needs the same signatures as at {gate}. {rest}".strip()
 
 
+def _numbers_of(state: RequestState, first: int) -> dict[UUID, int]:
+    """Return the numbers of a request's slips, by write; `first` is the first one."""
+    return {row.write: number for number, row in enumerate(state.writes, start=first)}
+
+
+def _settled_line_of(
+    state: RequestState,
+    row: PendingWrite,
+    decisions: Mapping[UUID, Sequence[Decision]],
+    numbers: Mapping[UUID, int],
+) -> str:
+    """Return who settled a write, and when. `decisions` and the `numbers` of slips are
+    by write.
+    """
+    standing = state.standings[row.write]
+    cause = standing.cause
+    if cause is None:
+        return _settled_line(standing, row, decisions.get(row.write, ()))
+    # A write that was rejected with another one was settled by decisions on that.
+    return _settled_line(
+        standing, row, decisions.get(cause, ()), cause=f"write {numbers[cause]}"
+    )
+
+
 def _settled_line(
     standing: Standing,
     row: PendingWrite,
     decisions: Iterable[Decision],
+    *,
+    cause: str = "",
 ) -> str:
-    """Return who settled a write, and when; empty while it is not settled."""
+    """Return who settled a write, and when; empty while it is not settled. `cause`
+    names the write with which it was rejected.
+    """
     if not standing.settled:
         return ""
     # Signatures on older revisions, and those that four eyes exclude, settled nothing.
@@ -416,6 +453,8 @@ def _settled_line(
     # A decision made after the write was settled does not show when it was settled.
     times = [decision.at for decision in counted if decision.event_seq <= standing.seq]
     sentence = _verdict_label(standing, row)
+    if cause:
+        sentence += f" with {cause}"
     if people:
         sentence += f" by {' and '.join(people)}"
     if times:
@@ -538,7 +577,43 @@ def _slip(
         why_not=why_not,
         own=own,
         stale=stale,
+        limits=_limits_in_words(shown),
     )
+
+
+def _limits_in_words(shown: Mapping[str, Any]) -> list[str]:
+    """Return the limits of an edit, each as a reviewer reads it."""
+    return [limit_in_words(limit) for limit in shown.get("limits", ())]
+
+
+def _needs_in_words(
+    state: RequestState,
+    row: PendingWrite,
+    numbers: Mapping[UUID, int],
+) -> str:
+    """Return a sentence on the writes that this open one needs; empty if there are
+    none. `numbers` are those of the slips, by write.
+    """
+    if not _is_open(state, state.standings[row.write]):
+        return ""
+    needed_channels = policy_of(state.request).needs.get(row.channel, ())
+    if not needed_channels:
+        return ""
+    needed: list[str] = []
+    for other in state.writes:
+        if other.channel in needed_channels:
+            needed.append(str(numbers[other.write]))
+    if not needed:
+        return ""
+    if len(needed) == 1:
+        return f"Needs write {needed[0]}: if that is rejected, so is this."
+    if len(needed) > MOST_NEEDS:
+        return (
+            f"Needs {len(needed):,} other writes: if one of them is rejected, so is "
+            "this."
+        )
+    listed = f"{', '.join(needed[:-1])} and {needed[-1]}"
+    return f"Needs writes {listed}: if one of them is rejected, so is this."
 
 
 def _declares_channel(compiled: Compiled | None, row: PendingWrite) -> bool:

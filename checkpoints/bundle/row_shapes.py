@@ -124,9 +124,18 @@ RUN: Shapes = {"facts": dict, "input": dict, "error": ERROR}
 EVENT: Shapes = {"payload": _is_event_payload}
 LINE: Shapes = {"stops": TEXTS, "patched": TEXTS, "patch": dict, "reason": str}
 CHECKPOINT: Shapes = {"nodes": [NODE], "changed": TEXTS, "snapshot": DOCUMENT}
+_LIMIT = {
+    "path": str,
+    "choices?": list,
+}
 WRITE: Shapes = {
-    "base": {"value": object, "shows": dict, "bound": bool, "version?": (int, NOTHING)},
-    "shown": dict,
+    "base": {
+        "value": object,
+        "shows": dict,
+        "bound": bool,
+        "version?": (int, NOTHING),
+    },
+    "shown": {"limits?": [_LIMIT]},
 }
 RESULT: Shapes = {"error": (ERROR, NOTHING), "settled_reason": str}
 MEMORY: Shapes = {"asked": _is_memory_question, "found": _is_memory_answer}

@@ -1,9 +1,28 @@
-"""Queries that read whole tables to count what is in them."""
+"""Queries that count what is in large tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from django.db import connection, transaction
+from django.db.models import Exists
+
+_GROUPED_IN_MEMORY = {"enable_sort": "off"}
+_LOOKED_UP = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    # Only a scan of a whole table is shared among processes.
+    "max_parallel_workers_per_gather": "0",
+}
+
+
+class LookedUp(Exists):
+    """An EXISTS that the database looks up by index for each row. Without the OFFSET
+    PostgreSQL may answer it from a list of all rows of the table, which costs the more
+    the more rows others have.
+    """
+
+    template = "EXISTS(%(subquery)s OFFSET 0)"
 
 
 @contextmanager
@@ -14,11 +33,31 @@ def few_groups() -> Iterator[None]:
     processor. The block is rolled back, the setting with it, so nothing may be written
     in it. Does nothing on SQLite.
     """
+    with _planned(_GROUPED_IN_MEMORY):
+        yield
+
+
+@contextmanager
+def few_rows() -> Iterator[None]:
+    """Open a block for queries about few rows of large tables: PostgreSQL reads none of
+    the tables whole to spare itself the look-ups. Like `few_groups` it is rolled back.
+    """
+    with _planned(_LOOKED_UP):
+        yield
+
+
+@contextmanager
+def _planned(settings: Mapping[str, str]) -> Iterator[None]:
+    """Open a block in which PostgreSQL plans by these settings."""
     if connection.vendor != "postgresql":
         yield
         return
+    calls = ", ".join(["set_config(%s, %s, true)"] * len(settings))
+    params = []
+    for name, value in settings.items():
+        params += [name, value]
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('enable_sort', 'off', true)")
+            cursor.execute(f"SELECT {calls}", params)
         yield
         transaction.set_rollback(True)

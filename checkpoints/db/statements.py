@@ -115,6 +115,24 @@ def insert_rows(model: type[Model], rows: Sequence[Model]) -> None:
             cursor.execute(text, params)
 
 
+def copy_rows(model: type[Model], rows: Sequence[Model]) -> None:
+    """Insert new rows as `insert_rows` does, thousands at once: on PostgreSQL by one
+    COPY, since the parameters of so long an INSERT take the driver longer than the
+    database.
+    """
+    database = connections[DEFAULT_DB_ALIAS]
+    if database.vendor != "postgresql":
+        insert_rows(model, rows)
+        return
+    table = quoted(model._meta.db_table)
+    text = f"COPY {table} ({names_of(model)}) FROM STDIN"
+    # Django knows no COPY, and translates the errors of its own statements only.
+    errors = database.wrap_database_errors
+    with database.cursor() as cursor, errors, cursor.copy(text) as copy:
+        for row in rows:
+            copy.write_row(params_of(model, [row], database.vendor))
+
+
 def insert_row(row: Model, *, unless: str = "") -> bool:
     """Insert a new row as `insert_rows` does. Values may be expressions, such as the
     moment of the statement; the row has what they were then. Returns False where

@@ -3,14 +3,15 @@ whatever the rows hold, and a short one for examples.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, F, Max, Min, Q, Sum
+from django.db.models import Count, Exists, F, Max, Min, Q, Sum
 
-from checkpoints.db.large_reads import few_groups
-from checkpoints.models import RetentionPolicy
+from checkpoints.db.large_reads import LookedUp, few_groups, few_rows
+from checkpoints.models import RetentionPolicy, Run
 from checkpoints.retention.kept_points import (
     OLD,
     REMOVED,
@@ -22,6 +23,11 @@ from checkpoints.retention.kept_points import (
 from checkpoints.retention.rule import Rule, rule_of
 
 EXAMPLES = 20
+FEW_RUNS = 20_000
+FEW_CHECKPOINTS = 100_000
+"""Up to so many runs and checkpoints of a graph each row is looked up that may keep one
+of them; for more it takes less time to read tables whole.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +70,9 @@ def dry_run(policy: RetentionPolicy, *, now: datetime | None = None) -> DryRun:
 
 
 def count(rule: Rule) -> DryRun:
-    """Return the `dry_run` of a rule: two queries, one if nothing goes."""
-    sums = _sums_by_word(rule)
+    """Return the `dry_run` of a rule: three queries, two if nothing goes."""
+    has_few = _has_few(rule.graph)
+    sums = _sums_by_word(rule, has_few)
     going = []
     counts = {"checkpoints": 0, "runs": 0, "kept": 0}
     reasons = {}
@@ -87,15 +94,28 @@ def count(rule: Rule) -> DryRun:
         now=rule.now,
         counts=counts,
         bytes=sum(word_sums["bytes"] for word_sums in going),
-        examples=_examples(rule) if going else [],
+        examples=_examples(rule, has_few) if going else [],
         reasons=reasons,
         oldest=min((word_sums["oldest"] for word_sums in going), default=None),
         newest=max((word_sums["newest"] for word_sums in going), default=None),
     )
 
 
-def _sums_by_word(rule: Rule) -> dict[str, Mapping[str, Any]]:
-    rows = numbered(rule).values("why")
+def _has_few(graph: str) -> bool:
+    """Return whether a graph has so few runs and checkpoints that others may have many
+    more. Reads no more of its runs than are few.
+    """
+    runs = Run.objects.filter(graph=graph).order_by().values("head_seq")
+    counts = runs[: FEW_RUNS + 1].aggregate(runs=Count("*"), last=Sum("head_seq"))
+    # Each run has a checkpoint more than the number of its head.
+    count = int(counts["runs"])
+    checkpoints = count + int(counts["last"] or 0)
+    return count <= FEW_RUNS and checkpoints <= FEW_CHECKPOINTS
+
+
+def _sums_by_word(rule: Rule, has_few: bool) -> dict[str, Mapping[str, Any]]:
+    exists = LookedUp if has_few else Exists
+    rows = numbered(rule, exists=exists).values("why")
     rows = rows.annotate(
         count=Count("id"),
         bytes=Sum("stored_size"),
@@ -107,7 +127,7 @@ def _sums_by_word(rule: Rule) -> dict[str, Mapping[str, Any]]:
         example=Min("run__key"),
     )
     words = list(WORDS)
-    with few_groups():
+    with few_rows() if has_few else few_groups():
         return {words[row["why"]]: row for row in rows}
 
 
@@ -162,12 +182,15 @@ def _reason(why: str, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _examples(rule: Rule) -> list[dict[str, Any]]:
+def _examples(rule: Rule, has_few: bool) -> list[dict[str, Any]]:
+    exists = LookedUp if has_few else Exists
     # In no order: a sort would read every row for twenty examples.
-    rows = classified(rule).filter(why__in=[OLD, WITH_RUN])
+    rows = classified(rule, exists=exists).filter(why__in=[OLD, WITH_RUN])
     names = ("run_id", "run__key", "id", "seq", "stored_size", "created_at", "why")
+    with few_rows() if has_few else nullcontext():
+        records = list(rows.values_list(*names)[:EXAMPLES])
     examples = []
-    for run, key, id_, seq, size, at, why in rows.values_list(*names)[:EXAMPLES]:
+    for run, key, id_, seq, size, at, why in records:
         example = {
             "run": str(run),
             "key": key,

@@ -26,6 +26,7 @@ from django.db.models import (
 from django.db.models.lookups import Exact, LessThan
 
 from checkpoints.core.status import ENDS, Status
+from checkpoints.db.large_reads import LookedUp
 from checkpoints.models import Checkpoint, ErasureRecord, LegalHold, Pin, Run, RunLine
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.run_line import Travel
@@ -67,25 +68,32 @@ REFERENCES: list[Any] = []
 """Models whose rows keep the row of their run."""
 
 
-def classified(rule: Rule) -> "QuerySet[Any]":
-    """Return the checkpoints of a rule's graph, each with its word as `why`."""
-    return _annotated(rule, {word: word for word in WORDS}, CharField())
+def classified(rule: Rule, *, exists: type[Exists] = LookedUp) -> "QuerySet[Any]":
+    """Return the checkpoints of a rule's graph, each with its word as `why`. For each
+    of them other tables are looked at by index; with `Exists` the database may read
+    them whole, which is faster for most of its rows.
+    """
+    words = {word: word for word in WORDS}
+    return _annotated(rule, words, CharField(), exists)
 
 
-def numbered(rule: Rule) -> "QuerySet[Any]":
+def numbered(rule: Rule, *, exists: type[Exists] = LookedUp) -> "QuerySet[Any]":
     """Return the same with the position of the word in `WORDS` as `why`: millions of
     numbers are grouped in less time than words, which a database compares by the rules
     of a language.
     """
     positions = {word: position for position, word in enumerate(WORDS)}
-    return _annotated(rule, positions, SmallIntegerField())
+    return _annotated(rule, positions, SmallIntegerField(), exists)
 
 
 def _annotated(
-    rule: Rule, values: Mapping[str, Any], kind: "Field[Any, Any]"
+    rule: Rule,
+    values: Mapping[str, Any],
+    kind: "Field[Any, Any]",
+    exists: type[Exists],
 ) -> "QuerySet[Any]":
     when = []
-    for word, condition in _conditions(rule):
+    for word, condition in _conditions(rule, exists):
         when.append(When(condition, then=Value(values[word])))
     rows = Checkpoint.objects.filter(run__graph=rule.graph).order_by()
     annotated: QuerySet[Any] = rows.annotate(
@@ -94,7 +102,7 @@ def _annotated(
     return annotated
 
 
-def _conditions(rule: Rule) -> list[tuple[str, Any]]:
+def _conditions(rule: Rule, exists: type[Exists]) -> list[tuple[str, Any]]:
     """Return the words and their conditions in order: the first that is met counts."""
     head = Q(id=F("run__head"))
     holds = LegalHold.objects.filter(run=OuterRef("run_id"), released_at=None)
@@ -105,36 +113,36 @@ def _conditions(rule: Rule) -> list[tuple[str, Any]]:
     conditions: list[tuple[str, Any]] = [
         ("tampered", Q(run__status=Status.TAMPERED)),
         ("imported", Q(run__imported=True)),
-        ("held", Exists(holds)),
-        ("erasing", _being_erased()),
+        ("held", exists(holds)),
+        ("erasing", _being_erased(exists)),
     ]
     # Or it goes, with the checkpoints for which there is a reason below.
     if rule.ended:
-        conditions.append((WITH_RUN, _ended(rule) & _unreferenced()))
+        conditions.append((WITH_RUN, _ended(rule) & _unreferenced(exists)))
     conditions += [
         ("waits", head & Q(run__status__in=_WAITING)),
         ("head", head),
-        ("pinned", Exists(pins)),
-        ("forked_from", Q(Exists(departures)) | Q(Exists(_forks()))),
+        ("pinned", exists(pins)),
+        ("forked_from", Q(exists(departures)) | Q(exists(_forks()))),
     ]
     for word, rows in POINTS.items():
-        conditions.append((word, Exists(rows())))
+        conditions.append((word, exists(rows())))
     conditions += [
         ("in_hand", _in_hand()),
-        ("replayed", Exists(_replays())),
+        ("replayed", exists(_replays())),
         (OLD, _old(rule)),
     ]
     return conditions
 
 
-def _being_erased() -> Q:
+def _being_erased(exists: type[Exists]) -> Q:
     """Return the condition that an erasure of the run goes on. It goes through the rows
     of a run in batches. A removal between two of them would make a snapshot of rows
     that it has not reached yet, at one that it has passed; and if the run were removed,
     the erasure would never end.
     """
     going_on = ErasureRecord.objects.filter(run=OuterRef("run_id"), ended_at=None)
-    return Q(run__erasure__isnull=False) & Q(Exists(going_on))
+    return Q(run__erasure__isnull=False) & Q(exists(going_on))
 
 
 def _forks() -> "QuerySet[Checkpoint]":
@@ -212,7 +220,7 @@ def _ended(rule: Rule) -> Q:
     return ended
 
 
-def _unreferenced() -> Q:
+def _unreferenced(exists: type[Exists]) -> Q:
     """Return the condition that no row that stays refers to a checkpoint's run, so that
     its row may go with all that hangs on it.
     """
@@ -220,7 +228,6 @@ def _unreferenced() -> Q:
     forked = Checkpoint.objects.filter(source=Source.FORK).order_by().values("parent")
     referring = [
         RunLine.objects.filter(departure_run=run, number=1),
-        Checkpoint.objects.filter(run=run, id__in=forked),
         # The index of parents is partial; only a query that says so can use it.
         Run.objects.filter(parent_run=run, parent_run__isnull=False),
         Pin.objects.filter(run=run, released_at=None),
@@ -229,5 +236,9 @@ def _unreferenced() -> Q:
     # A child's parent refers to it, and a worker may still write to a leased run.
     alone = Q(run__parent_run=None, run__lease_until=None)
     for rows in referring:
-        alone &= ~Q(Exists(rows))
+        alone &= ~Q(exists(rows))
+    # From the list of all forks, which are few: to look at the forks of each checkpoint
+    # of a run, for each of its checkpoints, would take the square of their number.
+    points = Checkpoint.objects.filter(run=run, id__in=forked)
+    alone &= ~Q(Exists(points))
     return alone

@@ -4,7 +4,7 @@ moment, and reports exactly what it removed.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
@@ -14,6 +14,7 @@ from uuid import UUID
 import structlog
 from django.contrib.auth import get_user_model
 from django.db import IntegrityError, OperationalError, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from checkpoints.audit import lines as audit_log
@@ -55,17 +56,22 @@ LONGEST_NAME = 200
 MOST_MOVED = 0.01
 """The share by which the count may have moved since a person confirmed it."""
 
+RunAt = tuple[UUID, datetime]
+"""The id of a run, and when it was made."""
+
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class Pruned:
-    """The progress of a removal. `last` is the id of the last run that was looked at;
-    `bad` are runs that did not verify, `referred` those that rows of other apps name,
-    each the first of as many as are counted; `told`: its audit line is written.
+    """The progress of a removal. `last` and `last_at` are the id of the last run that
+    was looked at, and when it was made; `bad` are runs that did not verify, `referred`
+    those that rows of other apps name, each the first of as many as are counted;
+    `told`: its audit line is written.
     """
 
     last: str = ""
+    last_at: str = ""
     rows: int = 0
     bytes: int = 0
     runs: int = 0
@@ -76,6 +82,12 @@ class Pruned:
     referred_count: int = 0
     seconds: float = 0.0
     told: bool = False
+
+    def pass_run(self, run: RunAt) -> None:
+        """Note that a run was looked at: the next attempt begins behind it."""
+        id_, made_at = run
+        self.last = str(id_)
+        self.last_at = made_at.isoformat()
 
     def step(self, total: int) -> Step:
         """Return the progress for the job's row."""
@@ -248,38 +260,52 @@ def _removed(
         jobs.report(lease, result.step(total))
 
     work = _Work(rule, by, result, note)
-    ids = _next_runs(rule, result.last)
-    while ids:
-        for run, whole in _runs_to_prune(rule, ids):
-            for _ in work.remove(run, whole=whole):
+    runs = _next_runs(rule, result)
+    while runs:
+        for run, whole in _runs_to_prune(rule, runs):
+            run_id, _ = run
+            for _ in work.remove(run_id, whole=whole):
                 yield
                 if _limit_reached(lease, result) is not None:
                     return
-            result.last = str(run)
+            result.pass_run(run)
             yield
             if _limit_reached(lease, result) is not None:
                 return
         # Past runs from which nothing goes, or a next attempt would look at them again.
-        result.last = str(ids[-1])
+        result.pass_run(runs[-1])
         yield
-        ids = _next_runs(rule, result.last)
+        runs = _next_runs(rule, result)
 
 
-def _next_runs(rule: Rule, last: str) -> list[UUID]:
-    runs = Run.objects.filter(graph=rule.graph)
-    if last:
-        runs = runs.filter(id__gt=UUID(last))
-    return list(runs.order_by("id").values_list("id", flat=True)[:LOOKED_AT])
-
-
-def _runs_to_prune(rule: Rule, ids: list[UUID]) -> list[tuple[UUID, bool]]:
-    """Return those of these runs from which something goes, in order of their ids, and
-    whether all of it goes.
+def _next_runs(rule: Rule, result: Pruned) -> list[RunAt]:
+    """Return the runs of the graph that follow the last one that was looked at, in the
+    order of the index of graphs: no others are read.
     """
+    runs = Run.objects.filter(graph=rule.graph)
+    # The place of a job that an older release began has no moment; it begins anew.
+    if result.last_at:
+        at = datetime.fromisoformat(result.last_at)
+        behind = Q(created_at__gt=at) | Q(id__gt=UUID(result.last))
+        runs = runs.filter(behind, created_at__gte=at)
+    rows = runs.order_by("created_at", "id").values_list("id", "created_at")
+    return list(rows[:LOOKED_AT])
+
+
+def _runs_to_prune(rule: Rule, runs: Sequence[RunAt]) -> list[tuple[RunAt, bool]]:
+    """Return those of these runs from which something goes, in this order, and whether
+    all of it goes.
+    """
+    ids = [run_id for run_id, _ in runs]
     rows = classified(rule).filter(run__in=ids, why__in=REMOVED)
-    words = rows.values_list("run_id", "why").distinct()
     # What makes a run go as a whole holds for all its rows, so each run is there once.
-    return sorted((run, why == WITH_RUN) for run, why in words)
+    words = dict(rows.values_list("run_id", "why").distinct())
+    to_prune = []
+    for run in runs:
+        run_id, _ = run
+        if run_id in words:
+            to_prune.append((run, words[run_id] == WITH_RUN))
+    return to_prune
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from orchestrator.engine import registry
 from orchestrator.engine.errors import CountersignError, NotDone
 from orchestrator.engine.graph import END, START, Graph
 from orchestrator.engine.graphs.gate import Fact, Gate, Proposal, Show, outcome_of
+from orchestrator.engine.graphs.limit import Limit
 from orchestrator.engine.graphs.reducer import (
     Append,
     Artifact,
@@ -48,6 +49,7 @@ __all__ = [
     "Graph",
     "Interval",
     "Last",
+    "Limit",
     "Longest",
     "Max",
     "Merge",

@@ -24,6 +24,7 @@ from orchestrator.engine.gates.verdicts import Given, Held, Policy, judge
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import REJECTED
 from orchestrator.engine.graphs.gate import Gate, present, present_edit
+from orchestrator.engine.graphs.limit import require_within_limits
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.output import WriteValue
@@ -140,7 +141,10 @@ class _PlayedRequest:
 
     def stands(self) -> WaitingRequest[_HeldRevision]:
         """Return the request with the standing of each of its writes."""
-        held = [Held(write.write, write.revision) for write in self.writes]
+        held = [
+            Held(write.write, write.revision, channel=write.channel)
+            for write in self.writes
+        ]
         standings = judge(held, self.decisions, self.policy)
         return WaitingRequest(self.task, self.writes, standings)
 
@@ -231,7 +235,10 @@ class Reviewers:
                 )
             )
         # One decider stands for all reviewers, so a single answer settles a write.
-        policy = Policy(all_or_nothing=gate.all_or_nothing or as_one)
+        policy = Policy(
+            all_or_nothing=gate.all_or_nothing or as_one,
+            needs={channel: show.needs for channel, show in gate.writes.items()},
+        )
         return _PlayedRequest(task, shown, policy, revisions)
 
     def rebase(self, state: State) -> None:
@@ -435,7 +442,15 @@ class Reviewers:
     ) -> None:
         # Staged first, so that a value that does not fit changes nothing.
         if verdict == "edit":
-            write.value = self._compiled.channels[write.channel].stage(value)
+            value = self._compiled.channels[write.channel].stage(value)
+            require_within_limits(
+                write.shown,
+                write.channel,
+                proposed=write.original,
+                edited=value,
+                task=str(request.task),
+            )
+            write.value = value
             write.revision += 1
             write.shown = present_edit(
                 self._gate(request.task.node),

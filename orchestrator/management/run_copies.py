@@ -2,19 +2,21 @@
 been run by itself. For reference data; the runs of an installation are never copied.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-from django.db import transaction
+from django.db import connection, connections, transaction
 from django.db.models import Model
 
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer
 from checkpoints import event_log
 from checkpoints.core.ids import uuid7
 from checkpoints.db.rows import new_row
-from checkpoints.db.statements import insert_rows
+from checkpoints.db.statements import copy_rows
 from checkpoints.event_log import LogEnd, NewEvent
 from checkpoints.ledger import pending_writes
 from checkpoints.ledger.checkpoint_rows import content_hash
@@ -54,6 +56,46 @@ class Template:
         self.receipts = list(Receipt.objects.filter(run=run))
         self.decisions = list(Decision.objects.filter(run=run.id))
 
+        # Read once, since each copy has most of these values.
+        self._values: dict[int, _Values] = {}
+        self.ids: list[str] = []
+        rows: Sequence[Model]
+        for rows in (self.checkpoints, self.requests, self.receipts):
+            for row in rows:
+                self.ids.append(str(row.pk))
+                self._keep(row)
+        self._keep(run)
+        others: Sequence[Model]
+        for others in (self.reviewers, self.writes, self.decisions):
+            for other in others:
+                self._keep(other)
+
+    def _keep(self, row: Model) -> None:
+        self._values[id(row)] = _Values(row)
+
+    def values_of(self, row: Model, age: timedelta) -> dict[str, Any]:
+        """Return the columns of a row of the template, so much older, for a copy."""
+        return self._values[id(row)].at_age(age)
+
+
+class _Values:
+    """The columns of a row, and those that are moments apart."""
+
+    def __init__(self, row: Model) -> None:
+        self._values: dict[str, Any] = {}
+        self._moments: dict[str, datetime] = {}
+        for field in row._meta.concrete_fields:
+            value = getattr(row, field.attname)
+            self._values[field.attname] = value
+            if isinstance(value, datetime):
+                self._moments[field.attname] = value
+
+    def at_age(self, age: timedelta) -> dict[str, Any]:
+        values = self._values.copy()
+        for name, moment in self._moments.items():
+            values[name] = moment - age
+        return values
+
 
 class RunCopies:
     """Copies that are inserted together."""
@@ -71,7 +113,34 @@ class RunCopies:
         """Insert the rows of all copies, in one transaction."""
         with transaction.atomic():
             for table, rows in self._rows.items():
-                insert_rows(table, rows)
+                copy_rows(table, rows)
+
+
+@contextmanager
+def writer() -> Iterator[Callable[[RunCopies], None]]:
+    """Open a block with a function that inserts copies, in order. On PostgreSQL a
+    thread does so while the next ones are made: all are committed when the block ends,
+    and an error is raised by the next call or by the end of the block.
+    """
+    if connection.vendor != "postgresql":
+        yield RunCopies.insert
+        return
+    inserted: list[Future[None]] = []
+
+    def write(copies: RunCopies) -> None:
+        # No more than two batches are in memory.
+        if inserted:
+            inserted.pop().result()
+        inserted.append(thread.submit(copies.insert))
+
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            yield write
+            if inserted:
+                inserted.pop().result()
+        finally:
+            # The thread has a connection of its own, which nobody else would close.
+            thread.submit(connections.close_all).result()
 
 
 class _Copy:
@@ -85,14 +154,8 @@ class _Copy:
         self._age = age
         self._run = uuid7()
         self._ids: dict[str, UUID] = {}
-        sources: list[Sequence[Any]] = [
-            template.checkpoints,
-            template.requests,
-            template.receipts,
-        ]
-        for source in sources:
-            for row in source:
-                self._ids[str(row.id)] = uuid7()
+        for id_ in template.ids:
+            self._ids[id_] = uuid7()
         for row in template.writes:
             task = Task(row.node, row.visit, row.index)
             new = write_id(self._run, row.line, task, row.position)
@@ -231,14 +294,10 @@ class _Copy:
 
     def _copied(self, row: Row, **columns: Any) -> Any:
         """Return a copy of a row with its new id, or with these columns."""
-        values = {}
-        for field in row._meta.concrete_fields:
-            value = getattr(row, field.attname)
-            if isinstance(value, datetime):
-                value -= self._age
-            values[field.attname] = value
+        values = self._template.values_of(row, self._age)
         if isinstance(row, Run):
             values["id"] = self._run
-        elif str(row.pk) in self._ids:
+        elif "id" not in columns:
             values["id"] = self._ids[str(row.pk)]
-        return new_row(type(row), **{**values, **columns})
+        values.update(columns)
+        return new_row(type(row), **values)

@@ -303,14 +303,24 @@ def advance(run_id: UUID | str) -> Run:
     refuse_open_transaction("runs.advance")
     run = get(run_id)
     require_own_secrets(run)
-    while is_ours(run.graph, run.fingerprint):
+    while is_ours(run.graph, run.fingerprint) and _advance_once(run):
+        run = get(run.id)
+    return run
+
+
+def _advance_once(run: Run) -> bool:
+    """Work one slice on a run, or meet its deadlines that have come, which wakes it.
+    Returns whether there was anything to do.
+    """
+    # Most runs have ended or wait for people after a slice, and are not claimed again.
+    if run.status in leases.RUNS.statuses:
         claim = leases.claim_one(run.id)
         if claim is not None:
             loop.run_slice(claim.id, claim.epoch)
-        # A deadline that has come wakes the run.
-        elif not deadlines.meet_due_deadlines(run.id):
-            break
-    return get(run.id)
+            return True
+    if run.status in ENDS:
+        return False
+    return deadlines.meet_due_deadlines(run.id)
 
 
 def resume(

@@ -3,9 +3,12 @@ Each of them reads one checkpoint.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
 
 from approvals.display.drawn_change import ONE_LINE, draw_change, sides_of
 from approvals.display.leaf import ERASED, json_leaf
@@ -53,6 +56,8 @@ LONG = 160
 """The number of characters from which a value of the state is folded."""
 CUT = 32 * 1024
 """The most characters of one value that are shown, with the length of the rest."""
+ROOM = 24 * 1024
+"""The most characters of folded values that are part of a page; others are loaded."""
 EVENTS = 200
 """The most lines of the log on one page of its tab."""
 LONGEST_WORDS = 200
@@ -212,22 +217,53 @@ def compact(value: Any) -> str:
 
 
 def state_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
-    """Return the whole state by partition, long values folded."""
-    run_input = timeline.input_of(checkpoint.run)
+    """Return the whole state by partition. Long values are folded; those for which the
+    page has no room are loaded when they are opened.
+    """
+    partitions = {
+        "scratch": snapshot["scratch"],
+        "artifacts": snapshot["artifacts"],
+        "input": timeline.input_of(checkpoint.run),
+        "diagnostics": snapshot["diagnostics"],
+    }
+    address = reverse("state_value", args=[checkpoint.id])
+    room = _Room(ROOM)
     parts = [
-        _partition("scratch", snapshot["scratch"]),
-        _partition("artifacts", snapshot["artifacts"]),
-        _partition("input", run_input),
-        _partition("diagnostics", snapshot["diagnostics"]),
+        _partition(name, value, room, address) for name, value in partitions.items()
     ]
     return {"parts": parts, "count": None}
 
 
-def _partition(name: str, value: Any) -> Facts:
+@dataclass(slots=True)
+class _Room:
+    """The characters of folded values for which a page still has room."""
+
+    remaining: int
+
+    def takes(self, text: str) -> bool:
+        """Return whether a text fits, and then take its room."""
+        if len(text) > self.remaining:
+            return False
+        self.remaining -= len(text)
+        return True
+
+
+def _partition(
+    name: str,
+    value: Any,
+    room: _Room,
+    address: str,
+) -> Facts:
     erased = is_tombstone(value)
     rows: list[Facts] = []
     if isinstance(value, dict) and not erased:
-        rows = [_leaf(key, inner) for key, inner in value.items()]
+        for key, inner in value.items():
+            row = _leaf(key, inner)
+            if row["long"] and not room.takes(row["text"]):
+                row["text"] = ""
+                query = urlencode({"path": written((name, key))})
+                row["load"] = f"{address}?{query}"
+            rows.append(row)
     size = sum(row["size"] for row in rows)
     return {"name": name, "rows": rows, "erased": erased, "size": size}
 
@@ -240,7 +276,7 @@ def _leaf(key: str, value: Any) -> Facts:
     if erased:
         text = ERASED
     elif is_long:
-        text = _cut(value)
+        text = escaped(indented(value))
     else:
         text = json_text(value)
     return {

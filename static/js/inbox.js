@@ -2,7 +2,7 @@
 // the page is loaded again. Nothing moves under the pointer; the server decides what this person
 // may see of each row.
 
-import { announce } from './tools.js';
+import { announceNews } from './tools.js';
 import { latestInbox, untilShown } from './live.js';
 import { fetchPage, swapParts } from './swap.js';
 
@@ -52,7 +52,7 @@ const update = untilShown(async () => {
   if (!list) {
     if (fresh.length) {
       swapParts(page, ['inbox']);
-      announce('A review waits for you.');
+      announceNews('A review waits for you.');
     }
     return true;
   }
@@ -69,7 +69,7 @@ const update = untilShown(async () => {
     } else if (!old.contains(document.activeElement)) old.replaceWith(row);
   }
   const settled = !left.length || (await settle(left));
-  if (added) announce(added === 1 ? 'A review was added.' : `${added} reviews were added.`);
+  if (added) announceNews(added === 1 ? 'A review was added.' : `${added} reviews were added.`);
   return settled;
 });
 

@@ -1,6 +1,6 @@
 // A websocket that comes back with the last number it has, and what the bar says about it.
 
-import { announce } from './tools.js';
+import { announceNews } from './tools.js';
 
 const PAUSES = [1, 2, 4, 8, 15, 30];
 const QUIET = 2000; // nothing is shown for shorter drops
@@ -87,7 +87,7 @@ class Link {
   is(state) {
     this.state = state;
     const text = show();
-    if (SAID[text]) announce(SAID[text]);
+    if (SAID[text]) announceNews(SAID[text]);
   }
 
   opened() {

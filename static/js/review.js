@@ -1,7 +1,7 @@
 // The review page: what is chosen shows in meter, button and consequences; keys; and what changes
 // while one reads.
 
-import { announce, isShortcut, shortcutsOn } from './tools.js';
+import { announce, announceNews, isShortcut, shortcutsOn } from './tools.js';
 import { followRun } from './live.js';
 import { fetchPage, swapParts } from './swap.js';
 
@@ -596,7 +596,8 @@ const merge = (page) => {
     });
   }
   swapParts(page, ['signatures', 'gone', 'review-head', 'meter']);
-  if (changed) announce(changed > 1 ? `${changed} writes changed.` : lost || 'A write changed.');
+  if (changed)
+    announceNews(changed > 1 ? `${changed} writes changed.` : lost || 'A write changed.');
   if (!page.getElementById('review') && form) {
     end(page);
     return;

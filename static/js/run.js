@@ -1,8 +1,8 @@
 // The run page: follows the log at the head, steps in place through the past.
 
-import { announce, isShortcut, typing } from './tools.js';
+import { announce, announceNews, isShortcut, typing } from './tools.js';
 import { followRun } from './live.js';
-import { fetchPage, refresh } from './swap.js';
+import { fetchPage, fetchText, refresh } from './swap.js';
 
 const PARTS = ['past', 'run-head', 'problem', 'stage', 'trio'];
 const main = document.querySelector('[data-run]');
@@ -132,12 +132,29 @@ document.addEventListener('keydown', (event) => {
   if (done) event.preventDefault();
 });
 
+// A value for which the page had no room is loaded when it is opened; without scripts its link
+// leads there.
+document.addEventListener(
+  'toggle',
+  async ({ target }) => {
+    if (!target.open || !target.dataset?.load) return;
+    const text = await fetchText(target.dataset.load).catch(() => null);
+    if (text === null) return;
+    const pre = target.querySelector('pre');
+    pre.textContent = text;
+    pre.hidden = false;
+    target.querySelector('a').hidden = true;
+    delete target.dataset.load;
+  },
+  true,
+);
+
 const status = () => document.querySelector('#run-head .pill')?.textContent.trim();
 
 followRun(main.dataset.run, Number(main.dataset.seq), async (news) => {
   const before = status();
   if (!(await refresh(location.href, PARTS))) return false;
-  if (status() !== before) announce(`The run is now: ${status()}.`);
+  if (status() !== before) announceNews(`The run is now: ${status()}.`);
   if (!new URLSearchParams(location.search).has('at') && news.length) centre();
   return true;
 });

@@ -26,7 +26,7 @@ const restore = (part, was) => {
 
 const PATIENCE = 30_000;
 
-export const fetchPage = async (url) => {
+export const fetchText = async (url) => {
   const answer = await fetch(url, {
     headers: { 'X-Fragment': '1' },
     signal: AbortSignal.timeout(PATIENCE),
@@ -35,8 +35,12 @@ export const fetchPage = async (url) => {
     location.reload();
     return null;
   }
-  if (!answer.ok) return null;
-  return new DOMParser().parseFromString(await answer.text(), 'text/html');
+  return answer.ok ? answer.text() : null;
+};
+
+export const fetchPage = async (url) => {
+  const text = await fetchText(url);
+  return text === null ? null : new DOMParser().parseFromString(text, 'text/html');
 };
 
 export const swapParts = (page, ids) => {

@@ -6,6 +6,24 @@ export const announce = (text) => {
   document.getElementById('announce').textContent = text.replace(/\s+/g, ' ').trim();
 };
 
+// What others did is spoken at most once in five seconds; what comes meanwhile is spoken together.
+// What a person does is answered at once, by `announce`.
+const QUIET = 5000;
+const news = [];
+let timer = 0;
+
+const speak = () => {
+  timer = 0;
+  if (!news.length) return;
+  announce(news.splice(0).join(' '));
+  timer = setTimeout(speak, QUIET);
+};
+
+export const announceNews = (text) => {
+  if (!news.includes(text)) news.push(text);
+  if (!timer) speak();
+};
+
 export const typing = (event) =>
   event.metaKey ||
   event.ctrlKey ||

@@ -1,24 +1,26 @@
 """What a signature is bound to, and that nobody changes a decision afterwards."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from approvals import reviews
 from approvals.models import Decision
+from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Fact, Gate, Write
+from orchestrator.engine import END, START, Fact, Gate, Limit, Write
 from orchestrator.engine.errors import (
     InvalidValue,
     StaleProposal,
     TamperedRow,
     WrongStatus,
 )
-from tests.support import cast, run_actions
+from tests.support import cast, claims, run_actions
 from tests.support.decisions import paused_run
 from tests.support.run_actions import log, pending, request, sign
 from tests.support.small_graphs import advanced, graph
@@ -81,6 +83,84 @@ def test_nothing_is_decided_in_a_run_that_is_over_or_refused(
     with pytest.raises(WrongStatus):
         sign(run, rita, ["approve"])
     assert not Decision.objects.exists()
+
+
+@pytest.fixture
+def bounded(people: cast.People) -> Iterator[Run]:
+    """A run that waits for a payout of at most the 12.50 of its claim, and a letter that
+    needs it.
+    """
+    limits = {"amount": Limit(at_most="{input.amount}"), "account": SAME}
+    with claims.registered(
+        claims.in_two_steps("bounded", limits=limits, needs=["payout"])
+    ):
+        yield claims.paused("CLM-1", people.starter, graph="bounded")
+
+
+SAME = Limit(unchanged=True)
+
+
+def _payout(amount: str, account: str = "DE89") -> tuple[str, dict[str, str]]:
+    return "edit", {"amount": amount, "account": account}
+
+
+def test_an_edit_beyond_a_limit_is_refused_with_each_part_and_changes_nothing(
+    bounded: Run, people: cast.People
+) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        sign(bounded, people.reviewer, [_payout("12.51", "DE00"), "approve"])
+    assert refused.value.facts["errors"] == [
+        {"path": "payout.amount", "reason": "must be at most 12.50"},
+        {"path": "payout.account", "reason": "must stay as it was proposed"},
+    ]
+    assert not Decision.objects.exists()
+    assert [row.revision for row in pending(bounded)] == [1, 1]
+
+
+def test_small_edits_lead_no_further_than_a_large_one(people: cast.People) -> None:
+    limits = {"amount": Limit(at_most="{input.amount}"), "account": SAME}
+    with claims.registered(claims.in_two_steps("chained", limits=limits, quorum=2)):
+        run = claims.paused("CLM-1", people.starter, graph="chained")
+        other = claims.member(people.second_reviewer, "reviewer")
+        sign(run, people.reviewer, [_payout("12.00"), None])
+        with pytest.raises(InvalidValue, match=r"amount must be at most 12\.50"):
+            sign(run, other, [_payout("13.00"), None])
+        with pytest.raises(InvalidValue, match="account must stay"):
+            sign(run, other, [_payout("12.00", "DE00"), None])
+        # What the node proposed is within every limit, also after an edit.
+        sign(run, other, [_payout("1900.00"), None])
+        assert [row.revision for row in pending(run)] == [3, 1]
+
+
+def test_the_answers_of_a_fork_keep_the_limits(
+    bounded: Run, people: cast.People
+) -> None:
+    answers = {"propose": {"payout": {"amount": "13.00", "account": "DE89"}}}
+    point = timeline.get_checkpoint(f"{bounded.key}:step-1")
+    with pytest.raises(InvalidValue, match="outside the limits"):
+        runs.fork(point.id, answers=answers, by=people.reviewer)
+
+
+def test_who_rejects_a_write_rejects_what_needs_it(
+    bounded: Run, people: cast.People
+) -> None:
+    receipt = sign(bounded, people.reviewer, ["reject", "approve"])
+    assert [line["settled"] for line in receipt.lines] == ["rejected", "rejected"]
+    assert request(bounded).outcome == "rejected"
+    run = runs.advance(bounded.id)
+    assert run.status == Status.REJECTED
+    assert run_actions.state(run)["letter"] == ""
+    assert verify_run(run.id) == []
+
+
+def test_a_write_that_others_need_is_applied_without_them(
+    bounded: Run, people: cast.People
+) -> None:
+    sign(bounded, people.reviewer, [_payout("12.50"), "reject"])
+    run = runs.advance(bounded.id)
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["payout"]["amount"] == "12.50"
+    assert run_actions.state(run)["letter"] == ""
 
 
 def _titled(

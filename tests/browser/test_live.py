@@ -1,18 +1,25 @@
-"""What a page says and does while its connection is lost, for one second, for five, and
-for longer.
+"""What a live page says and does: with much news at once, with news of what somebody is
+editing, and while its connection is lost.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from checkpoints.models import Run
 from orchestrator import runs
 from tests.browser.conftest import Page
 from tests.browser.wire import Wire
-from tests.support import claims
+from tests.support import claims, run_actions
 from tests.support.cast import People
 
 Browse = Callable[..., Page]
 Worker = Callable[[str], None]
+SPOKEN = """() => {
+  const region = document.getElementById('announce');
+  window.spoken = [];
+  new MutationObserver(() => window.spoken.push(region.textContent))
+    .observe(region, { childList: true, subtree: true, characterData: true });
+}"""
 SEEN = """() => {
   const live = document.querySelector('[data-live]');
   window.seen = [];
@@ -72,3 +79,73 @@ def test_a_dropped_socket_shows_reconnecting_then_a_banner_and_each_missed_event
     numbers = [line["seq"] for line in wire.lines if "seq" in line]
     last = Run.objects.get(id=run.id).event_seq
     assert numbers == list(range(first + 1, last + 1))
+
+
+def test_a_slip_with_an_open_editor_is_not_replaced_by_a_live_update(
+    people: People, browse: Browse
+) -> None:
+    with claims.registered(claims.graph_of("two_needed", quorum=2)):
+        run = claims.paused("CLM-2", people.starter, graph="two_needed")
+        window = browse(people.reviewer)
+        page = window.page
+        window.open("/reviews/CLM-2/")
+        page.wait_for_selector(".live:not([hidden])")
+        page.check("#w2 input[value=edit]", force=True)
+        page.fill("#w2 .editor textarea", "My own letter")
+
+        # Somebody else edits the same write, which waits for a second signature.
+        other = claims.member(people.second_reviewer, "reviewer")
+        run_actions.sign(run, other, [None, ("edit", "Another letter"), None])
+        page.wait_for_selector("#w2 .changed :text('This changed')")
+        assert page.input_value("#w2 .editor textarea") == "My own letter"
+        page.click("#w2 [data-newer]")
+        page.wait_for_selector("#w2 .edited :text('Another letter')")
+
+
+def test_a_thousand_events_in_ten_seconds_cause_at_most_forty_requests(
+    people: People, browse: Browse
+) -> None:
+    run = claims.paused("CLM-3", people.starter)
+    window = browse(people.starter)
+    page = window.page
+    wire = Wire(page)
+    page.clock.install()
+    window.open("/runs/CLM-3/")
+    page.wait_for_selector(".live:not([hidden]) :text-is('Live')", state="attached")
+    fetched: list[str] = []
+
+    def note(request: Any) -> None:
+        if request.resource_type == "fetch":
+            fetched.append(request.url)
+
+    page.on("request", note)
+    seq = run.event_seq
+    for _ in range(100):
+        for _ in range(10):
+            seq += 1
+            wire.send("/ws/runs/", {"seq": seq, "type": "node_started"})
+        page.clock.run_for(100)
+    page.clock.run_for(1000)
+    page.wait_for_timeout(500)
+    assert 1 <= len(fetched) <= 40
+
+
+def test_news_is_spoken_at_most_once_in_five_seconds(
+    people: People, browse: Browse
+) -> None:
+    window = browse(people.reviewer)
+    page = window.page
+    page.clock.install()
+    window.open("/reviews/")
+    page.wait_for_selector(".live:not([hidden])")
+    page.evaluate(SPOKEN)
+    for number in range(3):
+        claims.paused(f"CLM-{number}", people.starter)
+        page.wait_for_selector(f"#inbox :text('Pay CLM-{number}?')")
+    assert page.evaluate("window.spoken") == ["A review waits for you."]
+    page.clock.run_for(5000)
+    # What came meanwhile is spoken together.
+    assert page.evaluate("window.spoken") == [
+        "A review waits for you.",
+        "A review was added.",
+    ]

@@ -2,16 +2,22 @@
 that are turned in place.
 """
 
+import gzip
+import json
 import os
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from orchestrator import runs
+from orchestrator.engine import END, START
 from tests.approvals.views.looks import ALIKE, rendered
 from tests.browser.conftest import Page
 from tests.support import claims
 from tests.support.cast import People
+from tests.support.small_graphs import graph
 
 Browse = Callable[..., Page]
 WIDTHS = (1440, 390)
@@ -109,3 +115,32 @@ def test_of_a_large_value_the_edit_form_opens_when_it_is_asked_for(
         page.wait_for_selector("#w1 .editor textarea")
         assert page.is_checked("#w1 input[value=edit]")
         assert reviewer.complaints == []
+
+
+def test_a_state_of_a_megabyte_is_a_light_page_and_its_large_value_loads_and_downloads(
+    people: People, browse: Browse
+) -> None:
+    text = random.Random(7).randbytes(500_000).hex()
+    made = graph("megabyte")
+
+    @made.node()
+    def write(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": text}
+
+    made.edge(START, "write")
+    made.edge("write", END)
+    with claims.registered(made):
+        run = runs.advance(runs.start(made.name, {}, key="MB", by=people.starter).id)
+        window = browse(people.starter)
+        page = window.page
+        with page.expect_response(lambda answer: "tab=state" in answer.url) as answer:
+            window.open(f"/runs/{run.id}/?tab=state")
+        # Random digits: nothing can be gained by compressing them.
+        assert len(gzip.compress(answer.value.body())) <= 40 * 1024
+        page.click("#state-scratch-letter summary")
+        page.wait_for_selector("#state-scratch-letter pre:not([hidden])")
+        shown = page.text_content("#state-scratch-letter pre")
+        assert json.loads(shown or "") == text
+        with page.expect_download() as download:
+            page.click("#state-scratch-letter a:text('Download')")
+        assert json.loads(download.value.path().read_text()) == text

@@ -23,6 +23,12 @@ class Wire:
             socket.close(code=GOING_AWAY)
         self.open.clear()
 
+    def send(self, path: str, message: dict[str, Any]) -> None:
+        """Send a message to the page as the server of its sockets below a path would."""
+        for socket in self.open:
+            if path in socket.url:
+                socket.send(json.dumps(message))
+
     def _connect(self, socket: Any) -> None:
         if self.is_cut:
             socket.close(code=GOING_AWAY)

@@ -2,7 +2,7 @@
 it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from enum import StrEnum
@@ -22,6 +22,7 @@ from orchestrator.engine import (
     FileRef,
     Gate,
     Graph,
+    Limit,
     Show,
     Write,
     registry,
@@ -147,12 +148,20 @@ def graph_of(name: str = "page_claim", **gate: Any) -> Graph:
     return graph
 
 
-def in_two_steps(name: str = "two_steps", **gate: Any) -> Graph:
-    """The same gate; behind it `transfer` reads the payout and `post` the letter."""
+def in_two_steps(
+    name: str = "two_steps",
+    *,
+    limits: Mapping[str, Limit] | None = None,
+    needs: Sequence[str] = (),
+    **gate: Any,
+) -> Graph:
+    """The same gate; behind it `transfer` reads the payout and `post` the letter. The
+    payout has these `limits`, and the letter `needs` these channels.
+    """
     graph = Graph(name, input=Claim, state=State)
     shows = {
-        "payout": Show(label="Pay EUR {amount}", money="amount"),
-        "letter": Show(label="Send the letter"),
+        "payout": Show(label="Pay EUR {amount}", money="amount", limits=limits or {}),
+        "letter": Show(label="Send the letter", needs=needs),
     }
 
     @graph.node(

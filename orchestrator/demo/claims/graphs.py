@@ -37,6 +37,7 @@ from orchestrator.engine import (
     FileRef,
     Gate,
     Graph,
+    Limit,
     Retry,
     Show,
     Sum,
@@ -209,6 +210,8 @@ def needs_review(state: Any, proposal: Any) -> str | bool:
                 label="Pay €{amount:,.2f} to {payee}",
                 reversible="A payment cannot be taken back.",
                 money="amount",
+                # Nobody edits a payment beyond what the policy covers.
+                limits={"amount": Limit(at_most="{state.claim.policy.limit}")},
             ),
             "letter": Show(
                 label="Send the settlement letter to {to}",

@@ -2,8 +2,9 @@
 Signing, settling, pages and `play` all call this one function.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from uuid import UUID
 
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED
@@ -12,23 +13,27 @@ from orchestrator.engine.graphs.gate import outcome_of
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The rules under which a request was opened."""
+    """The rules under which a request was opened. `needs` are, by channel, the channels
+    without whose writes a write to it makes no sense.
+    """
 
     quorum: int = 1
     reject_quorum: int = 1
     four_eyes: bool = False
     all_or_nothing: bool = False
+    needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A held write: its current revision, and the author of that revision's value
-    (None: the node).
+    """A held write: its current revision, the author of that revision's value (None:
+    the node), and the channel that it writes.
     """
 
     write: UUID
     revision: int
     author: int | None = None
+    channel: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,14 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The standing of one write. `verdict` is empty while it is open; `by` are those
-    whose signatures count now.
+    whose signatures count now. `cause` is the write whose rejection rejected this one
+    too.
     """
 
     verdict: str = ""
     by: tuple[int | None, ...] = ()
     seq: int = 0
+    cause: UUID | None = None
 
     @property
     def settled(self) -> bool:
@@ -71,7 +78,8 @@ def judge(
     `reject_quorum` rejections of one revision, whichever came first. A later revision
     opens an approved write again; a rejected one stays rejected. A person's latest
     verdict on a revision counts, once. A deadline's verdict settles a write whatever
-    the quorum. Under `all_or_nothing` one settled rejection rejects all writes.
+    the quorum. Under `all_or_nothing` one settled rejection rejects all writes. A write
+    is rejected with one that it needs.
     """
     by_write: dict[UUID, list[Given]] = {held.write: [] for held in writes}
     # What came first is decided by the log, not by the order in which rows were read.
@@ -83,6 +91,8 @@ def judge(
         standings[held.write] = _standing(held, by_write[held.write], policy)
     if policy.all_or_nothing:
         _reject_all_if_any_is(standings)
+    if policy.needs:
+        _reject_what_needs_rejected(writes, standings, policy.needs)
     return standings
 
 
@@ -95,15 +105,55 @@ def _reject_all_if_any_is(standings: dict[UUID, Standing]) -> None:
     rejected themselves keep their own.
     """
     rejections = [
-        standing for standing in standings.values() if standing.verdict == REJECTED
+        (standing.seq, write)
+        for write, standing in standings.items()
+        if standing.verdict == REJECTED
     ]
     if not rejections:
         return
     # The writes are settled from the moment of the first rejection on, by its signers.
-    first = min(rejections, key=lambda standing: standing.seq)
-    for write, standing in standings.items():
-        if standing.verdict != REJECTED:
-            standings[write] = Standing(REJECTED, first.by, first.seq)
+    _, first = min(rejections)
+    for write in standings:
+        _reject_with(write, first, standings)
+
+
+def _reject_what_needs_rejected(
+    writes: Sequence[Held],
+    standings: dict[UUID, Standing],
+    needs: Mapping[str, Sequence[str]],
+) -> None:
+    """Reject each write that needs a rejected one, and what needs those. Raises
+    `CycleError` if needs lead in a circle, which no graph is registered with.
+    """
+    by_channel: dict[str, list[UUID]] = {}
+    for write in writes:
+        by_channel.setdefault(write.channel, []).append(write.write)
+    # A write is rejected after those that it needs, by the first of their rejections.
+    for channel in TopologicalSorter(needs).static_order():
+        causes: list[tuple[int, UUID]] = []
+        for needed in needs.get(channel, ()):
+            for write_id in by_channel.get(needed, ()):
+                if standings[write_id].verdict == REJECTED:
+                    causes.append((standings[write_id].seq, write_id))
+        if not causes:
+            continue
+        _, first = min(causes)
+        for write_id in by_channel.get(channel, ()):
+            _reject_with(write_id, first, standings)
+
+
+def _reject_with(
+    write: UUID,
+    cause: UUID,
+    standings: dict[UUID, Standing],
+) -> None:
+    """Reject a write with another one, from whose rejection on it is settled, by the
+    same signers. One that was rejected itself keeps its own rejection.
+    """
+    if standings[write].verdict == REJECTED:
+        return
+    rejection = standings[cause]
+    standings[write] = Standing(REJECTED, rejection.by, rejection.seq, cause)
 
 
 def _standing(

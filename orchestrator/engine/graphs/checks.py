@@ -5,8 +5,9 @@ them.
 import inspect
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from pydantic import BaseModel
@@ -28,6 +29,7 @@ from orchestrator.engine.graphs.gate import (
     Gate,
     Show,
 )
+from orchestrator.engine.graphs.limit import faults_of_limits
 from orchestrator.engine.graphs.node import END, START, Edge, Node
 from orchestrator.engine.graphs.retry import Interval, Retry
 from orchestrator.engine.values.hints import nearest
@@ -438,6 +440,27 @@ def _faults_of_gate_parts(
                 fault = f"the gate's {option} name {channel}, which is no channel"
                 yield f"{fault}; {nearest(channel, channels)}"
     yield from _faults_of_changes(gate)
+    for channel, show in gate.writes.items():
+        for fault in faults_of_limits(show.limits):
+            yield f"Show for {channel}: {fault}"
+    yield from _faults_of_needs(gate)
+
+
+def _faults_of_needs(gate: Gate) -> Iterator[str]:
+    needs: dict[str, list[str]] = {}
+    for channel, show in gate.writes.items():
+        needs[channel] = list(show.needs)
+        for needed in show.needs:
+            # Writes of one request can be rejected together; others belong to others.
+            if needed not in gate.writes:
+                yield (
+                    f"needs= of Show for {channel} names {needed!r}, which is none of "
+                    f"the gate's writes; {nearest(str(needed), gate.writes)}"
+                )
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        yield f"needs= leads in a circle: {' needs '.join(reversed(error.args[1]))}"
 
 
 def _faults_of_deadline(gate: Gate) -> Iterator[str]:
@@ -484,7 +507,25 @@ def _misshapen_parts(gate: Any) -> Iterator[str]:
                 yield (
                     f"writes has {show!r} for {channel}; write {{{channel!r}: Show(...)}}"
                 )
+            else:
+                yield from _misshapen_options(channel, show)
     yield from _faults_of_fact_list(gate.facts)
+
+
+def _misshapen_options(channel: str, show: Any) -> Iterator[str]:
+    if not isinstance(show.limits, Mapping):
+        yield (
+            f"limits={show.limits!r} of Show for {channel} is no dict; "
+            "write limits={path: Limit(...)}"
+        )
+    needs = show.needs
+    # A text is a sequence of its letters.
+    is_list = isinstance(needs, Sequence) and not isinstance(needs, str)
+    if not is_list or not all(isinstance(name, str) for name in needs):
+        yield (
+            f"needs={show.needs!r} of Show for {channel} is no list; "
+            "write needs=[channel]"
+        )
 
 
 def _faults_of_reviewers(reviewers: Any) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from orchestrator.engine.errors import BROKEN, described
 from orchestrator.engine.graphs.effect import APPROVED, PARTIAL, REJECTED
+from orchestrator.engine.graphs.limit import UNKNOWN, Limit, as_json, field_of
 from orchestrator.engine.graphs.write import Write
 from orchestrator.engine.values import canonical
 from orchestrator.engine.values.canonical import Json
@@ -54,8 +55,10 @@ class Show:
 
     `label` is a template over the value, such as "Pay {amount} to {payee}", or "Count
     to {value}" for a value that is no object. `reversible` is the sentence on what can
-    be undone, `money` the path of an amount within the value. With `reason_required` a
-    rejection needs a reason. `change` names the two keys under which the value itself
+    be undone, `money` the path of an amount within the value. `limits` are the bounds of
+    an edit, by path; `needs` the channels without whose writes this one makes no sense:
+    if one of those is rejected, so is this. With `reason_required` a rejection needs a
+    reason. `change` names the two keys under which the value itself
     states what it changes and into what; they are shown as the value's own claim, never
     as the present value.
     """
@@ -63,8 +66,8 @@ class Show:
     label: str | None = None
     reversible: str | bool | None = None
     money: str | None = None
-    limits: Any = None
-    needs: Any = None
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    needs: Sequence[str] = ()
     reason_required: bool = False
     change: tuple[str, str] | None = None
 
@@ -93,14 +96,11 @@ class Gate:
 
     def unavailable(self) -> list[str]:
         """Return the options that the gate uses and this version lacks."""
-        shows = self.writes.values()
         is_used = {
             "tiers": bool(self.tiers),
             "auto": self.auto is not None,
             "veto": self.veto is not None,
             "confirm_above": self.confirm_above is not None,
-            "limits in Show": any(show.limits is not None for show in shows),
-            "needs in Show": any(show.needs is not None for show in shows),
         }
         return [f"gate {option}" for option, used in is_used.items() if used]
 
@@ -175,8 +175,8 @@ def present(
     writes: Sequence[Proposed],
 ) -> dict[str, Json]:
     """Return what reviewers are shown, as JSON: {title, facts: [{label, value}], writes:
-    [{label, money, reversible, reason_required}], notes: [...]}; `writes` by position,
-    `notes` name the paths of templates that lead nowhere.
+    [{label, money, reversible, reason_required, limits}], notes: [...]}; `writes` by
+    position, `notes` name the paths of templates that lead nowhere.
     """
     fields = _Fields(
         node=node,
@@ -220,7 +220,29 @@ def _shown(
     }
     if show.change:
         shown["change"] = list(show.change)
+    limits = [_limit(path, limit, fields) for path, limit in show.limits.items()]
+    if limits:
+        shown["limits"] = limits
     return shown
+
+
+def _limit(
+    path: str,
+    limit: Limit,
+    fields: "_Fields",
+) -> dict[str, Json]:
+    """Return a limit as it is stored, with its templates filled in."""
+    stored: dict[str, Json] = {"path": path}
+    for name, bound in limit.bounds().items():
+        source = field_of(bound)
+        if source is None:
+            stored[name] = as_json(bound)
+            continue
+        stored[name] = fields.at(source)
+        # A bound that nobody knows is no reason to let everything pass.
+        if stored[name] is None:
+            stored[UNKNOWN] = source
+    return stored
 
 
 def _label(

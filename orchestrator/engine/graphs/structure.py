@@ -13,6 +13,7 @@ from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import WORDS
 from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.graphs.limit import Limit, as_json
 from orchestrator.engine.graphs.node import Edge, Node
 from orchestrator.engine.graphs.reducer import Custom
 from orchestrator.engine.graphs.retry import Interval
@@ -123,10 +124,18 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
     if reviewers is None:
         reviewers = graph.reviewers
     reason_required: list[str] = []
+    needs: dict[str, list[str]] = {}
+    limits: dict[str, Json] = {}
     for channel, show in gate.writes.items():
         if show.reason_required:
             reason_required.append(channel)
-    return {
+        if show.needs:
+            needs[channel] = sorted(set(show.needs))
+        if show.limits:
+            limits[channel] = {
+                path: _bounds(limit) for path, limit in show.limits.items()
+            }
+    structure: dict[str, Json] = {
         "reviewers": _reviewers(reviewers),
         "quorum": gate.quorum,
         "reject_quorum": gate.reject_quorum,
@@ -140,6 +149,17 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         "reason_required": sorted(reason_required),
         **_on_deadline(gate),
     }
+    # Without an option, a gate has the fingerprint that it had before there was one.
+    if needs:
+        structure["needs"] = needs
+    if limits:
+        structure["limits"] = limits
+    return structure
+
+
+def _bounds(limit: Limit) -> dict[str, Json]:
+    """Return a limit as its author wrote it, templates unfilled."""
+    return {name: as_json(bound) for name, bound in limit.bounds().items()}
 
 
 def _on_deadline(gate: Gate) -> dict[str, Json]:

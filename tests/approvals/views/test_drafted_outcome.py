@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from approvals.views.drafted_outcome import Next
 from checkpoints.models import Run
+from orchestrator.engine import Limit
 from tests.support import claims, run_actions
 from tests.support.cast import People
 from tests.support.review_forms import choose, slip_of
@@ -26,7 +27,9 @@ def two_steps(db: None) -> Iterator[None]:
     pair = claims.in_two_steps("pair", quorum=2)
     titled = claims.in_two_steps("titled", title="Pay {payout.amount}?")
     whole = claims.in_two_steps("whole", all_or_nothing=True)
-    with claims.registered(claims.in_two_steps(), eyed, pair, titled, whole):
+    most = {"amount": Limit(at_most="{input.amount}")}
+    bounded = claims.in_two_steps("bounded", limits=most, needs=["payout"])
+    with claims.registered(claims.in_two_steps(), eyed, pair, titled, whole, bounded):
         yield
 
 
@@ -115,6 +118,43 @@ def test_an_edit_that_fits_no_type_is_said_to_be_unsignable(
     assert found.now[0].detail.startswith("Your edit cannot be signed yet")
     assert found.then == []
     assert found.waits is True
+
+
+def test_an_edit_beyond_a_limit_is_said_to_be_unsignable(following: Following) -> None:
+    # The claim is for 12.50.
+    found = following("bounded", payout="edit", amount="12.51", letter="approve")
+    assert found.now[0].detail == (
+        "Your edit cannot be signed yet: the edit is outside the limits of its gate: "
+        "payout.amount must be at most 12.50"
+    )
+    assert found.then == []
+
+
+def test_a_write_is_said_to_be_rejected_with_the_one_that_it_needs(
+    following: Following,
+) -> None:
+    found = following("bounded", payout="reject", letter="approve")
+    assert [(line.text, line.detail) for line in found.now] == [
+        ("Pay EUR 1900.00", "Rejected: it does not happen."),
+        ("Send the letter", "Rejected with what it needs. That is: Pay EUR 1900.00."),
+    ]
+
+
+def test_it_is_said_that_a_rejection_takes_what_others_had_approved(
+    following: Following,
+) -> None:
+    found = following("bounded", before=[None, "approve"], payout="reject")
+    assert [line.detail for line in found.now] == [
+        "Rejected: it does not happen.",
+        "Rejected with what it needs. That is: Pay EUR 1900.00.",
+    ]
+
+
+def test_an_edit_that_cannot_be_signed_is_named_before_what_it_needs(
+    following: Following,
+) -> None:
+    found = following("bounded", payout="edit", amount="a lot", letter="reject")
+    assert found.now[0].detail.startswith("Your edit cannot be signed yet")
 
 
 def test_with_a_write_left_open_the_run_waits(following: Following) -> None:

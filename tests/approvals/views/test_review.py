@@ -2,7 +2,7 @@
 something is in the way.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from approvals import reviews
 from approvals.models import Decision, Receipt
 from checkpoints.models import AuditLine, PendingWrite, Run
 from orchestrator import runs
+from orchestrator.engine import Limit
 from tests.support import claims
 from tests.support.cast import People, named
 from tests.support.review_forms import choose, form_of, slip_of
@@ -333,3 +334,50 @@ def test_who_signed_a_part_is_whom_the_rest_waits_for(
     html = open_review(browse, people.reviewer, run).content.decode()
     assert "For the writes that are left." in html
     assert "Somebody else" not in html
+
+
+@pytest.fixture
+def bounded(people: People) -> Iterator[Run]:
+    """A run that waits for a payout of at most the 12.50 of its claim, and a letter that
+    needs it.
+    """
+    limits = {"amount": Limit(at_most="{input.amount}")}
+    with claims.registered(
+        claims.in_two_steps("bounded", limits=limits, needs=["payout"])
+    ):
+        yield claims.paused("CLM-1", people.starter, graph="bounded")
+
+
+def test_a_slip_shows_the_limits_of_an_edit_and_what_its_write_needs(
+    bounded: Run, people: People, browse: Browse
+) -> None:
+    html = open_review(browse, people.reviewer, bounded).content.decode()
+    assert "An edit keeps amount at most 12.50." in html
+    assert "Needs write 1: if that is rejected, so is this." in html
+
+
+def test_an_edit_beyond_a_limit_is_refused_at_its_field(
+    bounded: Run, people: People, browse: Browse
+) -> None:
+    page = open_review(browse, people.reviewer, bounded)
+    posted = choose(page, payout="edit", letter="approve")
+    posted[f"e-{slip_of(page, 'payout').write}.amount"] = "12.51"
+    answer = sign(browse, people.reviewer, bounded, posted)
+    assert answer.status_code == 422
+    controls = slip_of(answer, "payout").control.walk()
+    errors = {control.path: control.error for control in controls}
+    assert errors["amount"] == "must be at most 12.50"
+    assert slip_of(answer, "letter").chosen == "approve"
+    assert not Decision.objects.exists()
+
+
+def test_a_write_that_was_rejected_with_another_says_with_which(
+    bounded: Run, people: People, browse: Browse
+) -> None:
+    page = open_review(browse, people.reviewer, bounded)
+    sign(browse, people.reviewer, bounded, choose(page, payout="reject"))
+    page = open_review(browse, people.reviewer, bounded)
+    line = slip_of(page, "letter").settled_line
+    assert line.startswith(
+        f"Rejected with write 1 by {people.reviewer.get_full_name()}"
+    )

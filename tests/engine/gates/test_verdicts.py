@@ -25,6 +25,7 @@ from tests.support.small_graphs import advanced, graph
 
 ONE = UUID(int=1)
 TWO = UUID(int=2)
+THREE = UUID(int=3)
 ANN = 1
 BOB = 2
 CARL = 3
@@ -154,9 +155,57 @@ def test_under_all_or_nothing_one_settled_rejection_rejects_every_write() -> Non
     together = judge(held, given, Policy(all_or_nothing=True))
     assert [apart[ONE].verdict, apart[TWO].verdict] == [APPROVED, REJECTED]
     assert [together[ONE], together[TWO]] == [
-        Standing(REJECTED, (ANN,), 2),
+        Standing(REJECTED, (ANN,), 2, cause=TWO),
         Standing(REJECTED, (ANN,), 2),
     ]
+
+
+NEEDS = Policy(needs={"mail": ["payout"], "note": ["mail"]})
+PAYOUT = Held(ONE, 1, channel="payout")
+MAIL = Held(TWO, 1, channel="mail")
+NOTE = Held(THREE, 1, channel="note")
+
+
+def test_a_write_is_rejected_with_the_one_that_it_needs() -> None:
+    rejected = [Given(ONE, 1, "reject", ANN, 1)]
+    standings = judge([PAYOUT, MAIL], rejected, NEEDS)
+    assert standings[ONE] == Standing(REJECTED, (ANN,), 1)
+    assert standings[TWO] == Standing(REJECTED, (ANN,), 1, cause=ONE)
+
+
+def test_an_approval_does_not_save_a_write_whose_need_is_rejected() -> None:
+    given = [Given(TWO, 1, "approve", BOB, 1), Given(ONE, 1, "reject", ANN, 2)]
+    assert judge([PAYOUT, MAIL], given, NEEDS)[TWO].verdict == REJECTED
+
+
+def test_what_needs_a_write_that_was_rejected_with_another_is_rejected_too() -> None:
+    rejected = [Given(ONE, 1, "reject", ANN, 1)]
+    # In any order of the writes.
+    standings = judge([NOTE, MAIL, PAYOUT], rejected, NEEDS)
+    assert standings[THREE] == Standing(REJECTED, (ANN,), 1, cause=TWO)
+
+
+def test_of_several_rejections_the_first_one_rejects_what_needs_them() -> None:
+    other = Held(UUID(int=9), 1, channel="payout")
+    rejected = [
+        Given(other.write, 1, "reject", ANN, 1),
+        Given(ONE, 1, "reject", BOB, 2),
+    ]
+    # A later rejection does not change who settled the mail.
+    assert judge([PAYOUT, MAIL, other], rejected, NEEDS)[TWO] == Standing(
+        REJECTED, (ANN,), 1, cause=other.write
+    )
+
+
+def test_a_write_that_others_need_stays_when_one_of_them_is_rejected() -> None:
+    rejected = [Given(TWO, 1, "reject", ANN, 1)]
+    standings = judge([PAYOUT, MAIL], rejected, NEEDS)
+    assert not standings[ONE].settled
+
+
+def test_a_write_that_needs_what_nobody_proposed_stands_alone() -> None:
+    approved = [Given(TWO, 1, "approve", ANN, 1)]
+    assert judge([MAIL], approved, NEEDS)[TWO].verdict == APPROVED
 
 
 def _gated(**policy: Any) -> Run:

@@ -203,8 +203,22 @@ def bad_branch(labels: Any) -> Graph:
         (lambda: gated(auto=print), "no gate auto"),
         (lambda: gated(veto=print), "no gate veto"),
         (lambda: gated(confirm_above=10), "no gate confirm_above"),
-        (lambda: gated(writes={"note": Show(limits=[1])}), "no gate limits"),
-        (lambda: gated(writes={"note": Show(needs=[1])}), "no gate needs"),
+        (lambda: gated(writes={"note": Show(limits=[1])}), "limits=[1] of Show"),
+        (lambda: gated(writes={"note": Show(needs="log")}), "needs='log' of Show"),
+        (
+            lambda: gated(writes={"note": Show(needs=["nowhere"])}),
+            "needs= of Show for note names 'nowhere', which is none",
+        ),
+        (
+            lambda: gated(writes={"note": Show(needs=["note"])}),
+            "needs= leads in a circle: note needs note",
+        ),
+        (
+            lambda: gated(
+                writes={"note": Show(needs=["log"]), "log": Show(needs=["note"])}
+            ),
+            "needs= leads in a circle",
+        ),
         (
             lambda: gated(writes={"note": Show(change=("before", "before"))}),
             "must name two keys",

@@ -23,6 +23,7 @@ from orchestrator.engine import (
     Graph,
     Interval,
     Last,
+    Limit,
     Retry,
     Show,
 )
@@ -269,8 +270,13 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Show.reversible": [({}, {"show": {"reversible": "It can be written again."}})],
     "Show.money": [({}, {"show": {"money": "amount"}})],
     "Show.reason_required": [({}, {"show": {"reason_required": True}})],
-    "Show.limits": [({}, {"show": {"limits": [1]}})],
-    "Show.needs": [({}, {"show": {"needs": [1]}})],
+    "Show.limits": [({}, {"show": {"limits": {"value": Limit(choices=["a"])}}})],
+    "Show.needs": [
+        (
+            {"gate": {"writes": {"note": Show(), "log": Show()}}},
+            {"gate": {"writes": {"note": Show(needs=["log"]), "log": Show()}}},
+        )
+    ],
     "Fact.label": [({}, {"fact": {"label": "Lines"}})],
     "Fact.path": [({}, {"fact": {"path": "state.note"}})],
     "Fact.indexed": [({}, {"fact": {"indexed": True}})],

@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from orchestrator.engine import END, START, Append, Artifact, Gate, Graph, Last, Show
+from orchestrator.engine import (
+    END,
+    START,
+    Append,
+    Artifact,
+    Gate,
+    Graph,
+    Last,
+    Limit,
+    Show,
+)
 from orchestrator.engine.graphs.compile import compile
 from orchestrator.engine.versions.differences import (
     BREAKING,
@@ -306,6 +316,8 @@ def test_a_gate_that_can_be_asked_again_breaks_also_while_it_asks() -> None:
         {"all_or_nothing": True},
         {"shows": ["amount"]},
         {"writes": {"log": Show(reason_required=True)}},
+        {"writes": {"log": Show(needs=["amount"]), "amount": Show()}},
+        {"writes": {"log": Show(limits={"value": Limit(unchanged=True)})}},
     ],
 )
 def test_a_stricter_gate_is_a_warning(gate: dict[str, Any]) -> None:
