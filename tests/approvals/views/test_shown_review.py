@@ -97,3 +97,20 @@ def test_a_review_says_what_its_deadline_does_and_afterwards_that_it_did(
     assert "; rejected by the deadline." in page
     assert "Rejected by the deadline at" in page, "on each write"
     assert "of 1 signed" not in page, "a deadline is no signature"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_review_that_its_deadline_closed_says_that_the_run_failed(
+    people: People, browse: Browse
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    waiting = deadlines.paused_run(on_deadline="fail")
+    assert (
+        "the run fails</strong>" in open_review(browse, rita, waiting).content.decode()
+    )
+    asked = run_actions.request(waiting)
+    deadlines.let_come(waiting)
+    assert runs.advance(waiting.id).status == "failed"
+    address = reverse("review", args=[waiting.id])
+    page = browse(rita).get(address, {"seen": str(asked.id)}).content.decode()
+    assert "; the run failed by the deadline." in page
