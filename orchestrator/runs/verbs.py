@@ -318,7 +318,8 @@ def _advance_once(run: Run) -> bool:
         if claim is not None:
             loop.run_slice(claim.id, claim.epoch)
             return True
-    if run.status in ENDS:
+    # Nobody here is asked about a run that was imported.
+    if run.imported or run.status in ENDS:
         return False
     return deadlines.meet_due_deadlines(run.id)
 

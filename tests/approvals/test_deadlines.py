@@ -456,3 +456,16 @@ def test_on_fail_a_cancelled_run_stays_cancelled(people: cast.People) -> None:
     runs.cancel(run.id, by=people.steward)
     assert runs.advance(run.id).status == "cancelled"
     assert verify_run(run.id) == []
+
+
+def test_a_deadline_that_comes_in_an_imported_run_decides_nothing(
+    configure: Any,
+) -> None:
+    configure(**ONE_KEY, TRUSTED_KEYS={"north": PUBLIC.hex()})
+    run = paused_run()
+    let_come(run)
+    data = exported(run)
+    forgotten(run)
+    imported = runs.advance(loaded(data).id)
+    assert request(imported).status == "open"
+    assert verify_run(imported.id) == []
