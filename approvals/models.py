@@ -31,6 +31,7 @@ def _is_needs(value: Any, row: Any) -> bool:
 
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
+    "on_deadline?": frozenset({"reject", "approve", "fail"}),
     "reviewers": [str],
     "quorum": int,
     "reject_quorum": int,
@@ -52,6 +53,14 @@ _LINE = {
     "settled?": (str, type(None)),
     "rejected_with?": str,
 }
+BY_DEADLINE = "the deadline"
+"""The name under which decisions of a deadline stand. An account of that name signs with
+a receipt, which a deadline has not.
+"""
+ASKS_AGAIN = "again"
+"""The outcome of a request that expired and with which its run has failed: people are
+asked anew when the run goes on.
+"""
 REQUEST: dict[str, Any] = {
     "title": str,
     "facts": [{"label": str}],
@@ -367,8 +376,8 @@ class Receipt(Sealed):
 
 
 class Decision(Sealed):
-    """One person's verdict on one revision of one write, or the system's that it needs
-    none (`not_needed`).
+    """One person's verdict on one revision of one write, that of the request's deadline
+    (`by_deadline`), or the system's that it needs none (`not_needed`).
 
     Append-only: the ORM refuses, and so does the database.
     """
@@ -447,6 +456,13 @@ class Decision(Sealed):
 
     def __str__(self) -> str:
         return f"{self.by_name or 'system'} {self.verdict} {self.task}/{self.position}"
+
+    @property
+    def by_deadline(self) -> bool:
+        """Return whether the deadline of its request decided, and nobody."""
+        is_unsigned = self.by_id is None and self.receipt_id is None
+        is_of_request = self.request_id is not None
+        return is_unsigned and is_of_request and self.by_name == BY_DEADLINE
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Insert only."""

@@ -20,7 +20,12 @@ from approvals.gates.edited_texts import (
 )
 from approvals.gates.lost_version import require_signable
 from approvals.gates.request_state import RequestState, policy_of
-from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.models import (
+    BY_DEADLINE,
+    ApprovalRequest,
+    Decision,
+    RequestStatus,
+)
 from checkpoints import timeline, versions
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7, uuid_of
@@ -292,12 +297,16 @@ def _require_reviewer(act: Signing, request: ApprovalRequest) -> None:
 
 
 def _names_of_signers(state: RequestState, write: UUID) -> list[str]:
-    """Return the names of the people whose signatures settled a write."""
-    signers = [by for by in state.standings[write].by if by is not None]
+    """Return the names of the people whose signatures settled a write, or that of the
+    deadline that did.
+    """
+    if state.request.status == RequestStatus.EXPIRED:
+        return [BY_DEADLINE]
+    signers = set(state.standings[write].by)
     # Searched in the whole request: under all-or-nothing, the rejection of another
     # write settled this one too.
-    decisions = Decision.objects.filter(request=state.request, by__in=signers)
-    return sorted(set(decisions.values_list("by_name", flat=True)))
+    names = {row.by_name for row in state.decisions if row.by_id in signers}
+    return sorted(names)
 
 
 def _four_eyes_exclude(

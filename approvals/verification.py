@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Model
 
 from approvals import list_columns
-from approvals.gates import request_state, waivers
+from approvals.gates import deadline_faults, request_state, waivers
 from approvals.models import (
     ApprovalRequest,
     Decision,
@@ -232,6 +232,7 @@ def _fault_of_request(
         or _other_reviewers(subject, row, reviewers)
         or _wrongly_closed(subject, row)
         or _contradicting_decisions(subject, row)
+        or deadline_faults.unmet_deadline(subject, row)
     )
 
 
@@ -272,6 +273,11 @@ def _wrongly_closed(subject: Subject, row: ApprovalRequest) -> Fault | None:
         run=subject.run.id, task=row.task, type__in=_CLOSING_EVENTS.values()
     )
     logged = set(events.values_list("type", flat=True))
+    # A task that asks again has the events of its earlier requests as well.
+    if row.ordinal:
+        logged.discard("request_expired")
+        if row.status == RequestStatus.EXPIRED:
+            logged = _expiry_of(subject, row)
     closing_event = _CLOSING_EVENTS.get(row.status)
     if closing_event is not None:
         # The closing event comes after the decision that settled the request, so it may
@@ -286,6 +292,20 @@ def _wrongly_closed(subject: Subject, row: ApprovalRequest) -> Fault | None:
             row, f"says {row.status}, but the log says {', '.join(sorted(logged))}"
         )
     return None
+
+
+def _expiry_of(subject: Subject, row: ApprovalRequest) -> set[str]:
+    """Return the type of the event that records that this very request expired; nothing
+    if there is none.
+    """
+    events = RunEvent.objects.filter(
+        run=subject.run.id, task=row.task, type="request_expired"
+    )
+    for event in events:
+        facts = _readable_facts(subject, event)
+        if facts is not None and facts["request"] == str(row.id):
+            return {event.type}
+    return set()
 
 
 def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | None:
@@ -306,8 +326,10 @@ def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | 
     except CountersignError:
         return None
     if row.status == RequestStatus.OPEN:
-        return _fault_of_open(subject, row, state.outcome)
-    return _fault_of_settled(subject, row, state.outcome)
+        fault = _fault_of_open(subject, row, state.outcome)
+    else:
+        fault = _fault_of_settled(subject, row, state.outcome)
+    return fault or deadline_faults.wrong_decision(subject, state)
 
 
 def _fault_of_open(

@@ -54,6 +54,10 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
         help_text="open, settled, applied, withdrawn or expired"
     )
     writes = serializers.IntegerField()
+    on_deadline = serializers.SerializerMethodField(
+        help_text="what the deadline does to writes that are open then: reject, "
+        "approve or fail; empty without a deadline"
+    )
 
     class Meta:
         model = ApprovalRequest
@@ -72,6 +76,7 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
             "reviewers",
             "quorum",
             "deadline",
+            "on_deadline",
             "status",
             "outcome",
             "writes",
@@ -83,6 +88,9 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
 
     def get_title(self, request: ApprovalRequest) -> str:
         return read_or_reason(request, "title") or ""
+
+    def get_on_deadline(self, request: ApprovalRequest) -> str:
+        return str(request.policy.get("on_deadline", ""))
 
     def get_reviewers(self, request: ApprovalRequest) -> list[str]:
         return list(request.policy["reviewers"])

@@ -24,7 +24,7 @@ from checkpoints.sealing.sealed_rows import PLAIN, Protection
 from orchestrator.engine.errors import UNREADABLE
 
 VERIFIED = "runs_verified"
-DECIDED = ("signed", "not_needed")
+DECIDED = ("signed", "not_needed", "deadline_passed")
 """Kinds of lines whose evidence is decisions."""
 MOST_LINES = 2**63 - 1
 """The highest number of an event that the column can hold."""
@@ -188,11 +188,11 @@ def _decisions_of(line: Any) -> "QuerySet[Decision]":
     if receipt is not None:
         decisions = Decision.objects.filter(receipt=receipt)
         return decisions.order_by("event_seq", "position")
-    # Decisions that needed nobody have no receipt, but follow one another in the log.
+    # Decisions that nobody signed have no receipt, but follow one another in the log.
     first = number_in(line, "seq") or 0
     last = number_in(line, "last") or first
     decisions = Decision.objects.filter(
-        run=line.run, event_seq__range=(first, last), verdict="not_needed"
+        run=line.run, event_seq__range=(first, last), receipt__isnull=True
     )
     return decisions.order_by("event_seq", "position")
 

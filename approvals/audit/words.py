@@ -105,6 +105,13 @@ def _not_needed(facts: Facts) -> str:
     return f"decided that {counted(count, 'write')} needed no approval"
 
 
+def _deadline_passed(facts: Facts) -> str:
+    acts = []
+    for verdict, count in facts.get("verdicts", {}).items():
+        acts.append(f"{VERDICTS.get(verdict, verdict)} {counted(count, 'write')}")
+    return f"{' and '.join(acts) or 'decided'}: the deadline had passed"
+
+
 def _resumed(facts: Facts) -> str:
     allowed = facts.get("allowed")
     if not allowed:
@@ -428,6 +435,11 @@ def _audit_exported(facts: Facts) -> str:
 KINDS: dict[str, tuple[str, Words]] = {
     "signed": ("Decisions signed", _signed),
     "not_needed": ("No approval needed", _not_needed),
+    "deadline_passed": ("Deadline passed", _deadline_passed),
+    "request_expired": (
+        "Review closed by its deadline",
+        _always("closed a review: the deadline had passed"),
+    ),
     "cancelled": ("Run cancelled", _always("asked to cancel the run")),
     "resumed": ("Run resumed", _resumed),
     "settled": ("Outcome settled", _settled),

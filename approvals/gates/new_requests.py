@@ -12,11 +12,13 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from approvals.gates.deadline_jobs import add_deadline_jobs
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
 from checkpoints.core.visible_text import LONGEST_LABEL
 from checkpoints.db import statements
+from checkpoints.db.clock import read_now
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
@@ -26,9 +28,10 @@ from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Gate, Task, write_id
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gates.deadlines import GateDeadline, deadline_on
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
 from orchestrator.engine.graphs.call import is_call
-from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.gate import Show, plain_label, present
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
@@ -58,7 +61,9 @@ class ReachedGate:
 
     `guard` is the node whose gate it is, and `reads` are the channels that its check
     looked at, None if they were not recorded. `reviewers` are named already if the gate
-    was asked before and nothing may name others.
+    was asked before and nothing may name others. If the task had asked on this line
+    before, `ordinal` says how often, and `revisions` have the next revision of each of
+    its writes, by position.
     """
 
     gate: Gate
@@ -69,6 +74,8 @@ class ReachedGate:
     guard: str = ""
     reads: Sequence[str] | None = ()
     reviewers: Sequence[str] | None = None
+    ordinal: int = 0
+    revisions: Mapping[int, int] = field(default_factory=dict)
 
 
 def patch_gate(
@@ -127,12 +134,13 @@ class NewRequests:
 
     def insert(self) -> None:
         """Insert the rows in the caller's transaction: three statements for some
-        hundred rows.
+        hundred rows, and the jobs of those that have a deadline.
         """
         if self.requests:
             statements.insert_rows(ApprovalRequest, self.requests)
             statements.insert_rows(RequestReviewer, self.reviewers)
             statements.insert_rows(PendingWrite, self.writes)
+            add_deadline_jobs(self.requests)
 
 
 @frozen
@@ -143,11 +151,11 @@ class Moment:
     these channels without a signature, for functions that read them.
     """
 
-    state: dict[str, dict[str, Any]]
+    state: State
     superstep: int
     input: Any
     at: datetime
-    asked_on: dict[str, dict[str, Any]] | None = None
+    asked_on: State | None = None
     unsigned: Callable[[Collection[str]], str] | None = None
 
 
@@ -184,7 +192,9 @@ def _open(
     """Add the request of one task, with its reviewers, its writes and its event."""
     if is_patch(task):
         proposal = _named_by_gate(reached.gate, proposal)
-    policy = policy_of(compiled, reached, moment.asked_on or moment.state)
+    asked_on = moment.asked_on or moment.state
+    deadline = _deadline(compiled, reached.gate, asked_on)
+    policy = policy_of(compiled, task, reached, asked_on, deadline)
     policy_hash = canonical.digest(canonical.dumps(policy))
     shown = present(
         reached.gate,
@@ -193,12 +203,13 @@ def _open(
         state=moment.state,
         writes=proposal,
     )
-    why = _why(reached, policy, moment)
+    why = _why(reached, policy, moment, deadline)
     request = ApprovalRequest(
         id=uuid7(),
         **task_columns(asker.id, asker.line, task),
         graph=asker.graph,
         kind=_kind_of(proposal),
+        ordinal=reached.ordinal,
         superstep=moment.superstep,
         input_hash=reached.input_hash,
         prepared_from=reached.prepared_from,
@@ -210,6 +221,7 @@ def _open(
         quorum=policy["quorum"],
         writes=len(proposal),
         opened_at=moment.at,
+        deadline=deadline.at,
     )
     opening.requests.append(request)
     for principal in policy["reviewers"]:
@@ -221,6 +233,7 @@ def _open(
             run_graph=asker.graph,
             run_status=Status.PAUSED.value,
             opened_at=moment.at,
+            deadline=deadline.at,
             waits=True,
         )
         opening.reviewers.append(reviewer)
@@ -234,6 +247,7 @@ def _open(
             shown=shown,
             policy_hash=policy_hash,
             moment=moment,
+            revision=reached.revisions.get(write.position, 1),
         )
         opening.writes.append(row)
 
@@ -244,6 +258,11 @@ def _open(
     opening.events.append(
         NewEvent("request_opened", facts, node=task.node, task=str(task))
     )
+    if deadline.fault:
+        warning = {"code": "no_deadline", "message": deadline.fault}
+        opening.events.append(
+            NewEvent("warning", warning, node=task.node, task=str(task))
+        )
 
 
 def _kind_of(proposal: Sequence[HeldWrite]) -> str:
@@ -252,7 +271,32 @@ def _kind_of(proposal: Sequence[HeldWrite]) -> str:
     return "call" if is_of_call else "writes"
 
 
-def _why(reached: ReachedGate, policy: Mapping[str, Any], moment: Moment) -> str:
+def _deadline(compiled: Compiled, gate: Gate, state: State) -> GateDeadline:
+    """Return the deadline of a request that is opened on this state. One query on
+    PostgreSQL, none without a deadline.
+    """
+    if gate.deadline is None:
+        return GateDeadline()
+    return deadline_on(compiled, gate, state, read_now())
+
+
+def _why(
+    reached: ReachedGate,
+    policy: Mapping[str, Any],
+    moment: Moment,
+    deadline: GateDeadline,
+) -> str:
+    """Return why people are asked, who changed what made the gate ask them, and why
+    they have no deadline though the gate has one.
+    """
+    why = _why_asked(reached, policy, moment)
+    # A request that is staged anew may say so already.
+    if not deadline.fault or deadline.fault in why:
+        return why
+    return f"{why}. {deadline.fault}" if why else deadline.fault
+
+
+def _why_asked(reached: ReachedGate, policy: Mapping[str, Any], moment: Moment) -> str:
     """Return why people are asked, and who changed what made the gate ask them."""
     why = reached.why or ""
     if moment.unsigned is None:
@@ -273,8 +317,9 @@ def _stage(
     shown: dict[str, Any],
     policy_hash: str,
     moment: Moment,
+    revision: int,
 ) -> PendingWrite:
-    """Return the first revision of a held write."""
+    """Return the revision of a held write about which people are asked."""
     task = write.task
     # Title and facts are shown beside every write, and are part of what is signed.
     shown_beside = {
@@ -302,17 +347,24 @@ def _stage(
         superstep=moment.superstep,
         at=moment.at,
         protection=asker.protection,
+        revision=revision,
     )
 
 
 def policy_of(
-    compiled: Compiled, reached: ReachedGate, state: dict[str, dict[str, Any]]
+    compiled: Compiled,
+    task: Task,
+    reached: ReachedGate,
+    state: State,
+    deadline: GateDeadline,
 ) -> dict[str, Any]:
     """Return the policy that a request is opened under, as JSON. A later deployment
     changes none of it.
     """
     gate = reached.gate
     reviewers, reads = _reviewers(compiled, reached, state)
+    if reads is not None:
+        reads = sorted({*reads, *deadline.reads})
     reason_required: list[str] = []
     needs: dict[str, list[str]] = {}
     for channel, show in gate.writes.items():
@@ -320,7 +372,7 @@ def policy_of(
             reason_required.append(channel)
         if show.needs:
             needs[channel] = sorted(set(show.needs))
-    return {
+    policy = {
         "gate": reached.guard,
         "reads": reads,
         "reviewers": reviewers,
@@ -332,10 +384,24 @@ def policy_of(
         "reason_required": sorted(reason_required),
         "needs": needs,
     }
+    # Policies without it are hashed as before there were deadlines.
+    if deadline.at is not None:
+        policy["on_deadline"] = _on_deadline(gate, task, reached)
+    return policy
+
+
+def _on_deadline(gate: Gate, task: Task, reached: ReachedGate) -> str:
+    """Return what the deadline does. It approves only what the gate's own node
+    proposed: a value that a person brought in is rejected instead.
+    """
+    is_own = reached.guard in ("", task.node)
+    if gate.on_deadline == "approve" and not is_own:
+        return "reject"
+    return gate.on_deadline
 
 
 def _reviewers(
-    compiled: Compiled, reached: ReachedGate, state: dict[str, dict[str, Any]]
+    compiled: Compiled, reached: ReachedGate, state: State
 ) -> tuple[list[str], list[str] | None]:
     """Return whom the gate asks, and which channels its functions read; None if these
     were not all recorded.

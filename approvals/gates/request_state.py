@@ -45,7 +45,14 @@ class RequestState:
     def votes(self) -> list[Given]:
         """Return the decisions as the engine judges them."""
         return [
-            Given(row.write, row.revision, row.verdict, row.by_id, row.event_seq)
+            Given(
+                row.write,
+                row.revision,
+                row.verdict,
+                row.by_id,
+                row.event_seq,
+                by_deadline=row.by_id is None and row.by_deadline,
+            )
             for row in self.decisions
         ]
 

@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db.models import QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
+from approvals.gates.deadline_jobs import add_deadline_jobs
 from approvals.gates.request_state import (
     RequestState,
     load_states,
@@ -55,7 +56,7 @@ class Rebasing:
     """
 
     rows: list[PendingWrite] = field(default_factory=list)
-    reopened: list[UUID] = field(default_factory=list)
+    reopened: list[ApprovalRequest] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
 
     def insert(self) -> None:
@@ -65,12 +66,15 @@ class Rebasing:
         if self.rows:
             statements.insert_rows(PendingWrite, self.rows)
         if self.reopened:
-            ApprovalRequest.objects.filter(id__in=self.reopened).update(
+            ids = [request.id for request in self.reopened]
+            ApprovalRequest.objects.filter(id__in=ids).update(
                 status=RequestStatus.OPEN,
                 outcome="",
                 settled_at=None,
                 settled_seq=None,
             )
+            # The jobs of their deadlines may have come, and found them settled.
+            add_deadline_jobs(self.reopened)
 
 
 @frozen
@@ -125,6 +129,28 @@ def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState
     tasks_without_request = set(tasks) - {state.task for state in states}
     _require_closed(lease, tasks_without_request)
     return states
+
+
+def expired_requests(
+    lease: Lease, tasks: Collection[Task], states: Sequence[RequestState]
+) -> list[ApprovalRequest]:
+    """Return the request of each of these waiting tasks that its deadline has closed and
+    that has not asked again. `states` are the requests that wait. One query, none if
+    each task has one of these. Raises `TamperedRow`, `WrongKey`.
+    """
+    tasks_without_request = set(tasks) - {state.task for state in states}
+    if not tasks_without_request:
+        return []
+    rows = ApprovalRequest.objects.filter(
+        run=lease.id, line=lease.line, status=RequestStatus.EXPIRED
+    )
+    newest: dict[Task, ApprovalRequest] = {}
+    for row in rows.order_by("ordinal"):
+        task = Task(row.node, row.visit, row.index)
+        if task in tasks_without_request:
+            newest[task] = row
+    sealed_rows.verify_rows(newest.values(), lease.protection)
+    return list(newest.values())
 
 
 def _require_closed(lease: Lease, tasks: Collection[Task]) -> None:
@@ -266,7 +292,7 @@ def rebase_writes(
             rebasing.events.append(_rebased_event(rebased))
         # People have to sign the moved writes again.
         if moved and request_state.request.status == RequestStatus.SETTLED:
-            rebasing.reopened.append(request_state.request.id)
+            rebasing.reopened.append(request_state.request)
     sealed_rows.seal_and_encrypt(rebasing.rows, protection)
     return rebasing
 

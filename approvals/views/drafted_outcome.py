@@ -318,9 +318,7 @@ def _standings(
     reworded: Collection[UUID],
 ) -> dict[UUID, Standing]:
     """Return how the writes of a request stand once the drafts are signed."""
-    verdicts = [
-        Given(d.write, d.revision, d.verdict, d.by_id, d.event_seq) for d in decisions
-    ]
+    verdicts = state.votes
     # The same judgement as that of signing, over rows that do not exist yet.
     held = []
     for write in drafted:

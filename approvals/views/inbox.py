@@ -19,7 +19,13 @@ from django.views.decorators.http import require_safe
 from approvals import inbox, permissions
 from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
-from approvals.models import ApprovalRequest, Decision, Draft, RequestStatus
+from approvals.models import (
+    BY_DEADLINE,
+    ApprovalRequest,
+    Decision,
+    Draft,
+    RequestStatus,
+)
 from approvals.views.inbox_effects import EffectCount, effects_of
 from approvals.views.page import read_page, refuses_unreadable_filters, render
 from checkpoints.sealing import data_keys
@@ -36,6 +42,7 @@ FOLDERS = {
 }
 _SIGNED = (
     "request",
+    "receipt",
     "write",
     "verdict",
     "by",
@@ -62,6 +69,8 @@ class InboxRow:
     signed: int
     opened_at: Any
     deadline: Any
+    at_deadline: str
+    silence_approves: bool
     open: bool
     state: str
     why_not: str
@@ -266,6 +275,8 @@ def _row(
         signed=len({decision.write for decision in signed}),
         opened_at=request.opened_at,
         deadline=request.deadline,
+        at_deadline=at_deadline(request),
+        silence_approves=silence_approves(request),
         open=request.status == RequestStatus.OPEN,
         state=_state(request, signers),
         why_not=_why_not(request, user),
@@ -303,14 +314,35 @@ def _why_not(request: ApprovalRequest, user: Any) -> str:
 
 def _state(request: ApprovalRequest, signers: list[str]) -> str:
     """Return how a request was settled, by whom and when; its status before that."""
-    if not request.outcome:
+    is_expired = request.status == RequestStatus.EXPIRED
+    if not request.outcome or is_expired:
         return str(request.get_status_display())
     sentence = request.outcome
-    if signers:
-        sentence += f" by {', '.join(signers)}"
+    by = list(signers)
+    if any(decision.by_deadline for decision in request.signed):  # type: ignore[attr-defined]
+        by.append(BY_DEADLINE)
+    if by:
+        sentence += f" by {', '.join(by)}"
     if request.settled_at:
         sentence += f" at {time_of(request.settled_at)}"
     return str(sentence)
+
+
+_AT_DEADLINE = {
+    "reject": "it is rejected",
+    "approve": "the system approves it",
+    "fail": "the run fails",
+}
+
+
+def at_deadline(request: ApprovalRequest) -> str:
+    """Return what happens at the deadline of a request, as the end of a sentence."""
+    return _AT_DEADLINE.get(request.policy.get("on_deadline", ""), "")
+
+
+def silence_approves(request: ApprovalRequest) -> bool:
+    """Return whether the deadline of a request approves what is left open."""
+    return bool(request.policy.get("on_deadline") == "approve")
 
 
 def time_of(at: datetime) -> str:
@@ -331,6 +363,13 @@ def name_of_node(node: str) -> str:
 def name_of(person: Any) -> str:
     """Return a person's name as on every page."""
     return str(person.get_full_name() or person.get_username())
+
+
+def name_of_decider(decision: Decision) -> str:
+    """Return the name of the person who decided, else "the deadline" or "the system"."""
+    if decision.by is not None:
+        return name_of(decision.by)
+    return BY_DEADLINE if decision.by_deadline else "the system"
 
 
 def names_of(accounts: Iterable[str]) -> dict[str, str]:

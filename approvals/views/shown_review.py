@@ -234,6 +234,10 @@ class Review:
         """Return how the last of the requests on this page ended."""
         if self._has_open_request:
             return f"The run is {self.run.status}."
+        for slot in self.slots:
+            if slot.by_deadline and slot.at is not None:
+                time = inbox.time_of(slot.at)
+                return f"Time ran out at {time}; {slot.deadline_did} by the deadline."
         # Signatures outrank a deadline that passed afterwards.
         settled = self._settled_sentence()
         if settled:
@@ -243,7 +247,8 @@ class Review:
             if request.status == RequestStatus.EXPIRED and request.deadline:
                 deadlines.append(request.deadline)
         if deadlines:
-            return f"Time ran out at {inbox.time_of(max(deadlines))}."
+            time = inbox.time_of(max(deadlines))
+            return f"Time ran out at {time}; the run failed by the deadline."
         return "This was withdrawn."
 
     def _settled_sentence(self) -> str:
@@ -316,6 +321,18 @@ class Review:
     def deadline(self) -> Any:
         deadlines = map(attrgetter("deadline"), self._open_requests)
         return min(filter(None, deadlines), default=None)
+
+    @property
+    def at_deadline(self) -> str:
+        """What happens when that deadline comes."""
+        for request in self._open_requests:
+            if request.deadline is not None and request.deadline == self.deadline:
+                return inbox.at_deadline(request)
+        return ""
+
+    @property
+    def silence_approves(self) -> bool:
+        return any(map(inbox.silence_approves, self._open_requests))
 
     @property
     def run_url(self) -> str:

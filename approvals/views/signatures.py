@@ -17,14 +17,20 @@ VERBS = {"approve": "approved", "edit": "edited", "reject": "rejected"}
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A signature that is needed, or one that a person gave. `counts`: for a write in
-    its newest revision.
+    """A signature that is needed, or one that a person gave; or what the deadline
+    decided (`deadline_did`: "approved" or "rejected"), which is no signature.
+    `counts`: for a write in its newest revision.
     """
 
     name: str
     text: str
     at: datetime | None = None
     counts: bool = True
+    deadline_did: str = ""
+
+    @property
+    def by_deadline(self) -> bool:
+        return bool(self.deadline_did)
 
     @property
     def open(self) -> bool:
@@ -91,6 +97,10 @@ def _may_still_sign(states: Mapping[UUID, RequestState], user: Any) -> bool:
 
 def _signed_slot(decisions: Sequence[Decision], user: Any, *, counts: bool) -> Slot:
     text = _summary(decisions)
+    if decisions[0].by_deadline:
+        at = max(decision.at for decision in decisions)
+        did = VERBS[decisions[0].verdict]
+        return Slot("The deadline", text, at, counts=False, deadline_did=did)
     if not counts:
         text += " It does not count for what is asked now."
     at = max(decision.at for decision in decisions)

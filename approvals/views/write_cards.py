@@ -26,7 +26,7 @@ from approvals.gates.request_state import RequestState, policy_of, why_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages
 from approvals.views.card_pages import FIELDS, JSON, CardPages, DrawnCards, Pager, Raw
-from approvals.views.inbox import name_of, names_of, time_of
+from approvals.views.inbox import name_of_decider, names_of, time_of
 from approvals.views.review_form import Choice
 from approvals.views.write_effects import WriteEffect, effect_of_write
 from approvals.views.write_groups import (
@@ -455,7 +455,7 @@ def _settled_line(
         return ""
     # Signatures on older revisions, and those that four eyes exclude, settled nothing.
     counted = [decision for decision in decisions if decision.by_id in standing.by]
-    people = dict.fromkeys(_decided_by(decision) for decision in counted)
+    people = dict.fromkeys(name_of_decider(decision) for decision in counted)
     # A decision made after the write was settled does not show when it was settled.
     times = [decision.at for decision in counted if decision.event_seq <= standing.seq]
     sentence = _verdict_label(standing, row)
@@ -466,12 +466,6 @@ def _settled_line(
     if times:
         sentence += f" at {time_of(max(times))}"
     return f"{sentence}."
-
-
-def _decided_by(decision: Decision) -> str:
-    if decision.by is None:
-        return "the system"
-    return name_of(decision.by)
 
 
 def _is_approved_edit(standing: Standing, row: PendingWrite) -> bool:
@@ -523,9 +517,9 @@ def _fact(
 
 def _signed(decision: Decision) -> DecisionOnSlip:
     reason = sealed_columns.read_value(decision, "reason")
-    name = name_of(decision.by) if decision.by else "The system"
+    name = name_of_decider(decision)
     return DecisionOnSlip(
-        name=name,
+        name=f"{name[:1].upper()}{name[1:]}" if decision.by is None else name,
         did=DID[decision.verdict],
         at=decision.at,
         reason=str(reason or ""),

@@ -35,6 +35,16 @@ def kept_now() -> Any:
     return Now()
 
 
+def read_now() -> datetime:
+    """Return the moment by the database's clock. One query on PostgreSQL."""
+    if connection.vendor == "sqlite":
+        return timezone.now()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        moment: datetime = cursor.fetchone()[0]
+    return moment
+
+
 def db_in(seconds: float) -> Any:
     """Return an expression for `seconds` from now."""
     if connection.vendor == "sqlite":

@@ -53,13 +53,14 @@ def staged(  # noqa: PLR0913
     superstep: int,
     at: datetime,
     protection: Protection,
+    revision: int = 1,
 ) -> PendingWrite:
-    """Return revision 1, the proposal of a task (`task_columns`). All rows made here
-    are plain until `seal_and_encrypt`.
+    """Return the proposal of a task (`task_columns`), a later `revision` if people are
+    asked about it anew. All rows made here are plain until `seal_and_encrypt`.
     """
     row = PendingWrite(
         write=write,
-        revision=1,
+        revision=revision,
         **of_task,
         position=position,
         channel=channel,
@@ -146,6 +147,30 @@ def retold(
         base_of(row),
         RevisionReason.TEXTS,
         author=row.author_id,
+        at=at,
+        protection=protection,
+    )
+
+
+def restored(
+    row: PendingWrite,
+    first: PendingWrite,
+    *,
+    at: datetime,
+    protection: Protection,
+) -> PendingWrite:
+    """Return the next revision, with what the node had proposed in its `first` one and
+    what people were shown beside that. The base stays.
+    """
+    revision = _next_revision(row)
+    revision.shown = decrypted(first, "shown")
+    revision.label = first.label
+    return _filled(
+        revision,
+        sealed_columns.read_value(first, "value"),
+        base_of(row),
+        RevisionReason.PROPOSAL,
+        author=None,
         at=at,
         protection=protection,
     )

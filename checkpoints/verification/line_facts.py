@@ -129,6 +129,7 @@ NEEDED: Mapping[str, Mapping[str, Kind]] = {
     "request_opened": {"request": _id, "writes": _ids},
     "request_settled": {"request": _id, "outcome": _name},
     "request_withdrawn": {"request": _id},
+    "request_expired": {"request": _id},
     "decision_signed": {**_REVISED, "request": _id, "verdict": _name},
     "write_rebased": _REVISED,
     "texts_changed": _REVISED,

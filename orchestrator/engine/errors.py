@@ -78,6 +78,14 @@ class AlreadyDecided(_Named):
     code_of_class = "already_decided"
 
 
+class DeadlinePassed(_Named):
+    """Nobody decided in time, and the gate lets its run fail then. Resume the run:
+    people are asked again, with a new deadline.
+    """
+
+    code_of_class = "deadline_passed"
+
+
 class NotAReviewer(_Named):
     """You are not among the reviewers of this request. Ask one of them, or a steward to
     reassign it.

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Protocol
 
-from orchestrator.engine.errors import BROKEN, CountersignError, InvalidValue, text_of
+from orchestrator.engine.errors import (
+    BROKEN,
+    CountersignError,
+    DeadlinePassed,
+    InvalidValue,
+    text_of,
+)
 from orchestrator.engine.gates.requests import asks_people
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled, State, compile
@@ -115,8 +121,9 @@ def play(
 
     At each pause `decisions(request)` is called once for every waiting request and
     returns {write position: (verdict, value)}, verdict being "approve", "reject" or
-    "edit", or None to leave it. `store.save` receives each `Superstep`. `memory` is the
-    memory from before: {namespace: {key: content}}. Raises `InvalidGraph`, and
+    "edit", None to leave it, or "deadline" to let its deadline pass. `store.save`
+    receives each `Superstep`. `memory` is the memory from before:
+    {namespace: {key: content}}. Raises `InvalidGraph`, and
     `InvalidValue` for an input that does not fit.
     """
     if decisions is not None and not callable(decisions):
@@ -194,7 +201,12 @@ class _Player:
         except CountersignError as error:
             self._fail(error)
             return
-        if not self.reviewers.ask(self.state):
+        try:
+            has_settled = self.reviewers.ask(self.state)
+        except DeadlinePassed as error:
+            self._fail(error)
+            return
+        if not has_settled:
             self.played.status = ending(self.compiled, self.frontier)
 
     def _settle(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from orchestrator.engine.errors import InvalidValue, UnknownThing
+from orchestrator.engine.errors import DeadlinePassed, InvalidValue, UnknownThing
 from orchestrator.engine.gates.requests import (
     ShownWrite,
     WaitingRequest,
@@ -36,6 +36,8 @@ from orchestrator.engine.values.ops import same
 
 RUN = UUID(int=0)
 """The run id of everything that is played."""
+DEADLINE = "deadline"
+"""The answer of a decider who lets the deadline pass."""
 DECIDER = 1
 """The person who stands for all reviewers."""
 VERDICTS = ("approve", "reject", "edit")
@@ -101,7 +103,7 @@ class Request:
         return Task(self.node, self.visit, self.index)
 
 
-Decisions = Callable[[Request], Mapping[int, Any] | None]
+Decisions = Callable[[Request], Mapping[int, Any] | str | None]
 
 
 @dataclass(slots=True)
@@ -265,7 +267,10 @@ class Reviewers:
         if self._decisions is not None:
             for request in self._undecided():
                 answered = self._decisions(self._shown_request(request, state))
-                self._take_answers(request, _answers_of(answered), state)
+                if answered == DEADLINE:
+                    self._pass_deadline(request)
+                else:
+                    self._take_answers(request, _answers_of(answered), state)
         return self.has_settled()
 
     def has_settled(self) -> bool:
@@ -348,6 +353,36 @@ class Reviewers:
                 edited.add(write.write)
         if edited:
             self._show_anew(request, state, edited, decided_before)
+
+    def _pass_deadline(self, request: _PlayedRequest) -> None:
+        """Let the deadline of a request decide its open writes. Raises `InvalidValue`
+        if its gate has none, and `DeadlinePassed` if it lets the run fail.
+        """
+        gate = self._gate(request.task.node)
+        if gate.deadline is None:
+            raise InvalidValue(
+                f"the gate of {request.task} has no deadline", task=str(request.task)
+            )
+        if gate.on_deadline == "fail":
+            raise DeadlinePassed(
+                f"nobody decided at the gate of {request.task.node} before its deadline",
+                node=request.task.node,
+            )
+        standings = request.stands().standings
+        for write in request.writes:
+            if standings[write.write].settled:
+                continue
+            self._seq += 1
+            request.decisions.append(
+                Given(
+                    write.write,
+                    write.revision,
+                    gate.on_deadline,
+                    None,
+                    self._seq,
+                    by_deadline=True,
+                )
+            )
 
     def _show_anew(
         self,
@@ -459,7 +494,7 @@ def _answers_of(answered: Any) -> Mapping[int, Any]:
         return answered
     cure = (
         'answer a dict by position of the write, as {0: "approve"}, '
-        "or None to leave the request"
+        'None to leave the request, or "deadline" to let its deadline pass'
     )
     raise InvalidValue(f"decisions(request) answered {answered!r}; {cure}")
 

@@ -53,6 +53,7 @@ from orchestrator.execution import (
     calls,
     cancellation,
     commit,
+    expired_gates,
     failed_save,
     failure_commit,
     open_superstep,
@@ -375,6 +376,8 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
         # hand are not among the settled gates yet.
         if replayed or session.has_settled_gate():
             return commit.commit_settlement(session, replayed)
+        if session.expired:
+            return expired_gates.fail_or_ask_again(session)
         planned = session.planned or _next_superstep(session, before)
         if not planned.starts:
             return _rest(session)
@@ -386,11 +389,16 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
         # None of these is the graph's fault: `run_begun_slice` handles them.
         raise
     except CountersignError as error:
-        # The error may come from a head whose commit had to be made again; then the
-        # turn is repeated on what stands.
-        if not commit.await_commit(session):
-            return True
-        return failure_commit.commit_failure(session, open_superstep.error_json(error))
+        return _fail(session, error)
+
+
+def _fail(session: Session, error: CountersignError) -> bool:
+    """Let the run fail with this error. Returns whether the slice still has the run."""
+    # The error may come from a head whose commit had to be made again; then the turn is
+    # repeated on what stands.
+    if not commit.await_commit(session):
+        return True
+    return failure_commit.commit_failure(session, open_superstep.error_json(error))
 
 
 def _rest(session: Session) -> bool:

@@ -12,7 +12,7 @@ from approvals.gates.bound_channels import (
 )
 from approvals.gates.request_state import RequestState
 from approvals.gates.unsigned_changes import Changes, sentence_of, unsigned_changes
-from approvals.models import RequestStatus
+from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints import lines
 from checkpoints.journal.results import Entry
 from checkpoints.ledger import commit as ledger
@@ -70,10 +70,11 @@ class Session:
     """One leased run while a slice works on it.
 
     `entries` are the journal entries of a superstep that was cut off, `requests` the
-    open requests, `memory_held` the channels of memory that those hold writes to,
-    `retried` the attempts of this superstep that were followed by another. `next_plan`
-    is what the last commit planned, so that it is planned once; `pending_commit` is
-    that commit while it is on its way. `stops` are nodes that do not start without a
+    open requests, `expired` those that a deadline has closed, `memory_held` the channels
+    of memory that the open ones hold writes to, `retried` the attempts of this
+    superstep that were followed by another. `next_plan` is what the last commit
+    planned, so that it is planned once; `pending_commit` is that commit while it is on
+    its way. `stops` are nodes that do not start without a
     yes. `replay` has the records from which a replay, which has no outside, takes its
     outcomes.
     """
@@ -84,6 +85,7 @@ class Session:
     input: Any
     entries: dict[Task, Entry] = field(default_factory=dict)
     requests: list[RequestState] = field(default_factory=list)
+    expired: list[ApprovalRequest] = field(default_factory=list)
     memory_held: frozenset[str] = frozenset()
     retried: list[tuple[Task, TaskOutcome]] = field(default_factory=list)
     next_plan: Planned | None = None
@@ -147,6 +149,7 @@ class Session:
             return []
         if self.lease.moved:
             self.requests = []
+            self.expired = []
             self.memory_held = frozenset()
             self._compared = False
             self._bound = None
@@ -158,6 +161,9 @@ class Session:
                 if tasks:
                     self.requests = settlement.waiting_requests(self.lease, tasks)
                     self.memory_held = memory_channels(self.requests)
+                    self.expired = settlement.expired_requests(
+                        self.lease, tasks, self.requests
+                    )
             self.lease.moved = False
         return self.requests
 

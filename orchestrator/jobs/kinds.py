@@ -13,6 +13,7 @@ from uuid import UUID
 import structlog
 from django.db import Error, connection
 
+from approvals.gates import deadline_jobs
 from checkpoints import anchors, erasure
 from checkpoints.conf import conf
 from checkpoints.db.caller_transaction import refuse_open_transaction
@@ -29,7 +30,7 @@ from orchestrator.engine.errors import (
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.loop import never
 from orchestrator.execution.secrets import writable
-from orchestrator.jobs import integrity, old_access
+from orchestrator.jobs import integrity, old_access, passed_deadlines
 from orchestrator.travel import bulk_fork
 
 Kind = Callable[[JobLease], Iterator[Step]]
@@ -38,6 +39,7 @@ KINDS: dict[str, Kind] = {
     "anchor_heads": anchors.anchor_heads,
     erasure.KIND: erasure.erase_job,
     bulk_fork.KIND: bulk_fork.fork_job,
+    deadline_jobs.KIND: passed_deadlines.meet_job,
     policy_schedules.KIND: policy_schedules.run_policies,
     stock.KIND: stock.measure_storage,
     prune_job.KIND: prune_job.prune_job,

@@ -16,6 +16,7 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
+from approvals import deadlines
 from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints import lines, payloads, timeline, uploads
 from checkpoints.audit import lines as audit_log
@@ -289,7 +290,8 @@ def _read_locked(run: Run) -> Run:
 
 def advance(run_id: UUID | str) -> Run:
     """Claim the run and work on it here and now, until it is paused, ended, stopped or
-    waits. For commands and tests.
+    waits; deadlines of its requests that have come are met as well. For commands and
+    tests.
 
     Does nothing while another lease is live; takes over an expired one. Like a worker
     it ignores a run for whose version this process has no code, unless it has the
@@ -301,14 +303,25 @@ def advance(run_id: UUID | str) -> Run:
     refuse_open_transaction("runs.advance")
     run = get(run_id)
     require_own_secrets(run)
-    # Most runs have ended or wait for people after a slice, and are not claimed again.
-    while run.status in leases.RUNS.statuses and is_ours(run.graph, run.fingerprint):
-        claim = leases.claim_one(run.id)
-        if claim is None:
-            return get(run.id)
-        loop.run_slice(claim.id, claim.epoch)
+    while is_ours(run.graph, run.fingerprint) and _advance_once(run):
         run = get(run.id)
     return run
+
+
+def _advance_once(run: Run) -> bool:
+    """Work one slice on a run, or meet its deadlines that have come, which wakes it.
+    Returns whether there was anything to do.
+    """
+    # Most runs have ended or wait for people after a slice, and are not claimed again.
+    if run.status in leases.RUNS.statuses:
+        claim = leases.claim_one(run.id)
+        if claim is not None:
+            loop.run_slice(claim.id, claim.epoch)
+            return True
+    # Nobody here is asked about a run that was imported.
+    if run.imported or run.status in ENDS:
+        return False
+    return deadlines.meet_due_deadlines(run.id)
 
 
 def resume(
@@ -384,6 +397,7 @@ def _queue_again(
     # A queued run that is stranded would wait for ever.
     resumable = _RESUMABLE | {Status.QUEUED} if stranded else _RESUMABLE
     locked_run.requeue_run(run, events=events, only=resumable)
+    deadlines.go_on(run)
     audit_log.record_act(
         "resumed", run, actor=by, seq=run.event_seq, allowed=sorted(allow_effects)
     )

@@ -4,6 +4,7 @@ as small as it goes.
 
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -101,8 +102,8 @@ def _chain(graph: Graph, *names: str) -> None:
         graph.edge(source, target)
 
 
-def _propose(graph: Graph, name: str, *writes: Write) -> None:
-    graph.node(name, effect="human", gate=GATE)(lambda state, ctx: list(writes))
+def _propose(graph: Graph, name: str, *writes: Write, gate: Gate = GATE) -> None:
+    graph.node(name, effect="human", gate=gate)(lambda state, ctx: list(writes))
 
 
 linear = _graph("c_linear")
@@ -263,9 +264,9 @@ _note(atomic, "after")
 _chain(atomic, START, "record", "after", END)
 
 
-def _asking(name: str, *writes: Write) -> Graph:
+def _asking(name: str, *writes: Write, gate: Gate = GATE) -> Graph:
     graph = _graph(name)
-    _propose(graph, "ask", *writes)
+    _propose(graph, "ask", *writes, gate=gate)
     _note(graph, "after")
     graph.edge(START, "ask")
     graph.edge("ask", "after", when=YES)
@@ -279,6 +280,24 @@ gate = _asking(
     Write("notes", ["one"]),
     Write("notes", ["two"]),
 )
+
+
+def _hurried(verdict: str) -> Graph:
+    return _asking(
+        f"c_deadline_{verdict}",
+        Write("letter", "proposed"),
+        Write("notes", ["one"]),
+        gate=Gate(
+            reviewers=["group:claims"],
+            deadline=timedelta(milliseconds=1),
+            on_deadline=verdict,
+        ),
+    )
+
+
+hurried_to_reject = _hurried("reject")
+hurried_to_approve = _hurried("approve")
+hurried_to_fail = _hurried("fail")
 
 beside = _asking("c_beside", Write("letter", "proposed"), Write("notes", ["asked"]))
 _note(beside, "move", {"total": 1})

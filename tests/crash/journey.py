@@ -113,7 +113,7 @@ def _without_attempts(errors: dict[str, Any]) -> dict[str, Any]:
 def _outcomes(run: Run) -> dict[str, Any]:
     """Of each gate, and of each node in each round, in the order of the rounds."""
     gates = ApprovalRequest.objects.filter(run=run).order_by(
-        "line", "node", "visit", "index"
+        "line", "node", "visit", "index", "ordinal"
     )
     saved = RunEvent.objects.filter(run=run, type="checkpoint_saved").order_by("seq")
     rounds = [line for line in map(_payload, saved) if line["source"] in ROUNDS]

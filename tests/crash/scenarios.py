@@ -6,6 +6,7 @@ who comes next looks at the rows and does what is left, as a person or a worker 
 """
 
 import itertools
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.db.models import QuerySet
 
+from approvals import deadlines
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
@@ -112,6 +114,21 @@ def _wakes_then_signs(run: Run, by: User) -> bool:
             notify.wake(run.id)
         return True
     return _signs()(run, by)
+
+
+def _lets_time_run_out(run: Run, by: User) -> bool:
+    """Nobody signs before the deadline; whoever is asked a second time approves."""
+    if run.status == Status.FAILED:
+        runs.resume(run.id, by=by)
+        return True
+    if run.status != Status.PAUSED:
+        return False
+    asked = ApprovalRequest.objects.filter(run=run)
+    if asked.filter(ordinal=1).exists():
+        run_actions.sign_open(run, by, "approve")
+        return True
+    time.sleep(0.002)
+    return deadlines.meet_due_deadlines(run.id)
 
 
 def _mend_and_resume(run: Run, by: User) -> bool:
@@ -243,6 +260,11 @@ SCENARIOS = {
     "two gates one by one": Scenario("c_two_gates", _signs(requests=1)),
     "two gates at once": Scenario("c_two_gates", _signs()),
     "woken for nothing": Scenario("c_gate", _wakes_then_signs),
+    "deadline that rejects": Scenario(
+        "c_deadline_reject", _lets_time_run_out, end=Status.REJECTED
+    ),
+    "deadline that approves": Scenario("c_deadline_approve", _lets_time_run_out),
+    "deadline that fails": Scenario("c_deadline_fail", _lets_time_run_out),
     "cancelled": Scenario("c_beside", _cancels, end=Status.CANCELLED),
     "retry": Scenario(
         "c_retry", _settle, counted={"knocked": 1}, once=frozenset({"knocked"})

@@ -48,6 +48,7 @@ EVENTS = {
     ),
     *(
         "request_withdrawn",
+        "request_expired",
         "gate_applied",
         "history_removed",
         "line_begun",
@@ -71,6 +72,8 @@ AUDIT = {
         "runs_verified",
         "signed",
         "not_needed",
+        "deadline_passed",
+        "request_expired",
         "cancelled",
         "resumed",
         "settled",
@@ -100,6 +103,7 @@ AUDIT = {
 JOBS = {
     *(
         "fork_runs",
+        "meet_deadline",
         "prune_runs",
         "rotate_keys",
         "sweep_access",

@@ -175,7 +175,7 @@ def test_the_options_that_a_gate_refuses_are_marked_and_no_others() -> None:
         veto=print,
         confirm_above=1,
     )
-    refused = {name.split()[1] for name in asked.unavailable()} | {"on_deadline"}
+    refused = {name.split()[1] for name in asked.unavailable()}
     marked = {
         name
         for heading in ("`Gate(...)`", "`Show(...)`")

@@ -39,7 +39,7 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class Given:
     """One decision: the `revision` that it counts for, `by` whom (None: the system),
-    and its number `seq` in the log.
+    its number `seq` in the log, and whether it was the gate's deadline that decided.
     """
 
     write: UUID
@@ -47,6 +47,7 @@ class Given:
     verdict: str
     by: int | None
     seq: int
+    by_deadline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,9 @@ def judge(
     A write is approved by `quorum` approvals of its current revision and rejected by
     `reject_quorum` rejections of one revision, whichever came first. A later revision
     opens an approved write again; a rejected one stays rejected. A person's latest
-    verdict on a revision counts, once. Under `all_or_nothing` one settled rejection
-    rejects all writes. A write is rejected with one that it needs.
+    verdict on a revision counts, once. A deadline's verdict settles a write whatever
+    the quorum. Under `all_or_nothing` one settled rejection rejects all writes. A write
+    is rejected with one that it needs.
     """
     by_write: dict[UUID, list[Given]] = {held.write: [] for held in writes}
     # What came first is decided by the log, not by the order in which rows were read.
@@ -162,13 +164,11 @@ def _standing(
     """Return the standing of one write after its decisions, which are in the order of
     the log.
     """
-    # Once there was an edit, `held.author` is the author of the last one; revisions
-    # before the first edit are the node's.
-    author = held.author
-    if any(decision.verdict == "edit" for decision in decisions):
-        author = None
+    author = _first_author(held, decisions)
     by_revision: dict[int, dict[int | None, Given]] = {}
     for decision in decisions:
+        if decision.by_deadline and _settles_alone(decision, held):
+            return Standing(_verdict_of(decision), (decision.by,), decision.seq)
         if decision.verdict == "edit":
             # Author of the revision that the edit made, and of later ones that only
             # have a new base.
@@ -189,6 +189,26 @@ def _standing(
     on_current = by_revision.get(held.revision, {}).values()
     counting = _counting(on_current, held.author, policy)
     return Standing("", tuple(decision.by for decision in counting), 0)
+
+
+def _first_author(held: Held, decisions: list[Given]) -> int | None:
+    """Return the author of the first revision."""
+    # Once there was an edit, `held.author` is the author of the last one; revisions
+    # before the first edit are the node's.
+    if any(decision.verdict == "edit" for decision in decisions):
+        return None
+    return held.author
+
+
+def _settles_alone(decision: Given, held: Held) -> bool:
+    """Return whether a deadline's decision settles the write: a rejection always does,
+    an approval only in the revision that it was made on.
+    """
+    return decision.verdict == "reject" or decision.revision == held.revision
+
+
+def _verdict_of(decision: Given) -> str:
+    return REJECTED if decision.verdict == "reject" else APPROVED
 
 
 def _counting(

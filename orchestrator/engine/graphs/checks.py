@@ -6,6 +6,7 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -20,9 +21,16 @@ from orchestrator.engine.graphs.effect import (
     HUMAN,
     OUTCOMES,
     PARTIAL,
+    REJECTED,
     WRITE,
 )
-from orchestrator.engine.graphs.gate import Fact, Gate, Show
+from orchestrator.engine.graphs.gate import (
+    LONGEST_DEADLINE,
+    ON_DEADLINE,
+    Fact,
+    Gate,
+    Show,
+)
 from orchestrator.engine.graphs.limit import faults_of_limits
 from orchestrator.engine.graphs.node import END, START, Edge, Node
 from orchestrator.engine.graphs.retry import Interval, Retry
@@ -384,6 +392,55 @@ def _has_schema(model: type[BaseModel]) -> bool:
     return True
 
 
+def faults_of_silence(
+    graph: Definition,
+    node: Node,
+    edges: Collection[Edge],
+) -> Iterator[str]:
+    """Yield a fault if the deadline of a node's gate could approve something that acts:
+    if a write or external node can be reached before another gate.
+    """
+    if not isinstance(node.gate, Gate) or node.gate.on_deadline != "approve":
+        return
+    nodes = {other.name: other for other in graph.nodes}
+    reached = [node.name, *_reached_ungated(node, nodes, edges)]
+    acting = [name for name in reached if nodes[name].journaled]
+    if acting:
+        yield (
+            f"node {node.name}: on_deadline='approve' would let {', '.join(acting)} "
+            "act although nobody signed; take 'reject' or 'fail', or put another gate between"
+        )
+
+
+def _reached_ungated(
+    node: Node,
+    nodes: Mapping[str, Node],
+    edges: Collection[Edge],
+) -> list[str]:
+    """Return the nodes that run once a node's gate has let its writes pass, and before
+    any other gate asks.
+    """
+    reached: list[str] = []
+    pending = [node.name]
+    while pending:
+        name = pending.pop()
+        for edge in edges:
+            if edge.source != name or edge.target in reached:
+                continue
+            if name == node.name and not _follows_approval(edge):
+                continue
+            target = nodes.get(edge.target)
+            # A gated node waits for its own gate; an unknown one has a fault already.
+            if target is not None and not target.gated:
+                reached.append(target.name)
+                pending.append(target.name)
+    return reached
+
+
+def _follows_approval(edge: Edge) -> bool:
+    return edge.when != REJECTED and edge.kind != "error"
+
+
 def _faults_of_missing_gate(node: Node) -> Iterator[str]:
     if node.approve is None:
         return
@@ -410,6 +467,7 @@ def _faults_of_gate_parts(
     for option in ("quorum", "reject_quorum"):
         if not is_whole(getattr(gate, option)):
             yield f"{option} must be a whole number from 1"
+    yield from _faults_of_deadline(gate)
     for option, allowed in (("shows", channels), ("writes", writable)):
         for channel in getattr(gate, option):
             if channel not in allowed:
@@ -437,6 +495,24 @@ def _faults_of_needs(gate: Gate) -> Iterator[str]:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
         yield f"needs= leads in a circle: {' needs '.join(reversed(error.args[1]))}"
+
+
+def _faults_of_deadline(gate: Gate) -> Iterator[str]:
+    if gate.on_deadline not in ON_DEADLINE:
+        choices = ", ".join(ON_DEADLINE)
+        yield f"on_deadline={gate.on_deadline!r} is none of {choices}"
+    if gate.deadline is None:
+        if gate.on_deadline != "reject":
+            yield "on_deadline= needs a deadline="
+        return
+    if isinstance(gate.deadline, timedelta):
+        if not timedelta(0) < gate.deadline <= LONGEST_DEADLINE:
+            yield "deadline must be longer than 0 and at most a hundred years"
+    elif not _takes_two(gate.deadline):
+        yield (
+            f"deadline={gate.deadline!r} is neither a timedelta nor a function "
+            "of (now, state) that returns a datetime"
+        )
 
 
 def _faults_of_changes(gate: Gate) -> Iterator[str]:

@@ -7,7 +7,7 @@ and stores their answers.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from string import Formatter
 from typing import Any, Protocol
@@ -25,6 +25,10 @@ from orchestrator.engine.values.ops import same
 PRINCIPALS = ("user:", "group:", "perm:")
 NAMED_FIELDS = 3
 """The most fields that the label of an edited write names."""
+ON_DEADLINE = ("reject", "approve", "fail")
+"""The ways in which a deadline may end a request."""
+LONGEST_DEADLINE = timedelta(days=36_600)
+"""The longest time that a deadline may be ahead: a hundred years."""
 LONGEST_IN_LABEL = 60
 """The most characters of a value that the label of an edited write shows."""
 
@@ -82,7 +86,7 @@ class Gate:
     four_eyes: bool = False
     all_or_nothing: bool = False
     needs_approval: Callable[[Any, Any], Any] | None = None
-    deadline: timedelta | None = None
+    deadline: timedelta | Callable[[datetime, Any], datetime] | None = None
     on_deadline: str = "reject"
     tiers: Sequence[Any] = ()
     title: str = ""
@@ -96,7 +100,6 @@ class Gate:
     def unavailable(self) -> list[str]:
         """Return the options that the gate uses and this version lacks."""
         is_used = {
-            "deadline": self.deadline is not None or self.on_deadline != "reject",
             "tiers": bool(self.tiers),
             "auto": self.auto is not None,
             "veto": self.veto is not None,

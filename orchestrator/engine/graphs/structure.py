@@ -82,7 +82,17 @@ def _gate_in_words(gate: Gate) -> str:
         words += " under four eyes"
     if gate.all_or_nothing:
         words += ", all writes or none"
+    if gate.deadline is not None:
+        words += f"; {AT_DEADLINE[gate.on_deadline]} when its deadline has passed"
     return words
+
+
+AT_DEADLINE = {
+    "reject": "rejected",
+    "approve": "approved",
+    "fail": "the run fails",
+}
+"""What becomes of open writes at a deadline, in words."""
 
 
 def _reviewer_in_words(principal: str) -> str:
@@ -142,6 +152,7 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         "shows": sorted(gate.shows),
         "writes": sorted(gate.writes),
         "reason_required": sorted(reason_required),
+        **_on_deadline(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.
     if needs:
@@ -154,6 +165,14 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
 def _bounds(limit: Limit) -> dict[str, Json]:
     """Return a limit as its author wrote it, templates unfilled."""
     return {name: as_json(bound) for name, bound in limit.bounds().items()}
+
+
+def _on_deadline(gate: Gate) -> dict[str, Json]:
+    # How long people have is no part of it. A gate without a deadline says nothing, or
+    # every graph would have another fingerprint than before there were deadlines.
+    if gate.deadline is None:
+        return {}
+    return {"on_deadline": gate.on_deadline}
 
 
 def _reviewers(reviewers: Sequence[str] | Callable[[Any], Any] | None) -> Json:

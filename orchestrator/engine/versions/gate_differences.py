@@ -81,6 +81,7 @@ def _policy_changes(
             f"whether people are asked: {before} became {after}",
             weaker=bool(new["needs_approval"]),
         )
+    yield from _deadline_changes(old, new)
     yield from _needs_changes(old.get("needs", {}), new.get("needs", {}))
     yield from _limit_changes(old.get("limits", {}), new.get("limits", {}))
     for key, words in _LISTS.items():
@@ -134,6 +135,20 @@ def _quorum_changes(
         yield GateChange(
             f"rejections needed {old['reject_quorum']} became {new['reject_quorum']}",
             weaker=new["reject_quorum"] > old["reject_quorum"],
+        )
+
+
+def _deadline_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    # A gate without a deadline names no verdict of one.
+    before = old.get("on_deadline")
+    after = new.get("on_deadline")
+    if before != after:
+        yield GateChange(
+            f"at the deadline: {before or 'none'} became {after or 'none'}",
+            # Only an approval lets something through that nobody signed.
+            weaker=after == "approve",
         )
 
 

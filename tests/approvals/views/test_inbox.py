@@ -10,6 +10,7 @@ from django.urls import reverse
 from approvals.models import ApprovalRequest
 from checkpoints.ledger.pending_writes import StoredBase
 from checkpoints.models import Run
+from tests.support import deadlines, run_actions
 from tests.support.cast import People, named
 from tests.support.claims import decide_all
 from tests.support.rows import a_decision, a_request, a_run, a_write
@@ -97,3 +98,20 @@ def test_a_row_says_how_many_of_its_writes_are_signed(
         b"1 of 4 signed"
         in browse(people.reviewer).get(reverse("inbox"), {"folder": "signed"}).content
     )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_row_says_what_its_deadline_does_and_afterwards_that_it_did(
+    people: People, browse: Callable[[User], Client]
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    waiting = deadlines.paused_run()
+    page = browse(rita).get(reverse("inbox"))
+    assert "then it is rejected" in page.content.decode()
+
+    asked = run_actions.request(waiting)
+    deadlines.let_come(waiting)
+    deadlines.meet_deadline(waiting)
+    page = browse(rita).get(reverse("inbox_rows"), {"id": [str(asked.id)]})
+    [row] = page.context["rows"]
+    assert row.state.startswith("rejected by the deadline at ")

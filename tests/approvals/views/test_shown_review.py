@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
@@ -12,6 +13,7 @@ from django.urls import reverse
 from approvals.views.shown_review import Tally
 from checkpoints.models import Run
 from orchestrator import runs
+from tests.support import deadlines, run_actions
 from tests.support.cast import People, named
 
 Browse = Callable[[User], Client]
@@ -73,3 +75,42 @@ def test_who_cancelled_the_run_is_called_by_name(
         " by Olive Hart. None of these writes will happen."
         in open_review(browse, people.reviewer, run).content.decode()
     )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_review_says_what_its_deadline_does_and_afterwards_that_it_did(
+    people: People, browse: Browse
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    waiting = deadlines.paused_run()
+    page = open_review(browse, rita, waiting).content.decode()
+    assert "If nobody decides by" in page
+    assert "it is rejected</strong>" in page
+    assert "Silence approves nothing here." in page
+
+    asked = run_actions.request(waiting)
+    deadlines.let_come(waiting)
+    runs.advance(waiting.id)
+    address = reverse("review", args=[waiting.id])
+    page = browse(rita).get(address, {"seen": str(asked.id)}).content.decode()
+    assert "Time ran out at" in page
+    assert "; rejected by the deadline." in page
+    assert "Rejected by the deadline at" in page, "on each write"
+    assert "of 1 signed" not in page, "a deadline is no signature"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_review_that_its_deadline_closed_says_that_the_run_failed(
+    people: People, browse: Browse
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    waiting = deadlines.paused_run(on_deadline="fail")
+    assert (
+        "the run fails</strong>" in open_review(browse, rita, waiting).content.decode()
+    )
+    asked = run_actions.request(waiting)
+    deadlines.let_come(waiting)
+    assert runs.advance(waiting.id).status == "failed"
+    address = reverse("review", args=[waiting.id])
+    page = browse(rita).get(address, {"seen": str(asked.id)}).content.decode()
+    assert "; the run failed by the deadline." in page

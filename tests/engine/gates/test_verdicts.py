@@ -272,3 +272,26 @@ def test_under_four_eyes_who_edited_needs_somebody_else_to_approve_it(
     run = runs.advance(run.id)
     assert run.status == Status.COMPLETED
     assert state(run)["letter"] == "mine"
+
+
+def test_a_deadline_settles_alone_whatever_the_quorums() -> None:
+    policy = Policy(quorum=3, reject_quorum=3)
+    for verdict, settled in (("reject", "rejected"), ("approve", "approved")):
+        late = Given(ONE, 1, verdict, None, 9, by_deadline=True)
+        standing = judge([Held(ONE, 1)], [late], policy)[ONE]
+        assert standing == Standing(settled, (None,), 9)
+
+
+def test_a_deadlines_approval_counts_for_its_revision_and_its_rejection_for_all() -> (
+    None
+):
+    for verdict, settled in (("reject", "rejected"), ("approve", "")):
+        late = Given(ONE, 1, verdict, None, 9, by_deadline=True)
+        assert judge([Held(ONE, 2)], [late], Policy())[ONE].verdict == settled
+
+
+def test_one_rejection_of_two_does_not_turn_a_deadlines_approval() -> None:
+    rita = Given(ONE, 1, "reject", 1, 3)
+    late = Given(ONE, 1, "approve", None, 9, by_deadline=True)
+    policy = Policy(reject_quorum=2)
+    assert judge([Held(ONE, 1)], [rita, late], policy)[ONE].verdict == "approved"

@@ -78,6 +78,16 @@ def waiting() -> Graph:
     return graph
 
 
+def silent(*edges: Any, **nodes: Any) -> Graph:
+    """A graph whose first node is approved by its deadline."""
+    gate = Gate(
+        reviewers=["user:ann"], deadline=timedelta(hours=1), on_deadline="approve"
+    )
+    return with_edges(
+        (START, "a"), *edges, a={"effect": "human", "gate": gate}, **nodes
+    )
+
+
 def twice() -> Graph:
     graph = one()
     graph.node("a")(logs)
@@ -191,7 +201,25 @@ def bad_branch(labels: Any) -> Graph:
         (lambda: gated(quorum=0), "quorum"),
         (lambda: gated(shows=["nowhere"]), "shows name nowhere"),
         (lambda: gated(writes={"nowhere": Show()}), "writes name nowhere"),
-        (lambda: gated(deadline=timedelta(hours=1)), "no gate deadline"),
+        (lambda: gated(deadline=timedelta(0)), "deadline must be longer than 0"),
+        (lambda: gated(deadline=timedelta(days=36_601)), "at most a hundred years"),
+        (lambda: gated(deadline=3600), "neither a timedelta nor a function"),
+        (lambda: gated(deadline=lambda now: now), "neither a timedelta nor a function"),
+        (lambda: gated(on_deadline="approve"), "on_deadline= needs a deadline="),
+        (
+            lambda: silent(("a", "b"), ("b", END), b={"effect": "write"}),
+            "would let b act although nobody signed",
+        ),
+        (
+            lambda: silent(
+                ("a", "b"), ("b", "c"), ("c", END), b={}, c={"effect": "external"}
+            ),
+            "would let c act although nobody signed",
+        ),
+        (
+            lambda: gated(deadline=timedelta(hours=1), on_deadline="escalate"),
+            "on_deadline='escalate' is none of reject, approve, fail",
+        ),
         (lambda: gated(tiers=[(timedelta(hours=1), "remind", "ann")]), "no gate tiers"),
         (lambda: gated(auto=print), "no gate auto"),
         (lambda: gated(veto=print), "no gate veto"),
@@ -601,3 +629,12 @@ def test_two_current_versions_are_refused() -> None:
 def test_a_fingerprint_that_nobody_has_is_unknown() -> None:
     with pytest.raises(UnknownThing, match="deploy the version"):
         registry.by_fingerprint("0" * 64)
+
+
+def test_silence_may_approve_what_leads_to_effects_only_behind_another_gate() -> None:
+    asks = {"effect": "human", "gate": ASK}
+    acts = {"effect": "external"}
+    behind = silent(("a", "b"), ("b", "c"), ("c", END), b=asks, c=acts)
+    assert isinstance(compile(behind), Compiled)
+    rejected = silent(("a", END), ("a", "c", "rejected"), ("c", END), c=acts)
+    assert isinstance(compile(rejected), Compiled)

@@ -267,7 +267,12 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Gate.title": [({}, {"gate": {"title": "Decide {note}"}})],
     "Gate.facts": [({}, {"gate": {"facts": []}})],
     "Gate.deadline": [({}, {"gate": {"deadline": timedelta(hours=1)}})],
-    "Gate.on_deadline": [({}, {"gate": {"on_deadline": "approve"}})],
+    "Gate.on_deadline": [
+        (
+            {"gate": {"deadline": timedelta(hours=1)}},
+            {"gate": {"deadline": timedelta(hours=1), "on_deadline": "approve"}},
+        )
+    ],
     "Gate.tiers": [
         ({}, {"gate": {"tiers": [(timedelta(hours=1), "remind", "user:ann")]}})
     ],

@@ -2,6 +2,7 @@
 run at a point.
 """
 
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -285,6 +286,10 @@ def test_what_may_happen_a_second_time_breaks_wherever_the_run_is(
             "whether people are asked: always became",
         ),
         ({"reject_quorum": 2}, "rejections needed 1 became 2"),
+        (
+            {"deadline": timedelta(hours=1), "on_deadline": "approve"},
+            "at the deadline: none became approve",
+        ),
     ],
 )
 def test_a_gate_that_gets_easier_breaks_until_its_request_is_open(
@@ -417,3 +422,12 @@ def test_the_same_structure_has_no_difference_and_each_that_is_found_survives_js
     assert said(declared()) == []
     for one in differences(declared(), declared("pay", state=Text)):
         assert Difference.from_json(one.to_json()) == one
+
+
+def test_a_deadline_that_rejects_lets_nothing_through() -> None:
+    hour = timedelta(hours=1)
+    new = declared(gate={"deadline": hour})
+    words = "gate of node `pay`: at the deadline: none became reject"
+    assert (WARNING, words) in said(new, AT_FETCH)
+    later = declared(gate={"deadline": 2 * hour})
+    assert said(later, AT_FETCH, old=new) == []

@@ -1,0 +1,322 @@
+"""Deadlines of requests: what a deadline decides when it has come, as a signature of the
+system under the run's lock. Its job calls this, and `runs.advance`.
+
+Like `approvals.reviews` it locks the run, then the request. Whoever has the run's lock
+first wins: a deadline that comes second finds nothing left to decide.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from approvals.drafts import forget_drafts
+from approvals.gates.deadline_jobs import add_deadline_jobs
+from approvals.gates.request_state import (
+    RequestState,
+    load_states,
+    require_all_decisions,
+)
+from approvals.models import (
+    ASKS_AGAIN,
+    BY_DEADLINE,
+    ApprovalRequest,
+    Decision,
+    RequestStatus,
+)
+from checkpoints.audit import lines as audit_log
+from checkpoints.core.ids import uuid7
+from checkpoints.core.status import CLOSED_TO_DECISIONS, Status
+from checkpoints.db import query_cache, statements
+from checkpoints.db.clock import kept_now, read_now
+from checkpoints.event_log import NewEvent
+from checkpoints.ledger import locked_run, pending_writes
+from checkpoints.models import PendingWrite, Run
+from checkpoints.queue import notify
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import Protection, decrypted, protection_of
+from orchestrator.engine.errors import TamperedRow, UnknownThing
+
+
+@dataclass(frozen=True, slots=True)
+class _Passing:
+    """A deadline that has come: its locked run and request, and the moment."""
+
+    run: Run
+    state: RequestState
+    at: datetime
+
+    @property
+    def request(self) -> ApprovalRequest:
+        return self.state.request
+
+    @property
+    def protection(self) -> Protection:
+        return protection_of(self.run)
+
+    @property
+    def undecided(self) -> list[PendingWrite]:
+        """Return the writes that nobody has settled, by position."""
+        standings = self.state.standings
+        return [row for row in self.state.writes if not standings[row.write].settled]
+
+
+def meet_deadline(run_id: UUID, request_id: UUID) -> bool:
+    """Let the deadline of a request decide what people have left open, and wake the run.
+    Returns whether it decided anything: it does nothing to a request that is closed, or
+    in a run in which nothing can be decided now.
+
+    A deadline that is still to come gets a new job. A row that does not verify leaves
+    the run tampered.
+    """
+    try:
+        with transaction.atomic():
+            return _meet_locked(run_id, request_id)
+    except UnknownThing:
+        # Retention has removed the run.
+        return False
+    except TamperedRow as fault:
+        # The transaction is rolled back by now, so these lines outlive it.
+        locked_run.mark_tampered(run_id, fault)
+        row = str(fault.facts.get("row", ""))
+        audit_log.record("refused_tampered", actor=None, run=run_id, row=row)
+        return False
+
+
+def meet_due_deadlines(run_id: UUID) -> bool:
+    """Let the deadlines of a run decide that have come, as their jobs would. Returns
+    whether any did. One query where none has.
+    """
+    # Most runs have none, and a look whose query is kept costs less.
+    if not query_cache.exists(_query_due, run_id):
+        return False
+    has_decided = False
+    for request in list(_query_due(run_id)):
+        has_decided |= meet_deadline(run_id, request.id)
+    return has_decided
+
+
+def _query_due(run: UUID) -> "QuerySet[ApprovalRequest]":
+    due = ApprovalRequest.objects.filter(
+        run=run, status=RequestStatus.OPEN, deadline__lte=kept_now()
+    )
+    return due.order_by("deadline", "id").only("id")
+
+
+def go_on(run: Run) -> None:
+    """Let a locked, stopped run that goes on ask again where a deadline let it fail,
+    and add jobs for its other deadlines: theirs may have come while nothing could be
+    decided. Two queries where there are none.
+    """
+    ApprovalRequest.objects.filter(
+        run=run.id, line=run.line, status=RequestStatus.EXPIRED
+    ).update(outcome=ASKS_AGAIN)
+    add_deadline_jobs(
+        ApprovalRequest.objects.filter(
+            run=run.id, status=RequestStatus.OPEN, deadline__isnull=False
+        )
+    )
+
+
+def _meet_locked(run_id: UUID, request_id: UUID) -> bool:
+    run = locked_run.lock_run(run_id)
+    # When such a run goes on, its open requests get new jobs.
+    if run.cancel_at or run.status in CLOSED_TO_DECISIONS:
+        return False
+    requests = query_cache.select_locked(
+        ApprovalRequest, _query_open, run_id, request_id
+    )
+    require_all_decisions(run.id, run.decisions, exactly=True)
+    states = load_states(requests, protection_of(run))
+    if not states or states[0].request.deadline is None:
+        return False
+    at = read_now()
+    # Only the request's own time is sealed, not that of the job.
+    if states[0].request.deadline > at:
+        add_deadline_jobs(requests)
+        return False
+    passing = _Passing(run, states[0], at)
+    if not passing.undecided:
+        return False
+    _decide(passing)
+    return True
+
+
+def _query_open(run: UUID, request: UUID) -> "QuerySet[ApprovalRequest]":
+    requests = ApprovalRequest.objects.filter(
+        id=request, run=run, status=RequestStatus.OPEN
+    )
+    return requests.order_by("id").select_for_update()
+
+
+def _decide(passing: _Passing) -> None:
+    """Write a decision for each open write, with events, the audit line and the run's
+    row; settle the request, and wake the run. A gate that lets its run fail decides
+    nothing: its request is closed.
+    """
+    verdict = passing.request.policy["on_deadline"]
+    if verdict == "fail":
+        _expire(passing)
+        return
+    rows = passing.undecided
+    if verdict == "approve":
+        rows = _without_edits(passing)
+    decisions = [_decision(passing, row, verdict) for row in rows]
+    # The events of the decisions come first, so that their numbers are known.
+    for seq, decision in enumerate(decisions, start=passing.run.event_seq + 1):
+        decision.event_seq = seq
+    statements.insert_rows(
+        Decision, sealed_rows.seal_and_encrypt(decisions, passing.protection)
+    )
+    [state] = load_states([passing.request], passing.protection)
+    outcome = state.outcome
+    last_seq = _append_events(passing, decisions, str(outcome))
+    statements.update_rows(
+        ApprovalRequest,
+        {"id": passing.request.id},
+        outcome=outcome,
+        status=RequestStatus.SETTLED,
+        settled_at=passing.at,
+        settled_seq=last_seq,
+    )
+    writes = [row.write for row in state.writes]
+    forget_drafts(passing.run, None, signed=[], settled=writes)
+    notify.notify_workers()
+
+
+def _expire(passing: _Passing) -> None:
+    """Close the request, and wake the run, so that its worker lets it fail. A run that
+    has failed already asks again when it is resumed.
+    """
+    run = passing.run
+    request = passing.request
+    event = NewEvent(
+        "request_expired",
+        {"request": str(request.id)},
+        node=request.node,
+        task=request.task,
+        actor=BY_DEADLINE,
+    )
+    seq = locked_run.append_locked(run, [event], at=passing.at, **notify.woken())
+    audit_log.record_act(
+        "request_expired", run, actor=None, seq=seq, request=request.id
+    )
+    outcome = ASKS_AGAIN if run.status == Status.FAILED else ""
+    statements.update_rows(
+        ApprovalRequest,
+        {"id": request.id},
+        status=RequestStatus.EXPIRED,
+        outcome=outcome,
+    )
+    writes = [row.write for row in passing.state.writes]
+    forget_drafts(run, None, signed=[], settled=writes)
+    notify.notify_workers()
+
+
+def _without_edits(passing: _Passing) -> list[PendingWrite]:
+    """Return the open writes as their nodes proposed them: a write that a person has
+    edited, and too few have signed since, gets a next revision with the proposal.
+    """
+    edited = [row.write for row in passing.undecided if row.author_id is not None]
+    if not edited:
+        return passing.undecided
+    firsts = PendingWrite.objects.filter(write__in=edited, revision=1)
+    first_by_write = {first.write: first for first in firsts}
+    sealed_rows.verify_rows(first_by_write.values(), passing.protection)
+
+    rows: list[PendingWrite] = []
+    revised: list[PendingWrite] = []
+    for row in passing.undecided:
+        first = first_by_write.get(row.write)
+        if first is None:
+            rows.append(row)
+            continue
+        proposal = pending_writes.restored(
+            row, first, at=passing.at, protection=passing.protection
+        )
+        rows.append(proposal)
+        revised.append(proposal)
+    statements.insert_rows(
+        PendingWrite, sealed_rows.seal_and_encrypt(revised, passing.protection)
+    )
+    return rows
+
+
+def _decision(passing: _Passing, row: PendingWrite, verdict: str) -> Decision:
+    final_value = b""
+    if verdict == "approve":
+        final_value = decrypted(row, "value")
+    return Decision(
+        id=uuid7(),
+        request=passing.request,
+        run=passing.run.id,
+        line=row.line,
+        task=row.task,
+        write=row.write,
+        position=row.position,
+        channel=row.channel,
+        revision=row.revision,
+        # Nobody saw it; it is bound to its revision as a person's decision is.
+        seen_hash=row.hash,
+        verdict=verdict,
+        old_value=pack_json(pending_writes.base_of(row).value),
+        proposed_value=decrypted(row, "value"),
+        final_value=final_value,
+        by_name=BY_DEADLINE,
+        at=passing.at,
+    )
+
+
+def _append_events(
+    passing: _Passing, decisions: Sequence[Decision], outcome: str
+) -> int:
+    """Append the events to the run's log, with its wake, and one line to the audit log.
+    Return the number of the last event.
+    """
+    run = passing.run
+    request = passing.request
+    first_seq = run.event_seq + 1
+    events = [_decision_event(request, decision) for decision in decisions]
+    settled = {"request": str(request.id), "outcome": outcome}
+    events.append(
+        NewEvent("request_settled", settled, node=request.node, task=request.task)
+    )
+    last_seq = locked_run.append_locked(
+        run,
+        events,
+        at=passing.at,
+        decisions=run.decisions + len(decisions),
+        **notify.woken(),
+    )
+    audit_log.record_act(
+        "deadline_passed",
+        run,
+        actor=None,
+        seq=first_seq,
+        # There is no receipt, so the line finds its decisions by their numbers.
+        last=first_seq + len(decisions) - 1,
+        request=request.id,
+        verdicts={decisions[0].verdict: len(decisions)},
+    )
+    return last_seq
+
+
+def _decision_event(request: ApprovalRequest, decision: Decision) -> NewEvent:
+    facts = {
+        "write": str(decision.write),
+        "revision": decision.revision,
+        "verdict": decision.verdict,
+        "hash": decision.seen_hash,
+        "request": str(request.id),
+    }
+    return NewEvent(
+        "decision_signed",
+        facts,
+        node=request.node,
+        task=request.task,
+        actor=BY_DEADLINE,
+    )

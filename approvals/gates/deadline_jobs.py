@@ -1,0 +1,25 @@
+"""The jobs that meet deadlines: one for each request with a deadline, written in the
+transaction that opens or reopens the request. `approvals.deadlines` does their work.
+"""
+
+from collections.abc import Iterable
+
+from approvals.models import ApprovalRequest
+from checkpoints.queue import jobs
+
+KIND = "meet_deadline"
+"""The kind of these jobs. Their fact `request` is the id of the request."""
+
+
+def add_deadline_jobs(requests: Iterable[ApprovalRequest]) -> None:
+    """Queue a job for each of these requests that has a deadline, in the caller's
+    transaction. A second job for a request does no harm: it finds nothing to decide.
+    """
+    for request in requests:
+        if request.deadline is not None:
+            jobs.add_job(
+                KIND,
+                due_at=request.deadline,
+                run=request.run_id,
+                request=str(request.id),
+            )

@@ -1,0 +1,161 @@
+"""Gates whose deadline lets the run fail: the run fails when the deadline has closed
+their requests, and when it is resumed the same proposals are asked about anew.
+"""
+
+from datetime import UTC, datetime
+
+from approvals.gates.new_requests import (
+    Moment,
+    NewRequests,
+    ReachedGate,
+    patch_gate,
+    prepare_requests,
+)
+from approvals.models import ASKS_AGAIN, ApprovalRequest
+from checkpoints.ledger import commit as ledger
+from checkpoints.ledger import pending_writes
+from checkpoints.models import PendingWrite
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import read_value
+from orchestrator.engine import Gate, Task
+from orchestrator.engine.errors import DeadlinePassed
+from orchestrator.engine.graphs.gate import present
+from orchestrator.engine.step.held_patch import PATCH
+from orchestrator.engine.step.reduce import HeldWrite
+from orchestrator.execution import memory as execution_memory
+from orchestrator.execution.session import Session, retry_when_log_moved
+
+
+def fail_or_ask_again(session: Session) -> bool:
+    """Open the requests anew with which the run has failed before. Returns True: the
+    slice still has the run. Raises `DeadlinePassed`, with which the run fails, if it
+    has not failed with one of them yet.
+    """
+    for request in session.expired:
+        if request.outcome != ASKS_AGAIN:
+            raise DeadlinePassed(
+                f"nobody decided at the gate of {request.node} before its deadline, "
+                f"{request.deadline:%Y-%m-%d %H:%M} UTC",
+                node=request.node,
+                request=str(request.id),
+            )
+    retry_when_log_moved(session.lease, lambda: _ask_again(session))
+    return True
+
+
+def _ask_again(session: Session) -> None:
+    # What expired may have changed with the log.
+    session.open_requests()
+    opening = _opening(session)
+    ledger.append_events(session.lease, opening.events, inside=opening.insert)
+    # The next look has to see the new requests.
+    session.lease.moved = True
+
+
+def _opening(session: Session) -> NewRequests:
+    lease = session.lease
+    reached: dict[Task, ReachedGate] = {}
+    held: list[HeldWrite] = []
+    for request in session.expired:
+        task = Task(request.node, request.visit, request.index)
+        gate = _gate_of(session, request)
+        first, newest = _revisions(session, request)
+        reached[task] = _reached(request, gate, newest)
+        held += _proposal(session, task, gate, first)
+    channels = execution_memory.held_channels([], held)
+    state = execution_memory.memory_values(
+        lease.protection, session.head.payload.state, channels
+    )
+    moment = Moment(
+        state,
+        lease.superstep,
+        session.input,
+        datetime.now(UTC),
+        unsigned=session.who_chose_reviewers,
+    )
+    return prepare_requests(lease, session.graph, reached, held, moment)
+
+
+def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
+    """Return the gate that asks: the one that the request names, else its node's own."""
+    guard = request.policy.get("gate") or request.node
+    return session.graph.nodes[guard].gate or Gate()
+
+
+def _revisions(
+    session: Session, request: ApprovalRequest
+) -> tuple[list[PendingWrite], list[PendingWrite]]:
+    """Return the first and the newest revision of each write of a request, by
+    position. Raises `TamperedRow`, `WrongKey`.
+    """
+    rows = PendingWrite.objects.filter(
+        run=request.run_id,
+        line=request.line,
+        node=request.node,
+        visit=request.visit,
+        index=request.index,
+    )
+    first = list(rows.filter(revision=1).order_by("position"))
+    newest = list(pending_writes.newest(rows).order_by("position"))
+    sealed_rows.verify_rows([*first, *newest], session.lease.protection)
+    return first, newest
+
+
+def _reached(
+    request: ApprovalRequest, gate: Gate, newest: list[PendingWrite]
+) -> ReachedGate:
+    policy = request.policy
+    guard = policy.get("gate") or request.node
+    why = read_value(request, "why") or None
+    reads = policy.get("reads")
+    reviewers: list[str] | None = None
+    if request.node == PATCH:
+        channels = [row.channel for row in newest]
+        gate = patch_gate(gate, channels, why, guard=guard).gate
+        # Later changes must not name others.
+        reviewers = policy["reviewers"]
+    return ReachedGate(
+        gate,
+        why,
+        all_or_nothing=policy["all_or_nothing"],
+        input_hash=request.input_hash,
+        prepared_from=request.prepared_from,
+        guard=guard,
+        reads=reads,
+        reviewers=reviewers,
+        ordinal=request.ordinal + 1,
+        revisions={row.position: row.revision + 1 for row in newest},
+    )
+
+
+def _proposal(
+    session: Session, task: Task, gate: Gate, first: list[PendingWrite]
+) -> list[HeldWrite]:
+    """Return the writes of a task as its node proposed them: edits are not carried
+    over.
+    """
+    held: list[HeldWrite] = []
+    for row in first:
+        version = pending_writes.base_of(row).version
+        value = read_value(row, "value")
+        plain = HeldWrite(task, row.position, row.channel, value, None, version)
+        shown = read_value(row, "shown") or {}
+        label = str(shown.get("label") or row.label)
+        if label == _label_by_gate(session, gate, plain):
+            held.append(plain)
+        else:
+            named = HeldWrite(task, row.position, row.channel, value, label, version)
+            held.append(named)
+    return held
+
+
+def _label_by_gate(session: Session, gate: Gate, write: HeldWrite) -> str:
+    """Return the label that the gate gives a write by itself."""
+    presented = present(
+        gate,
+        node=write.task.node,
+        input=session.input,
+        state=session.head.payload.state,
+        writes=[write],
+    )
+    return str(presented["writes"][0]["label"])
