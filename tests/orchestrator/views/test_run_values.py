@@ -78,13 +78,14 @@ def test_of_very_many_changes_the_first_are_shown_and_no_more_are_counted(
     assert found["uncounted"] is True
 
 
-def test_a_value_of_the_state_that_is_cut_says_so_and_looks_like_no_other(
-    people: People,
-) -> None:
+def test_an_output_that_is_cut_says_so_and_looks_like_no_other() -> None:
     one, other = (["x" * run_details.CUT, end] for end in ("a", "b"))
-    texts = [run_details._leaf("k", value)["text"] for value in (one, other)]
+    texts = [run_details._cut(value) for value in (one, other)]
     assert texts[0] != texts[1]
     assert "more characters, fingerprint" in texts[0]
+
+
+def test_a_value_of_the_state_is_shown_as_it_is_stored() -> None:
     assert json.loads(run_details._leaf("k", {"a": "\u202e"})["text"]) == {
         "a": "\u202e"
     }
