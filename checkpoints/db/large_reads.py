@@ -7,6 +7,7 @@ from django.db import connection, transaction
 from django.db.models import Exists
 
 _GROUPED_IN_MEMORY = {"enable_sort": "off"}
+_IN_ORDER = {"enable_bitmapscan": "off"}
 _LOOKED_UP = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -43,6 +44,16 @@ def few_rows() -> Iterator[None]:
     the tables whole to spare itself the look-ups. Like `few_groups` it is rolled back.
     """
     with _planned(_LOOKED_UP):
+        yield
+
+
+@contextmanager
+def first_rows() -> Iterator[None]:
+    """Open a block for queries that read the first rows of an index: PostgreSQL, which
+    expects few rows of a kind, does not gather all of them first. Like `few_groups` it
+    is rolled back.
+    """
+    with _planned(_IN_ORDER):
         yield
 
 

@@ -15,6 +15,7 @@ from django.utils.dateparse import parse_datetime
 
 from checkpoints.core.status import Status
 from checkpoints.db import counts
+from checkpoints.db.large_reads import first_rows
 from checkpoints.db.rows import to_driver
 from checkpoints.queue.due_runs import TABLE, WAITING, kinds_text
 from orchestrator.engine.frozen import frozen
@@ -136,4 +137,5 @@ def _select(text: str, **params: str) -> Sequence[tuple[Any, ...]]:
     """Return the rows of a query that reads from `kinds`."""
     now = to_driver(timezone.now(), connection.vendor)
     text = f"WITH RECURSIVE {kinds_text()} {text}"
-    return counts.select_rows(text, {"now": now, **params})
+    with first_rows():
+        return counts.select_rows(text, {"now": now, **params})
