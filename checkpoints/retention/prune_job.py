@@ -283,7 +283,7 @@ def _next_runs(rule: Rule, result: Pruned) -> list[RunAt]:
     order of the index of graphs: no others are read.
     """
     runs = Run.objects.filter(graph=rule.graph)
-    # The place of a job that an older release began has no moment; it begins anew.
+    # A removal that has just begun has passed no run yet.
     if result.last_at:
         at = datetime.fromisoformat(result.last_at)
         behind = Q(created_at__gt=at) | Q(id__gt=UUID(result.last))

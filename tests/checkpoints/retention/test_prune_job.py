@@ -102,6 +102,17 @@ def test_the_numbers_of_the_dry_run_are_what_is_then_removed(
     assert faults() == []
 
 
+def test_no_run_is_passed_over_among_those_that_were_started_at_one_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = [long_run() for _ in range(5)]
+    Run.objects.filter(id__in=[run.id for run in made]).update(created_at=timezone.now())
+    monkeypatch.setattr(prune_job, "LOOKED_AT", 2)
+    job = pruned(policy("long", keep_last=2))
+    assert job.progress["done"] == 5 * 7
+    assert [seqs(run) for run in made] == [[7, 8]] * 5
+
+
 def test_a_second_removal_finds_nothing_and_a_later_one_goes_on_from_the_first(
     people: cast.People,
 ) -> None:
