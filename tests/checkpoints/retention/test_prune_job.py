@@ -106,7 +106,9 @@ def test_no_run_is_passed_over_among_those_that_were_started_at_one_moment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = [long_run() for _ in range(5)]
-    Run.objects.filter(id__in=[run.id for run in made]).update(created_at=timezone.now())
+    Run.objects.filter(id__in=[run.id for run in made]).update(
+        created_at=timezone.now()
+    )
     monkeypatch.setattr(prune_job, "LOOKED_AT", 2)
     job = pruned(policy("long", keep_last=2))
     assert job.progress["done"] == 5 * 7
