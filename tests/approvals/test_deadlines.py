@@ -128,6 +128,22 @@ def test_who_signs_after_it_is_answered_with_its_name(rita: Any) -> None:
     assert "the deadline" in answer.value.message
 
 
+def test_who_signs_what_a_person_settled_before_it_is_answered_with_that_name(
+    rita: Any, people: cast.People
+) -> None:
+    run = paused_run(on_deadline="fail")
+    sign(run, rita, ["approve", None])
+    let_come(run)
+    work_off(run)
+    ravi = run_actions.reviewer(people.second_reviewer)
+    with pytest.raises(AlreadyDecided) as answer:
+        sign(run, ravi, ["approve", None])
+    assert answer.value.facts["by"] == ["rita"]
+    with pytest.raises(AlreadyDecided) as answer:
+        sign(run, ravi, [None, "approve"])
+    assert answer.value.facts["by"] == ["the deadline"]
+
+
 def test_it_comes_too_late_where_people_have_signed(rita: Any) -> None:
     run = paused_run()
     sign(run, rita, ["approve", "approve"])
