@@ -305,7 +305,7 @@ def _surely_asks(node: Mapping[str, Any]) -> bool:
     """Return whether nothing of a node passes without people. A gate with a rule of its
     own may answer that nobody needs to be asked.
     """
-    gate = node.get("gate")
+    gate = node.get("gate") or {}
     return bool(gate) and gate["needs_approval"] is None
 
 
