@@ -5,9 +5,10 @@ Like `approvals.reviews` it locks the run, then the request. Whoever has the run
 first wins: a deadline that comes second finds nothing left to decide.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -15,6 +16,7 @@ from django.db.models import QuerySet
 
 from approvals.drafts import forget_drafts
 from approvals.gates.deadline_jobs import add_deadline_jobs
+from approvals.gates.edited_texts import has_other_texts
 from approvals.gates.request_state import (
     RequestState,
     load_states,
@@ -36,10 +38,11 @@ from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run, pending_writes
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import notify
-from checkpoints.sealing import sealed_rows
+from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection, decrypted, protection_of
 from orchestrator.engine.errors import TamperedRow, UnknownThing
+from orchestrator.engine.values.ops import same
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,23 +230,48 @@ def _without_edits(passing: _Passing) -> list[PendingWrite]:
     firsts = PendingWrite.objects.filter(write__in=edited, revision=1)
     first_by_write = {first.write: first for first in firsts}
     sealed_rows.verify_rows(first_by_write.values(), passing.protection)
+    texts = _proposed_texts(first_by_write[edited[0]])
+    _restore_texts(passing, texts)
 
     rows: list[PendingWrite] = []
     revised: list[PendingWrite] = []
     for row in passing.undecided:
         first = first_by_write.get(row.write)
-        if first is None:
+        if first is not None:
+            current = pending_writes.restored(
+                row, first, at=passing.at, protection=passing.protection
+            )
+        elif has_other_texts(row, texts):
+            current = pending_writes.retold(
+                row, texts=texts, at=passing.at, protection=passing.protection
+            )
+        else:
             rows.append(row)
             continue
-        proposal = pending_writes.restored(
-            row, first, at=passing.at, protection=passing.protection
-        )
-        rows.append(proposal)
-        revised.append(proposal)
+        rows.append(current)
+        revised.append(current)
     statements.insert_rows(
         PendingWrite, sealed_rows.seal_and_encrypt(revised, passing.protection)
     )
     return rows
+
+
+def _proposed_texts(first: PendingWrite) -> dict[str, Any]:
+    """Return title and facts of a request as they were shown beside the proposal."""
+    shown = sealed_columns.read_value(first, "shown") or {}
+    return {name: shown[name] for name in ("title", "facts") if name in shown}
+
+
+def _restore_texts(passing: _Passing, texts: Mapping[str, Any]) -> None:
+    """Give a request the texts of its proposal back, if an edit changed them."""
+    request = passing.request
+    packed: dict[str, bytes] = {}
+    for name, text in texts.items():
+        if not same(sealed_columns.read_value(request, name), text):
+            packed[name] = pack_json(text)
+    if packed:
+        changed = sealed_rows.seal_again(request, passing.protection, **packed)
+        request.save(update_fields=changed)
 
 
 def _decision(passing: _Passing, row: PendingWrite, verdict: str) -> Decision:

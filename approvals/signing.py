@@ -300,9 +300,10 @@ def _names_of_signers(state: RequestState, write: UUID) -> list[str]:
     """Return the names of the people whose signatures settled a write, or that of the
     deadline that did.
     """
-    if state.request.status == RequestStatus.EXPIRED:
+    standing = state.standings[write]
+    if state.request.status == RequestStatus.EXPIRED and not standing.settled:
         return [BY_DEADLINE]
-    signers = set(state.standings[write].by)
+    signers = set(standing.by)
     # Searched in the whole request: under all-or-nothing, the rejection of another
     # write settled this one too.
     names = {row.by_name for row in state.decisions if row.by_id in signers}

@@ -323,12 +323,13 @@ class Review:
         return min(filter(None, deadlines), default=None)
 
     @property
-    def at_deadline(self) -> str:
-        """What happens when that deadline comes."""
+    def deadlines(self) -> list[tuple[datetime, str]]:
+        """The deadlines to come and what each does, without repetition, by time."""
+        acts: set[tuple[datetime, str]] = set()
         for request in self._open_requests:
-            if request.deadline is not None and request.deadline == self.deadline:
-                return inbox.at_deadline(request)
-        return ""
+            if request.deadline is not None:
+                acts.add((request.deadline, inbox.at_deadline(request)))
+        return sorted(acts)
 
     @property
     def silence_approves(self) -> bool:

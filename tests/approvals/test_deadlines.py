@@ -14,9 +14,10 @@ from approvals.gates.deadline_jobs import KIND
 from approvals.gates.request_state import why_of
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.models import AuditLine, Job, Run
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Show
+from orchestrator.engine import END, START, Fact, Gate, Show
 from orchestrator.engine.errors import AlreadyDecided, WrongStatus
 from tests.support import cast, run_actions
 from tests.support.bundles import PUBLIC, exported, forgotten, loaded
@@ -127,6 +128,22 @@ def test_who_signs_after_it_is_answered_with_its_name(rita: Any) -> None:
     assert "the deadline" in answer.value.message
 
 
+def test_who_signs_what_a_person_settled_before_it_is_answered_with_that_name(
+    rita: Any, people: cast.People
+) -> None:
+    run = paused_run(on_deadline="fail")
+    sign(run, rita, ["approve", None])
+    let_come(run)
+    work_off(run)
+    ravi = run_actions.reviewer(people.second_reviewer)
+    with pytest.raises(AlreadyDecided) as answer:
+        sign(run, ravi, ["approve", None])
+    assert answer.value.facts["by"] == ["rita"]
+    with pytest.raises(AlreadyDecided) as answer:
+        sign(run, ravi, [None, "approve"])
+    assert answer.value.facts["by"] == ["the deadline"]
+
+
 def test_it_comes_too_late_where_people_have_signed(rita: Any) -> None:
     run = paused_run()
     sign(run, rita, ["approve", "approve"])
@@ -235,6 +252,32 @@ def test_on_approve_an_edit_that_lacks_signatures_is_not_what_is_approved(
     assert pending(run)[0].revision == 3
     assert pending(run)[0].author_id is None
     assert verify_run(run.id) == []
+
+
+def test_on_approve_no_wording_of_an_unfinished_edit_stays(rita: Any) -> None:
+    facts = [Fact("Letter", "proposal.letter")]
+    run = paused_run(
+        on_deadline="approve", title="{proposal.letter}", facts=facts, four_eyes=True
+    )
+    proposed = _texts_of(run)
+    sign(run, rita, [("edit", "Dear Mallory"), None])
+    assert [row.revision for row in pending(run)] == [2, 2]
+    assert "Mallory" in str(_texts_of(run))
+    let_come(run)
+    run = runs.advance(run.id)
+    assert state(run)["letter"] == "Dear Marta"
+    assert _texts_of(run) == proposed
+    assert verify_run(run.id) == []
+
+
+def _texts_of(run: Run) -> list[Any]:
+    """Title and facts of a run's request, and those beside each of its writes."""
+    asked = request(run)
+    texts = [read_value(asked, "title"), read_value(asked, "facts")]
+    for row in pending(run):
+        shown = read_value(row, "shown")
+        texts += [shown["title"], shown["facts"]]
+    return texts
 
 
 def test_on_approve_an_edit_that_is_settled_stays(rita: Any) -> None:

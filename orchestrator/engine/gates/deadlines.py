@@ -54,6 +54,8 @@ def _fault_of(answer: Any, now: datetime) -> str:
         return f"it returned {type(answer).__name__}, not a datetime"
     if answer.utcoffset() is None:
         return "it returned a moment without a time zone"
-    if not now < answer <= now + LONGEST_DEADLINE:
+    if answer <= now:
         return f"it returned {answer.isoformat()}, which is not ahead of now"
+    if answer > now + LONGEST_DEADLINE:
+        return f"it returned {answer.isoformat()}, more than a hundred years ahead"
     return ""

@@ -403,7 +403,7 @@ def faults_of_silence(
     if not isinstance(node.gate, Gate) or node.gate.on_deadline != "approve":
         return
     nodes = {other.name: other for other in graph.nodes}
-    reached = [node.name, *_reached_ungated(node, nodes, edges)]
+    reached = dict.fromkeys([node.name, *_reached_ungated(node, nodes, edges)])
     acting = [name for name in reached if nodes[name].journaled]
     if acting:
         yield (
@@ -417,28 +417,45 @@ def _reached_ungated(
     nodes: Mapping[str, Node],
     edges: Collection[Edge],
 ) -> list[str]:
-    """Return the nodes that run once a node's gate has let its writes pass, and before
-    any other gate asks.
+    """Return the nodes that can run once a node's gate has approved, and before people
+    decide at any other gate.
     """
     reached: list[str] = []
-    pending = [node.name]
+    begun: set[str] = set()
+    pending: list[Edge] = []
+    for edge in edges:
+        # A call runs after its approval, and may fail then.
+        is_taken = edge.kind != "error" or node.calls
+        if edge.source == node.name and edge.when != REJECTED and is_taken:
+            pending.append(edge)
     while pending:
-        name = pending.pop()
-        for edge in edges:
-            if edge.source != name or edge.target in reached:
-                continue
-            if name == node.name and not _follows_approval(edge):
-                continue
-            target = nodes.get(edge.target)
-            # A gated node waits for its own gate; an unknown one has a fault already.
-            if target is not None and not target.gated:
-                reached.append(target.name)
-                pending.append(target.name)
+        target = nodes.get(pending.pop().target)
+        # An unknown node has a fault already.
+        if target is None or target.name in begun:
+            continue
+        begun.add(target.name)
+        if not _surely_asks(target):
+            reached.append(target.name)
+        pending += _edges_without_people(target, edges)
     return reached
 
 
-def _follows_approval(edge: Edge) -> bool:
-    return edge.when != REJECTED and edge.kind != "error"
+def _surely_asks(node: Node) -> bool:
+    """Return whether nothing of a node passes without people. A gate with a rule of its
+    own may answer that nobody needs to be asked.
+    """
+    if not node.gated:
+        return False
+    return not isinstance(node.gate, Gate) or node.gate.needs_approval is None
+
+
+def _edges_without_people(node: Node, edges: Collection[Edge]) -> list[Edge]:
+    """Return the edges by which a run can leave a node though nobody decided there."""
+    leaving = [edge for edge in edges if edge.source == node.name]
+    if _surely_asks(node):
+        # It can fail before anybody is asked.
+        return [edge for edge in leaving if edge.kind == "error"]
+    return [edge for edge in leaving if edge.when != REJECTED]
 
 
 def _faults_of_missing_gate(node: Node) -> Iterator[str]:

@@ -402,6 +402,15 @@ def _of_gate(
     if asks and old["gate"] and not new["gate"]:
         yield Difference(BREAKING, what, "was removed, and people are asked there now")
         return
+    if asks and _approves_by_deadline(old):
+        # What people are asked now is still approved by its deadline.
+        acting = ahead.acting_by_silence(name)
+        if acting:
+            text = (
+                "its deadline approves what people are asked now, and would let "
+                f"{_quoted(acting)} act although nobody signed"
+            )
+            yield Difference(BREAKING, what, text)
     for change in gate_changes(old, new):
         if ahead.begins(name):
             yield Difference(BREAKING if change.weaker else WARNING, what, change.words)
@@ -411,6 +420,11 @@ def _of_gate(
         else:
             text = f"{change.words} (nobody will be asked there again)"
             yield Difference(HARMLESS, what, text)
+
+
+def _approves_by_deadline(node: Mapping[str, Any]) -> bool:
+    gate = node["gate"]
+    return bool(gate) and gate.get("on_deadline") == "approve"
 
 
 def _of_edges(

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.effect import JOURNALED
 from orchestrator.engine.graphs.node import START
 from orchestrator.engine.versions.pending_parts import Pending
 
 _EDGE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)(=>|~>|>)([A-Za-z_][A-Za-z0-9_.-]*)")
-_NEEDS = {"!error": 0, "!rejected": 1, "!approved": 3}
+_NEEDS_ANYTHING = 1
 _NEEDS_CONSENT = 2
+_NEEDS = {"!error": 0, "!rejected": _NEEDS_ANYTHING, "!approved": 3}
 """The least that people must have decided before an edge of a gated node is taken:
 nothing (0), anything (1), yes to a part (2, as for every edge that names no outcome),
 yes to all (3).
@@ -133,6 +135,33 @@ class WaysAhead:
             if names:
                 least = min(needs for _, needs in gates)
                 yield sorted(gate for gate, _ in gates), _BEHIND_ONE[least], names
+
+    def acting_by_silence(
+        self,
+        gate: str,
+    ) -> list[str]:
+        """Return, sorted, the nodes of the new version that could act if the deadline of
+        this gate approved, before people decide at any other gate.
+        """
+        nodes = {node["name"]: node for node in self.new["nodes"]}
+        ways: list[EdgeWay] = []
+        for way in self._new_ways:
+            # An unknown node, START among them, has no gate.
+            node = nodes.get(way.source, {})
+            if _is_open_without_people(way, node):
+                ways.append(way)
+        starts: list[str] = []
+        for way in self._new_ways:
+            # A call runs after its approval, and may fail then.
+            is_taken = way.needs or nodes[gate]["approve"] == "call"
+            if way.source == gate and way.needs != _NEEDS_ANYTHING and is_taken:
+                starts.append(way.target)
+        acting: list[str] = []
+        for name in sorted(_reached(ways, starts) & nodes.keys()):
+            node = nodes[name]
+            if node["effect"] in JOURNALED and not _surely_asks(node):
+                acting.append(name)
+        return acting
 
     def _begin_without(
         self,
@@ -270,6 +299,22 @@ class WaysAhead:
     ) -> bool:
         """Return whether a stored result goes on by the edge."""
         return self.at is not None and self.at.takes(edge)
+
+
+def _surely_asks(node: Mapping[str, Any]) -> bool:
+    """Return whether nothing of a node passes without people. A gate with a rule of its
+    own may answer that nobody needs to be asked.
+    """
+    gate = node.get("gate") or {}
+    return bool(gate) and gate["needs_approval"] is None
+
+
+def _is_open_without_people(way: EdgeWay, node: Mapping[str, Any]) -> bool:
+    """Return whether a run can leave this node by this way though nobody decided."""
+    if _surely_asks(node):
+        # It can fail before anybody is asked.
+        return not way.needs
+    return way.needs != _NEEDS_ANYTHING
 
 
 def _ways_round(

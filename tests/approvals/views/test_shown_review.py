@@ -13,8 +13,10 @@ from django.urls import reverse
 from approvals.views.shown_review import Tally
 from checkpoints.models import Run
 from orchestrator import runs
+from orchestrator.engine import END, START, Gate
 from tests.support import deadlines, run_actions
 from tests.support.cast import People, named
+from tests.support.small_graphs import advanced, graph
 
 Browse = Callable[[User], Client]
 
@@ -97,6 +99,40 @@ def test_a_review_says_what_its_deadline_does_and_afterwards_that_it_did(
     assert "; rejected by the deadline." in page
     assert "Rejected by the deadline at" in page, "on each write"
     assert "of 1 signed" not in page, "a deadline is no signature"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_review_of_several_deadlines_says_what_each_of_them_does(
+    people: People, browse: Browse
+) -> None:
+    made = graph("three-deadlines")
+
+    def proposing(name: str, hours: int, on_deadline: Any) -> None:
+        gate = Gate(
+            reviewers=["group:claims"],
+            deadline=hours * deadlines.HOUR,
+            on_deadline=on_deadline,
+        )
+
+        @made.node(name, effect="human", gate=gate)
+        def propose(state: Any, ctx: Any) -> dict[str, Any]:
+            return {"notes": [name]}
+
+        made.edge(START, name)
+        made.edge(name, END)
+
+    proposing("soon", 1, "reject")
+    proposing("later", 5, "approve")
+    proposing("last", 9, "fail")
+    waiting = advanced(made)
+    assert waiting.status == "paused"
+    rita = run_actions.reviewer(people.reviewer)
+    page = open_review(browse, rita, waiting)
+    acts = [act for _, act in page.context["page"].deadlines]
+    assert acts == ["it is rejected", "the system approves it", "the run fails"]
+    text = page.content.decode()
+    assert text.count('data-test="at-deadline"') == 3
+    assert "Silence approves nothing here." not in text
 
 
 @pytest.mark.django_db(transaction=True)

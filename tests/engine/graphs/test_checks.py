@@ -638,3 +638,28 @@ def test_silence_may_approve_what_leads_to_effects_only_behind_another_gate() ->
     assert isinstance(compile(behind), Compiled)
     rejected = silent(("a", END), ("a", "c", "rejected"), ("c", END), c=acts)
     assert isinstance(compile(rejected), Compiled)
+
+
+FAILS_OVER = (("a", "b"), ("b", END), ("b", "c", "error"), ("c", END))
+RULE = Gate(reviewers=["user:ann"], needs_approval=lambda state, proposal: False)
+CALL_OF_RULE = {"effect": "external", "approve": "call", "args": Refund}
+
+
+@pytest.mark.parametrize(
+    ("edges", "nodes"),
+    [
+        # What is asked at b may fail before anybody is asked.
+        (FAILS_OVER, {"b": {"effect": "human", "gate": ASK}}),
+        # The rule of b may answer that nobody needs to be asked.
+        (chain("a", "b", "c")[1:], {"b": {"effect": "human", "gate": RULE}}),
+        (chain("a", "c")[1:], {"c": {**CALL_OF_RULE, "prepare": logs, "gate": RULE}}),
+        ((("a", "b"), ("b", END), ("c", END)), {"b": {"sends": ["c"]}}),
+        ((("a", "b"), ("b", END), ("c", END)), {"b": {"goto": ["c"]}}),
+    ],
+)
+def test_silence_approves_nothing_that_can_act_before_people_decide(
+    edges: Any, nodes: dict[str, Any]
+) -> None:
+    nodes = {"c": {"effect": "external"}, **nodes}
+    with pytest.raises(InvalidGraph, match="would let c act although nobody signed"):
+        compile(silent(*edges, **nodes))

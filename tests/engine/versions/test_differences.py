@@ -431,3 +431,40 @@ def test_a_deadline_that_rejects_lets_nothing_through() -> None:
     assert (WARNING, words) in said(new, AT_FETCH)
     later = declared(gate={"deadline": 2 * hour})
     assert said(later, AT_FETCH, old=new) == []
+
+
+SILENT = {"deadline": timedelta(hours=1), "on_deadline": "approve"}
+ACTS: dict[str, dict[str, Any]] = {"send": {"effect": "external"}}
+ACTS_NOW = (
+    BREAKING,
+    "gate of node `pay`: its deadline approves what people are asked now, and would "
+    "let `send` act although nobody signed",
+)
+
+
+@pytest.mark.parametrize("between", [{}, {"approve": "writes", "gate": True}])
+def test_an_open_request_that_silence_approves_must_not_come_to_lead_to_effects(
+    between: dict[str, Any],
+) -> None:
+    names = ("pay", "tell", "send")
+    # Where people are surely asked, silence at another gate approves nothing.
+    asks = Gate(reviewers=["user:ann"])
+    rule = Gate(reviewers=["user:ann"], needs_approval=logs)
+    old = declared("pay", "tell", gate=SILENT)
+    rejects = {**SILENT, "on_deadline": "reject"}
+    for gate, is_open in ((asks, False), (rule, True)):
+        options = {**ACTS, "tell": {**between, "gate": gate} if between else {}}
+        new = declared(*names, gate=rejects, options=options)
+        expected = is_open or not between
+        assert (ACTS_NOW in said(new, ASKED, old)) is expected
+        # It breaks no run in which nobody is asked under the old rule.
+        assert ACTS_NOW not in said(new, PAST, old)
+
+
+def test_an_error_before_a_gate_leads_silence_to_effects_too() -> None:
+    old = declared("pay", "tell", gate=SILENT)
+    asks: dict[str, Any] = {"approve": "writes", "gate": Gate(reviewers=["user:ann"])}
+    new = declared("pay", "tell", "send", options={**ACTS, "tell": asks})
+    assert ACTS_NOW not in said(new, ASKED, old)
+    failing = {**new, "edges": [*new["edges"], "tell>send!error"]}
+    assert ACTS_NOW in said(failing, ASKED, old)
