@@ -4,6 +4,8 @@ have made, and deadlines that nothing would meet.
 
 from datetime import datetime, timedelta
 
+from django.utils import timezone
+
 from approvals.gates.deadline_jobs import KIND
 from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest, Decision, RequestStatus
@@ -59,7 +61,8 @@ def unmet_deadline(
     if row.deadline is None or row.status != RequestStatus.OPEN:
         return None
     live = Job.objects.filter(run=run.id, kind=KIND, status__in=LIVE)
-    latest = row.deadline + LATEST
+    # After workers were away, a job that is overdue is tried again from now on.
+    latest = max(row.deadline, timezone.now()) + LATEST
     if any(_meets(job, row, latest) for job in live):
         return None
     return subject.fault(row, "has a deadline, but no job that would meet it")

@@ -27,9 +27,10 @@ from checkpoints.db import query_cache, statements
 from checkpoints.db.rows import attributes_of, fetch_rows
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
-from checkpoints.models import PendingWrite
+from checkpoints.models import PendingWrite, RunEvent
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_columns, sealed_rows
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
@@ -150,7 +151,29 @@ def expired_requests(
         if task in tasks_without_request:
             newest[task] = row
     sealed_rows.verify_rows(newest.values(), lease.protection)
+    for row in newest.values():
+        _require_expiry(row, lease)
     return list(newest.values())
+
+
+def _require_expiry(row: ApprovalRequest, lease: Lease) -> None:
+    """Raise `TamperedRow` unless the log records that this request's deadline closed it:
+    its status alone is no sealed column.
+    """
+    lets_fail = row.policy.get("on_deadline") == "fail" and row.deadline is not None
+    events = RunEvent.objects.filter(
+        run=lease.id, type="request_expired", task=row.task
+    )
+    for event in events if lets_fail else ():
+        sealed_rows.verify_row(event, lease.protection)
+        facts = read_value(event, "payload") or {}
+        if facts.get("request") == str(row.id):
+            return
+    raise TamperedRow(
+        f"{sealed_rows.name_of(row)} says that its deadline closed it, but no line of "
+        "the log does",
+        row=sealed_rows.name_of(row),
+    )
 
 
 def _require_closed(lease: Lease, tasks: Collection[Task]) -> None:

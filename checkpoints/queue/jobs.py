@@ -300,6 +300,14 @@ def pause_job(job_id: UUID | str) -> bool:
     return bool(rows.update(due_at=PAUSED, epoch=F("epoch") + 1, **BACK))
 
 
+def pause_jobs_of(run_id: UUID, kind: str) -> int:
+    """Pause the jobs of one kind of a run, each until `continue_job`, and return how
+    many there were.
+    """
+    rows = Job.objects.filter(run=run_id, kind=kind, status__in=LIVE)
+    return rows.update(due_at=PAUSED, epoch=F("epoch") + 1, **BACK)
+
+
 def continue_job(job_id: UUID | str) -> bool:
     """Continue a paused job from its place. Returns False if it was not paused."""
     rows = Job.objects.filter(

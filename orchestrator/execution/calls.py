@@ -20,13 +20,17 @@ from approvals.gates.approved_calls import (
 )
 from checkpoints.models.task_result import Outcome
 from orchestrator.engine import Task
+from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.graphs.call import CALL, is_call
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.plan import Start
 from orchestrator.engine.step.reduce import WriteValue
+from orchestrator.engine.values.ops import same
 from orchestrator.execution.attempt import Call, SuperstepContext
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 from orchestrator.execution.session import Session
+
+_BEGUN = (Outcome.OPEN, Outcome.DONE, Outcome.UNKNOWN)
 
 
 def decided_calls(
@@ -63,6 +67,13 @@ def _fitted(graph: Compiled, task: Task, call: ApprovedCall) -> Call:
     `InvalidValue` if the arguments do not fit its type.
     """
     args = graph.channel_of(task.node, CALL).stage(call.args, limit=None)
+    # Validators are code: a newer one must not make other arguments of what was signed.
+    if not same(args, call.args):
+        raise InvalidValue(
+            f"this version of the graph reads other arguments from those that were "
+            f"approved for {task}; fork the run from before the approval",
+            task=str(task),
+        )
     # A channel that is new in this version has its default.
     state: dict[str, dict[str, Any]] = {}
     for part, fresh in graph.fresh_state().items():
@@ -116,6 +127,22 @@ def _has_begun(
     if entry.outcome in (Outcome.NOT_DONE, Outcome.FAILED):
         return entry.input_hash == context.hash_of_call(start, call)
     return True
+
+
+def begun_calls(
+    session: Session, starts: Sequence[Start], proposals: Collection[Task]
+) -> list[Task]:
+    """Return the tasks whose calls began before a crash, and whose `prepare` has brought
+    no proposal now: what came of those calls is still to be learnt.
+    """
+    begun: list[Task] = []
+    for start in starts:
+        entry = session.entries.get(start.task)
+        if entry is None or start.is_call or start.task in proposals:
+            continue
+        if session.graph.nodes[start.task.node].calls and entry.outcome in _BEGUN:
+            begun.append(start.task)
+    return begun
 
 
 def ended_call(proposal: FinishedTask, ended: FinishedTask) -> FinishedTask:

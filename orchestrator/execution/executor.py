@@ -192,16 +192,19 @@ class Executor:
                 "message": f"the worker wrote down that {what}",
             }
             return TaskOutcome("unknown", error=error, attempt=entry.attempt)
+        # What began was a call with other arguments: under its key nothing else runs.
+        is_call = start.task in self.context.calls
+        if is_call and entry.outcome == Outcome.OPEN and self._is_changed(start, entry):
+            return _changed(start, entry)
         return None
+
+    def _is_changed(self, start: Start, entry: Entry) -> bool:
+        return entry.input_hash != self.context.input_hash(start)
 
     def _recorded_result(self, start: Start, entry: Entry) -> TaskOutcome:
         # A person who settled a task confirmed this very output, whatever its input.
-        if not entry.settled and entry.input_hash != self.context.input_hash(start):
-            changed = {
-                "type": "InputChanged",
-                "message": f"{start.task} has a recorded result for another input",
-            }
-            return TaskOutcome("unknown", error=changed, attempt=entry.attempt)
+        if not entry.settled and self._is_changed(start, entry):
+            return _changed(start, entry)
         return TaskOutcome(
             "done",
             output=Output.from_json(entry.output or {}),
@@ -509,3 +512,12 @@ class Executor:
             # recorded.
             self._collect(self._ended_attempts())
             raise Draining
+
+
+def _changed(start: Start, entry: Entry) -> TaskOutcome:
+    """Return the outcome of a task whose journal is about another input."""
+    error = {
+        "type": "InputChanged",
+        "message": f"{start.task} has begun or ended with another input",
+    }
+    return TaskOutcome("unknown", error=error, attempt=entry.attempt)

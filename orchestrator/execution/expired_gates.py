@@ -2,7 +2,10 @@
 their requests, and when it is resumed the same proposals are asked about anew.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from approvals.gates.new_requests import (
     Moment,
@@ -19,7 +22,7 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import DeadlinePassed
-from orchestrator.engine.graphs.gate import present
+from orchestrator.engine.graphs.gate import Show, present
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.execution import memory as execution_memory
@@ -77,9 +80,36 @@ def _opening(session: Session) -> NewRequests:
 
 
 def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
-    """Return the gate that asks: the one that the request names, else its node's own."""
-    guard = request.policy.get("gate") or request.node
-    return session.graph.nodes[guard].gate or Gate()
+    """Return the gate that asks: the one that the request names, else its node's own,
+    with the rules that the request was opened under. A deployment changes none of them.
+    """
+    policy = request.policy
+    node = session.graph.nodes.get(policy.get("gate") or request.node)
+    gate = node.gate if node is not None and node.gate is not None else Gate()
+    return replace(
+        gate,
+        quorum=policy["quorum"],
+        reject_quorum=policy["reject_quorum"],
+        four_eyes=policy["four_eyes"],
+        all_or_nothing=policy["all_or_nothing"],
+        shows=policy["shows"],
+        writes=_shows_of(gate, policy),
+        on_deadline=policy["on_deadline"],
+    )
+
+
+def _shows_of(gate: Gate, policy: Mapping[str, Any]) -> dict[str, Show]:
+    """Return how a gate shows writes, with what a request's policy asks of them."""
+    needs: Mapping[str, Sequence[str]] = policy.get("needs", {})
+    channels = {*gate.writes, *policy["reason_required"], *needs}
+    shows: dict[str, Show] = {}
+    for channel in sorted(channels):
+        shows[channel] = replace(
+            gate.writes.get(channel, Show()),
+            reason_required=channel in policy["reason_required"],
+            needs=needs.get(channel, ()),
+        )
+    return shows
 
 
 def _revisions(
@@ -108,12 +138,9 @@ def _reached(
     guard = policy.get("gate") or request.node
     why = read_value(request, "why") or None
     reads = policy.get("reads")
-    reviewers: list[str] | None = None
     if request.node == PATCH:
         channels = [row.channel for row in newest]
         gate = patch_gate(gate, channels, why, guard=guard).gate
-        # Later changes must not name others.
-        reviewers = policy["reviewers"]
     return ReachedGate(
         gate,
         why,
@@ -122,7 +149,8 @@ def _reached(
         prepared_from=request.prepared_from,
         guard=guard,
         reads=reads,
-        reviewers=reviewers,
+        # Later changes must not name others.
+        reviewers=policy["reviewers"],
         ordinal=request.ordinal + 1,
         revisions={row.position: row.revision + 1 for row in newest},
     )

@@ -376,7 +376,8 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
         # hand are not among the settled gates yet.
         if replayed or session.has_settled_gate():
             return commit.commit_settlement(session, replayed)
-        if session.expired:
+        # A superstep in hand ends first: what it did must be listed.
+        if session.expired and not session.entries:
             return expired_gates.fail_or_ask_again(session)
         planned = session.planned or _next_superstep(session, before)
         if not planned.starts:
@@ -555,6 +556,17 @@ def _call(
     how all tasks ended, and `before` with the calls that passed and have no result.
     """
     proposals = calls.passed_calls(session, context, ended.results)
+    # Without its proposal a call that began cannot go on; that is no error of the node,
+    # whose edge for errors would act beside what may have happened.
+    for task in calls.begun_calls(session, todo, proposals):
+        finished = ended.results.pop(task, None)
+        if finished is not None and finished.error is not None:
+            error = {"type": finished.error.type, "message": finished.error.message}
+            ended.unfinished[task] = TaskOutcome(
+                "failed", error=error, attempt=finished.attempt
+            )
+    if proposals and draining():
+        raise Draining
     if proposals:
         run_now = [start for start in todo if start.task in proposals]
         called = _execute(session, context, before, run_now, draining)

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from approvals.gates import deadline_jobs
 from checkpoints.core.status import Status
 from checkpoints.db.clock import db_now
 from checkpoints.event_log import NewEvent
@@ -20,6 +21,7 @@ from checkpoints.ledger.run_error import error_columns
 from checkpoints.models import Job, Run, TaskResult
 from checkpoints.models.job import JobStatus
 from checkpoints.models.task_result import Outcome
+from checkpoints.queue import jobs
 from checkpoints.queue.queue import BACK
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import CountersignError
@@ -94,6 +96,9 @@ def _stop(run_id: UUID, *, by: Any) -> str:
         if run.cancel_at:
             cancellation.conclude_locked(run, [])
             return Run.objects.values_list("status", flat=True).get(id=run_id)
+        # The time that is missing may have brought signatures; deadlines that came in it
+        # decide nothing before a person has let the run go on.
+        jobs.pause_jobs_of(run.id, deadline_jobs.KIND)
         attempts = _open_attempts(run)
         for row in attempts:
             journal.amend_result(row, protection_of(run), outcome=Outcome.UNKNOWN)

@@ -292,8 +292,9 @@ def first_checkpoint(
     document = point.document
     open_: dict[str, Any] = {}
     if point.open.superstep:
-        # The attempts start over: a person has just acted.
-        open_ = replace(point.open, tries={}, due={}).to_json()
+        # The attempts start over: a person has just acted. A call that needed nobody is
+        # prepared again, on the state as it is now.
+        open_ = replace(point.open, tries={}, due={}, passed={}).to_json()
     set_at = dict.fromkeys([*overlay.state["scratch"], *overlay.state["artifacts"]], 0)
     if seq is not None:
         set_at |= document["versions"]
