@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 
 from approvals.drafts import forget_drafts
 from approvals.gates.deadline_jobs import add_deadline_jobs
-from approvals.gates.edited_texts import has_other_texts
+from approvals.gates.edited_texts import has_other_texts, request_texts
 from approvals.gates.request_state import (
     RequestState,
     load_states,
@@ -29,6 +29,7 @@ from approvals.models import (
     Decision,
     RequestStatus,
 )
+from checkpoints import timeline, versions
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import CLOSED_TO_DECISIONS, Status
@@ -230,7 +231,7 @@ def _without_edits(passing: _Passing) -> list[PendingWrite]:
     firsts = PendingWrite.objects.filter(write__in=edited, revision=1)
     first_by_write = {first.write: first for first in firsts}
     sealed_rows.verify_rows(first_by_write.values(), passing.protection)
-    texts = _proposed_texts(first_by_write[edited[0]])
+    texts = _texts_without_edits(passing, list(first_by_write.values()))
     _restore_texts(passing, texts)
 
     rows: list[PendingWrite] = []
@@ -241,6 +242,7 @@ def _without_edits(passing: _Passing) -> list[PendingWrite]:
             current = pending_writes.restored(
                 row, first, at=passing.at, protection=passing.protection
             )
+            pending_writes.put_texts(current, texts, passing.protection)
         elif has_other_texts(row, texts):
             current = pending_writes.retold(
                 row, texts=texts, at=passing.at, protection=passing.protection
@@ -256,9 +258,32 @@ def _without_edits(passing: _Passing) -> list[PendingWrite]:
     return rows
 
 
-def _proposed_texts(first: PendingWrite) -> dict[str, Any]:
-    """Return title and facts of a request as they were shown beside the proposal."""
-    shown = sealed_columns.read_value(first, "shown") or {}
+def _texts_without_edits(
+    passing: _Passing, firsts: Sequence[PendingWrite]
+) -> dict[str, Any]:
+    """Return title and facts of a request after the writes of these proposals are put
+    back to them. One query or more if an edit of another write stays.
+    """
+    state = passing.state
+    open_writes = {row.write for row in passing.undecided}
+    kept_edits: list[PendingWrite] = []
+    for row in state.writes:
+        if row.author_id is not None and row.write not in open_writes:
+            kept_edits.append(row)
+    compiled = versions.graph_for(passing.run) if kept_edits else None
+    if compiled is not None:
+        # The proposal's own texts would show the old value beside an edit that counts.
+        proposals = {
+            first.write: sealed_columns.read_value(first, "value") for first in firsts
+        }
+        return request_texts(
+            passing.request,
+            compiled,
+            state.writes,
+            proposals,
+            lambda: timeline.head_state(passing.run.id),
+        )
+    shown = sealed_columns.read_value(firsts[0], "shown") or {}
     return {name: shown[name] for name in ("title", "facts") if name in shown}
 
 

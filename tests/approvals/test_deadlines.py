@@ -270,6 +270,24 @@ def test_on_approve_no_wording_of_an_unfinished_edit_stays(rita: Any) -> None:
     assert verify_run(run.id) == []
 
 
+def test_on_approve_an_edit_that_is_settled_stays_in_the_words_of_the_request(
+    rita: Any, people: cast.People
+) -> None:
+    title = "{proposal.letter}, {proposal.total}"
+    run = paused_run(on_deadline="approve", title=title, four_eyes=True)
+    ravi = run_actions.reviewer(people.second_reviewer)
+    sign(run, rita, [("edit", "Dear Martha"), None])
+    sign(run, rita, [None, ("edit", 40)])
+    sign(run, ravi, ["approve", None])
+    assert read_value(request(run), "title") == "Dear Martha, 40"
+    let_come(run)
+    run = runs.advance(run.id)
+    assert (state(run)["letter"], state(run)["total"]) == ("Dear Martha", 4)
+    assert read_value(request(run), "title") == "Dear Martha, 4"
+    assert read_value(pending(run)[1], "shown")["title"] == "Dear Martha, 4"
+    assert verify_run(run.id) == []
+
+
 def _texts_of(run: Run) -> list[Any]:
     """Title and facts of a run's request, and those beside each of its writes."""
     asked = request(run)
