@@ -4,19 +4,20 @@ have made, and deadlines that nothing would meet.
 
 from datetime import datetime, timedelta
 
-from django.utils import timezone
-
 from approvals.gates.deadline_jobs import KIND
 from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.core.status import CLOSED_TO_DECISIONS
+from checkpoints.db.clock import read_now
 from checkpoints.models.job import LIVE, Job
 from checkpoints.queue import job_seals, jobs
 from checkpoints.verification import Fault, Subject
 from orchestrator.engine.errors import CountersignError
 
 LATEST = timedelta(hours=1)
-"""How long after the deadline its job may be due: pauses between attempts are shorter."""
+"""How long after the deadline, or after now if it has passed, its job may be due: pauses
+between attempts are shorter.
+"""
 
 
 def wrong_decision(
@@ -61,8 +62,8 @@ def unmet_deadline(
     if row.deadline is None or row.status != RequestStatus.OPEN:
         return None
     live = Job.objects.filter(run=run.id, kind=KIND, status__in=LIVE)
-    # After workers were away, a job that is overdue is tried again from now on.
-    latest = max(row.deadline, timezone.now()) + LATEST
+    # A job that is tried again after its deadline is due a while from now.
+    latest = max(row.deadline, read_now()) + LATEST
     if any(_meets(job, row, latest) for job in live):
         return None
     return subject.fault(row, "has a deadline, but no job that would meet it")

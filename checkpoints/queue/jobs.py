@@ -89,6 +89,12 @@ class JobLease:
         return self.progress.get("place")
 
 
+UNFAILING = {"meet_deadline": 300.0}
+"""Kinds whose jobs are tried again whatever the error, and the seconds until then: what
+they do, nothing else would do in their place.
+"""
+
+
 def add_job(
     kind: str,
     *,
@@ -185,7 +191,7 @@ def begin_job(job_id: UUID, epoch: int) -> JobLease | None:
     the worker came too late and must leave. Counts an attempt.
 
     A job whose facts or place are not as they were sealed fails for good without being
-    run.
+    run, or is tried again if it is of a kind in `UNFAILING`.
     """
     # The epoch rises again, so that of two workers with one message only one begins.
     rows = JOBS.lengthen(
@@ -273,10 +279,12 @@ def fail_job(
 ) -> None:
     """Make a job due again after a pause, because it went wrong. After `MOST_ATTEMPTS`
     attempts, or at once where this is `final`, it has failed for good, or is due again
-    in `again_in` seconds.
+    in `again_in` seconds. A job of a kind in `UNFAILING` never fails for good.
 
     Raises `StaleLease`.
     """
+    if again_in is None:
+        again_in = UNFAILING.get(lease.kind)
     error = {"error_code": code, "error": message[:LONGEST_JOB_ERROR]}
     if lease.attempts < MOST_ATTEMPTS and not final:
         # The first pause is 2 s, each next one twice as long.

@@ -71,10 +71,6 @@ STANDING: dict[str, float] = {
 }
 """Jobs of which every installation has one, and the seconds between two of their turns.
 """
-RETRIED: dict[str, float] = {deadline_jobs.KIND: 5 * MINUTE}
-"""Jobs that never fail for good, and the seconds until they are tried again: people are
-shown that they will act.
-"""
 FIRST_TURN = 3600.0
 """Seconds until a standing job's first turn, at most."""
 
@@ -127,7 +123,6 @@ def _attempt(lease: JobLease, heart: Heartbeat, draining: Callable[[], bool]) ->
     """Work on the job, or end it if no worker of this version can."""
     kind = KINDS.get(lease.kind)
     again_in = STANDING.get(lease.kind)
-    after_failure = RETRIED.get(lease.kind, again_in)
     if kind is None:
         # A newer version may know the kind: its workers may take the job at the next
         # attempt.
@@ -136,7 +131,7 @@ def _attempt(lease: JobLease, heart: Heartbeat, draining: Callable[[], bool]) ->
         return
     if lease.attempts > jobs.MOST_ATTEMPTS:
         message = f"{lease.attempts - 1} workers began this job and got no further"
-        jobs.fail_job(lease, "poison", message, again_in=after_failure)
+        jobs.fail_job(lease, "poison", message, again_in=again_in)
         return
     try:
         _slice(lease, kind, heart, draining, again_in)
@@ -147,16 +142,14 @@ def _attempt(lease: JobLease, heart: Heartbeat, draining: Callable[[], bool]) ->
     except Forbidden as error:
         # The person who requested it has lost the right: another attempt would only be
         # refused again.
-        jobs.fail_job(
-            lease, error.code, error.message, again_in=after_failure, final=True
-        )
+        jobs.fail_job(lease, error.code, error.message, again_in=again_in, final=True)
     except Exception as error:
         log.exception("job_failed", job=str(lease.id), kind=lease.kind)
         code = "job_failed"
         if isinstance(error, CountersignError):
             code = error.code
         text = writable(described(error))
-        jobs.fail_job(lease, code, text, again_in=after_failure)
+        jobs.fail_job(lease, code, text, again_in=again_in)
 
 
 def _slice(

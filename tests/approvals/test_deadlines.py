@@ -14,6 +14,7 @@ from approvals.gates.deadline_jobs import KIND
 from approvals.gates.request_state import why_of
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.models import AuditLine, Job, Run
+from checkpoints.queue import jobs
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
@@ -530,3 +531,32 @@ def test_a_deadline_that_comes_in_an_imported_run_decides_nothing(
     imported = runs.advance(loaded(data).id)
     assert request(imported).status == "open"
     assert verify_run(imported.id) == []
+
+
+def test_a_deadline_acts_however_often_its_job_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = paused_run()
+    let_come(run)
+
+    def fail(run_id: Any, request_id: Any) -> bool:
+        raise RuntimeError("a lock could not be had")
+
+    rows = Job.objects.filter(run=run.id, kind=KIND)
+    with monkeypatch.context() as broken:
+        broken.setattr(deadlines, "meet_deadline", fail)
+        for _ in range(jobs.MOST_ATTEMPTS + 2):
+            rows.update(due_at=timezone.now() - timedelta(minutes=1))
+            [job] = work_off(run)
+            assert job.status == "queued"
+    rows.update(due_at=timezone.now() - timedelta(minutes=1))
+    work_off(run)
+    assert {verdict for _, verdict in verdicts(run)} == {"reject"}
+
+
+def test_a_job_that_is_tried_again_long_after_its_deadline_is_no_fault() -> None:
+    run = paused_run()
+    rewrite(request(run), deadline=timezone.now() - timedelta(hours=5))
+    soon = timezone.now() + timedelta(seconds=2)
+    Job.objects.filter(run=run.id, kind=KIND).update(due_at=soon)
+    assert verify_run(run.id) == []

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from approvals.models import Decision
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.models import Run, TaskResult
@@ -17,6 +18,7 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Graph, Task
 from tests.support import cast, paid_claims, run_actions
+from tests.support.deadlines import let_come, paused_run, work_off
 from tests.support.small_graphs import advanced, graph, held, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -140,4 +142,15 @@ def test_a_paused_run_asks_its_people_again_when_it_is_resumed(
     _restored()
     runs.resume(run.id)
     assert runs.advance(run.id).status == "paused"
+    assert verify_run(run.id) == []
+
+
+def test_a_deadline_of_the_lost_time_decides_nothing_before_people_have_looked() -> (
+    None
+):
+    run = paused_run()
+    let_come(run)
+    _restored()
+    work_off(run)
+    assert not Decision.objects.filter(run=run.id).exists()
     assert verify_run(run.id) == []
