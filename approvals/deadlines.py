@@ -265,12 +265,8 @@ def _texts_without_edits(
     back to them. One query or more if an edit of another write stays.
     """
     state = passing.state
-    open_writes = {row.write for row in passing.undecided}
-    kept_edits: list[PendingWrite] = []
-    for row in state.writes:
-        if row.author_id is not None and row.write not in open_writes:
-            kept_edits.append(row)
-    compiled = versions.graph_for(passing.run) if kept_edits else None
+    has_edits = _has_settled_edits(passing)
+    compiled = versions.graph_for(passing.run) if has_edits else None
     if compiled is not None:
         # The proposal's own texts would show the old value beside an edit that counts.
         proposals = {
@@ -285,6 +281,15 @@ def _texts_without_edits(
         )
     shown = sealed_columns.read_value(firsts[0], "shown") or {}
     return {name: shown[name] for name in ("title", "facts") if name in shown}
+
+
+def _has_settled_edits(passing: _Passing) -> bool:
+    """Return whether a settled write of the request was edited."""
+    open_writes = {row.write for row in passing.undecided}
+    return any(
+        row.author_id is not None and row.write not in open_writes
+        for row in passing.state.writes
+    )
 
 
 def _restore_texts(passing: _Passing, texts: Mapping[str, Any]) -> None:

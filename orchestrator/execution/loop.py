@@ -376,8 +376,7 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
         # hand are not among the settled gates yet.
         if replayed or session.has_settled_gate():
             return commit.commit_settlement(session, replayed)
-        # A superstep in hand ends first: what it did must be listed.
-        if session.expired and not session.entries:
+        if session.has_expired:
             return expired_gates.fail_or_ask_again(session)
         planned = session.planned or _next_superstep(session, before)
         if not planned.starts:
@@ -556,15 +555,7 @@ def _call(
     how all tasks ended, and `before` with the calls that passed and have no result.
     """
     proposals = calls.passed_calls(session, context, ended.results)
-    # Without its proposal a call that began cannot go on; that is no error of the node,
-    # whose edge for errors would act beside what may have happened.
-    for task in calls.begun_calls(session, todo, proposals):
-        finished = ended.results.pop(task, None)
-        if finished is not None and finished.error is not None:
-            error = {"type": finished.error.type, "message": finished.error.message}
-            ended.unfinished[task] = TaskOutcome(
-                "failed", error=error, attempt=finished.attempt
-            )
+    _fail_begun_calls(ended, calls.begun_calls(session, todo, proposals))
     if proposals and draining():
         raise Draining
     if proposals:
@@ -579,6 +570,19 @@ def _call(
         elif task not in before.results:
             waiting[task] = proposal
     return replace(before, passed=waiting), ended
+
+
+def _fail_begun_calls(ended: _Ended, begun: Sequence[Task]) -> None:
+    """Let calls fail that began before a crash and were not proposed again. That is no
+    error of their nodes, whose edges for errors would act beside what may have happened.
+    """
+    for task in begun:
+        finished = ended.results.pop(task, None)
+        if finished is not None and finished.error is not None:
+            error = {"type": finished.error.type, "message": finished.error.message}
+            ended.unfinished[task] = TaskOutcome(
+                "failed", error=error, attempt=finished.attempt
+            )
 
 
 def _execute(

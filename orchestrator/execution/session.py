@@ -240,6 +240,13 @@ class Session:
         return self.opened or bool(self.entries)
 
     @property
+    def has_expired(self) -> bool:
+        """Return whether a deadline has closed a request. What has begun ends first: it
+        must be listed.
+        """
+        return bool(self.expired) and not self.entries
+
+    @property
     def opened(self) -> bool:
         """Return whether a superstep is open."""
         return bool(OpenSuperstep.from_json(self.head.payload.open).superstep)

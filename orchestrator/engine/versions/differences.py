@@ -5,7 +5,7 @@ Worker, `check_versions`, pages and API call this one function over two structur
 (`structure.document`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.engine.frozen import frozen
@@ -403,14 +403,7 @@ def _of_gate(
         yield Difference(BREAKING, what, "was removed, and people are asked there now")
         return
     if asks and _approves_by_deadline(old):
-        # What people are asked now is still approved by its deadline.
-        acting = ahead.acting_by_silence(name)
-        if acting:
-            text = (
-                "its deadline approves what people are asked now, and would let "
-                f"{_quoted(acting)} act although nobody signed"
-            )
-            yield Difference(BREAKING, what, text)
+        yield from _of_silence(what, ahead.acting_by_silence(name))
     for change in gate_changes(old, new):
         if ahead.begins(name):
             yield Difference(BREAKING if change.weaker else WARNING, what, change.words)
@@ -420,6 +413,18 @@ def _of_gate(
         else:
             text = f"{change.words} (nobody will be asked there again)"
             yield Difference(HARMLESS, what, text)
+
+
+def _of_silence(what: str, acting: Sequence[str]) -> Iterator[Difference]:
+    """Yield a difference if nodes could act without people: what people are asked now is
+    still approved by its deadline.
+    """
+    if acting:
+        text = (
+            "its deadline approves what people are asked now, and would let "
+            f"{_quoted(acting)} act although nobody signed"
+        )
+        yield Difference(BREAKING, what, text)
 
 
 def _approves_by_deadline(node: Mapping[str, Any]) -> bool:

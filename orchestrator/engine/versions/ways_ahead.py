@@ -150,18 +150,28 @@ class WaysAhead:
             node = nodes.get(way.source, {})
             if _is_open_without_people(way, node):
                 ways.append(way)
-        starts: list[str] = []
-        for way in self._new_ways:
-            # A call runs after its approval, and may fail then.
-            is_taken = way.needs or nodes[gate]["approve"] == "call"
-            if way.source == gate and way.needs != _NEEDS_ANYTHING and is_taken:
-                starts.append(way.target)
+        starts = self._starts_after(gate, is_call=nodes[gate]["approve"] == "call")
         acting: list[str] = []
         for name in sorted(_reached(ways, starts) & nodes.keys()):
             node = nodes[name]
             if node["effect"] in JOURNALED and not _surely_asks(node):
                 acting.append(name)
         return acting
+
+    def _starts_after(
+        self,
+        gate: str,
+        *,
+        is_call: bool,
+    ) -> list[str]:
+        """Return the nodes to which an approval at a gate leads in the new version."""
+        starts: list[str] = []
+        for way in self._new_ways:
+            # A call runs after its approval, and may fail then.
+            is_taken = way.needs or is_call
+            if way.source == gate and way.needs != _NEEDS_ANYTHING and is_taken:
+                starts.append(way.target)
+        return starts
 
     def _begin_without(
         self,
