@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from pydantic import BaseModel, Field, field_validator
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
@@ -16,7 +17,8 @@ from orchestrator import runs
 from orchestrator.engine import Gate, Limit, NotDone, Show, idempotency_key
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.values.identity import Task
-from tests.support import run_actions
+from orchestrator.execution.executor import Executor
+from tests.support import call_graphs, run_actions
 from tests.support.call_graphs import (
     Payment,
     call_gate,
@@ -26,7 +28,7 @@ from tests.support.call_graphs import (
     paying_beside,
     paying_many,
 )
-from tests.support.small_graphs import advanced
+from tests.support.small_graphs import advanced, registered, started
 from tests.support.versioned_graphs import deployed
 
 AGO = "2000-01-01T00:00Z"
@@ -426,3 +428,74 @@ def test_a_run_with_an_approved_call_goes_onto_a_version_with_the_same_arguments
     assert run.status == Status.COMPLETED
     assert len(made) == 1
     assert verify_run(run.id) == []
+
+
+def test_a_newer_validator_makes_no_other_arguments_of_what_was_signed(
+    made: list[Any], ada: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = advanced(paying())
+    run_actions.sign(run, ada, ["approve"])
+
+    class Payment(BaseModel):
+        payee: str = Field(min_length=1)
+        amount: Decimal
+
+        @field_validator("amount")
+        @classmethod
+        def capped(cls, amount: Decimal) -> Decimal:
+            return min(amount, Decimal(5))
+
+    monkeypatch.setattr(call_graphs, "Payment", Payment)
+    registered(paying())
+    run = runs.advance(run.id)
+    assert run.status == Status.FAILED
+    assert made == []
+    assert not TaskResult.objects.filter(run=run).exists()
+
+
+def test_a_call_that_began_is_not_made_with_other_arguments_under_its_key(
+    made: list[Any],
+) -> None:
+    amounts = iter([Decimal(5), Decimal(5000)])
+
+    def prepare(state: Any, ctx: Any) -> Payment:
+        return Payment(payee="ada", amount=next(amounts))
+
+    gate = call_gate(needs_approval=lambda state, proposal: proposal.args.amount > 50)
+    run = started(paying(gate=gate, node={"idempotent": True, "prepare": prepare}))
+
+    # The process dies after the payment, and before it could write that down.
+    def die_after_paying(*args: Any) -> Any:
+        if made:
+            raise KeyboardInterrupt
+        return set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Executor, "_write_results", die_after_paying)
+        with pytest.raises(KeyboardInterrupt):
+            runs.advance(run.id)
+    Run.objects.filter(id=run.id).update(lease_until=AGO)
+    run = runs.advance(run.id)
+    assert run.status == Status.UNKNOWN
+    assert [args.amount for args, _, _ in made] == [Decimal(5)]
+
+
+def test_a_call_that_needed_nobody_is_prepared_again_in_a_fork(
+    made: list[Any], ada: User
+) -> None:
+    def fails_once(state: Any, ctx: Any) -> dict[str, Any]:
+        if not made:
+            made.append(None)
+            raise NotDone("the bank is closed")
+        return pay(state, ctx)
+
+    gate = call_gate(needs_approval=lambda state, proposal: proposal.args.amount > 50)
+    run = advanced(paying(fn=fails_once, gate=gate))
+    assert run.status == Status.FAILED
+    assert run.head is not None
+    patch = {"scratch": {"amount": "60"}}
+    fork = runs.advance(runs.fork(run.head, patch=patch, reason="more").id)
+    # On the patched state people are needed, whatever the gate said of the old one.
+    assert fork.status == Status.PAUSED
+    assert made == [None]
+    assert read_value(run_actions.pending(fork)[0], "value")["amount"] == "60"

@@ -13,9 +13,10 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate
 from tests.support import cast, run_actions
-from tests.support.deadlines import HOUR, let_come
+from tests.support.deadlines import HOUR, gated, let_come, paused_run
 from tests.support.run_actions import event_payloads, pending, sign, state
 from tests.support.small_graphs import advanced, graph
+from tests.support.versioned_graphs import deployed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -72,3 +73,34 @@ def test_a_deadline_that_comes_in_a_failed_run_is_asked_about_at_its_resume(
     # It has failed once, and does not fail for the same deadline again.
     assert run.status == "paused"
     assert ApprovalRequest.objects.filter(run=run, node="hurried").count() == 2
+
+
+def test_a_request_that_only_claims_to_have_expired_leaves_the_run_tampered(
+    run: Run, people: cast.People
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    mine = ["reject" if row.node == "hurried" else None for row in pending(run)]
+    sign(run, rita, mine)
+    forged = ApprovalRequest.objects.filter(run=run, node="hurried")
+    # A rejection would vanish, and the same writes be asked about anew.
+    forged.update(status="expired", outcome="again")
+    Run.objects.filter(id=run.id).update(status="queued")
+    run = runs.advance(run.id)
+    assert run.status == "tampered"
+    assert forged.count() == 1
+
+
+def test_a_gate_that_a_deployment_made_easier_asks_anew_by_its_old_rules(
+    people: cast.People,
+) -> None:
+    run = paused_run("easier", on_deadline="fail", quorum=2, four_eyes=True)
+    let_come(run)
+    run = runs.advance(run.id)
+    assert run.error_code == "deadline_passed"
+    deployed(gated("easier", on_deadline="fail", quorum=1))
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    assert (asked.policy["quorum"], asked.policy["four_eyes"]) == (2, True)
+    assert asked.quorum == 2
+    assert verify_run(run.id) == []
