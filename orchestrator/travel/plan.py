@@ -16,6 +16,7 @@ from checkpoints.timeline.past_effects import Effect
 from orchestrator.engine import Task
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.held_patch import PATCH, is_patch_held, without_patch
@@ -150,6 +151,9 @@ def make_plan(
     patch_waits = bool(change.guarded) or is_patch_held(frontier)
     outlook = _outlook(graph, frontier, open_, without_yes, patch_waits=patch_waits)
     next_tasks = _next_tasks(graph, frontier)
+    # A call that people are asked about has not run, though its proposal is kept.
+    asked_calls = _asked_calls(open_)
+    outlook = _with_calls(graph, outlook, asked_calls)
 
     # A replay has no outside: it takes the recorded outcomes of its effects and gates.
     recorded: list[Task] = []
@@ -159,7 +163,8 @@ def make_plan(
         outlook = _without_recorded(graph, outlook, {*nodes})
     runs = _tasks_of(next_tasks, outlook.runs)
     may_run = _tasks_of(next_tasks, outlook.may_run)
-    reused = [*open_.results, *recorded]
+    kept_results = _without(open_.results, asked_calls)
+    reused = [*kept_results, *recorded]
 
     # Proposals that wait and results that are kept land in memory when they are
     # settled, or when their superstep ends.
@@ -176,7 +181,7 @@ def make_plan(
     notes = {
         "runs": _effect_notes(graph, runs),
         "may_run": _effect_notes(graph, may_run),
-        "reused": dict.fromkeys(map(str, open_.results), KEPT),
+        "reused": dict.fromkeys(map(str, kept_results), KEPT),
     }
     notes["reused"] |= dict.fromkeys(map(str, recorded), RECORDED)
     reasons = {"effects_again": again, "may_have_happened": maybe, "asks": asks}
@@ -306,6 +311,35 @@ def _outlook(
     return Outlook(
         tuple(_as_declared(graph, certain & possible)),
         tuple(_as_declared(graph, possible - certain)),
+    )
+
+
+def _asked_calls(open_: OpenSuperstep) -> set[Task]:
+    """Return the tasks of an open superstep whose calls wait for people."""
+    calls: set[Task] = set()
+    for task, finished in open_.results.items():
+        writes = finished.output.writes if finished.output is not None else ()
+        if finished.gated and any(is_call(write.channel) for write in writes):
+            calls.add(task)
+    return calls
+
+
+def _without(tasks: Iterable[Task], others: Collection[Task]) -> list[Task]:
+    return [task for task in tasks if task not in others]
+
+
+def _with_calls(
+    graph: Compiled,
+    outlook: Outlook,
+    asked_calls: Collection[Task],
+) -> Outlook:
+    """Return an outlook in which these calls may run: if they are approved."""
+    if not asked_calls:
+        return outlook
+    nodes = _nodes_of(asked_calls)
+    return Outlook(
+        tuple(node for node in outlook.runs if node not in nodes),
+        tuple(_as_declared(graph, nodes.union(outlook.may_run))),
     )
 
 

@@ -50,6 +50,7 @@ QUERY = {
     "since",
     "id",
     "seen",
+    "as",
     "at",
     "tab",
     "e",

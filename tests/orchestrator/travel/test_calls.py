@@ -14,6 +14,7 @@ from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
+from orchestrator.engine import END, START
 from tests.support import histories, run_actions
 from tests.support.bundles import forgotten
 from tests.support.call_graphs import call_gate, calls, paying, paying_beside
@@ -64,6 +65,35 @@ def test_a_plan_from_after_the_approval_says_that_the_call_runs(
     assert names(plan.effects_again) == ["pay:1:0"]
     plan = runs.plan(f"{run.key}:at-2", allow_effects=["pay"])
     assert "pay:1:0" in names(plan.runs)
+
+
+def test_a_plan_lists_a_call_that_waits_in_a_superstep_that_failed(
+    made: list[Any], ada: User
+) -> None:
+    failures = iter([True])
+    graph = paying("beside_a_failure")
+
+    @graph.node()
+    def other(state: Any, ctx: Any) -> None:
+        if next(failures, False):
+            raise RuntimeError("not yet")
+
+    graph.edge(START, "other")
+    graph.edge("other", END)
+    run = advanced(graph)
+    assert run.status == Status.FAILED
+    failed = run.head
+    assert failed is not None
+    plan = runs.plan(failed)
+    assert names(plan.may_run) == ["pay:1:0", "paid:1:0", "refused:1:0"]
+    assert names(plan.reused) == []
+
+    # Paid in the meantime, it would be paid again.
+    runs.resume(run.id, by=ada)
+    runs.advance(run.id)
+    run_actions.sign(run, ada, ["approve"])
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert names(runs.plan(failed).effects_again) == ["pay:1:0"]
 
 
 def test_a_fork_where_a_call_waits_asks_again_about_the_same_call(
