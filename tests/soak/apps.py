@@ -19,8 +19,8 @@ class SoakConfig(AppConfig):
 
     def ready(self) -> None:
         if os.environ.get("COUNTERSIGN_SOAK_BREAK") == "journal":
-            from orchestrator.execution import executor
+            from orchestrator.engine.graphs.node import Node
 
-            executor.safe_again = lambda graph, task: True
+            Node.safe_again = property(lambda node: True)  # type: ignore[method-assign, assignment]
         if folder := os.environ.get(freezes.FOLDER):
             freezes.arm(Path(folder))
