@@ -69,12 +69,12 @@ MOST = {
     "sqlite": {
         "superstep": (62, 247, 520),
         "signature": (26, 124, 622),
-        "fork": (61, 252, 765),
+        "fork": (61, 254, 763),
     },
     "postgresql": {
         "superstep": (62, 249, 505),
         "signature": (26, 123, 578),
-        "fork": (61, 251, 758),
+        "fork": (61, 253, 750),
     },
 }
 """The files that each passes through, the functions that it enters, and how often it

@@ -55,7 +55,7 @@ class Command:
         """
         self.until(lambda: text in self.log.read_text())
 
-    def until(self, condition: Callable[[], Any], *, seconds: float = 40.0) -> None:
+    def until(self, condition: Callable[[], Any], *, seconds: float = 120.0) -> None:
         """Wait for the condition. Fails with its output, at once if it ended."""
         end = time.monotonic() + seconds
         while not condition():
