@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
+from checkpoints.ledger.run_error import stored_error
 from checkpoints.models import Checkpoint, LateResult, Run, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.sealing.sealed_columns import read_value
@@ -635,3 +636,93 @@ def test_preparing_that_ends_too_late_ends_no_call(made: list[Any]) -> None:
     assert run.status == Status.COMPLETED
     assert not LateResult.objects.filter(run=run).exists()
     assert verify_run(run.id) == []
+
+
+def closed_once(made: list[Any]) -> Any:
+    """A node that pays at its second attempt."""
+
+    def fails_once(state: Any, ctx: Any) -> dict[str, Any]:
+        if not made:
+            made.append(None)
+            raise NotDone("the bank is closed")
+        return pay(state, ctx)
+
+    return fails_once
+
+
+def test_a_call_that_needed_nobody_goes_onto_a_version_with_the_same_arguments(
+    made: list[Any],
+) -> None:
+    fn = closed_once(made)
+    run = advanced(paying(fn=fn, gate=call_gate(**NEEDS_NOBODY)))
+    assert run.status == Status.FAILED
+    graph = paying(fn=fn, gate=call_gate(**NEEDS_NOBODY), version="2")
+    graph.node("more")(lambda state, ctx: None)
+    graph.edge("refused", "more")
+    graph.edge("more", "END")
+    deployed(graph)
+    run = runs.advance(runs.resume(run.id).id)
+    assert run.status == Status.COMPLETED
+    assert run.version == "2"
+    assert made[1][0] == Payment(payee="ada", amount=Decimal(10))
+    assert verify_run(run.id) == []
+
+
+def test_a_call_that_needed_nobody_is_not_made_with_what_a_new_version_reads(
+    made: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fn = closed_once(made)
+    run = advanced(paying(fn=fn, gate=call_gate(**NEEDS_NOBODY)))
+
+    class Payment(BaseModel):
+        payee: str = Field(min_length=1)
+        amount: Decimal
+        note: str = "by itself"
+
+    monkeypatch.setattr(call_graphs, "Payment", Payment)
+    deployed(paying(fn=fn, gate=call_gate(**NEEDS_NOBODY), version="2"))
+    run = runs.advance(runs.resume(run.id).id)
+    assert run.status == Status.INCOMPATIBLE
+    because = (stored_error(run) or {})["because"]
+    assert "reads other arguments" in because
+    assert "fork the run" in because
+    assert made == [None]
+
+
+def test_a_newer_validator_makes_no_other_arguments_of_what_needed_nobody(
+    made: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fn = closed_once(made)
+    run = advanced(paying(fn=fn, gate=call_gate(**NEEDS_NOBODY)))
+
+    class Payment(BaseModel):
+        payee: str = Field(min_length=1)
+        amount: Decimal
+
+        @field_validator("amount")
+        @classmethod
+        def capped(cls, amount: Decimal) -> Decimal:
+            return min(amount, Decimal(5))
+
+    monkeypatch.setattr(call_graphs, "Payment", Payment)
+    registered(paying(fn=fn, gate=call_gate(**NEEDS_NOBODY)))
+    run = runs.advance(runs.resume(run.id).id)
+    assert run.status == Status.FAILED
+    assert made == [None]
+
+
+def test_no_migration_leads_past_a_call_that_needed_nobody(made: list[Any]) -> None:
+    fn = closed_once(made)
+    run = advanced(paying(fn=fn, gate=call_gate(**NEEDS_NOBODY)))
+    graph = paying(fn=fn, gate=call_gate(**NEEDS_NOBODY), version="2")
+
+    @graph.migration(from_version="1")
+    def in_cents(state: Any) -> None:
+        state["scratch"]["amount"] = "1000"
+
+    deployed(graph)
+    run = runs.advance(runs.resume(run.id).id)
+    assert run.status == Status.INCOMPATIBLE
+    because = (stored_error(run) or {})["because"]
+    assert "pay:1:0 waits with the state of version 1" in because
+    assert made == [None]
