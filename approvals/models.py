@@ -57,10 +57,6 @@ BY_DEADLINE = "the deadline"
 """The name under which decisions of a deadline stand. An account of that name signs with
 a receipt, which a deadline has not.
 """
-ASKS_AGAIN = "again"
-"""The outcome of a request that expired and with which its run has failed: people are
-asked anew when the run goes on.
-"""
 REQUEST: dict[str, Any] = {
     "title": str,
     "facts": [{"label": str}],
