@@ -178,9 +178,15 @@ def _entry(row: TaskResult) -> Entry:
     )
 
 
-def write_intents(lease: Lease, intents: Sequence[Intent]) -> dict[Task, TaskResult]:
+def write_intents(
+    lease: Lease,
+    intents: Sequence[Intent],
+    *,
+    require: Callable[[], None] | None = None,
+) -> dict[Task, TaskResult]:
     """Write the intents of a superstep with their lines in one commit, and return their
-    rows. The lease has its full length afterwards.
+    rows. The lease has its full length afterwards. `require` is called first in the
+    commit; what it raises leaves nothing written.
 
     Earlier attempts of these tasks that are still open are closed as failed: their
     result, should it arrive, is late. Raises `StaleLease`. If the log moved meanwhile,
@@ -191,6 +197,8 @@ def write_intents(lease: Lease, intents: Sequence[Intent]) -> dict[Task, TaskRes
     tasks_begun_before = [intent.task for intent in intents if intent.attempt > 1]
 
     def insert() -> None:
+        if require is not None:
+            require()
         # In the commit of the next attempt, so that a task never has two that are open.
         _end(lease, tasks_begun_before, [Outcome.OPEN], Outcome.FAILED)
         bulk.insert_all(rows, _OF_AN_INTENT)

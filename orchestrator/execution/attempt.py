@@ -17,6 +17,7 @@ from typing import Any
 
 from django.db import OperationalError, connections
 
+from approvals.authority import Judge
 from checkpoints.conf import Conf, conf
 from checkpoints.journal import results as journal
 from checkpoints.journal.results import Ending
@@ -72,7 +73,7 @@ class SuperstepContext:
     all of its tasks.
 
     `calls` are those whose arguments are decided. A task of any other call prepares its
-    arguments instead of running.
+    arguments instead of running. `judge` verifies on whose authority tasks act.
     """
 
     lease: Lease
@@ -83,6 +84,7 @@ class SuperstepContext:
     starts: Sequence[Start] = ()
     memory_of: Callable[[Task], Memory] | None = None
     calls: dict[Task, Call] = field(default_factory=dict)
+    judge: Judge | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     conf: Conf = field(default_factory=conf)
     _seen: dict[str, bytes] = field(default_factory=dict)

@@ -12,15 +12,17 @@ import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
+from approvals.authority import Loss, NotAuthorised
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.journal.results import Entry
 from checkpoints.models.task_result import Outcome, TaskResult
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
-from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
+from orchestrator.engine.errors import AuthorityLost, StaleLease, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.plan import Start
@@ -28,6 +30,7 @@ from orchestrator.engine.step.reduce import Output
 from orchestrator.execution import inline
 from orchestrator.execution.attempt import Attempt, SuperstepContext
 from orchestrator.execution.heartbeat import Heartbeat
+from orchestrator.execution.open_superstep import cure_of
 from orchestrator.execution.threads import BoundedPool
 
 LONGEST_PAUSE = 5.0
@@ -51,8 +54,8 @@ class Draining(Exception):
 
 @frozen
 class TaskOutcome:
-    """How a task ended in this session: done, failed, unknown, or later (in `due_in`
-    seconds, after `tries`).
+    """How a task ended in this session: done, failed, unknown, later (in `due_in`
+    seconds, after `tries`), or lost: it did not begin, because of this `loss`.
     """
 
     outcome: str
@@ -64,16 +67,19 @@ class TaskOutcome:
     due_in: float = 0.0
     asks_checkpoint: bool = False
     settled: bool = False
+    loss: Loss | None = None
 
 
 class NextAttempt(NamedTuple):
     """An attempt to make: of which task, its number, and how many attempts came before
-    it since a person last acted.
+    it since a person last acted. `recovers`: the one before it was cut off, and may have
+    acted.
     """
 
     start: Start
     number: int
     tries_before: int
+    recovers: bool = False
 
 
 @dataclass(slots=True)
@@ -159,7 +165,8 @@ class Executor:
         wait = 0.0
         if task in due:
             wait = due[task] - self.lease.now().timestamp()
-        self._queue(NextAttempt(start, number, tries_before), wait)
+        recovers = entry is not None and entry.outcome == Outcome.OPEN
+        self._queue(NextAttempt(start, number, tries_before, recovers), wait)
 
     def _queue(self, attempt: NextAttempt, wait: float) -> None:
         """Plan an attempt in `wait` seconds. If the run was woken in the middle of a long
@@ -215,7 +222,9 @@ class Executor:
         if not due:
             return
         intents = self._intents(due)
-        written = journal.write_intents(self.lease, intents) if intents else {}
+        written: Mapping[Task, TaskResult] = {}
+        if intents:
+            due, written = self._write_intents(due, intents)
         attempts = [
             self._make_attempt(planned, written.get(planned.start.task))
             for planned in due
@@ -226,6 +235,52 @@ class Executor:
             for attempt in attempts:
                 self._running[attempt.task] = attempt
             self._pool.put(attempts)
+
+    def _write_intents(
+        self, due: Sequence[NextAttempt], intents: Sequence[Intent]
+    ) -> tuple[Sequence[NextAttempt], Mapping[Task, TaskResult]]:
+        """Write these intents of some attempts. Returns the attempts that may begin, and
+        the rows. The others have ended without one: what they would act on does not
+        hold any more.
+        """
+        while intents:
+            require = self._authority_of(due)
+            try:
+                return due, journal.write_intents(self.lease, intents, require=require)
+            except NotAuthorised as refused:
+                due = self._without(due, refused.losses)
+                intents = self._intents(due)
+        return due, {}
+
+    def _without(
+        self, due: Sequence[NextAttempt], losses: Mapping[Task, Loss]
+    ) -> list[NextAttempt]:
+        """End the tasks that have lost what they act on; return the attempts of the
+        others.
+        """
+        remaining: list[NextAttempt] = []
+        for planned in due:
+            task = planned.start.task
+            if task in losses:
+                self.finished[task] = _lost(planned, losses[task])
+            else:
+                remaining.append(planned)
+        return remaining
+
+    def _authority_of(self, due: Sequence[NextAttempt]) -> Callable[[], None] | None:
+        """Return what verifies the authority on which these attempts act; None if there
+        is nothing to verify. What may have acted already is not stopped: it is
+        recovered.
+        """
+        tasks: list[Task] = []
+        for planned in due:
+            node = self.context.node_of(planned.start.task)
+            if node.journaled and node.authority and not planned.recovers:
+                tasks.append(planned.start.task)
+        judge = self.context.judge
+        if not tasks or judge is None:
+            return None
+        return partial(judge.require, self.lease, tasks)
 
     def _may_work_inline(self, attempts: Sequence[Attempt]) -> bool:
         """Return whether this thread may make the attempts itself.
@@ -515,6 +570,27 @@ def lost_outcome(entry: Entry) -> TaskOutcome:
         "message": f"the worker wrote down that {what}",
     }
     return TaskOutcome("unknown", error=error, attempt=entry.attempt)
+
+
+def _lost(planned: NextAttempt, loss: Loss) -> TaskOutcome:
+    """Return the outcome of a task that has nothing to act on any more."""
+    message = (
+        f"{planned.start.task} acts on what the gate of {loss.gate} approved, and "
+        f"nothing was begun: {loss.why}"
+    )
+    error = {
+        "type": AuthorityLost.__name__,
+        "code": AuthorityLost.code_of_class,
+        "message": message,
+        "cure": cure_of(AuthorityLost),
+    }
+    return TaskOutcome(
+        "failed",
+        error=error,
+        attempt=planned.number,
+        tries=planned.tries_before,
+        loss=loss,
+    )
 
 
 def _changed(start: Start, entry: Entry) -> TaskOutcome:

@@ -16,6 +16,7 @@ from uuid import UUID
 import structlog
 from django.db import Error, IntegrityError, connection
 
+from approvals.authority import Judge
 from checkpoints.conf import conf
 from checkpoints.core.status import Status
 from checkpoints.db.caller_transaction import refuse_open_transaction
@@ -499,6 +500,7 @@ def _run_tasks(
         session.input,
         heart,
         planned.starts,
+        judge=Judge(session.graph, session.head.payload.state, session.who_let_act),
     )
     if session.graph.has_calls:
         context.calls = calls.decided_calls(session, planned.starts, before)

@@ -25,7 +25,8 @@ ATOMIC_SECONDS = 5.0
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """One node. `timeout` in seconds, None: the installation's. `reads` None: all
-    channels.
+    channels. `authority` names the nodes at whose gates people must have approved what it
+    acts on.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Node:
     reads: tuple[str, ...] | None = None
     goto: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()
+    authority: tuple[str, ...] = ()
     args: Any = None
     prepare: Any = None
     memory: str | None = None
@@ -55,7 +57,7 @@ class Node:
         """Bring to one form what authors may write in several: single names or lists,
         seconds or a timedelta.
         """
-        for option in ("not_done", "reads", "goto", "sends"):
+        for option in ("not_done", "reads", "goto", "sends", "authority"):
             declared = getattr(self, option)
             # A text would be split into letters, and a class is no sequence.
             if isinstance(declared, str | type):
