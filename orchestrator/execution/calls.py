@@ -44,7 +44,9 @@ def decided_calls(
     `UnknownThing` if the state of a call is gone, and `InvalidValue` if this version of
     the graph reads other arguments.
     """
-    approved = _approved(session, [start.task for start in starts if start.is_call])
+    # What has a result is not called again, and its state may be gone.
+    due = [start for start in starts if start.task not in before.results]
+    approved = _approved(session, [start.task for start in due if start.is_call])
     calls: dict[Task, Call] = {}
     for task, call in approved.items():
         calls[task] = _fitted(session.graph, task, call)

@@ -372,7 +372,7 @@ def functions_of_a_superstep(made: Graph) -> int:
 
 
 @pytest.mark.parametrize(
-    ("writes", "requests", "most"), [(10, 1, 1.3), (200, 1, 1.3), (1, 200, 2.9)]
+    ("writes", "requests", "most"), [(10, 1, 1.3), (200, 1, 1.3), (1, 200, 2.92)]
 )
 def test_a_superstep_beside_a_gate_reads_no_request_again(
     writes: int, requests: int, most: float, monkeypatch: pytest.MonkeyPatch
