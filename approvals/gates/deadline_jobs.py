@@ -15,11 +15,9 @@ def add_deadline_jobs(requests: Iterable[ApprovalRequest]) -> None:
     """Queue a job for each of these requests that has a deadline, in the caller's
     transaction. A second job for a request does no harm: it finds nothing to decide.
     """
+    added: list[jobs.RunJob] = []
     for request in requests:
         if request.deadline is not None:
-            jobs.add_job(
-                KIND,
-                due_at=request.deadline,
-                run=request.run_id,
-                request=str(request.id),
-            )
+            facts = {"request": str(request.id)}
+            added.append(jobs.RunJob(request.run_id, request.deadline, facts))
+    jobs.add_run_jobs(KIND, added)
