@@ -7,7 +7,7 @@ first wins: a deadline that comes second finds nothing left to decide.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -36,6 +36,7 @@ from checkpoints.db import query_cache, statements
 from checkpoints.db.clock import kept_now, read_now
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run, pending_writes
+from checkpoints.ledger.run_error import RESTORED
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import notify
 from checkpoints.sealing import sealed_columns, sealed_rows
@@ -43,6 +44,11 @@ from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection, decrypted, protection_of
 from orchestrator.engine.errors import TamperedRow, UnknownThing
 from orchestrator.engine.values.ops import same
+
+GRACE = timedelta(minutes=30)
+"""The time that people have, from the resume of a restored run, before a deadline acts
+that came while they could not look.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +116,17 @@ def _query_due(run: UUID) -> "QuerySet[ApprovalRequest]":
     return due.order_by("deadline", "id").only("id")
 
 
-def go_on(run: Run) -> None:
+def go_on(run: Run, *, was_restored: bool = False) -> None:
     """Add jobs for the deadlines of a locked, stopped run that goes on: they may have
-    come while nothing could be decided. One query where there are none.
+    come while nothing could be decided. If it `was_restored`, people get `GRACE` first.
+    One query where there are none.
     """
+    earliest = read_now() + GRACE if was_restored else None
     add_deadline_jobs(
         ApprovalRequest.objects.filter(
             run=run.id, status=RequestStatus.OPEN, deadline__isnull=False
-        )
+        ),
+        earliest=earliest,
     )
 
 
@@ -125,6 +134,9 @@ def _meet_locked(run_id: UUID, request_id: UUID) -> bool:
     run = locked_run.lock_run(run_id)
     # When such a run goes on, its open requests get new jobs.
     if run.cancel_at or run.status in CLOSED_TO_DECISIONS:
+        return False
+    # People may have signed in the time that a copy of the database lacks.
+    if run.error_code == RESTORED:
         return False
     requests = query_cache.select_locked(
         ApprovalRequest, _query_open, run_id, request_id
