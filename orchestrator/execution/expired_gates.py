@@ -110,6 +110,8 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         shows=policy["shows"],
         writes=_shows_of(gate, policy),
         on_deadline=policy["on_deadline"],
+        confirm=policy.get("confirm"),
+        confirm_above=policy.get("confirm_above"),
     )
 
 

@@ -113,6 +113,12 @@ class Session:
             )
         return sentence_of(self._unsigned, reads, decides=decides)
 
+    def who_let_act(self, reads: Collection[str]) -> str:
+        """Return the sentence on who changed what decided that a node may still act, as
+        `unsigned_change` does.
+        """
+        return self.unsigned_change(reads, decides="that it may still be acted on")
+
     @property
     def frontier(self) -> Frontier:
         return Frontier.from_json(self.head.payload.frontier)

@@ -9,7 +9,7 @@ import pytest
 
 from approvals import deadlines, reviews
 from approvals.gates.request_state import why_of
-from approvals.models import ApprovalRequest, RequestReviewer
+from approvals.models import ApprovalRequest
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.models import Run
@@ -145,8 +145,10 @@ def test_a_request_opened_anew_that_is_gone_leaves_the_run_tampered(
     run = runs.advance(run.id)
     second = ApprovalRequest.objects.filter(run=run, ordinal=1)
     if claim == "removed":
-        for row in RequestReviewer.objects.filter(request=second.get()):
-            remove(row)
+        # What hangs on the row goes first.
+        for relation in ApprovalRequest._meta.related_objects:
+            for row in relation.related_model.objects.filter(request=second.get()):
+                remove(row)
         remove(second.get())
     else:
         second.update(status=claim)
