@@ -5,7 +5,7 @@ Builds rows, but writes none. `approvals.reviews` calls it under the locks of th
 and its requests.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -456,25 +456,20 @@ def _record_decision(act: Signing, row: PendingWrite, item: Item) -> None:
     """Add a decision that counts, its event, and its line of the receipt."""
     state = act.requests_by_write[row.write]
     current = act.revised.get(row.write, row)
-    act.decisions.append(
-        _decision(act, state.request, current, item, proposed=decrypted(row, "value"))
+    decision, event = signed_decision(
+        state.request,
+        current,
+        item.verdict,
+        at=act.at,
+        by_name=act.by.get_username(),
+        proposed_value=decrypted(row, "value"),
+        by=act.by,
+        seen_hash=item.hash,
+        reason=pack_json(item.reason) if item.reason else b"",
+        confirmed_by=act.confirmation.method if act.confirmation else "",
     )
-    facts = {
-        "write": str(row.write),
-        "revision": current.revision,
-        "verdict": item.verdict,
-        "hash": item.hash,
-        "request": str(state.request.id),
-    }
-    act.events.append(
-        NewEvent(
-            "decision_signed",
-            facts,
-            node=row.node,
-            task=row.task,
-            actor=act.by.get_username(),
-        )
-    )
+    act.decisions.append(decision)
+    act.events.append(event)
     # Under four eyes others have to sign an edited revision; its author does not
     # count.
     if item.verdict == "edit" and state.request.policy["four_eyes"]:
@@ -484,38 +479,52 @@ def _record_decision(act: Signing, row: PendingWrite, item: Item) -> None:
     _note(act, item, current, "counted", again=signed_before)
 
 
-def _decision(
-    act: Signing,
+def signed_decision(
     request: ApprovalRequest,
     row: PendingWrite,
-    item: Item,
+    verdict: str,
     *,
-    proposed: bytes,
-) -> Decision:
+    at: datetime,
+    by_name: str,
+    proposed_value: bytes,
+    **columns: Any,
+) -> tuple[Decision, NewEvent]:
+    """Return the decision on this revision of a write, not saved, and the line of the
+    log that names it. `columns` are the others that a person's decision has.
+    """
     final_value = b""
-    if item.verdict != "reject":
+    if verdict != "reject":
         final_value = decrypted(row, "value")
-    return Decision(
+    columns.setdefault("seen_hash", row.hash)
+    decision = Decision(
         id=uuid7(),
         request=request,
-        run=act.run.id,
+        run=row.run_id,
         line=row.line,
         task=row.task,
         write=row.write,
         position=row.position,
         channel=row.channel,
         revision=row.revision,
-        seen_hash=item.hash,
-        verdict=item.verdict,
+        verdict=verdict,
         old_value=pack_json(pending_writes.base_of(row).value),
-        proposed_value=proposed,
+        proposed_value=proposed_value,
         final_value=final_value,
-        reason=pack_json(item.reason) if item.reason else b"",
-        by=act.by,
-        by_name=act.by.get_username(),
-        at=act.at,
-        confirmed_by=act.confirmation.method if act.confirmation else "",
+        by_name=by_name,
+        at=at,
+        **columns,
     )
+    facts = {
+        "write": str(row.write),
+        "revision": row.revision,
+        "verdict": verdict,
+        "hash": decision.seen_hash,
+        "request": str(request.id),
+    }
+    event = NewEvent(
+        "decision_signed", facts, node=row.node, task=row.task, actor=by_name
+    )
+    return decision, event
 
 
 def _note(
@@ -546,7 +555,7 @@ def request_outcome(
     each settled request.
     """
     settled: list[tuple[ApprovalRequest, str]] = []
-    events = [*act.events, *_texts_changed(act)]
+    events = [*act.events, *texts_changed_events(act.revised.values())]
     for state in act.requests:
         request = state.request
         standings = _standings_after(act, state)
@@ -563,12 +572,12 @@ def request_outcome(
     return settled, events
 
 
-def _texts_changed(act: Signing) -> list[NewEvent]:
-    """Return one event for each write that comes back because the texts beside it
-    changed.
+def texts_changed_events(revisions: Iterable[PendingWrite]) -> list[NewEvent]:
+    """Return one event for each of these revisions that is there because the texts
+    beside its write changed.
     """
-    events = []
-    for row in act.revised.values():
+    events: list[NewEvent] = []
+    for row in revisions:
         if row.reason != RevisionReason.TEXTS:
             continue
         facts = {

@@ -2,22 +2,24 @@
 have made, and deadlines that nothing would meet.
 """
 
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
 from approvals.gates.deadline_jobs import KIND
 from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db.clock import read_now
-from checkpoints.models.job import LIVE, Job
+from checkpoints.models.job import LIVE, Job, JobStatus
 from checkpoints.queue import job_seals, jobs
-from checkpoints.verification import Fault, Subject
+from checkpoints.verification import DEADLINE_UNMET, Fault, Subject
 from orchestrator.engine.errors import CountersignError
 
 LATEST = timedelta(hours=1)
 """How long after the deadline, or after now if it has passed, its job may be due: pauses
 between attempts are shorter.
 """
+_STOPPED = (JobStatus.FAILED, JobStatus.CANCELLED)
 
 
 def wrong_decision(
@@ -61,25 +63,41 @@ def unmet_deadline(
         return None
     if row.deadline is None or row.status != RequestStatus.OPEN:
         return None
-    live = Job.objects.filter(run=run.id, kind=KIND, status__in=LIVE)
     # A job that is tried again after its deadline is due a while from now.
     latest = max(row.deadline, read_now()) + LATEST
-    if any(_meets(job, row, latest) for job in live):
-        return None
+    own_jobs = Job.objects.filter(run=run.id, kind=KIND).order_by("created_at", "id")
+    stopped: Job | None = None
+    for job in own_jobs:
+        if not _is_of(job, row):
+            continue
+        # A steward may have paused it.
+        if job.status in LIVE and (jobs.is_paused(job) or job.due_at <= latest):
+            return None
+        if job.status in _STOPPED:
+            stopped = job
+    if stopped is not None:
+        return _stopped_job(subject, row, stopped)
     return subject.fault(row, "has a deadline, but no job that would meet it")
 
 
-def _meets(
-    job: Job,
-    row: ApprovalRequest,
-    latest: datetime,
-) -> bool:
-    """Return whether a job is that of the request's deadline, and due in time."""
+def _stopped_job(subject: Subject, row: ApprovalRequest, job: Job) -> Fault:
+    """Return the fault of a request whose job was ended by somebody or by errors: all
+    rows are as they were written, but nothing meets the deadline.
+    """
+    reason = f"has a deadline that nothing will meet, for its job was {job.status}"
+    if job.status == JobStatus.FAILED:
+        reason = f"has a deadline that nothing will meet, for its job {job.status}"
+    if job.error_code:
+        reason = f"{reason} with the error {job.error_code}"
+    return replace(subject.fault(row, reason), code=DEADLINE_UNMET)
+
+
+def _is_of(job: Job, row: ApprovalRequest) -> bool:
+    """Return whether a job, as it was sealed, is that of the request's deadline."""
     if job.facts.get("request") != str(row.id):
         return False
     try:
         job_seals.require_sound(job)
     except CountersignError:
         return False
-    # A steward may have paused it.
-    return jobs.is_paused(job) or job.due_at <= latest
+    return True

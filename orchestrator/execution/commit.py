@@ -236,7 +236,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     memory = _memory_changes(session, step, held=held, outputs=outputs, at=at)
     state = _state_reviewers_see(session, step, memory, held)
     moment = Moment(
-        state, superstep, session.input, at, unsigned=session.who_chose_reviewers
+        state, superstep, session.input, at, unsigned=session.unsigned_change
     )
     opening = prepare_requests(lease, graph, reached, step.held, moment)
     rebased = rebase_writes(
