@@ -11,6 +11,8 @@ from django.db import models
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
+from orchestrator.engine.graphs.confirmation import METHODS
+from orchestrator.engine.graphs.limit import number_of
 
 
 def _is_needs(value: Any, row: Any) -> bool:
@@ -29,6 +31,11 @@ def _is_needs(value: Any, row: Any) -> bool:
     return True
 
 
+def _is_limit(value: Any, row: Any) -> bool:
+    """Return whether it is the text of an amount."""
+    return isinstance(value, str) and number_of(value) is not None
+
+
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -39,6 +46,8 @@ _POLICY = {
     "all_or_nothing": bool,
     "reason_required": [str],
     "needs?": _is_needs,
+    "confirm?": frozenset(METHODS),
+    "confirm_above?": _is_limit,
 }
 _LINE = {
     "write": str,
@@ -56,10 +65,6 @@ _LINE = {
 BY_DEADLINE = "the deadline"
 """The name under which decisions of a deadline stand. An account of that name signs with
 a receipt, which a deadline has not.
-"""
-ASKS_AGAIN = "again"
-"""The outcome of a request that expired and with which its run has failed: people are
-asked anew when the run goes on.
 """
 REQUEST: dict[str, Any] = {
     "title": str,
@@ -439,6 +444,7 @@ class Decision(Sealed):
     PAYLOADS = ("old_value", "proposed_value", "final_value", "reason")
     SHAPES: ClassVar[dict[str, Any]] = {"reason": str}
     IDENTITY = ("run", "id")
+    ADDED = ("confirmed_by",)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     request = models.ForeignKey(
@@ -495,6 +501,15 @@ class Decision(Sealed):
             "{reads: [channel]}: what the gate read to say that it needed nobody; "
             "empty where somebody decided."
         ),
+    )
+    confirmed_by = models.CharField(
+        max_length=10,
+        blank=True,
+        default="",
+        # So that a process of the version before can still insert decisions.
+        db_default="",
+        choices=[(method, method) for method in ("", *METHODS)],
+        help_text="How its person had shown once more who they are; empty if not.",
     )
 
     objects = AppendOnly.as_manager()

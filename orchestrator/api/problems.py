@@ -17,6 +17,7 @@ from orchestrator.engine import errors
 
 STATUS: dict[type[errors.CountersignError], int] = {
     errors.NotAReviewer: 403,
+    errors.ConfirmationRequired: 403,
     errors.Forbidden: 403,
     errors.UnknownThing: 404,
     errors.Erased: 410,
@@ -25,6 +26,7 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.StaleProposal: 409,
     errors.AlreadyDecided: 409,
     errors.DeadlinePassed: 409,
+    errors.AuthorityLost: 409,
     errors.KeyConflict: 409,
     errors.IncompatibleGraph: 409,
     errors.TamperedRow: 409,

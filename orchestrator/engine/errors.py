@@ -86,12 +86,28 @@ class DeadlinePassed(_Named):
     code_of_class = "deadline_passed"
 
 
+class AuthorityLost(_Named):
+    """The signatures on which a node would act do not count any more, so it did not
+    begin. Give back what was taken and resume, or fork the run from before its gate.
+    """
+
+    code_of_class = "authority_lost"
+
+
 class NotAReviewer(_Named):
     """You are not among the reviewers of this request. Ask one of them, or a steward to
     reassign it.
     """
 
     code_of_class = "not_a_reviewer"
+
+
+class ConfirmationRequired(_Named):
+    """Who signs here must show once more who they are. Sign on the page of the review,
+    which asks for it.
+    """
+
+    code_of_class = "confirmation_required"
 
 
 class Forbidden(_Named):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.engine.graphs.channel import Channel
+from orchestrator.engine.graphs.confirmation import confirmation_structure
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import WORDS
 from orchestrator.engine.graphs.gate import Gate
@@ -84,6 +85,15 @@ def _gate_in_words(gate: Gate) -> str:
         words += ", all writes or none"
     if gate.deadline is not None:
         words += f"; {AT_DEADLINE[gate.on_deadline]} when its deadline has passed"
+    return words + _confirmation_in_words(gate)
+
+
+def _confirmation_in_words(gate: Gate) -> str:
+    if gate.confirm is None:
+        return ""
+    words = f"; confirmed by {gate.confirm}"
+    if gate.confirm_above is not None:
+        words += f" above {gate.confirm_above}"
     return words
 
 
@@ -116,7 +126,9 @@ def _node(node: Node, graph: Definition) -> dict[str, Json]:
         "gate": _gate(node.gate, graph) if node.gate else None,
         "not_done": sorted(_name_of(error) for error in node.not_done),
     }
-    # Only where people decide on them, so that other graphs keep their fingerprints.
+    # Only where they are declared, so that other graphs keep their fingerprints.
+    if node.authority:
+        structure["authority"] = list(node.authority)
     if node.calls:
         structure["args"] = _bare(schema_of(node.args))
     return structure
@@ -153,6 +165,8 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         "writes": sorted(gate.writes),
         "reason_required": sorted(reason_required),
         **_on_deadline(gate),
+        **_recheck(gate),
+        **confirmation_structure(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.
     if needs:
@@ -173,6 +187,12 @@ def _on_deadline(gate: Gate) -> dict[str, Json]:
     if gate.deadline is None:
         return {}
     return {"on_deadline": gate.on_deadline}
+
+
+def _recheck(gate: Gate) -> dict[str, Json]:
+    if gate.recheck is None:
+        return {}
+    return {"recheck": _name_of(gate.recheck)}
 
 
 def _reviewers(reviewers: Sequence[str] | Callable[[Any], Any] | None) -> Json:

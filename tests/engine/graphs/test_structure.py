@@ -174,11 +174,13 @@ def asking(**gate: Any) -> dict[str, Any]:
 
 WRITES: dict[str, Any] = {"node": {"effect": "write"}}
 ACTS: dict[str, Any] = {"node": {"effect": "external"}}
+AUTHORISED = {"node": {"effect": "external", "authority": "ask"}}
 BY_GRAPH: dict[str, Any] = {
     "graph": {"reviewers": ["user:ann"]},
     "gate": {"reviewers": None},
 }
 
+CONFIRMED = {"confirm": "password", "writes": {"note": Show(money="amount")}}
 CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Graph.name": [({}, {"graph": {"name": "h"}})],
     "Graph.version": [({}, {"graph": {"version": "2"}})],
@@ -234,6 +236,8 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Retry.jitter": [(of_retry(), of_retry(jitter=0.5))],
     "Retry.on": [(of_retry(), of_retry(on=(KeyError,)))],
     "node.args": [({"node": CALLED}, {"node": {**CALLED, "args": State}})],
+    "node.authority": [(ACTS, AUTHORISED)],
+    "Gate.recheck": [(AUTHORISED, {**AUTHORISED, "gate": {"recheck": guard}})],
     "node.prepare": [({"node": CALLED}, {"node": {**CALLED, "prepare": prepare}})],
     "node.graph": [({}, {"node": {"graph": Graph("sub", input=Nothing, state=State)}})],
     "node.inputs": [({}, {"node": {"inputs": {}}})],
@@ -276,7 +280,13 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Gate.tiers": [
         ({}, {"gate": {"tiers": [(timedelta(hours=1), "remind", "user:ann")]}})
     ],
-    "Gate.confirm_above": [({}, {"gate": {"confirm_above": 10}})],
+    "Gate.confirm": [({}, {"gate": {"confirm": "password"}})],
+    "Gate.confirm_above": [
+        (
+            {"gate": {**CONFIRMED, "confirm_above": 10}},
+            {"gate": {**CONFIRMED, "confirm_above": 20}},
+        )
+    ],
     "Gate.auto": [({}, {"gate": {"auto": guard}})],
     "Gate.veto": [({}, {"gate": {"veto": guard}})],
     "Show.label": [({}, {"show": {"label": "The note"}})],
