@@ -68,12 +68,12 @@ that begin and end transactions of SQLite.
 MOST = {
     "sqlite": {
         "superstep": (62, 247, 520),
-        "signature": (26, 125, 623),
+        "signature": (26, 127, 626),
         "fork": (61, 254, 763),
     },
     "postgresql": {
         "superstep": (62, 249, 505),
-        "signature": (26, 124, 579),
+        "signature": (26, 126, 582),
         "fork": (61, 253, 750),
     },
 }

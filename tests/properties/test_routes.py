@@ -85,6 +85,8 @@ QUERY = {
 }
 """What pages read from their address."""
 FORM = {
+    "assertion",
+    "credential",
     "as_is",
     "confirm",
     "paths",
@@ -322,6 +324,7 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "url": ["nowhere"],
         "write": [str(write)],
         "policy": [str(rule.pk)],
+        "key": ["1"],
         "job": [str(retention.prune(rule, by=None).id)],
         "act": ["pause"],
         "fork": [
@@ -376,6 +379,7 @@ _KNOWN_NAMES = (
     "decision",
     "policy",
     "job",
+    "key",
     "act",
 )
 
