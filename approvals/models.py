@@ -66,10 +66,6 @@ BY_DEADLINE = "the deadline"
 """The name under which decisions of a deadline stand. An account of that name signs with
 a receipt, which a deadline has not.
 """
-ASKS_AGAIN = "again"
-"""The outcome of a request that expired and with which its run has failed: people are
-asked anew when the run goes on.
-"""
 REQUEST: dict[str, Any] = {
     "title": str,
     "facts": [{"label": str}],
@@ -196,6 +192,11 @@ class ApprovalRequest(OfTask, Sealed):
                 name="request_by_point",
                 condition=models.Q(prepared_from__isnull=False),
             ),
+            # The lists of who sees all runs.
+            models.Index(fields=["-opened_at", "-id"], name="request_by_time"),
+            models.Index(
+                fields=["graph", "-opened_at", "-id"], name="request_by_graph"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -223,6 +224,7 @@ class RequestReviewer(models.Model):
     # and a change of its status changes few rows.
     run_graph = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001
     run_status = models.CharField(max_length=12, null=True, editable=False)  # noqa: DJ001
+    graph = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001
     opened_at = models.DateTimeField(null=True, editable=False)
     deadline = models.DateTimeField(null=True, editable=False)
     waits = models.BooleanField(
@@ -259,6 +261,11 @@ class RequestReviewer(models.Model):
                 condition=models.Q(waits=True),
             ),
             models.Index(
+                fields=["principal", "graph", "opened_at", "request"],
+                name="reviewer_waiting_of_graph",
+                condition=models.Q(waits=True),
+            ),
+            models.Index(
                 fields=["principal", "-run_created_at", "-run"],
                 name="reviewer_runs",
                 condition=models.Q(run_status__isnull=False),
@@ -292,6 +299,49 @@ class RequestReviewer(models.Model):
                 fields=["-changed_at"],
                 name="reviewer_newest",
                 condition=models.Q(changed_at__isnull=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.principal
+
+
+class RequestViewer(models.Model):
+    """A principal in whose list of all requests this one stands, because a request of its
+    run names them, or the person who started the run. Rows are never changed, so that
+    these lists cost a decision nothing.
+
+    Rights are judged by the run, whatever stands here: see `approvals.visible_requests`.
+    The rows are made by triggers: see `approvals.list_columns`.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # No index for the request alone: `request_viewer` begins with it.
+    request = models.ForeignKey(
+        ApprovalRequest,
+        on_delete=models.CASCADE,
+        related_name="viewers",
+        db_index=False,
+    )
+    principal = models.CharField(
+        max_length=200, help_text="As of a reviewer, or starter:<id of the account>"
+    )
+    graph = models.CharField(max_length=200)
+    opened_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["request", "principal"], name="request_viewer"
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["principal", "-opened_at", "-request"], name="viewer_requests"
+            ),
+            models.Index(
+                fields=["principal", "graph", "-opened_at", "-request"],
+                name="viewer_requests_of_graph",
             ),
         ]
 

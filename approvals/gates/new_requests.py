@@ -233,6 +233,7 @@ def _open(
             run=asker.id,
             run_graph=asker.graph,
             run_status=Status.PAUSED.value,
+            graph=asker.graph,
             opened_at=moment.at,
             deadline=deadline.at,
             waits=True,

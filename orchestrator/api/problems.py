@@ -26,6 +26,7 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.StaleProposal: 409,
     errors.AlreadyDecided: 409,
     errors.DeadlinePassed: 409,
+    errors.AuthorityLost: 409,
     errors.KeyConflict: 409,
     errors.IncompatibleGraph: 409,
     errors.TamperedRow: 409,

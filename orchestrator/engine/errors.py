@@ -86,6 +86,14 @@ class DeadlinePassed(_Named):
     code_of_class = "deadline_passed"
 
 
+class AuthorityLost(_Named):
+    """The signatures on which a node would act do not count any more, so it did not
+    begin. Give back what was taken and resume, or fork the run from before its gate.
+    """
+
+    code_of_class = "authority_lost"
+
+
 class NotAReviewer(_Named):
     """You are not among the reviewers of this request. Ask one of them, or a steward to
     reassign it.

@@ -55,6 +55,7 @@ class Graph(Definition):
         reads: Sequence[str] | None = None,
         goto: str | Sequence[str] = (),
         sends: str | Sequence[str] = (),
+        authority: str | Sequence[str] = (),
         args: type[BaseModel] | None = None,
         prepare: Callable[..., Any] | None = None,
         memory: str | None = None,

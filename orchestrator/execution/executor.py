@@ -12,15 +12,17 @@ import queue
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
+from approvals.authority import Loss, NotAuthorised
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.journal.results import Entry
 from checkpoints.models.task_result import Outcome, TaskResult
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
-from orchestrator.engine.errors import StaleLease, TamperedRow, WrongKey
+from orchestrator.engine.errors import AuthorityLost, StaleLease, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.plan import Start
@@ -28,6 +30,7 @@ from orchestrator.engine.step.reduce import Output
 from orchestrator.execution import inline
 from orchestrator.execution.attempt import Attempt, SuperstepContext
 from orchestrator.execution.heartbeat import Heartbeat
+from orchestrator.execution.open_superstep import cure_of
 from orchestrator.execution.threads import BoundedPool
 
 LONGEST_PAUSE = 5.0
@@ -51,8 +54,8 @@ class Draining(Exception):
 
 @frozen
 class TaskOutcome:
-    """How a task ended in this session: done, failed, unknown, or later (in `due_in`
-    seconds, after `tries`).
+    """How a task ended in this session: done, failed, unknown, later (in `due_in`
+    seconds, after `tries`), or lost: it did not begin, because of this `loss`.
     """
 
     outcome: str
@@ -64,16 +67,19 @@ class TaskOutcome:
     due_in: float = 0.0
     asks_checkpoint: bool = False
     settled: bool = False
+    loss: Loss | None = None
 
 
 class NextAttempt(NamedTuple):
     """An attempt to make: of which task, its number, and how many attempts came before
-    it since a person last acted.
+    it since a person last acted. `recovers`: the one before it was cut off, and may have
+    acted.
     """
 
     start: Start
     number: int
     tries_before: int
+    recovers: bool = False
 
 
 @dataclass(slots=True)
@@ -159,7 +165,8 @@ class Executor:
         wait = 0.0
         if task in due:
             wait = due[task] - self.lease.now().timestamp()
-        self._queue(NextAttempt(start, number, tries_before), wait)
+        recovers = entry is not None and entry.outcome == Outcome.OPEN
+        self._queue(NextAttempt(start, number, tries_before, recovers), wait)
 
     def _queue(self, attempt: NextAttempt, wait: float) -> None:
         """Plan an attempt in `wait` seconds. If the run was woken in the middle of a long
@@ -186,12 +193,7 @@ class Executor:
         is_safe = self.context.node_of(start.task).safe_again
         lost = entry.outcome == Outcome.OPEN and not is_safe
         if lost or entry.outcome == Outcome.UNKNOWN:
-            what = f"{start.task} would act, and died before it wrote down that it had"
-            error = entry.error or {
-                "type": "Lost",
-                "message": f"the worker wrote down that {what}",
-            }
-            return TaskOutcome("unknown", error=error, attempt=entry.attempt)
+            return lost_outcome(entry)
         # What began was a call with other arguments: under its key nothing else runs.
         is_call = start.task in self.context.calls
         if is_call and entry.outcome == Outcome.OPEN and self._is_changed(start, entry):
@@ -220,7 +222,9 @@ class Executor:
         if not due:
             return
         intents = self._intents(due)
-        written = journal.write_intents(self.lease, intents) if intents else {}
+        written: Mapping[Task, TaskResult] = {}
+        if intents:
+            due, written = self._write_intents(due, intents)
         attempts = [
             self._make_attempt(planned, written.get(planned.start.task))
             for planned in due
@@ -232,6 +236,52 @@ class Executor:
                 self._running[attempt.task] = attempt
             self._pool.put(attempts)
 
+    def _write_intents(
+        self, due: Sequence[NextAttempt], intents: Sequence[Intent]
+    ) -> tuple[Sequence[NextAttempt], Mapping[Task, TaskResult]]:
+        """Write these intents of some attempts. Returns the attempts that may begin, and
+        the rows. The others have ended without one: what they would act on does not
+        hold any more.
+        """
+        while intents:
+            require = self._authority_of(due)
+            try:
+                return due, journal.write_intents(self.lease, intents, require=require)
+            except NotAuthorised as refused:
+                due = self._without(due, refused.losses)
+                intents = self._intents(due)
+        return due, {}
+
+    def _without(
+        self, due: Sequence[NextAttempt], losses: Mapping[Task, Loss]
+    ) -> list[NextAttempt]:
+        """End the tasks that have lost what they act on; return the attempts of the
+        others.
+        """
+        remaining: list[NextAttempt] = []
+        for planned in due:
+            task = planned.start.task
+            if task in losses:
+                self.finished[task] = _lost(planned, losses[task])
+            else:
+                remaining.append(planned)
+        return remaining
+
+    def _authority_of(self, due: Sequence[NextAttempt]) -> Callable[[], None] | None:
+        """Return what verifies the authority on which these attempts act; None if there
+        is nothing to verify. What may have acted already is not stopped: it is
+        recovered.
+        """
+        tasks: list[Task] = []
+        for planned in due:
+            node = self.context.node_of(planned.start.task)
+            if node.journaled and node.authority and not planned.recovers:
+                tasks.append(planned.start.task)
+        judge = self.context.judge
+        if not tasks or judge is None:
+            return None
+        return partial(judge.require, self.lease, tasks)
+
     def _may_work_inline(self, attempts: Sequence[Attempt]) -> bool:
         """Return whether this thread may make the attempts itself.
 
@@ -241,9 +291,7 @@ class Executor:
         """
         if self._running or self.lease.claims > 1 or not inline.may_be_here():
             return False
-        return all(
-            inline.is_quick(self.context.node_of(attempt.task)) for attempt in attempts
-        )
+        return all(inline.is_quick(attempt.node) for attempt in attempts)
 
     def _work_inline(self, quick: list[Attempt]) -> list[Attempt]:
         """Make these attempts in this thread. Returns those for which there was no
@@ -343,7 +391,7 @@ class Executor:
         endings = [
             attempt.ending()
             for attempt in ended
-            if self.context.node_of(attempt.task).journaled and not attempt.recorded
+            if attempt.node.journaled and not attempt.recorded
         ]
         if not endings:
             return set()
@@ -372,7 +420,7 @@ class Executor:
 
     def _take(self, attempt: Attempt) -> None:
         """Take the outcome of an attempt that has ended: the task's, or a retry."""
-        node = self.context.node_of(attempt.task)
+        node = attempt.node
         done = attempt.outcome == Outcome.DONE
         # A node that ran an event loop must not run in the slice's thread.
         inline.note(node, attempt.ms, done=done and not attempt.looped)
@@ -396,7 +444,7 @@ class Executor:
     def _retry_or_fail(self, attempt: Attempt) -> None:
         """Plan the next attempt, near or far, or let the task have failed."""
         task = attempt.task
-        retry = self.context.node_of(task).retry
+        retry = attempt.node.retry
         # A run that is to be cancelled makes no further attempts either.
         if (
             retry is None
@@ -512,6 +560,37 @@ class Executor:
             # recorded.
             self._collect(self._ended_attempts())
             raise Draining
+
+
+def lost_outcome(entry: Entry) -> TaskOutcome:
+    """Return the outcome of a task whose attempt began, and may have acted."""
+    what = f"{entry.task} would act, and died before it wrote down that it had"
+    error = entry.error or {
+        "type": "Lost",
+        "message": f"the worker wrote down that {what}",
+    }
+    return TaskOutcome("unknown", error=error, attempt=entry.attempt)
+
+
+def _lost(planned: NextAttempt, loss: Loss) -> TaskOutcome:
+    """Return the outcome of a task that has nothing to act on any more."""
+    message = (
+        f"{planned.start.task} acts on what the gate of {loss.gate} approved, and "
+        f"nothing was begun: {loss.why}"
+    )
+    error = {
+        "type": AuthorityLost.__name__,
+        "code": AuthorityLost.code_of_class,
+        "message": message,
+        "cure": cure_of(AuthorityLost),
+    }
+    return TaskOutcome(
+        "failed",
+        error=error,
+        attempt=planned.number,
+        tries=planned.tries_before,
+        loss=loss,
+    )
 
 
 def _changed(start: Start, entry: Entry) -> TaskOutcome:

@@ -22,6 +22,7 @@ from orchestrator.engine.graphs.gate import (
     needs_approval,
     paths_of,
     present,
+    recheck,
 )
 from orchestrator.engine.graphs.trace import JOURNALED, is_memory
 from orchestrator.engine.step.base import Base
@@ -119,6 +120,32 @@ def asks_people(
     view, record = compiled.recorded_state(state)
     needed, why = needs_approval(gate, view, compiled.proposal(node, output.writes))
     return GateCheck(needed, why, tuple(sorted(record)))
+
+
+class Recheck(NamedTuple):
+    """The answer of a gate's `recheck`: why what was approved does not hold any more
+    (None if it does), and the channels that it read.
+    """
+
+    why: str | None
+    reads: tuple[str, ...]
+
+
+def recheck_approved(
+    compiled: Compiled,
+    node: str,
+    state: State,
+    writes: Sequence[WriteValue],
+) -> Recheck:
+    """Return what the gate of a node says now, on this state, of writes that it has let
+    through.
+    """
+    gate = compiled.nodes[node].gate
+    if gate is None or gate.recheck is None:
+        return Recheck(None, ())
+    view, record = compiled.recorded_state(state)
+    why = recheck(gate, view, compiled.proposal(node, writes))
+    return Recheck(why, tuple(sorted(record)))
 
 
 def is_applied_as_one(

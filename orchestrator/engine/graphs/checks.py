@@ -299,7 +299,11 @@ def _faults_of_outcome(edge: Edge, nodes: Mapping[str, Node]) -> Iterator[str]:
     # Any node can fail, gated or not; an unknown source has a fault already.
     if edge.kind == "error" or edge.source not in nodes:
         return
-    if not nodes[edge.source].gated:
+    source = nodes[edge.source]
+    # People who are asked again about what it acts on may reject that it runs.
+    if source.authority and edge.when == REJECTED:
+        return
+    if not source.gated:
         yield f"{_in_words(edge)}: when={edge.when!r} needs a gate at {edge.source}"
 
 
@@ -312,6 +316,7 @@ def faults_of_coverage(node: Node, edges: Collection[Edge]) -> Iterator[str]:
         yield f"node {node.name} leads nowhere; add edge({node.name!r}, END)"
         return
     if not node.gated:
+        yield from _faults_of_ways_after_rejection(node, leading_on)
         return
     outcomes = {edge.when for edge in leading_on}
     # A rejection needs no edge: without one only its token ends.
@@ -324,6 +329,13 @@ def faults_of_coverage(node: Node, edges: Collection[Edge]) -> Iterator[str]:
             f"node {node.name} has a gate but no edge for the outcome "
             f"{' and '.join(missing)}"
         )
+
+
+def _faults_of_ways_after_rejection(
+    node: Node, leading_on: Collection[Edge]
+) -> Iterator[str]:
+    if all(edge.when == REJECTED for edge in leading_on):
+        yield f"node {node.name} leads nowhere once it has run"
 
 
 def _edges_leading_on(node: Node, edges: Collection[Edge]) -> list[Edge]:
@@ -391,6 +403,36 @@ def _has_schema(model: type[BaseModel]) -> bool:
     except InvalidValue:
         return False
     return True
+
+
+def faults_of_authority(graph: Definition, node: Node) -> Iterator[str]:
+    """Yield the faults of the gates on whose authority a node acts, and of a recheck
+    that nothing would ever ask.
+    """
+    at = f"node {node.name}"
+    nodes = {other.name: other for other in graph.nodes}
+    if node.authority and not node.journaled:
+        yield f"{at}: authority= is for write and external nodes; others do not act"
+    yield from _faults_of_recheck(graph, node)
+    for name in node.authority:
+        if name not in nodes:
+            yield f"{at}: authority= names {name!r}, which is no node; {nearest(str(name), nodes)}"
+        elif not nodes[name].gated:
+            yield f"{at}: authority= names {name}, which has no gate"
+
+
+def _faults_of_recheck(graph: Definition, node: Node) -> Iterator[str]:
+    at = f"node {node.name}"
+    gate = node.gate
+    if not isinstance(gate, Gate) or gate.recheck is None:
+        return
+    if not callable(gate.recheck) or not _takes_two(gate.recheck):
+        yield f"{at}: recheck must be a function of (state, proposal)"
+    if not any(node.name in other.authority for other in graph.nodes):
+        yield (
+            f"{at}: nothing acts on the authority of its gate, so its recheck would "
+            f"never be asked; write authority={node.name!r} at the node that acts"
+        )
 
 
 def faults_of_silence(

@@ -330,6 +330,7 @@ def compile(graph: Definition) -> Compiled:
         faults += checks.faults_of_gate(graph, node, channels)
         faults += checks.faults_of_coverage(node, edges)
         faults += checks.faults_of_silence(graph, node, edges)
+        faults += checks.faults_of_authority(graph, node)
     faults += checks.faults_of_edges(graph, edges)
     _refuse(graph, faults)
     reach = reach_of([node.name for node in graph.nodes], edges)

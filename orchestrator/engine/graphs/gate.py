@@ -86,6 +86,7 @@ class Gate:
     four_eyes: bool = False
     all_or_nothing: bool = False
     needs_approval: Callable[[Any, Any], Any] | None = None
+    recheck: Callable[[Any, Any], Any] | None = None
     deadline: timedelta | Callable[[datetime, Any], datetime] | None = None
     on_deadline: str = "reject"
     tiers: Sequence[Any] = ()
@@ -149,6 +150,29 @@ def needs_approval(
     reason = answer if isinstance(answer, str) else None
     # Only the literal False: a function that forgets to return lets nothing pass.
     return answer is not False, reason
+
+
+def recheck(
+    gate: Gate,
+    state: Any,
+    proposal: Any,
+) -> str | None:
+    """Return why what was approved at the gate must not be acted on any more; None if it
+    still holds. Never raises: only the literal `True` means that it does; an exception
+    means that it does not, and is the reason.
+    """
+    if gate.recheck is None:
+        return None
+    try:
+        answer = gate.recheck(state, proposal)
+    except BROKEN as error:
+        return f"its recheck failed: {described(error)}"
+    # Only the literal True: a function that forgets to return lets nothing begin.
+    if answer is True:
+        return None
+    if isinstance(answer, str) and answer:
+        return answer
+    return "its recheck says that it does not hold any more"
 
 
 def outcome_of(verdicts: Sequence[str]) -> str:

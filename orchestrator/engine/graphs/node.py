@@ -25,7 +25,8 @@ ATOMIC_SECONDS = 5.0
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """One node. `timeout` in seconds, None: the installation's. `reads` None: all
-    channels.
+    channels. `authority` names the nodes at whose gates people must have approved what it
+    acts on.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Node:
     reads: tuple[str, ...] | None = None
     goto: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()
+    authority: tuple[str, ...] = ()
     args: Any = None
     prepare: Any = None
     memory: str | None = None
@@ -55,7 +57,7 @@ class Node:
         """Bring to one form what authors may write in several: single names or lists,
         seconds or a timedelta.
         """
-        for option in ("not_done", "reads", "goto", "sends"):
+        for option in ("not_done", "reads", "goto", "sends", "authority"):
             declared = getattr(self, option)
             # A text would be split into letters, and a class is no sequence.
             if isinstance(declared, str | type):
@@ -77,17 +79,17 @@ class Node:
         # The class is frozen; this is called only while an instance is made.
         object.__setattr__(self, name, value)
 
-    @property
+    @cached_property
     def journaled(self) -> bool:
         """Return whether intent and result of its tasks are recorded because it acts."""
         return self.effect in JOURNALED
 
-    @property
+    @cached_property
     def gated(self) -> bool:
         """Return whether people decide on what it writes."""
         return self.approve is not None and self.gate is not None
 
-    @property
+    @cached_property
     def calls(self) -> bool:
         """Return whether people decide before it runs, on the arguments of the call."""
         return self.approve == "call"
@@ -112,7 +114,7 @@ class Node:
         paragraphs = inspect.cleandoc(self.fn.__doc__ or "").split("\n\n")
         return "\n\n".join(" ".join(lines.split()) for lines in paragraphs)
 
-    @property
+    @cached_property
     def safe_again(self) -> bool:
         """Return whether an attempt that ended without a result may simply be repeated."""
         # What an atomic attempt did was rolled back with its transaction.

@@ -126,7 +126,9 @@ def _node(node: Node, graph: Definition) -> dict[str, Json]:
         "gate": _gate(node.gate, graph) if node.gate else None,
         "not_done": sorted(_name_of(error) for error in node.not_done),
     }
-    # Only where people decide on them, so that other graphs keep their fingerprints.
+    # Only where they are declared, so that other graphs keep their fingerprints.
+    if node.authority:
+        structure["authority"] = list(node.authority)
     if node.calls:
         structure["args"] = _bare(schema_of(node.args))
     return structure
@@ -163,6 +165,7 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         "writes": sorted(gate.writes),
         "reason_required": sorted(reason_required),
         **_on_deadline(gate),
+        **_recheck(gate),
         **confirmation_structure(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.
@@ -184,6 +187,12 @@ def _on_deadline(gate: Gate) -> dict[str, Json]:
     if gate.deadline is None:
         return {}
     return {"on_deadline": gate.on_deadline}
+
+
+def _recheck(gate: Gate) -> dict[str, Json]:
+    if gate.recheck is None:
+        return {}
+    return {"recheck": _name_of(gate.recheck)}
 
 
 def _reviewers(reviewers: Sequence[str] | Callable[[Any], Any] | None) -> Json:

@@ -273,6 +273,7 @@ def _of_nodes(
     for name, node in before.items():
         if name in after:
             yield from _of_node(name, node, after[name], ahead)
+            yield from _of_authority(node, after[name], _rechecks(before, after), ahead)
         else:
             calls = node["approve"] == "call"
             yield _of_removed_node(name, ahead, calls=calls)
@@ -376,6 +377,51 @@ def _of_call(
         return
     change = type_change(before, after) or "its arguments changed"
     yield Difference(BREAKING if waits else WARNING, what, change)
+
+
+def _rechecks(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, tuple[Any, Any]]:
+    """Return the names of each gate's recheck in both versions, where they differ."""
+    changed: dict[str, tuple[Any, Any]] = {}
+    for name in before.keys() & after.keys():
+        old = (before[name]["gate"] or {}).get("recheck")
+        new = (after[name]["gate"] or {}).get("recheck")
+        if old != new:
+            changed[name] = (old, new)
+    return changed
+
+
+def _of_authority(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    rechecks: Mapping[str, tuple[Any, Any]],
+    ahead: WaysAhead,
+) -> Iterator[Difference]:
+    """Yield the changes of the gates on whose authority a node acts, and of what is
+    asked there again. It must not act on less than the run was promised.
+    """
+    name = new["name"]
+    what = f"authority of node `{name}`"
+    before = old.get("authority", [])
+    after = new.get("authority", [])
+    acts_yet = ahead.begins(name) or ahead.asks(name)
+    if before != after:
+        is_less = not set(before) <= set(after)
+        text = f"{_list(before)} became {_list(after)}"
+        yield Difference(_weight(acts_yet, weaker=is_less), what, text)
+    for gate in sorted({*before} & {*after} & rechecks.keys()):
+        recheck_before, recheck_after = rechecks[gate]
+        # Of two rules nobody can say which lets more pass.
+        weight = _weight(acts_yet, weaker=recheck_before is not None)
+        words = f"{recheck_before or 'none'} became {recheck_after or 'none'}"
+        yield Difference(weight, what, f"the recheck of {gate}: {words}")
+
+
+def _weight(matters: bool, *, weaker: bool) -> str:
+    if not matters:
+        return HARMLESS
+    return BREAKING if weaker else WARNING
 
 
 def _list(value: Any) -> str:

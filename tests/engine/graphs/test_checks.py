@@ -361,6 +361,47 @@ def test_the_decorator_without_brackets_is_refused_at_once() -> None:
         graph.node(logs)  # type: ignore[arg-type]
 
 
+def acting(authority: Any = "ask", effect: str = "write", **gate: Any) -> Graph:
+    """A graph whose second node acts on the authority of the first one's gate."""
+    options = {"effect": "human", "gate": Gate(reviewers=["user:ann"], **gate)}
+    acts = {"effect": effect, "authority": authority}
+    return graph_of(chain("ask", "act"), {"ask": options, "act": acts})
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: acting(effect="read"), "authority= is for write and external nodes"),
+        (lambda: acting(["ask", "asks"]), "authority= names 'asks', which is no node"),
+        (lambda: acting("act"), "authority= names act, which has no gate"),
+        (lambda: acting((), recheck=logs), "its recheck would never be asked"),
+        (lambda: acting(recheck="yes"), "recheck must be a function of"),
+        (lambda: acting(recheck=lambda state: True), "recheck must be a function of"),
+        (
+            lambda: with_edges(
+                (START, "a"), ("a", END), ("a", "a", "rejected"), a={"effect": "write"}
+            ),
+            "when='rejected' needs a gate at a",
+        ),
+    ],
+)
+def test_an_authority_that_protects_nothing_is_refused(
+    make: Callable[[], Graph], words: str
+) -> None:
+    with pytest.raises(InvalidGraph, match=words):
+        compile(make())
+
+
+def test_a_node_that_acts_on_authority_may_be_rejected_but_needs_a_way_on() -> None:
+    graph = acting()
+    graph.edge("act", "ask", when="rejected")
+    assert compile(graph).nodes["act"].authority == ("ask",)
+    graph.edges[:] = [edge for edge in graph.edges if edge.target != END]
+    graph.edge("ask", END)
+    with pytest.raises(InvalidGraph, match="leads nowhere once it has run"):
+        compile(graph)
+
+
 def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(InvalidGraph) as refused:
         compile(with_edges((START, "a"), ("a", "b"), a={"join": "x", "effect": "y"}))

@@ -174,6 +174,7 @@ def asking(**gate: Any) -> dict[str, Any]:
 
 WRITES: dict[str, Any] = {"node": {"effect": "write"}}
 ACTS: dict[str, Any] = {"node": {"effect": "external"}}
+AUTHORISED = {"node": {"effect": "external", "authority": "ask"}}
 BY_GRAPH: dict[str, Any] = {
     "graph": {"reviewers": ["user:ann"]},
     "gate": {"reviewers": None},
@@ -235,6 +236,8 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Retry.jitter": [(of_retry(), of_retry(jitter=0.5))],
     "Retry.on": [(of_retry(), of_retry(on=(KeyError,)))],
     "node.args": [({"node": CALLED}, {"node": {**CALLED, "args": State}})],
+    "node.authority": [(ACTS, AUTHORISED)],
+    "Gate.recheck": [(AUTHORISED, {**AUTHORISED, "gate": {"recheck": guard}})],
     "node.prepare": [({"node": CALLED}, {"node": {**CALLED, "prepare": prepare}})],
     "node.graph": [({}, {"node": {"graph": Graph("sub", input=Nothing, state=State)}})],
     "node.inputs": [({}, {"node": {"inputs": {}}})],

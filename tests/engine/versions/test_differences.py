@@ -273,6 +273,30 @@ def test_what_may_happen_a_second_time_breaks_wherever_the_run_is(
         assert (BREAKING, words) in said(new, at, old)
 
 
+def acting(authority: Any = "pay", recheck: Any = logs) -> Any:
+    """The structure in which `send` acts on the authority of `pay`."""
+    options: dict[str, Any] = {"effect": "external", "authority": authority}
+    gate = {"recheck": recheck} if authority else {}
+    return declared(options={"send": options}, gate=gate)
+
+
+def test_a_node_that_may_yet_act_keeps_the_authority_on_which_it_acts() -> None:
+    less = (BREAKING, "authority of node `send`: pay became none")
+    for at in (None, AT_FETCH, ASKED, BEHIND, Pending(awaiting_people=("send",))):
+        assert less in said(acting(()), at, acting())
+    assert (HARMLESS, less[1]) in said(acting(()), PAST, acting())
+    more = (WARNING, "authority of node `send`: none became pay")
+    assert more in said(acting(), AT_FETCH, acting(()))
+
+
+def test_a_node_that_may_yet_act_keeps_the_recheck_that_it_passes() -> None:
+    words = "authority of node `send`: the recheck of pay: logs became none"
+    assert (BREAKING, words) in said(acting(recheck=None), BEHIND, acting())
+    assert (HARMLESS, words) in said(acting(recheck=None), PAST, acting())
+    words = "authority of node `send`: the recheck of pay: none became logs"
+    assert (WARNING, words) in said(acting(), BEHIND, acting(recheck=None))
+
+
 @pytest.mark.parametrize(
     ("gate", "words"),
     [

@@ -67,6 +67,7 @@ def whole() -> dict[str, Any]:
         writes=writes,
         shows=["log", "own"],
         needs_approval=_asked,
+        recheck=_asked,
     )
     made.node("fetch", effect="read", reads=["note", "log"], goto=["send", "ask"])(logs)
     made.node("ask", effect="human", gate=gate)(logs)
@@ -76,6 +77,7 @@ def whole() -> dict[str, Any]:
         idempotent=True,
         not_done=[KeyError, ValueError],
         join="all",
+        authority="ask",
     )(logs)
     made.node("each", sends=["send", "fetch"])(logs)
     for source, target in (

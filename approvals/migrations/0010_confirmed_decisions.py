@@ -44,7 +44,7 @@ def refuse_every_update(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0008_runs_of_reviewers_by_status'),
+        ('approvals', '0009_requests_by_viewer'),
     ]
 
     operations = [

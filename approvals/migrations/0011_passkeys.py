@@ -21,7 +21,7 @@ def refuse_where_it_is_sealed(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0009_confirmed_decisions'),
+        ('approvals', '0010_confirmed_decisions'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

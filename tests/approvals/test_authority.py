@@ -1,0 +1,256 @@
+"""The authority on which nodes act: what is verified again when they would begin."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+
+from approvals.authority import Judge
+from approvals.models import Decision
+from checkpoints.core.status import Status
+from checkpoints.models import Run, RunEvent, TaskResult
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import Gate, Graph, Write
+from tests.support import cast, run_actions, statements
+from tests.support.authority_graphs import leave, paying, payments, signed
+from tests.support.forging import tamper
+from tests.support.small_graphs import advanced
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def paid() -> Iterator[list[int]]:
+    with payments() as amounts:
+        yield amounts
+
+
+@pytest.fixture
+def rita(people: cast.People) -> User:
+    return run_actions.reviewer(people.reviewer)
+
+
+def _nothing_began(run: Run) -> None:
+    assert not TaskResult.objects.filter(run=run, node="pay").exists()
+    assert not RunEvent.objects.filter(run=run, type="effects_started").exists()
+    assert verify_run(run.id) == []
+
+
+def test_a_node_acts_while_its_signatures_count(paid: list[int], rita: User) -> None:
+    run = runs.advance(signed(paying(), rita).id)
+    assert run.status == Status.COMPLETED
+    assert paid == [7]
+    assert verify_run(run.id) == []
+
+
+def _deactivate(user: User) -> None:
+    user.is_active = False
+    user.save()
+
+
+def _rename(user: User) -> None:
+    user.username = "margarita"
+    user.save()
+
+
+def _rename_group(user: User) -> None:
+    Group.objects.filter(name="claims").update(name="former claims")
+
+
+@pytest.mark.parametrize(
+    ("reviewers", "revoke"),
+    [
+        ("group:claims", leave),
+        ("group:claims", _deactivate),
+        ("group:claims", _rename_group),
+        ("user:rita", _deactivate),
+        ("user:rita", _rename),
+    ],
+)
+def test_nothing_begins_once_who_signed_may_not_sign_any_more(
+    paid: list[int], rita: User, reviewers: str, revoke: Callable[[User], None]
+) -> None:
+    run = signed(paying(gate=Gate(reviewers=[reviewers])), rita)
+    revoke(rita)
+    run = runs.advance(run.id)
+    assert paid == []
+    _nothing_began(run)
+
+
+def test_a_permission_that_a_group_gave_is_lost_with_it(
+    paid: list[int], rita: User
+) -> None:
+    permission = Permission.objects.get(codename="decide")
+    group = Group.objects.create(name="deciders")
+    group.permissions.add(permission)
+    rita.groups.set([group])
+    gate = Gate(reviewers=["perm:approvals.decide"])
+    run = signed(paying(gate=gate), rita)
+    group.permissions.remove(permission)
+    run = runs.advance(run.id)
+    assert paid == []
+    _nothing_began(run)
+
+
+def test_what_was_given_back_counts_again(paid: list[int], rita: User) -> None:
+    run = signed(paying(), rita)
+    leave(rita)
+    run_actions.reviewer(rita)
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert paid == [7]
+
+
+def test_nothing_begins_without_any_approval(paid: list[int], rita: User) -> None:
+    made = paying()
+    made.edge("review", "wait", when="rejected")
+    run = advanced(made)
+    run_actions.sign(run, rita, ["reject", "reject"])
+    run = runs.advance(run.id)
+    assert paid == []
+    assert run.status == Status.FAILED
+    error = read_value(run, "error")
+    assert error["code"] == "authority_lost"
+    assert error["cure"].startswith("The signatures on which")
+    assert "nothing was approved at the gate of review" in error["message"]
+    _nothing_began(run)
+
+
+def test_an_earlier_round_is_no_authority_for_the_next(
+    paid: list[int], rita: User
+) -> None:
+    made = paying()
+    made.edges[:] = [edge for edge in made.edges if edge.source != "pay"]
+    made.edge("pay", "review")
+    made.edge("pay", "refused", when="rejected")
+    made.edge("review", "wait", when="rejected")
+    run = runs.advance(signed(made, rita).id)
+    assert paid == [7]
+    run_actions.sign_open(run, rita, "reject")
+    run = runs.advance(run.id)
+    assert paid == [7]
+    assert read_value(run, "error")["code"] == "authority_lost"
+
+
+def test_what_a_gate_needed_nobody_for_is_authority_enough(paid: list[int]) -> None:
+    gate = Gate(
+        reviewers=["group:claims"],
+        needs_approval=lambda state, proposal: False,
+        recheck=lambda state, proposal: proposal["total"] == 7,
+    )
+    run = advanced(paying(gate=gate))
+    assert run.status == Status.COMPLETED
+    assert paid == [7]
+
+
+def test_what_a_gate_needed_nobody_for_is_checked_again(paid: list[int]) -> None:
+    gate = Gate(
+        reviewers=["group:claims"],
+        needs_approval=lambda state, proposal: False,
+        recheck=lambda state, proposal: proposal["total"] > 7,
+    )
+    run = advanced(paying(gate=gate))
+    assert paid == []
+    _nothing_began(run)
+
+
+@pytest.mark.parametrize("answer", [False, None, 1, "the customer withdrew"])
+def test_a_recheck_lets_a_node_act_only_with_the_literal_true(
+    paid: list[int], rita: User, answer: Any
+) -> None:
+    gate = Gate(reviewers=["group:claims"], recheck=lambda state, proposal: answer)
+    run = runs.advance(signed(paying(gate=gate), rita).id)
+    assert paid == []
+    _nothing_began(run)
+
+
+def test_a_recheck_sees_the_state_and_what_was_applied(
+    paid: list[int], rita: User
+) -> None:
+    seen = []
+
+    def recheck(state: Any, proposal: Any) -> bool:
+        seen.append((state.letter, dict(proposal)))
+        return True
+
+    gate = Gate(reviewers=["group:claims"], recheck=recheck)
+    run = advanced(paying(gate=gate))
+    run_actions.sign(run, rita, ["reject", ("edit", 9)])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert paid == [9]
+    assert seen == [("", {"total": 9})]
+
+
+def test_a_recheck_that_fails_lets_nothing_begin(paid: list[int], rita: User) -> None:
+    def recheck(state: Any, proposal: Any) -> bool:
+        raise LookupError("the price list is gone")
+
+    gate = Gate(reviewers=["group:claims"], recheck=recheck)
+    run = runs.advance(signed(paying(gate=gate), rita).id)
+    assert paid == []
+    _nothing_began(run)
+
+
+def test_a_fork_behind_the_gate_goes_by_the_decisions_that_it_inherits(
+    paid: list[int], rita: User, people: cast.People
+) -> None:
+    run = signed(paying(), rita)
+    forks = [runs.fork(str(run.head), by=people.steward) for _ in range(2)]
+    runs.advance(forks[0].id)
+    assert paid == [7]
+    leave(rita)
+    fork = runs.advance(forks[1].id)
+    assert paid == [7]
+    _nothing_began(fork)
+
+
+def test_a_decision_that_was_changed_lets_nothing_begin(
+    paid: list[int], rita: User
+) -> None:
+    run = signed(paying(), rita)
+    tamper(Decision.objects.filter(run=run.id).first(), by_name="ravi")
+    run = runs.advance(run.id)
+    assert run.status == Status.TAMPERED
+    assert paid == []
+
+
+def test_the_queries_do_not_grow_with_the_writes(
+    paid: list[int], rita: User, people: cast.People
+) -> None:
+    few = _statements_of_authority(signed(_paying_many(2), rita))
+    many = _statements_of_authority(signed(_paying_many(60), rita))
+    assert many == few
+    assert few <= 18
+
+
+def test_a_node_that_names_no_gate_costs_no_query(paid: list[int], rita: User) -> None:
+    run = signed(paying(authority=()), rita)
+    assert _statements_of_authority(run) == 0
+    assert paid == [7]
+
+
+def _paying_many(writes: int) -> Graph:
+    def propose(state: Any, ctx: Any) -> list[Write]:
+        return [Write("notes", [str(number)]) for number in range(writes)]
+
+    return paying(f"paying_{writes}", propose=propose)
+
+
+def _statements_of_authority(run: Run) -> int:
+    """How many statements verify the authority of the run's payment."""
+    counts: list[int] = []
+
+    def counted(judge: Judge, *arguments: Any) -> None:
+        with statements.counted() as sent:
+            require(judge, *arguments)
+        counts.append(len(sent))
+
+    require = Judge.require
+    with patch.object(Judge, "require", counted):
+        runs.advance(run.id)
+    return sum(counts)
