@@ -62,15 +62,10 @@ def needed_for(
     method, or empty if they need not. `revised` is what their edit makes of it.
     """
     # Both count: an edit is bound to what was seen, and decides what it makes of it.
-    amounts = [_money_of(row)]
+    values = [read_value(row, "value")]
     if revised is not None:
-        amounts.append(_money_of(revised))
-    return confirmation_needed(request.policy, amounts)
-
-
-def _money_of(row: PendingWrite) -> Any:
-    shown = read_value(row, "shown") or {}
-    return shown.get("money")
+        values.append(read_value(revised, "value"))
+    return confirmation_needed(request.policy, row.channel, values)
 
 
 def require_confirmation(

@@ -31,6 +31,13 @@ def _is_needs(value: Any, row: Any) -> bool:
     return True
 
 
+def _is_paths(value: Any, row: Any) -> bool:
+    """Return whether it is {channel: path}."""
+    if not isinstance(value, dict):
+        return False
+    return all(isinstance(path, str) for path in value.values())
+
+
 def _is_limit(value: Any, row: Any) -> bool:
     """Return whether it is the text of an amount."""
     return isinstance(value, str) and number_of(value) is not None
@@ -48,6 +55,7 @@ _POLICY = {
     "needs?": _is_needs,
     "confirm?": frozenset(METHODS),
     "confirm_above?": _is_limit,
+    "confirm_money?": _is_paths,
 }
 _LINE = {
     "write": str,
