@@ -27,6 +27,7 @@ from approvals.models import (
     Decision,
     RequestStatus,
 )
+from approvals.passkey_challenges import verified_assertion
 from checkpoints import timeline, versions
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7, uuid_of
@@ -35,7 +36,7 @@ from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
 from checkpoints.models.pending_write import RevisionReason
-from checkpoints.sealing.sealed_columns import pack_json, read_value
+from checkpoints.sealing.sealed_columns import pack_json, read_bytes, read_value
 from checkpoints.sealing.sealed_rows import Protection, decrypted, protection_of
 from orchestrator.engine.errors import (
     AlreadyDecided,
@@ -85,7 +86,8 @@ class Signing:
     the items that count, in their order; `revised` the next revisions that it makes, by
     write; `texts` the new title and facts of requests, by id; `checked` the requests
     whose reviewer the signer is known to be; `settled` the writes that are no longer
-    open; `confirmation` is how the signer has just shown who they are.
+    open; `confirmation` is how the signer has just shown who they are; `assertion` what
+    their passkey signed.
     """
 
     run: Run
@@ -93,6 +95,7 @@ class Signing:
     at: datetime
     requests_by_write: dict[UUID, RequestState]
     confirmation: Confirmation | None = None
+    assertion: dict[str, Any] | None = None
     counted: list[Item] = field(default_factory=list)
     revised: dict[UUID, PendingWrite] = field(default_factory=dict)
     texts: dict[UUID, dict[str, Any]] = field(default_factory=dict)
@@ -247,12 +250,8 @@ def apply_decisions(act: Signing, items: Sequence[Item]) -> None:
     """Let each decision count, or note why it does not. Raises if the whole act must
     not stand.
     """
-    results = [_judge_item(act, item) for item in items]
-    act.counted = [result.item for result in results if result.counts]
-    if act.counted:
-        require_signable(act.run)
-    _revise_edited_writes(act, results)
-    _require_confirmed(act)
+    results = weigh_decisions(act, items)
+    _require_confirmed(act, results)
 
     # Decisions are recorded last, because each is about the revision that the edits of
     # this act have led to.
@@ -261,6 +260,18 @@ def apply_decisions(act: Signing, items: Sequence[Item]) -> None:
             _record_decision(act, result.row, result.item)
         else:
             _note(act, result.item, result.row, result.result, **result.facts)
+
+
+def weigh_decisions(act: Signing, items: Sequence[Item]) -> list[_ItemResult]:
+    """Return which decisions count, and make the revisions that they lead to. Records
+    nothing. Raises if the whole act must not stand.
+    """
+    results = [_judge_item(act, item) for item in items]
+    act.counted = [result.item for result in results if result.counts]
+    if act.counted:
+        require_signable(act.run)
+    _revise_edited_writes(act, results)
+    return results
 
 
 def _judge_item(act: Signing, item: Item) -> _ItemResult:
@@ -433,9 +444,26 @@ def _renew_texts(
         )
 
 
-def _require_confirmed(act: Signing) -> None:
+def _require_confirmed(act: Signing, results: Sequence[_ItemResult]) -> None:
     """Raise `ConfirmationRequired` if the signer has not confirmed what counts as its
     gates ask for.
+    """
+    if act.confirmation is not None and act.confirmation.assertion is not None:
+        act.assertion = verified_assertion(
+            act.confirmation.assertion,
+            act.run,
+            act.by,
+            signed_lines(act, results),
+            at=act.at,
+        )
+    needed = needed_confirmations(act)
+    if needed:
+        require_confirmation(act.run, act.by, needed, act.confirmation)
+
+
+def needed_confirmations(act: Signing) -> dict[UUID, str]:
+    """Return how the signer must confirm what counts, by write; empty where they need
+    not.
     """
     needed: dict[UUID, str] = {}
     for item in act.counted:
@@ -445,8 +473,36 @@ def _require_confirmed(act: Signing) -> None:
             row = next(row for row in state.writes if row.write == item.write)
             revised = act.revised.get(item.write)
             needed[item.write] = needed_for(state.request, row, revised)
-    if needed:
-        require_confirmation(act.run, act.by, needed, act.confirmation)
+    return needed
+
+
+def signed_lines(act: Signing, results: Sequence[_ItemResult]) -> list[dict[str, Any]]:
+    """Return what a passkey signs of an act, write by write. Raises `StaleProposal` if
+    part of it does not count: it signs all of what it is shown, or nothing.
+    """
+    moved = [str(result.row.write) for result in results if not result.counts]
+    if moved:
+        raise StaleProposal(
+            "what you saw has changed since; nothing was signed", moved=moved
+        )
+    return [_signed_line(act, result.row, result.item) for result in results]
+
+
+def _signed_line(act: Signing, row: PendingWrite, item: Item) -> dict[str, Any]:
+    line = {
+        "request": str(act.requests_by_write[item.write].request.id),
+        "write": str(item.write),
+        "revision": row.revision,
+        "hash": item.hash,
+        "verdict": item.verdict,
+    }
+    # The hash of what was seen holds its value; an edit decides another one.
+    if item.verdict == "edit":
+        value = read_bytes(act.revised[item.write], "value")
+        line["value_hash"] = act.protection.digest(value)
+    if item.reason:
+        line["reason_hash"] = act.protection.digest(canonical.dumps(item.reason))
+    return line
 
 
 # Recording what counts.

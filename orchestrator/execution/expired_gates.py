@@ -131,11 +131,16 @@ def _time_of(request: ApprovalRequest) -> timedelta:
 def _shows_of(gate: Gate, policy: Mapping[str, Any]) -> dict[str, Show]:
     """Return how a gate shows writes, with what a request's policy asks of them."""
     needs: Mapping[str, Sequence[str]] = policy.get("needs", {})
-    channels = {*gate.writes, *policy["reason_required"], *needs}
+    # The amounts that are compared with its limit, if it has one.
+    money: Mapping[str, str] = policy.get("confirm_money", {})
+    channels = {*gate.writes, *policy["reason_required"], *needs, *money}
     shows: dict[str, Show] = {}
     for channel in sorted(channels):
+        show = gate.writes.get(channel, Show())
+        if "confirm_money" in policy:
+            show = replace(show, money=money.get(channel))
         shows[channel] = replace(
-            gate.writes.get(channel, Show()),
+            show,
             reason_required=channel in policy["reason_required"],
             needs=needs.get(channel, ()),
         )
