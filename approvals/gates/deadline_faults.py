@@ -3,13 +3,14 @@ have made, and deadlines that nothing would meet.
 """
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from approvals.gates.deadline_jobs import KIND
 from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db.clock import read_now
+from checkpoints.models import Run
 from checkpoints.models.job import LIVE, Job, JobStatus
 from checkpoints.queue import job_seals, jobs
 from checkpoints.verification import DEADLINE_UNMET, Fault, Subject
@@ -57,27 +58,34 @@ def unmet_deadline(
     """Return the fault of an open request whose deadline no job would meet. One query
     for a request with a deadline.
     """
-    run = subject.run
-    # A stopped run gets new jobs when it goes on; nobody here is asked about others.
-    if run.imported or run.cancel_at or run.status in CLOSED_TO_DECISIONS:
+    if row.deadline is None or not _is_open(subject.run, row):
         return None
-    if row.deadline is None or row.status != RequestStatus.OPEN:
-        return None
+    jobs_of_run = Job.objects.filter(run=subject.run.id, kind=KIND)
+    every_job = jobs_of_run.order_by("created_at", "id")
+    own_jobs = [job for job in every_job if _is_of(job, row)]
     # A job that is tried again after its deadline is due a while from now.
     latest = max(row.deadline, read_now()) + LATEST
-    own_jobs = Job.objects.filter(run=run.id, kind=KIND).order_by("created_at", "id")
-    stopped: Job | None = None
-    for job in own_jobs:
-        if not _is_of(job, row):
-            continue
-        # A steward may have paused it.
-        if job.status in LIVE and (jobs.is_paused(job) or job.due_at <= latest):
-            return None
-        if job.status in _STOPPED:
-            stopped = job
-    if stopped is not None:
-        return _stopped_job(subject, row, stopped)
+    if any(_will_meet(job, latest) for job in own_jobs):
+        return None
+    stopped = [job for job in own_jobs if job.status in _STOPPED]
+    if stopped:
+        return _stopped_job(subject, row, stopped[-1])
     return subject.fault(row, "has a deadline, but no job that would meet it")
+
+
+def _is_open(run: Run, row: ApprovalRequest) -> bool:
+    """Return whether people may decide the request."""
+    # A stopped run gets new jobs when it goes on; nobody here is asked about others.
+    if run.imported or run.cancel_at or run.status in CLOSED_TO_DECISIONS:
+        return False
+    return bool(row.status == RequestStatus.OPEN)
+
+
+def _will_meet(job: Job, latest: datetime) -> bool:
+    """Return whether a job will act by this time, or waits for the steward who paused
+    it.
+    """
+    return job.status in LIVE and (jobs.is_paused(job) or job.due_at <= latest)
 
 
 def _stopped_job(subject: Subject, row: ApprovalRequest, job: Job) -> Fault:
