@@ -21,10 +21,10 @@ from approvals.gates.approved_calls import (
 from checkpoints.models.task_result import Outcome
 from orchestrator.engine import Task
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.graphs.call import CALL, is_call
+from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.plan import Start
-from orchestrator.engine.step.reduce import WriteValue
+from orchestrator.engine.step.reduce import Output, WriteValue
 from orchestrator.engine.values.ops import same
 from orchestrator.execution.attempt import Call, SuperstepContext
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
@@ -42,13 +42,19 @@ def decided_calls(
     Raises `TamperedRow` and `WrongKey` if an approval is not as it was written, and
     `UnknownThing` if the state of a call is gone.
     """
-    approved = _approved(session, [start.task for start in starts if start.is_call])
+    nodes = session.graph.nodes
+    approved = _approved(
+        session,
+        # Others were let run by people who were asked again, and have no arguments.
+        [s.task for s in starts if s.is_call and nodes[s.task.node].calls],
+    )
     calls: dict[Task, Call] = {}
     for task, call in approved.items():
         calls[task] = _fitted(session.graph, task, call)
     for task, finished in {**before.passed, **before.results}.items():
         if finished.call is not None:
-            calls[task] = Call(finished.call.value, session.head.payload.state)
+            state = session.head.payload.state
+            calls[task] = Call(finished.call.value, state, waived=True)
     return calls
 
 
@@ -95,7 +101,8 @@ def passed_calls(
         proposal = _proposed_call(finished)
         if proposal is None:
             continue
-        call = Call(proposal.value, session.head.payload.state)
+        state = session.head.payload.state
+        call = Call(proposal.value, state, waived=True)
         if finished.passed or _has_begun(session, context, starts[task], call):
             context.calls[task] = call
             passed[task] = FinishedTask(
@@ -109,7 +116,7 @@ def _proposed_call(finished: FinishedTask) -> WriteValue | None:
     if finished.output is None:
         return None
     for write in finished.output.writes:
-        if is_call(write.channel):
+        if write.channel == CALL:
             return write
     return None
 
@@ -147,8 +154,13 @@ def begun_calls(
 
 def ended_call(proposal: FinishedTask, ended: FinishedTask) -> FinishedTask:
     """Return the result of a call that passed its gate without people, with what it was
-    called with: the decision "not needed" is about that.
+    called with: the decision "not needed" is about that. If it has lost what it acts
+    on, people decide about the call after all.
     """
+    if ended.renews is not None and proposal.call is not None:
+        return FinishedTask(
+            Output((proposal.call,)), gated=True, why=ended.why, reads=proposal.reads
+        )
     return replace(
         ended,
         passed=True,

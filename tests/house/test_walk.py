@@ -67,12 +67,12 @@ that begin and end transactions of SQLite.
 """
 MOST = {
     "sqlite": {
-        "superstep": (62, 247, 520),
+        "superstep": (62, 247, 522),
         "signature": (26, 124, 622),
         "fork": (61, 254, 763),
     },
     "postgresql": {
-        "superstep": (62, 249, 505),
+        "superstep": (62, 249, 507),
         "signature": (26, 123, 578),
         "fork": (61, 253, 750),
     },

@@ -22,6 +22,7 @@ from approvals.gates.new_requests import (
     patch_gate,
     prepare_requests,
 )
+from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.request_state import RequestState
 from approvals.gates.reviewed_channels import channels_under_review
 from approvals.gates.settlement import rebase_writes
@@ -185,7 +186,7 @@ def _require_no_call(lease: Lease, head: Head, judgement: Judgement) -> None:
     frontier = Frontier.from_json(head.payload.frontier)
     calls = [str(task) for task in frontier.ready_calls()]
     for request in _waiting_requests(lease, head):
-        if request.request.kind == CALL_KIND:
+        if request.request.kind in (CALL_KIND, AUTHORITY_KIND):
             calls.append(str(request.task))
     if calls:
         way = ", ".join(step.name for step in judgement.steps)
