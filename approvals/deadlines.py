@@ -23,7 +23,6 @@ from approvals.gates.request_state import (
     require_all_decisions,
 )
 from approvals.models import (
-    ASKS_AGAIN,
     BY_DEADLINE,
     ApprovalRequest,
     Decision,
@@ -32,7 +31,7 @@ from approvals.models import (
 from checkpoints import timeline, versions
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.ids import uuid7
-from checkpoints.core.status import CLOSED_TO_DECISIONS, Status
+from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db import query_cache, statements
 from checkpoints.db.clock import kept_now, read_now
 from checkpoints.event_log import NewEvent
@@ -112,13 +111,9 @@ def _query_due(run: UUID) -> "QuerySet[ApprovalRequest]":
 
 
 def go_on(run: Run) -> None:
-    """Let a locked, stopped run that goes on ask again where a deadline let it fail,
-    and add jobs for its other deadlines: theirs may have come while nothing could be
-    decided. Two queries where there are none.
+    """Add jobs for the deadlines of a locked, stopped run that goes on: they may have
+    come while nothing could be decided. One query where there are none.
     """
-    ApprovalRequest.objects.filter(
-        run=run.id, line=run.line, status=RequestStatus.EXPIRED
-    ).update(outcome=ASKS_AGAIN)
     add_deadline_jobs(
         ApprovalRequest.objects.filter(
             run=run.id, status=RequestStatus.OPEN, deadline__isnull=False
@@ -209,12 +204,8 @@ def _expire(passing: _Passing) -> None:
     audit_log.record_act(
         "request_expired", run, actor=None, seq=seq, request=request.id
     )
-    outcome = ASKS_AGAIN if run.status == Status.FAILED else ""
     statements.update_rows(
-        ApprovalRequest,
-        {"id": request.id},
-        status=RequestStatus.EXPIRED,
-        outcome=outcome,
+        ApprovalRequest, {"id": request.id}, status=RequestStatus.EXPIRED
     )
     writes = [row.write for row in passing.state.writes]
     forget_drafts(run, None, signed=[], settled=writes)

@@ -80,6 +80,7 @@ def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
             "reason": _value(decision, "reason", hidden),
             "revision": decision.revision,
             "seen_hash": decision.seen_hash,
+            "confirmed_by": decision.confirmed_by,
         },
         "run": {
             "id": str(run.id),

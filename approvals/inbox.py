@@ -23,7 +23,6 @@ from approvals.permissions import (
     principals_of,
     principals_shown,
     visible_among,
-    visible_runs,
 )
 from checkpoints.db.first_rows import (
     SOURCE,
@@ -96,13 +95,12 @@ class WaitingRequests:
     """The requests of `waiting_for`, the oldest first, of which only a page is read,
     however many wait: a slice is the query of its rows.
 
-    Pages of the API use it like a query. `bounds` are lookups of `opened_at` and `run`;
-    `graph` is looked at request by request, and empty for any.
+    Pages of the API use it like a query. `bounds` are lookups of `opened_at`, `graph`
+    and `run`.
     """
 
     user: Any
     bounds: Mapping[str, Any] = field(default_factory=dict)
-    graph: str = ""
     order: Sequence[str] = ("opened_at", "id")
 
     def order_by(self, *order: str) -> "WaitingRequests":
@@ -110,17 +108,12 @@ class WaitingRequests:
         return replace(self, order=order)
 
     def filter(self, **bounds: Any) -> "WaitingRequests":
-        """Return those within these bounds of `opened_at` and `run`."""
+        """Return those within these bounds of `opened_at`, `graph` and `run`."""
         return replace(self, bounds={**self.bounds, **bounds})
 
     def __getitem__(self, part: slice) -> "QuerySet[ApprovalRequest]":
         reviewers = RequestReviewer.objects.filter(principal=SOURCE, waits=True)
         reviewers = reviewers.filter(**self.bounds)
-        if self.graph:
-            of_graph = ApprovalRequest.objects.filter(graph=self.graph)
-            reviewers = reviewers.filter(
-                Exists(of_graph.filter(id=OuterRef("request")))
-            )
         names = {"id": "request_id", "-id": "-request_id"}
         order = [names.get(column, column) for column in self.order]
         ids = first_of_each(
@@ -152,13 +145,6 @@ def _waiting_reviewers() -> "QuerySet[RequestReviewer]":
     """
     reviewers = RequestReviewer.objects.filter(principal=SOURCE, waits=True)
     return reviewers.order_by("opened_at", "request_id")
-
-
-def visible_requests(user: Any) -> "QuerySet[ApprovalRequest]":
-    """Return every request of the runs that this user may see, newest first."""
-    runs = visible_runs(user).values("id")
-    requests = ApprovalRequest.objects.filter(run__in=runs)
-    return listed(requests).order_by("-opened_at", "-id")
 
 
 def signed_by(

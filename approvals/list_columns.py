@@ -1,6 +1,6 @@
 """Triggers on PostgreSQL and SQLite that keep what lists are read by equal to the rows
 that it is copied from, whoever changes these: the columns of `RequestReviewer`, and the
-rows of `RequestSigner`.
+rows of `RequestSigner` and `RequestViewer`.
 
 They are installed after every migrate in which they are missing, because SQLite drops
 them when it rebuilds a table; the copies are then made anew. A system check watches
@@ -22,6 +22,7 @@ from approvals.models import (
     RequestReviewer,
     RequestSigner,
     RequestStatus,
+    RequestViewer,
 )
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import Run
@@ -32,6 +33,7 @@ TRIGGERS = {
     "reviewer_run_changed": Run,
     "reviewer_run_status": Run,
     "signer_decided": Decision,
+    "viewer_request_opened": ApprovalRequest,
 }
 """Name of each trigger -> the table whose changes it follows."""
 APPS = {model._meta.app_label for model in TRIGGERS.values()}
@@ -51,6 +53,8 @@ EXISTS = {
     """,
 }
 """The query that has a row if and only if there is a trigger of a name on a table."""
+STARTER = "starter:"
+"""With the id of an account: the principal of `RequestViewer` who started a run."""
 ATTEMPTS = 5
 IS_NOT = {
     "sqlite": "IS NOT",
@@ -71,6 +75,8 @@ def _names() -> dict[str, str]:
         "runs": _table(Run),
         "decisions": _table(Decision),
         "signers": _table(RequestSigner),
+        "viewers": _table(RequestViewer),
+        "starter": f"'{STARTER}'",
         "open": f"'{RequestStatus.OPEN}'",
         "closed": f"({closed})",
         "now": NOW[connection.vendor],
@@ -94,9 +100,10 @@ SQLITE = (
     """
     CREATE TRIGGER reviewer_named AFTER INSERT ON {reviewers} BEGIN
         UPDATE {reviewers}
-        SET (run, run_created_at, opened_at, deadline, waits, changes, changed_at) = (
-            SELECT request.run_id, run.created_at, request.opened_at, request.deadline,
-                {waits}, 0, {now}
+        SET (run, run_created_at, graph, opened_at, deadline, waits, changes, changed_at)
+        = (
+            SELECT request.run_id, run.created_at, request.graph, request.opened_at,
+                request.deadline, {waits}, 0, {now}
             FROM {requests} request JOIN {runs} run ON run.id = request.run_id
             WHERE request.id = NEW.request_id
         )
@@ -111,6 +118,21 @@ SQLITE = (
             )
         )
         WHERE id = NEW.id;
+        INSERT OR IGNORE INTO {viewers} (request_id, principal, graph, opened_at)
+        SELECT request.id, named.principal, request.graph, request.opened_at
+        FROM {reviewers} named JOIN {requests} request ON request.run_id = named.run
+        WHERE named.id = NEW.id AND named.run_status IS NOT NULL;
+    END
+    """,
+    """
+    CREATE TRIGGER viewer_request_opened AFTER INSERT ON {requests} BEGIN
+        INSERT OR IGNORE INTO {viewers} (request_id, principal, graph, opened_at)
+        SELECT NEW.id, reviewer.principal, NEW.graph, NEW.opened_at
+        FROM {reviewers} reviewer
+        WHERE reviewer.run = NEW.run_id AND reviewer.run_status IS NOT NULL;
+        INSERT OR IGNORE INTO {viewers} (request_id, principal, graph, opened_at)
+        SELECT NEW.id, {starter} || run.started_by_id, NEW.graph, NEW.opened_at
+        FROM {runs} run WHERE run.id = NEW.run_id AND run.started_by_id IS NOT NULL;
     END
     """,
     """
@@ -136,6 +158,8 @@ SQLITE = (
         UPDATE {signers}
         SET opened_at = NEW.opened_at, is_open = (NEW.status = {open})
         WHERE request_id = NEW.id;
+        UPDATE {viewers} SET opened_at = NEW.opened_at
+        WHERE OLD.opened_at <> NEW.opened_at AND request_id = NEW.id;
     END
     """,
     """
@@ -171,10 +195,10 @@ POSTGRESQL = (
     """
     CREATE OR REPLACE FUNCTION countersign_reviewer_named()
     RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        SELECT request.run_id, run.created_at, request.opened_at, request.deadline,
-            {waits}, 0, {now}
-        INTO NEW.run, NEW.run_created_at, NEW.opened_at, NEW.deadline,
-            NEW.waits, NEW.changes, NEW.changed_at
+        SELECT request.run_id, run.created_at, request.graph, request.opened_at,
+            request.deadline, {waits}, 0, {now}
+        INTO NEW.run, NEW.run_created_at, NEW.graph, NEW.opened_at,
+            NEW.deadline, NEW.waits, NEW.changes, NEW.changed_at
         FROM {requests} request JOIN {runs} run ON run.id = request.run_id
         WHERE request.id = NEW.request_id;
         SELECT run.graph, run.status INTO NEW.run_graph, NEW.run_status
@@ -184,6 +208,12 @@ POSTGRESQL = (
             WHERE other.run = run.id AND other.principal = NEW.principal
                 AND other.run_status IS NOT NULL
         );
+        IF NEW.run_status IS NOT NULL THEN
+            INSERT INTO {viewers} (request_id, principal, graph, opened_at)
+            SELECT request.id, NEW.principal, request.graph, request.opened_at
+            FROM {requests} request WHERE request.run_id = NEW.run
+            ON CONFLICT DO NOTHING;
+        END IF;
         RETURN NEW;
     END $$
     """,
@@ -205,6 +235,27 @@ POSTGRESQL = (
     FOR EACH ROW EXECUTE FUNCTION countersign_reviewer_named()
     """,
     """
+    CREATE OR REPLACE FUNCTION countersign_viewer_request_opened()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO {viewers} (request_id, principal, graph, opened_at)
+        SELECT opened.id, reviewer.principal, opened.graph, opened.opened_at
+        FROM opened JOIN {reviewers} reviewer ON reviewer.run = opened.run_id
+        WHERE reviewer.run_status IS NOT NULL
+        UNION ALL
+        SELECT opened.id, {starter} || run.started_by_id, opened.graph,
+            opened.opened_at
+        FROM opened JOIN {runs} run ON run.id = opened.run_id
+        WHERE run.started_by_id IS NOT NULL
+        ON CONFLICT DO NOTHING;
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER viewer_request_opened AFTER INSERT ON {requests}
+    REFERENCING NEW TABLE AS opened
+    FOR EACH STATEMENT EXECUTE FUNCTION countersign_viewer_request_opened()
+    """,
+    """
     CREATE OR REPLACE FUNCTION countersign_reviewer_request_changed()
     RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         UPDATE {reviewers} reviewer
@@ -215,6 +266,8 @@ POSTGRESQL = (
         UPDATE {signers}
         SET opened_at = NEW.opened_at, is_open = (NEW.status = {open})
         WHERE request_id = NEW.id;
+        UPDATE {viewers} SET opened_at = NEW.opened_at
+        WHERE OLD.opened_at <> NEW.opened_at AND request_id = NEW.id;
         RETURN NULL;
     END $$
     """,
@@ -269,9 +322,11 @@ COPIES = (
     # A row that was copied before keeps its number of changes.
     """
     UPDATE {reviewers}
-    SET (run, run_created_at, opened_at, deadline, waits, changes, changed_at) = (
-        SELECT request.run_id, run.created_at, request.opened_at, request.deadline,
-            {waits}, coalesce(changes, 0), coalesce(changed_at, request.opened_at)
+    SET (run, run_created_at, graph, opened_at, deadline, waits, changes, changed_at)
+    = (
+        SELECT request.run_id, run.created_at, request.graph, request.opened_at,
+            request.deadline, {waits}, coalesce(changes, 0),
+            coalesce(changed_at, request.opened_at)
         FROM {requests} request JOIN {runs} run ON run.id = request.run_id
         WHERE request.id = {reviewers}.request_id
     )
@@ -301,6 +356,17 @@ COPIES = (
         SELECT request.status = {open} FROM {requests} request
         WHERE request.id = {signers}.request_id
     )
+    """,
+    """
+    INSERT INTO {viewers} (request_id, principal, graph, opened_at)
+    SELECT request.id, reviewer.principal, request.graph, request.opened_at
+    FROM {reviewers} reviewer JOIN {requests} request ON request.run_id = reviewer.run
+    WHERE reviewer.run_status IS NOT NULL
+    UNION ALL
+    SELECT request.id, {starter} || run.started_by_id, request.graph, request.opened_at
+    FROM {requests} request JOIN {runs} run ON run.id = request.run_id
+    WHERE run.started_by_id IS NOT NULL
+    ON CONFLICT DO NOTHING
     """,
 )
 """What makes the copies of all rows, also of those that were written while a trigger
@@ -357,8 +423,8 @@ def _has_columns() -> bool:
     too that remove them.
     """
     tables = connection.introspection.table_names()
-    # The two come with one migration.
-    return RequestSigner._meta.db_table in tables
+    # The newest of the tables comes with the newest of the columns.
+    return RequestViewer._meta.db_table in tables
 
 
 def remove_triggers() -> None:
@@ -397,6 +463,7 @@ def with_copied(
     is_same = Q(
         run=F("request__run_id"),
         run_created_at=F("request__run__created_at"),
+        graph=F("request__graph"),
         opened_at=F("request__opened_at"),
     )
     has_deadline = Q(deadline=F("request__deadline")) | Q(

@@ -11,6 +11,8 @@ from django.db import models
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
+from orchestrator.engine.graphs.confirmation import METHODS
+from orchestrator.engine.graphs.limit import number_of
 
 
 def _is_needs(value: Any, row: Any) -> bool:
@@ -29,6 +31,11 @@ def _is_needs(value: Any, row: Any) -> bool:
     return True
 
 
+def _is_limit(value: Any, row: Any) -> bool:
+    """Return whether it is the text of an amount."""
+    return isinstance(value, str) and number_of(value) is not None
+
+
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -39,6 +46,8 @@ _POLICY = {
     "all_or_nothing": bool,
     "reason_required": [str],
     "needs?": _is_needs,
+    "confirm?": frozenset(METHODS),
+    "confirm_above?": _is_limit,
 }
 _LINE = {
     "write": str,
@@ -56,10 +65,6 @@ _LINE = {
 BY_DEADLINE = "the deadline"
 """The name under which decisions of a deadline stand. An account of that name signs with
 a receipt, which a deadline has not.
-"""
-ASKS_AGAIN = "again"
-"""The outcome of a request that expired and with which its run has failed: people are
-asked anew when the run goes on.
 """
 REQUEST: dict[str, Any] = {
     "title": str,
@@ -175,6 +180,11 @@ class ApprovalRequest(OfTask, Sealed):
                 name="request_by_point",
                 condition=models.Q(prepared_from__isnull=False),
             ),
+            # The lists of who sees all runs.
+            models.Index(fields=["-opened_at", "-id"], name="request_by_time"),
+            models.Index(
+                fields=["graph", "-opened_at", "-id"], name="request_by_graph"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -202,6 +212,7 @@ class RequestReviewer(models.Model):
     # and a change of its status changes few rows.
     run_graph = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001
     run_status = models.CharField(max_length=12, null=True, editable=False)  # noqa: DJ001
+    graph = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001
     opened_at = models.DateTimeField(null=True, editable=False)
     deadline = models.DateTimeField(null=True, editable=False)
     waits = models.BooleanField(
@@ -238,6 +249,11 @@ class RequestReviewer(models.Model):
                 condition=models.Q(waits=True),
             ),
             models.Index(
+                fields=["principal", "graph", "opened_at", "request"],
+                name="reviewer_waiting_of_graph",
+                condition=models.Q(waits=True),
+            ),
+            models.Index(
                 fields=["principal", "-run_created_at", "-run"],
                 name="reviewer_runs",
                 condition=models.Q(run_status__isnull=False),
@@ -271,6 +287,49 @@ class RequestReviewer(models.Model):
                 fields=["-changed_at"],
                 name="reviewer_newest",
                 condition=models.Q(changed_at__isnull=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.principal
+
+
+class RequestViewer(models.Model):
+    """A principal in whose list of all requests this one stands, because a request of its
+    run names them, or the person who started the run. Rows are never changed, so that
+    these lists cost a decision nothing.
+
+    Rights are judged by the run, whatever stands here: see `approvals.visible_requests`.
+    The rows are made by triggers: see `approvals.list_columns`.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # No index for the request alone: `request_viewer` begins with it.
+    request = models.ForeignKey(
+        ApprovalRequest,
+        on_delete=models.CASCADE,
+        related_name="viewers",
+        db_index=False,
+    )
+    principal = models.CharField(
+        max_length=200, help_text="As of a reviewer, or starter:<id of the account>"
+    )
+    graph = models.CharField(max_length=200)
+    opened_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["request", "principal"], name="request_viewer"
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["principal", "-opened_at", "-request"], name="viewer_requests"
+            ),
+            models.Index(
+                fields=["principal", "graph", "-opened_at", "-request"],
+                name="viewer_requests_of_graph",
             ),
         ]
 
@@ -385,6 +444,7 @@ class Decision(Sealed):
     PAYLOADS = ("old_value", "proposed_value", "final_value", "reason")
     SHAPES: ClassVar[dict[str, Any]] = {"reason": str}
     IDENTITY = ("run", "id")
+    ADDED = ("confirmed_by",)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     request = models.ForeignKey(
@@ -441,6 +501,15 @@ class Decision(Sealed):
             "{reads: [channel]}: what the gate read to say that it needed nobody; "
             "empty where somebody decided."
         ),
+    )
+    confirmed_by = models.CharField(
+        max_length=10,
+        blank=True,
+        default="",
+        # So that a process of the version before can still insert decisions.
+        db_default="",
+        choices=[(method, method) for method in ("", *METHODS)],
+        help_text="How its person had shown once more who they are; empty if not.",
     )
 
     objects = AppendOnly.as_manager()

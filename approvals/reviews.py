@@ -18,6 +18,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from approvals import signing
+from approvals.confirmation import Confirmation
 from approvals.drafts import forget_drafts
 from approvals.gates.request_state import (
     RequestState,
@@ -63,6 +64,7 @@ def sign(
     *,
     by: AbstractBaseUser,
     idempotency_key: str | None = None,
+    confirmation: Confirmation | None = None,
 ) -> Receipt:
     """Decide writes of a run, and return the receipt, which says for each write whether
     the decision counted, was kept, was excluded, came back (and why), or came too late
@@ -71,13 +73,15 @@ def sign(
 
     Each decision is {"write", "hash", "verdict": "approve" | "reject" | "edit",
     "value", "reason"}; `hash` is that of what was on the screen. The same
-    `idempotency_key` with the same decisions returns the same receipt again.
+    `idempotency_key` with the same decisions returns the same receipt again. Where a gate
+    asks for it, `confirmation` says how this person has just shown who they are.
 
     Raises, having changed nothing: `InvalidValue` (names the write and what is wrong),
     `UnknownThing`, `NotAReviewer` (and leaves an audit line), `WrongStatus`,
-    `IncompatibleGraph` (no worker could go on with the run once it is signed),
-    `KeyConflict`, `WrongKey`, `TamperedRow` (the run is tampered from then on, with an
-    audit line); and if nothing counted, `StaleProposal` or `AlreadyDecided`.
+    `ConfirmationRequired` (names how, and the writes), `IncompatibleGraph` (no worker
+    could go on with the run once it is signed), `KeyConflict`, `WrongKey`,
+    `TamperedRow` (the run is tampered from then on, with an audit line); and if nothing
+    counted, `StaleProposal` or `AlreadyDecided`.
     """
     run_uuid = uuid_of(run_id, "run")
     by = checked_person(by, "by")
@@ -86,7 +90,13 @@ def sign(
     items = signing.parse_decisions(decisions)
     try:
         with transaction.atomic():
-            return _sign(run_uuid, items, by=by, idempotency_key=idempotency_key)
+            return _sign(
+                run_uuid,
+                items,
+                by=by,
+                idempotency_key=idempotency_key,
+                confirmation=confirmation,
+            )
     except IntegrityError as error:
         if idempotency_key is None:
             raise
@@ -149,7 +159,12 @@ def _record_tampering(run_id: UUID, by: Any, fault: TamperedRow) -> None:
 
 
 def _sign(
-    run_id: UUID, items: Sequence[Item], *, by: Any, idempotency_key: str | None
+    run_id: UUID,
+    items: Sequence[Item],
+    *,
+    by: Any,
+    idempotency_key: str | None,
+    confirmation: Confirmation | None,
 ) -> Receipt:
     run = locked_run.lock_run(run_id)
     # A repeated call gets its receipt even if the run has ended since.
@@ -165,6 +180,7 @@ def _sign(
         by=by,
         at=timezone.now(),
         requests_by_write=requests_by_write,
+        confirmation=confirmation,
     )
     signing.apply_decisions(act, items)
     if not act.counted:

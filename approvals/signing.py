@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from approvals import permissions
+from approvals.confirmation import Confirmation, needed_for, require_confirmation
 from approvals.gates.edited_texts import (
     has_other_texts,
     request_texts,
@@ -85,13 +86,14 @@ class Signing:
     the items that count, in their order; `revised` the next revisions that it makes, by
     write; `texts` the new title and facts of requests, by id; `checked` the requests
     whose reviewer the signer is known to be; `settled` the writes that are no longer
-    open.
+    open; `confirmation` is how the signer has just shown who they are.
     """
 
     run: Run
     by: Any
     at: datetime
     requests_by_write: dict[UUID, RequestState]
+    confirmation: Confirmation | None = None
     counted: list[Item] = field(default_factory=list)
     revised: dict[UUID, PendingWrite] = field(default_factory=dict)
     texts: dict[UUID, dict[str, Any]] = field(default_factory=dict)
@@ -251,6 +253,7 @@ def apply_decisions(act: Signing, items: Sequence[Item]) -> None:
     if act.counted:
         require_signable(act.run)
     _revise_edited_writes(act, results)
+    _require_confirmed(act)
 
     # Decisions are recorded last, because each is about the revision that the edits of
     # this act have led to.
@@ -438,6 +441,22 @@ def _renew_texts(
         )
 
 
+def _require_confirmed(act: Signing) -> None:
+    """Raise `ConfirmationRequired` if the signer has not confirmed what counts as its
+    gates ask for.
+    """
+    needed: dict[UUID, str] = {}
+    for item in act.counted:
+        state = act.requests_by_write[item.write]
+        # Most gates ask for none, and then no write is looked at.
+        if "confirm" in state.request.policy:
+            row = next(row for row in state.writes if row.write == item.write)
+            revised = act.revised.get(item.write)
+            needed[item.write] = needed_for(state.request, row, revised)
+    if needed:
+        require_confirmation(act.run, act.by, needed, act.confirmation)
+
+
 # Recording what counts.
 
 
@@ -503,6 +522,7 @@ def _decision(
         by=act.by,
         by_name=act.by.get_username(),
         at=act.at,
+        confirmed_by=act.confirmation.method if act.confirmation else "",
     )
 
 

@@ -211,11 +211,11 @@ def _reviewers_of(
     differing: set[UUID] = set()
     named = RequestReviewer.objects.filter(request__in=page)
     rows = list_columns.with_copied(named)
-    columns = ("request_id", "principal", "is_copied", "run", "run_status")
-    for request_id, principal, is_copied, run, status in rows.values_list(*columns):
+    columns = ("request_id", "principal", "is_copied", "graph", "run_status")
+    for request_id, principal, is_copied, graph, status in rows.values_list(*columns):
         reviewers.setdefault(request_id, []).append(principal)
         # While a migration is on its way the rows of an older version have no copies.
-        lacks_copies = run is None or status is None
+        lacks_copies = graph is None or status is None
         is_older = lacks_copies and bool(list_columns.missing_triggers())
         if not (is_copied or is_older):
             differing.add(request_id)

@@ -18,6 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from approvals.inbox import WaitingRequests
+from approvals.visible_requests import VisibleRequests
 from approvals.visible_runs import VisibleRuns
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of, json_of
@@ -270,7 +271,7 @@ def page_schema(
 
 def paginate(
     request: Request,
-    rows: "QuerySet[Any] | VisibleRuns | WaitingRequests",
+    rows: "QuerySet[Any] | VisibleRuns | VisibleRequests | WaitingRequests",
     out: type[serializers.BaseSerializer[Any]],
     *,
     by: tuple[str, ...],

@@ -26,6 +26,7 @@ from approvals.api.serializers import (
 )
 from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import ApprovalRequest, Decision
+from approvals.visible_requests import NEWEST_FIRST, VisibleRequests, of_visible_runs
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import UnknownThing
 
@@ -34,7 +35,8 @@ def visible_request(user: Any, request_id: UUID) -> ApprovalRequest:
     """Return the request, with its run. Raises `UnknownThing` also where the caller may
     not see it.
     """
-    request = inbox.visible_requests(user).filter(id=request_id).first()
+    named = ApprovalRequest.objects.filter(id=request_id)
+    request = inbox.listed(of_visible_runs(user, named)).first()
     if request is None:
         raise UnknownThing(f"there is no request {request_id}", request=str(request_id))
     return request
@@ -53,18 +55,20 @@ class Requests(APIView):
     def get(self, request: Request) -> Response:
         query = read_body(RequestsQuery, request.query_params)
         caller = person(request)
-        # What waits for a person comes oldest first, everything else newest first.
         bounds = {}
         if "run" in query:
             bounds["run"] = permissions.visible_run(caller, query["run"]).id
-        graph = query.get("graph", "")
+        if query.get("graph"):
+            bounds["graph"] = query["graph"]
+        # What waits for a person comes oldest first, everything else newest first.
         if "waiting" in query:
-            waiting = inbox.WaitingRequests(caller, bounds, graph)
+            waiting = inbox.WaitingRequests(caller, bounds)
             return paginate(request, waiting, RequestLine, by=("opened_at", "id"))
-        if graph:
-            bounds["graph"] = graph
-        rows = inbox.visible_requests(caller).filter(**bounds)
-        return paginate(request, rows, RequestLine, by=("-opened_at", "-id"))
+        rows: Any = VisibleRequests(caller, bounds)
+        if "run" in query:
+            # The caller may see this run, so all of its requests.
+            rows = inbox.listed(ApprovalRequest.objects.filter(**bounds))
+        return paginate(request, rows, RequestLine, by=NEWEST_FIRST)
 
 
 class OneRequest(APIView):

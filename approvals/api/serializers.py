@@ -129,6 +129,7 @@ class DecisionLine(SealedOut, serializers.ModelSerializer[Decision]):
             "by",
             "at",
             "event_seq",
+            "confirmed_by",
             "fault",
         ]
         read_only_fields = fields

@@ -451,6 +451,10 @@ KINDS: dict[str, tuple[str, Words]] = {
         "Refused: no reviewer",
         _always("was refused: not a reviewer of it"),
     ),
+    "refused_confirmation": (
+        "Refused: not confirmed",
+        _always("was refused: did not show that it was they who sign"),
+    ),
     "refused_right": ("Refused: no permission", _refused_right),
     "refused_cancel": (
         "Refused: cancel",

@@ -33,6 +33,7 @@ from orchestrator.engine.gates.deadlines import GateDeadline, deadline_on
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
+from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
@@ -238,6 +239,7 @@ def _open(
             run=asker.id,
             run_graph=asker.graph,
             run_status=Status.PAUSED.value,
+            graph=asker.graph,
             opened_at=moment.at,
             deadline=deadline.at,
             waits=True,
@@ -398,7 +400,7 @@ def policy_of(
     # Policies without it are hashed as before there were deadlines.
     if deadline.at is not None:
         policy["on_deadline"] = _on_deadline(gate, task, reached)
-    return policy
+    return {**policy, **confirmation_policy(gate)}
 
 
 def _on_deadline(gate: Gate, task: Task, reached: ReachedGate) -> str:

@@ -27,10 +27,9 @@ from checkpoints.db import query_cache, statements
 from checkpoints.db.rows import attributes_of, fetch_rows
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
-from checkpoints.models import PendingWrite, RunEvent
+from checkpoints.models import PendingWrite
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_columns, sealed_rows
-from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Task
 from orchestrator.engine.errors import TamperedRow
@@ -48,6 +47,8 @@ from orchestrator.engine.step.reduce import Settled, WriteValue
 
 State = dict[str, dict[str, Any]]
 WAITING = (RequestStatus.OPEN, RequestStatus.SETTLED)
+CLOSED = (RequestStatus.WITHDRAWN, RequestStatus.EXPIRED)
+"""Statuses of requests that are closed, though no settlement has applied them."""
 
 
 @frozen
@@ -132,69 +133,40 @@ def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState
     return states
 
 
-def expired_requests(
-    lease: Lease, tasks: Collection[Task], states: Sequence[RequestState]
-) -> list[ApprovalRequest]:
-    """Return the request of each of these waiting tasks that its deadline has closed and
-    that has not asked again. `states` are the requests that wait. One query, none if
-    each task has one of these. Raises `TamperedRow`, `WrongKey`.
-    """
-    tasks_without_request = set(tasks) - {state.task for state in states}
-    if not tasks_without_request:
-        return []
-    rows = ApprovalRequest.objects.filter(
-        run=lease.id, line=lease.line, status=RequestStatus.EXPIRED
-    )
-    newest: dict[Task, ApprovalRequest] = {}
-    for row in rows.order_by("ordinal"):
-        task = Task(row.node, row.visit, row.index)
-        if task in tasks_without_request:
-            newest[task] = row
-    sealed_rows.verify_rows(newest.values(), lease.protection)
-    for row in newest.values():
-        _require_expiry(row, lease)
-    return list(newest.values())
-
-
-def _require_expiry(row: ApprovalRequest, lease: Lease) -> None:
-    """Raise `TamperedRow` unless the log records that this request's deadline closed it:
-    its status alone is no sealed column.
-    """
-    lets_fail = row.policy.get("on_deadline") == "fail" and row.deadline is not None
-    events = RunEvent.objects.filter(
-        run=lease.id, type="request_expired", task=row.task
-    )
-    for event in events if lets_fail else ():
-        sealed_rows.verify_row(event, lease.protection)
-        facts = read_value(event, "payload") or {}
-        if facts.get("request") == str(row.id):
-            return
-    raise TamperedRow(
-        f"{sealed_rows.name_of(row)} says that its deadline closed it, but no line of "
-        "the log does",
-        row=sealed_rows.name_of(row),
-    )
-
-
 def _require_closed(lease: Lease, tasks: Collection[Task]) -> None:
-    """Raise `TamperedRow` unless the requests of these waiting tasks are withdrawn or
-    expired. Otherwise one of them is gone, or its row claims that it was applied.
+    """Raise `TamperedRow` unless what these waiting tasks asked last was withdrawn or
+    expired. Otherwise their request is gone, or its row claims that it was applied.
     """
     if not tasks:
         return
-    closed = ApprovalRequest.objects.filter(
+    rows = requests_of_tasks(lease, tasks).values_list(
+        "node", "visit", "index", "status"
+    )
+    last_statuses: dict[Task, str] = {}
+    for node, visit, index, status in rows:
+        last_statuses[Task(node, visit, index)] = status
+    for task in sorted(tasks):
+        if last_statuses.get(task) not in CLOSED:
+            raise TamperedRow(
+                f"{task} of run {lease.key} waits for people, "
+                "and its request is gone or says that it was applied",
+                task=str(task),
+            )
+
+
+def requests_of_tasks(
+    lease: Lease, tasks: Collection[Task]
+) -> "QuerySet[ApprovalRequest]":
+    """Return the query for the requests of the current line that these tasks opened, and
+    perhaps others of their nodes: for each task the newest comes last.
+    """
+    rows = ApprovalRequest.objects.filter(
         run=lease.id,
         line=lease.line,
-        status__in=(RequestStatus.WITHDRAWN, RequestStatus.EXPIRED),
+        node__in={task.node for task in tasks},
+        visit__in={task.visit for task in tasks},
     )
-    rows = closed.values_list("node", "visit", "index")
-    closed_tasks = {Task(node, visit, index) for node, visit, index in rows}
-    for task in sorted(set(tasks) - closed_tasks):
-        raise TamperedRow(
-            f"{task} of run {lease.key} waits for people, "
-            "and its request is gone or says that it was applied",
-            task=str(task),
-        )
+    return rows.order_by("ordinal")
 
 
 def settle_gates(

@@ -11,9 +11,10 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Count, Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
@@ -27,8 +28,15 @@ from approvals.models import (
     Draft,
     RequestStatus,
 )
+from approvals.views import inbox_search
 from approvals.views.inbox_effects import EffectCount, effects_of
-from approvals.views.page import read_page, refuses_unreadable_filters, render
+from approvals.views.page import (
+    read_page,
+    read_passed,
+    refuses_unreadable_filters,
+    render,
+)
+from approvals.visible_requests import NEWEST_FIRST, of_visible_runs
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
@@ -98,21 +106,14 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     if folder not in FOLDERS:
         folder = "mine"
     words = request.GET.get("q", "").strip()[:200]
-    number = read_page(request)
     # Read before the rows: what changes meanwhile changes the mark, and the page asks
     # for it.
     mark = inbox.mark_of(request.user)
-    start = (number - 1) * PAGE
-    # One request beyond the page shows whether there is a next page.
-    end = start + PAGE + 1
-    # Words may match any request, so that all of them have to be looked at.
-    first = None if words else end
-    requests = _with_people(_matching(_folder(request.user, folder, first), words))
-    page = list(requests[start:end])
-    rows = _rows(page[:PAGE], request.user)
-    following = None
-    if len(page) > PAGE:
-        following = number + 1
+    if words:
+        page = _page_of_search(request, folder, words)
+    else:
+        page = _page(request, folder)
+    rows = _rows(page.requests, request.user)
     context = {
         "folder": folder,
         "label": FOLDERS[folder],
@@ -120,11 +121,57 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
         "rows": rows,
         "columns": _columns(rows),
         "mark": mark,
-        "more": following,
+        "more": page.onward,
+        "searched": page.searched,
         "q": words,
         "zone": timezone.get_current_timezone_name(),
     }
     return render(request, "approvals/inbox.html", context, section="reviews")
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """The requests of a page. `onward`: the query of the next one, empty at the end of
+    the folder. `searched`: how many requests a search has looked at that goes on there,
+    else 0.
+    """
+
+    requests: list[ApprovalRequest]
+    onward: str
+    searched: int = 0
+
+
+def _page(request: HttpRequest, folder: str) -> _Page:
+    """Return a page of a folder."""
+    number = read_page(request)
+    start = (number - 1) * PAGE
+    # One request beyond the page shows whether there is a next page.
+    end = start + PAGE + 1
+    requests = _with_people(_folder(request.user, folder, end))
+    page = list(requests[start:end])
+    onward = ""
+    if len(page) > PAGE:
+        query: dict[str, str | int] = {"folder": folder, "page": number + 1}
+        onward = urlencode(query)
+    return _Page(page[:PAGE], onward)
+
+
+def _page_of_search(request: HttpRequest, folder: str, words: str) -> _Page:
+    """Return the requests of a folder that have the words, of the stretch that the
+    address names.
+    """
+    passed = read_passed(request)
+    requests = _folder(request.user, folder, inbox_search.last_place(passed))
+    search = inbox_search.search(requests, words, passed=passed, most=PAGE)
+    page = list(_with_people(search.requests))
+    if search.is_whole:
+        return _Page(page, "")
+    query: dict[str, str | int] = {
+        "folder": folder,
+        "q": words,
+        "searched": search.searched,
+    }
+    return _Page(page, urlencode(query), search.searched)
 
 
 @login_required
@@ -135,7 +182,9 @@ def inbox_rows(request: HttpRequest) -> HttpResponse:
     """
     # Django raises an error for an id that is no UUID.
     ids = [text for text in request.GET.getlist("id")[:PAGE] if is_uuid(text)]
-    requests = _with_people(inbox.visible_requests(request.user).filter(id__in=ids))
+    named = ApprovalRequest.objects.filter(id__in=ids)
+    visible = inbox.listed(of_visible_runs(request.user, named))
+    requests = _with_people(visible.order_by(*NEWEST_FIRST))
     return render(
         request,
         "approvals/_ask_rows.html",
@@ -164,17 +213,6 @@ def _folder(user: Any, folder: str, first: int | None) -> "QuerySet[ApprovalRequ
     if folder == "mine":
         return inbox.waiting_for(user, first=first)
     return inbox.signed_by(user, is_open=folder == "signed", first=first)
-
-
-def _matching(
-    requests: "QuerySet[ApprovalRequest]",
-    words: str,
-) -> "QuerySet[ApprovalRequest]":
-    if not words:
-        return requests
-    # Titles may be encrypted, so they cannot be searched.
-    here = Q(run__key__icontains=words) | Q(run__label__icontains=words)
-    return requests.filter(here | Q(graph__icontains=words) | Q(node__icontains=words))
 
 
 def _counts(mark: inbox.Mark) -> list[dict[str, Any]]:

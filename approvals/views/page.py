@@ -136,6 +136,20 @@ def read_page(request: HttpRequest) -> int:
     return number
 
 
+def read_passed(request: HttpRequest) -> int:
+    """Return how many rows of a list earlier pages of a search have looked at. Raises
+    `InvalidValue`.
+    """
+    text = request.GET.get("searched", "")
+    number = read_number(text) if text else 0
+    if number is None:
+        raise InvalidValue(
+            "“searched” is a number from 0 on; follow the links of the list",
+            path="searched",
+        )
+    return number
+
+
 def refuses_unreadable_filters(view: View) -> View:
     """Decorate a list so that it answers with an error page if its address has a filter
     or page number that no list can have.

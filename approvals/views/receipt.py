@@ -84,6 +84,7 @@ class SignedWrite:
     unread: str = ""
     beside: tuple[()] = ()
     decision: UUID | None = None
+    confirmed_by: str = ""
 
     @property
     def anchor(self) -> str:
@@ -139,12 +140,16 @@ def _may_read(user: Any, sees_run: bool) -> bool:
 
 
 def _add_decisions(lines: Sequence[SignedWrite], receipt: Receipt) -> None:
-    """Add to each line the id of its decision, which can be exported."""
-    decisions = Decision.objects.filter(receipt=receipt).values_list("write", "id")
-    id_by_write = dict(decisions)
+    """Add to each line the id of its decision, which can be exported, and how that was
+    confirmed.
+    """
+    decisions = Decision.objects.filter(receipt=receipt)
+    columns = ("write", "id", "confirmed_by")
+    by_write = {write: rest for write, *rest in decisions.values_list(*columns)}
     for line in lines:
         # A verdict that did not count has left no decision.
-        line.decision = id_by_write.get(UUID(line.write))
+        if UUID(line.write) in by_write:
+            line.decision, line.confirmed_by = by_write[UUID(line.write)]
 
 
 def _has_open_request(run: Run) -> bool:

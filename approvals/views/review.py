@@ -9,6 +9,7 @@ from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_safe
 
 from approvals import permissions, reviews
@@ -22,6 +23,7 @@ from approvals.views.page import (
     single_fields,
     visible_run,
 )
+from approvals.views.posted_confirmation import FIELD, posted_confirmation
 from approvals.views.posted_review import as_posted, choices_posted, obstacle_to_signing
 from approvals.views.review_form import Choice
 from approvals.views.shown_review import Review, rendered
@@ -30,6 +32,7 @@ from checkpoints.models import Run
 from orchestrator.engine.errors import (
     REFUSALS,
     AlreadyDecided,
+    ConfirmationRequired,
     CountersignError,
     InvalidValue,
     KeyConflict,
@@ -75,6 +78,7 @@ def _note_drawn_samples(shown: Review) -> None:
         group.seen |= group.sample_writes & drawn
 
 
+@sensitive_post_parameters(FIELD)
 @posted_from_review
 @single_fields(repeated=LISTS)
 @opens_payloads
@@ -95,6 +99,7 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
             [choice.decision() for choice in chosen.values()],
             by=cast(AbstractBaseUser, request.user),
             idempotency_key=shown.key or None,
+            confirmation=posted_confirmation(request, shown),
         )
     # Nothing was signed: one act is one transaction.
     except REFUSALS as error:
@@ -129,4 +134,8 @@ def _refused(
     key = uuid4().hex if is_key_spent else request.POST.get("key", "")
     # Read again: the cause may have happened after the page was built.
     shown = _review_posted(request, visible_run(request.user, run.id), key=key)
-    return show_again(request, shown, chosen, error)
+    answer = show_again(request, shown, chosen, error)
+    # A script asks again on the page that is open, instead of posting all of it anew.
+    if isinstance(error, ConfirmationRequired):
+        answer.headers["X-Unconfirmed"] = "1"
+    return answer

@@ -29,6 +29,7 @@ from approvals.views.write_groups import WriteGroup, WriteLine
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import Run
 from orchestrator.engine.errors import IncompatibleGraph
+from orchestrator.engine.graphs.confirmation import strongest
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,26 @@ class Review:
                 group.shown_lines = []
                 if pages.is_requested(group.id):
                     group.shown_lines = pages.page(group.id, group.lines)
+
+    @property
+    def _policies(self) -> list[Mapping[str, Any]]:
+        """The policies of the requests that this person may decide now."""
+        policies: list[Mapping[str, Any]] = []
+        for question in self.requests:
+            if question.open and not question.why_not:
+                policies.append(self.standing[question.id].request.policy)
+        return policies
+
+    @property
+    def confirm(self) -> str:
+        """How this person confirms what they sign here; empty if no gate asks for it."""
+        return strongest(policy.get("confirm", "") for policy in self._policies)
+
+    @property
+    def confirm_limits(self) -> list[str]:
+        """The amounts up to which nothing is confirmed, as the gates name them."""
+        limits = [policy.get("confirm_above") for policy in self._policies]
+        return list(dict.fromkeys(limit for limit in limits if limit is not None))
 
     @property
     def url(self) -> str:

@@ -13,6 +13,7 @@ from approvals.views.write_cards import WriteCard
 from approvals.views.write_groups import WriteGroup
 from orchestrator.engine.errors import (
     AlreadyDecided,
+    ConfirmationRequired,
     CountersignError,
     IncompatibleGraph,
     InvalidValue,
@@ -23,12 +24,14 @@ from orchestrator.engine.errors import (
     UnknownThing,
     WrongStatus,
 )
+from orchestrator.engine.graphs.confirmation import PASSKEY, PASSWORD
 
 ANSWERS: dict[type[CountersignError], int] = {
     InvalidValue: 422,
     PayloadTooLarge: 422,
     UnknownThing: 404,
     NotAReviewer: 403,
+    ConfirmationRequired: 403,
     StaleProposal: 409,
     AlreadyDecided: 409,
     KeyConflict: 409,
@@ -56,7 +59,8 @@ def show_again(
         shown.message = _lost(lost)
     else:
         shown.message = _sentence(error, has_ended=bool(shown.ending))
-    shown.message_style = "bad" if isinstance(error, InvalidValue) else "wait"
+    is_bad = isinstance(error, InvalidValue | ConfirmationRequired)
+    shown.message_style = "bad" if is_bad else "wait"
     # Each problem links to the slip or group that it is about.
     shown.problems = [*_problems(shown, chosen), *_moved(shown, moved), *_settled(lost)]
     return rendered(request, shown, status=ANSWERS.get(type(error), 409))
@@ -103,6 +107,19 @@ def _restore_choices(
             slip.not_sent = write_cards.CHOSEN[choice.verdict]
 
 
+UNCONFIRMED = {
+    PASSWORD: (
+        "Nothing was signed: type your password, so that it is surely you who signs."
+        " Everything you chose is kept."
+    ),
+    PASSKEY: (
+        "Nothing was signed: this is signed with a passkey, and none was used."
+        " Everything you chose is kept."
+    ),
+}
+"""Why nothing was signed, by how it must be confirmed."""
+
+
 def _sentence(error: CountersignError, *, has_ended: bool) -> str:
     """Return what went wrong. `has_ended`: the page already explains that nothing can be
     decided here any more, and why.
@@ -124,6 +141,8 @@ def _sentence(error: CountersignError, *, has_ended: bool) -> str:
             "You already signed from this page, with other choices. What you chose now"
             " was not sent."
         )
+    if isinstance(error, ConfirmationRequired):
+        return UNCONFIRMED.get(error.facts.get("confirm", ""), error.message)
     if isinstance(error, InvalidValue) and error.facts.get("write"):
         return (
             "Nothing was signed: one write must be corrected first. All choices are"

@@ -39,9 +39,7 @@ def row_of(
     ones as they were stored. The JSON in its columns has these shapes, except where
     something was `erased` or is encrypted.
     """
-    fields = {field.name: field for field in columns_of(model)}
-    if not isinstance(columns, dict) or columns.keys() != fields.keys():
-        raise ValueError(f"a row of {model._meta.db_table} has other columns")
+    fields = _fields_of(model, columns)
     values: dict[str, Any] = {}
     contents: dict[str, Any] = {}
     packed = payload_names(model)
@@ -61,6 +59,22 @@ def row_of(
         contents.pop(name, None)
     require_shapes(row, contents, shapes)
     return row
+
+
+def _fields_of(model: type[Model], columns: Any) -> dict[str, "Field[Any, Any]"]:
+    """Return the fields of these columns, by name. Raises `ValueError` if a model has
+    others.
+    """
+    fields = {field.name: field for field in columns_of(model)}
+    # A bundle that was written before a column was added has none of it.
+    missing = set(fields).difference(columns) if isinstance(columns, dict) else {""}
+    if not missing <= set(getattr(model, "ADDED", ())):
+        raise ValueError(f"a row of {model._meta.db_table} has other columns")
+    for name in missing:
+        del fields[name]
+    if columns.keys() != fields.keys():
+        raise ValueError(f"a row of {model._meta.db_table} has other columns")
+    return fields
 
 
 def _person(field: "Field[Any, Any]", value: Any, people: People) -> int | None:

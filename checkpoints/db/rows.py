@@ -233,7 +233,8 @@ def to_driver(value: Any, vendor: str) -> Any:
     if kind in AS_IT_IS[vendor]:
         return value
     if kind is UUID:
-        return value.hex
+        # As `hex` has it, without a property between.
+        return f"{value.int:032x}"
     if kind is datetime:
         return str(value.astimezone(UTC).replace(tzinfo=None))
     # Members of text enumerations: a driver may take them by name.

@@ -7,7 +7,7 @@ intent is open; one that comes too late is kept as evidence.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -35,6 +35,7 @@ from checkpoints.models import (
     TaskResult,
     checkpoint,
 )
+from checkpoints.models.fields import of_tasks
 from checkpoints.models.task_result import Outcome
 from checkpoints.queue.leases import Lease
 from checkpoints.queue.processes import this_process
@@ -588,11 +589,17 @@ def list_update(lease: Lease, seq: int, **only: str) -> statements.Update:
     return statements.Update(TaskResult, {**unlisted, **only}, {"seq": seq})
 
 
-def list_done_results(lease: Lease, seq: int) -> None:
+def list_done_results(
+    lease: Lease, seq: int, *, apart_from: Collection[Task] = ()
+) -> None:
     """Note the checkpoint that lists only the results that are done, in the transaction
-    that is open.
+    that is open. Those of the tasks `apart_from` stay for the superstep in progress.
     """
     done = list_update(lease, seq, outcome=Outcome.DONE)
+    if apart_from:
+        others = TaskResult.objects.exclude(of_tasks(lease.id, lease.line, apart_from))
+        others.filter(**done.where).update(**done.values)
+        return
     statements.update_returning(TaskResult, done.where, ["id"], **done.values)
 
 

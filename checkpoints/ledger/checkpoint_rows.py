@@ -35,6 +35,9 @@ log = structlog.get_logger(__name__)
 MOST_ROWS = 900
 """The most rows that a load folds if snapshots go by bytes: some 10 ms."""
 
+SMALL = 400
+"""The bytes of a document that is written whole, without a look at what changed."""
+
 FORMAT = 1
 """The format version of rows: what `change`, `snapshot` and the hashes are made of."""
 
@@ -200,15 +203,8 @@ def delta_after(head: Head, checkpoint: NewCheckpoint, protection: Protection) -
     sizes = _sizes_after(head, checkpoint)
     size = _size(checkpoint.payload, sizes)
     may_be_whole = bool(head.loose) or checkpoint.snapshot == "bytes"
-
-    # Two changes of more than half the document call for a snapshot, and with it weigh
-    # more than the document written twice.
-    if may_be_whole:
-        set_anew = sum(
-            [sizes[name] for name, op in checkpoint.ops.items() if op["op"] == "set"]
-        )
-        if 2 * set_anew > size:
-            return _full_delta(checkpoint, sizes, size, protection)
+    if may_be_whole and _is_better_whole(checkpoint, sizes, size):
+        return _full_delta(checkpoint, sizes, size, protection)
 
     # The loose ops of recovery points have no row that stays, so they belong to this.
     steps = (*head.loose, canonical.encode(delta_op(head.payload, checkpoint)))
@@ -216,6 +212,19 @@ def delta_after(head: Head, checkpoint: NewCheckpoint, protection: Protection) -
         return _full_delta(checkpoint, sizes, size, protection)
     data = b"[" + b",".join(steps) + b"]"
     return Delta(steps, data, protection.digest(data), sizes, size, whole=False)
+
+
+def _is_better_whole(
+    checkpoint: NewCheckpoint, sizes: Mapping[str, int], size: int
+) -> bool:
+    """Return whether the whole document is written without a look at what changed."""
+    # Its change would hardly be shorter, and looking for it takes longer than writing.
+    if size <= SMALL:
+        return True
+    # Two changes of more than half the document call for a snapshot, and with it weigh
+    # more than the document written twice.
+    set_anew = [sizes[name] for name, op in checkpoint.ops.items() if op["op"] == "set"]
+    return 2 * sum(set_anew) > size
 
 
 def _full_delta(

@@ -68,6 +68,10 @@ class Sealed(models.Model):
     fields that it covers beside the row's identity. It is filled where the last of
     these is not empty.
     """
+    ADDED: ClassVar[tuple[str, ...]] = ()
+    """Fields that came when rows were sealed already, and that are empty in those. The
+    seal of a row covers them where one of them is not empty.
+    """
     MOMENT: ClassVar[str] = "at"
     """The field that says when the row was written."""
 

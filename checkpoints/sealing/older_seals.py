@@ -43,7 +43,10 @@ _SEALED_UNTIL_2: dict[str, tuple[str, ...]] = {
     "checkpoints_checkpoint": ("anchor", "snapshot_hash"),
 }
 """Fields that seals of the first format covered, and those of the second leave out."""
-_ATTRIBUTES = ("PAYLOADS", "IDENTITY", "UNSEALED", "SEALED_LATER", "MOMENT")
+_ATTRIBUTES = (
+    *("PAYLOADS", "IDENTITY", "UNSEALED", "SEALED_LATER", "ADDED"),
+    "MOMENT",
+)
 
 
 def sealable(model: Any, **attributes: Any) -> Any:
@@ -134,6 +137,8 @@ def _names(model: Any, format_: int) -> list[str]:
     """
     table = model._meta.db_table
     left_out = _NEVER.union(model.UNSEALED, model.PAYLOADS, _ADDED.get(table, ()))
+    # These came after the last of the older formats.
+    left_out = left_out.union(model.ADDED)
     if format_ == 1:
         left_out = left_out.difference(_SEALED_UNTIL_2.get(table, ()))
         left_out = left_out.union(_SEALED_SINCE_2.get(table, ()))

@@ -4,8 +4,9 @@ goes through here.
 A seal is an HMAC over all fields of a row, with the payload columns as they are before
 encryption; so encrypting anew changes neither seals nor hashes. A model declares its
 payload columns (`PAYLOADS`), the fields that identify its rows (`IDENTITY`), the fields
-that change later and are left out (`UNSEALED`), and a column with a separate seal over
-fields that may come later (`SEALED_LATER`).
+that change later and are left out (`UNSEALED`), a column with a separate seal over
+fields that may come later (`SEALED_LATER`), and the fields that older rows lack
+(`ADDED`).
 """
 
 import hmac
@@ -93,7 +94,8 @@ def new_protection(*, encrypted: bool) -> Protection:
 @frozen
 class _Shape:
     """The facts of a model that sealing needs. `values` returns all sealed fields of a
-    row but the payload columns; `later` is what `SEALED_LATER` names.
+    row but the payload columns; `later` is what `SEALED_LATER` names, `added` what
+    `ADDED` does.
     """
 
     head: bytes
@@ -102,14 +104,20 @@ class _Shape:
     identity: tuple[str, ...]
     moment: str
     later: tuple[str, ...]
+    added: tuple[str, ...]
 
 
 @cache
-def _shape(model: type[Model]) -> _Shape:
-    """Return the shape of a model. Computed once."""
+def _shape(model: type[Model], *, with_added: bool = False) -> _Shape:
+    """Return the shape of a model, for its rows without added fields or for those that
+    have some. Computed once.
+    """
     any_model: Any = model
     payloads = tuple(any_model.PAYLOADS)
+    added = tuple(getattr(model, "ADDED", ()))
     left_out = _NEVER.union(any_model.UNSEALED, payloads)
+    if not with_added:
+        left_out = left_out.union(added)
     names = []
     for field in model._meta.concrete_fields:
         if field.name not in left_out and not is_numbered(field):
@@ -125,6 +133,7 @@ def _shape(model: type[Model]) -> _Shape:
         moment=any_model.MOMENT,
         # Models that are encrypted and not sealed do not declare it.
         later=tuple(getattr(model, "SEALED_LATER", ())),
+        added=added,
     )
 
 
@@ -212,6 +221,10 @@ def _sealed(row: Model, protection: Protection, payloads: Sequence[bytes]) -> by
     payloads. Raises `TypeError` for a value that cannot be sealed.
     """
     shape = _shape(type(row))
+    # The names of added fields are in the head, so that none of them can be emptied
+    # under a seal that covered it.
+    if any(getattr(row, name) for name in shape.added):
+        shape = _shape(type(row), with_added=True)
     # The lengths keep bytes from being moved from one payload to the next under the
     # same seal.
     values = [

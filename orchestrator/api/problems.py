@@ -17,6 +17,7 @@ from orchestrator.engine import errors
 
 STATUS: dict[type[errors.CountersignError], int] = {
     errors.NotAReviewer: 403,
+    errors.ConfirmationRequired: 403,
     errors.Forbidden: 403,
     errors.UnknownThing: 404,
     errors.Erased: 410,

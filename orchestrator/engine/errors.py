@@ -102,6 +102,14 @@ class NotAReviewer(_Named):
     code_of_class = "not_a_reviewer"
 
 
+class ConfirmationRequired(_Named):
+    """Who signs here must show once more who they are. Sign on the page of the review,
+    which asks for it.
+    """
+
+    code_of_class = "confirmation_required"
+
+
 class Forbidden(_Named):
     """You may not do this. Ask an administrator for the permission that is named."""
 

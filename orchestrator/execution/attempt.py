@@ -163,7 +163,8 @@ class Attempt:
 
     `tries` counts this attempt and those before it since a person last acted. `begun`
     is a time of the monotonic clock, and None until a thread has taken the attempt;
-    `looped` is set if it ran an event loop in its thread.
+    `looped` is set if it ran an event loop in its thread. `node` is what it runs: the
+    node of its task, or what prepares the node's call.
     """
 
     context: SuperstepContext
@@ -180,17 +181,23 @@ class Attempt:
     error: dict[str, Any] | None = None
     ms: int = 0
     task: Task = field(init=False)
+    node: Node = field(init=False)
     recorded: bool = False
     asks_checkpoint: bool = False
     looped: bool = False
     _raised: BaseException | None = None
     _given_up: bool = False
+    _decided: Call | None = field(init=False)
     _memory: Memory | None = None
     _notes: Notes = field(default_factory=Notes)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.task = self.start.task
+        # Fixed here: while this thread is still at work on a proposal, the context may
+        # learn the decided arguments, and run the call itself.
+        self.node = self.context.node_of(self.task)
+        self._decided = self.context.calls.get(self.task)
 
     @property
     def name(self) -> str:
@@ -231,8 +238,7 @@ class Attempt:
         """Return whether `retry` covers the error, and no thread of this attempt can
         still be at work on an atomic node.
         """
-        node = self.context.node_of(self.task)
-        if self._given_up and node.atomic:
+        if self._given_up and self.node.atomic:
             return False
         return self._raised is not None and retry.covers(self._raised)
 
@@ -310,7 +316,7 @@ class Attempt:
         """Store the result of an attempt that was given up and ended after all, for
         the person who settles the task; it is never applied by itself.
         """
-        node = self.context.node_of(self.task)
+        node = self.node
         # An atomic node's work and its journal entry share a transaction, so there is
         # no doubt for evidence to settle.
         if not node.journaled or node.atomic:
@@ -327,7 +333,7 @@ class Attempt:
 
     def _record_error(self, error: BaseException) -> None:
         """Record an error, and what it means for the effect."""
-        node = self.context.node_of(self.task)
+        node = self.node
         self._raised = error
         self.error = _error_json(error)
         nothing_happened = not self._given_up and node.says_not_done(error)
@@ -340,7 +346,7 @@ class Attempt:
             self.outcome = Outcome.NOT_DONE if nothing_happened else Outcome.UNKNOWN
 
     def _call_node(self) -> Output:
-        if not self.context.node_of(self.task).atomic:
+        if not self.node.atomic:
             return self._output_of_node()
         output = self._call_atomically()
         self.recorded = True
@@ -372,7 +378,7 @@ class Attempt:
     def _output_of_node(self) -> Output:
         """Call the node, and check and stage what it returned."""
         context = self.context
-        node = context.node_of(self.task)
+        node = self.node
         state = context.view(self.task)
         # Whatever a try that was rolled back asked for is forgotten.
         self._memory = None
@@ -401,8 +407,7 @@ class Attempt:
     @property
     def _prepares(self) -> bool:
         """Return whether it makes the proposal of a call."""
-        declared = self.context.graph.nodes[self.task.node]
-        return declared.calls and self.task not in self.context.calls
+        return self.node.calls and self._decided is None
 
     def _without_secrets(self, output: Output) -> Output:
         secrets = self.context.conf.secrets
@@ -410,11 +415,10 @@ class Attempt:
 
     def _args(self) -> Any:
         """Return the arguments of a call that was decided, as its node's model."""
-        call = self.context.calls.get(self.task)
-        if call is None:
+        if self._decided is None:
             return None
         channel = self.context.graph.channel_of(self.task.node, CALL)
-        return channel.load(call.args)
+        return channel.load(self._decided.args)
 
     def _context(self) -> Context:
         lease = self.context.lease

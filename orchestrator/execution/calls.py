@@ -25,6 +25,7 @@ from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.plan import Start
 from orchestrator.engine.step.reduce import Output, WriteValue
+from orchestrator.engine.values.canonical import Json
 from orchestrator.engine.values.ops import same
 from orchestrator.execution.attempt import Call, SuperstepContext
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
@@ -39,8 +40,9 @@ def decided_calls(
     """Return the calls of these tasks whose arguments are decided: those that people
     approved, and those that passed their gate while the superstep was open.
 
-    Raises `TamperedRow` and `WrongKey` if an approval is not as it was written, and
-    `UnknownThing` if the state of a call is gone.
+    Raises `TamperedRow` and `WrongKey` if an approval is not as it was written,
+    `UnknownThing` if the state of a call is gone, and `InvalidValue` if this version of
+    the graph reads other arguments.
     """
     nodes = session.graph.nodes
     approved = _approved(
@@ -51,11 +53,23 @@ def decided_calls(
     calls: dict[Task, Call] = {}
     for task, call in approved.items():
         calls[task] = _fitted(session.graph, task, call)
-    for task, finished in {**before.passed, **before.results}.items():
+    for task, args in passed_arguments(before).items():
+        args = fitted_arguments(session.graph, task, args)
+        calls[task] = Call(args, session.head.payload.state, waived=True)
+    for task, finished in before.results.items():
         if finished.call is not None:
             state = session.head.payload.state
             calls[task] = Call(finished.call.value, state, waived=True)
     return calls
+
+
+def passed_arguments(open_superstep: OpenSuperstep) -> dict[Task, Json]:
+    """Return the arguments of the calls that passed their gate, and have no result."""
+    arguments: dict[Task, Json] = {}
+    for task, proposal in open_superstep.passed.items():
+        if proposal.call is not None:
+            arguments[task] = proposal.call.value
+    return arguments
 
 
 def _approved(session: Session, tasks: Collection[Task]) -> dict[Task, ApprovedCall]:
@@ -72,19 +86,33 @@ def _fitted(graph: Compiled, task: Task, call: ApprovedCall) -> Call:
     """Return an approved call as this version of the graph reads it. Raises
     `InvalidValue` if the arguments do not fit its type.
     """
-    args = graph.channel_of(task.node, CALL).stage(call.args, limit=None)
-    # Validators are code: a newer one must not make other arguments of what was signed.
-    if not same(args, call.args):
-        raise InvalidValue(
-            f"this version of the graph reads other arguments from those that were "
-            f"approved for {task}; fork the run from before the approval",
-            task=str(task),
-        )
+    args = fitted_arguments(graph, task, call.args)
     # A channel that is new in this version has its default.
     state: dict[str, dict[str, Any]] = {}
     for part, fresh in graph.fresh_state().items():
         state[part] = {**fresh, **call.state[part]}
     return Call(args, state)
+
+
+def fitted_arguments(graph: Compiled, task: Task, args: Json) -> Json:
+    """Return the decided arguments of a call if this version of the graph reads the
+    same. Raises `InvalidValue` if it does not.
+    """
+    if not graph.nodes[task.node].calls:
+        raise InvalidValue(
+            f"version {graph.version} asks nobody before {task} runs, and arguments "
+            f"were approved for it; fork the run from before the approval",
+            task=str(task),
+        )
+    read = graph.channel_of(task.node, CALL).stage(args, limit=None)
+    # Validators are code: a newer one must not make other arguments of what was signed.
+    if not same(read, args):
+        raise InvalidValue(
+            f"version {graph.version} reads other arguments from those that were "
+            f"approved for {task}; fork the run from before the approval",
+            task=str(task),
+        )
+    return read
 
 
 def passed_calls(

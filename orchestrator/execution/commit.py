@@ -507,7 +507,7 @@ def commit_rest(session: Session) -> bool:
     run_update = RunUpdate(status, place, session.lease.tape)
 
     def act() -> bool:
-        if session.has_settled_gate() or session.expired:
+        if session.has_settled_gate() or session.has_expired:
             return True
         # That look may have read other requests, so the stops are looked up again.
         stopped = session.stopped_before(frontier)
@@ -620,7 +620,8 @@ def _status(
     for settled in session.settled_gates(frontier):
         if settled.request not in apart_from:
             return Status.RUNNING
-    # Likewise one that its deadline has closed: the run fails, or asks again.
+    # Likewise with a gate that its deadline has closed: the run fails, or asks again.
+    # What was begun is committed by now, and is no hindrance.
     return Status.RUNNING if session.expired else status
 
 

@@ -194,12 +194,7 @@ class Executor:
         is_safe = self.context.node_of(start.task).safe_again
         lost = entry.outcome == Outcome.OPEN and not is_safe
         if lost or entry.outcome == Outcome.UNKNOWN:
-            what = f"{start.task} would act, and died before it wrote down that it had"
-            error = entry.error or {
-                "type": "Lost",
-                "message": f"the worker wrote down that {what}",
-            }
-            return TaskOutcome("unknown", error=error, attempt=entry.attempt)
+            return lost_outcome(entry)
         # What began was a call with other arguments: under its key nothing else runs.
         is_call = start.task in self.context.calls
         if is_call and entry.outcome == Outcome.OPEN and self._is_changed(start, entry):
@@ -302,9 +297,7 @@ class Executor:
         """
         if self._running or self.lease.claims > 1 or not inline.may_be_here():
             return False
-        return all(
-            inline.is_quick(self.context.node_of(attempt.task)) for attempt in attempts
-        )
+        return all(inline.is_quick(attempt.node) for attempt in attempts)
 
     def _work_inline(self, quick: list[Attempt]) -> list[Attempt]:
         """Make these attempts in this thread. Returns those for which there was no
@@ -404,7 +397,7 @@ class Executor:
         endings = [
             attempt.ending()
             for attempt in ended
-            if self.context.node_of(attempt.task).journaled and not attempt.recorded
+            if attempt.node.journaled and not attempt.recorded
         ]
         if not endings:
             return set()
@@ -433,7 +426,7 @@ class Executor:
 
     def _take(self, attempt: Attempt) -> None:
         """Take the outcome of an attempt that has ended: the task's, or a retry."""
-        node = self.context.node_of(attempt.task)
+        node = attempt.node
         done = attempt.outcome == Outcome.DONE
         # A node that ran an event loop must not run in the slice's thread.
         inline.note(node, attempt.ms, done=done and not attempt.looped)
@@ -457,7 +450,7 @@ class Executor:
     def _retry_or_fail(self, attempt: Attempt) -> None:
         """Plan the next attempt, near or far, or let the task have failed."""
         task = attempt.task
-        retry = self.context.node_of(task).retry
+        retry = attempt.node.retry
         # A run that is to be cancelled makes no further attempts either.
         if (
             retry is None
@@ -573,6 +566,16 @@ class Executor:
             # recorded.
             self._collect(self._ended_attempts())
             raise Draining
+
+
+def lost_outcome(entry: Entry) -> TaskOutcome:
+    """Return the outcome of a task whose attempt began, and may have acted."""
+    what = f"{entry.task} would act, and died before it wrote down that it had"
+    error = entry.error or {
+        "type": "Lost",
+        "message": f"the worker wrote down that {what}",
+    }
+    return TaskOutcome("unknown", error=error, attempt=entry.attempt)
 
 
 def _lost(planned: NextAttempt, loss: Loss) -> TaskOutcome:

@@ -14,7 +14,7 @@ from approvals.gates.new_requests import (
     patch_gate,
     prepare_requests,
 )
-from approvals.models import ASKS_AGAIN, ApprovalRequest
+from approvals.models import ApprovalRequest
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
@@ -30,12 +30,13 @@ from orchestrator.execution.session import Session, retry_when_log_moved
 
 
 def fail_or_ask_again(session: Session) -> bool:
-    """Open the requests anew with which the run has failed before. Returns True: the
-    slice still has the run. Raises `DeadlinePassed`, with which the run fails, if it
-    has not failed with one of them yet.
+    """Open the requests anew since whose deadlines the run was resumed. Returns True:
+    the slice still has the run. Raises `DeadlinePassed`, with which the run fails, if
+    the deadline of one has come since.
     """
-    for request in session.expired:
-        if request.outcome != ASKS_AGAIN:
+    for expired in session.expired:
+        request = expired.request
+        if not expired.asks_again:
             raise DeadlinePassed(
                 f"nobody decided at the gate of {request.node} before its deadline, "
                 f"{request.deadline:%Y-%m-%d %H:%M} UTC",
@@ -59,7 +60,8 @@ def _opening(session: Session) -> NewRequests:
     lease = session.lease
     reached: dict[Task, ReachedGate] = {}
     held: list[HeldWrite] = []
-    for request in session.expired:
+    for expired in session.expired:
+        request = expired.request
         task = Task(request.node, request.visit, request.index)
         gate = _gate_of(session, request)
         first, newest = _revisions(session, request)
@@ -95,6 +97,8 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         shows=policy["shows"],
         writes=_shows_of(gate, policy),
         on_deadline=policy["on_deadline"],
+        confirm=policy.get("confirm"),
+        confirm_above=policy.get("confirm_above"),
     )
 
 

@@ -19,6 +19,7 @@ from checkpoints.journal import results as journal
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import Head, NewCheckpoint, Payload, RunUpdate
 from checkpoints.models.checkpoint import Source
+from checkpoints.models.task_result import Outcome
 from orchestrator.engine import Task
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.execution import memory as execution_memory
@@ -112,6 +113,7 @@ def commit_open_superstep(
     # to come.
     tried = [(task, outcome) for task, outcome in unfinished.items() if outcome.error]
     unknown = _with_outcome("unknown", unfinished)
+    calls_made = _calls_made(session, unfinished)
 
     def act() -> Head:
         at = datetime.now(UTC)
@@ -139,7 +141,7 @@ def commit_open_superstep(
             *noted.events,
             *summary.stop_events(run_update),
         ]
-        inside = partial(_write_beside, session, opening, noted, unknown)
+        inside = partial(_write_beside, session, opening, noted, unknown, calls_made)
         return ledger.commit_superstep(
             lease, session.head, checkpoint, run_update, events=events, inside=inside
         )
@@ -154,12 +156,14 @@ def _write_beside(
     opening: NewRequests,
     noted: NewNotes,
     unknown: Sequence[Task],
+    calls_made: Sequence[Task],
 ) -> None:
     """Write the rows that ride in the commit of a superstep that stays open."""
     opening.insert()
     journal.mark_tasks_unknown(session.lease, unknown)
     # Other attempts stay unlisted: their tasks still have to get a result.
-    journal.list_done_results(session.lease, session.head.next_seq)
+    next_seq = session.head.next_seq
+    journal.list_done_results(session.lease, next_seq, apart_from=calls_made)
     noted.insert()
 
 
@@ -211,6 +215,18 @@ def _run_update(
         session.lease.tape,
         due_in=min(outcome.due_in for outcome in unfinished.values()),
     )
+
+
+def _calls_made(session: Session, unfinished: Mapping[Task, TaskOutcome]) -> list[Task]:
+    """Return the unfinished tasks whose calls were made before a crash. Their results
+    are taken once the arguments are prepared again.
+    """
+    calls_made: list[Task] = []
+    for task in unfinished:
+        entry = session.entries.get(task)
+        if entry is not None and entry.outcome == Outcome.DONE:
+            calls_made.append(task)
+    return calls_made
 
 
 def _with_outcome(outcome: str, tasks: Mapping[Task, TaskOutcome]) -> list[Task]:

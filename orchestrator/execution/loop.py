@@ -62,7 +62,12 @@ from orchestrator.execution import (
 )
 from orchestrator.execution.adoption import pin
 from orchestrator.execution.attempt import SuperstepContext
-from orchestrator.execution.executor import Draining, Executor, TaskOutcome
+from orchestrator.execution.executor import (
+    Draining,
+    Executor,
+    TaskOutcome,
+    lost_outcome,
+)
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
 from orchestrator.execution.replay import Replay
@@ -557,7 +562,7 @@ def _call(
     how all tasks ended, and `before` with the calls that passed and have no result.
     """
     proposals = calls.passed_calls(session, context, ended.results)
-    _fail_begun_calls(ended, calls.begun_calls(session, todo, proposals))
+    _end_begun_calls(session, ended, calls.begun_calls(session, todo, proposals))
     if proposals and draining():
         raise Draining
     if proposals:
@@ -574,13 +579,17 @@ def _call(
     return replace(before, passed=waiting), ended
 
 
-def _fail_begun_calls(ended: _Ended, begun: Sequence[Task]) -> None:
-    """Let calls fail that began before a crash and were not proposed again. That is no
-    error of their nodes, whose edges for errors would act beside what may have happened.
+def _end_begun_calls(session: Session, ended: _Ended, begun: Sequence[Task]) -> None:
+    """Let calls that began before a crash and were not proposed again be unknown if
+    they may have happened, and fail otherwise. That is no error of their nodes, whose
+    edges for errors would act beside what may have happened.
     """
+    unsettled = open_superstep.unsettled_tasks(session.graph, session.entries)
     for task in begun:
         finished = ended.results.pop(task, None)
-        if finished is not None and finished.error is not None:
+        if task in unsettled:
+            ended.unfinished[task] = lost_outcome(session.entries[task])
+        elif finished is not None and finished.error is not None:
             error = {"type": finished.error.type, "message": finished.error.message}
             ended.unfinished[task] = TaskOutcome(
                 "failed", error=error, attempt=finished.attempt

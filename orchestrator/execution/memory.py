@@ -78,6 +78,8 @@ class MemoryChanges:
         """Return the number of reads of each task that are kept: with the commit, or
         since they were made.
         """
+        if not self.reads:
+            return self.recorded
         return {**self.recorded, **Counter(read.task for read in self.reads)}
 
     def __bool__(self) -> bool:

@@ -4,15 +4,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from approvals.gates import settlement
+from approvals.gates import expired_requests, settlement
 from approvals.gates.bound_channels import (
     BoundChannels,
     bound_channels,
     memory_channels,
 )
+from approvals.gates.expired_requests import ExpiredRequest
 from approvals.gates.request_state import RequestState
 from approvals.gates.unsigned_changes import Changes, sentence_of, unsigned_changes
-from approvals.models import ApprovalRequest, RequestStatus
+from approvals.models import RequestStatus
 from checkpoints import lines
 from checkpoints.journal.results import Entry
 from checkpoints.ledger import commit as ledger
@@ -85,7 +86,7 @@ class Session:
     input: Any
     entries: dict[Task, Entry] = field(default_factory=dict)
     requests: list[RequestState] = field(default_factory=list)
-    expired: list[ApprovalRequest] = field(default_factory=list)
+    expired: list[ExpiredRequest] = field(default_factory=list)
     memory_held: frozenset[str] = frozenset()
     retried: list[tuple[Task, TaskOutcome]] = field(default_factory=list)
     next_plan: Planned | None = None
@@ -167,7 +168,7 @@ class Session:
                 if tasks:
                     self.requests = settlement.waiting_requests(self.lease, tasks)
                     self.memory_held = memory_channels(self.requests)
-                    self.expired = settlement.expired_requests(
+                    self.expired = expired_requests.expired_requests(
                         self.lease, tasks, self.requests
                     )
             self.lease.moved = False
@@ -247,8 +248,9 @@ class Session:
 
     @property
     def has_expired(self) -> bool:
-        """Return whether a deadline has closed a request. What has begun ends first: it
-        must be listed.
+        """Return whether a deadline has closed a request, with which the run fails or
+        which it opens anew. What has begun ends first: it must be listed. What an open
+        superstep kept is listed, so that one is no hindrance.
         """
         return bool(self.expired) and not self.entries
 

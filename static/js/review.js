@@ -469,9 +469,27 @@ const sign = async () => {
     sayUnsigned();
     return;
   }
+  if (answer.headers.has('X-Unconfirmed')) {
+    await sayUnconfirmed(answer);
+    return;
+  }
   // What stands in the way is a page of its own. The key is the same, so that nothing counts twice.
   if (answer.redirected) location.assign(answer.url);
   else form.submit();
+};
+
+// A wrong password is asked for again on this page: posted anew, it would count twice.
+const sayUnconfirmed = async (answer) => {
+  const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+  const note = document.getElementById('unconfirmed');
+  const field = document.getElementById('confirm-password');
+  signing = false;
+  later(0);
+  note.textContent = page.querySelector('#message strong')?.textContent ?? 'Nothing was signed.';
+  note.hidden = false;
+  field.value = '';
+  field.focus();
+  paint();
 };
 
 const sayUnsigned = () => {

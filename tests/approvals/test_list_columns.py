@@ -1,5 +1,6 @@
 """What lists are read by is that of requests and runs, whoever changes these."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -8,7 +9,12 @@ from django.core.management import call_command
 from django.db import connection
 
 from approvals import inbox, list_columns
-from approvals.models import ApprovalRequest, RequestReviewer, RequestSigner
+from approvals.models import (
+    ApprovalRequest,
+    RequestReviewer,
+    RequestSigner,
+    RequestViewer,
+)
 from checkpoints.core.status import CLOSED_TO_DECISIONS, Status
 from checkpoints.ledger.pending_writes import StoredBase
 from checkpoints.models import Run
@@ -108,6 +114,54 @@ def test_a_person_who_decided_stands_once_with_each_request(people: People) -> N
     assert list(inbox.signed_by(people.reviewer, is_open=False)) == [request]
 
 
+def test_a_request_stands_in_the_lists_of_who_is_named_in_its_run_and_of_who_started_it(
+    people: People,
+) -> None:
+    run = a_run(started_by=people.nobody)
+    first = a_request(run, "user:rita")
+    second = a_request(run, "user:rita", "group:claims")
+    third = a_request(run)
+    starter = f"starter:{people.nobody.pk}"
+    expected = {
+        (request.id, principal)
+        for request in (first, second, third)
+        for principal in ("user:rita", "group:claims", starter)
+    }
+    assert set(_viewers()) == expected
+    assert len(_viewers()) == len(expected)
+
+    moment = first.opened_at + timedelta(hours=1)
+    ApprovalRequest.objects.filter(id=first.id).update(opened_at=moment)
+    moments = RequestViewer.objects.filter(request=first).values_list("opened_at")
+    assert set(moments) == {(moment,)}
+
+
+def test_a_request_of_a_gate_stands_in_these_lists(people: People) -> None:
+    run = paused_run()
+    request = ApprovalRequest.objects.get(run=run)
+    for principal in request.policy["reviewers"]:
+        assert (request.id, principal) in _viewers()
+
+
+def _viewers() -> list[tuple[Any, str]]:
+    return list(RequestViewer.objects.values_list("request", "principal"))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_next_migrate_lists_requests_that_were_opened_without_triggers(
+    people: People,
+) -> None:
+    list_columns.remove_triggers()
+    try:
+        run = a_run(started_by=people.nobody)
+        request = a_request(run, "user:rita")
+        assert _viewers() == []
+    finally:
+        call_command("migrate", verbosity=0)
+    principals = ("user:rita", f"starter:{people.nobody.pk}")
+    assert set(_viewers()) == {(request.id, name) for name in principals}
+
+
 def test_a_request_that_is_hidden_from_inboxes_is_a_fault(people: People) -> None:
     run = paused_run()
     assert verify_run(run.id) == []
@@ -181,7 +235,7 @@ def test_a_missing_trigger_is_reported_and_the_next_migrate_makes_up_for_it(
         warnings = list_columns.check_triggers(
             list(apps.get_app_configs()), databases=["default"]
         )
-        assert [warning.id for warning in warnings] == ["approvals.W002"] * 5
+        assert [warning.id for warning in warnings] == ["approvals.W002"] * 6
     finally:
         call_command("migrate", verbosity=0)
     assert list_columns.missing_triggers() == []

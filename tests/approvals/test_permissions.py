@@ -7,8 +7,9 @@ from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.db import connection
 from django.utils import timezone
 
-from approvals import inbox, permissions
-from approvals.models import ApprovalRequest, RequestReviewer
+from approvals import permissions
+from approvals.models import ApprovalRequest, RequestReviewer, RequestViewer
+from approvals.visible_requests import VisibleRequests
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Run, TaskResult
 from orchestrator.engine.errors import UnknownThing
@@ -125,7 +126,7 @@ def crowded(people: People, claims: Group) -> list[Run]:
     asks = a_run()
     a_request(asks, "group:claims")
     with connection.cursor() as cursor:
-        for model in (Run, ApprovalRequest, RequestReviewer):
+        for model in (Run, ApprovalRequest, RequestReviewer, RequestViewer):
             cursor.execute(f"ANALYZE {model._meta.db_table}")
     return [own, asks]
 
@@ -153,7 +154,8 @@ def test_what_one_may_see_costs_nothing_because_of_the_runs_of_others(
         listed.order_by().values("graph").distinct(),
     ):
         assert _scanned(rows) == []
-    assert _scanned(inbox.visible_requests(rita)[:25]) == []
+    assert _scanned(VisibleRequests(rita)[:25]) == []
+    assert _scanned(VisibleRequests(rita, {"graph": "claim_payout"})[:25]) == []
 
 
 def test_whether_one_may_see_a_run_costs_nothing_because_of_all_others_that_he_may_see(

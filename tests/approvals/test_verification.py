@@ -10,7 +10,13 @@ import pytest
 from django.contrib.auth.models import User
 
 from approvals import reviews
-from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    Receipt,
+    RequestReviewer,
+    RequestViewer,
+)
 from checkpoints.core.status import Status
 from checkpoints.ledger import pending_writes
 from checkpoints.models import AuditLine, PendingWrite, Run
@@ -155,6 +161,7 @@ def test_a_run_does_not_wait_for_ever_for_a_request_that_was_deleted(
 ) -> None:
     request = ApprovalRequest.objects.get(run=run)
     RequestReviewer.objects.filter(request=request).delete()
+    RequestViewer.objects.filter(request=request).delete()
     remove(request)
     Run.objects.filter(id=run.id).update(status=Status.QUEUED)
     run = runs.advance(run.id)

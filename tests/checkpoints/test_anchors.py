@@ -13,7 +13,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from approvals import append_only
-from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    Receipt,
+    RequestReviewer,
+    RequestViewer,
+)
 from checkpoints import anchors
 from checkpoints.audit import chain as audit_chain
 from checkpoints.audit import lines as audit_log
@@ -78,6 +84,7 @@ def _rows(run: Run) -> list[Any]:
 def _removed(run: Run) -> None:
     with append_only.triggers_lifted():
         RequestReviewer.objects.filter(request__run=run).delete()
+        RequestViewer.objects.filter(request__run=run).delete()
         for row in _rows(run):
             type(row)._base_manager.filter(pk=row.pk)._raw_delete("default")
         ApprovalRequest.objects.filter(run=run.id)._raw_delete("default")

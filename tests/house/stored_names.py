@@ -62,6 +62,7 @@ EVENTS = {
 AUDIT = {
     *(
         "refused_not_a_reviewer",
+        "refused_confirmation",
         "refused_tampered",
         "refused_settle",
         "refused_resume",

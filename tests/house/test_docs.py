@@ -173,7 +173,6 @@ def test_the_options_that_a_gate_refuses_are_marked_and_no_others() -> None:
         tiers=[()],
         auto=print,
         veto=print,
-        confirm_above=1,
     )
     refused = {name.split()[1] for name in asked.unavailable()}
     marked = {

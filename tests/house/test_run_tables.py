@@ -10,7 +10,14 @@ from django.db import connection
 from django.db.models import Model, UUIDField
 from django.test.utils import CaptureQueriesContext
 
-from approvals.models import Decision, Draft, Receipt, RequestReviewer, RequestSigner
+from approvals.models import (
+    Decision,
+    Draft,
+    Receipt,
+    RequestReviewer,
+    RequestSigner,
+    RequestViewer,
+)
 from checkpoints import verification
 from checkpoints.bundle.tables import TABLES
 from checkpoints.erasure import PLACES
@@ -50,6 +57,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         RemovedKey: "only refuses a key once more",
         RequestReviewer: "a copy of the policy in the sealed request, for inboxes",
         RequestSigner: "a copy of whose sealed decisions there are, for lists",
+        RequestViewer: "rights are judged by the run, whatever a list has",
         RunKey: "authenticated by the key under which it is wrapped",
         UploadReference: "a copy of what the sealed input names",
     },
@@ -68,6 +76,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         RemovedKey: NO_VALUE,
         RequestReviewer: NO_VALUE,
         RequestSigner: NO_VALUE,
+        RequestViewer: NO_VALUE,
         RunKey: "destroyed when the erasure of a whole run ends",
         TaskFigure: NO_VALUE,
         UploadReference: "deleted by the sweep of uploaded files",
@@ -87,6 +96,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         RemovedKey: "a run that is not there any more has no bundle",
         RequestReviewer: "made from the policy of the request",
         RequestSigner: "made from the decisions",
+        RequestViewer: "made from the reviewers and the run",
         RunKey: "in the manifest, wrapped",
         UploadReference: "files stay where they were uploaded",
     },
@@ -105,6 +115,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         RemovedKey: "written when the run is removed",
         RequestReviewer: "goes with its request, which keeps its run",
         RequestSigner: "goes with its request, which keeps its run",
+        RequestViewer: "goes with its request, which keeps its run",
         RunKey: "with the run, or stays to open its archived bundle",
     },
     "examined": {
@@ -114,6 +125,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         Job: "its facts are verified when it begins",
         RemovedKey: "there is no run any more",
         RequestSigner: "nothing relies on it",
+        RequestViewer: "a list that finds requests; rights are judged by the run",
         RunKey: "payloads that do not open are faults",
         UploadReference: "the files that the input names are examined",
     },

@@ -58,6 +58,7 @@ QUERY = {
     "part",
     "folder",
     "page",
+    "searched",
     "next",
     "path",
     "a",

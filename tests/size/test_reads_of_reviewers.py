@@ -14,6 +14,7 @@ from django.test import Client
 from approvals import inbox
 from approvals.models import ApprovalRequest
 from approvals.views import inbox as inbox_page
+from approvals.views import inbox_search
 from checkpoints.db import counts
 from orchestrator.management import reference_data
 from orchestrator.management.reference_data import ReferenceData
@@ -35,6 +36,7 @@ SHORT = 2
 GRAPH = reference_data.graph_names()[0]
 """A graph of the reviewer's, which has a twentieth of all runs."""
 OF_API = f"/api/v1/runs/?page_size={SHORT}"
+REQUESTS = "/api/v1/requests/"
 RUNS_OF_API = {
     "API runs of a graph": f"{OF_API}&graph={GRAPH}",
     "API runs of a status": f"{OF_API}&status=completed",
@@ -42,7 +44,9 @@ RUNS_OF_API = {
     "API runs of no status": f"{OF_API}&status=failed",
 }
 REQUESTS_OF_API = {
-    "API requests that wait": f"/api/v1/requests/?waiting=me&page_size={SHORT}",
+    "API requests": f"{REQUESTS}?page_size={SHORT}",
+    "API requests of a graph": f"{REQUESTS}?page_size={SHORT}&graph={GRAPH}",
+    "API requests that wait": f"{REQUESTS}?waiting=me&page_size={SHORT}",
 }
 RUNS_OF_LIST = {
     "runs": "/runs/",
@@ -54,9 +58,12 @@ RUNS_OF_LIST = {
 }
 # PostgreSQL expects a few rows of a principal, a graph and a status, as if they were
 # independent of each other; of so few it sorts all, until there are some hundreds.
-RUNS_OF_LIST_OF_GRAPH = {
+LISTS_OF_GRAPH = {
     "runs of a graph": f"/runs/?graph={GRAPH}",
     "runs of a graph, tab review": f"/runs/?status=review&graph={GRAPH}",
+    "API requests of a graph that wait": (
+        f"{REQUESTS}?waiting=me&page_size={SHORT}&graph={GRAPH}"
+    ),
 }
 
 
@@ -67,9 +74,13 @@ class Reads:
         self.user = User.objects.get(username=reference_data.REVIEWER)
         self.client = Client()
         self.client.force_login(self.user)
-        self.run = inbox.waiting_for(self.user)[0].run_id
+        first = inbox.waiting_for(self.user)[0]
+        self.run = first.run_id
+        self.request = first.id
         first_page = self.page(f"/api/v1/runs/?page_size={SHORT}").json()
         self.later = first_page["next"]
+        first_page = self.page(f"{REQUESTS}?page_size={SHORT}").json()
+        self.later_requests = first_page["next"]
 
     def page(self, address: str) -> Any:
         response = self.client.get(address, secure=True)
@@ -85,6 +96,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs_page, "PAGE", SHORT)
     monkeypatch.setattr(counts, "MOST_COUNTED", SHORT)
     monkeypatch.setattr(run_search, "STRETCH", SHORT)
+    monkeypatch.setattr(inbox_search, "STRETCH", SHORT)
 
 
 def test_no_read_of_a_reviewer_costs_more_beside_ten_times_as_many_runs(
@@ -98,16 +110,29 @@ def test_no_read_of_a_reviewer_costs_more_beside_ten_times_as_many_runs(
         "review page": lambda: reads.page(f"/reviews/{reads.run}/"),
         "inbox": lambda: reads.page("/reviews/"),
         "inbox, second page": lambda: reads.page("/reviews/?page=2"),
+        "inbox, with words": lambda: reads.page("/reviews/?q=k-1234"),
+        "inbox, with many words": lambda: reads.page("/reviews/?q=reference"),
+        "inbox, further search": lambda: reads.page("/reviews/?q=k-1234&searched=2"),
+        "inbox, decided with words": lambda: reads.page(
+            "/reviews/?folder=decided&q=k-1234"
+        ),
         "inbox, signed": lambda: reads.page("/reviews/?folder=signed"),
         "inbox, decided": lambda: reads.page("/reviews/?folder=decided"),
         "API runs": lambda: reads.page(f"/api/v1/runs/?page_size={SHORT}"),
         "API runs, a later page": lambda: reads.page(reads.later),
+        "API requests, a later page": lambda: reads.page(reads.later_requests),
+        "API requests of a run": lambda: reads.page(f"{REQUESTS}?run={reads.run}"),
+        "API requests of a run that wait": lambda: reads.page(
+            f"{REQUESTS}?waiting=me&run={reads.run}"
+        ),
+        "API request": lambda: reads.page(f"{REQUESTS}{reads.request}/"),
+        "row of an inbox": lambda: reads.page(f"/reviews/-/rows/?id={reads.request}"),
         "mark of an inbox": lambda: inbox.mark_of(reads.user),
         "mark of all inboxes": inbox.mark_of_all,
     }
     lists = RUNS_OF_API | RUNS_OF_LIST | REQUESTS_OF_API
     if connection.vendor == "sqlite":
-        lists |= RUNS_OF_LIST_OF_GRAPH
+        lists |= LISTS_OF_GRAPH
     for name, address in lists.items():
         by_name[name] = partial(reads.page, address)
     assert grown_reads(data, by_name, many=MANY) == {}

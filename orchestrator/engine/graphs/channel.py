@@ -17,7 +17,7 @@ from orchestrator.engine.errors import BROKEN, InvalidValue, PayloadTooLarge, de
 from orchestrator.engine.graphs.reducer import Custom, First, Reducer
 from orchestrator.engine.values import ops, values
 from orchestrator.engine.values.canonical import Json, encode, normalised
-from orchestrator.engine.values.exact import Exact
+from orchestrator.engine.values.exact import SCALARS, Exact
 from orchestrator.engine.values.ops import Op
 
 LIMIT = 4 * 1024 * 1024
@@ -123,6 +123,9 @@ class Channel:
         # model would refuse it.
         if plain is None and self.lax_none:
             return None
+        # pydantic would give the same value back, only more slowly.
+        if type(plain) in SCALARS and self.exact and self.exact(plain):
+            return plain
         return getattr(values.read(self.model, {self.name: plain}), self.name)
 
     def reduce(

@@ -94,6 +94,7 @@ class Gate:
     facts: Sequence[Fact] = ()
     shows: Sequence[str] = ()
     writes: Mapping[str, Show] = field(default_factory=dict)
+    confirm: str | None = None
     confirm_above: Any = None
     auto: Callable[..., Any] | None = None
     veto: Callable[..., Any] | None = None
@@ -104,7 +105,6 @@ class Gate:
             "tiers": bool(self.tiers),
             "auto": self.auto is not None,
             "veto": self.veto is not None,
-            "confirm_above": self.confirm_above is not None,
         }
         return [f"gate {option}" for option, used in is_used.items() if used]
 

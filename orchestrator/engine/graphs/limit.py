@@ -316,9 +316,9 @@ def _order(value: Json, bound: Json) -> int | None:
     """Return -1, 0 or 1 for a value below, at or above a bound; None if they cannot be
     compared.
     """
-    number = _number(bound)
+    number = number_of(bound)
     if number is not None:
-        return _sign(_number(value), number)
+        return _sign(number_of(value), number)
     # A bound that is a day holds for all of it.
     day = _date(bound)
     moment = _moment(value)
@@ -337,7 +337,10 @@ def _sign(value: Any, bound: Any) -> int | None:
         return None
 
 
-def _number(value: Json) -> Decimal | None:
+def number_of(value: Json) -> Decimal | None:
+    """Return an amount, a number or a text that every reader takes for the same one;
+    None for everything else.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     text = str(value)

@@ -79,17 +79,17 @@ class Node:
         # The class is frozen; this is called only while an instance is made.
         object.__setattr__(self, name, value)
 
-    @property
+    @cached_property
     def journaled(self) -> bool:
         """Return whether intent and result of its tasks are recorded because it acts."""
         return self.effect in JOURNALED
 
-    @property
+    @cached_property
     def gated(self) -> bool:
         """Return whether people decide on what it writes."""
         return self.approve is not None and self.gate is not None
 
-    @property
+    @cached_property
     def calls(self) -> bool:
         """Return whether people decide before it runs, on the arguments of the call."""
         return self.approve == "call"
@@ -114,7 +114,7 @@ class Node:
         paragraphs = inspect.cleandoc(self.fn.__doc__ or "").split("\n\n")
         return "\n\n".join(" ".join(lines.split()) for lines in paragraphs)
 
-    @property
+    @cached_property
     def safe_again(self) -> bool:
         """Return whether an attempt that ended without a result may simply be repeated."""
         # What an atomic attempt did was rolled back with its transaction.

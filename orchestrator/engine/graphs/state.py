@@ -197,7 +197,9 @@ def viewer(
     """
     state_values = {**state["scratch"], **state["artifacts"]}
     names = state_values if reads is None else reads
-    plain = {name: state_values[name] for name in names if name in channels}
+    # Those that the state declares: memory is no part of a state.
+    declared = channels.keys()
+    plain = {name: state_values[name] for name in names if name in declared}
     # Such a state is read channel by channel, as far as the node looks at it.
     if can_be_viewed(model):
         return partial(viewed, model, _loaders(channels, plain, record))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.engine.graphs.channel import Channel
+from orchestrator.engine.graphs.confirmation import confirmation_structure
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import WORDS
 from orchestrator.engine.graphs.gate import Gate
@@ -84,6 +85,15 @@ def _gate_in_words(gate: Gate) -> str:
         words += ", all writes or none"
     if gate.deadline is not None:
         words += f"; {AT_DEADLINE[gate.on_deadline]} when its deadline has passed"
+    return words + _confirmation_in_words(gate)
+
+
+def _confirmation_in_words(gate: Gate) -> str:
+    if gate.confirm is None:
+        return ""
+    words = f"; confirmed by {gate.confirm}"
+    if gate.confirm_above is not None:
+        words += f" above {gate.confirm_above}"
     return words
 
 
@@ -156,6 +166,7 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         "reason_required": sorted(reason_required),
         **_on_deadline(gate),
         **_recheck(gate),
+        **confirmation_structure(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.
     if needs:

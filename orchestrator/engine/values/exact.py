@@ -14,6 +14,8 @@ from orchestrator.engine.values.view import can_be_viewed
 Exact = Callable[[Any], bool]
 """Tells whether a value is its own JSON form, apart from values that JSON refuses."""
 
+SCALARS = frozenset({str, int, float, bool})
+"""The types of values that have no parts, so that they may be shared."""
 _SCALARS: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 _KEYS = {
     "model": {

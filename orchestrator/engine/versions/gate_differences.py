@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.confirmation import is_weaker
 
 _LISTS = {
     "shows": "what a signature is bound to",
@@ -82,6 +83,7 @@ def _policy_changes(
             weaker=bool(new["needs_approval"]),
         )
     yield from _deadline_changes(old, new)
+    yield from _confirmation_changes(old, new)
     yield from _needs_changes(old.get("needs", {}), new.get("needs", {}))
     yield from _limit_changes(old.get("limits", {}), new.get("limits", {}))
     for key, words in _LISTS.items():
@@ -150,6 +152,26 @@ def _deadline_changes(
             # Only an approval lets something through that nobody signed.
             weaker=after == "approve",
         )
+
+
+def _confirmation_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    before = _confirmation_in_words(old)
+    after = _confirmation_in_words(new)
+    if before != after:
+        yield GateChange(
+            f"who signs confirms by: {before} became {after}",
+            weaker=is_weaker(old, new),
+        )
+
+
+def _confirmation_in_words(gate: Mapping[str, Any]) -> str:
+    method = gate.get("confirm")
+    if not method:
+        return "nothing"
+    limit = gate.get("confirm_above")
+    return method if limit is None else f"{method} above {limit}"
 
 
 def _reviewers_change(old: Any, new: Any) -> GateChange:

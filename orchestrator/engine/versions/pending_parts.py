@@ -14,6 +14,7 @@ from orchestrator.engine.graphs.definition import edge_id
 from orchestrator.engine.graphs.effect import ERROR, REJECTED
 from orchestrator.engine.step.frontier import READY, visit_of
 from orchestrator.engine.step.held_patch import PATCH
+from orchestrator.engine.values import canonical
 
 _FAULT = f"!{ERROR}"
 
@@ -51,11 +52,7 @@ class Pending:
             self.writes,
             self.ways_on,
         )
-        return json.dumps(
-            parts,
-            separators=(",", ":"),
-            ensure_ascii=False,
-        )
+        return canonical.encode(parts).decode()
 
     @classmethod
     def from_text(
@@ -109,11 +106,11 @@ def pending_parts(
 
     # A patch waits like a node, but is none: every version has it.
     return Pending(
-        edges=_sorted({*frontier["tokens"], *frontier["errors"]}),
-        nodes=_sorted(nodes - {PATCH}),
-        awaiting_people=_sorted(asked_nodes - {PATCH}),
-        writes=_sorted(writes),
-        ways_on=_sorted(ways),
+        edges=tuple(sorted({*frontier["tokens"], *frontier["errors"]})),
+        nodes=tuple(sorted(nodes - {PATCH})),
+        awaiting_people=tuple(sorted(asked_nodes - {PATCH})),
+        writes=tuple(sorted(writes)),
+        ways_on=tuple(sorted(ways)),
     )
 
 
@@ -153,7 +150,3 @@ def _error_way_of(edge: str) -> str:
 
 def _node_of(task: str) -> str:
     return task.rsplit(":", 2)[0]
-
-
-def _sorted(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(names))

@@ -60,6 +60,7 @@ from orchestrator.execution.adoption.state_change import (
     change_of,
     require_gates,
 )
+from orchestrator.execution.calls import fitted_arguments, passed_arguments
 from orchestrator.execution.open_superstep import OpenSuperstep
 from orchestrator.execution.session import retry_when_log_moved
 
@@ -83,6 +84,7 @@ def adopt_version(lease: Lease, head: Head, run_input: Any, target: Compiled) ->
         # All refusals come before the commit, so that a refused run stays as it was.
         _require_same_superstep(head, target, entries)
         _require_gates_of_settled(lease, target, entries)
+        _require_same_arguments(head, target)
         change = change_of(lease, head, target, judgement)
         _require_same_meaning(lease, head, target, judgement, entries)
         commit = partial(_commit, lease, head, run_input, target, judgement, change)
@@ -145,6 +147,15 @@ def _require_gates_of_settled(
         require_gates(old, target, touched, what=what)
 
 
+def _require_same_arguments(head: Head, target: Compiled) -> None:
+    """Raise `InvalidValue` if the target would call a node with other arguments than
+    those that passed its gate, and have no result yet.
+    """
+    open_ = OpenSuperstep.from_json(head.payload.open)
+    for task, args in passed_arguments(open_).items():
+        fitted_arguments(target, task, args)
+
+
 def _require_same_meaning(
     lease: Lease,
     head: Head,
@@ -185,6 +196,8 @@ def _require_no_call(lease: Lease, head: Head, judgement: Judgement) -> None:
     """
     frontier = Frontier.from_json(head.payload.frontier)
     calls = [str(task) for task in frontier.ready_calls()]
+    # One that needed nobody waits for its next attempt.
+    calls += map(str, passed_arguments(OpenSuperstep.from_json(head.payload.open)))
     for request in _waiting_requests(lease, head):
         if request.request.kind in (CALL_KIND, AUTHORITY_KIND):
             calls.append(str(request.task))

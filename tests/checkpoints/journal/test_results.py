@@ -144,6 +144,15 @@ def test_a_checkpoint_of_what_is_done_leaves_what_failed_to_the_next(
     }
 
 
+def test_a_checkpoint_of_what_is_done_leaves_the_results_of_other_tasks(
+    lease: Lease,
+) -> None:
+    journal.write_intents(lease, [_intent(), _intent(OTHER)])
+    journal.write_results(lease, [_ending(), _ending(OTHER)])
+    journal.list_done_results(lease, 7, apart_from=[SEND])
+    assert list(journal.entries(lease)) == [SEND]
+
+
 def test_results_are_listed_with_the_commit_of_their_superstep_or_not_at_all(
     lease: Lease,
 ) -> None:

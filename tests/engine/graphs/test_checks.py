@@ -223,7 +223,23 @@ def bad_branch(labels: Any) -> Graph:
         (lambda: gated(tiers=[(timedelta(hours=1), "remind", "ann")]), "no gate tiers"),
         (lambda: gated(auto=print), "no gate auto"),
         (lambda: gated(veto=print), "no gate veto"),
-        (lambda: gated(confirm_above=10), "no gate confirm_above"),
+        (lambda: gated(confirm_above=10), "confirm_above= needs a confirm="),
+        (
+            lambda: gated(confirm="retina"),
+            "confirm='retina' is none of password, passkey",
+        ),
+        (
+            lambda: gated(confirm="password", confirm_above="much"),
+            "confirm_above='much' is no amount from 0",
+        ),
+        (
+            lambda: gated(confirm="password", confirm_above=-1),
+            "confirm_above=-1 is no amount from 0",
+        ),
+        (
+            lambda: gated(confirm="password", confirm_above=10),
+            "the gate names none; write writes={channel: Show(money='amount')}",
+        ),
         (lambda: gated(writes={"note": Show(limits=[1])}), "limits=[1] of Show"),
         (lambda: gated(writes={"note": Show(needs="log")}), "needs='log' of Show"),
         (

@@ -180,6 +180,7 @@ BY_GRAPH: dict[str, Any] = {
     "gate": {"reviewers": None},
 }
 
+CONFIRMED = {"confirm": "password", "writes": {"note": Show(money="amount")}}
 CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Graph.name": [({}, {"graph": {"name": "h"}})],
     "Graph.version": [({}, {"graph": {"version": "2"}})],
@@ -279,7 +280,13 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Gate.tiers": [
         ({}, {"gate": {"tiers": [(timedelta(hours=1), "remind", "user:ann")]}})
     ],
-    "Gate.confirm_above": [({}, {"gate": {"confirm_above": 10}})],
+    "Gate.confirm": [({}, {"gate": {"confirm": "password"}})],
+    "Gate.confirm_above": [
+        (
+            {"gate": {**CONFIRMED, "confirm_above": 10}},
+            {"gate": {**CONFIRMED, "confirm_above": 20}},
+        )
+    ],
     "Gate.auto": [({}, {"gate": {"auto": guard}})],
     "Gate.veto": [({}, {"gate": {"veto": guard}})],
     "Show.label": [({}, {"show": {"label": "The note"}})],

@@ -337,6 +337,31 @@ def test_a_gate_that_can_be_asked_again_breaks_also_while_it_asks() -> None:
 
 
 @pytest.mark.parametrize(
+    ("new", "words"),
+    [
+        ({}, "password became nothing"),
+        (
+            {
+                "confirm": "password",
+                "confirm_above": 100,
+                "writes": {"log": Show(money="value")},
+            },
+            "password became password above 100",
+        ),
+    ],
+)
+def test_a_gate_that_asks_for_less_confirmation_breaks_until_its_request_is_open(
+    new: dict[str, Any], words: str
+) -> None:
+    old = declared(gate={"confirm": "password"})
+    change = f"gate of node `pay`: who signs confirms by: {words}"
+    assert (BREAKING, change) in said(declared(gate=new), AT_FETCH, old)
+    assert BREAKING not in {
+        weight for weight, _ in said(declared(gate=new), ASKED, old)
+    }
+
+
+@pytest.mark.parametrize(
     "gate",
     [
         {"reviewers": ["user:ann"], "quorum": 2},
@@ -344,6 +369,7 @@ def test_a_gate_that_can_be_asked_again_breaks_also_while_it_asks() -> None:
         {"four_eyes": True},
         {"all_or_nothing": True},
         {"shows": ["amount"]},
+        {"confirm": "passkey"},
         {"writes": {"log": Show(reason_required=True)}},
         {"writes": {"log": Show(needs=["amount"]), "amount": Show()}},
         {"writes": {"log": Show(limits={"value": Limit(unchanged=True)})}},

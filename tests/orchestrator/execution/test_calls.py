@@ -1,6 +1,7 @@
 """Calls that people approve before their node runs."""
 
-from collections.abc import Iterator
+import itertools
+import threading
 from decimal import Decimal
 from typing import Any
 
@@ -10,41 +11,43 @@ from pydantic import BaseModel, Field, field_validator
 
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
-from checkpoints.models import Checkpoint, Run, TaskResult
+from checkpoints.ledger.run_error import stored_error
+from checkpoints.models import Checkpoint, LateResult, Run, TaskResult
+from checkpoints.models.task_result import Outcome
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import Gate, Limit, NotDone, Show, idempotency_key
+from orchestrator.engine import (
+    Gate,
+    Graph,
+    Limit,
+    NotDone,
+    Retry,
+    Show,
+    idempotency_key,
+)
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.values.identity import Task
+from orchestrator.execution.attempt import Attempt
 from orchestrator.execution.executor import Executor
 from tests.support import call_graphs, run_actions
 from tests.support.call_graphs import (
+    CALLS,
     Payment,
     call_gate,
-    calls,
     pay,
     paying,
     paying_beside,
     paying_many,
+    prepare,
 )
+from tests.support.processes import until
 from tests.support.small_graphs import advanced, registered, started
 from tests.support.versioned_graphs import deployed
 
 AGO = "2000-01-01T00:00Z"
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def made() -> Iterator[list[Any]]:
-    with calls() as list_of_calls:
-        yield list_of_calls
-
-
-@pytest.fixture
-def ada() -> User:
-    return run_actions.reviewer(User.objects.create_user("ada"))
 
 
 def test_the_node_is_not_called_before_people_approved(made: list[Any]) -> None:
@@ -499,3 +502,227 @@ def test_a_call_that_needed_nobody_is_prepared_again_in_a_fork(
     assert fork.status == Status.PAUSED
     assert made == [None]
     assert read_value(run_actions.pending(fork)[0], "value")["amount"] == "60"
+
+
+def fails_at(call: int, then: Any = prepare) -> Any:
+    """A function that prepares a call, and raises at its nth call."""
+    counted = itertools.count(1)
+
+    def prepare_or_fail(state: Any, ctx: Any) -> Payment:
+        if next(counted) == call:
+            raise RuntimeError("no rate today")
+        payment: Payment = then(state, ctx)
+        return payment
+
+    return prepare_or_fail
+
+
+def crashed(graph: Graph, *, written: bool = False) -> Run:
+    """A run whose process died after the payment, before its superstep could commit;
+    `written` says whether the result was written down.
+    """
+    run = started(graph)
+    write_results = Executor._write_results
+
+    def die_after_paying(executor: Executor, ended: Any) -> Any:
+        late = write_results(executor, ended) if written or not CALLS else None
+        if CALLS:
+            raise KeyboardInterrupt
+        return late
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Executor, "_write_results", die_after_paying)
+        with pytest.raises(KeyboardInterrupt):
+            runs.advance(run.id)
+    Run.objects.filter(id=run.id).update(lease_until=AGO)
+    return run
+
+
+NEEDS_NOBODY = {"needs_approval": lambda state, proposal: False}
+
+
+@pytest.mark.parametrize("has_error_edge", [False, True])
+@pytest.mark.parametrize("retry", [None, Retry(attempts=2, backoff=600)])
+def test_a_call_that_may_have_happened_is_unknown_though_preparing_it_fails_now(
+    made: list[Any], has_error_edge: bool, retry: Retry | None
+) -> None:
+    node: dict[str, Any] = {"prepare": fails_at(2)}
+    if retry is not None:
+        node |= {"retry": retry, "not_done": (RuntimeError,)}
+    graph = paying(gate=call_gate(**NEEDS_NOBODY), node=node)
+    if has_error_edge:
+        graph.edge("pay", "refused", when="error")
+    run = runs.advance(crashed(graph).id)
+    assert run.status == Status.UNKNOWN
+    assert len(made) == 1
+    assert TaskResult.objects.get(run=run).outcome == Outcome.UNKNOWN
+    output = {"notes": ["the bank says it paid"]}
+    runs.settle(
+        run.id, "pay:1:0", happened=True, output=output, reason="asked", by=None
+    )
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["notes"] == ["the bank says it paid", "paid"]
+    assert len(made) == 1
+    assert verify_run(run.id) == []
+
+
+def test_a_call_that_was_made_is_not_made_again_because_preparing_it_failed_once(
+    made: list[Any],
+) -> None:
+    graph = paying(gate=call_gate(**NEEDS_NOBODY), node={"prepare": fails_at(2)})
+    graph.edge("pay", "refused", when="error")
+    run = runs.advance(crashed(graph, written=True).id)
+    assert run.status == Status.FAILED
+    assert verify_run(run.id) == []
+    run = runs.advance(runs.resume(run.id).id)
+    assert run.status == Status.COMPLETED
+    assert len(made) == 1
+    assert run_actions.state(run)["notes"] == ["paid 10 to ada", "paid"]
+    assert verify_run(run.id) == []
+
+
+def test_what_fails_before_a_call_begins_is_an_ordinary_failure(
+    made: list[Any],
+) -> None:
+    graph = paying(gate=call_gate(**NEEDS_NOBODY), node={"prepare": fails_at(2)})
+    graph.edge("pay", "refused", when="error")
+    run = started(graph)
+    # The process dies once the call is prepared.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orchestrator.execution.calls.passed_calls", _die)
+        with pytest.raises(KeyboardInterrupt):
+            runs.advance(run.id)
+    Run.objects.filter(id=run.id).update(lease_until=AGO)
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["notes"] == ["refused"]
+    assert made == []
+    assert verify_run(run.id) == []
+
+
+def test_preparing_that_ends_too_late_ends_no_call(made: list[Any]) -> None:
+    released = threading.Event()
+    ended = threading.Event()
+    numbers = itertools.count(1)
+
+    def prepare_late(state: Any, ctx: Any) -> Payment:
+        if next(numbers) == 1:
+            released.wait(20)
+        return prepare(state, ctx)
+
+    def pay_slowly(state: Any, ctx: Any) -> dict[str, Any]:
+        released.set()
+        until(lambda: ended.is_set() or LateResult.objects.exists(), seconds=10)
+        return pay(state, ctx)
+
+    end = Attempt._end
+
+    def end_and_say_so(attempt: Attempt, *args: Any) -> None:
+        end(attempt, *args)
+        if attempt._given_up:
+            ended.set()
+
+    node = {
+        "prepare": prepare_late,
+        "timeout": 0.3,
+        "retry": Retry(attempts=2, backoff=0.01),
+        "idempotent": True,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Attempt, "_end", end_and_say_so)
+        graph = paying(fn=pay_slowly, gate=call_gate(**NEEDS_NOBODY), node=node)
+        run = advanced(graph)
+    assert run.status == Status.COMPLETED
+    assert not LateResult.objects.filter(run=run).exists()
+    assert verify_run(run.id) == []
+
+
+def closed_once(made: list[Any]) -> Any:
+    """A node that pays at its second attempt."""
+
+    def fails_once(state: Any, ctx: Any) -> dict[str, Any]:
+        if not made:
+            made.append(None)
+            raise NotDone("the bank is closed")
+        return pay(state, ctx)
+
+    return fails_once
+
+
+def test_a_call_that_needed_nobody_goes_onto_a_version_with_the_same_arguments(
+    made: list[Any],
+) -> None:
+    fn = closed_once(made)
+    run = advanced(paying(fn=fn, gate=call_gate(**NEEDS_NOBODY)))
+    assert run.status == Status.FAILED
+    graph = paying(fn=fn, gate=call_gate(**NEEDS_NOBODY), version="2")
+    graph.node("more")(lambda state, ctx: None)
+    graph.edge("refused", "more")
+    graph.edge("more", "END")
+    deployed(graph)
+    run = runs.advance(runs.resume(run.id).id)
+    assert run.status == Status.COMPLETED
+    assert run.version == "2"
+    assert made[1][0] == Payment(payee="ada", amount=Decimal(10))
+    assert verify_run(run.id) == []
+
+
+def test_a_call_that_needed_nobody_is_not_made_with_what_a_new_version_reads(
+    made: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fn = closed_once(made)
+    run = advanced(paying(fn=fn, gate=call_gate(**NEEDS_NOBODY)))
+
+    class Payment(BaseModel):
+        payee: str = Field(min_length=1)
+        amount: Decimal
+        note: str = "by itself"
+
+    monkeypatch.setattr(call_graphs, "Payment", Payment)
+    deployed(paying(fn=fn, gate=call_gate(**NEEDS_NOBODY), version="2"))
+    run = runs.advance(runs.resume(run.id).id)
+    assert run.status == Status.INCOMPATIBLE
+    because = (stored_error(run) or {})["because"]
+    assert "reads other arguments" in because
+    assert "fork the run" in because
+    assert made == [None]
+
+
+def test_a_newer_validator_makes_no_other_arguments_of_what_needed_nobody(
+    made: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fn = closed_once(made)
+    run = advanced(paying(fn=fn, gate=call_gate(**NEEDS_NOBODY)))
+
+    class Payment(BaseModel):
+        payee: str = Field(min_length=1)
+        amount: Decimal
+
+        @field_validator("amount")
+        @classmethod
+        def capped(cls, amount: Decimal) -> Decimal:
+            return min(amount, Decimal(5))
+
+    monkeypatch.setattr(call_graphs, "Payment", Payment)
+    registered(paying(fn=fn, gate=call_gate(**NEEDS_NOBODY)))
+    run = runs.advance(runs.resume(run.id).id)
+    assert run.status == Status.FAILED
+    assert made == [None]
+
+
+def test_no_migration_leads_past_a_call_that_needed_nobody(made: list[Any]) -> None:
+    fn = closed_once(made)
+    run = advanced(paying(fn=fn, gate=call_gate(**NEEDS_NOBODY)))
+    graph = paying(fn=fn, gate=call_gate(**NEEDS_NOBODY), version="2")
+
+    @graph.migration(from_version="1")
+    def in_cents(state: Any) -> None:
+        state["scratch"]["amount"] = "1000"
+
+    deployed(graph)
+    run = runs.advance(runs.resume(run.id).id)
+    assert run.status == Status.INCOMPATIBLE
+    because = (stored_error(run) or {})["because"]
+    assert "pay:1:0 waits with the state of version 1" in because
+    assert made == [None]

@@ -7,15 +7,20 @@ from typing import Any
 import pytest
 
 from approvals import deadlines
-from approvals.models import ApprovalRequest
+from approvals.models import ApprovalRequest, RequestReviewer
+from checkpoints.journal import results as journal
+from checkpoints.journal.intents import Intent
 from checkpoints.models import Run
+from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate
+from orchestrator.engine import END, START, Gate, Graph, Task
+from orchestrator.execution import commit, loop
 from tests.support import cast, run_actions
 from tests.support.deadlines import HOUR, gated, let_come, paused_run
+from tests.support.forging import remove
 from tests.support.run_actions import event_payloads, pending, sign, state
-from tests.support.small_graphs import advanced, graph
+from tests.support.small_graphs import advanced, graph, held
 from tests.support.versioned_graphs import deployed
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -104,3 +109,153 @@ def test_a_gate_that_a_deployment_made_easier_asks_anew_by_its_old_rules(
     assert (asked.policy["quorum"], asked.policy["four_eyes"]) == (2, True)
     assert asked.quorum == 2
     assert verify_run(run.id) == []
+
+
+@pytest.mark.parametrize("claim", ["again", ""])
+def test_what_a_request_says_came_of_it_decides_nothing(
+    people: cast.People, claim: str
+) -> None:
+    run = paused_run("claims", on_deadline="fail")
+    let_come(run)
+    asked = ApprovalRequest.objects.filter(run=run)
+    assert deadlines.meet_deadline(run.id, asked.get().id)
+    # No seal covers this column: whoever may write to the database sets it.
+    asked.update(outcome=claim)
+    run = runs.advance(run.id)
+    assert (run.status, run.error_code) == ("failed", "deadline_passed")
+    runs.resume(run.id, by=people.steward)
+    asked.update(outcome=claim)
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    assert asked.count() == 2
+
+
+@pytest.mark.parametrize("claim", ["applied", "expired", "removed"])
+def test_a_request_opened_anew_that_is_gone_leaves_the_run_tampered(
+    people: cast.People, claim: str
+) -> None:
+    run = paused_run("asked-twice", on_deadline="fail")
+    let_come(run)
+    runs.advance(run.id)
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    second = ApprovalRequest.objects.filter(run=run, ordinal=1)
+    if claim == "removed":
+        for row in RequestReviewer.objects.filter(request=second.get()):
+            remove(row)
+        remove(second.get())
+    else:
+        second.update(status=claim)
+    Run.objects.filter(id=run.id).update(status="queued")
+    run = runs.advance(run.id)
+    assert run.status == "tampered"
+
+
+def _beside_a_reader(reads: Any) -> Graph:
+    """A gate that lets the run fail, and another node of the same superstep."""
+    made = graph("beside-a-reader")
+    gate = Gate(reviewers=["group:claims"], deadline=HOUR, on_deadline="fail")
+
+    @made.node(effect="human", gate=gate)
+    def hurried(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "Dear Marta"}
+
+    made.node("reader", effect="read")(reads)
+    for name in ("hurried", "reader"):
+        made.edge(START, name)
+        made.edge(name, END)
+    return made
+
+
+def test_in_a_superstep_that_failed_the_gate_asks_anew_at_once(
+    people: cast.People,
+) -> None:
+    broken = [True]
+
+    def reads(state: Any, ctx: Any) -> dict[str, Any]:
+        if broken:
+            raise RuntimeError("no answer")
+        return {"notes": ["read"]}
+
+    run = advanced(_beside_a_reader(reads))
+    assert run.error_code == "node_failed"
+    let_come(run)
+    asked = ApprovalRequest.objects.filter(run=run)
+    assert deadlines.meet_deadline(run.id, asked.get().id)
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    # People need not wait until the other node is repaired.
+    assert run.error_code == "node_failed"
+    assert [row.status for row in asked.order_by("ordinal")] == ["expired", "open"]
+    broken.clear()
+    rita = run_actions.reviewer(people.reviewer)
+    sign(run, rita, ["approve"])
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert (state(run)["letter"], state(run)["notes"]) == ("Dear Marta", ["read"])
+    assert verify_run(run.id) == []
+
+
+def test_what_had_begun_is_listed_before_the_run_fails(people: cast.People) -> None:
+    made = graph("begun-beside")
+    gate = Gate(reviewers=["group:claims"], deadline=HOUR, on_deadline="fail")
+
+    @made.node(effect="human", gate=gate)
+    def hurried(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "Dear Marta"}
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    def ask(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"total": 4}
+
+    @made.node(effect="external", idempotent=True)
+    def pay(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"notes": ["paid"]}
+
+    for name in ("hurried", "ask"):
+        made.edge(START, name)
+    made.edge("hurried", END)
+    made.edge("ask", "pay", when=("approved", "partial"))
+    made.edge("pay", END)
+    run = advanced(made)
+    rita = run_actions.reviewer(people.reviewer)
+    sign(run, rita, ["approve" if row.node == "ask" else None for row in pending(run)])
+    _die_before(run, "pay")
+    let_come(run)
+    asked = ApprovalRequest.objects.get(run=run, node="hurried")
+    assert deadlines.meet_deadline(run.id, asked.id)
+    run = runs.advance(run.id)
+    # A run that paused here would wait for ever: nothing wakes it any more.
+    assert (run.status, run.error_code) == ("failed", "deadline_passed")
+    assert state(run)["notes"] == ["paid"]
+    assert verify_run(run.id) == []
+
+
+def _die_before(run: Run, node: str) -> None:
+    """Let a worker apply what people signed, begin this node, and die."""
+    lease = held(run)
+    session = loop._open_session(lease)
+    assert session is not None
+    assert session.has_settled_gate()
+    assert commit.commit_settlement(session)
+    journal.write_intents(
+        lease, [Intent(Task(node, 1, 0), 1, "external", "h" * 64, 10.0)]
+    )
+    leases.give_back(lease.id, lease.epoch)
+
+
+def test_a_run_whose_open_attempt_may_not_go_on_rests(people: cast.People) -> None:
+    run = paused_run("stopped-at", on_deadline="fail")
+    let_come(run)
+    asked = ApprovalRequest.objects.get(run=run)
+    assert deadlines.meet_deadline(run.id, asked.id)
+    lease = held(run)
+    session = loop._open_session(lease)
+    assert session is not None
+    session.open_requests()
+    assert session.has_expired
+    # Something has begun, and may not go on without a yes.
+    session.entries = {Task("propose", 1, 0): object()}  # type: ignore[dict-item]
+    assert not commit.commit_rest(session)
+    assert Run.objects.get(id=run.id).status == "paused"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from approvals.models import ApprovalRequest, RequestReviewer
+from approvals.models import ApprovalRequest, RequestReviewer, RequestViewer
 from checkpoints.core.status import Status
 from checkpoints.models import Run, TaskResult
 from checkpoints.verification import verify_run
@@ -216,7 +216,7 @@ def test_a_request_that_is_deleted_between_two_supersteps_is_missed_before_the_r
     rita: User,
 ) -> None:
     def delete() -> None:
-        for model in (RequestReviewer, ApprovalRequest):
+        for model in (RequestReviewer, RequestViewer, ApprovalRequest):
             for row in model.objects.all():
                 remove(row)
 

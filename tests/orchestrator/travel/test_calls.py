@@ -1,6 +1,5 @@
 """Forks, rewinds and replays of runs whose nodes are called once people approved."""
 
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,22 +16,10 @@ from orchestrator import runs
 from orchestrator.engine import END, START
 from tests.support import histories, run_actions
 from tests.support.bundles import forgotten
-from tests.support.call_graphs import call_gate, calls, paying, paying_beside
+from tests.support.call_graphs import call_gate, paying, paying_beside
 from tests.support.small_graphs import advanced
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture
-def made() -> Iterator[list[Any]]:
-    with calls() as list_of_calls:
-        yield list_of_calls
-
-
-@pytest.fixture
-def ada() -> User:
-    user = User.objects.create_superuser("ada")
-    return run_actions.reviewer(user)
 
 
 def paid(ada: User, **options: Any) -> Run:

@@ -1,0 +1,87 @@
+"""Confirmations of a signing: how the person who signs has just shown once more who they
+are, and whether the gates are content with that.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.urls import NoReverseMatch, reverse
+
+from approvals.models import ApprovalRequest
+from checkpoints.models import PendingWrite, Run
+from checkpoints.sealing.sealed_columns import read_value
+from orchestrator.engine.errors import ConfirmationRequired
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.confirmation import (
+    confirmation_needed,
+    satisfies,
+    strongest,
+)
+
+
+@frozen
+class Confirmation:
+    """What a person has shown in the request in which they sign: `person` is the primary
+    key of their account, `method` is "password".
+    """
+
+    person: Any
+    method: str
+
+
+def needed_for(
+    request: ApprovalRequest, row: PendingWrite, revised: PendingWrite | None = None
+) -> str:
+    """Return how a person must confirm a decision on this revision of a write: a
+    method, or empty if they need not. `revised` is what their edit makes of it.
+    """
+    # Both count: an edit is bound to what was seen, and decides what it makes of it.
+    amounts = [_money_of(row)]
+    if revised is not None:
+        amounts.append(_money_of(revised))
+    return confirmation_needed(request.policy, amounts)
+
+
+def _money_of(row: PendingWrite) -> Any:
+    shown = read_value(row, "shown") or {}
+    return shown.get("money")
+
+
+def require_confirmation(
+    run: Run,
+    by: Any,
+    needed: Mapping[UUID, str],
+    confirmation: Confirmation | None,
+) -> None:
+    """Raise `ConfirmationRequired`, naming the writes and how to confirm, unless the
+    confirmation of this person does for all writes. `needed`: method by write, empty
+    where none is needed.
+    """
+    given_method = ""
+    if confirmation is not None and confirmation.person == by.pk:
+        given_method = confirmation.method
+    missing = {
+        write: method
+        for write, method in needed.items()
+        if not satisfies(given_method, method)
+    }
+    if not missing:
+        return
+    method = strongest(missing.values())
+    raise ConfirmationRequired(
+        f"who signs this must confirm it by {method}: sign on the page of the review",
+        confirm=method,
+        writes=[str(write) for write in missing],
+        page=page_of_review(run),
+    )
+
+
+def page_of_review(run: Run) -> str:
+    """Return the address of the page on which the writes of a run are signed; empty
+    where the pages are not mounted.
+    """
+    try:
+        return reverse("review", args=[run.id])
+    except NoReverseMatch:
+        return ""

@@ -1,0 +1,56 @@
+"""The confirmation that is posted with a review: the password of the person who signs,
+checked as at a log-in, and kept nowhere.
+"""
+
+from django.contrib.auth import authenticate
+from django.http import HttpRequest
+
+from approvals.confirmation import Confirmation
+from approvals.views.shown_review import Review
+from checkpoints.audit import lines as audit_log
+from orchestrator.engine.errors import ConfirmationRequired
+from orchestrator.engine.graphs.confirmation import PASSWORD
+
+FIELD = "password"
+"""The name of the field. Error reports hide it, and the sign-in page carries it nowhere."""
+WRONG = "Nothing was signed: that is not your password. Everything you chose is kept."
+LOCKED = (
+    "Nothing was signed: too many wrong passwords. Wait some minutes, then sign again."
+    " Everything you chose is kept."
+)
+
+
+def posted_confirmation(request: HttpRequest, shown: Review) -> Confirmation | None:
+    """Return how the person has confirmed what they post; None if they have not, or if
+    nothing on the page asks for it.
+
+    Raises `ConfirmationRequired` for a wrong password, which counts as a failed log-in
+    and leaves an audit line.
+    """
+    password = request.POST.get(FIELD, "")
+    if not shown.confirm or not password:
+        return None
+    if is_own_password(request, password):
+        return Confirmation(request.user.pk, PASSWORD)
+
+    audit_log.record(
+        "refused_confirmation",
+        actor=request.user,
+        run=shown.run.id,
+        graph=shown.run.graph,
+        method=PASSWORD,
+    )
+    # A throttle of log-ins would put its sign-in page in place of the review.
+    is_locked = bool(getattr(request, "axes_locked_out", False))
+    request.axes_locked_out = False  # type: ignore[attr-defined]
+    raise ConfirmationRequired(LOCKED if is_locked else WRONG)
+
+
+def is_own_password(request: HttpRequest, password: str) -> bool:
+    """Return whether this is the password of the signed-in person. A wrong one counts
+    as a failed log-in.
+    """
+    person = authenticate(
+        request, username=request.user.get_username(), password=password
+    )
+    return person is not None and person.pk == request.user.pk

@@ -1,0 +1,127 @@
+"""Confirmations: how a person who signs at a gate must show once more who they are, and
+from which amount on. Pure.
+
+A gate declares it, a request carries it in its policy, and who signs is judged by that.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.graphs.limit import number_of
+from orchestrator.engine.values.canonical import Json
+
+PASSWORD = "password"  # noqa: S105 (a word, not a password)
+PASSKEY = "passkey"
+METHODS = (PASSWORD, PASSKEY)
+"""The ways to confirm, each stronger than those before it."""
+
+
+def faults_of_confirmation(gate: Gate) -> Iterator[str]:
+    """Yield what is wrong with what an author wrote about confirmation."""
+    if gate.confirm is not None and gate.confirm not in METHODS:
+        choices = ", ".join(METHODS)
+        yield f"confirm={gate.confirm!r} is none of {choices}"
+    if gate.confirm_above is None:
+        return
+    if gate.confirm is None:
+        yield "confirm_above= needs a confirm=; write confirm='password'"
+    if not _is_amount(gate.confirm_above):
+        yield (
+            f"confirm_above={gate.confirm_above!r} is no amount from 0; "
+            "write confirm_above=Decimal('5000')"
+        )
+    # Otherwise every write would be above, and the limit would say nothing.
+    if not any(show.money for show in gate.writes.values()):
+        yield (
+            "confirm_above= compares the money of writes, and the gate names none; "
+            "write writes={channel: Show(money='amount')}"
+        )
+
+
+def _is_amount(limit: Any) -> bool:
+    # `number_of` reads what JSON has; an author may write a decimal too.
+    if isinstance(limit, Decimal):
+        limit = str(limit)
+    number = number_of(limit)
+    return number is not None and number >= 0
+
+
+def confirmation_policy(gate: Gate) -> dict[str, Json]:
+    """Return what a gate says of confirmation, as the policies of its requests have it:
+    {confirm, confirm_above}, without what it does not say.
+    """
+    # A gate without it is hashed as before there were confirmations.
+    if gate.confirm is None:
+        return {}
+    policy: dict[str, Json] = {"confirm": gate.confirm}
+    if gate.confirm_above is not None:
+        limit = Decimal(str(gate.confirm_above))
+        # The same amount in one form, however many digits its author wrote.
+        policy["confirm_above"] = f"{limit.normalize():f}"
+    return policy
+
+
+def confirmation_structure(gate: Gate) -> dict[str, Json]:
+    """Return what a gate says of confirmation, as its structure has it: its policy, and
+    for a limit the paths of the amounts that are compared with it.
+    """
+    policy = confirmation_policy(gate)
+    if "confirm_above" in policy:
+        policy["confirm_money"] = {
+            channel: show.money for channel, show in gate.writes.items() if show.money
+        }
+    return policy
+
+
+def confirmation_needed(policy: Mapping[str, Json], amounts: Iterable[Json]) -> str:
+    """Return how a person must confirm a decision on a write with these amounts: a
+    method, or empty if they need not. An amount that cannot be read counts as above
+    every limit.
+    """
+    method = str(policy.get("confirm", ""))
+    limit = policy.get("confirm_above")
+    if not method or limit is None:
+        return method
+    for amount in amounts:
+        number = number_of(amount)
+        # What is paid back is money too.
+        if number is None or abs(number) > Decimal(str(limit)):
+            return method
+    return ""
+
+
+def satisfies(method: str, needed: str) -> bool:
+    """Return whether one method is at least as strong as the other; empty is none."""
+    strengths = ("", *METHODS)
+    # A word of a newer version is stronger than all that is known here.
+    if method not in strengths or needed not in strengths:
+        return False
+    return strengths.index(method) >= strengths.index(needed)
+
+
+def strongest(methods: Iterable[str]) -> str:
+    """Return the strongest of these methods; empty if there is none."""
+    best = ""
+    for method in methods:
+        if not satisfies(best, method):
+            best = method
+    return best
+
+
+def is_weaker(before: Mapping[str, Json], after: Mapping[str, Json]) -> bool:
+    """Return whether the structure of one gate lets something be signed with less
+    confirmation than that of another.
+    """
+    if not satisfies(str(after.get("confirm", "")), str(before.get("confirm", ""))):
+        return True
+    if not before.get("confirm"):
+        return False
+    limit = after.get("confirm_above")
+    if limit is None:
+        return False
+    former = before.get("confirm_above")
+    if former is None or before["confirm_money"] != after["confirm_money"]:
+        return True
+    return Decimal(str(limit)) > Decimal(str(former))

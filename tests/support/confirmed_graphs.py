@@ -1,0 +1,48 @@
+"""A gate that asks who signs to show once more who they are, and what signs there."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel
+
+from checkpoints.models import Run
+from orchestrator.engine import END, START, Append, Gate, Graph, Show, Write
+from tests.support.run_actions import pending
+
+
+class Order(BaseModel):
+    folder: str = ""
+
+
+class Paid(BaseModel):
+    payout: dict[str, Any] = {}
+    notes: Annotated[list[str], Append] = []
+
+
+def gated(
+    name: str = "confirmed",
+    *,
+    amount: Any = "6000",
+    encrypted: bool = False,
+    many: int = 0,
+    **options: Any,
+) -> Graph:
+    """A graph whose gate holds a payout of that amount, or `many` notes."""
+    made = Graph(name, input=Order, state=Paid, encrypted=encrypted)
+    options = {"reviewers": ["group:claims"], **options}
+    gate = Gate(writes={"payout": Show(label="Pay", money="amount")}, **options)
+
+    @made.node(effect="human", gate=gate)
+    def propose(state: Any, ctx: Any) -> Any:
+        if many:
+            return [Write("notes", [f"note {number}"]) for number in range(many)]
+        return {"payout": {"amount": amount}}
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    return made
+
+
+def items_of(run: Run, verdict: str = "approve", **extra: Any) -> list[dict[str, Any]]:
+    """The one pending write of a run, with a verdict, as `sign` takes it."""
+    (row,) = pending(run)
+    return [{"write": str(row.write), "hash": row.hash, "verdict": verdict, **extra}]
