@@ -6,17 +6,24 @@ that is looked at here can change before that transaction ends.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
-from approvals.gates.acted_on import LetThrough, let_through
+from approvals.gates.acted_on import (
+    LetThrough,
+    approved_calls_of,
+    let_through,
+    renewals,
+)
 from approvals.gates.request_state import RequestState, require_all_decisions
 from approvals.permissions import is_reviewer, principals_kept
 from orchestrator.engine import Task
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.gates.requests import Recheck, recheck_approved
+from orchestrator.engine.gates.requests import recheck_approved
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import APPROVED
+from orchestrator.engine.step.output import WriteValue
 
 
 class ActingRun(Protocol):
@@ -51,7 +58,11 @@ class NotAuthorised(Exception):
         self.losses = losses
 
 
-@frozen
+Place = tuple[str, Task | None]
+"""A gate, and the task about whose call alone it decided; None for its newest visit."""
+
+
+@dataclass(frozen=True, slots=True)
 class Judge:
     """Judges the authority of tasks on one state. `who_changed` returns the sentence on
     who changed which of these channels without a signature, for a recheck that read
@@ -62,89 +73,146 @@ class Judge:
     state: State
     who_changed: Callable[[Collection[str]], str]
 
-    def require(self, acting: ActingRun, tasks: Sequence[Task]) -> None:
-        """Raise `NotAuthorised` if one of these tasks must not begin. In the caller's
-        transaction, which holds the run's row; some queries for each gate and for each
-        person who signed there, whatever the number of tasks and writes. Nothing is
-        read if none of them acts on the authority of a gate.
+    def require(
+        self,
+        acting: ActingRun,
+        tasks: Sequence[Task],
+        waived: Mapping[Task, WriteValue],
+    ) -> None:
+        """Raise `NotAuthorised` if one of these tasks must not begin. `waived` are the
+        calls among them for which their own gate has just needed nobody.
+
+        In the caller's transaction, which holds the run's row; some queries for each
+        gate and for each person who signed there, whatever the number of tasks and
+        writes. Nothing is read if none of them acts on the authority of a gate.
 
         Raises `TamperedRow`, `WrongKey`.
         """
-        gates: dict[str, None] = {}
+        places: dict[Place, None] = {}
         for task in tasks:
-            gates.update(dict.fromkeys(self._authority(task)))
-        if not gates:
+            places.update(dict.fromkeys(self._places(task)))
+        if not places:
             return
         # Each row that is left verifies, so only the count shows that one was deleted.
         require_all_decisions(acting.id, acting.decisions)
-        losses_by_gate = self._losses_by_gate(acting, gates)
+        through = _let_through(acting, list(places), waived)
+        renewed = renewals(acting.id, acting.line, tasks)
+        principals = principals_kept(_signers(through.values(), renewed.values()))
+        rechecks: dict[Place, _Recheck] = {}
+        for place, passed in through.items():
+            rechecks[place] = self._recheck(place[0], passed)
         losses: dict[Task, Loss] = {}
         for task in tasks:
-            for gate in self._authority(task):
-                if gate in losses_by_gate:
-                    losses.setdefault(task, losses_by_gate[gate])
+            for place in self._places(task):
+                renewal = renewed.get((task, place[0]))
+                loss = self._loss(rechecks[place], through[place], renewal, principals)
+                if loss is not None:
+                    losses.setdefault(task, loss)
         if losses:
             raise NotAuthorised(losses)
 
-    def _authority(self, task: Task) -> Sequence[str]:
-        return self.compiled.nodes[task.node].authority
+    def _places(self, task: Task) -> list[Place]:
+        """Return what a task acts on: of its own gate what that decided about itself."""
+        places: list[Place] = []
+        for gate in self.compiled.nodes[task.node].authority:
+            places.append((gate, task if gate == task.node else None))
+        return places
 
-    def _losses_by_gate(
-        self, acting: ActingRun, gates: Collection[str]
-    ) -> dict[str, Loss]:
-        """Return why what passed these gates must not be acted on, where it must not."""
-        through = {gate: let_through(acting.id, acting.line, gate) for gate in gates}
-        principals = principals_kept(_signers(through.values()))
-        losses: dict[str, Loss] = {}
-        for gate, passed in through.items():
-            loss = self._loss_at(gate, passed, principals)
-            if loss is not None:
-                losses[gate] = loss
-        return losses
-
-    def _loss_at(
+    def _loss(
         self,
-        gate: str,
+        recheck: "_Recheck",
         passed: Sequence[LetThrough],
+        renewal: RequestState | None,
         principals: Mapping[int, Sequence[str]],
     ) -> Loss | None:
-        """Return why what passed a gate must not be acted on; None if it may be."""
+        """Return why a task must not act on what passed a gate; None if it may. Where
+        people were asked again, their answer counts instead.
+        """
+        gate = recheck.gate
         if not passed:
             return Loss(gate, f"nothing was approved at the gate of {gate}")
-        reasons: list[str] = []
-        reads: set[str] = set()
-        for through in passed:
-            reasons += lost_signatures(through.request, principals)
-            answer = self._recheck(gate, through)
-            reads.update(answer.reads)
-            if answer.why is not None:
-                reasons.append(f"recheck of {gate}: {answer.why}")
-        unsigned = self.who_changed(reads)
-        if unsigned:
-            reasons.append(unsigned)
+        requests = [through.request for through in passed]
+        reasons = [*recheck.reasons]
+        if renewal is not None:
+            requests = [renewal]
+        elif recheck.unsigned:
+            # Who was asked again has seen who changed what.
+            reasons.append(recheck.unsigned)
+        for request in requests:
+            reasons += lost_signatures(request, principals)
         if not reasons:
             return None
         why = "; ".join(dict.fromkeys(reasons))
-        return Loss(gate, why, tuple(passed), tuple(sorted(reads)))
+        return Loss(gate, why, tuple(passed), recheck.reads)
 
-    def _recheck(self, gate: str, through: LetThrough) -> Recheck:
-        return recheck_approved(self.compiled, gate, self.state, through.writes)
+    def _recheck(self, gate: str, passed: Sequence[LetThrough]) -> "_Recheck":
+        reasons: list[str] = []
+        reads: set[str] = set()
+        for through in passed:
+            answer = recheck_approved(self.compiled, gate, self.state, through.writes)
+            reads.update(answer.reads)
+            if answer.why is not None:
+                reasons.append(f"recheck of {gate}: {answer.why}")
+        return _Recheck(
+            gate, tuple(reasons), tuple(sorted(reads)), self.who_changed(reads)
+        )
 
 
-def _signers(through: Iterable[Sequence[LetThrough]]) -> set[int]:
-    """Return the ids of all whose approvals count for what passed these gates."""
-    signers: set[int] = set()
+@frozen
+class _Recheck:
+    """The answers of a gate's recheck: why what it had let through does not hold, the
+    channels that it read, and the sentence on who changed one of these without a
+    signature.
+    """
+
+    gate: str
+    reasons: tuple[str, ...]
+    reads: tuple[str, ...]
+    unsigned: str
+
+
+def _let_through(
+    acting: ActingRun,
+    places: Sequence[Place],
+    waived: Mapping[Task, WriteValue],
+) -> dict[Place, Sequence[LetThrough]]:
+    """Return what these gates have let through."""
+    through: dict[Place, Sequence[LetThrough]] = {}
+    own_tasks: list[Task] = []
+    for gate, task in places:
+        if task is None:
+            through[gate, None] = let_through(acting.id, acting.line, gate)
+        elif task in waived:
+            # The decision that nobody was needed is written with the superstep.
+            through[gate, task] = [LetThrough(task, (waived[task],))]
+        else:
+            own_tasks.append(task)
+    approved = approved_calls_of(acting.id, acting.line, own_tasks)
+    for task in own_tasks:
+        through[task.node, task] = approved.get(task, [])
+    return through
+
+
+def _signers(
+    through: Iterable[Sequence[LetThrough]], renewed: Iterable[RequestState]
+) -> set[int]:
+    """Return the ids of all whose approvals count for what passed these gates, and in
+    the requests in which people were asked again.
+    """
+    requests: list[RequestState | None] = [*renewed]
     for passed in through:
-        for of_task in passed:
-            for by in _approvers(of_task.request):
-                signers.update(by)
+        requests += [of_task.request for of_task in passed]
+    signers: set[int] = set()
+    for request in requests:
+        for by in _approvers(request):
+            signers.update(by)
     return signers
 
 
 def _approvers(state: RequestState | None) -> list[list[int]]:
     """Return the people whose approvals count, for each approved write. What a gate
     needed nobody for, or a deadline approved, has none: the system does not lose its
-    rights.
+    rights. Nor has what was signed in another installation.
     """
     if state is None:
         return []
@@ -168,6 +236,9 @@ def lost_signatures(
         signers.update(dict.fromkeys(by))
     names = _names(state)
     lost: list[str] = []
+    for decision in state.decisions:
+        if decision.by_id is None and not decision.by_deadline:
+            lost.append(f"{decision.by_name} signed in another installation")
     for signer in signers:
         held = principals.get(signer, ())
         name = names.get(signer, str(signer))
@@ -176,7 +247,7 @@ def lost_signatures(
         elif not is_reviewer(signer, state.request, principals=held):
             lost.append(
                 f"{name}'s signature does not count any more: "
-                f"not a reviewer of {state.request.node}"
+                f"not a reviewer of {state.request.policy.get('gate') or state.request.node}"
             )
     return lost
 

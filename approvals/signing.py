@@ -57,6 +57,7 @@ from orchestrator.engine.gates.verdicts import (
     judge,
     outcome,
 )
+from orchestrator.engine.graphs.call import is_authority
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import REJECTED
 from orchestrator.engine.step.held_patch import PATCH
@@ -359,6 +360,13 @@ def _revise_edited_writes(act: Signing, results: Sequence[_ItemResult]) -> None:
 
 def _edited(act: Signing, row: PendingWrite, item: Item) -> PendingWrite:
     """Return the next revision of a write, with the value of this edit."""
+    if is_authority(row.channel):
+        raise InvalidValue(
+            "it was applied before, so it cannot be edited; approve it again, or reject "
+            "it, and nothing is done on it",
+            path="value",
+            write=str(row.write),
+        )
     compiled = _installed(act.run, row)
     _require_alone(row)
     value = _edited_value(compiled, row, item)

@@ -273,11 +273,8 @@ def _wrongly_closed(subject: Subject, row: ApprovalRequest) -> Fault | None:
         run=subject.run.id, task=row.task, type__in=_CLOSING_EVENTS.values()
     )
     logged = set(events.values_list("type", flat=True))
-    # A task that asks again has the events of its earlier requests as well.
     if row.ordinal:
-        logged.discard("request_expired")
-        if row.status == RequestStatus.EXPIRED:
-            logged = _expiry_of(subject, row)
+        logged = _without_earlier(subject, row, logged)
     closing_event = _CLOSING_EVENTS.get(row.status)
     if closing_event is not None:
         # The closing event comes after the decision that settled the request, so it may
@@ -292,6 +289,35 @@ def _wrongly_closed(subject: Subject, row: ApprovalRequest) -> Fault | None:
             row, f"says {row.status}, but the log says {', '.join(sorted(logged))}"
         )
     return None
+
+
+def _without_earlier(
+    subject: Subject, row: ApprovalRequest, logged: set[str]
+) -> set[str]:
+    """Return the types of the events that close this request: a task that asks again
+    has the events of its earlier requests as well.
+    """
+    if row.status == RequestStatus.EXPIRED:
+        return _expiry_of(subject, row)
+    earlier = {"request_expired"}
+    if row.status != RequestStatus.APPLIED and _was_applied_before(row):
+        earlier.add("gate_applied")
+    return logged - earlier
+
+
+def _was_applied_before(row: ApprovalRequest) -> bool:
+    """Return whether the same task had an earlier request that was applied: people are
+    asked again about what it acts on.
+    """
+    earlier = ApprovalRequest.objects.filter(
+        run=row.run_id,
+        line=row.line,
+        node=row.node,
+        visit=row.visit,
+        index=row.index,
+        ordinal__lt=row.ordinal,
+    )
+    return earlier.filter(status=RequestStatus.APPLIED).exists()
 
 
 def _expiry_of(subject: Subject, row: ApprovalRequest) -> set[str]:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.waivers import VERDICT
 from approvals.models import ApprovalRequest, Decision, RequestStatus
@@ -59,6 +60,29 @@ def let_through(run: UUID, line: int, node: str) -> list[LetThrough]:
     return []
 
 
+def approved_calls_of(
+    run: UUID, line: int, tasks: Collection[Task]
+) -> dict[Task, list[LetThrough]]:
+    """Return the approved calls of these tasks, which are about themselves alone. No
+    query without tasks, else as `let_through`. Raises as that does.
+    """
+    approved: dict[Task, list[LetThrough]] = {}
+    missing = set(tasks)
+    if not missing:
+        return approved
+    for stretch in lines.past(run, line):
+        ids: list[UUID] = []
+        for node in {task.node for task in missing}:
+            applied = _applied(stretch, node, logged_until(stretch), set())
+            ids += [applied[task] for task in missing & applied.keys()]
+        for state in states_of(ids):
+            through = _of_request(state)
+            if through.writes:
+                approved[state.task] = [through]
+            missing.discard(state.task)
+    return approved
+
+
 def _newest_visit(stretch: Stretch, node: str, seen: set[Task]) -> _Visit | None:
     """Return the newest visit that was decided on a stretch; None if there is none.
     Adds to `seen` the tasks about which people were asked on it: earlier stretches
@@ -86,7 +110,10 @@ def _applied(
     stretch: Stretch, node: str, bound: int | None, seen: set[Task]
 ) -> dict[Task, UUID]:
     """Return the ids of the newest applied request of each task of the node."""
-    rows = ApprovalRequest.objects.filter(run=stretch.run, line=stretch.line, node=node)
+    requests = ApprovalRequest.objects.filter(
+        run=stretch.run, line=stretch.line, node=node
+    )
+    rows = requests.exclude(kind=AUTHORITY_KIND)
     columns = ("visit", "index", "id", "status", "settled_seq")
     applied: dict[Task, UUID] = {}
     on_stretch: set[Task] = set()
@@ -144,6 +171,30 @@ def states_of(requests: Collection[UUID]) -> list[RequestState]:
                 request=str(state.request.id),
             )
     return states
+
+
+def renewals(
+    run: UUID, line: int, tasks: Collection[Task]
+) -> dict[tuple[Task, str], RequestState]:
+    """Return the newest applied request in which people were asked again about what
+    these tasks act on, by task and gate. One query, and three if there are any.
+
+    Raises `TamperedRow`, `WrongKey`.
+    """
+    rows = ApprovalRequest.objects.filter(
+        run=run,
+        line=line,
+        node__in={task.node for task in tasks},
+        kind=AUTHORITY_KIND,
+        status=RequestStatus.APPLIED,
+    )
+    ids = list(rows.values_list("id", flat=True))
+    newest: dict[tuple[Task, str], RequestState] = {}
+    # Of each task they come in the order in which they were asked.
+    for state in states_of(ids):
+        if state.task in tasks:
+            newest[state.task, state.request.policy["gate"]] = state
+    return newest
 
 
 def _of_request(state: RequestState) -> LetThrough:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from approvals.gates.deadline_jobs import add_deadline_jobs
+from approvals.gates.renewals import AUTHORITY_KIND, renewed_at
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
@@ -30,7 +31,7 @@ from orchestrator.engine import Gate, Task, write_id
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.deadlines import GateDeadline, deadline_on
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
-from orchestrator.engine.graphs.call import is_call
+from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
@@ -64,7 +65,8 @@ class ReachedGate:
     looked at, None if they were not recorded. `reviewers` are named already if the gate
     was asked before and nothing may name others. If the task had asked on this line
     before, `ordinal` says how often, and `revisions` have the next revision of each of
-    its writes, by position.
+    its writes, by position. `shown` is what `present` returns, where it is known from an
+    earlier request; `renews` names that.
     """
 
     gate: Gate
@@ -77,6 +79,8 @@ class ReachedGate:
     reviewers: Sequence[str] | None = None
     ordinal: int = 0
     revisions: Mapping[int, int] = field(default_factory=dict)
+    shown: Mapping[str, Any] | None = None
+    renews: UUID | None = None
 
 
 def patch_gate(
@@ -177,6 +181,8 @@ def prepare_requests(
     deadlines = _deadlines(compiled, reached, moment.asked_on or moment.state)
     for task, reached_gate in reached.items():
         proposal = [write for write in held if write.task == task]
+        if reached_gate.shown is not None:
+            proposal = renewed_at(reached_gate.ordinal, proposal)
         _open(
             opening,
             asker,
@@ -209,7 +215,7 @@ def _open(
     reviewers, reads = _reviewers(compiled, reached, asked_on)
     policy = policy_of(task, reached, reviewers, reads, deadline)
     policy_hash = canonical.digest(canonical.dumps(policy))
-    shown = present(
+    shown = reached.shown or present(
         reached.gate,
         node=task.node,
         input=moment.input,
@@ -252,13 +258,18 @@ def _open(
         )
         opening.reviewers.append(reviewer)
 
-    for write in proposal:
+    for write, shown_write in zip(proposal, shown["writes"], strict=True):
         row = _stage(
             asker,
             compiled,
             write,
             reached.gate,
-            shown=shown,
+            # Title and facts are shown beside every write, and are part of what is signed.
+            shown_beside={
+                "title": shown["title"],
+                "facts": shown["facts"],
+                **shown_write,
+            },
             policy_hash=policy_hash,
             moment=moment,
             revision=reached.revisions.get(write.position, 1),
@@ -268,7 +279,9 @@ def _open(
     write_ids = [
         str(write_id(asker.id, asker.line, task, write.position)) for write in proposal
     ]
-    facts = {"request": str(request.id), "writes": write_ids}
+    facts: dict[str, Any] = {"request": str(request.id), "writes": write_ids}
+    if reached.renews is not None:
+        facts["renews"] = str(reached.renews)
     opening.events.append(
         NewEvent("request_opened", facts, node=task.node, task=str(task))
     )
@@ -280,9 +293,13 @@ def _open(
 
 
 def _kind_of(proposal: Sequence[HeldWrite]) -> str:
-    """Return what a request asks about: a call before its node runs, or writes."""
-    is_of_call = any(is_call(write.channel) for write in proposal)
-    return "call" if is_of_call else "writes"
+    """Return what a request asks about: a call before its node runs, what a node acts
+    on, or writes.
+    """
+    channels = {write.channel for write in proposal}
+    if AUTHORITY in channels:
+        return AUTHORITY_KIND
+    return "call" if CALL in channels else "writes"
 
 
 def _deadlines(
@@ -344,19 +361,13 @@ def _stage(
     write: HeldWrite,
     gate: Gate,
     *,
-    shown: dict[str, Any],
+    shown_beside: dict[str, Any],
     policy_hash: str,
     moment: Moment,
     revision: int,
 ) -> PendingWrite:
     """Return the revision of a held write about which people are asked."""
     task = write.task
-    # Title and facts are shown beside every write, and are part of what is signed.
-    shown_beside = {
-        "title": shown["title"],
-        "facts": shown["facts"],
-        **shown["writes"][write.position],
-    }
     label = shown_beside["label"]
     # A column that lists read: in an encrypted run it holds nothing of the value.
     if asker.protection.encrypted:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db.models import Count, QuerySet
 
+from approvals.gates.renewals import AUTHORITY_KIND, FIRST_POSITION
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.visible_json import json_text
 from checkpoints.db import query_cache
@@ -110,13 +111,19 @@ def load_states(
     run_id = requests[0].run_id
     line = requests[0].line
     visits = [(request.node, request.visit) for request in requests]
-    writes_by_task: dict[str, list[PendingWrite]] = {}
+    # Each renewal has the write at its own position; all others share the writes of
+    # their task.
+    writes_by_request: dict[tuple[str, int], list[PendingWrite]] = {}
     for row in pending_writes.of_tasks(run_id, line, visits):
-        writes_by_task.setdefault(row.task, []).append(row)
+        place = max(row.position, FIRST_POSITION - 1)
+        writes_by_request.setdefault((row.task, place), []).append(row)
 
     states = []
     for request in requests:
-        writes = writes_by_task.get(request.task, [])
+        place = FIRST_POSITION - 1
+        if request.kind == AUTHORITY_KIND:
+            place = FIRST_POSITION + request.ordinal
+        writes = writes_by_request.get((request.task, place), [])
         decisions = decisions_by_request.get(request.id, [])
         states.append(_state_of(request, writes, decisions, protection))
     return states

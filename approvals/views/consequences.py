@@ -11,6 +11,7 @@ from types import CodeType
 from uuid import UUID
 
 from approvals.gates.departed_line import NOTHING_AHEAD, Ahead
+from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest
 from orchestrator.engine.graphs.compile import Compiled
@@ -101,13 +102,16 @@ def _parts(
     if request.writes > 1 and not request.policy.get("all_or_nothing"):
         outcomes.append("partial")
     parts = []
+    renews = request.kind == AUTHORITY_KIND
     for outcome in outcomes:
-        following = lines_after(compiled, request.node, outcome, (), ahead)
+        following = lines_after(
+            compiled, request.node, outcome, (), ahead, renews=renews
+        )
         lines = following or [NOTHING_FOLLOWS]
         # An approved call is what follows: nothing is written into the run before.
-        if not _calls(compiled, request.node):
+        if not renews and not _calls(compiled, request.node):
             lines = [_first_line(outcome, single=request.writes == 1), *lines]
-        elif outcome == "rejected":
+        elif outcome == "rejected" and request.node in compiled.nodes:
             lines = [_not_called(compiled.nodes[request.node]), *lines]
         parts.append(OutcomePart(outcome, WHEN[outcome], lines))
     return parts
@@ -173,9 +177,11 @@ def lines_after(
     outcome: str,
     fates: Sequence[Fate],
     ahead: Ahead = NOTHING_AHEAD,
+    *,
+    renews: bool = False,
 ) -> list[Line]:
     """Return what runs once a gate is settled with this outcome and these writes; empty
-    if nothing follows.
+    if nothing follows. `renews`: the node itself waits for it.
     """
     if node == PATCH:
         return _lines_after_patch(compiled, outcome, fates, ahead)
@@ -183,18 +189,36 @@ def lines_after(
     for edge in compiled.edges:
         if edge.source == node and takes(edge, outcome):
             starts.append((edge, _is_sure(edge)))
-    if _calls(compiled, node) and outcome != "rejected":
-        called = compiled.nodes[node]
+    waits = _waits(compiled, node, renews=renews)
+    if waits and outcome != "rejected":
         # What it writes is decided by nobody, so all that follows may read it.
         following = _lines_ahead(compiled, starts, (), ahead)
-        lines = [_called(called, fates, ahead), *following]
-        if node in ahead.stops:
-            lines = [_stopped(called)]
+        lines = _lines_of_run(compiled.nodes[node], following, fates, ahead, renews)
     else:
         lines = _lines_ahead(compiled, starts, fates, ahead)
     if lines and ahead.patches:
         return [BEHIND_PATCH, *lines]
     return lines
+
+
+def _waits(compiled: Compiled, node: str, *, renews: bool) -> bool:
+    """Return whether the node itself runs once it is approved."""
+    return node in compiled.nodes and (renews or compiled.nodes[node].calls)
+
+
+def _lines_of_run(
+    node: Node,
+    following: Sequence[Line],
+    fates: Sequence[Fate],
+    ahead: Ahead,
+    renews: bool,
+) -> list[Line]:
+    """Return the lines on a node that runs now, and on what follows."""
+    if node.name in ahead.stops:
+        return [_stopped(node)]
+    if renews:
+        return [_line(node, sure=True, fates=(), ahead=ahead), *following]
+    return [_called(node, fates, ahead), *following]
 
 
 def _lines_after_patch(

@@ -19,6 +19,7 @@ from approvals.gates.edited_texts import (
     proposed_value,
     request_texts,
 )
+from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import Decision, RequestStatus
 from approvals.views import review_form, write_cards
@@ -283,7 +284,10 @@ def _add_request(
     for write in drafted:
         applied = after[write.write].verdict == APPROVED
         fates.append(Fate(write.row.channel, write.title, applied))
-    lines = lines_after(compiled, state.request.node, result, fates, ahead)
+    renews = state.request.kind == AUTHORITY_KIND
+    lines = lines_after(
+        compiled, state.request.node, result, fates, ahead, renews=renews
+    )
     following.then.append((f"Then, as {WHEN[result]}", lines or [NOTHING_FOLLOWS]))
 
 

@@ -19,6 +19,7 @@ from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
 from approvals.gates.approved_calls import CALL_KIND
+from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
 from approvals.models import (
     BY_DEADLINE,
@@ -87,6 +88,7 @@ class InboxRow:
     effects: list[EffectCount]
     of_patch: bool
     of_call: bool
+    of_authority: bool
     repeats: Repeats
     drafted: int
 
@@ -323,6 +325,7 @@ def _row(
         effects=effects,
         of_patch=request.node == PATCH,
         of_call=request.kind == CALL_KIND,
+        of_authority=request.kind == AUTHORITY_KIND,
         repeats=repeats,
         drafted=drafted,
     )

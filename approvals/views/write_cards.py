@@ -42,7 +42,7 @@ from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.sealing import sealed_columns
 from orchestrator.engine.gates.verdicts import EXCLUDED, Standing, excludes
-from orchestrator.engine.graphs.call import is_call
+from orchestrator.engine.graphs.call import is_authority, is_call
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.limit import limit_in_words
 from orchestrator.engine.graphs.trace import is_memory
@@ -157,6 +157,11 @@ class WriteCard:
     def of_call(self) -> bool:
         """Return whether it is a call, which people decide before its node runs."""
         return is_call(self.row.channel)
+
+    @property
+    def of_authority(self) -> bool:
+        """Return whether people are asked again about what a node acts on."""
+        return is_authority(self.row.channel)
 
     @property
     def anchor(self) -> str:
@@ -675,6 +680,8 @@ def title_of(row: PendingWrite, shown: Mapping[str, Any]) -> str:
 
 
 def _plain_name(row: PendingWrite) -> str:
+    if is_authority(row.channel):
+        return f"What {row.node} acts on"
     if is_call(row.channel):
         return f"Call {row.node}"
     return f"{row.node} sets {row.channel}"

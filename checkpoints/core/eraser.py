@@ -11,6 +11,7 @@ from typing import Any
 from checkpoints.core.state_paths import PARTITIONS, STATE, StatePath
 from checkpoints.core.tombstone import TEXT, tombstone
 from checkpoints.core.visible_text import CUT
+from orchestrator.engine.graphs.call import is_authority
 from orchestrator.engine.values import ops
 from orchestrator.engine.values.ops import Op
 
@@ -217,7 +218,17 @@ class PathEraser:
 
     def value(self, channel: str, value: Any) -> Any:
         """Erase the value of a channel, or of a write to it."""
+        if is_authority(channel) and isinstance(value, dict):
+            return self._acted_on(value)
         return self.at(value, ("*", channel))
+
+    def _acted_on(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Erase what a node acts on: each write in it as one of its channel."""
+        writes: list[dict[str, Any]] = []
+        for write in value.get("writes", ()):
+            erased = self.value(write["channel"], write["value"])
+            writes.append({**write, "value": erased})
+        return {**value, "writes": writes}
 
     def opaque(self, value: Any) -> Any:
         """Erase the words in a value whose form nothing depends on."""

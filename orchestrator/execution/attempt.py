@@ -61,10 +61,13 @@ _FIXED = frozenset({type(None), bool, int, float, str})
 
 @frozen
 class Call:
-    """A call whose arguments are decided, and the state from which it was prepared."""
+    """A call whose arguments are decided, and the state from which it was prepared.
+    `waived`: its gate needed nobody.
+    """
 
     args: Json
     state: dict[str, dict[str, Any]]
+    waived: bool = False
 
 
 @dataclass(slots=True)

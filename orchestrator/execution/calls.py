@@ -21,10 +21,10 @@ from approvals.gates.approved_calls import (
 from checkpoints.models.task_result import Outcome
 from orchestrator.engine import Task
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.graphs.call import CALL, is_call
+from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.plan import Start
-from orchestrator.engine.step.reduce import WriteValue
+from orchestrator.engine.step.reduce import Output, WriteValue
 from orchestrator.engine.values.canonical import Json
 from orchestrator.engine.values.ops import same
 from orchestrator.execution.attempt import Call, SuperstepContext
@@ -44,18 +44,25 @@ def decided_calls(
     `UnknownThing` if the state of a call is gone, and `InvalidValue` if this version of
     the graph reads other arguments.
     """
-    # What has a result is not called again, and its state may be gone.
-    due = [start for start in starts if start.task not in before.results]
-    approved = _approved(session, [start.task for start in due if start.is_call])
+    nodes = session.graph.nodes
+    # What has a result is not called again, and its state may be gone. Others were let
+    # run by people who were asked again, and have no arguments.
+    due: list[Task] = []
+    for start in starts:
+        is_due = start.is_call and start.task not in before.results
+        if is_due and nodes[start.task.node].calls:
+            due.append(start.task)
+    approved = _approved(session, due)
     calls: dict[Task, Call] = {}
     for task, call in approved.items():
         calls[task] = _fitted(session.graph, task, call)
     for task, args in passed_arguments(before).items():
         args = fitted_arguments(session.graph, task, args)
-        calls[task] = Call(args, session.head.payload.state)
+        calls[task] = Call(args, session.head.payload.state, waived=True)
     for task, finished in before.results.items():
         if finished.call is not None:
-            calls[task] = Call(finished.call.value, session.head.payload.state)
+            state = session.head.payload.state
+            calls[task] = Call(finished.call.value, state, waived=True)
     return calls
 
 
@@ -125,7 +132,8 @@ def passed_calls(
         proposal = _proposed_call(finished)
         if proposal is None:
             continue
-        call = Call(proposal.value, session.head.payload.state)
+        state = session.head.payload.state
+        call = Call(proposal.value, state, waived=True)
         if finished.passed or _has_begun(session, context, starts[task], call):
             context.calls[task] = call
             passed[task] = FinishedTask(
@@ -139,7 +147,7 @@ def _proposed_call(finished: FinishedTask) -> WriteValue | None:
     if finished.output is None:
         return None
     for write in finished.output.writes:
-        if is_call(write.channel):
+        if write.channel == CALL:
             return write
     return None
 
@@ -177,8 +185,13 @@ def begun_calls(
 
 def ended_call(proposal: FinishedTask, ended: FinishedTask) -> FinishedTask:
     """Return the result of a call that passed its gate without people, with what it was
-    called with: the decision "not needed" is about that.
+    called with: the decision "not needed" is about that. If it has lost what it acts
+    on, people decide about the call after all.
     """
+    if ended.renews is not None and proposal.call is not None:
+        return FinishedTask(
+            Output((proposal.call,)), gated=True, why=ended.why, reads=proposal.reads
+        )
     return replace(
         ended,
         passed=True,

@@ -54,7 +54,7 @@ from orchestrator.engine.step.reduce import (
     StepResult,
     settle_step,
 )
-from orchestrator.execution import diagnostics, failed_save, summary
+from orchestrator.execution import diagnostics, failed_save, renewals, summary
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.memory import MemoryChanges, State
@@ -533,6 +533,9 @@ def gates_to_ask(
     reached: dict[Task, ReachedGate] = {}
     for task, result in results.items():
         if not result.gated or task in before.tasks_asked:
+            continue
+        if result.renews is not None:
+            reached[task] = renewals.renewed_gate(session, task, result)
             continue
         guard = result.guard or task.node
         gate = session.graph.nodes[guard].gate

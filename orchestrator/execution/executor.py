@@ -24,9 +24,10 @@ from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.errors import AuthorityLost, StaleLease, TamperedRow, WrongKey
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.plan import Start
-from orchestrator.engine.step.reduce import Output
+from orchestrator.engine.step.reduce import Output, WriteValue
 from orchestrator.execution import inline
 from orchestrator.execution.attempt import Attempt, SuperstepContext
 from orchestrator.execution.heartbeat import Heartbeat
@@ -55,7 +56,7 @@ class Draining(Exception):
 @frozen
 class TaskOutcome:
     """How a task ended in this session: done, failed, unknown, later (in `due_in`
-    seconds, after `tries`), or lost: it did not begin, because of this `loss`.
+    seconds, after `tries`), or held: it did not begin, because of this `loss`.
     """
 
     outcome: str
@@ -280,7 +281,12 @@ class Executor:
         judge = self.context.judge
         if not tasks or judge is None:
             return None
-        return partial(judge.require, self.lease, tasks)
+        waived: dict[Task, WriteValue] = {}
+        for task in tasks:
+            call = self.context.calls.get(task)
+            if call is not None and call.waived:
+                waived[task] = WriteValue(CALL, call.args)
+        return partial(judge.require, self.lease, tasks, waived)
 
     def _may_work_inline(self, attempts: Sequence[Attempt]) -> bool:
         """Return whether this thread may make the attempts itself.
@@ -573,7 +579,11 @@ def lost_outcome(entry: Entry) -> TaskOutcome:
 
 
 def _lost(planned: NextAttempt, loss: Loss) -> TaskOutcome:
-    """Return the outcome of a task that has nothing to act on any more."""
+    """Return the outcome of a task that has nothing to act on any more: people are
+    asked again if they had approved it, and no attempt was made before.
+    """
+    if loss.through and planned.number == 1:
+        return TaskOutcome("held", attempt=planned.number, loss=loss)
     message = (
         f"{planned.start.task} acts on what the gate of {loss.gate} approved, and "
         f"nothing was begun: {loss.why}"
@@ -589,7 +599,6 @@ def _lost(planned: NextAttempt, loss: Loss) -> TaskOutcome:
         error=error,
         attempt=planned.number,
         tries=planned.tries_before,
-        loss=loss,
     )
 
 

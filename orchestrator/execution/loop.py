@@ -500,8 +500,8 @@ def _run_tasks(
         session.input,
         heart,
         planned.starts,
-        judge=Judge(session.graph, session.head.payload.state, session.who_let_act),
     )
+    context.judge = Judge(session.graph, context.state, session.who_let_act)
     if session.graph.has_calls:
         context.calls = calls.decided_calls(session, planned.starts, before)
     # Neither what an earlier attempt at this superstep finished nor what a replay has

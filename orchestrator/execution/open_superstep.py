@@ -6,7 +6,7 @@ order, as if it had never been interrupted.
 """
 
 import inspect
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from checkpoints.journal.results import Entry
@@ -30,7 +30,9 @@ class FinishedTask:
     `guard` names the node whose gate holds it, if that is not its own. `reads` are the
     channels that its check read; None if they were not recorded. `diverged`: why a
     replay ends here, as {why, path}. `call` is what a node was called with whose gate
-    needed nobody, as the write that people would have decided on.
+    needed nobody, as the write that people would have decided on. `renews`: people are
+    asked again about what it acts on; the id of the request that let it, empty if the
+    gate had needed nobody.
     """
 
     output: Output | None = None
@@ -44,6 +46,7 @@ class FinishedTask:
     diverged: dict[str, Any] | None = None
     reads: tuple[str, ...] | None = None
     call: WriteValue | None = None
+    renews: str | None = None
 
     def result(self) -> Result:
         """Return the result as the engine reduces it."""
@@ -81,6 +84,8 @@ class FinishedTask:
             stored["reads"] = list(self.reads)
         if self.call is not None:
             stored["call"] = self.call.to_json()
+        if self.renews is not None:
+            stored["renews"] = self.renews
         return stored
 
     @classmethod
@@ -110,6 +115,7 @@ class FinishedTask:
             diverged=stored.get("diverged"),
             reads=reads,
             call=call,
+            renews=stored.get("renews"),
         )
 
 
@@ -129,6 +135,17 @@ class OpenSuperstep:
     due: dict[Task, float] = field(default_factory=dict)
     without: frozenset[str] = frozenset()
     passed: dict[Task, FinishedTask] = field(default_factory=dict)
+
+    def without_renewals(self) -> "OpenSuperstep":
+        """Return it without the tasks about which people are asked again, for a line
+        that departs from here: they begin anew, and what they act on is judged anew.
+        """
+        results: dict[Task, FinishedTask] = {}
+        for task, result in self.results.items():
+            if result.renews is None:
+                results[task] = result
+        renewed = self.results.keys() - results.keys()
+        return replace(self, results=results, tasks_asked=self.tasks_asked - renewed)
 
     def to_json(self) -> dict[str, Any]:
         results = {str(task): result.to_json() for task, result in self.results.items()}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from approvals.gates.recorded_ways import sends_past_gate, settlements, ways_of
+from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.request_state import RequestState, load_states
 from approvals.gates.settlement import settled_of
 from approvals.gates.waivers import VERDICT
@@ -35,6 +36,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification.line_facts import required_facts
 from orchestrator.engine import Task
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.call import AUTHORITY
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import DIVERGED, HUMAN
 from orchestrator.engine.graphs.trace import LIVE
@@ -268,10 +270,12 @@ class Replay:
         """
         origin = self.origin
         of_these = of_tasks(origin.id, origin.line, starts)
-        of_line = ApprovalRequest.objects.filter(of_these)
+        # What a task acted on in the end is in its result, or there is none.
+        of_line = ApprovalRequest.objects.filter(of_these).exclude(kind=AUTHORITY_KIND)
         requests = list(of_line.order_by("ordinal"))
         # The first revision is the node's own proposal; people make the later ones.
-        proposed = PendingWrite.objects.filter(of_these, revision=1)
+        first_writes = PendingWrite.objects.filter(of_these, revision=1)
+        proposed = first_writes.exclude(channel=AUTHORITY)
         rows = list(proposed.order_by("position"))
         sealed_rows.verify_rows([*requests, *rows], origin.protection)
 
@@ -415,7 +419,7 @@ class Replay:
         applied = ApprovalRequest.objects.filter(
             of_tasks(origin.id, origin.line, tasks),
             status=RequestStatus.APPLIED,
-        )
+        ).exclude(kind=AUTHORITY_KIND)
         requests = list(applied.order_by("ordinal"))
         states: dict[Task, RequestState] = {}
         for state in load_states(requests, origin.protection):

@@ -12,6 +12,7 @@ from checkpoints.ledger.commit import RunUpdate
 from orchestrator.engine import Task
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import DIVERGED, HUMAN
+from orchestrator.engine.graphs.node import Node
 from orchestrator.engine.graphs.trace import LIVE
 from orchestrator.engine.step.plan import Frontier, Planned
 from orchestrator.engine.step.reduce import Settled
@@ -50,7 +51,7 @@ def _mark_effect(
     """Mark what the tasks of an entry did, where their node declares another effect."""
     node = graph.nodes[task.node]
     # Nothing has acted yet where calls only wait for people.
-    if node.calls and result.gated and not entry["tasks"]:
+    if result.gated and not entry["tasks"] and _has_yet_to_act(node, result):
         entry["effect"] = HUMAN
     elif entry["effect"] == HUMAN and not result.gated:
         entry["effect"] = node.effect
@@ -58,6 +59,10 @@ def _mark_effect(
     reads = result.output.reads if result.output else ()
     if entry["effect"] == "pure" and any(read["mode"] == LIVE for read in reads):
         entry["effect"] = "read"
+
+
+def _has_yet_to_act(node: Node, result: FinishedTask) -> bool:
+    return node.calls or result.renews is not None
 
 
 def _outcome(result: FinishedTask) -> str:

@@ -2,11 +2,15 @@
 or it takes an error edge.
 """
 
+from typing import Any
+
+from approvals.authority import Loss
 from approvals.gates import guarded_channels
 from orchestrator.engine import Task
 from orchestrator.engine.gates.requests import asks_people
+from orchestrator.engine.graphs.call import AUTHORITY
 from orchestrator.engine.step.plan import ErrorInfo
-from orchestrator.engine.step.reduce import Output
+from orchestrator.engine.step.reduce import Output, WriteValue
 from orchestrator.execution.attempt import SuperstepContext
 from orchestrator.execution.executor import TaskOutcome
 from orchestrator.execution.open_superstep import FinishedTask
@@ -35,7 +39,31 @@ def finished_task(
             task.node, outcome.error["type"], outcome.error["message"], outcome.attempt
         )
         return FinishedTask(error=error, attempt=outcome.attempt, ms=outcome.ms)
+    if outcome.loss is not None:
+        return _held_by_loss(outcome.loss)
     return None
+
+
+def _held_by_loss(loss: Loss) -> FinishedTask:
+    """Return a task about which people are asked again, before it begins: what it acts
+    on does not hold any more. They are shown what was applied.
+    """
+    writes: list[dict[str, Any]] = []
+    renews: list[str] = []
+    for through in loss.through:
+        for write in through.writes:
+            writes.append({"channel": write.channel, "value": write.value})
+        if through.request is not None:
+            renews.append(str(through.request.request.id))
+    value = {"gate": loss.gate, "writes": writes}
+    return FinishedTask(
+        Output((WriteValue(AUTHORITY, value),)),
+        gated=True,
+        why=hide_secrets(writable(loss.why)),
+        guard=loss.gate,
+        reads=loss.reads,
+        renews=renews[0] if renews else "",
+    )
 
 
 def _finished_with_output(

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from approvals.gates.approved_calls import calls_of_line, state_is_gone
 from approvals.gates.guarded_channels import guards_of_each
+from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.unsigned_changes import Changes, unsigned_changes
 from approvals.models import ApprovalRequest
 from checkpoints import lines, timeline, versions
@@ -34,7 +35,7 @@ from orchestrator.engine.errors import (
     WrongStatus,
 )
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.graphs.call import CALL, is_call
+from orchestrator.engine.graphs.call import AUTHORITY, CALL, is_call
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.gate import present
@@ -370,9 +371,19 @@ def _missing(row: Checkpoint, graph: Compiled, document: dict[str, Any]) -> list
 def _missing_gates(
     graph: Compiled, frontier: Frontier, open_: OpenSuperstep
 ) -> list[str]:
-    at_gates = {task.node for task in frontier.gated() | open_.tasks_asked}
+    if not frontier.waiting and not open_.tasks_asked:
+        return []
+    at_gates = {task.node for task in _asked_tasks(frontier, open_)}
     remaining = sorted(at_gates.intersection(graph.nodes))
     return [f"gate of {node}" for node in remaining if not graph.nodes[node].gate]
+
+
+def _asked_tasks(frontier: Frontier, open_: OpenSuperstep) -> set[Task]:
+    """Return the tasks about which a line that departs here asks people again. What
+    others act on is judged anew on it.
+    """
+    tasks = frontier.gated() | open_.without_renewals().tasks_asked
+    return tasks - frontier.renewed()
 
 
 def _live_nodes(frontier: Frontier, open_: OpenSuperstep) -> set[str]:
@@ -446,24 +457,26 @@ def held_tasks_at(point: Departure) -> list[HeldTask]:
     if nothing waits; one more for calls that wait, and those of `calls_of_line` for
     approved ones. Raises `UnknownThing` if the state of one of these calls is gone.
     """
-    if point.document["frontier"]["waiting"]:
-        ready = point.frontier.ready_calls()
-        # Read for its refusals: people must not say yes to what could not run.
-        calls_of_line(point.run.id, point.checkpoint.line, ready)
-    tasks = point.frontier.gated() | point.open.tasks_asked
+    if not point.frontier.waiting and not point.open.tasks_asked:
+        return []
+    # Read for its refusals: people must not say yes to what could not run.
+    calls_of_line(point.run.id, point.checkpoint.line, _approved_calls(point))
+    tasks = _asked_tasks(point.frontier, point.open)
     if not tasks:
         return []
     _require_asked(point)
     at = {"run": point.run.id, "line": point.checkpoint.line}
     nodes = {task.node for task in tasks}
     request_by_task: dict[Task, ApprovalRequest] = {}
-    for request in ApprovalRequest.objects.filter(**at, node__in=nodes):
+    requests = ApprovalRequest.objects.filter(**at, node__in=nodes)
+    for request in requests.exclude(kind=AUTHORITY_KIND):
         task = Task(request.node, request.visit, request.index)
         request_by_task[task] = request
     # The first revision is what the node proposed; edits of it are not carried over.
     first_writes = PendingWrite.objects.filter(**at, node__in=nodes, revision=1)
     rows_by_task: dict[Task, list[PendingWrite]] = {task: [] for task in tasks}
-    for row in first_writes.order_by("position"):
+    own_writes = first_writes.exclude(channel=AUTHORITY)
+    for row in own_writes.order_by("position"):
         task = Task(row.node, row.visit, row.index)
         if task in tasks:
             rows_by_task[task].append(row)
@@ -483,6 +496,15 @@ def held_tasks_at(point: Departure) -> list[HeldTask]:
         held_tasks.append(_held_task(point, task, rows_by_task[task], request))
     _require_states_of_calls(held_tasks)
     return held_tasks
+
+
+def _approved_calls(point: Departure) -> list[Task]:
+    """Return the tasks whose calls people approved. Others that are ready were let run
+    by people who were asked again, and have no arguments.
+    """
+    nodes = point.graph.nodes
+    ready = point.frontier.ready_calls()
+    return [task for task in ready if task.node in nodes and nodes[task.node].calls]
 
 
 def _require_states_of_calls(held_tasks: Sequence[HeldTask]) -> None:

@@ -294,7 +294,8 @@ def first_checkpoint(
     if point.open.superstep:
         # The attempts start over: a person has just acted. A call that needed nobody is
         # prepared again, on the state as it is now.
-        open_ = replace(point.open, tries={}, due={}, passed={}).to_json()
+        begun = point.open.without_renewals()
+        open_ = replace(begun, tries={}, due={}, passed={}).to_json()
     set_at = dict.fromkeys([*overlay.state["scratch"], *overlay.state["artifacts"]], 0)
     if seq is not None:
         set_at |= document["versions"]
@@ -325,6 +326,8 @@ def _frontier(point: Departure, overlay: Overlay) -> Frontier:
     with the held patch.
     """
     frontier = renumbered_patches(point.frontier)
+    if frontier.waiting:
+        frontier = frontier.with_renewed_ready()
     after = overlay.state
     written = {*frontier.written}
     if point.retyped:

@@ -4,6 +4,7 @@ as small as it goes.
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -316,6 +317,28 @@ two_gates.edge("join", END)
 travel = paying.declare(_graph("c_travel"), outside, gate=GATE, when=YES)
 
 called = calling.declare(_graph("c_called"), outside, gate=GATE, when=YES)
+
+authorised = _graph("c_authority")
+_propose(authorised, "ask", Write("total", 7))
+
+
+def _sends(what: str) -> Callable[[Any, Any], dict[str, Any]]:
+    """An effect on the authority of what people signed."""
+
+    def send(state: Any, ctx: Any) -> dict[str, Any]:
+        outside(ctx, what)
+        return {"notes": [what]}
+
+    return send
+
+
+acting = {"effect": "external", "authority": "ask"}
+authorised.node("pay", idempotent=True, **acting)(_sends("paid"))
+authorised.node("letter", **acting)(_sends("letter"))
+authorised.edge(START, "ask")
+for one in ("pay", "letter"):
+    authorised.edge("ask", one)
+    authorised.edge(one, END)
 
 retry = _graph("c_retry")
 

@@ -171,6 +171,23 @@ def _signs_or_settles(run: Run, by: User) -> bool:
     return _settle(run, by) or _signs(requests=1)(run, by)
 
 
+def _leaves_and_is_followed(run: Run, by: User) -> bool:
+    """Whoever is asked first signs and leaves in the same moment; whoever is asked
+    again approves.
+    """
+    if run.status != Status.PAUSED:
+        return _settle(run, by)
+    if ApprovalRequest.objects.filter(run=run, kind="authority").exists():
+        run_actions.sign_open(run, by, "approve")
+        return True
+    leaver, _ = User.objects.get_or_create(username="leaver")
+    with transaction.atomic():
+        run_actions.reviewer(leaver)
+        run_actions.sign_open(run, leaver, "approve")
+        User.groups.through.objects.filter(user_id=leaver.pk).delete()
+    return True
+
+
 def _signs_or_says_yes(run: Run, by: User) -> bool:
     """Whoever is asked approves; a run that stopped before what it did already is told
     to do it.
@@ -298,6 +315,12 @@ SCENARIOS = {
         _signs_or_settles,
         counted={"paid": 1, "letter": 1, "knocked": 1},
         once=frozenset({"letter", "knocked"}),
+    ),
+    "asked again before an effect": Scenario(
+        "c_authority",
+        _leaves_and_is_followed,
+        counted={"paid": 1, "letter": 1},
+        once=frozenset({"letter"}),
     ),
     "rewound": Scenario("c_travel", _rewinds, counted={"paid": 2}),
     "forked": Scenario("c_travel", _forks, counted={"paid": 2}),

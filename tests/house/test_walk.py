@@ -67,12 +67,12 @@ that begin and end transactions of SQLite.
 """
 MOST = {
     "sqlite": {
-        "superstep": (61, 239, 471),
+        "superstep": (61, 239, 473),
         "signature": (26, 127, 626),
         "fork": (60, 251, 744),
     },
     "postgresql": {
-        "superstep": (61, 241, 456),
+        "superstep": (61, 241, 458),
         "signature": (26, 126, 582),
         "fork": (60, 250, 731),
     },

@@ -29,9 +29,22 @@ ANY_CALL = Channel(
 """The channel of a call whose node does not matter: it binds no value by itself."""
 
 
+AUTHORITY = "$authority"
+"""The channel of what a node acts on, where its signatures do not count any more and
+people are asked again. No field of a state has this name.
+"""
+
+
 def is_call(channel: str) -> bool:
-    """Return whether a write to this channel is a proposed call."""
-    return channel == CALL
+    """Return whether a write to this channel lets a node run, once it is approved, and
+    changes nothing by itself: a proposed call, or what a node acts on.
+    """
+    return channel in (CALL, AUTHORITY)
+
+
+def is_authority(channel: str) -> bool:
+    """Return whether a write to this channel is what a node acts on."""
+    return channel == AUTHORITY
 
 
 # Building a model takes pydantic long.

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from orchestrator.engine.errors import InvalidGraph, InvalidValue, PayloadTooLarge
 from orchestrator.engine.graphs import checks, state
-from orchestrator.engine.graphs.call import call_channel, is_call
+from orchestrator.engine.graphs.call import CALL, call_channel, is_call
 from orchestrator.engine.graphs.channel import LIMIT, Channel
 from orchestrator.engine.graphs.definition import Definition, edge_id
 from orchestrator.engine.graphs.gate import Proposal, Proposed, paths_of
@@ -254,7 +254,7 @@ class Compiled:
         arguments. Raises `KeyError` if there is none of this name.
         """
         declared = self.nodes.get(node)
-        if declared is not None and declared.calls and is_call(name):
+        if declared is not None and declared.calls and name == CALL:
             return call_channel(declared.args)
         return self.channels[name]
 
@@ -266,8 +266,11 @@ class Compiled:
             self.channel_of(node, name)
         except KeyError:
             return False
-        # What was called is not known where the node is called no more.
-        return not is_call(name) or (node in self.nodes and self.nodes[node].calls)
+        if not is_call(name):
+            return True
+        # What was called is not known where the node is called no more; nobody edits
+        # what a node acts on.
+        return name == CALL and node in self.nodes and self.nodes[node].calls
 
     def proposal(self, node: str, writes: Sequence[Proposed]) -> Proposal:
         """Return what a gate's `needs_approval` is called with: the writes of the node

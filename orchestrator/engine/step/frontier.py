@@ -6,7 +6,7 @@ frontier never changes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from orchestrator.engine.frozen import frozen
@@ -52,6 +52,7 @@ class Part:
 
     `call`: people approved the call, and the task starts next. Until it has run,
     `payload` and `cause` are the payload and the error with which it was prepared.
+    `renews`: people are asked again about what the task acts on; it is like a call.
     """
 
     status: str
@@ -60,6 +61,7 @@ class Part:
     error: ErrorInfo | None = None
     payload: Json = None
     cause: ErrorInfo | None = None
+    renews: bool = False
 
     def to_json(self) -> dict[str, Json]:
         plain: dict[str, Json] = {
@@ -73,6 +75,8 @@ class Part:
             plain["payload"] = self.payload
         if self.cause is not None:
             plain["cause"] = self.cause.to_json()
+        if self.renews:
+            plain["renews"] = True
         return plain
 
     @classmethod
@@ -87,7 +91,15 @@ class Part:
         cause = None
         if stored.get("cause"):
             cause = ErrorInfo.from_json(stored["cause"])
-        return cls(stored["status"], goto, sends, error, stored.get("payload"), cause)
+        return cls(
+            stored["status"],
+            goto,
+            sends,
+            error,
+            stored.get("payload"),
+            cause,
+            renews=stored.get("renews", False),
+        )
 
 
 SendList = tuple[str, tuple[Json, ...]]
@@ -123,6 +135,27 @@ class Frontier:
                 if part.status == "gated":
                     tasks.add(Task(node, visit, index))
         return tasks
+
+    def renewed(self) -> set[Task]:
+        """Return the tasks about which people are asked again: they have lost what they
+        act on.
+        """
+        tasks: set[Task] = set()
+        for key, parts in self.waiting.items():
+            node, visit = visit_of(key)
+            for index, part in enumerate(parts):
+                if part.renews:
+                    tasks.add(Task(node, visit, index))
+        return tasks
+
+    def with_renewed_ready(self) -> "Frontier":
+        """Return the frontier of a line that departs from here: what these tasks act on
+        is judged anew there.
+        """
+        waiting: dict[str, tuple[Part, ...]] = {}
+        for key, parts in self.waiting.items():
+            waiting[key] = tuple([_ready_if_renewed(part) for part in parts])
+        return replace(self, waiting=waiting)
 
     def ready_calls(self) -> dict[Task, Part]:
         """Return the tasks whose calls people approved, and which have yet to run."""
@@ -172,6 +205,10 @@ class Frontier:
             visited=tuple(stored["visited"]),
             written=tuple(stored["written"]),
         )
+
+
+def _ready_if_renewed(part: Part) -> Part:
+    return replace(part, status=READY, renews=False) if part.renews else part
 
 
 def visit_key(node: str, visit: int) -> str:

@@ -10,7 +10,7 @@ from dataclasses import field, replace
 
 from orchestrator.engine.errors import ConflictingWrites, CountersignError, InvalidValue
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.graphs.call import is_call
+from orchestrator.engine.graphs.call import is_authority, is_call
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import APPROVED, DIVERGED, ERROR
 from orchestrator.engine.graphs.reducer import First, Replace
@@ -260,7 +260,7 @@ def _waiting_after(
         # The task's goto and sends stay in its part, and follow the outcome. A call has
         # none before it has run, and its edges wait for that.
         status = READY if settlement.starts_call else settlement.outcome
-        parts[task.index] = replace(parts[task.index], status=status)
+        parts[task.index] = replace(parts[task.index], status=status, renews=False)
         waiting[key] = tuple(parts)
     return waiting
 
@@ -356,7 +356,8 @@ def _part(
     output = result.output or NOTHING
     if result.gated and any(is_call(write.channel) for write in output.writes):
         # It starts once people have approved, with what it was prepared from.
-        return Part("gated", payload=start.payload, cause=start.error)
+        renews = any(is_authority(write.channel) for write in output.writes)
+        return Part("gated", payload=start.payload, cause=start.error, renews=renews)
     if result.gated:
         status = "gated"
     elif compiled.nodes[start.task.node].gated:

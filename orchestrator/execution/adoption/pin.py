@@ -22,6 +22,7 @@ from approvals.gates.new_requests import (
     patch_gate,
     prepare_requests,
 )
+from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.request_state import RequestState
 from approvals.gates.reviewed_channels import channels_under_review
 from approvals.gates.settlement import rebase_writes
@@ -198,7 +199,7 @@ def _require_no_call(lease: Lease, head: Head, judgement: Judgement) -> None:
     # One that needed nobody waits for its next attempt.
     calls += map(str, passed_arguments(OpenSuperstep.from_json(head.payload.open)))
     for request in _waiting_requests(lease, head):
-        if request.request.kind == CALL_KIND:
+        if request.request.kind in (CALL_KIND, AUTHORITY_KIND):
             calls.append(str(request.task))
     if calls:
         way = ", ".join(step.name for step in judgement.steps)

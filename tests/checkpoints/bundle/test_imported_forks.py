@@ -22,8 +22,9 @@ from checkpoints.models import (
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from tests.support import cast
+from tests.support import cast, run_actions
 from tests.support import sealed_graphs as graphs
+from tests.support.authority_graphs import leave, paying, payments, signed
 from tests.support.bundles import (
     KEY,
     PUBLIC,
@@ -183,3 +184,46 @@ def test_a_fork_of_a_fork_of_an_imported_run_does_not_inherit_its_yes(
     assert runs.plan(second.head).needs_yes == ["pay"]
     assert runs.plan(second.head, allow_effects=["pay"]).needs_yes == []
     assert runs.plan(first.head, "rewind").needs_yes == ["pay"]
+
+
+def test_what_was_signed_elsewhere_is_no_authority_to_act_here(
+    people: cast.People,
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    imported = loaded(foreign(signed(paying(), rita)))
+    with payments() as paid:
+        fork = runs.fork(str(imported.head), by=people.steward)
+        fork = runs.advance(fork.id)
+        run_actions.sign_open(fork, rita, "approve")
+        fork = runs.advance(fork.id)
+        fork = runs.resume(fork.id, allow_effects=["pay"], by=people.steward)
+        fork = runs.advance(fork.id)
+        assert paid == []
+        asked_again = ApprovalRequest.objects.get(run=fork, kind="authority")
+        why = read_value(asked_again, "why")
+        assert "rita signed in another installation" in why
+        run_actions.sign_open(fork, rita, "approve")
+        fork = runs.advance(fork.id)
+        assert paid == [7]
+    assert fork.status == "completed"
+    assert verify_run(fork.id) == []
+
+
+def test_a_run_whose_people_were_asked_again_comes_in_whole(
+    people: cast.People,
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    ravi = run_actions.reviewer(people.second_reviewer)
+    with payments():
+        run = signed(paying(), rita)
+        leave(rita)
+        run = runs.advance(run.id)
+        run_actions.sign_open(run, ravi, "approve")
+        run = runs.advance(run.id)
+    imported = loaded(foreign(run))
+    kinds = ApprovalRequest.objects.filter(run=imported).order_by("kind")
+    assert list(kinds.values_list("kind", "status")) == [
+        ("authority", "applied"),
+        ("writes", "applied"),
+    ]
+    assert verify_run(imported.id) == []

@@ -393,3 +393,16 @@ def test_what_a_call_was_prepared_from_and_called_with_goes() -> None:
     without = {**args, "value": tombstone("r")}
     assert erased["open"]["passed"] == {"pay:1:0": {"call": without}}
     assert erased["open"]["results"] == {"pay:2:0": {"call": without}}
+
+
+def test_what_a_node_acts_on_is_erased_as_the_channels_that_it_came_from() -> None:
+    eraser = PathEraser("r", [parsed_path("payout.amount")], [])
+    payout = {"channel": "payout", "value": {"amount": 7, "memo": "x"}}
+    value = {"gate": "review", "writes": [payout, {"channel": "total", "value": 7}]}
+    assert eraser.value("$authority", value) == {
+        "gate": "review",
+        "writes": [
+            {"channel": "payout", "value": {"amount": tombstone("r"), "memo": "x"}},
+            {"channel": "total", "value": 7},
+        ],
+    }
