@@ -29,8 +29,16 @@ def renewed_gate(session: Session, task: Task, held: FinishedTask) -> ReachedGat
     guard = held.guard or task.node
     gate = session.graph.nodes[guard].gate or Gate()
     # It asks about one value that nobody edits, and waits as long as it takes: nothing
-    # is let through, or turned down, by silence.
-    bare = replace(gate, writes={}, shows=(), deadline=None, on_deadline="reject")
+    # is let through, or turned down, by silence. Who signs confirms it whatever the
+    # amount, because what was applied shows no money.
+    bare = replace(
+        gate,
+        writes={},
+        shows=(),
+        deadline=None,
+        on_deadline="reject",
+        confirm_above=None,
+    )
     reached = ReachedGate(
         bare,
         _why(held),
@@ -75,6 +83,7 @@ def _as_asked(reached: ReachedGate, request: ApprovalRequest) -> ReachedGate:
         reject_quorum=policy["reject_quorum"],
         four_eyes=policy["four_eyes"],
         all_or_nothing=policy["all_or_nothing"],
+        confirm=policy.get("confirm"),
     )
     # What its functions read then decides as well whom it asks now.
     reads = policy.get("reads")

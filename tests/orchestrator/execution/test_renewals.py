@@ -13,14 +13,19 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from approvals import reviews
+from approvals.confirmation import Confirmation
 from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, Fact, Gate, Send
-from orchestrator.engine.errors import InvalidValue, NotAReviewer
+from orchestrator.engine import END, Fact, Gate, Send, Show
+from orchestrator.engine.errors import (
+    ConfirmationRequired,
+    InvalidValue,
+    NotAReviewer,
+)
 from tests.support import call_graphs, cast, run_actions
 from tests.support.authority_graphs import leave, paying, payments, signed
 from tests.support.small_graphs import advanced
@@ -326,6 +331,33 @@ def test_a_run_is_replayed_whose_people_were_asked_again(
     assert replay.status == Status.COMPLETED
     assert run_actions.state(replay) == run_actions.state(run)
     assert paid == [7]
+
+
+def test_who_had_to_confirm_a_signature_has_to_confirm_it_again(
+    paid: list[int], rita: User, ravi: User
+) -> None:
+    gate = Gate(
+        reviewers=["group:claims"],
+        confirm="password",
+        confirm_above=5,
+        writes={"letter": Show(money="amount")},
+        quorum=2,
+    )
+    run = advanced(paying(gate=gate))
+    items = []
+    for row in PendingWrite.objects.filter(run=run):
+        items.append({"write": str(row.write), "hash": row.hash, "verdict": "approve"})
+    for person in (rita, ravi):
+        confirmed = Confirmation(person.pk, "password")
+        reviews.sign(run.id, items, by=person, confirmation=confirmed)
+    leave(rita)
+    run = runs.advance(run.id)
+    assert (run.status, paid) == (Status.PAUSED, [])
+    policy = renewal(run).policy
+    assert (policy["confirm"], policy["quorum"]) == ("password", 2)
+    assert "confirm_above" not in policy
+    with pytest.raises(ConfirmationRequired):
+        decide(run, ravi, "approve")
 
 
 def test_the_pages_say_that_it_is_asked_again_and_why(
