@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
+from django.db import DatabaseError, transaction
+
 from approvals.gates.acted_on import (
     LetThrough,
     approved_calls_of,
@@ -19,8 +21,9 @@ from approvals.gates.acted_on import (
 from approvals.gates.request_state import RequestState, require_all_decisions
 from approvals.permissions import is_reviewer, principals_kept
 from orchestrator.engine import Task
+from orchestrator.engine.errors import described
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.gates.requests import recheck_approved
+from orchestrator.engine.gates.requests import Recheck, recheck_approved
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import APPROVED
 from orchestrator.engine.step.output import WriteValue
@@ -58,8 +61,15 @@ class NotAuthorised(Exception):
         self.losses = losses
 
 
-Place = tuple[str, Task | None]
-"""A gate, and the task about whose call alone it decided; None for its newest visit."""
+@frozen
+class Place:
+    """A gate on whose authority a task of visit `visit` acts; `own_call` is the task
+    about whose call alone it decided.
+    """
+
+    gate: str
+    visit: int
+    own_call: Task | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +110,11 @@ class Judge:
         principals = principals_kept(_signers(through.values(), renewed.values()))
         rechecks: dict[Place, _Recheck] = {}
         for place, passed in through.items():
-            rechecks[place] = self._recheck(place[0], passed)
+            rechecks[place] = self._recheck(place.gate, passed)
         losses: dict[Task, Loss] = {}
         for task in tasks:
             for place in self._places(task):
-                renewal = renewed.get((task, place[0]))
+                renewal = renewed.get((task, place.gate))
                 loss = self._loss(rechecks[place], through[place], renewal, principals)
                 if loss is not None:
                     losses.setdefault(task, loss)
@@ -115,7 +125,8 @@ class Judge:
         """Return what a task acts on: of its own gate what that decided about itself."""
         places: list[Place] = []
         for gate in self.compiled.nodes[task.node].authority:
-            places.append((gate, task if gate == task.node else None))
+            own_call = task if gate == task.node else None
+            places.append(Place(gate, task.visit, own_call))
         return places
 
     def _loss(
@@ -149,13 +160,21 @@ class Judge:
         reasons: list[str] = []
         reads: set[str] = set()
         for through in passed:
-            answer = recheck_approved(self.compiled, gate, self.state, through.writes)
+            answer = self._recheck_one(gate, through)
             reads.update(answer.reads)
             if answer.why is not None:
                 reasons.append(f"recheck of {gate}: {answer.why}")
         return _Recheck(
             gate, tuple(reasons), tuple(sorted(reads)), self.who_changed(reads)
         )
+
+    def _recheck_one(self, gate: str, through: LetThrough) -> Recheck:
+        try:
+            # Should it query and fail, the transaction of the intent goes on.
+            with transaction.atomic():
+                return recheck_approved(self.compiled, gate, self.state, through.writes)
+        except DatabaseError as error:
+            return Recheck(f"its recheck failed: {described(error)}", ())
 
 
 @frozen
@@ -178,18 +197,21 @@ def _let_through(
 ) -> dict[Place, Sequence[LetThrough]]:
     """Return what these gates have let through."""
     through: dict[Place, Sequence[LetThrough]] = {}
-    own_tasks: list[Task] = []
-    for gate, task in places:
+    own_calls: dict[Task, Place] = {}
+    for place in places:
+        task = place.own_call
         if task is None:
-            through[gate, None] = let_through(acting.id, acting.line, gate)
+            through[place] = let_through(
+                acting.id, acting.line, place.gate, visit=place.visit
+            )
         elif task in waived:
             # The decision that nobody was needed is written with the superstep.
-            through[gate, task] = [LetThrough(task, (waived[task],))]
+            through[place] = [LetThrough(task, (waived[task],))]
         else:
-            own_tasks.append(task)
-    approved = approved_calls_of(acting.id, acting.line, own_tasks)
-    for task in own_tasks:
-        through[task.node, task] = approved.get(task, [])
+            own_calls[task] = place
+    approved = approved_calls_of(acting.id, acting.line, own_calls)
+    for task, place in own_calls.items():
+        through[place] = approved.get(task, [])
     return through
 
 

@@ -2,7 +2,9 @@
 with the requests and decisions that let them. Reads only.
 """
 
+import sys
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -35,29 +37,49 @@ class LetThrough:
     request: RequestState | None = None
 
 
-@frozen
-class _Visit:
-    """The newest visit of a node on one stretch: the ids of its applied requests, and
+@dataclass(slots=True)
+class _Passed:
+    """What a gate let through on the stretches that were read so far: the ids of its
+    applied requests by task, those of requests about values that came round it, and
     the system's decisions that nobody was needed.
     """
 
-    requests: tuple[UUID, ...] = ()
-    waivers: tuple[Decision, ...] = ()
+    requests: dict[Task, UUID] = field(default_factory=dict)
+    round_it: list[UUID] = field(default_factory=list)
+    waivers: dict[Task, list[Decision]] = field(default_factory=dict)
+    newest: int = 0
+
+    def of_visits_from(self, first: int) -> list[LetThrough]:
+        """Return what was let through on the visits from this one on."""
+        ids = [id for task, id in self.requests.items() if task.visit >= first]
+        passed = [_of_request(state) for state in states_of([*ids, *self.round_it])]
+        for task, decisions in self.waivers.items():
+            if task.visit >= first:
+                passed.append(_of_waivers(task, decisions))
+        # A task all of whose writes were rejected lets nobody act.
+        return [through for through in passed if through.writes]
 
 
-def let_through(run: UUID, line: int, node: str) -> list[LetThrough]:
-    """Return what the gate of a node let through on its newest visit before the end of
-    a line, by task. Empty if no visit was decided, and without those tasks all of whose
-    writes were rejected. Six queries, and three for each origin or earlier line.
+def let_through(run: UUID, line: int, node: str, *, visit: int) -> list[LetThrough]:
+    """Return what the gate of a node let through before the end of a line for a task of
+    this visit, by task: on the gate's visits from that number on, or on its newest; and
+    what people approved at this gate of values that came round it since. Empty if no
+    visit was decided, and without those tasks all of whose writes were rejected.
+
+    Where each visit of the gate leads to one of the acting node, earlier visits were
+    acted on before; where several of the gate come first, all of them count. Six
+    queries, and three for each origin or earlier line.
 
     Raises `TamperedRow` and `WrongKey` if a row is not as it was written.
     """
+    passed = _Passed()
     seen: set[Task] = set()
     for stretch in lines.past(run, line):
-        visit = _newest_visit(stretch, node, seen)
-        if visit is not None:
-            return _of_visit(visit)
-    return []
+        oldest = _read_stretch(passed, stretch, node, seen)
+        # Visits are numbered along the way, so that all earlier ones are older.
+        if passed.newest and oldest < min(passed.newest, visit):
+            break
+    return passed.of_visits_from(min(passed.newest, visit))
 
 
 def approved_calls_of(
@@ -83,27 +105,38 @@ def approved_calls_of(
     return approved
 
 
-def _newest_visit(stretch: Stretch, node: str, seen: set[Task]) -> _Visit | None:
-    """Return the newest visit that was decided on a stretch; None if there is none.
-    Adds to `seen` the tasks about which people were asked on it: earlier stretches
-    say nothing about these.
+def _read_stretch(passed: _Passed, stretch: Stretch, node: str, seen: set[Task]) -> int:
+    """Add what a stretch has of the visits of a gate, and return the number of the
+    oldest (the largest number there is if it has none). Adds to `seen` the tasks about
+    which people were asked on it: earlier stretches say nothing about these.
     """
     bound = logged_until(stretch)
-    rows = _applied(stretch, node, bound, seen)
+    requests = _applied(stretch, node, bound, seen)
     waivers = _waivers(stretch, node, bound)
-    visits = [task.visit for task in [*rows, *waivers]]
-    if not visits:
-        return None
-    newest = max(visits)
-    requests: list[UUID] = []
-    for task, request in rows.items():
-        if task.visit == newest:
-            requests.append(request)
-    waived: list[Decision] = []
-    for task, decisions in waivers.items():
-        if task.visit == newest:
-            waived += decisions
-    return _Visit(tuple(requests), tuple(waived))
+    # What came round the gate after its newest visit, which is on no older stretch.
+    if not passed.newest:
+        passed.round_it += _round(stretch, node, bound)
+    visits = [task.visit for task in [*requests, *waivers]]
+    passed.requests = {**requests, **passed.requests}
+    passed.waivers = {**waivers, **passed.waivers}
+    passed.newest = max([passed.newest, *visits])
+    return min(visits, default=sys.maxsize)
+
+
+def _round(stretch: Stretch, gate: str, bound: int | None) -> list[UUID]:
+    """Return the ids of the applied requests in which people were asked at a gate about
+    values that others brought in: patches, and outputs given when settling.
+    """
+    rows = ApprovalRequest.objects.filter(
+        run=stretch.run,
+        line=stretch.line,
+        status=RequestStatus.APPLIED,
+        policy__gate=gate,
+    )
+    rows = rows.exclude(node=gate).exclude(kind=AUTHORITY_KIND)
+    if bound is not None:
+        rows = rows.filter(settled_seq__lte=bound)
+    return list(rows.values_list("id", flat=True))
 
 
 def _applied(
@@ -146,24 +179,20 @@ def _waivers(
     return waivers
 
 
-def _of_visit(visit: _Visit) -> list[LetThrough]:
-    passed = [_of_request(state) for state in states_of(visit.requests)]
-    passed += _of_waivers(visit.waivers)
-    # A task all of whose writes were rejected lets nobody act.
-    return [through for through in passed if through.writes]
-
-
 def states_of(requests: Collection[UUID]) -> list[RequestState]:
-    """Return the state of these applied requests of one line, by task. Three queries.
+    """Return the state of these applied requests, by line and task. One query, and two
+    for each of their lines.
 
     Raises `TamperedRow` and `WrongKey`; also where decisions do not bear out that a
     request was applied, for its status is not sealed.
     """
     query: QuerySet[ApprovalRequest] = ApprovalRequest.objects.filter(id__in=requests)
-    rows = list(query.select_related("run").order_by("visit", "index", "ordinal"))
-    if not rows:
-        return []
-    states = load_states(rows, protection_of(rows[0].run))
+    by_line: dict[tuple[UUID, int], list[ApprovalRequest]] = {}
+    for row in query.select_related("run").order_by("visit", "index", "ordinal"):
+        by_line.setdefault((row.run_id, row.line), []).append(row)
+    states: list[RequestState] = []
+    for rows in by_line.values():
+        states += load_states(rows, protection_of(rows[0].run))
     for state in states:
         if state.outcome is None:
             raise TamperedRow(
@@ -206,14 +235,11 @@ def _of_request(state: RequestState) -> LetThrough:
     return LetThrough(state.task, tuple(writes), state)
 
 
-def _of_waivers(decisions: Sequence[Decision]) -> list[LetThrough]:
-    if not decisions:
-        return []
+def _of_waivers(task: Task, decisions: Sequence[Decision]) -> LetThrough:
     run = Run.objects.only("encrypted", "hash_key").get(id=decisions[0].run)
     sealed_rows.verify_rows(decisions, protection_of(run))
-    writes: dict[Task, list[WriteValue]] = {}
+    writes: list[WriteValue] = []
     for row in decisions:
         value = read_value(row, "final_value")
-        write = WriteValue(row.channel, value)
-        writes.setdefault(Task.parse(row.task), []).append(write)
-    return [LetThrough(task, tuple(of_task)) for task, of_task in writes.items()]
+        writes.append(WriteValue(row.channel, value))
+    return LetThrough(task, tuple(writes))

@@ -166,7 +166,10 @@ class Executor:
         wait = 0.0
         if task in due:
             wait = due[task] - self.lease.now().timestamp()
-        recovers = entry is not None and entry.outcome == Outcome.OPEN
+        # What an atomic attempt did without a result was rolled back.
+        is_atomic = self.context.node_of(task).atomic
+        is_open = entry is not None and entry.outcome == Outcome.OPEN
+        recovers = is_open and not is_atomic
         self._queue(NextAttempt(start, number, tries_before, recovers), wait)
 
     def _queue(self, attempt: NextAttempt, wait: float) -> None:
