@@ -12,7 +12,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from approvals.models import ApprovalRequest, Decision, Receipt
+from approvals.models import ApprovalRequest, Decision, Passkey, Receipt
+from approvals.passkeys import people_without_keys
 from checkpoints.admin.rows import GraphFilter, ReadOnlyRows
 from checkpoints.models import Run
 
@@ -150,6 +151,8 @@ class ApprovalRequestAdmin(ReadOnlyRows):
 
 
 WORDS = ("of_run", "state", "asked_of", "times", "decided", "review")
+MOST_NAMED = 200
+"""The most people without a passkey that are named."""
 MOST = 100
 """The most runs whose reviews one page lists."""
 
@@ -171,6 +174,27 @@ class DecisionAdmin(ReadOnlyRows):
             reverse("admin:checkpoints_run_change", args=[row.run]),
             row.run,
         )
+
+
+@admin.register(Passkey)
+class PasskeyAdmin(ReadOnlyRows):
+    """Passkeys, and who has none: whom a gate that asks for one would keep waiting."""
+
+    list_display = ("name", "user", "created_at", "used_at", "revoked_at")
+    list_select_related = ("user",)
+    change_list_template = "admin/approvals/passkey/change_list.html"
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return (*self.list_display, "fingerprint", "rp_id", "sign_count")
+
+    get_readonly_fields = get_fields
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
+        """Show the list with the first people who have no passkey, by name."""
+        people = people_without_keys().order_by("username")
+        names = [person.get_username() for person in people[: MOST_NAMED + 1]]
+        extra = {"without": names[:MOST_NAMED], "more": len(names) > MOST_NAMED}
+        return super().changelist_view(request, {**(extra_context or {}), **extra})
 
 
 @admin.register(Receipt)

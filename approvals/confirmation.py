@@ -14,6 +14,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import ConfirmationRequired
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.confirmation import (
+    PASSKEY,
     confirmation_needed,
     satisfies,
     strongest,
@@ -21,13 +22,37 @@ from orchestrator.engine.graphs.confirmation import (
 
 
 @frozen
+class Site:
+    """The site that passkeys are for, as a browser knows it: `rp_id` is its host,
+    `origin` its scheme, host and port.
+    """
+
+    rp_id: str
+    origin: str
+
+
+@frozen
+class PostedAssertion:
+    """The answer of a passkey, unverified: the id of the challenge that it answers, the
+    hash of the session, and what the browser returned, as JSON.
+    """
+
+    challenge: UUID
+    session: str
+    site: Site
+    credential: str
+
+
+@frozen
 class Confirmation:
     """What a person has shown in the request in which they sign: `person` is the primary
-    key of their account, `method` is "password".
+    key of their account, `method` "password" or "passkey". The assertion of a passkey
+    is verified under the run's lock, against what is decided there.
     """
 
     person: Any
     method: str
+    assertion: PostedAssertion | None = None
 
 
 def needed_for(
@@ -37,15 +62,10 @@ def needed_for(
     method, or empty if they need not. `revised` is what their edit makes of it.
     """
     # Both count: an edit is bound to what was seen, and decides what it makes of it.
-    amounts = [_money_of(row)]
+    values = [read_value(row, "value")]
     if revised is not None:
-        amounts.append(_money_of(revised))
-    return confirmation_needed(request.policy, amounts)
-
-
-def _money_of(row: PendingWrite) -> Any:
-    shown = read_value(row, "shown") or {}
-    return shown.get("money")
+        values.append(read_value(revised, "value"))
+    return confirmation_needed(request.policy, row.channel, values)
 
 
 def require_confirmation(
@@ -61,6 +81,9 @@ def require_confirmation(
     given_method = ""
     if confirmation is not None and confirmation.person == by.pk:
         given_method = confirmation.method
+        # Without an assertion there is nothing that was verified.
+        if given_method == PASSKEY and confirmation.assertion is None:
+            given_method = ""
     missing = {
         write: method
         for write, method in needed.items()

@@ -7,7 +7,7 @@ first wins: a deadline that comes second finds nothing left to decide.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -28,14 +28,15 @@ from approvals.models import (
     Decision,
     RequestStatus,
 )
+from approvals.signing import signed_decision, texts_changed_events
 from checkpoints import timeline, versions
 from checkpoints.audit import lines as audit_log
-from checkpoints.core.ids import uuid7
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db import query_cache, statements
 from checkpoints.db.clock import kept_now, read_now
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run, pending_writes
+from checkpoints.ledger.run_error import RESTORED
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import notify
 from checkpoints.sealing import sealed_columns, sealed_rows
@@ -43,6 +44,11 @@ from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection, decrypted, protection_of
 from orchestrator.engine.errors import TamperedRow, UnknownThing
 from orchestrator.engine.values.ops import same
+
+GRACE = timedelta(minutes=30)
+"""The time that people have, from the resume of a restored run, before a deadline acts
+that came while they could not look.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +116,17 @@ def _query_due(run: UUID) -> "QuerySet[ApprovalRequest]":
     return due.order_by("deadline", "id").only("id")
 
 
-def go_on(run: Run) -> None:
+def go_on(run: Run, *, was_restored: bool = False) -> None:
     """Add jobs for the deadlines of a locked, stopped run that goes on: they may have
-    come while nothing could be decided. One query where there are none.
+    come while nothing could be decided. If it `was_restored`, people get `GRACE` first.
+    One query where there are none.
     """
+    earliest = read_now() + GRACE if was_restored else None
     add_deadline_jobs(
         ApprovalRequest.objects.filter(
             run=run.id, status=RequestStatus.OPEN, deadline__isnull=False
-        )
+        ),
+        earliest=earliest,
     )
 
 
@@ -125,6 +134,9 @@ def _meet_locked(run_id: UUID, request_id: UUID) -> bool:
     run = locked_run.lock_run(run_id)
     # When such a run goes on, its open requests get new jobs.
     if run.cancel_at or run.status in CLOSED_TO_DECISIONS:
+        return False
+    # People may have signed in the time that a copy of the database lacks.
+    if run.error_code == RESTORED:
         return False
     requests = query_cache.select_locked(
         ApprovalRequest, _query_open, run_id, request_id
@@ -164,7 +176,22 @@ def _decide(passing: _Passing) -> None:
     rows = passing.undecided
     if verdict == "approve":
         rows = _without_edits(passing)
-    decisions = [_decision(passing, row, verdict) for row in rows]
+    # Nobody saw them; each is bound to its revision as a person's decision is.
+    decisions: list[Decision] = []
+    events: list[NewEvent] = []
+    for row in rows:
+        decision, event = signed_decision(
+            passing.request,
+            row,
+            verdict,
+            at=passing.at,
+            by_name=BY_DEADLINE,
+            proposed_value=decrypted(row, "value"),
+        )
+        decisions.append(decision)
+        events.append(event)
+    before = {row.write: row.revision for row in passing.undecided}
+    revised = [row for row in rows if row.revision > before[row.write]]
     # The events of the decisions come first, so that their numbers are known.
     for seq, decision in enumerate(decisions, start=passing.run.event_seq + 1):
         decision.event_seq = seq
@@ -173,7 +200,8 @@ def _decide(passing: _Passing) -> None:
     )
     [state] = load_states([passing.request], passing.protection)
     outcome = state.outcome
-    last_seq = _append_events(passing, decisions, str(outcome))
+    events += texts_changed_events(revised)
+    last_seq = _append_events(passing, decisions, events, str(outcome))
     statements.update_rows(
         ApprovalRequest,
         {"id": passing.request.id},
@@ -295,33 +323,11 @@ def _restore_texts(passing: _Passing, texts: Mapping[str, Any]) -> None:
         request.save(update_fields=changed)
 
 
-def _decision(passing: _Passing, row: PendingWrite, verdict: str) -> Decision:
-    final_value = b""
-    if verdict == "approve":
-        final_value = decrypted(row, "value")
-    return Decision(
-        id=uuid7(),
-        request=passing.request,
-        run=passing.run.id,
-        line=row.line,
-        task=row.task,
-        write=row.write,
-        position=row.position,
-        channel=row.channel,
-        revision=row.revision,
-        # Nobody saw it; it is bound to its revision as a person's decision is.
-        seen_hash=row.hash,
-        verdict=verdict,
-        old_value=pack_json(pending_writes.base_of(row).value),
-        proposed_value=decrypted(row, "value"),
-        final_value=final_value,
-        by_name=BY_DEADLINE,
-        at=passing.at,
-    )
-
-
 def _append_events(
-    passing: _Passing, decisions: Sequence[Decision], outcome: str
+    passing: _Passing,
+    decisions: Sequence[Decision],
+    about_writes: Sequence[NewEvent],
+    outcome: str,
 ) -> int:
     """Append the events to the run's log, with its wake, and one line to the audit log.
     Return the number of the last event.
@@ -329,14 +335,11 @@ def _append_events(
     run = passing.run
     request = passing.request
     first_seq = run.event_seq + 1
-    events = [_decision_event(request, decision) for decision in decisions]
     settled = {"request": str(request.id), "outcome": outcome}
-    events.append(
-        NewEvent("request_settled", settled, node=request.node, task=request.task)
-    )
+    event = NewEvent("request_settled", settled, node=request.node, task=request.task)
     last_seq = locked_run.append_locked(
         run,
-        events,
+        [*about_writes, event],
         at=passing.at,
         decisions=run.decisions + len(decisions),
         **notify.woken(),
@@ -352,20 +355,3 @@ def _append_events(
         verdicts={decisions[0].verdict: len(decisions)},
     )
     return last_seq
-
-
-def _decision_event(request: ApprovalRequest, decision: Decision) -> NewEvent:
-    facts = {
-        "write": str(decision.write),
-        "revision": decision.revision,
-        "verdict": decision.verdict,
-        "hash": decision.seen_hash,
-        "request": str(request.id),
-    }
-    return NewEvent(
-        "decision_signed",
-        facts,
-        node=request.node,
-        task=request.task,
-        actor=BY_DEADLINE,
-    )

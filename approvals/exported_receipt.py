@@ -94,12 +94,23 @@ def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
         "request": _request(decision.request, run, hidden),
         "outcome": _outcome(decision.request, run, removed),
         "verdict": _verdict_on_write(decision, run),
+        "assertion": _assertion(decision, run),
         "log": _event(
             run,
             may_be_removed=decision.event_seq in removed,
             seq=decision.event_seq,
         ),
     }
+
+
+def _assertion(decision: Decision, run: Run) -> dict[str, Any] | None:
+    """Return what the signer's passkey signed. It holds ids and hashes, no value."""
+    receipt = decision.receipt
+    if receipt is None or not decision.confirmed_by:
+        return None
+    sealed_rows.verify_row(receipt, protection_of(run))
+    assertion: dict[str, Any] | None = receipt.assertion
+    return assertion
 
 
 def _write(decision: Decision, run: Run, hidden: bool) -> dict[str, Any]:

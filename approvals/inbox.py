@@ -111,6 +111,13 @@ class WaitingRequests:
         """Return those within these bounds of `opened_at`, `graph` and `run`."""
         return replace(self, bounds={**self.bounds, **bounds})
 
+    @property
+    def is_merged(self) -> bool:
+        """Return whether a page is made from the first rows of several lists, as each
+        is here.
+        """
+        return True
+
     def __getitem__(self, part: slice) -> "QuerySet[ApprovalRequest]":
         reviewers = RequestReviewer.objects.filter(principal=SOURCE, waits=True)
         reviewers = reviewers.filter(**self.bounds)

@@ -31,6 +31,13 @@ def _is_needs(value: Any, row: Any) -> bool:
     return True
 
 
+def _is_paths(value: Any, row: Any) -> bool:
+    """Return whether it is {channel: path}."""
+    if not isinstance(value, dict):
+        return False
+    return all(isinstance(path, str) for path in value.values())
+
+
 def _is_limit(value: Any, row: Any) -> bool:
     """Return whether it is the text of an amount."""
     return isinstance(value, str) and number_of(value) is not None
@@ -48,6 +55,7 @@ _POLICY = {
     "needs?": _is_needs,
     "confirm?": frozenset(METHODS),
     "confirm_above?": _is_limit,
+    "confirm_money?": _is_paths,
 }
 _LINE = {
     "write": str,
@@ -72,7 +80,19 @@ REQUEST: dict[str, Any] = {
     "why": (str, dict),
     "policy": _POLICY,
 }
-RECEIPT: dict[str, Any] = {"lines": [_LINE]}
+_ASSERTION = {
+    "document": {"decisions": [dict]},
+    "credential": str,
+    "fingerprint": str,
+    "public_key": str,
+    "client_data": str,
+    "authenticator_data": str,
+    "signature": str,
+}
+RECEIPT: dict[str, Any] = {
+    "lines": [_LINE],
+    "assertion": (_ASSERTION, type(None)),
+}
 """The form of the JSON in columns, as `checkpoints.bundle.row_shapes` describes it, for
 rows that come in as a bundle.
 """
@@ -401,6 +421,7 @@ class Receipt(Sealed):
 
     SHAPES = RECEIPT
     IDENTITY = ("run_id", "id")
+    ADDED = ("assertion",)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="receipts")
@@ -420,6 +441,14 @@ class Receipt(Sealed):
         help_text=(
             "[{write, revision, hash, verdict, result, why, ...}] in the order signed."
         )
+    )
+    assertion = models.JSONField(
+        null=True,
+        blank=True,
+        help_text=(
+            "{document, credential, fingerprint, public_key, client_data, ...}: what a "
+            "passkey signed; empty where none did."
+        ),
     )
 
     class Meta:
@@ -583,3 +612,62 @@ class Draft(Sealed):
 
     def __str__(self) -> str:
         return f"draft for {self.write} r{self.revision}"
+
+
+class Passkey(Sealed):
+    """A key of a person's authenticator, with which they sign what gates ask for. The
+    row is sealed, so that nobody puts a key of their own into the database, or brings
+    back one that was revoked.
+    """
+
+    IDENTITY = ("credential",)
+    MOMENT = "created_at"
+
+    id = models.BigAutoField(primary_key=True)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        related_name="countersign_passkeys",
+    )
+    name = models.CharField(max_length=100)
+    credential = models.CharField(
+        max_length=1400,
+        unique=True,
+        help_text="The id that the authenticator gave it, in base64url.",
+    )
+    cose_key = models.TextField(help_text="Its public key as WebAuthn has it: base64.")
+    public_key = models.TextField(
+        help_text="The same as SubjectPublicKeyInfo: DER in base64."
+    )
+    fingerprint = models.CharField(max_length=64, help_text="SHA-256 of `public_key`.")
+    rp_id = models.CharField(max_length=253, help_text="The site that it is for.")
+    sign_count = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.user}"
+
+
+class PasskeyChallenge(models.Model):
+    """What a person is about to sign with a passkey: used once, by them, in the session
+    that asked, within minutes.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+"
+    )
+    session = models.CharField(max_length=64, help_text="SHA-256 of the session's key.")
+    nonce = models.CharField(max_length=64)
+    challenge = models.CharField(
+        max_length=64, help_text="SHA-256 of the document that is to be signed."
+    )
+    created_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"challenge of {self.user_id}"

@@ -217,9 +217,9 @@ def may_see_run(user: Any, run: Run) -> bool:
     return visible_among(user, Run.objects.filter(id=run.id)).exists()
 
 
-def visible_run(user: Any, id_or_key: str | UUID) -> Run:
-    """Return the run of that id or key, without its input. Raises `UnknownThing`, also
-    where the user may not see the run.
+def visible_run(user: Any, id_or_key: str | UUID, *, with_input: bool = False) -> Run:
+    """Return the run of that id or key, which reads its input later unless `with_input`.
+    Raises `UnknownThing`, also where the user may not see the run.
     """
     text = str(id_or_key)
     run_id = _uuid_in(text)
@@ -233,7 +233,10 @@ def visible_run(user: Any, id_or_key: str | UUID) -> Run:
     # People are read together with the run, because the seal covers them: read later
     # they would be those of a later state.
     runs = visible_among(user, Run.objects.filter(named))
-    run = runs.select_related("started_by", "on_behalf_of").defer("input").first()
+    runs = runs.select_related("started_by", "on_behalf_of")
+    if not with_input:
+        runs = runs.defer("input")
+    run = runs.first()
     if run is None:
         raise unknown_thing("run", id_or_key)
     return run

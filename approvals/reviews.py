@@ -17,8 +17,8 @@ from django.db.models import Exists, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from approvals import signing
-from approvals.confirmation import Confirmation
+from approvals import passkey_challenges, signing
+from approvals.confirmation import Confirmation, Site
 from approvals.drafts import forget_drafts
 from approvals.gates.request_state import (
     RequestState,
@@ -50,6 +50,7 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import (
+    ConfirmationRequired,
     KeyConflict,
     NotAReviewer,
     TamperedRow,
@@ -107,6 +108,9 @@ def sign(
             idempotency_key=idempotency_key,
         ) from error
     # The transaction is rolled back by now, so the audit lines below outlive the act.
+    except ConfirmationRequired as refusal:
+        _record_unconfirmed(run_uuid, by, refusal)
+        raise
     except NotAReviewer as refusal:
         _record_refusal(run_uuid, by, refusal)
         raise
@@ -142,6 +146,50 @@ def decide(
         signing.parse_decisions(decisions), set(writes_of_request), request=request.id
     )
     return sign(request.run_id, decisions, by=by, idempotency_key=idempotency_key)
+
+
+def passkey_challenge(
+    run_id: UUID | str,
+    decisions: Sequence[Mapping[str, Any]],
+    *,
+    by: AbstractBaseUser,
+    site: Site,
+    session: str,
+) -> dict[str, Any]:
+    """Return what the browser of this person needs to sign these decisions with a
+    passkey: {"challenge": its id, "options"}, or {} if no gate asks for it. Nothing is
+    decided yet. `session` is the hash of the session in which the answer has to come.
+
+    Raises what `sign` raises for decisions that cannot be signed as they are, and
+    `InvalidValue` if the person has no passkey for this site.
+    """
+    items = signing.parse_decisions(decisions)
+    with transaction.atomic():
+        run = locked_run.lock_run(uuid_of(run_id, "run"))
+        _require_open_to_decisions(run)
+        requests_by_write, _ = _lock_requests(run, items)
+        act = Signing(
+            run=run, by=by, at=timezone.now(), requests_by_write=requests_by_write
+        )
+        lines = signing.signed_lines(act, signing.weigh_decisions(act, items))
+        # Below their limits gates ask for none, and a person may have none.
+        if not any(signing.needed_confirmations(act).values()):
+            return {}
+        return passkey_challenges.issue_challenge(
+            run, by, lines, site=site, session=session
+        )
+
+
+def _record_unconfirmed(run_id: UUID, by: Any, refusal: ConfirmationRequired) -> None:
+    # Who merely was not asked yet has tried nothing.
+    if "reason" in refusal.facts:
+        audit_log.record(
+            "refused_confirmation",
+            actor=by,
+            run=run_id,
+            method=refusal.facts["method"],
+            reason=refusal.facts["reason"],
+        )
 
 
 def _record_refusal(run_id: UUID, by: Any, refusal: NotAReviewer) -> None:
@@ -187,7 +235,12 @@ def _sign(
         raise signing.refusal(act)
 
     receipt = Receipt(
-        run=run, by=by, at=act.at, idempotency_key=idempotency_key, body_hash=body_hash
+        run=run,
+        by=by,
+        at=act.at,
+        idempotency_key=idempotency_key,
+        body_hash=body_hash,
+        assertion=act.assertion,
     )
     _write(act, receipt, has_drafts=has_drafts)
     return receipt

@@ -5,7 +5,7 @@ Builds rows, but writes none. `approvals.reviews` calls it under the locks of th
 and its requests.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -27,6 +27,7 @@ from approvals.models import (
     Decision,
     RequestStatus,
 )
+from approvals.passkey_challenges import verified_assertion
 from checkpoints import timeline, versions
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7, uuid_of
@@ -35,7 +36,7 @@ from checkpoints.event_log import NewEvent
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
 from checkpoints.models.pending_write import RevisionReason
-from checkpoints.sealing.sealed_columns import pack_json, read_value
+from checkpoints.sealing.sealed_columns import pack_json, read_bytes, read_value
 from checkpoints.sealing.sealed_rows import Protection, decrypted, protection_of
 from orchestrator.engine.errors import (
     AlreadyDecided,
@@ -86,7 +87,8 @@ class Signing:
     the items that count, in their order; `revised` the next revisions that it makes, by
     write; `texts` the new title and facts of requests, by id; `checked` the requests
     whose reviewer the signer is known to be; `settled` the writes that are no longer
-    open; `confirmation` is how the signer has just shown who they are.
+    open; `confirmation` is how the signer has just shown who they are; `assertion` what
+    their passkey signed.
     """
 
     run: Run
@@ -94,6 +96,7 @@ class Signing:
     at: datetime
     requests_by_write: dict[UUID, RequestState]
     confirmation: Confirmation | None = None
+    assertion: dict[str, Any] | None = None
     counted: list[Item] = field(default_factory=list)
     revised: dict[UUID, PendingWrite] = field(default_factory=dict)
     texts: dict[UUID, dict[str, Any]] = field(default_factory=dict)
@@ -248,12 +251,8 @@ def apply_decisions(act: Signing, items: Sequence[Item]) -> None:
     """Let each decision count, or note why it does not. Raises if the whole act must
     not stand.
     """
-    results = [_judge_item(act, item) for item in items]
-    act.counted = [result.item for result in results if result.counts]
-    if act.counted:
-        require_signable(act.run)
-    _revise_edited_writes(act, results)
-    _require_confirmed(act)
+    results = weigh_decisions(act, items)
+    _require_confirmed(act, results)
 
     # Decisions are recorded last, because each is about the revision that the edits of
     # this act have led to.
@@ -262,6 +261,18 @@ def apply_decisions(act: Signing, items: Sequence[Item]) -> None:
             _record_decision(act, result.row, result.item)
         else:
             _note(act, result.item, result.row, result.result, **result.facts)
+
+
+def weigh_decisions(act: Signing, items: Sequence[Item]) -> list[_ItemResult]:
+    """Return which decisions count, and make the revisions that they lead to. Records
+    nothing. Raises if the whole act must not stand.
+    """
+    results = [_judge_item(act, item) for item in items]
+    act.counted = [result.item for result in results if result.counts]
+    if act.counted:
+        require_signable(act.run)
+    _revise_edited_writes(act, results)
+    return results
 
 
 def _judge_item(act: Signing, item: Item) -> _ItemResult:
@@ -441,9 +452,26 @@ def _renew_texts(
         )
 
 
-def _require_confirmed(act: Signing) -> None:
+def _require_confirmed(act: Signing, results: Sequence[_ItemResult]) -> None:
     """Raise `ConfirmationRequired` if the signer has not confirmed what counts as its
     gates ask for.
+    """
+    if act.confirmation is not None and act.confirmation.assertion is not None:
+        act.assertion = verified_assertion(
+            act.confirmation.assertion,
+            act.run,
+            act.by,
+            signed_lines(act, results),
+            at=act.at,
+        )
+    needed = needed_confirmations(act)
+    if needed:
+        require_confirmation(act.run, act.by, needed, act.confirmation)
+
+
+def needed_confirmations(act: Signing) -> dict[UUID, str]:
+    """Return how the signer must confirm what counts, by write; empty where they need
+    not.
     """
     needed: dict[UUID, str] = {}
     for item in act.counted:
@@ -453,8 +481,36 @@ def _require_confirmed(act: Signing) -> None:
             row = next(row for row in state.writes if row.write == item.write)
             revised = act.revised.get(item.write)
             needed[item.write] = needed_for(state.request, row, revised)
-    if needed:
-        require_confirmation(act.run, act.by, needed, act.confirmation)
+    return needed
+
+
+def signed_lines(act: Signing, results: Sequence[_ItemResult]) -> list[dict[str, Any]]:
+    """Return what a passkey signs of an act, write by write. Raises `StaleProposal` if
+    part of it does not count: it signs all of what it is shown, or nothing.
+    """
+    moved = [str(result.row.write) for result in results if not result.counts]
+    if moved:
+        raise StaleProposal(
+            "what you saw has changed since; nothing was signed", moved=moved
+        )
+    return [_signed_line(act, result.row, result.item) for result in results]
+
+
+def _signed_line(act: Signing, row: PendingWrite, item: Item) -> dict[str, Any]:
+    line = {
+        "request": str(act.requests_by_write[item.write].request.id),
+        "write": str(item.write),
+        "revision": row.revision,
+        "hash": item.hash,
+        "verdict": item.verdict,
+    }
+    # The hash of what was seen holds its value; an edit decides another one.
+    if item.verdict == "edit":
+        value = read_bytes(act.revised[item.write], "value")
+        line["value_hash"] = act.protection.digest(value)
+    if item.reason:
+        line["reason_hash"] = act.protection.digest(canonical.dumps(item.reason))
+    return line
 
 
 # Recording what counts.
@@ -464,25 +520,20 @@ def _record_decision(act: Signing, row: PendingWrite, item: Item) -> None:
     """Add a decision that counts, its event, and its line of the receipt."""
     state = act.requests_by_write[row.write]
     current = act.revised.get(row.write, row)
-    act.decisions.append(
-        _decision(act, state.request, current, item, proposed=decrypted(row, "value"))
+    decision, event = signed_decision(
+        state.request,
+        current,
+        item.verdict,
+        at=act.at,
+        by_name=act.by.get_username(),
+        proposed_value=decrypted(row, "value"),
+        by=act.by,
+        seen_hash=item.hash,
+        reason=pack_json(item.reason) if item.reason else b"",
+        confirmed_by=act.confirmation.method if act.confirmation else "",
     )
-    facts = {
-        "write": str(row.write),
-        "revision": current.revision,
-        "verdict": item.verdict,
-        "hash": item.hash,
-        "request": str(state.request.id),
-    }
-    act.events.append(
-        NewEvent(
-            "decision_signed",
-            facts,
-            node=row.node,
-            task=row.task,
-            actor=act.by.get_username(),
-        )
-    )
+    act.decisions.append(decision)
+    act.events.append(event)
     # Under four eyes others have to sign an edited revision; its author does not
     # count.
     if item.verdict == "edit" and state.request.policy["four_eyes"]:
@@ -492,38 +543,52 @@ def _record_decision(act: Signing, row: PendingWrite, item: Item) -> None:
     _note(act, item, current, "counted", again=signed_before)
 
 
-def _decision(
-    act: Signing,
+def signed_decision(
     request: ApprovalRequest,
     row: PendingWrite,
-    item: Item,
+    verdict: str,
     *,
-    proposed: bytes,
-) -> Decision:
+    at: datetime,
+    by_name: str,
+    proposed_value: bytes,
+    **columns: Any,
+) -> tuple[Decision, NewEvent]:
+    """Return the decision on this revision of a write, not saved, and the line of the
+    log that names it. `columns` are the others that a person's decision has.
+    """
     final_value = b""
-    if item.verdict != "reject":
+    if verdict != "reject":
         final_value = decrypted(row, "value")
-    return Decision(
+    columns.setdefault("seen_hash", row.hash)
+    decision = Decision(
         id=uuid7(),
         request=request,
-        run=act.run.id,
+        run=row.run_id,
         line=row.line,
         task=row.task,
         write=row.write,
         position=row.position,
         channel=row.channel,
         revision=row.revision,
-        seen_hash=item.hash,
-        verdict=item.verdict,
+        verdict=verdict,
         old_value=pack_json(pending_writes.base_of(row).value),
-        proposed_value=proposed,
+        proposed_value=proposed_value,
         final_value=final_value,
-        reason=pack_json(item.reason) if item.reason else b"",
-        by=act.by,
-        by_name=act.by.get_username(),
-        at=act.at,
-        confirmed_by=act.confirmation.method if act.confirmation else "",
+        by_name=by_name,
+        at=at,
+        **columns,
     )
+    facts = {
+        "write": str(row.write),
+        "revision": row.revision,
+        "verdict": verdict,
+        "hash": decision.seen_hash,
+        "request": str(request.id),
+    }
+    event = NewEvent(
+        "decision_signed", facts, node=row.node, task=row.task, actor=by_name
+    )
+    return decision, event
 
 
 def _note(
@@ -554,7 +619,7 @@ def request_outcome(
     each settled request.
     """
     settled: list[tuple[ApprovalRequest, str]] = []
-    events = [*act.events, *_texts_changed(act)]
+    events = [*act.events, *texts_changed_events(act.revised.values())]
     for state in act.requests:
         request = state.request
         standings = _standings_after(act, state)
@@ -571,12 +636,12 @@ def request_outcome(
     return settled, events
 
 
-def _texts_changed(act: Signing) -> list[NewEvent]:
-    """Return one event for each write that comes back because the texts beside it
-    changed.
+def texts_changed_events(revisions: Iterable[PendingWrite]) -> list[NewEvent]:
+    """Return one event for each of these revisions that is there because the texts
+    beside its write changed.
     """
-    events = []
-    for row in act.revised.values():
+    events: list[NewEvent] = []
+    for row in revisions:
         if row.reason != RevisionReason.TEXTS:
             continue
         facts = {

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from approvals.views import draft, inbox, receipt, review
+from approvals.views import draft, inbox, passkey_challenge, receipt, review
 from approvals.views.audit import download, line, page
 
 urlpatterns = [
@@ -11,6 +11,9 @@ urlpatterns = [
     path("reviews/-/rows/", inbox.inbox_rows, name="inbox_rows"),
     path("reviews/<str:ref>/", review.review_page, name="review"),
     path("reviews/<str:ref>/sign/", review.sign_page, name="sign"),
+    path(
+        "reviews/<str:ref>/passkey/", passkey_challenge.challenge_page, name="challenge"
+    ),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
     path("audit/", page.audit_page, name="audit"),

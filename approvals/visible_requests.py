@@ -42,6 +42,13 @@ class VisibleRequests:
         """Return those within these bounds of `graph` and `opened_at`."""
         return replace(self, bounds={**self.bounds, **bounds})
 
+    @property
+    def is_merged(self) -> bool:
+        """Return whether a page is made from the first rows of several lists: see
+        `checkpoints.db.large_reads.first_rows`.
+        """
+        return not may(self.user, "view_run")
+
     def __getitem__(self, part: slice) -> "QuerySet[ApprovalRequest]":
         if not self.user.is_active or not self.user.is_authenticated:
             return ApprovalRequest.objects.none()

@@ -86,9 +86,16 @@ class VisibleRuns:
         """
         return replace(self, runs=self.runs.filter(*conditions), few=True)
 
+    @property
+    def is_merged(self) -> bool:
+        """Return whether a page is made from the first rows of several lists: see
+        `checkpoints.db.large_reads.first_rows`.
+        """
+        return not (self.few or self._sees_all_or_none)
+
     def __getitem__(self, part: slice) -> "QuerySet[Run]":
         runs = self._with_bounds(self.runs).order_by(*self.order)
-        if self.few or self._sees_all_or_none:
+        if not self.is_merged:
             visible = visible_among(self.user, runs, principals=self.principals)
             return visible[part]
 

@@ -38,6 +38,7 @@ _ROWS = (
     "checkpoints.view_worker",
     "approvals.view_approvalrequest",
     "approvals.view_decision",
+    "approvals.view_passkey",
     "approvals.view_receipt",
 )
 _MOVING = (

@@ -19,6 +19,7 @@ from orchestrator.views import (
 from orchestrator.views.bundles import pages as bundles
 from orchestrator.views.compare.page import compare_page
 from orchestrator.views.go_on.page import go_on_page
+from orchestrator.views.passkeys import pages as passkeys
 from orchestrator.views.retention.erase import erase_page
 from orchestrator.views.retention.pin import pin_page
 
@@ -28,6 +29,12 @@ urlpatterns = [
     path("logout/", LogoutView.as_view(), name="logout"),
     path("account/", account.account_page, name="account"),
     path("account/shortcuts/", account.shortcuts, name="shortcuts"),
+    path(
+        "account/passkeys/options/", passkeys.begin_registration, name="passkey_options"
+    ),
+    path("account/passkeys/", passkeys.register, name="passkey_register"),
+    path("account/passkeys/<int:key>/name/", passkeys.rename, name="passkey_rename"),
+    path("account/passkeys/<int:key>/revoke/", passkeys.revoke, name="passkey_revoke"),
     path("account/theme/", home.theme, name="theme"),
     path("figures/", figures.figures_page, name="figures"),
     path("runs/", runs.runs_page, name="runs"),

@@ -5,6 +5,7 @@ Serializers and views of approvals and orchestrator build on it. It knows no end
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -20,6 +21,7 @@ from rest_framework.response import Response
 from approvals.inbox import WaitingRequests
 from approvals.visible_requests import VisibleRequests
 from approvals.visible_runs import VisibleRuns
+from checkpoints.db.large_reads import first_rows
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of, json_of
 from checkpoints.sealing.sealed_columns import read_value
@@ -279,13 +281,25 @@ def paginate(
     protection: Protection | None = None,
 ) -> Response:
     """Return one page of `rows`, ordered `by` columns (the last one unique), serialized
-    by `out`. One query, and one for the keys of encrypted rows that this process does
-    not know yet. `protection` is that of the run, where all rows belong to one.
+    by `out`. One query, on PostgreSQL in a transaction of its own where it merges
+    several lists, and one for the keys of encrypted rows that this process does not
+    know yet. `protection` is that of the run, where all rows belong to one.
     """
     paging = pages()
     paging.ordering = by
-    page = paging.paginate_queryset(rows, request) or []
+    page = _rows_of_page(paging, rows, request)
     # Before the rows are serialized, which decrypts them one by one.
     data_keys.know_keys_of(page)
     results = out(page, many=True, context={"protection": protection}).data
     return paging.get_paginated_response(results)
+
+
+def _rows_of_page(
+    paging: Pages,
+    rows: "QuerySet[Any] | VisibleRuns | VisibleRequests | WaitingRequests",
+    request: Request,
+) -> list[Any]:
+    is_merged = not isinstance(rows, QuerySet) and rows.is_merged
+    # Else PostgreSQL gathers all rows of a principal that it expects to be few.
+    with first_rows() if is_merged else nullcontext():
+        return paging.paginate_queryset(rows, request) or []

@@ -245,6 +245,14 @@ def _token_made(facts: Facts) -> str:
     return f"made token {facts.get('token', '')} of {_subject(facts)}: {scopes}"
 
 
+def _passkey_registered(facts: Facts) -> str:
+    return f"registered the passkey {facts.get('name', '')}"
+
+
+def _passkey_revoked(facts: Facts) -> str:
+    return f"revoked the passkey {facts.get('name', '')}"
+
+
 def _token_revoked(facts: Facts) -> str:
     return f"revoked token {facts.get('token', '')} of {_subject(facts)}"
 
@@ -451,6 +459,8 @@ KINDS: dict[str, tuple[str, Words]] = {
         "Refused: no reviewer",
         _always("was refused: not a reviewer of it"),
     ),
+    "passkey_registered": ("Passkey registered", _passkey_registered),
+    "passkey_revoked": ("Passkey revoked", _passkey_revoked),
     "refused_confirmation": (
         "Refused: not confirmed",
         _always("was refused: did not show that it was they who sign"),

@@ -102,7 +102,7 @@ def _as_approved(
             )
         point = request.prepared_from
         if point is None:
-            raise _state_is_gone(task)
+            raise state_is_gone(task)
         if point not in snapshots:
             snapshots[point] = _state_at(point, task)
         args = read_value(states[task].writes[0], "value")
@@ -113,12 +113,15 @@ def _as_approved(
 def _state_at(checkpoint: UUID, task: Task) -> State:
     row = timeline.read_checkpoint(checkpoint)
     if row is None:
-        raise _state_is_gone(task)
+        raise state_is_gone(task)
     document = timeline.snapshot_of(row)
     return {"scratch": document["scratch"], "artifacts": document["artifacts"]}
 
 
-def _state_is_gone(task: Task) -> UnknownThing:
+def state_is_gone(task: Task) -> UnknownThing:
+    """Return the refusal of a call whose node cannot be given the state from which the
+    call was prepared.
+    """
     return UnknownThing(
         f"the checkpoint from which the call of {task} was prepared is gone, "
         "so it cannot run; fork the run from before it",

@@ -2,6 +2,7 @@
 have made, and deadlines that nothing would meet.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from approvals.gates.deadline_jobs import KIND
@@ -9,15 +10,17 @@ from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db.clock import read_now
-from checkpoints.models.job import LIVE, Job
+from checkpoints.models import Run
+from checkpoints.models.job import LIVE, Job, JobStatus
 from checkpoints.queue import job_seals, jobs
-from checkpoints.verification import Fault, Subject
+from checkpoints.verification import DEADLINE_UNMET, Fault, Subject
 from orchestrator.engine.errors import CountersignError
 
 LATEST = timedelta(hours=1)
 """How long after the deadline, or after now if it has passed, its job may be due: pauses
 between attempts are shorter.
 """
+_STOPPED = (JobStatus.FAILED, JobStatus.CANCELLED)
 
 
 def wrong_decision(
@@ -55,31 +58,54 @@ def unmet_deadline(
     """Return the fault of an open request whose deadline no job would meet. One query
     for a request with a deadline.
     """
-    run = subject.run
-    # A stopped run gets new jobs when it goes on; nobody here is asked about others.
-    if run.imported or run.cancel_at or run.status in CLOSED_TO_DECISIONS:
+    if row.deadline is None or not _is_open(subject.run, row):
         return None
-    if row.deadline is None or row.status != RequestStatus.OPEN:
-        return None
-    live = Job.objects.filter(run=run.id, kind=KIND, status__in=LIVE)
+    jobs_of_run = Job.objects.filter(run=subject.run.id, kind=KIND)
+    every_job = jobs_of_run.order_by("created_at", "id")
+    own_jobs = [job for job in every_job if _is_of(job, row)]
     # A job that is tried again after its deadline is due a while from now.
     latest = max(row.deadline, read_now()) + LATEST
-    if any(_meets(job, row, latest) for job in live):
+    if any(_will_meet(job, latest) for job in own_jobs):
         return None
+    stopped = [job for job in own_jobs if job.status in _STOPPED]
+    if stopped:
+        return _stopped_job(subject, row, stopped[-1])
     return subject.fault(row, "has a deadline, but no job that would meet it")
 
 
-def _meets(
-    job: Job,
-    row: ApprovalRequest,
-    latest: datetime,
-) -> bool:
-    """Return whether a job is that of the request's deadline, and due in time."""
+def _is_open(run: Run, row: ApprovalRequest) -> bool:
+    """Return whether people may decide the request."""
+    # A stopped run gets new jobs when it goes on; nobody here is asked about others.
+    if run.imported or run.cancel_at or run.status in CLOSED_TO_DECISIONS:
+        return False
+    return bool(row.status == RequestStatus.OPEN)
+
+
+def _will_meet(job: Job, latest: datetime) -> bool:
+    """Return whether a job will act by this time, or waits for the steward who paused
+    it.
+    """
+    return job.status in LIVE and (jobs.is_paused(job) or job.due_at <= latest)
+
+
+def _stopped_job(subject: Subject, row: ApprovalRequest, job: Job) -> Fault:
+    """Return the fault of a request whose job was ended by somebody or by errors: all
+    rows are as they were written, but nothing meets the deadline.
+    """
+    reason = f"has a deadline that nothing will meet, for its job was {job.status}"
+    if job.status == JobStatus.FAILED:
+        reason = f"has a deadline that nothing will meet, for its job {job.status}"
+    if job.error_code:
+        reason = f"{reason} with the error {job.error_code}"
+    return replace(subject.fault(row, reason), code=DEADLINE_UNMET)
+
+
+def _is_of(job: Job, row: ApprovalRequest) -> bool:
+    """Return whether a job, as it was sealed, is that of the request's deadline."""
     if job.facts.get("request") != str(row.id):
         return False
     try:
         job_seals.require_sound(job)
     except CountersignError:
         return False
-    # A steward may have paused it.
-    return jobs.is_paused(job) or job.due_at <= latest
+    return True

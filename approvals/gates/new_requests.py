@@ -153,7 +153,8 @@ class Moment:
     """The commit that opens the requests: the state after it, its superstep, the run's
     input, and its time. `asked_on` is the state that functions for reviewers are given,
     if it differs from `state`. `unsigned` returns the sentence on who changed which of
-    these channels without a signature, for functions that read them.
+    these channels without a signature, and on what that decided ("whom it asks"), for
+    functions that read them.
     """
 
     state: State
@@ -161,7 +162,7 @@ class Moment:
     input: Any
     at: datetime
     asked_on: State | None = None
-    unsigned: Callable[[Collection[str]], str] | None = None
+    unsigned: Callable[[Collection[str], str], str] | None = None
 
 
 def prepare_requests(
@@ -177,11 +178,21 @@ def prepare_requests(
     opening = NewRequests()
     if not reached:
         return opening
+    deadlines = _deadlines(compiled, reached, moment.asked_on or moment.state)
     for task, reached_gate in reached.items():
         proposal = [write for write in held if write.task == task]
         if reached_gate.shown is not None:
             proposal = renewed_at(reached_gate.ordinal, proposal)
-        _open(opening, asker, compiled, task, reached_gate, proposal, moment)
+        _open(
+            opening,
+            asker,
+            compiled,
+            task,
+            reached_gate,
+            proposal,
+            moment,
+            deadlines.get(task, GateDeadline()),
+        )
     sealed_rows.seal_and_encrypt(opening.requests, asker.protection)
     sealed_rows.seal_and_encrypt(opening.writes, asker.protection)
     return opening
@@ -195,13 +206,14 @@ def _open(
     reached: ReachedGate,
     proposal: list[HeldWrite],
     moment: Moment,
+    deadline: GateDeadline,
 ) -> None:
     """Add the request of one task, with its reviewers, its writes and its event."""
     if is_patch(task):
         proposal = _named_by_gate(reached.gate, proposal)
     asked_on = moment.asked_on or moment.state
-    deadline = _deadline(compiled, reached.gate, asked_on)
-    policy = policy_of(compiled, task, reached, asked_on, deadline)
+    reviewers, reads = _reviewers(compiled, reached, asked_on)
+    policy = policy_of(task, reached, reviewers, reads, deadline)
     policy_hash = canonical.digest(canonical.dumps(policy))
     shown = reached.shown or present(
         reached.gate,
@@ -210,7 +222,7 @@ def _open(
         state=moment.state,
         writes=proposal,
     )
-    why = _why(reached, policy, moment, deadline)
+    why = _why(reached, reads, moment, deadline)
     request = ApprovalRequest(
         id=uuid7(),
         **task_columns(asker.id, asker.line, task),
@@ -290,41 +302,57 @@ def _kind_of(proposal: Sequence[HeldWrite]) -> str:
     return "call" if CALL in channels else "writes"
 
 
-def _deadline(compiled: Compiled, gate: Gate, state: State) -> GateDeadline:
-    """Return the deadline of a request that is opened on this state. One query on
-    PostgreSQL, none without a deadline.
+def _deadlines(
+    compiled: Compiled, reached: Mapping[Task, ReachedGate], state: State
+) -> dict[Task, GateDeadline]:
+    """Return the deadlines of requests that are opened on this state. One query on
+    PostgreSQL, none if no gate has a deadline.
     """
-    if gate.deadline is None:
-        return GateDeadline()
-    return deadline_on(compiled, gate, state, read_now())
+    timed = {task: gate for task, gate in reached.items() if gate.gate.deadline}
+    if not timed:
+        return {}
+    now = read_now()
+    return {
+        task: deadline_on(compiled, reached_gate.gate, state, now)
+        for task, reached_gate in timed.items()
+    }
 
 
 def _why(
     reached: ReachedGate,
-    policy: Mapping[str, Any],
+    reads: Sequence[str] | None,
     moment: Moment,
     deadline: GateDeadline,
 ) -> str:
     """Return why people are asked, who changed what made the gate ask them, and why
     they have no deadline though the gate has one.
     """
-    why = _why_asked(reached, policy, moment)
-    # A request that is staged anew may say so already.
-    if not deadline.fault or deadline.fault in why:
-        return why
-    return f"{why}. {deadline.fault}" if why else deadline.fault
+    why = _why_asked(reached, reads, moment, deadline)
+    return _with_sentence(why, deadline.fault)
 
 
-def _why_asked(reached: ReachedGate, policy: Mapping[str, Any], moment: Moment) -> str:
-    """Return why people are asked, and who changed what made the gate ask them."""
+def _why_asked(
+    reached: ReachedGate,
+    reads: Sequence[str] | None,
+    moment: Moment,
+    deadline: GateDeadline,
+) -> str:
+    """Return why people are asked, and who changed what made the gate ask them, or
+    decided until when. `reads` are the channels that decided whom.
+    """
     why = reached.why or ""
-    if moment.unsigned is None:
+    if moment.unsigned is None or reads is None:
         return why
-    changes = moment.unsigned(policy["reads"] or ())
+    why = _with_sentence(why, moment.unsigned(reads, "whom it asks"))
+    until_when = sorted({*deadline.reads}.difference(reads))
+    return _with_sentence(why, moment.unsigned(until_when, "until when it asks"))
+
+
+def _with_sentence(why: str, sentence: str) -> str:
     # A request that is staged anew may say so already.
-    if changes in why:
+    if sentence in why:
         return why
-    return f"{why}. {changes}" if why else changes
+    return f"{why}. {sentence}" if why else sentence
 
 
 def _stage(
@@ -365,17 +393,16 @@ def _stage(
 
 
 def policy_of(
-    compiled: Compiled,
     task: Task,
     reached: ReachedGate,
-    state: State,
+    reviewers: Sequence[str],
+    reads: Sequence[str] | None,
     deadline: GateDeadline,
 ) -> dict[str, Any]:
     """Return the policy that a request is opened under, as JSON. A later deployment
-    changes none of it.
+    changes none of it. `reads` are the channels that decided who the reviewers are.
     """
     gate = reached.gate
-    reviewers, reads = _reviewers(compiled, reached, state)
     if reads is not None:
         reads = sorted({*reads, *deadline.reads})
     reason_required: list[str] = []
@@ -388,7 +415,7 @@ def policy_of(
     policy = {
         "gate": reached.guard,
         "reads": reads,
-        "reviewers": reviewers,
+        "reviewers": list(reviewers),
         "quorum": gate.quorum,
         "reject_quorum": gate.reject_quorum,
         "four_eyes": gate.four_eyes,

@@ -37,6 +37,7 @@ from approvals.views.page import (
     render,
 )
 from approvals.visible_requests import NEWEST_FIRST, of_visible_runs
+from checkpoints.core.status import CLOSED_TO_DECISIONS, Status
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
@@ -377,8 +378,19 @@ _AT_DEADLINE = {
 
 
 def at_deadline(request: ApprovalRequest) -> str:
-    """Return what happens at the deadline of a request, as the end of a sentence."""
-    return _AT_DEADLINE.get(request.policy.get("on_deadline", ""), "")
+    """Return what happens at the deadline of a request, as the end of a sentence; empty
+    without one.
+    """
+    act = _AT_DEADLINE.get(request.policy.get("on_deadline", ""), "")
+    if act and request.run.status in CLOSED_TO_DECISIONS:
+        return "nothing happens before the run goes on"
+    # It cannot fail twice.
+    if (
+        request.policy.get("on_deadline") == "fail"
+        and request.run.status == Status.FAILED
+    ):
+        return "it is closed, and asked anew when the run is resumed"
+    return act
 
 
 def silence_approves(request: ApprovalRequest) -> bool:

@@ -55,10 +55,12 @@ def render(
     return answer
 
 
-def visible_run(user: Any, ref: str | UUID) -> Run:
-    """Return the run with that id or key. Raises `Http404` if the user may not see it."""
+def visible_run(user: Any, ref: str | UUID, *, with_input: bool = False) -> Run:
+    """Return the run with that id or key, as `permissions.visible_run` does. Raises
+    `Http404` if the user may not see it.
+    """
     try:
-        return permissions.visible_run(user, ref)
+        return permissions.visible_run(user, ref, with_input=with_input)
     except UnknownThing as error:
         raise Http404(error.message) from error
 

@@ -1,18 +1,24 @@
 """The confirmation that is posted with a review: the password of the person who signs,
-checked as at a log-in, and kept nowhere.
+checked as at a log-in and kept nowhere, or the assertion of their passkey.
 """
+
+import hashlib
+import json
+from uuid import UUID
 
 from django.contrib.auth import authenticate
 from django.http import HttpRequest
 
-from approvals.confirmation import Confirmation
+from approvals.confirmation import Confirmation, PostedAssertion, Site
 from approvals.views.shown_review import Review
 from checkpoints.audit import lines as audit_log
 from orchestrator.engine.errors import ConfirmationRequired
-from orchestrator.engine.graphs.confirmation import PASSWORD
+from orchestrator.engine.graphs.confirmation import PASSKEY, PASSWORD
 
 FIELD = "password"
 """The name of the field. Error reports hide it, and the sign-in page carries it nowhere."""
+LONGEST_ASSERTION = 20_000
+"""The most characters of what a passkey answers."""
 WRONG = "Nothing was signed: that is not your password. Everything you chose is kept."
 LOCKED = (
     "Nothing was signed: too many wrong passwords. Wait some minutes, then sign again."
@@ -25,8 +31,10 @@ def posted_confirmation(request: HttpRequest, shown: Review) -> Confirmation | N
     nothing on the page asks for it.
 
     Raises `ConfirmationRequired` for a wrong password, which counts as a failed log-in
-    and leaves an audit line.
+    and leaves an audit line. What a passkey signed is verified when it is signed.
     """
+    if shown.confirm == PASSKEY:
+        return _posted_assertion(request)
     password = request.POST.get(FIELD, "")
     if not shown.confirm or not password:
         return None
@@ -54,3 +62,36 @@ def is_own_password(request: HttpRequest, password: str) -> bool:
         request, username=request.user.get_username(), password=password
     )
     return person is not None and person.pk == request.user.pk
+
+
+def _posted_assertion(request: HttpRequest) -> Confirmation | None:
+    """Return what the script has put into the form; None if that is nothing, or cannot
+    be read.
+    """
+    text = request.POST.get("assertion", "")
+    if not text or len(text) > LONGEST_ASSERTION:
+        return None
+    try:
+        posted = json.loads(text)
+        assertion = PostedAssertion(
+            challenge=UUID(posted["challenge"]),
+            session=session_of(request),
+            site=site_of(request),
+            credential=json.dumps(posted["credential"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return Confirmation(request.user.pk, PASSKEY, assertion)
+
+
+def site_of(request: HttpRequest) -> Site:
+    """Return the site at which a browser sees this page."""
+    # Only hosts of ALLOWED_HOSTS come this far.
+    origin = f"{request.scheme}://{request.get_host()}"
+    return Site(rp_id=request.get_host().partition(":")[0], origin=origin)
+
+
+def session_of(request: HttpRequest) -> str:
+    """Return the hash of the session's key, by which a challenge knows it again."""
+    key = request.session.session_key or ""
+    return hashlib.sha256(key.encode()).hexdigest()

@@ -12,6 +12,11 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from checkpoints.bundle.envelope import authenticated_bytes
+from checkpoints.bundle.passkey_assertion import (
+    BadAssertion,
+    fingerprint_of,
+    verify_assertion,
+)
 from checkpoints.bundle.verifier import Bad, Verdict, framed_hash
 from checkpoints.core.strict_json import parse_strict
 from checkpoints.core.tombstone import holds_tombstone
@@ -23,12 +28,18 @@ ERASED = "what was erased in it cannot be compared with its hash"
 _VALUES = ("old_value", "proposed_value", "final_value")
 
 
-def verify_receipt(file: bytes | str | Path, public_key: bytes) -> Verdict:
-    """Return the verdict on a receipt, its bytes or a path. Never raises."""
+def verify_receipt(
+    file: bytes | str | Path, public_key: bytes, *, passkey: str = ""
+) -> Verdict:
+    """Return the verdict on a receipt, its bytes or a path. Never raises. `passkey` is
+    the fingerprint of the key that its person must have signed with; without it a
+    passkey's signature must hold where the receipt has one.
+    """
     try:
         data = file if isinstance(file, bytes) else Path(file).read_bytes()
         receipt = _opened(data, public_key)
         _require_values(receipt)
+        _require_passkey(receipt, passkey)
     except Bad as error:
         return Verdict(False, 0, error.args[1])
     except Exception as error:
@@ -89,6 +100,64 @@ def _require_values(receipt: dict[str, Any]) -> None:
         "the proposed value is not the one that was seen",
     )
     _require_final(verdict, write)
+
+
+def _require_passkey(receipt: dict[str, Any], fingerprint: str) -> None:
+    """Raise `Bad` if a passkey did not sign this decision, though the receipt says so or
+    its reader expects it.
+    """
+    decision = receipt["decision"]
+    assertion = receipt.get("assertion")
+    if decision.get("confirmed_by") != "passkey":
+        _require(assertion is None, "it carries a passkey's signature and denies it")
+        _require(not fingerprint, "no passkey signed it")
+        return
+    if assertion is None:
+        raise Bad(0, "the signature of its passkey is missing")
+    try:
+        verify_assertion(assertion)
+    except BadAssertion as error:
+        raise Bad(0, f"the passkey's signature does not hold: {error}") from error
+    own = fingerprint_of(base64.b64decode(assertion["public_key"], validate=True))
+    _require(own == assertion["fingerprint"], "the passkey has another fingerprint")
+    if fingerprint:
+        _require(own == fingerprint.lower(), "another passkey signed it")
+    _require_signed_line(receipt, assertion["document"])
+
+
+def _require_signed_line(receipt: dict[str, Any], document: dict[str, Any]) -> None:
+    """Raise `Bad` if what a passkey signed is not this decision."""
+    decision = receipt["decision"]
+    write = receipt["write"]
+    lines = [line for line in document["decisions"] if line["write"] == write["id"]]
+    _require(len(lines) == 1, "its passkey signed something else")
+    [line] = lines
+    decided = [
+        receipt["run"]["id"],
+        decision["by"],
+        receipt["request"]["id"],
+        decision["seen_hash"],
+        write["seen"]["revision"],
+        decision["verdict"],
+    ]
+    names = ("request", "hash", "revision", "verdict")
+    signed = [document["run"], document["by"], *(line[name] for name in names)]
+    _require(signed == decided, "its passkey signed another decision")
+    # Hashes of an encrypted run are keyed, and its values are hidden.
+    if receipt["hidden"]:
+        return
+    if decision["verdict"] == "edit":
+        _require_hashed(write["final_value"], line["value_hash"], "edited value")
+    reason = decision["reason"]
+    if reason or "reason_hash" in line:
+        _require_hashed(reason, line.get("reason_hash", ""), "reason")
+
+
+def _require_hashed(value: Any, hash_: str, what: str) -> None:
+    if holds_tombstone(value):
+        return
+    computed = canonical.digest(canonical.dumps(value))
+    _require(computed == hash_, f"its passkey signed another {what}")
 
 
 def _require_final(verdict: str, write: dict[str, Any]) -> None:

@@ -47,6 +47,23 @@ def count_each(
     return counts
 
 
+def count_groups(rows: "QuerySet[Any]", *columns: str) -> list[tuple[Any, ...]]:
+    """Return the values of these columns and how many rows of a query, which may be cut
+    already, have them. One query.
+    """
+    try:
+        text, params = rows.values(*columns).query.sql_with_params()
+    except EmptyResultSet:
+        # Django sees by itself that no row can match.
+        return []
+    names = ", ".join(connection.ops.quote_name(column) for column in columns)
+    # The text is Django's own, and each value a parameter.
+    return select_rows(
+        f"SELECT {names}, COUNT(*) FROM ({text}) AS counted GROUP BY {names}",  # noqa: S608
+        params,
+    )
+
+
 def select_rows(
     text: str, params: Sequence[Any] | Mapping[str, Any]
 ) -> list[tuple[Any, ...]]:

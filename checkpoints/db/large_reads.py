@@ -8,6 +8,7 @@ from django.db.models import Exists
 
 _GROUPED_IN_MEMORY = {"enable_sort": "off"}
 _IN_ORDER = {"enable_bitmapscan": "off"}
+_UNSORTED = {"enable_bitmapscan": "off", "enable_sort": "off"}
 _LOOKED_UP = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -54,6 +55,16 @@ def first_rows() -> Iterator[None]:
     is rolled back.
     """
     with _planned(_IN_ORDER):
+        yield
+
+
+@contextmanager
+def index_order() -> Iterator[None]:
+    """Open a block for a query in the order of an index, of which it wants the first
+    rows: PostgreSQL, which expects few rows, does not sort all of them. Only rows that
+    the index has at one place are sorted. Like `few_groups` it is rolled back.
+    """
+    with _planned(_UNSORTED):
         yield
 
 

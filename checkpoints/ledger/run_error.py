@@ -11,6 +11,9 @@ from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.errors import WrongKey
 
+RESTORED = "database_restored"
+"""The code of a run that stopped because a copy of the database was put back."""
+
 
 def error_columns(
     run: UUID,

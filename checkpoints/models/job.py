@@ -95,6 +95,18 @@ class Job(models.Model):
                 name="job_claimable",
                 condition=Q(status__in=[status.value for status in LIVE]),
             ),
+            # Of these the ones that are due, however many deadlines are far ahead.
+            models.Index(
+                fields=["status", "due_at"],
+                name="job_due",
+                condition=Q(status__in=[status.value for status in LIVE]),
+            ),
+            # SQLite does not know how few are running, and chooses this one.
+            models.Index(
+                fields=["lease_until"],
+                name="job_leased",
+                condition=Q(status=JobStatus.RUNNING.value),
+            ),
         ]
 
     def __str__(self) -> str:

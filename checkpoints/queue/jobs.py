@@ -6,6 +6,7 @@ Every statement of a lease's holder names the epoch, so a holder that lost the l
 changes nothing. Times are the database's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,7 @@ from uuid import UUID
 
 import structlog
 from django.db.models import F, Q, QuerySet
+from django.utils import timezone
 
 from checkpoints.conf import conf
 from checkpoints.core.arguments import (
@@ -89,6 +91,15 @@ class JobLease:
         return self.progress.get("place")
 
 
+@dataclass(frozen=True, slots=True)
+class RunJob:
+    """A job to be added for a run: its facts, and when it is due."""
+
+    run: UUID
+    due_at: datetime
+    facts: dict[str, Any]
+
+
 UNFAILING = {"meet_deadline": 300.0}
 """Kinds whose jobs are tried again whatever the error, and the seconds until then: what
 they do, nothing else would do in their place.
@@ -132,6 +143,33 @@ def add_job(
     if job_id == row.id:
         notify.notify_workers(notify.JOB_DUE)
     return job_id
+
+
+def add_run_jobs(kind: str, added: Sequence[RunJob]) -> None:
+    """Queue jobs of one kind, without names, in the caller's transaction: one statement
+    for some hundred of them, and one more on PostgreSQL if one is due already. Raises
+    `InvalidValue`.
+    """
+    if not added:
+        return
+    checked_text(kind, "kind", least=1, most=60)
+    rows: list[Job] = []
+    for job in added:
+        row = Job(
+            id=uuid7(),
+            kind=kind,
+            facts=job.facts,
+            run=job.run,
+            due_at=checked_moment(job.due_at, "due_at"),
+            created_at=db_now(),
+        )
+        row.facts_seal = job_seals.facts_seal(row.id, kind, None, job.run, job.facts)
+        rows.append(row)
+    Job.objects.bulk_create(rows)
+    # Workers look by themselves, too, so that their clock may be another one.
+    now = timezone.now()
+    if any(job.due_at <= now for job in added):
+        notify.notify_workers(notify.JOB_DUE)
 
 
 def _due(due_at: datetime | None, due_in: float) -> Any:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import Q
 
 from checkpoints.conf import conf
@@ -84,12 +85,20 @@ class Queue:
 
     def due(self) -> Any:
         """Return the rows that a claim finds, for a query whose text is cached."""
-        expired = Q(status=Status.RUNNING, lease_until__lt=kept_now())
-        # The statuses are repeated as the index has them, or the planner would not use
-        # it.
-        return self.model.objects.filter(
-            self.ready() | expired, status__in=self.statuses
-        )
+        return self._of_statuses().filter(self.ready() | _expired())
+
+    def ids_due(self) -> Any:
+        """Return the ids of the rows that a claim finds, in no order, for a query whose
+        text is cached: those that are ready, then those under an expired lease. Each
+        part reads its own end of an index.
+        """
+        ready = self._of_statuses().filter(self.ready()).order_by().values("id")
+        expired = self._of_statuses().filter(_expired()).order_by().values("id")
+        return ready.union(expired, all=True)
+
+    def _of_statuses(self) -> Any:
+        # As the index has them, or the planner would not use it.
+        return self.model.objects.filter(status__in=self.statuses)
 
     def renew(self, claims: Iterable[Claim], *, worker: UUID) -> int:
         """Lengthen leases that were handed out and not begun. Returns how many of them
@@ -136,17 +145,31 @@ class Queue:
         )
 
 
+def _expired() -> Q:
+    return Q(status=Status.RUNNING, lease_until__lt=kept_now())
+
+
 @lru_cache(maxsize=100)
 def _first(queue: Queue, limit: int) -> Query:
     """Return the same function for the same values, as the other two do too, so that
     the text of its query is cached.
     """
-    return lambda: queue.due().order_by(*queue.order).values("id")[:limit]
+    return lambda: _in_order(queue).values("id")[:limit]
+
+
+def _in_order(queue: Queue) -> Any:
+    """Return the rows that a claim finds, in order. SQLite would walk through all that
+    are due later in that order, if it were not given the ids.
+    """
+    due = queue.due()
+    if connection.vendor == "sqlite":
+        due = queue.model.objects.filter(id__in=queue.ids_due())
+    return due.order_by(*queue.order)
 
 
 @lru_cache(maxsize=100)
 def _anything(queue: Queue) -> Query:
-    return lambda: queue.due().order_by().values("id")[:1]
+    return lambda: queue.ids_due()[:1]
 
 
 @lru_cache(maxsize=100)

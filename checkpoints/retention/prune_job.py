@@ -18,6 +18,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from checkpoints.audit import lines as audit_log
+from checkpoints.db.large_reads import index_order
 from checkpoints.ledger import locked_run
 from checkpoints.models import Job, RetentionPolicy, Run
 from checkpoints.queue import jobs
@@ -289,7 +290,8 @@ def _next_runs(rule: Rule, result: Pruned) -> list[RunAt]:
         behind = Q(created_at__gt=at) | Q(id__gt=UUID(result.last))
         runs = runs.filter(behind, created_at__gte=at)
     rows = runs.order_by("created_at", "id").values_list("id", "created_at")
-    return list(rows[:LOOKED_AT])
+    with index_order():
+        return list(rows[:LOOKED_AT])
 
 
 def _runs_to_prune(rule: Rule, runs: Sequence[RunAt]) -> list[tuple[RunAt, bool]]:

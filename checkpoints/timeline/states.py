@@ -270,21 +270,24 @@ def snapshot_of(checkpoint: Checkpoint) -> dict[str, Any]:
     It is verified from the nearest snapshot on. Raises `TamperedRow`, which names the
     row, `WrongKey`.
     """
-    attributes = checkpoint.__dict__
-    if "document" not in attributes:
-        attributes["document"] = _document_of(checkpoint)
-    document: dict[str, Any] = attributes["document"]
-    return document
+    return _loaded_of(checkpoint).document
 
 
-def _document_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the payload of a checkpoint, proven. One query, none for a checkpoint that
-    was read with the rows of its payload.
+def _loaded_of(checkpoint: Checkpoint) -> "_LoadedCheckpoint":
+    """Return the checkpoint with its payload, proven. One query the first time, none
+    for a checkpoint that was read with the rows of its payload.
     """
-    rows: list[Checkpoint] | None = checkpoint.__dict__.pop("range", None)
-    if rows is None:
-        return _load(checkpoint.id).document
-    return reader.proven(rows, protection_of(checkpoint.run))
+    attributes = checkpoint.__dict__
+    if "loaded" not in attributes:
+        rows: list[Checkpoint] | None = attributes.pop("range", None)
+        if rows is None:
+            attributes["loaded"] = _load(checkpoint.id)
+        else:
+            run = checkpoint.run
+            document = reader.proven(rows, protection_of(run))
+            attributes["loaded"] = _LoadedCheckpoint(rows[-1], run, document)
+    loaded: _LoadedCheckpoint = attributes["loaded"]
+    return loaded
 
 
 def fault_of_run(run: Run) -> SealFault | None:
@@ -365,9 +368,9 @@ def head_document(run_id: UUID | str) -> dict[str, Any]:
 def changes(checkpoint: Checkpoint, *, at_most: int | None = None) -> list[Change]:
     """Return what this checkpoint's state changed against its parent; against nothing
     for the first of a run, and for one whose parent was removed; the first `at_most`
-    changes. Three queries.
+    changes. Three queries, two if `snapshot_of` has read the checkpoint.
     """
-    loaded = _load(checkpoint.id)
+    loaded = _loaded_of(checkpoint)
     return list(islice(_changes(_state_before(loaded), loaded), at_most))
 
 

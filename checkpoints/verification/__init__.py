@@ -20,7 +20,9 @@ from checkpoints.sealing.erased_rows import ErasedRows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification.audit import audit
 from checkpoints.verification.base import (
+    DEADLINE_UNMET,
     LIST_DIFFERS,
+    NO_TAMPERING,
     NOT_VERIFIED,
     TAMPERED,
     Examiner,
@@ -49,9 +51,11 @@ from checkpoints.verification.uploads import files_named, uploaded
 from orchestrator.engine.errors import PayloadLost, UnknownThing, WrongKey
 
 __all__ = [
+    "DEADLINE_UNMET",
     "EXAMINERS",
     "LIST_DIFFERS",
     "NOT_VERIFIED",
+    "NO_TAMPERING",
     "TAMPERED",
     "Examiner",
     "Fault",

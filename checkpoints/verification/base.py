@@ -30,7 +30,11 @@ T = TypeVar("T")
 
 NOT_VERIFIED = "not_verified"
 LIST_DIFFERS = "list_differs"
-"""The code of the fault of what an examiner failed to examine."""
+DEADLINE_UNMET = "deadline_unmet"
+NO_TAMPERING = (NOT_VERIFIED, LIST_DIFFERS, DEADLINE_UNMET)
+"""The codes of faults of what an examiner failed to examine, of a list that is no
+record, and of a deadline whose job was stopped: they mark no run.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,9 @@ class Fault:
     `checkpoint` is the id of the checkpoint concerned, empty if there is none; `what`
     names the row; `code` is that of the refusal: `tampered_row`, `tampered_upload` or
     `payload_lost`; or, where the row cannot be examined now, `wrong_key`,
-    `payloads_unavailable`, `unknown_backend`, `not_verified`; or `list_differs` where
-    the record is in order, and lists may show it otherwise.
+    `payloads_unavailable`, `unknown_backend`, `not_verified`; or, where the record is in
+    order, `list_differs` if lists may show it otherwise, and `deadline_unmet` if the job
+    of a deadline was stopped.
     """
 
     run: str

@@ -44,12 +44,14 @@ def decided_calls(
     `UnknownThing` if the state of a call is gone, and `InvalidValue` if this version of
     the graph reads other arguments.
     """
-    nodes = session.graph.nodes
-    approved = _approved(
-        session,
-        # Others were let run by people who were asked again, and have no arguments.
-        [s.task for s in starts if s.is_call and nodes[s.task.node].calls],
-    )
+    # What has a result is not called again, and its state may be gone. Others were let
+    # run by people who were asked again, and have no arguments.
+    due: list[Task] = []
+    for start in starts:
+        calls_node = session.graph.nodes[start.task.node].calls
+        if start.is_call and calls_node and start.task not in before.results:
+            due.append(start.task)
+    approved = _approved(session, due)
     calls: dict[Task, Call] = {}
     for task, call in approved.items():
         calls[task] = _fitted(session.graph, task, call)

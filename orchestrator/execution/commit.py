@@ -9,6 +9,7 @@ the state stands.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from django.db import Error
@@ -235,7 +236,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     memory = _memory_changes(session, step, held=held, outputs=outputs, at=at)
     state = _state_reviewers_see(session, step, memory, held)
     moment = Moment(
-        state, superstep, session.input, at, unsigned=session.who_chose_reviewers
+        state, superstep, session.input, at, unsigned=session.unsigned_change
     )
     opening = prepare_requests(lease, graph, reached, step.held, moment)
     rebased = rebase_writes(
@@ -248,7 +249,6 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
 
     # Now the rows: the checkpoint, and the run's own.
     entries = summary.node_entries(graph, results)
-    run_times = [(task.node, result.ms) for task, result in results.items()]
     stays = _stays_in_timeline(
         session,
         worked,
@@ -258,7 +258,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     )
     checkpoint = NewCheckpoint(
         Source.SUPERSTEP,
-        _payload(session, step, run_times, superstep),
+        _payload(session, step, superstep, worked.planned.starts, results),
         superstep,
         step.changes,
         nodes=entries,
@@ -480,7 +480,7 @@ def _settlement_checkpoint(
     unless the run is over.
     """
     superstep = session.lease.superstep
-    payload = _payload(session, step, [], superstep)
+    payload = _payload(session, step, superstep)
     if session.opened and not ends:
         payload = replace(payload, open=session.head.payload.open | payload.open)
     return NewCheckpoint(
@@ -628,11 +628,19 @@ def _status(
 def _payload(
     session: Session,
     step: StepResult,
-    run_times: list[tuple[str, int]],
     supersteps: int,
+    starts: Sequence[Start] = (),
+    results: Mapping[Task, FinishedTask] = MappingProxyType({}),
 ) -> Payload:
     before = session.head.payload
     seq = session.head.next_seq
+    run_times: list[tuple[str, int]] = []
+    for start in starts:
+        node = session.graph.nodes[start.task.node]
+        result = results[start.task]
+        # To prepare a call is no run of its node.
+        if start.is_call or result.passed or node.approve != "call":
+            run_times.append((node.name, result.ms))
     return Payload(
         step.state,
         diagnostics.after(before.diagnostics, run_times, supersteps=supersteps),

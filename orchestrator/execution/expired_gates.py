@@ -4,7 +4,8 @@ their requests, and when it is resumed the same proposals are asked about anew.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any
 
 from approvals.gates.new_requests import (
@@ -14,7 +15,8 @@ from approvals.gates.new_requests import (
     patch_gate,
     prepare_requests,
 )
-from approvals.models import ApprovalRequest
+from approvals.gates.request_state import RequestState, load_states, why_of
+from approvals.models import ApprovalRequest, Decision
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
@@ -27,6 +29,11 @@ from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution.session import Session, retry_when_log_moved
+
+SHORTEST = timedelta(minutes=1)
+"""The shortest time that people are given anew, where the gate no longer says it."""
+MOST_REJECTIONS = 5
+"""The most rejections that a new request tells of."""
 
 
 def fail_or_ask_again(session: Session) -> bool:
@@ -65,7 +72,8 @@ def _opening(session: Session) -> NewRequests:
         task = Task(request.node, request.visit, request.index)
         gate = _gate_of(session, request)
         first, newest = _revisions(session, request)
-        reached[task] = _reached(request, gate, newest)
+        why = _why(session, request)
+        reached[task] = _reached(request, gate, newest, why)
         held += _proposal(session, task, gate, first)
     channels = execution_memory.held_channels([], held)
     state = execution_memory.memory_values(
@@ -76,20 +84,25 @@ def _opening(session: Session) -> NewRequests:
         lease.superstep,
         session.input,
         datetime.now(UTC),
-        unsigned=session.who_chose_reviewers,
+        unsigned=session.unsigned_change,
     )
     return prepare_requests(lease, session.graph, reached, held, moment)
 
 
 def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
     """Return the gate that asks: the one that the request names, else its node's own,
-    with the rules that the request was opened under. A deployment changes none of them.
+    with the rules that the request was opened under. A deployment changes none of them:
+    a gate that it removed asks by its old title, and one whose deadline it removed gives
+    as much time as before.
     """
     policy = request.policy
     node = session.graph.nodes.get(policy.get("gate") or request.node)
-    gate = node.gate if node is not None and node.gate is not None else Gate()
+    gate = node.gate if node is not None else None
+    if gate is None:
+        gate = Gate(title=_literal(str(read_value(request, "title") or "")))
     return replace(
         gate,
+        deadline=gate.deadline or _time_of(request),
         quorum=policy["quorum"],
         reject_quorum=policy["reject_quorum"],
         four_eyes=policy["four_eyes"],
@@ -102,14 +115,32 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
     )
 
 
+def _literal(text: str) -> str:
+    """Return the template that says just this text."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _time_of(request: ApprovalRequest) -> timedelta:
+    """Return how long a request gave people."""
+    if request.deadline is None:
+        return SHORTEST
+    # The moments are by two clocks, which may differ.
+    return max(request.deadline - request.opened_at, SHORTEST)
+
+
 def _shows_of(gate: Gate, policy: Mapping[str, Any]) -> dict[str, Show]:
     """Return how a gate shows writes, with what a request's policy asks of them."""
     needs: Mapping[str, Sequence[str]] = policy.get("needs", {})
-    channels = {*gate.writes, *policy["reason_required"], *needs}
+    # The amounts that are compared with its limit, if it has one.
+    money: Mapping[str, str] = policy.get("confirm_money", {})
+    channels = {*gate.writes, *policy["reason_required"], *needs, *money}
     shows: dict[str, Show] = {}
     for channel in sorted(channels):
+        show = gate.writes.get(channel, Show())
+        if "confirm_money" in policy:
+            show = replace(show, money=money.get(channel))
         shows[channel] = replace(
-            gate.writes.get(channel, Show()),
+            show,
             reason_required=channel in policy["reason_required"],
             needs=needs.get(channel, ()),
         )
@@ -135,12 +166,48 @@ def _revisions(
     return first, newest
 
 
+def _why(session: Session, request: ApprovalRequest) -> str | None:
+    """Return why people are asked, and who had rejected what when time ran out: nobody
+    should approve it without knowing. Raises `TamperedRow`, `WrongKey`.
+    """
+    [state] = load_states([request], session.lease.protection)
+    sentences = _rejections(state)
+    hidden = len(sentences) - MOST_REJECTIONS
+    if hidden > 0:
+        sentences[MOST_REJECTIONS:] = [f"{hidden} more rejections"]
+    why = why_of(request)
+    if why:
+        sentences.insert(0, why)
+    return ". ".join(sentences) or None
+
+
+def _rejections(state: RequestState) -> list[str]:
+    """Return a sentence for each write that a person rejected last, and did not take
+    back.
+    """
+    label_by_write = {row.write: row.label or row.channel for row in state.writes}
+    last: dict[tuple[Any, Any], Decision] = {}
+    for decision in sorted(state.decisions, key=attrgetter("event_seq")):
+        if not decision.by_deadline:
+            last[decision.write, decision.by_name] = decision
+    sentences: list[str] = []
+    for decision in last.values():
+        if decision.verdict != "reject":
+            continue
+        sentence = (
+            f"{decision.by_name} had rejected {label_by_write[decision.write]} at "
+            f"{decision.at:%Y-%m-%d %H:%M} UTC, before the deadline"
+        )
+        reason = read_value(decision, "reason")
+        sentences.append(f"{sentence}: {reason}" if reason else sentence)
+    return sentences
+
+
 def _reached(
-    request: ApprovalRequest, gate: Gate, newest: list[PendingWrite]
+    request: ApprovalRequest, gate: Gate, newest: list[PendingWrite], why: str | None
 ) -> ReachedGate:
     policy = request.policy
     guard = policy.get("gate") or request.node
-    why = read_value(request, "why") or None
     reads = policy.get("reads")
     if request.node == PATCH:
         channels = [row.channel for row in newest]

@@ -126,7 +126,7 @@ def commit_open_superstep(
             lease.superstep,
             session.input,
             at,
-            unsigned=session.who_chose_reviewers,
+            unsigned=session.unsigned_change,
         )
         opening = prepare_requests(lease, graph, reached, held, moment)
         checkpoint = _failure(

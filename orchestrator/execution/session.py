@@ -99,7 +99,7 @@ class Session:
     """Whether a commit has compared the bases of `requests` with the state of the head."""
     _bound: BoundChannels | None = None
 
-    def unsigned_change(self, reads: Collection[str], *, decides: str) -> str:
+    def unsigned_change(self, reads: Collection[str], decides: str) -> str:
         """Return the sentence on who changed which of these channels without a
         signature; empty if nobody did. It reads once a slice, and only if a gate read
         something: nobody patches or settles what a worker holds.
@@ -112,12 +112,6 @@ class Session:
                 lines.past(self.lease.id, self.lease.line)
             )
         return sentence_of(self._unsigned, reads, decides=decides)
-
-    def who_chose_reviewers(self, reads: Collection[str]) -> str:
-        """Return the sentence on who changed what decided whom a gate asks, as
-        `unsigned_change` does.
-        """
-        return self.unsigned_change(reads, decides="whom it asks")
 
     def who_let_act(self, reads: Collection[str]) -> str:
         """Return the sentence on who changed what decided that a node may still act, as

@@ -33,8 +33,7 @@ from checkpoints.models import (
 from checkpoints.queue.jobs import JobLease, Step
 from checkpoints.sealing.seal_fault import SealFault
 from checkpoints.verification import (
-    LIST_DIFFERS,
-    NOT_VERIFIED,
+    NO_TAMPERING,
     TAMPERED,
     Fault,
     audit,
@@ -213,9 +212,9 @@ def _mark_if_tampered(run: UUID, faults: list[Fault], by: Any) -> None:
     differs.
     """
     for fault in faults:
-        # An examiner that failed found nothing, and a list is no record: what else was
-        # found counts.
-        if fault.code in (NOT_VERIFIED, LIST_DIFFERS):
+        # An examiner that failed found nothing, a list is no record, and whoever stops a
+        # job forges none: what else was found counts.
+        if fault.code in NO_TAMPERING:
             continue
         # Under other codes, such as a missing key, it is not known that a row differs.
         if fault.code in TAMPERED:

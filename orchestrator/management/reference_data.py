@@ -153,21 +153,23 @@ class ReferenceData:
         register_graphs()
         self._graphs = graph_names()
         self._templates = _templates(_people())
-        self._count = 0
         _age_versions()
 
     def grow(self, count: int) -> Iterator[int]:
         """Add copies until there are `count`. Yields their number after each batch,
-        which may still be on its way to the database; at the end all are there.
+        which may still be on its way to the database; at the end all are there. After an
+        error it can be called again.
         """
+        # Not remembered, since an insertion may have failed.
+        first = _number_of_copies()
         with _without_collector(), run_copies.writer() as write:
-            while self._count < count:
-                last = min(count, self._count + BATCH)
+            while first < count:
+                last = min(count, first + BATCH)
                 copies = RunCopies()
-                for number in range(self._count, last):
+                for number in range(first, last):
                     self._add_copy(copies, number)
                 write(copies)
-                self._count = last
+                first = last
                 yield last
         # As in a real installation, queries are planned from table statistics.
         statistics.gather()
@@ -177,6 +179,17 @@ class ReferenceData:
         graph = self._graphs[number // len(MIX) % GRAPHS]
         age = AGE * (number * GOLDEN_RATIO % 1)
         copies.add(self._templates[graph, fate], age, **_columns(fate, number))
+
+
+def _number_of_copies() -> int:
+    """Return how many copies there are. They are inserted in the order of their keys,
+    and the templates have other keys.
+    """
+    copies = Run.objects.filter(key__startswith=f"{PREFIX}-").order_by("-key")
+    last_key = copies.values_list("key", flat=True).first()
+    if last_key is None:
+        return 0
+    return int(last_key.removeprefix(f"{PREFIX}-")) + 1
 
 
 @contextmanager

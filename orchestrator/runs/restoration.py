@@ -17,7 +17,7 @@ from checkpoints.db.clock import db_now
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import locked_run
-from checkpoints.ledger.run_error import error_columns
+from checkpoints.ledger.run_error import RESTORED, error_columns
 from checkpoints.models import Job, Run, TaskResult
 from checkpoints.models.job import JobStatus
 from checkpoints.models.task_result import Outcome
@@ -28,7 +28,6 @@ from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.frozen import frozen
 from orchestrator.execution import cancellation
 
-CODE = "database_restored"
 MOVING = (Status.QUEUED, Status.RUNNING, Status.WAITING, Status.PAUSED)
 """Statuses of runs that may have acted after the copy: a paused one may have been
 signed.
@@ -120,7 +119,7 @@ def _open_attempts(run: Run) -> list[TaskResult]:
 
 def _end(run: Run, status: Status, *, by: Any) -> None:
     """Give the run this status, with an event in its log that gives the reason."""
-    details = {"code": CODE, "message": LOOK}
+    details = {"code": RESTORED, "message": LOOK}
     actor = by.get_username() if by else ""
     event = NewEvent(f"run_{status}", details, actor=actor)
     columns = error_columns(run.id, details, protection_of(run))

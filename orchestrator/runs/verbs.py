@@ -37,6 +37,7 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import departure, locked_run
 from checkpoints.ledger.commit import Payload
 from checkpoints.ledger.removed_keys import require_never_removed
+from checkpoints.ledger.run_error import RESTORED
 from checkpoints.models import Run
 from checkpoints.models.run_line import Travel
 from checkpoints.queue import leases, notify
@@ -396,8 +397,9 @@ def _queue_again(
     stranded = version_choice.is_stranded(run)
     # A queued run that is stranded would wait for ever.
     resumable = _RESUMABLE | {Status.QUEUED} if stranded else _RESUMABLE
+    was_restored = run.error_code == RESTORED
     locked_run.requeue_run(run, events=events, only=resumable)
-    deadlines.go_on(run)
+    deadlines.go_on(run, was_restored=was_restored)
     audit_log.record_act(
         "resumed", run, actor=by, seq=run.event_seq, allowed=sorted(allow_effects)
     )

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from approvals.gates.approved_calls import calls_of_line, state_is_gone
 from approvals.gates.guarded_channels import guards_of_each
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.unsigned_changes import Changes, unsigned_changes
@@ -34,7 +35,7 @@ from orchestrator.engine.errors import (
     WrongStatus,
 )
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.graphs.call import AUTHORITY, is_call
+from orchestrator.engine.graphs.call import AUTHORITY, CALL, is_call
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.gate import present
@@ -453,9 +454,12 @@ def effects_unknown_here(point: Departure) -> list[Effect]:
 
 def held_tasks_at(point: Departure) -> list[HeldTask]:
     """Return what waits for people at the point, as it was proposed. Two queries, none
-    if nothing waits.
+    if nothing waits; one more for calls that wait, and those of `calls_of_line` for
+    approved ones. Raises `UnknownThing` if the state of one of these calls is gone.
     """
-    if not point.frontier.waiting and not point.open.tasks_asked:
+    if point.document["frontier"]["waiting"]:
+        _require_ready_calls(point)
+    elif not point.open.tasks_asked:
         return []
     tasks = _asked_tasks(point.frontier, point.open)
     _require_asked(point)
@@ -488,7 +492,37 @@ def held_tasks_at(point: Departure) -> list[HeldTask]:
     for task in sorted(rows_by_task, key=declared_order):
         request = request_by_task[task]
         held_tasks.append(_held_task(point, task, rows_by_task[task], request))
+    _require_states_of_calls(held_tasks)
     return held_tasks
+
+
+def _require_ready_calls(point: Departure) -> None:
+    """Raise as `calls_of_line` does for the approved calls that wait at the point:
+    people must not say yes to what could not run.
+    """
+    ready: list[Task] = []
+    for task in point.frontier.ready_calls():
+        node = point.graph.nodes.get(task.node)
+        # Others were let run by people who were asked again, and have no arguments.
+        if node is None or node.calls:
+            ready.append(task)
+    calls_of_line(point.run.id, point.checkpoint.line, ready)
+
+
+def _require_states_of_calls(held_tasks: Sequence[HeldTask]) -> None:
+    """Raise `UnknownThing` if the state from which a call was prepared is gone."""
+    points: dict[Task, UUID | None] = {}
+    for held in held_tasks:
+        # A call is the one write of its task.
+        if held.writes[0].channel == CALL:
+            points[held.task] = held.prepared_from
+    if not points:
+        return
+    rows = Checkpoint.objects.filter(id__in={*points.values()})
+    there = {*rows.values_list("id", flat=True)}
+    for task, prepared_from in points.items():
+        if prepared_from not in there:
+            raise state_is_gone(task)
 
 
 def _require_asked(point: Departure) -> None:

@@ -367,18 +367,18 @@ def stage_requests(
         timezone.now(),
         # A patch must not decide whom a gate asks.
         asked_on=point.state,
-        unsigned=partial(_who_chose_reviewers, point),
+        unsigned=partial(_unsigned_change, point),
     )
     return prepare_requests(asker, point.graph, reached, writes, moment)
 
 
-def _who_chose_reviewers(point: Departure, reads: Collection[str]) -> str:
+def _unsigned_change(point: Departure, reads: Collection[str], decides: str) -> str:
     """Return the sentence on who changed one of these channels without a signature, and
-    so decided whom a gate asks.
+    so decided whom a gate asks, or until when.
     """
     if not reads:
         return ""
-    return sentence_of(point.unsigned_changes, reads, decides="whom it asks")
+    return sentence_of(point.unsigned_changes, reads, decides=decides)
 
 
 def _reached_gate(point: Departure, held_task: HeldTask) -> ReachedGate:

@@ -150,10 +150,12 @@ def make_plan(
     without_yes.difference_update(allowed)
     patch_waits = bool(change.guarded) or is_patch_held(frontier)
     outlook = _outlook(graph, frontier, open_, without_yes, patch_waits=patch_waits)
-    next_tasks = _next_tasks(graph, frontier)
     # A call that people are asked about has not run, though its proposal is kept.
     asked_calls = _asked_calls(open_)
     outlook = _with_calls(graph, outlook, asked_calls)
+    kept_results = _without(open_.results, asked_calls)
+    ready = {task for task in frontier.ready_calls() if task not in kept_results}
+    next_tasks = _next_tasks(graph, frontier, [*ready, *asked_calls])
 
     # A replay has no outside: it takes the recorded outcomes of its effects and gates.
     recorded: list[Task] = []
@@ -161,9 +163,7 @@ def make_plan(
         nodes = _recorded_nodes(graph, outlook)
         recorded = _recorded_tasks(frontier, nodes, next_tasks)
         outlook = _without_recorded(graph, outlook, {*nodes})
-    runs = _tasks_of(next_tasks, outlook.runs)
-    may_run = _tasks_of(next_tasks, outlook.may_run)
-    kept_results = _without(open_.results, asked_calls)
+    runs, may_run = _tasks_ahead(graph, outlook, next_tasks, ready)
     reused = [*kept_results, *recorded]
 
     # Proposals that wait and results that are kept land in memory when they are
@@ -175,8 +175,7 @@ def make_plan(
 
     asks: dict[Task, str] = {}
     if travel != Travel.REPLAY:
-        approved = frontier.ready_calls()
-        asks = _reasons_to_ask(graph, change, waiting, [*runs, *may_run], approved)
+        asks = _reasons_to_ask(graph, change, waiting, [*runs, *may_run], ready)
 
     notes = {
         "runs": _effect_notes(graph, runs),
@@ -206,11 +205,34 @@ def make_plan(
     )
 
 
-def _tasks_of(next_tasks: Mapping[str, Task], nodes: Iterable[str]) -> list[Task]:
+def _tasks_of(
+    next_tasks: Mapping[str, Sequence[Task]], nodes: Iterable[str]
+) -> list[Task]:
     tasks: list[Task] = []
     for node in nodes:
-        tasks.append(next_tasks[node])
+        tasks += next_tasks[node]
     return tasks
+
+
+def _tasks_ahead(
+    graph: Compiled,
+    outlook: Outlook,
+    next_tasks: Mapping[str, Sequence[Task]],
+    ready: Collection[Task],
+) -> tuple[list[Task], list[Task]]:
+    """Return the tasks that run unless one fails, and those that may run. Of a node
+    that is called once people have approved it, only the approved calls are certain.
+    """
+    runs: list[Task] = []
+    may_run: list[Task] = []
+    for node in _as_declared(graph, {*outlook.runs, *outlook.may_run}):
+        for task in next_tasks[node]:
+            is_decided = task in ready or graph.nodes[node].approve != "call"
+            if node in outlook.runs and is_decided:
+                runs.append(task)
+            else:
+                may_run.append(task)
+    return runs, may_run
 
 
 def _nodes_of(tasks: Iterable[Task]) -> set[str]:
@@ -218,13 +240,13 @@ def _nodes_of(tasks: Iterable[Task]) -> set[str]:
 
 
 def _recorded_tasks(
-    frontier: Frontier, nodes: Sequence[str], next_tasks: Mapping[str, Task]
+    frontier: Frontier, nodes: Sequence[str], next_tasks: Mapping[str, Sequence[Task]]
 ) -> list[Task]:
     """Return the tasks whose recorded outcome a replay takes: those at gates, then
     those of these nodes, which would come.
     """
     at_gates = sorted(task for task in frontier.gated() if task.node != PATCH)
-    return at_gates + _tasks_of(next_tasks, nodes)
+    return at_gates + _without(_tasks_of(next_tasks, nodes), at_gates)
 
 
 def _recorded_nodes(graph: Compiled, outlook: Outlook) -> list[str]:
@@ -343,20 +365,40 @@ def _with_calls(
     )
 
 
-def _next_tasks(graph: Compiled, frontier: Frontier) -> dict[str, Task]:
+def _next_tasks(
+    graph: Compiled, frontier: Frontier, calls: Collection[Task]
+) -> dict[str, list[Task]]:
     """Return for each node the task that would run next: its visits continue from the
-    checkpoint's.
+    checkpoint's. A node that is called once people have approved it has each of its
+    calls that is ready (or asked about in an open superstep: these `calls`) or waits.
     """
-    tasks: dict[str, Task] = {}
+    tasks: dict[str, list[Task]] = {}
     for node in graph.nodes:
-        tasks[node] = Task(node, frontier.visits.get(node, 0) + 1, 0)
-    # A call that waits for people has its visit already.
-    for task in sorted(frontier.gated(), reverse=True):
-        if task.node in graph.nodes and graph.nodes[task.node].calls:
-            tasks[task.node] = task
+        tasks[node] = [Task(node, frontier.visits.get(node, 0) + 1, 0)]
+    # A call that waits for people, or runs next, has its visit already.
+    begun = {*calls}
+    if frontier.waiting:
+        begun.update(_calls_that_wait(graph, frontier))
+    called = {task.node for task in begun}
+    for node in called:
+        tasks[node] = []
     for start in next_superstep(graph, frontier).starts:
-        tasks[start.task.node] = start.task
+        if start.task.node not in called:
+            tasks[start.task.node] = [start.task]
+        elif not start.is_call:
+            # A further visit of the same node is about to be prepared.
+            begun.add(start.task)
+    for task in sorted(begun):
+        tasks[task.node].append(task)
     return tasks
+
+
+def _calls_that_wait(graph: Compiled, frontier: Frontier) -> list[Task]:
+    waiting: list[Task] = []
+    for task in sorted(frontier.gated()):
+        if task.node in graph.nodes and graph.nodes[task.node].calls:
+            waiting.append(task)
+    return waiting
 
 
 def _reasons_to_ask(

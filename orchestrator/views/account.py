@@ -7,6 +7,8 @@ from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
+from approvals.models import Passkey
+from approvals.passkeys import is_available
 from approvals.permissions import may
 from approvals.views.page import render, single_fields
 from orchestrator.display.labels import RIGHTS
@@ -15,13 +17,15 @@ from orchestrator.templatetags.console import SHORTCUTS_COOKIE, SHORTCUTS_OFF
 
 TOKENS = 50
 """The most tokens that the page lists, the newest first."""
+PASSKEYS = 50
+"""The most passkeys that the page lists, the newest first, those revoked too."""
 _YEAR = 365 * 24 * 3600
 
 
 @login_required
 @require_safe
 def account_page(request: HttpRequest) -> HttpResponse:
-    """Show the account of the signed-in person. Four queries beside those of every
+    """Show the account of the signed-in person. Five queries beside those of every
     page.
     """
     user = request.user
@@ -31,6 +35,8 @@ def account_page(request: HttpRequest) -> HttpResponse:
         "groups": list(groups),
         "rights": [words for right, words in RIGHTS.items() if may(user, right)],
         "tokens": list(tokens[:TOKENS]),
+        "passkeys": list(Passkey.objects.filter(user=user.pk)[:PASSKEYS]),
+        "has_passkeys": is_available,
         "now": timezone.now(),
     }
     return render(request, "orchestrator/account.html", {"page": context})

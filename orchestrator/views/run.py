@@ -94,7 +94,7 @@ class Asks:
 @permissions.remembering_principals()
 def run_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Show the run at the checkpoint `at`; without it, at the newest."""
-    run = visible_run(request.user, ref)
+    run = visible_run(request.user, ref, with_input=True)
     number = request.GET.get("at", "")
     rows, newest = _window(run, number)
     at = _chosen(rows, number)
@@ -178,8 +178,8 @@ def _context(
 ) -> Facts:
     """Return everything that the page shows."""
     user = request.user
-    # A listed row has a run of which only a few columns were read.
-    at = timeline.get_checkpoint(at.id)
+    # A listed row has a run of which only a few columns were read, and no payload.
+    at = timeline.read_checkpoint(at.id) or timeline.get_checkpoint(at.id)
     snapshot, refusal = _snapshot(at)
     past = at.seq != newest.seq
     way = run_lines.way_of(run)

@@ -4,6 +4,7 @@ runs' rows only, never a checkpoint.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any
@@ -26,6 +27,7 @@ from checkpoints.core.ids import made_at
 from checkpoints.core.status import STOPPED, Status
 from checkpoints.db import counts
 from checkpoints.db.counts import count_each
+from checkpoints.db.large_reads import first_rows
 from checkpoints.ledger import notes
 from checkpoints.models import Run
 from checkpoints.sealing import data_keys
@@ -111,16 +113,17 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         return _redirect_to_typed_metadata(request, typed)
 
     runs = _filtered(request)
-    result = _searched(request, runs)
-    of_tab = _counts(result.runs)
     tab = request.GET.get("status", "")
     statuses = _statuses_of(tab)
     cursor = request.GET.get("before", "")
-    if cursor:
-        # A search goes on behind the last row of the page before.
-        result = _searched(request, _before(runs, cursor))
-    # One row more than a page shows whether there is another page.
-    rows = _first_rows(result.runs, tab, statuses, limit=PAGE + 1)
+    with first_rows() if runs.is_merged else nullcontext():
+        result = _searched(request, runs)
+        of_tab = _counts(result.runs)
+        if cursor:
+            # A search goes on behind the last row of the page before.
+            result = _searched(request, _before(runs, cursor))
+        # One row more than a page shows whether there is another page.
+        rows = _first_rows(result.runs, tab, statuses, limit=PAGE + 1)
     _know_keys_of(rows)
     read_standings(rows[:PAGE], request.user)
 

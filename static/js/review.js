@@ -3,6 +3,7 @@
 
 import { announce, announceNews, isShortcut, shortcutsOn } from './tools.js';
 import { followRun } from './live.js';
+import { canUsePasskeys, signWithPasskey } from './passkey.js';
 import { fetchPage, swapParts } from './swap.js';
 
 const form = document.getElementById('review');
@@ -463,6 +464,7 @@ const sign = async () => {
     await new Promise((go) => {
       setTimeout(go, 50);
     });
+  if (!(await askPasskey())) return;
   const how = { method: 'POST', body: new FormData(form), signal: AbortSignal.timeout(PATIENCE) };
   const answer = await fetch(form.action, how).catch(() => null);
   if (!answer || answer.status >= 500) {
@@ -483,13 +485,37 @@ const sayUnconfirmed = async (answer) => {
   const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
   const note = document.getElementById('unconfirmed');
   const field = document.getElementById('confirm-password');
+  note.textContent = page.querySelector('#message strong')?.textContent ?? 'Nothing was signed.';
+  if (field) field.value = '';
+  showUnconfirmed(field ?? note);
+};
+const showUnconfirmed = (target) => {
   signing = false;
   later(0);
-  note.textContent = page.querySelector('#message strong')?.textContent ?? 'Nothing was signed.';
-  note.hidden = false;
-  field.value = '';
-  field.focus();
+  document.getElementById('unconfirmed').hidden = false;
+  target.focus();
   paint();
+};
+
+// Where a gate asks for a passkey, the device signs what the form decides, just before it is sent.
+const askPasskey = async () => {
+  const field = document.getElementById('assertion');
+  if (!field) return true;
+  field.value = '';
+  const note = document.getElementById('unconfirmed');
+  note.hidden = true;
+  note.textContent = 'Nothing was signed: this browser uses no passkeys here.';
+  if (canUsePasskeys())
+    try {
+      field.value = await signWithPasskey(form, field.dataset.challenge);
+      return true;
+    } catch (error) {
+      // What a browser says of its devices is meant for programs; what the server says, for people.
+      const said = error instanceof DOMException ? '' : error.message;
+      note.textContent = said || 'Nothing was signed: your passkey was not used.';
+    }
+  showUnconfirmed(note);
+  return false;
 };
 
 const sayUnsigned = () => {

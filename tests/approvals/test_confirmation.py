@@ -13,7 +13,7 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import PLAIN
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import registry
+from orchestrator.engine import Show, registry
 from orchestrator.engine.errors import ConfirmationRequired, TamperedRow
 from tests.support import cast, run_actions
 from tests.support.confirmed_graphs import gated, items_of
@@ -132,6 +132,19 @@ def test_a_deployment_of_an_easier_gate_changes_nothing_for_an_open_request(
     registry.replace(gated("eased", confirm="password", confirm_above=100_000))
     with pytest.raises(ConfirmationRequired):
         signed(run, rita)
+
+
+def test_a_deployment_that_looks_at_another_amount_changes_nothing_for_an_open_request(
+    rita: User,
+) -> None:
+    run = advanced(gated("moved", amount="10", confirm="password", confirm_above=100))
+    made = gated("moved", amount="10", confirm="password", confirm_above=100)
+    gate = made.nodes[0].gate
+    object.__setattr__(gate, "writes", {"payout": Show(money="small")})
+    registry.replace(made)
+    value = {"amount": "6000", "small": "1"}
+    with pytest.raises(ConfirmationRequired):
+        signed(run, rita, verdict="edit", value=value)
 
 
 def test_an_answer_that_goes_with_a_fork_is_no_way_round(rita: User) -> None:

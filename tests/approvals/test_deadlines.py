@@ -14,12 +14,13 @@ from approvals.gates.deadline_jobs import KIND
 from approvals.gates.request_state import why_of
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.models import AuditLine, Job, Run
-from checkpoints.queue import jobs
+from checkpoints.queue import jobs, notify
 from checkpoints.sealing.sealed_columns import read_value
-from checkpoints.verification import verify_run
+from checkpoints.verification import DEADLINE_UNMET, verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Fact, Gate, Show
+from orchestrator.engine import END, START, Command, Fact, Gate, Graph, Send, Show
 from orchestrator.engine.errors import AlreadyDecided, WrongStatus
+from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
 from tests.support import cast, run_actions
 from tests.support.bundles import PUBLIC, exported, forgotten, loaded
 from tests.support.deadlines import HOUR, let_come, paused_run, work_off
@@ -34,6 +35,7 @@ from tests.support.run_actions import (
 )
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import advanced, graph, slice_of
+from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -560,3 +562,77 @@ def test_a_job_that_is_tried_again_long_after_its_deadline_is_no_fault() -> None
     soon = timezone.now() + timedelta(seconds=2)
     Job.objects.filter(run=run.id, kind=KIND).update(due_at=soon)
     assert verify_run(run.id) == []
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+def test_a_job_that_was_stopped_reads_as_what_it_is_and_marks_no_run(
+    status: str,
+) -> None:
+    run = paused_run()
+    rows = Job.objects.filter(run=run.id, kind=KIND)
+    rows.update(status=status, error_code="lock_timeout")
+    [fault] = verify_run(run.id)
+    assert fault.code == DEADLINE_UNMET
+    assert f"{status} with the error lock_timeout" in fault.reason
+    list(verify_runs(Wanted(runs=(str(run.id),), mark=True), Verified(), by=None))
+    run.refresh_from_db()
+    assert run.status == "paused"
+
+
+def test_a_write_with_other_texts_beside_it_has_a_line_that_says_so(rita: Any) -> None:
+    run = paused_run(on_deadline="approve", title="{proposal.letter}", four_eyes=True)
+    sign(run, rita, [("edit", "Dear Mallory"), None])
+    let_come(run)
+    before = log(run).count("texts_changed")
+    work_off(run)
+    assert log(run)[-4:] == [
+        *["decision_signed"] * 2,
+        "texts_changed",
+        "request_settled",
+    ]
+    [event] = event_payloads(run, "texts_changed")[before:]
+    assert (event["channel"], event["revision"]) == ("total", 3)
+    assert verify_run(run.id) == []
+
+
+def _asking_of(count: int) -> Graph:
+    """A graph that asks about this many notes at once, each with a deadline."""
+    made = graph("many-deadlines")
+
+    @made.node(sends=["ask"])
+    def split(state: Any, ctx: Any) -> Command:
+        return Command(send=[Send("ask", n) for n in range(count)])
+
+    gate = Gate(reviewers=["group:claims"], deadline=HOUR)
+
+    @made.node(effect="human", gate=gate)
+    def ask(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"notes": [str(ctx.payload)]}
+
+    made.edge(START, "split")
+    made.edge("ask", END)
+    return made
+
+
+def test_many_requests_have_their_jobs_in_one_statement_and_wake_no_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    announced: list[str] = []
+
+    def note(what: str = notify.RUN_DUE) -> None:
+        announced.append(what)
+
+    monkeypatch.setattr(notify, "notify_workers", note)
+    # What is read once a process is read by now.
+    advanced(_asking_of(1))
+    sent: list[int] = []
+    for count in (2, 9):
+        with counted() as statements:
+            run = advanced(_asking_of(count))
+        assert Job.objects.filter(run=run.id, kind=KIND).count() == count
+        sent.append(len(statements))
+        words = " ".join(statements)
+        assert words.count('INSERT INTO "checkpoints_job"') == 1
+    assert sent[0] == sent[1]
+    # Nothing is due for an hour.
+    assert notify.JOB_DUE not in announced

@@ -49,14 +49,14 @@ YES = ("approved", "partial")
 
 
 def fresh() -> None:
-    """Everything as before a journey."""
+    """Set everything as it was before a journey."""
     BROKEN.add("fragile")
     LEFT.update(wobble=2, far=2, knock=1, linger=1, last_call=1, nudge=1)
     DRAIN.clear()
 
 
 def misbehaves(node: str) -> bool:
-    """Whether this call of the node is one of those that go wrong."""
+    """Return whether this call of the node is one of those that go wrong."""
     LEFT[node] = LEFT.get(node, 0) - 1
     return LEFT[node] >= 0
 

@@ -63,7 +63,7 @@ def journey_hash(run: Run) -> str:
 
 
 def _pending(run: Run) -> list[Any]:
-    """Of each held write the newest revision, whether its gate is settled or not."""
+    """Return the newest revision of each held write, whether its gate is settled or not."""
     newest = pending_writes.newest(PendingWrite.objects.filter(run=run))
     newest = newest.order_by("line", "node", "visit", "index", "position")
     return [
@@ -73,7 +73,7 @@ def _pending(run: Run) -> list[Any]:
 
 
 def _noted(run: Run) -> list[Any]:
-    """Metadata of the run and of its checkpoints, and each task's figures; at which
+    """Return metadata of the run and of its checkpoints, and each task's figures; at which
     checkpoint depends on failures.
     """
     metadata = [
@@ -88,7 +88,7 @@ def _noted(run: Run) -> list[Any]:
 
 
 def _landed(run: Run) -> list[Any]:
-    """What the run changed in memory, in order, and what is remembered there now."""
+    """Return what the run changed in memory, in order, and what is remembered now."""
     rows = MemoryLanding.objects.filter(run=run).order_by("id")
     changes = [
         [row.task, row.n, row.namespace, row.key, row.version, row.deleted]
@@ -111,7 +111,7 @@ def _without_attempts(errors: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outcomes(run: Run) -> dict[str, Any]:
-    """Of each gate, and of each node in each round, in the order of the rounds."""
+    """Return what came of each gate, and of each node in each round, in their order."""
     gates = ApprovalRequest.objects.filter(run=run).order_by(
         "line", "node", "visit", "index", "ordinal"
     )

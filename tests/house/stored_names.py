@@ -63,6 +63,8 @@ AUDIT = {
     *(
         "refused_not_a_reviewer",
         "refused_confirmation",
+        "passkey_registered",
+        "passkey_revoked",
         "refused_tampered",
         "refused_settle",
         "refused_resume",

@@ -86,6 +86,8 @@ QUERY = {
 }
 """What pages read from their address."""
 FORM = {
+    "assertion",
+    "credential",
     "as_is",
     "confirm",
     "paths",
@@ -323,6 +325,7 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "url": ["nowhere"],
         "write": [str(write)],
         "policy": [str(rule.pk)],
+        "key": ["1"],
         "job": [str(retention.prune(rule, by=None).id)],
         "act": ["pause"],
         "fork": [
@@ -377,6 +380,7 @@ _KNOWN_NAMES = (
     "decision",
     "policy",
     "job",
+    "key",
     "act",
 )
 

@@ -22,7 +22,7 @@ from orchestrator import runs
 from orchestrator.engine import registry
 from orchestrator.management import reference_data
 from orchestrator.management.reference_data import ReferenceData, reference_graph
-from orchestrator.views import run_details, run_search
+from orchestrator.views import graphs, run_details, run_search
 from orchestrator.views import runs as runs_page
 from tests.support.read_growth import Reads, grown_reads
 from tests.support.rows import a_worker
@@ -50,6 +50,7 @@ def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "MOST_COUNTED", 120)
     # The runs that are copied were started within the hour.
     monkeypatch.setattr(runs_page, "CLOCKS_DIFFER", timedelta(0))
+    monkeypatch.setattr(graphs, "MOST_OF_DAY", 4)
 
 
 @pytest.fixture
@@ -164,6 +165,8 @@ def _lists(overseer: User) -> Reads:
         "runs by API": "/api/v1/runs/",
         "runs of a graph by API": f"/api/v1/runs/?graph={SMALL}",
         "failed runs by API": "/api/v1/runs/?status=failed",
+        "requests by API": "/api/v1/requests/",
+        "requests of a graph by API": f"/api/v1/requests/?graph={SMALL}",
     }
     return _pages(overseer, addresses)
 

@@ -14,7 +14,7 @@ from orchestrator.engine.errors import BROKEN, InvalidValue, described
 from orchestrator.engine.gates.verdicts import Standing, outcome
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled, State
-from orchestrator.engine.graphs.confirmation import confirmation_structure, is_weaker
+from orchestrator.engine.graphs.confirmation import confirmation_policy, is_weaker
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED
 from orchestrator.engine.graphs.gate import (
     PRINCIPALS,
@@ -429,7 +429,7 @@ def covers(
         return False
     if other.four_eyes and not gate.four_eyes:
         return False
-    if is_weaker(confirmation_structure(other), confirmation_structure(gate)):
+    if is_weaker(confirmation_policy(other), confirmation_policy(gate)):
         return False
     mine = named_reviewers(compiled, gate)
     return _are_among(mine, named_reviewers(compiled, other))

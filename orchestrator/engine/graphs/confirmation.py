@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.graphs.gate import Gate, value_at
 from orchestrator.engine.graphs.limit import number_of
 from orchestrator.engine.values.canonical import Json
 
@@ -49,8 +49,9 @@ def _is_amount(limit: Any) -> bool:
 
 
 def confirmation_policy(gate: Gate) -> dict[str, Json]:
-    """Return what a gate says of confirmation, as the policies of its requests have it:
-    {confirm, confirm_above}, without what it does not say.
+    """Return what a gate says of confirmation, as its structure and the policies of its
+    requests have it, without what it does not say: {confirm, confirm_above,
+    confirm_money}, the last with the paths of the amounts, by channel.
     """
     # A gate without it is hashed as before there were confirmations.
     if gate.confirm is None:
@@ -60,31 +61,28 @@ def confirmation_policy(gate: Gate) -> dict[str, Json]:
         limit = Decimal(str(gate.confirm_above))
         # The same amount in one form, however many digits its author wrote.
         policy["confirm_above"] = f"{limit.normalize():f}"
-    return policy
-
-
-def confirmation_structure(gate: Gate) -> dict[str, Json]:
-    """Return what a gate says of confirmation, as its structure has it: its policy, and
-    for a limit the paths of the amounts that are compared with it.
-    """
-    policy = confirmation_policy(gate)
-    if "confirm_above" in policy:
         policy["confirm_money"] = {
             channel: show.money for channel, show in gate.writes.items() if show.money
         }
     return policy
 
 
-def confirmation_needed(policy: Mapping[str, Json], amounts: Iterable[Json]) -> str:
-    """Return how a person must confirm a decision on a write with these amounts: a
-    method, or empty if they need not. An amount that cannot be read counts as above
-    every limit.
+def confirmation_needed(
+    policy: Mapping[str, Json], channel: str, values: Iterable[Json]
+) -> str:
+    """Return how a person must confirm a decision on a write to a channel that has, or
+    gets, these values: a method, or empty if they need not. An amount that cannot be
+    read counts as above every limit.
     """
     method = str(policy.get("confirm", ""))
     limit = policy.get("confirm_above")
     if not method or limit is None:
         return method
-    for amount in amounts:
+    # The paths are those that the request was opened with, whatever is deployed now.
+    paths: Mapping[str, str] = policy.get("confirm_money") or {}
+    path = paths.get(channel)
+    for value in values:
+        amount = value_at(value, path, []) if path else None
         number = number_of(amount)
         # What is paid back is money too.
         if number is None or abs(number) > Decimal(str(limit)):

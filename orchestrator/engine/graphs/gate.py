@@ -448,14 +448,17 @@ class _Fields:
         value: Json,
         path: str,
     ) -> Json:
-        return _value_at(value, path, self.notes)
+        return value_at(value, path, self.notes)
 
 
-def _value_at(
+def value_at(
     value: Json,
     path: str,
     notes: list[str],
 ) -> Json:
+    """Return the part of a value to which a path leads; None, with a note, if it leads
+    nowhere.
+    """
     for part in _dotted(path).split("."):
         if isinstance(value, dict) and part in value:
             value = value[part]
@@ -485,7 +488,7 @@ class _ValueFields:
 
     def at(self, path: str) -> Json:
         """Return the value at a path; None, with a note, if there is none."""
-        return _value_at(self._value, path, self.notes)
+        return value_at(self._value, path, self.notes)
 
 
 class _Template(Formatter):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from orchestrator.engine.graphs.channel import Channel
-from orchestrator.engine.graphs.confirmation import confirmation_structure
+from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import WORDS
 from orchestrator.engine.graphs.gate import Gate
@@ -166,7 +166,7 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         "reason_required": sorted(reason_required),
         **_on_deadline(gate),
         **_recheck(gate),
-        **confirmation_structure(gate),
+        **confirmation_policy(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.
     if needs:

@@ -326,18 +326,18 @@ def _moment(lease: Lease, run_input: Any, change: StateChange) -> Moment:
         run_input,
         datetime.now(UTC),
         asked_on=change.unheld,
-        unsigned=partial(_who_chose_reviewers, lease),
+        unsigned=partial(_unsigned_change, lease),
     )
 
 
-def _who_chose_reviewers(lease: Lease, reads: Collection[str]) -> str:
+def _unsigned_change(lease: Lease, reads: Collection[str], decides: str) -> str:
     """Return the sentence on who changed one of these channels without a signature, and
-    so decided whom a gate asks.
+    so decided whom a gate asks, or until when.
     """
     if not reads:
         return ""
     changes = unsigned_changes(lines.past(lease.id, lease.line))
-    return sentence_of(changes, reads, decides="whom it asks")
+    return sentence_of(changes, reads, decides=decides)
 
 
 def _facts(

@@ -30,6 +30,12 @@ class Command(command_line.ClearCommand):
         parser.add_argument(
             "--key", type=key_from, help="public key, 64 hexadecimal digits"
         )
+        parser.add_argument(
+            "--passkey",
+            default="",
+            metavar="FINGERPRINT",
+            help="the passkey that must have signed it, as its person's account shows it",
+        )
         command_line.add_json(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -38,7 +44,7 @@ class Command(command_line.ClearCommand):
             keys = [options["key"]]
         else:
             keys = [bundle.public_key(), *trusted_keys().values()]
-        verdict = _verdict_by_any_key(options["file"], keys)
+        verdict = _verdict_by_any_key(options["file"], keys, passkey=options["passkey"])
         if options["as_json"]:
             facts = {"ok": verdict.ok, "reason": verdict.reason}
             self.stdout.write(json.dumps(facts, ensure_ascii=False))
@@ -48,9 +54,11 @@ class Command(command_line.ClearCommand):
             self.stdout.write(f"ok: {verdict.reason}" if verdict.reason else "ok")
 
 
-def _verdict_by_any_key(file: str, keys: list[bytes]) -> bundle.Verdict:
+def _verdict_by_any_key(
+    file: str, keys: list[bytes], *, passkey: str
+) -> bundle.Verdict:
     """Return the verdict by the first key that fits, else that by the first key."""
-    verdicts = [verify_receipt(file, key) for key in keys]
+    verdicts = [verify_receipt(file, key, passkey=passkey) for key in keys]
     for verdict in verdicts:
         if verdict.ok:
             return verdict

@@ -10,6 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from approvals.views import inbox
 from approvals.views.shown_review import Tally
 from checkpoints.models import Run
 from orchestrator import runs
@@ -133,6 +134,23 @@ def test_a_review_of_several_deadlines_says_what_each_of_them_does(
     text = page.content.decode()
     assert text.count('data-test="at-deadline"') == 3
     assert "Silence approves nothing here." not in text
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("status", "act"),
+    [
+        ("failed", "it is closed, and asked anew when the run is resumed"),
+        ("incompatible", "nothing happens before the run goes on"),
+    ],
+)
+def test_a_run_that_has_stopped_already_is_not_said_to_fail_at_the_deadline(
+    people: People, status: str, act: str
+) -> None:
+    waiting = deadlines.paused_run(on_deadline="fail")
+    asked = run_actions.request(waiting)
+    asked.run.status = status
+    assert inbox.at_deadline(asked) == act
 
 
 @pytest.mark.django_db(transaction=True)

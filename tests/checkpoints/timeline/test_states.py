@@ -10,6 +10,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import UnknownThing
 from tests.support.chain import join_in_a_row
 from tests.support.forging import remove
+from tests.support.large_states import large
 from tests.support.rows import a_checkpoint, a_run, an_event, missing
 from tests.support.small_graphs import advanced, graph
 
@@ -270,3 +271,25 @@ def test_where_supersteps_left_no_row_each_change_names_the_node_that_made_it() 
     }
     assert found == {"letter": "first", "total": "second", "notes[300]": "third"}
     assert {path: timeline.blame(last.id, path).node for path in found} == found
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("snapshot", [3, 1000])
+def test_changes_are_a_diff_against_the_parent_and_read_no_row_again(
+    snapshot: int,
+) -> None:
+    run = advanced(large("read_once", "abcdef", snapshot=snapshot))
+    with_parent = timeline.list_checkpoints(run.id)[:-1]
+    assert len(with_parent) > 4
+    for row in with_parent:
+        assert row.parent is not None
+        expected = timeline.diff(row.parent, row.id)
+        assert timeline.changes(timeline.get_checkpoint(row.id)) == expected
+
+        checkpoint = timeline.read_checkpoint(row.id)
+        assert checkpoint is not None
+        timeline.snapshot_of(checkpoint)
+        with CaptureQueriesContext(connection) as queries:
+            assert timeline.changes(checkpoint) == expected
+        # The parent, and who set each value.
+        assert len(queries) == 2

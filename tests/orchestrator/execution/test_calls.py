@@ -10,6 +10,7 @@ from django.contrib.auth.models import User
 from pydantic import BaseModel, Field, field_validator
 
 from approvals.models import ApprovalRequest, Decision
+from checkpoints import timeline
 from checkpoints.core.status import Status
 from checkpoints.ledger.run_error import stored_error
 from checkpoints.models import Checkpoint, LateResult, Run, TaskResult
@@ -726,3 +727,22 @@ def test_no_migration_leads_past_a_call_that_needed_nobody(made: list[Any]) -> N
     because = (stored_error(run) or {})["because"]
     assert "pay:1:0 waits with the state of version 1" in because
     assert made == [None]
+
+
+def runs_of(run: Run) -> Any:
+    """How often a node ran, by its name."""
+    assert run.head is not None
+    noted = timeline.state_at(run.head)["diagnostics"]["nodes"]
+    return {node: times["runs"] for node, times in noted.items()}
+
+
+def test_preparing_a_call_is_no_run_of_its_node(made: list[Any], ada: User) -> None:
+    run = advanced(paying())
+    assert runs_of(run) == {}
+    run_actions.sign(run, ada, ["approve"])
+    assert runs_of(runs.advance(run.id)) == {"pay": 1, "paid": 1}
+    run = advanced(paying(gate=call_gate(**NEEDS_NOBODY)))
+    assert runs_of(run) == {"pay": 1, "paid": 1}
+    run = advanced(paying())
+    run_actions.sign_open(run, ada, "reject")
+    assert runs_of(runs.advance(run.id)) == {"refused": 1}

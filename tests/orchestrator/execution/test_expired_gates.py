@@ -2,23 +2,27 @@
 the failed run keeps.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from approvals import deadlines
-from approvals.models import ApprovalRequest, RequestReviewer
+from approvals import deadlines, reviews
+from approvals.gates.request_state import why_of
+from approvals.models import ApprovalRequest
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.models import Run
 from checkpoints.queue import leases
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Task
-from orchestrator.execution import commit, loop
+from orchestrator.engine.graphs.gate import present
+from orchestrator.execution import commit, expired_gates, loop
 from tests.support import cast, run_actions
 from tests.support.deadlines import HOUR, gated, let_come, paused_run
-from tests.support.forging import remove
+from tests.support.forging import remove, rewrite
 from tests.support.run_actions import event_payloads, pending, sign, state
 from tests.support.small_graphs import advanced, graph, held
 from tests.support.versioned_graphs import deployed
@@ -141,8 +145,10 @@ def test_a_request_opened_anew_that_is_gone_leaves_the_run_tampered(
     run = runs.advance(run.id)
     second = ApprovalRequest.objects.filter(run=run, ordinal=1)
     if claim == "removed":
-        for row in RequestReviewer.objects.filter(request=second.get()):
-            remove(row)
+        # What hangs on the row goes first.
+        for relation in ApprovalRequest._meta.related_objects:
+            for row in relation.related_model.objects.filter(request=second.get()):
+                remove(row)
         remove(second.get())
     else:
         second.update(status=claim)
@@ -259,3 +265,51 @@ def test_a_run_whose_open_attempt_may_not_go_on_rests(people: cast.People) -> No
     session.entries = {Task("propose", 1, 0): object()}  # type: ignore[dict-item]
     assert not commit.commit_rest(session)
     assert Run.objects.get(id=run.id).status == "paused"
+
+
+def test_a_gate_whose_deadline_a_deployment_removed_gives_as_much_time_as_before(
+    people: cast.People,
+) -> None:
+    run = paused_run("endless", on_deadline="fail")
+    let_come(run)
+    asked = ApprovalRequest.objects.get(run=run)
+    rewrite(asked, opened_at=asked.deadline - 3 * HOUR)
+    runs.advance(run.id)
+    deployed(gated("endless", deadline=None))
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    assert asked.policy["on_deadline"] == "fail"
+    assert abs(asked.deadline - asked.opened_at - 3 * HOUR) < HOUR / 60
+    assert verify_run(run.id) == []
+
+
+def test_a_gate_that_is_gone_asks_by_its_old_title_and_gives_as_much_time() -> None:
+    title = "Send this {odd} letter?"
+    run = paused_run("unguarded", on_deadline="fail", title=title)
+    asked = ApprovalRequest.objects.get(run=run)
+    session = SimpleNamespace(graph=SimpleNamespace(nodes={}))
+    gate = expired_gates._gate_of(session, asked)  # type: ignore[arg-type]
+    assert gate.on_deadline == "fail"
+    assert gate.deadline == asked.deadline - asked.opened_at
+    shown = present(gate, node="propose", input={}, state={}, writes=[])
+    assert shown["title"] == read_value(asked, "title") == title
+
+
+def test_who_is_asked_anew_reads_who_had_rejected_what_and_why(
+    people: cast.People,
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    run = paused_run("refused", on_deadline="fail", reject_quorum=2)
+    letter = pending(run)[0]
+    item = {"write": str(letter.write), "hash": letter.hash, "verdict": "reject"}
+    reviews.sign(run.id, [{**item, "reason": "too dear"}], by=rita)
+    let_come(run)
+    runs.advance(run.id)
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    why = why_of(asked)
+    assert why.startswith("rita had rejected letter at ")
+    assert why.endswith(", before the deadline: too dear")
+    assert verify_run(run.id) == []

@@ -70,6 +70,32 @@ def test_an_error_of_an_insertion_is_raised() -> None:
     assert _rows() == rows
 
 
+def test_data_that_failed_to_grow_grows_on_from_what_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reference_data, "BATCH", 20)
+    data = ReferenceData()
+    templates = Run.objects.count()
+    insert = RunCopies.insert
+    inserted: list[RunCopies] = []
+
+    def fail_once(copies: RunCopies) -> None:
+        inserted.append(copies)
+        if len(inserted) == 2:
+            raise IntegrityError("the second batch")
+        insert(copies)
+
+    monkeypatch.setattr(RunCopies, "insert", fail_once)
+    with pytest.raises(IntegrityError):
+        list(data.grow(60))
+    assert Run.objects.count() < templates + 60
+
+    list(data.grow(60))
+    assert Run.objects.count() == templates + 60
+    keys = Run.objects.filter(key__startswith="reference-").values_list("key")
+    assert len(set(keys)) == 60
+
+
 def _rows() -> tuple[int, int]:
     return Run.objects.count(), RunEvent.objects.count()
 

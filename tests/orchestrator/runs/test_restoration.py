@@ -4,21 +4,24 @@ until a person looked.
 
 import io
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
+from approvals.gates.deadline_jobs import KIND
 from approvals.models import Decision
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
-from checkpoints.models import Run, TaskResult
+from checkpoints.models import Job, Run, TaskResult
 from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Graph, Task
 from tests.support import cast, paid_claims, run_actions
-from tests.support.deadlines import let_come, paused_run, work_off
+from tests.support.deadlines import HOUR, let_come, paused_run, work_off
 from tests.support.small_graphs import advanced, graph, held, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -153,4 +156,22 @@ def test_a_deadline_of_the_lost_time_decides_nothing_before_people_have_looked()
     _restored()
     work_off(run)
     assert not Decision.objects.filter(run=run.id).exists()
+    assert verify_run(run.id) == []
+
+
+def test_after_a_restore_people_have_time_before_a_deadline_of_the_lost_time_acts(
+    people: cast.People,
+) -> None:
+    run = paused_run()
+    let_come(run)
+    _restored()
+    # Nobody has looked yet.
+    assert runs.advance(run.id).status == "failed"
+    assert not Decision.objects.filter(run=run.id).exists()
+    before = timezone.now()
+    runs.resume(run.id, by=people.steward)
+    work_off(run)
+    assert not Decision.objects.filter(run=run.id).exists()
+    last = Job.objects.filter(run=run.id, kind=KIND).order_by("-created_at")[0]
+    assert before < last.due_at - timedelta(minutes=29) < timezone.now() + HOUR
     assert verify_run(run.id) == []

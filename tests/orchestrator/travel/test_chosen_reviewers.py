@@ -2,6 +2,7 @@
 the gate decides.
 """
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -271,6 +272,19 @@ def test_where_no_such_gate_was_ever_asked_the_request_says_who_patched_what_dec
     )
     with pytest.raises(NotAReviewer, match="somebody else must sign"):
         approve(run, olive)
+
+
+def test_who_patched_what_decides_the_deadline_is_said_to_have_set_that_alone(
+    people: cast.People,
+) -> None:
+    transfer(deadline=lambda now, state: now + timedelta(hours=state.risk))
+    run = runs.start("transfer", {}, by=people.second_reviewer)
+    patch = {"scratch": {"risk": 5}}
+    run = runs.advance(runs.resume(run.id, patch=patch, by=people.starter).id)
+    [request] = ApprovalRequest.objects.filter(run=run, status="open")
+    assert read_value(request, "why") == (
+        "olive set risk without a signature, which decided until when it asks"
+    )
 
 
 def test_a_request_that_does_not_say_what_it_read_counts_as_if_it_had_read_everything(

@@ -3,17 +3,20 @@ there, in menus neither.
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from checkpoints.models import Run
 from checkpoints.queue import jobs
 from orchestrator.views import graphs
 from tests.support import claims
 from tests.support.cast import People
+from tests.support.rows import a_run
 from tests.support.small_graphs import Notes, started
 from tests.support.versioned_graphs import Copied, Texts, paying
 
@@ -41,6 +44,35 @@ def test_a_superuser_and_whoever_holds_one_right_have_a_role(
     people.second_reviewer.groups.clear()
     User.objects.filter(pk=people.second_reviewer.pk).update(is_superuser=True)
     assert browse(people.second_reviewer).get("/workers/").status_code == 200
+
+
+def test_a_card_counts_the_runs_of_the_last_day_that_one_may_see_up_to_a_limit(
+    claim_graph: None,
+    people: People,
+    browse: Browse,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = timezone.now()
+    for hours in (1, 2, 23):
+        moment = now - timedelta(hours=hours)
+        a_run(graph="page_claim", status="failed", created_at=moment)
+    own = a_run(graph="page_claim", status="completed", created_at=now)
+    Run.objects.filter(id=own.id).update(started_by=people.nobody)
+    a_run(graph="page_claim", status="failed", created_at=now - timedelta(hours=25))
+    people.nobody.user_permissions.add(Permission.objects.get(codename="view_worker"))
+
+    assert _runs_on_card(browse(people.auditor)) == {"failed": 3, "completed": 1}
+    assert _runs_on_card(browse(people.nobody)) == {"completed": 1}
+    monkeypatch.setattr(graphs, "MOST_OF_DAY", 2)
+    assert _runs_on_card(browse(people.auditor)) == {"failed": 1, "completed": 1}
+    page = browse(people.auditor).get("/graphs/").content.decode()
+    assert "of the newest 2 runs" in page
+
+
+def _runs_on_card(client: Client) -> dict[str, int]:
+    cards = client.get("/graphs/").context["graphs"]
+    [card] = [card for card in cards if card["name"] == "page_claim"]
+    return {label.lower(): count for label, count in card["runs"]}
 
 
 def test_the_menus_of_who_has_no_role_name_neither_graphs_nor_workers(

@@ -1,0 +1,1 @@
+"""Passkeys on the page of a person's account."""
