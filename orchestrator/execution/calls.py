@@ -44,13 +44,12 @@ def decided_calls(
     `UnknownThing` if the state of a call is gone, and `InvalidValue` if this version of
     the graph reads other arguments.
     """
-    nodes = session.graph.nodes
     # What has a result is not called again, and its state may be gone. Others were let
     # run by people who were asked again, and have no arguments.
     due: list[Task] = []
     for start in starts:
-        is_due = start.is_call and start.task not in before.results
-        if is_due and nodes[start.task.node].calls:
+        calls_node = session.graph.nodes[start.task.node].calls
+        if start.is_call and calls_node and start.task not in before.results:
             due.append(start.task)
     approved = _approved(session, due)
     calls: dict[Task, Call] = {}

@@ -457,13 +457,11 @@ def held_tasks_at(point: Departure) -> list[HeldTask]:
     if nothing waits; one more for calls that wait, and those of `calls_of_line` for
     approved ones. Raises `UnknownThing` if the state of one of these calls is gone.
     """
-    if not point.frontier.waiting and not point.open.tasks_asked:
+    if point.document["frontier"]["waiting"]:
+        _require_ready_calls(point)
+    elif not point.open.tasks_asked:
         return []
-    # Read for its refusals: people must not say yes to what could not run.
-    calls_of_line(point.run.id, point.checkpoint.line, _approved_calls(point))
     tasks = _asked_tasks(point.frontier, point.open)
-    if not tasks:
-        return []
     _require_asked(point)
     at = {"run": point.run.id, "line": point.checkpoint.line}
     nodes = {task.node for task in tasks}
@@ -498,13 +496,17 @@ def held_tasks_at(point: Departure) -> list[HeldTask]:
     return held_tasks
 
 
-def _approved_calls(point: Departure) -> list[Task]:
-    """Return the tasks whose calls people approved. Others that are ready were let run
-    by people who were asked again, and have no arguments.
+def _require_ready_calls(point: Departure) -> None:
+    """Raise as `calls_of_line` does for the approved calls that wait at the point:
+    people must not say yes to what could not run.
     """
-    nodes = point.graph.nodes
-    ready = point.frontier.ready_calls()
-    return [task for task in ready if task.node in nodes and nodes[task.node].calls]
+    ready: list[Task] = []
+    for task in point.frontier.ready_calls():
+        node = point.graph.nodes.get(task.node)
+        # Others were let run by people who were asked again, and have no arguments.
+        if node is None or node.calls:
+            ready.append(task)
+    calls_of_line(point.run.id, point.checkpoint.line, ready)
 
 
 def _require_states_of_calls(held_tasks: Sequence[HeldTask]) -> None:

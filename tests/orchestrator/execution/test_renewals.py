@@ -28,7 +28,7 @@ from orchestrator.engine.errors import (
 )
 from tests.support import call_graphs, cast, run_actions
 from tests.support.authority_graphs import leave, paying, payments, signed
-from tests.support.small_graphs import advanced
+from tests.support.small_graphs import advanced, slice_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -238,6 +238,24 @@ def test_a_fork_of_a_run_that_waits_judges_its_authority_anew(
     assert paid == [7, 7]
     assert verify_run(free.id) == []
     assert verify_run(waiting.id) == []
+
+
+def test_a_fork_before_the_node_acts_asks_again_for_itself(
+    paid: list[int], rita: User, ravi: User, people: cast.People
+) -> None:
+    run = signed(paying(), rita)
+    leave(rita)
+    run = runs.advance(run.id)
+    decide(run, ravi, "approve")
+    turns = iter([False])
+    run = slice_of(run, draining=lambda: next(turns, True))
+    assert paid == []
+    fork = runs.advance(runs.fork(str(run.head), by=people.steward).id)
+    assert (fork.status, paid) == (Status.PAUSED, [])
+    assert renewal(fork).status == "open"
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert paid == [7]
+    assert verify_run(fork.id) == []
 
 
 def test_a_call_acts_on_the_authority_of_its_own_gate(rita: User, ravi: User) -> None:
