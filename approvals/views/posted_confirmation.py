@@ -20,6 +20,10 @@ FIELD = "password"
 LONGEST_ASSERTION = 20_000
 """The most characters of what a passkey answers."""
 WRONG = "Nothing was signed: that is not your password. Everything you chose is kept."
+UNSET = (
+    "Nothing was done: your account has no password here, as with single sign-on."
+    " Ask an administrator to set one."
+)
 LOCKED = (
     "Nothing was signed: too many wrong passwords. Wait some minutes, then sign again."
     " Everything you chose is kept."
@@ -31,7 +35,8 @@ def posted_confirmation(request: HttpRequest, shown: Review) -> Confirmation | N
     nothing on the page asks for it.
 
     Raises `ConfirmationRequired` for a wrong password, which counts as a failed log-in
-    and leaves an audit line. What a passkey signed is verified when it is signed.
+    and leaves an audit line, and where the account has none. What a passkey signed is
+    verified when it is signed.
     """
     if shown.confirm == PASSKEY:
         return _posted_assertion(request)
@@ -56,8 +61,11 @@ def posted_confirmation(request: HttpRequest, shown: Review) -> Confirmation | N
 
 def is_own_password(request: HttpRequest, password: str) -> bool:
     """Return whether this is the password of the signed-in person. A wrong one counts
-    as a failed log-in.
+    as a failed log-in. Raises `ConfirmationRequired` where their account has none.
     """
+    # Nothing that they type could be right, so it is no attempt.
+    if not request.user.has_usable_password():
+        raise ConfirmationRequired(UNSET)
     person = authenticate(
         request, username=request.user.get_username(), password=password
     )

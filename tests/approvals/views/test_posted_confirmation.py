@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from axes.models import AccessAttempt
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
@@ -77,6 +78,24 @@ def test_without_it_nothing_is_signed_and_every_choice_stays(
         assert password not in str(line.facts)
     assert not Decision.objects.exists()
     assert not Receipt.objects.exists()
+
+
+def test_an_account_without_a_password_reads_the_cure_and_is_not_counted(
+    rita: User, browse: Browse
+) -> None:
+    rita.set_unusable_password()
+    rita.save()
+    run = advanced(gated(confirm="password"))
+    client = browse(rita)
+    for _ in range(6):
+        answer = posted(client, run, WRONG)
+    assert answer.status_code == 403
+    html = answer.content.decode()
+    assert "Ask an administrator to set one" in html
+    assert " checked" in html
+    assert not AccessAttempt.objects.exists()
+    assert not AuditLine.objects.filter(kind="refused_login").exists()
+    assert not Decision.objects.exists()
 
 
 def test_the_password_of_somebody_else_does_nothing(
