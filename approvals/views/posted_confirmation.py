@@ -6,6 +6,8 @@ import hashlib
 import json
 from uuid import UUID
 
+from django.apps import apps
+from django.conf import settings
 from django.contrib.auth import authenticate
 from django.http import HttpRequest
 
@@ -69,7 +71,23 @@ def is_own_password(request: HttpRequest, password: str) -> bool:
     person = authenticate(
         request, username=request.user.get_username(), password=password
     )
-    return person is not None and person.pk == request.user.pk
+    is_own = person is not None and person.pk == request.user.pk
+    if is_own:
+        _forgive_failures(request)
+    return is_own
+
+
+def _forgive_failures(request: HttpRequest) -> None:
+    """Reset the failed log-ins of this person at this address, as their log-in does."""
+    # A project may do without the throttle, or forgive nothing.
+    if not apps.is_installed("axes") or not settings.AXES_RESET_ON_SUCCESS:
+        return
+    from axes.utils import reset
+
+    # An address that is not known would reset those of all addresses.
+    address = getattr(request, "axes_ip_address", None)
+    if address:
+        reset(ip=address, username=request.user.get_username())
 
 
 def _posted_assertion(request: HttpRequest) -> Confirmation | None:

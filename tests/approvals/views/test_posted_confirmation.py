@@ -129,6 +129,27 @@ def test_wrong_ones_are_counted_as_log_ins_and_lock_without_losing_the_review(
     assert log_in.status_code == 429
 
 
+def test_the_right_one_forgives_the_slips_before_it(rita: User, browse: Browse) -> None:
+    client = browse(rita)
+    for name in ("first", "second", "third"):
+        run = advanced(gated(name, confirm="password"))
+        posted(client, run, WRONG)
+        posted(client, run, WRONG)
+        assert posted(client, run, PASSWORD).status_code == 302
+    assert not AccessAttempt.objects.exists()
+
+
+def test_the_right_one_forgives_nobody_else_and_no_other_address(
+    rita: User, people: People, browse: Browse
+) -> None:
+    for name, address in ((rita.username, "203.0.113.9"), ("somebody", "127.0.0.1")):
+        failed = {"username": name, "password": WRONG}
+        Client().post(reverse("login"), failed, REMOTE_ADDR=address)
+    run = advanced(gated(confirm="password"))
+    assert posted(browse(rita), run, PASSWORD).status_code == 302
+    assert AccessAttempt.objects.count() == 2
+
+
 def test_it_is_neither_logged_nor_drafted_nor_carried_through_a_log_in(
     rita: User, browse: Browse, caplog: pytest.LogCaptureFixture
 ) -> None:
