@@ -41,9 +41,12 @@ def posted_confirmation(request: HttpRequest, shown: Review) -> Confirmation | N
     verified when it is signed.
     """
     if shown.confirm == PASSKEY:
-        return _posted_assertion(request)
+        answered = _posted_assertion(request)
+        if answered is not None:
+            return answered
     password = request.POST.get(FIELD, "")
-    if not shown.confirm or not password:
+    # What asks for a passkey is refused where it is signed, if it is among the choices.
+    if not shown.takes_password or not password:
         return None
     if is_own_password(request, password):
         return Confirmation(request.user.pk, PASSWORD)

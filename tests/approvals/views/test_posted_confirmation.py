@@ -14,7 +14,7 @@ from approvals.models import Decision, Draft, Receipt
 from checkpoints.models import AuditLine, Run
 from tests.support import run_actions
 from tests.support.cast import PASSWORD, People
-from tests.support.confirmed_graphs import gated
+from tests.support.confirmed_graphs import doubly_gated, gated
 from tests.support.review_forms import choose
 from tests.support.small_graphs import advanced
 
@@ -198,6 +198,33 @@ def test_a_gate_that_asks_for_a_passkey_is_not_opened_by_a_password(
 ) -> None:
     run = advanced(gated(confirm="passkey"))
     answer = posted(browse(rita), run, PASSWORD)
+    assert answer.status_code == 403
+    assert "signed with a passkey" in answer.content.decode()
+    assert not Decision.objects.exists()
+
+
+def test_a_password_signs_what_asks_for_no_more_beside_what_asks_for_a_passkey(
+    rita: User, browse: Browse
+) -> None:
+    run = advanced(doubly_gated())
+    client = browse(rita)
+    html = client.get(reverse("review", args=[run.id])).content.decode()
+    assert 'name="password"' in html
+    assert 'name="assertion"' in html
+    assert posted(client, run, WRONG).status_code == 403
+    assert posted(client, run, PASSWORD).status_code == 302
+    decision = Decision.objects.get()
+    assert (decision.channel, decision.confirmed_by) == ("payout", "password")
+
+
+def test_a_password_signs_nothing_with_something_that_asks_for_a_passkey(
+    rita: User, browse: Browse
+) -> None:
+    run = advanced(doubly_gated())
+    client = browse(rita)
+    page = client.get(reverse("review", args=[run.id]))
+    form = choose(page, payout="approve", notes="approve") | {"password": PASSWORD}
+    answer = client.post(reverse("sign", args=[run.id]), form)
     assert answer.status_code == 403
     assert "signed with a passkey" in answer.content.decode()
     assert not Decision.objects.exists()
