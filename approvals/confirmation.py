@@ -14,6 +14,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import ConfirmationRequired
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.confirmation import (
+    METHODS,
     PASSKEY,
     confirmation_needed,
     satisfies,
@@ -68,29 +69,45 @@ def needed_for(
     return confirmation_needed(request.policy, row.channel, values)
 
 
+def accepted_method(by: Any, confirmation: Confirmation | None) -> str:
+    """Return the method of a confirmation, if it is this person's own and shows what it
+    says; else empty.
+    """
+    if confirmation is None or confirmation.person != by.pk:
+        return ""
+    # Without an assertion there is nothing that was verified.
+    if confirmation.method == PASSKEY and confirmation.assertion is None:
+        return ""
+    return confirmation.method if confirmation.method in METHODS else ""
+
+
+def own_assertion(by: Any, confirmation: Confirmation | None) -> PostedAssertion | None:
+    """Return what this person's passkey is said to have signed; None if it is another's
+    or there is none.
+    """
+    if confirmation is None or accepted_method(by, confirmation) != PASSKEY:
+        return None
+    return confirmation.assertion
+
+
 def require_confirmation(
     run: Run,
     by: Any,
     needed: Mapping[UUID, str],
     confirmation: Confirmation | None,
-) -> None:
-    """Raise `ConfirmationRequired`, naming the writes and how to confirm, unless the
-    confirmation of this person does for all writes. `needed`: method by write, empty
-    where none is needed.
+) -> str:
+    """Return how this person has confirmed an act; empty if they have not. Raises
+    `ConfirmationRequired`, naming the writes and how to confirm, unless that does for
+    all writes. `needed`: method by write, empty where none is needed.
     """
-    given_method = ""
-    if confirmation is not None and confirmation.person == by.pk:
-        given_method = confirmation.method
-        # Without an assertion there is nothing that was verified.
-        if given_method == PASSKEY and confirmation.assertion is None:
-            given_method = ""
+    accepted = accepted_method(by, confirmation)
     missing = {
         write: method
         for write, method in needed.items()
-        if not satisfies(given_method, method)
+        if not satisfies(accepted, method)
     }
     if not missing:
-        return
+        return accepted
     method = strongest(missing.values())
     raise ConfirmationRequired(
         f"who signs this must confirm it by {method}: sign on the page of the review",

@@ -13,7 +13,12 @@ from typing import Any
 from uuid import UUID
 
 from approvals import permissions
-from approvals.confirmation import Confirmation, needed_for, require_confirmation
+from approvals.confirmation import (
+    Confirmation,
+    needed_for,
+    own_assertion,
+    require_confirmation,
+)
 from approvals.gates.edited_texts import (
     has_other_texts,
     request_texts,
@@ -87,8 +92,9 @@ class Signing:
     the items that count, in their order; `revised` the next revisions that it makes, by
     write; `texts` the new title and facts of requests, by id; `checked` the requests
     whose reviewer the signer is known to be; `settled` the writes that are no longer
-    open; `confirmation` is how the signer has just shown who they are; `assertion` what
-    their passkey signed.
+    open; `confirmation` is how the signer has just shown who they are; `confirmed_by`
+    the method of it that was accepted, empty if none was; `assertion` what their
+    passkey signed.
     """
 
     run: Run
@@ -96,6 +102,7 @@ class Signing:
     at: datetime
     requests_by_write: dict[UUID, RequestState]
     confirmation: Confirmation | None = None
+    confirmed_by: str = ""
     assertion: dict[str, Any] | None = None
     counted: list[Item] = field(default_factory=list)
     revised: dict[UUID, PendingWrite] = field(default_factory=dict)
@@ -456,17 +463,18 @@ def _require_confirmed(act: Signing, results: Sequence[_ItemResult]) -> None:
     """Raise `ConfirmationRequired` if the signer has not confirmed what counts as its
     gates ask for.
     """
-    if act.confirmation is not None and act.confirmation.assertion is not None:
+    # What another person has shown is neither looked at nor kept.
+    posted = own_assertion(act.by, act.confirmation)
+    if posted is not None:
         act.assertion = verified_assertion(
-            act.confirmation.assertion,
+            posted,
             act.run,
             act.by,
             signed_lines(act, results),
             at=act.at,
         )
     needed = needed_confirmations(act)
-    if needed:
-        require_confirmation(act.run, act.by, needed, act.confirmation)
+    act.confirmed_by = require_confirmation(act.run, act.by, needed, act.confirmation)
 
 
 def needed_confirmations(act: Signing) -> dict[UUID, str]:
@@ -530,7 +538,7 @@ def _record_decision(act: Signing, row: PendingWrite, item: Item) -> None:
         by=act.by,
         seen_hash=item.hash,
         reason=pack_json(item.reason) if item.reason else b"",
-        confirmed_by=act.confirmation.method if act.confirmation else "",
+        confirmed_by=act.confirmed_by,
     )
     act.decisions.append(decision)
     act.events.append(event)

@@ -52,6 +52,7 @@ class OrchestratorConfig(AppConfig):
             checks.check_encryption,
             checks.check_worker,
             checks.check_graphs,
+            checks.check_passkeys,
             checks.check_atomic_nodes,
             checks.check_direct_statements,
         ):

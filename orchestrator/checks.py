@@ -19,6 +19,7 @@ from django.utils.module_loading import import_string
 from checkpoints import bundle, payloads
 from checkpoints.conf import conf, keyring
 from orchestrator.engine import registry
+from orchestrator.engine.graphs.confirmation import PASSKEY
 from orchestrator.engine.graphs.node import Node
 from orchestrator.worker import configuration
 
@@ -164,6 +165,30 @@ def check_graphs(
         Warning(f"graph {compiled.name}: {warning}", id="orchestrator.W001")
         for compiled in registry.all()
         for warning in compiled.warnings
+    ]
+
+
+def check_passkeys(
+    app_configs: Sequence[AppConfig] | None, **_: Any
+) -> list[CheckMessage]:
+    """orchestrator.W007: a gate asks for a passkey, and the library that reads passkeys
+    is not installed, so nobody could sign there.
+    """
+    # It reads models, which are not there yet while this module is imported.
+    from approvals import passkeys
+
+    if passkeys.is_available:
+        return []
+    return [
+        Warning(
+            f"gate {compiled.name}.{node.name} asks for a passkey, and the library "
+            "webauthn is not installed: nobody can sign there",
+            hint="pip install 'django-countersign[passkeys]'",
+            id="orchestrator.W007",
+        )
+        for compiled in registry.all()
+        for node in compiled.graph.nodes
+        if node.gate is not None and node.gate.confirm == PASSKEY
     ]
 
 

@@ -6,6 +6,8 @@ import hashlib
 import json
 from uuid import UUID
 
+from django.apps import apps
+from django.conf import settings
 from django.contrib.auth import authenticate
 from django.http import HttpRequest
 
@@ -20,6 +22,10 @@ FIELD = "password"
 LONGEST_ASSERTION = 20_000
 """The most characters of what a passkey answers."""
 WRONG = "Nothing was signed: that is not your password. Everything you chose is kept."
+UNSET = (
+    "Nothing was done: your account has no password here, as with single sign-on."
+    " Ask an administrator to set one."
+)
 LOCKED = (
     "Nothing was signed: too many wrong passwords. Wait some minutes, then sign again."
     " Everything you chose is kept."
@@ -31,12 +37,16 @@ def posted_confirmation(request: HttpRequest, shown: Review) -> Confirmation | N
     nothing on the page asks for it.
 
     Raises `ConfirmationRequired` for a wrong password, which counts as a failed log-in
-    and leaves an audit line. What a passkey signed is verified when it is signed.
+    and leaves an audit line, and where the account has none. What a passkey signed is
+    verified when it is signed.
     """
     if shown.confirm == PASSKEY:
-        return _posted_assertion(request)
+        answered = _posted_assertion(request)
+        if answered is not None:
+            return answered
     password = request.POST.get(FIELD, "")
-    if not shown.confirm or not password:
+    # What asks for a passkey is refused where it is signed, if it is among the choices.
+    if not shown.takes_password or not password:
         return None
     if is_own_password(request, password):
         return Confirmation(request.user.pk, PASSWORD)
@@ -56,12 +66,31 @@ def posted_confirmation(request: HttpRequest, shown: Review) -> Confirmation | N
 
 def is_own_password(request: HttpRequest, password: str) -> bool:
     """Return whether this is the password of the signed-in person. A wrong one counts
-    as a failed log-in.
+    as a failed log-in. Raises `ConfirmationRequired` where their account has none.
     """
+    # Nothing that they type could be right, so it is no attempt.
+    if not request.user.has_usable_password():
+        raise ConfirmationRequired(UNSET)
     person = authenticate(
         request, username=request.user.get_username(), password=password
     )
-    return person is not None and person.pk == request.user.pk
+    is_own = person is not None and person.pk == request.user.pk
+    if is_own:
+        _forgive_failures(request)
+    return is_own
+
+
+def _forgive_failures(request: HttpRequest) -> None:
+    """Reset the failed log-ins of this person at this address, as their log-in does."""
+    # A project may do without the throttle, or forgive nothing.
+    if not apps.is_installed("axes") or not settings.AXES_RESET_ON_SUCCESS:
+        return
+    from axes.utils import reset
+
+    # An address that is not known would reset those of all addresses.
+    address = getattr(request, "axes_ip_address", None)
+    if address:
+        reset(ip=address, username=request.user.get_username())
 
 
 def _posted_assertion(request: HttpRequest) -> Confirmation | None:

@@ -29,7 +29,7 @@ from approvals.views.write_groups import WriteGroup, WriteLine
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.models import Run
 from orchestrator.engine.errors import IncompatibleGraph
-from orchestrator.engine.graphs.confirmation import strongest
+from orchestrator.engine.graphs.confirmation import PASSWORD, strongest
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +207,11 @@ class Review:
     def confirm(self) -> str:
         """How this person confirms what they sign here; empty if no gate asks for it."""
         return strongest(policy.get("confirm", "") for policy in self._policies)
+
+    @property
+    def takes_password(self) -> bool:
+        """Whether a password confirms something here, beside what asks for more."""
+        return any(policy.get("confirm") == PASSWORD for policy in self._policies)
 
     @property
     def confirm_limits(self) -> list[str]:

@@ -20,11 +20,19 @@ from checkpoints.bundle.passkey_assertion import (
 from checkpoints.bundle.verifier import Bad, Verdict, framed_hash
 from checkpoints.core.strict_json import parse_strict
 from checkpoints.core.tombstone import holds_tombstone
+from orchestrator.engine.graphs.confirmation import PASSKEY, confirmation_needed
 from orchestrator.engine.values import canonical
 
 TYPE = "countersign-receipt-1"
 PAYLOAD_TYPE = "application/vnd.countersign.receipt+json"
 ERASED = "what was erased in it cannot be compared with its hash"
+NO_PASSKEY = "the gate asked for a passkey, and there is none in this receipt"
+UNKNOWN_AMOUNT = (
+    "no passkey signed it, and without its amount nobody can say whether the gate asked"
+    " for one"
+)
+NOBODY = ("", "the deadline")
+"""Who decided where no person did."""
 _VALUES = ("old_value", "proposed_value", "final_value")
 
 
@@ -40,13 +48,15 @@ def verify_receipt(
         receipt = _opened(data, public_key)
         _require_values(receipt)
         _require_passkey(receipt, passkey)
+        reservation = _missing_passkey(receipt)
     except Bad as error:
         return Verdict(False, 0, error.args[1])
     except Exception as error:
         reason = f"it does not say what it must: {type(error).__name__}: {error}"[:200]
         # A reason may quote the file, and no terminal is to obey what is in there.
         return Verdict(False, 0, reason.encode("unicode_escape").decode())
-    reservation = ERASED if holds_tombstone(receipt["write"]) else ""
+    if holds_tombstone(receipt["write"]):
+        reservation = f"{ERASED}; {reservation}" if reservation else ERASED
     return Verdict(True, 0, reservation)
 
 
@@ -123,6 +133,28 @@ def _require_passkey(receipt: dict[str, Any], fingerprint: str) -> None:
     if fingerprint:
         _require(own == fingerprint.lower(), "another passkey signed it")
     _require_signed_line(receipt, assertion["document"])
+
+
+def _missing_passkey(receipt: dict[str, Any]) -> str:
+    """Return what cannot be said about a passkey that is not there, else empty. Raises
+    `Bad` if the gate asked for it.
+    """
+    request = receipt["request"]
+    if receipt.get("assertion") is not None or request is None:
+        return ""
+    policy = request["policy"]
+    if policy.get("confirm") != PASSKEY or receipt["decision"]["by"] in NOBODY:
+        return ""
+    write = receipt["write"]
+    values = [write["seen"]["value"], write["signed"]["value"]]
+    # What is hidden or erased may have been an amount that asks for none.
+    if policy.get("confirm_above") is not None and (
+        receipt["hidden"] or holds_tombstone(values)
+    ):
+        return UNKNOWN_AMOUNT
+    if confirmation_needed(policy, write["channel"], values):
+        raise Bad(0, NO_PASSKEY)
+    return ""
 
 
 def _require_signed_line(receipt: dict[str, Any], document: dict[str, Any]) -> None:

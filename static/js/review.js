@@ -502,6 +502,8 @@ const askPasskey = async () => {
   const field = document.getElementById('assertion');
   if (!field) return true;
   field.value = '';
+  // Who types a password signs what asks for no more; the server says if something does.
+  if (document.getElementById('confirm-password')?.value) return true;
   const note = document.getElementById('unconfirmed');
   note.hidden = true;
   note.textContent = 'Nothing was signed: this browser uses no passkeys here.';

@@ -87,6 +87,25 @@ def test_the_confirmation_of_somebody_else_does_nothing(
         reviews.sign(run.id, items_of(run), by=rita, confirmation=theirs)
 
 
+@pytest.mark.parametrize("method", ["password", "passkey"])
+def test_the_confirmation_of_somebody_else_is_not_kept_where_none_was_needed(
+    rita: User, people: cast.People, method: str
+) -> None:
+    run = advanced(gated())
+    theirs = Confirmation(people.second_reviewer.pk, method)
+    reviews.sign(run.id, items_of(run), by=rita, confirmation=theirs)
+    assert Decision.objects.get().confirmed_by == ""
+
+
+@pytest.mark.parametrize("method", ["passkey", "oath"])
+def test_a_confirmation_that_shows_nothing_is_not_kept_where_none_was_needed(
+    rita: User, method: str
+) -> None:
+    run = advanced(gated())
+    signed(run, rita, method=method)
+    assert Decision.objects.get().confirmed_by == ""
+
+
 def test_a_password_does_not_do_where_a_passkey_is_asked_for(rita: User) -> None:
     run = advanced(gated(confirm="passkey"))
     with pytest.raises(ConfirmationRequired, match="by passkey"):

@@ -15,7 +15,13 @@ from django.utils import timezone
 from approvals import passkeys, reviews
 from approvals.confirmation import Confirmation, Site
 from approvals.exported_receipt import export_receipt
-from approvals.models import Decision, Passkey, PasskeyChallenge, Receipt
+from approvals.models import (
+    BY_DEADLINE,
+    Decision,
+    Passkey,
+    PasskeyChallenge,
+    Receipt,
+)
 from checkpoints import bundle
 from checkpoints.bundle.envelope import sealed_envelope
 from checkpoints.bundle.receipt_verifier import PAYLOAD_TYPE, verify_receipt
@@ -365,6 +371,46 @@ def test_a_receipt_verifies_offline_with_the_fingerprint_that_its_reader_knows(
     assert verify_receipt(file, bundle.public_key(), passkey=fingerprint).ok
     other = verify_receipt(file, bundle.public_key(), passkey="0" * 64)
     assert (other.ok, other.reason) == (False, "another passkey signed it")
+
+
+@pytest.mark.parametrize("confirmed_by", ["", "password"])
+def test_a_receipt_without_the_passkey_that_its_gate_asked_for_fails(
+    receipt: tuple[bytes, dict[str, Any]], confirmed_by: str
+) -> None:
+    _, content = receipt
+    content["assertion"] = None
+    content["decision"]["confirmed_by"] = confirmed_by
+    forged = sealed_envelope(PAYLOAD_TYPE, content)
+    verdict = verify_receipt(forged, bundle.public_key())
+    assert not verdict.ok
+    assert verdict.reason == (
+        "the gate asked for a passkey, and there is none in this receipt"
+    )
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_receipt_below_the_limit_needs_no_passkey(
+    rita: User, configure: Any, encrypted: bool
+) -> None:
+    configure(ENCRYPTION_KEYS={"first": b"k" * 32})
+    options = {"amount": "10", "confirm": "passkey", "confirm_above": 5000}
+    run = advanced(gated("below", encrypted=encrypted, **options))
+    reviews.sign(run.id, items_of(run), by=rita)
+    file = export_receipt(Decision.objects.get().id)
+    verdict = verify_receipt(file, bundle.public_key())
+    assert verdict.ok
+    # What is hidden may have been above.
+    assert ("nobody can say" in verdict.reason) == encrypted
+
+
+def test_a_receipt_of_the_deadline_needs_no_passkey(
+    receipt: tuple[bytes, dict[str, Any]],
+) -> None:
+    _, content = receipt
+    content["assertion"] = None
+    content["decision"] |= {"confirmed_by": "", "by": BY_DEADLINE}
+    file = sealed_envelope(PAYLOAD_TYPE, content)
+    assert verify_receipt(file, bundle.public_key()).ok
 
 
 def test_a_receipt_of_an_edit_verifies_offline(

@@ -13,8 +13,11 @@ import pytest
 from django.core.checks.registry import registry
 from django.db import connection
 
+from approvals import passkeys
 from orchestrator import checks
 from tests.house.commands import PRODUCTION, ROOT, manage, run
+from tests.support.confirmed_graphs import gated
+from tests.support.small_graphs import registered
 
 NEWER = (6, 1, 0, "final", 0)
 on_postgresql = pytest.mark.skipif(
@@ -129,3 +132,17 @@ def test_a_worker_asks_the_projects_checks_and_loads_no_pages(tmp_path: Path) ->
     )
     assert bad.returncode == 1, bad.stderr
     assert "orchestrator.E001" in bad.stderr, bad.stderr
+
+
+def test_a_passkey_gate_without_the_library_is_warned_of_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registered(gated("by_password", confirm="password"))
+    registered(gated("by_passkey", confirm="passkey"))
+    assert checks.check_passkeys(None) == []
+    monkeypatch.setattr(passkeys, "is_available", False)
+    (warning,) = checks.check_passkeys(None)
+    assert warning.id == "orchestrator.W007"
+    assert "by_passkey.propose" in warning.msg
+    assert "django-countersign[passkeys]" in warning.hint
+    assert checks.check_passkeys in registry.get_checks()

@@ -42,6 +42,26 @@ def gated(
     return made
 
 
+def doubly_gated(name: str = "doubly") -> Graph:
+    """A graph whose payout asks for a password, and whose notes ask for a passkey."""
+    made = Graph(name, input=Order, state=Paid)
+    password = Gate(reviewers=["group:claims"], confirm="password")
+    passkey = Gate(reviewers=["group:claims"], confirm="passkey")
+
+    @made.node(effect="human", gate=password)
+    def propose(state: Any, ctx: Any) -> Any:
+        return {"payout": {"amount": "6000"}}
+
+    @made.node(effect="human", gate=passkey)
+    def note(state: Any, ctx: Any) -> Any:
+        return {"notes": ["note"]}
+
+    for node in ("propose", "note"):
+        made.edge(START, node)
+        made.edge(node, END)
+    return made
+
+
 def items_of(run: Run, verdict: str = "approve", **extra: Any) -> list[dict[str, Any]]:
     """The one pending write of a run, with a verdict, as `sign` takes it."""
     (row,) = pending(run)

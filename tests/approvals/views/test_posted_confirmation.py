@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from axes.models import AccessAttempt
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
@@ -13,7 +14,7 @@ from approvals.models import Decision, Draft, Receipt
 from checkpoints.models import AuditLine, Run
 from tests.support import run_actions
 from tests.support.cast import PASSWORD, People
-from tests.support.confirmed_graphs import gated
+from tests.support.confirmed_graphs import doubly_gated, gated
 from tests.support.review_forms import choose
 from tests.support.small_graphs import advanced
 
@@ -79,6 +80,24 @@ def test_without_it_nothing_is_signed_and_every_choice_stays(
     assert not Receipt.objects.exists()
 
 
+def test_an_account_without_a_password_reads_the_cure_and_is_not_counted(
+    rita: User, browse: Browse
+) -> None:
+    rita.set_unusable_password()
+    rita.save()
+    run = advanced(gated(confirm="password"))
+    client = browse(rita)
+    for _ in range(6):
+        answer = posted(client, run, WRONG)
+    assert answer.status_code == 403
+    html = answer.content.decode()
+    assert "Ask an administrator to set one" in html
+    assert " checked" in html
+    assert not AccessAttempt.objects.exists()
+    assert not AuditLine.objects.filter(kind="refused_login").exists()
+    assert not Decision.objects.exists()
+
+
 def test_the_password_of_somebody_else_does_nothing(
     rita: User, people: People, browse: Browse
 ) -> None:
@@ -108,6 +127,27 @@ def test_wrong_ones_are_counted_as_log_ins_and_lock_without_losing_the_review(
         reverse("login"), {"username": rita.username, "password": PASSWORD}
     )
     assert log_in.status_code == 429
+
+
+def test_the_right_one_forgives_the_slips_before_it(rita: User, browse: Browse) -> None:
+    client = browse(rita)
+    for name in ("first", "second", "third"):
+        run = advanced(gated(name, confirm="password"))
+        posted(client, run, WRONG)
+        posted(client, run, WRONG)
+        assert posted(client, run, PASSWORD).status_code == 302
+    assert not AccessAttempt.objects.exists()
+
+
+def test_the_right_one_forgives_nobody_else_and_no_other_address(
+    rita: User, people: People, browse: Browse
+) -> None:
+    for name, address in ((rita.username, "203.0.113.9"), ("somebody", "127.0.0.1")):
+        failed = {"username": name, "password": WRONG}
+        Client().post(reverse("login"), failed, REMOTE_ADDR=address)
+    run = advanced(gated(confirm="password"))
+    assert posted(browse(rita), run, PASSWORD).status_code == 302
+    assert AccessAttempt.objects.count() == 2
 
 
 def test_it_is_neither_logged_nor_drafted_nor_carried_through_a_log_in(
@@ -158,6 +198,33 @@ def test_a_gate_that_asks_for_a_passkey_is_not_opened_by_a_password(
 ) -> None:
     run = advanced(gated(confirm="passkey"))
     answer = posted(browse(rita), run, PASSWORD)
+    assert answer.status_code == 403
+    assert "signed with a passkey" in answer.content.decode()
+    assert not Decision.objects.exists()
+
+
+def test_a_password_signs_what_asks_for_no_more_beside_what_asks_for_a_passkey(
+    rita: User, browse: Browse
+) -> None:
+    run = advanced(doubly_gated())
+    client = browse(rita)
+    html = client.get(reverse("review", args=[run.id])).content.decode()
+    assert 'name="password"' in html
+    assert 'name="assertion"' in html
+    assert posted(client, run, WRONG).status_code == 403
+    assert posted(client, run, PASSWORD).status_code == 302
+    decision = Decision.objects.get()
+    assert (decision.channel, decision.confirmed_by) == ("payout", "password")
+
+
+def test_a_password_signs_nothing_with_something_that_asks_for_a_passkey(
+    rita: User, browse: Browse
+) -> None:
+    run = advanced(doubly_gated())
+    client = browse(rita)
+    page = client.get(reverse("review", args=[run.id]))
+    form = choose(page, payout="approve", notes="approve") | {"password": PASSWORD}
+    answer = client.post(reverse("sign", args=[run.id]), form)
     assert answer.status_code == 403
     assert "signed with a passkey" in answer.content.decode()
     assert not Decision.objects.exists()
