@@ -7,7 +7,6 @@ run's lock, so an assertion over anything else fits nothing.
 """
 
 import base64
-import json
 import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -24,6 +23,7 @@ from checkpoints.bundle.passkey_assertion import (
     challenge_of,
     verify_assertion,
 )
+from checkpoints.core.strict_json import parse_strict
 from checkpoints.models import Run
 from orchestrator.engine.errors import (
     ConfirmationRequired,
@@ -134,7 +134,7 @@ def _used_challenge(posted: PostedAssertion, by: Any, at: datetime) -> PasskeyCh
 def _credential(posted: PostedAssertion) -> dict[str, Any]:
     """Return what the browser returned, as JSON."""
     try:
-        credential = json.loads(posted.credential)
+        credential = parse_strict(posted.credential)
     except (ValueError, RecursionError) as error:
         raise _refused("not_verified", "it cannot be read") from error
     if not isinstance(credential, dict):

@@ -4,6 +4,7 @@ checked as at a log-in and kept nowhere, or the assertion of their passkey.
 
 import hashlib
 import json
+from typing import Any
 from uuid import UUID
 
 from django.apps import apps
@@ -14,6 +15,7 @@ from django.http import HttpRequest
 from approvals.confirmation import Confirmation, PostedAssertion, Site
 from approvals.views.shown_review import Review
 from checkpoints.audit import lines as audit_log
+from checkpoints.core.strict_json import parse_strict
 from orchestrator.engine.errors import ConfirmationRequired
 from orchestrator.engine.graphs.confirmation import PASSKEY, PASSWORD
 
@@ -69,7 +71,8 @@ def is_own_password(request: HttpRequest, password: str) -> bool:
     as a failed log-in. Raises `ConfirmationRequired` where their account has none.
     """
     # Nothing that they type could be right, so it is no attempt.
-    if not request.user.has_usable_password():
+    user: Any = request.user
+    if not user.has_usable_password():
         raise ConfirmationRequired(UNSET)
     person = authenticate(
         request, username=request.user.get_username(), password=password
@@ -101,7 +104,7 @@ def _posted_assertion(request: HttpRequest) -> Confirmation | None:
     if not text or len(text) > LONGEST_ASSERTION:
         return None
     try:
-        posted = json.loads(text)
+        posted = parse_strict(text)
         assertion = PostedAssertion(
             challenge=UUID(posted["challenge"]),
             session=session_of(request),

@@ -55,7 +55,7 @@ def arm() -> None:
         journal.write_intents,
         "before_intent",
         "after_intent",
-        lambda lease, intents: [i.task.node for i in intents],
+        lambda lease, intents, **_: [i.task.node for i in intents],
     )
     journal.write_results = around(
         journal.write_results,

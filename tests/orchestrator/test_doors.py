@@ -59,6 +59,9 @@ JSON_DOORS = (
 FORMS = {
     ":home.theme": "/account/theme/",
     ":account.shortcuts": "/account/shortcuts/",
+    ":passkey_register": "/account/passkeys/",
+    ":passkey_options": "/account/passkeys/options/",
+    ":challenge": "/reviews/CLM-1/passkey/",
     ":login": "/login/",
     ":resume": "/runs/CLM-1/resume/",
     ":cancel": "/runs/CLM-1/cancel/",

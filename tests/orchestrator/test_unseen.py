@@ -14,6 +14,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from approvals.models import ApprovalRequest, Receipt
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs
+from tests.support import authenticators
 from tests.support.cast import People
 from tests.support.page_people import claim_graph, run
 from tests.support.run_actions import pending, sign
@@ -53,6 +54,7 @@ def there(run: Run, people: People) -> dict[str, str]:
     """Things that nobody but their people may see."""
     request = ApprovalRequest.objects.get(run=run)
     sign(run, people.reviewer, ["approve"] * len(pending(run)))
+    _, key = authenticators.registered(people.reviewer)
     return {
         "ref": str(run.id),
         "run": str(run.id),
@@ -61,6 +63,7 @@ def there(run: Run, people: People) -> dict[str, str]:
         "request_id": str(request.id),
         "receipt_id": str(Receipt.objects.get().id),
         "format": "csv",
+        "key": str(key.id),
         "decision": str(Receipt.objects.get().decisions.all()[0].id),
         "number": str(AuditLine.objects.get(kind="signed").id),
         "fork": str(
@@ -77,6 +80,7 @@ GONE = {
     "request_id": str(uuid4()),
     "receipt_id": str(uuid4()),
     "format": "xlsx",
+    "key": "999999999",
     "number": "999999999",
     "fork": str(uuid4()),
     "decision": str(uuid4()),

@@ -3,7 +3,6 @@ Registering and revoking ask for the password again.
 """
 
 import base64
-import json
 import secrets
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from approvals import passkeys
 from approvals.views.page import single_fields
 from approvals.views.posted_confirmation import FIELD, is_own_password, site_of
 from checkpoints.audit import lines as audit_log
+from checkpoints.core.strict_json import parse_strict
 from orchestrator.engine.errors import (
     REFUSALS,
     ConfirmationRequired,
@@ -91,7 +91,7 @@ def register(request: HttpRequest) -> HttpResponse:
     if pending is None or time.time() - pending["at"] > LIFETIME:
         raise InvalidValue("the registration came too late; begin again")
     try:
-        credential = json.loads(request.POST.get("credential", ""))
+        credential = parse_strict(request.POST.get("credential", ""))
     except (ValueError, RecursionError) as error:
         raise InvalidValue("the passkey cannot be read; begin again") from error
     key = passkeys.register_key(
