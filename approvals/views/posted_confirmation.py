@@ -4,12 +4,13 @@ checked as at a log-in and kept nowhere, or the assertion of their passkey.
 
 import hashlib
 import json
-from typing import Any
+from typing import cast
 from uuid import UUID
 
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import authenticate
+from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest
 
 from approvals.confirmation import Confirmation, PostedAssertion, Site
@@ -71,8 +72,8 @@ def is_own_password(request: HttpRequest, password: str) -> bool:
     as a failed log-in. Raises `ConfirmationRequired` where their account has none.
     """
     # Nothing that they type could be right, so it is no attempt.
-    user: Any = request.user
-    if not user.has_usable_password():
+    account = cast(AbstractBaseUser, request.user)
+    if not account.has_usable_password():
         raise ConfirmationRequired(UNSET)
     person = authenticate(
         request, username=request.user.get_username(), password=password

@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from approvals import deadlines
 from approvals.gates import guarded_channels
 from checkpoints import lines, versions
 from checkpoints.audit import lines as audit_log
@@ -17,6 +18,7 @@ from checkpoints.db.clock import db_now
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import locked_run
+from checkpoints.ledger.run_error import RESTORED
 from checkpoints.models import Run, TaskResult, Worker
 from checkpoints.models.fields import task_columns
 from checkpoints.models.task_result import Outcome
@@ -131,7 +133,11 @@ def settle_task(
     elif run.cancel_at:
         cancellation.conclude_locked(run, [event])
     else:
+        was_restored = run.error_code == RESTORED
         locked_run.requeue_run(run, events=[event], only=frozenset({Status.UNKNOWN}))
+        # What `restored` paused would otherwise never come.
+        if was_restored:
+            deadlines.go_on(run, was_restored=True)
 
 
 def _row(run: Run, task: str) -> TaskResult:

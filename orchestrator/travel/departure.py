@@ -506,7 +506,8 @@ def _require_ready_calls(point: Departure) -> None:
         # Others were let run by people who were asked again, and have no arguments.
         if node is None or node.calls:
             ready.append(task)
-    calls_of_line(point.run.id, point.checkpoint.line, ready)
+    if ready:
+        calls_of_line(point.run.id, point.checkpoint.line, ready)
 
 
 def _require_states_of_calls(held_tasks: Sequence[HeldTask]) -> None:
