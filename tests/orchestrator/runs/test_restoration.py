@@ -19,10 +19,10 @@ from checkpoints.models import Job, Run, TaskResult
 from checkpoints.queue import leases
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Graph, Task
+from orchestrator.engine import END, START, Gate, Graph, Task
 from tests.support import cast, paid_claims, run_actions
 from tests.support.deadlines import HOUR, let_come, paused_run, work_off
-from tests.support.small_graphs import advanced, graph, held, started
+from tests.support.small_graphs import advanced, graph, held, slice_of, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -86,6 +86,31 @@ def test_an_open_intent_is_unknown_after_restored_also_where_the_node_is_idempot
     assert _restored()["stopped"] == {"unknown": 1}
     assert TaskResult.objects.get(run=run).outcome == "unknown"
     assert verify_run(run.id) == []
+
+
+def test_a_deadline_comes_once_the_last_unknown_outcome_is_settled(
+    people: cast.People,
+) -> None:
+    made = graph("pays_while_people_are_asked")
+    gate = Gate(reviewers=["group:claims"], deadline=timedelta(hours=1))
+    made.node("ask", effect="human", gate=gate)(lambda state, ctx: {"letter": "Dear"})
+    made.node("wait")(lambda state, ctx: None)
+    made.node("pay", effect="external")(lambda state, ctx: {"notes": ["paid"]})
+    made.edge(START, "ask")
+    made.edge("ask", END)
+    made.edge(START, "wait")
+    made.edge("wait", "pay")
+    made.edge("pay", END)
+    turns = iter([False])
+    run = slice_of(started(made), draining=lambda: next(turns, True))
+    lease = held(run)
+    task = Task("pay", 1, 0)
+    journal.write_intents(lease, [Intent(task, 1, "external", "h" * 64, 10.0)])
+    assert _restored()["stopped"] == {"unknown": 1}
+    runs.settle(run.id, str(task), happened=True, by=people.steward, reason="seen")
+    in_an_hour = timezone.now() + timedelta(hours=1)
+    jobs_of_run = Job.objects.filter(run=run.id, kind=KIND, status="queued")
+    assert jobs_of_run.filter(due_at__lte=in_an_hour).exists()
 
 
 def test_a_worker_that_had_a_lease_before_finds_it_gone() -> None:
