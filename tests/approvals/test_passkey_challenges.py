@@ -22,9 +22,9 @@ from approvals.models import (
     PasskeyChallenge,
     Receipt,
 )
-from checkpoints import bundle
+from checkpoints import bundle, retention
 from checkpoints.bundle.envelope import sealed_envelope
-from checkpoints.bundle.receipt_verifier import PAYLOAD_TYPE, verify_receipt
+from checkpoints.bundle.receipt_verifier import ERASED, PAYLOAD_TYPE, verify_receipt
 from checkpoints.models import AuditLine, Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import PLAIN
@@ -411,6 +411,16 @@ def test_a_receipt_of_the_deadline_needs_no_passkey(
     content["decision"] |= {"confirmed_by": "", "by": BY_DEADLINE}
     file = sealed_envelope(PAYLOAD_TYPE, content)
     assert verify_receipt(file, bundle.public_key()).ok
+
+
+def test_a_receipt_whose_reason_was_erased_says_so(
+    run: Run, rita: User, authenticator: Authenticator, people: cast.People
+) -> None:
+    decision = signed(run, rita, authenticator, reason="it is due")
+    runs.cancel(run.id)
+    retention.erase(run.id, reason="asked", by=people.steward)
+    verdict = verify_receipt(export_receipt(decision.id), bundle.public_key())
+    assert (verdict.ok, verdict.reason) == (True, ERASED)
 
 
 def test_a_receipt_of_an_edit_verifies_offline(

@@ -68,12 +68,12 @@ that begin and end transactions of SQLite.
 MOST = {
     "sqlite": {
         "superstep": (61, 239, 473),
-        "signature": (26, 127, 626),
+        "signature": (27, 130, 629),
         "fork": (60, 251, 744),
     },
     "postgresql": {
         "superstep": (61, 241, 458),
-        "signature": (26, 126, 582),
+        "signature": (27, 129, 585),
         "fork": (60, 250, 731),
     },
 }
