@@ -146,7 +146,7 @@ def open_checkpoint(checkpoint_id: UUID | str) -> Checkpoint:
     loaded = _load(uuid_of(checkpoint_id, "checkpoint"), run_columns=_SHOWN_OF_RUN)
     loaded.row.run = loaded.run
     # `snapshot_of` reads it from here and needs no further query.
-    loaded.row.__dict__["document"] = loaded.document
+    loaded.row.__dict__["loaded"] = loaded
     return loaded.row
 
 
