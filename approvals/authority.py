@@ -62,7 +62,7 @@ class NotAuthorised(Exception):
 
 
 @frozen
-class Place:
+class ActedGate:
     """A gate on whose authority a task of visit `visit` acts; `own_call` is the task
     about whose call alone it decided.
     """
@@ -98,7 +98,7 @@ class Judge:
 
         Raises `TamperedRow`, `WrongKey`.
         """
-        places: dict[Place, None] = {}
+        places: dict[ActedGate, None] = {}
         for task in tasks:
             places.update(dict.fromkeys(self._places(task)))
         if not places:
@@ -108,7 +108,7 @@ class Judge:
         through = _let_through(acting, list(places), waived)
         renewed = renewals(acting.id, acting.line, tasks)
         principals = principals_kept(_signers(through.values(), renewed.values()))
-        rechecks: dict[Place, _Recheck] = {}
+        rechecks: dict[ActedGate, _Recheck] = {}
         for place, passed in through.items():
             rechecks[place] = self._recheck(place.gate, passed)
         losses: dict[Task, Loss] = {}
@@ -121,12 +121,12 @@ class Judge:
         if losses:
             raise NotAuthorised(losses)
 
-    def _places(self, task: Task) -> list[Place]:
+    def _places(self, task: Task) -> list[ActedGate]:
         """Return what a task acts on: of its own gate what that decided about itself."""
-        places: list[Place] = []
+        places: list[ActedGate] = []
         for gate in self.compiled.nodes[task.node].authority:
             own_call = task if gate == task.node else None
-            places.append(Place(gate, task.visit, own_call))
+            places.append(ActedGate(gate, task.visit, own_call))
         return places
 
     def _loss(
@@ -192,12 +192,12 @@ class _Recheck:
 
 def _let_through(
     acting: ActingRun,
-    places: Sequence[Place],
+    places: Sequence[ActedGate],
     waived: Mapping[Task, WriteValue],
-) -> dict[Place, Sequence[LetThrough]]:
+) -> dict[ActedGate, Sequence[LetThrough]]:
     """Return what these gates have let through."""
-    through: dict[Place, Sequence[LetThrough]] = {}
-    own_calls: dict[Task, Place] = {}
+    through: dict[ActedGate, Sequence[LetThrough]] = {}
+    own_calls: dict[Task, ActedGate] = {}
     for place in places:
         task = place.own_call
         if task is None:
