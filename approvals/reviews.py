@@ -51,6 +51,7 @@ from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import (
     ConfirmationRequired,
+    InvalidValue,
     KeyConflict,
     NotAReviewer,
     TamperedRow,
@@ -88,6 +89,8 @@ def sign(
     by = checked_person(by, "by")
     if idempotency_key is not None:
         checked_text(idempotency_key, "idempotency_key", least=1, most=200)
+    if not isinstance(confirmation, Confirmation | None):
+        raise InvalidValue("confirmation must be a Confirmation", path="confirmation")
     items = signing.parse_decisions(decisions)
     try:
         with transaction.atomic():
@@ -163,9 +166,14 @@ def passkey_challenge(
     Raises what `sign` raises for decisions that cannot be signed as they are, and
     `InvalidValue` if the person has no passkey for this site.
     """
+    run_uuid = uuid_of(run_id, "run")
+    by = checked_person(by, "by")
+    checked_text(session, "session", least=64, most=64)
+    if not isinstance(site, Site):
+        raise InvalidValue("site must be a Site", path="site")
     items = signing.parse_decisions(decisions)
     with transaction.atomic():
-        run = locked_run.lock_run(uuid_of(run_id, "run"))
+        run = locked_run.lock_run(run_uuid)
         _require_open_to_decisions(run)
         requests_by_write, _ = _lock_requests(run, items)
         act = Signing(

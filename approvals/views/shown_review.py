@@ -205,12 +205,12 @@ class Review:
 
     @property
     def confirm(self) -> str:
-        """How this person confirms what they sign here; empty if no gate asks for it."""
+        """The method by which this person confirms what they sign here, or empty."""
         return strongest(policy.get("confirm", "") for policy in self._policies)
 
     @property
     def takes_password(self) -> bool:
-        """Whether a password confirms something here, beside what asks for more."""
+        """Return whether a password confirms something here, beside what asks for more."""
         return any(policy.get("confirm") == PASSWORD for policy in self._policies)
 
     @property

@@ -95,7 +95,7 @@ def new_protection(*, encrypted: bool) -> Protection:
 class _Shape:
     """The facts of a model that sealing needs. `values` returns all sealed fields of a
     row but the payload columns; `later` is what `SEALED_LATER` names, `added` what
-    `ADDED` does.
+    `ADDED` does, each with the value that it has in rows that lack it.
     """
 
     head: bytes
@@ -104,7 +104,7 @@ class _Shape:
     identity: tuple[str, ...]
     moment: str
     later: tuple[str, ...]
-    added: tuple[str, ...]
+    added: tuple[tuple[str, Any], ...]
 
 
 @cache
@@ -133,8 +133,13 @@ def _shape(model: type[Model], *, with_added: bool = False) -> _Shape:
         moment=any_model.MOMENT,
         # Models that are encrypted and not sealed do not declare it.
         later=tuple(getattr(model, "SEALED_LATER", ())),
-        added=added,
+        added=tuple([(name, _default_of(model, name)) for name in added]),
     )
+
+
+def _default_of(model: type[Model], name: str) -> Any:
+    field: Any = model._meta.get_field(name)
+    return field.get_default()
 
 
 def is_numbered(field: Any) -> bool:
@@ -223,7 +228,8 @@ def _sealed(row: Model, protection: Protection, payloads: Sequence[bytes]) -> by
     shape = _shape(type(row))
     # The names of added fields are in the head, so that none of them can be emptied
     # under a seal that covered it.
-    if any(getattr(row, name) for name in shape.added):
+    # Any other value than their default counts, also an empty one.
+    if any(getattr(row, name) != default for name, default in shape.added):
         shape = _shape(type(row), with_added=True)
     # The lengths keep bytes from being moved from one payload to the next under the
     # same seal.

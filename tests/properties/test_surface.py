@@ -30,6 +30,7 @@ from orchestrator.engine.errors import CountersignError
 from tests.properties.drawing import EXAMPLES, SEED
 from tests.properties.nonsense import TEXTS, VALUES
 from tests.support import claims
+from tests.support.authenticators import SESSION, SITE
 from tests.support.cast import People
 from tests.support.table_contents import contents
 
@@ -89,6 +90,16 @@ def _surface(
             "reviews.sign": (
                 reviews.sign,
                 {**here, "decisions": [receipt_of], "by": by},
+            ),
+            "reviews.passkey_challenge": (
+                reviews.passkey_challenge,
+                {
+                    **here,
+                    "decisions": [receipt_of],
+                    "by": by,
+                    "site": SITE,
+                    "session": SESSION,
+                },
             ),
             "reviews.decide": (
                 reviews.decide,
