@@ -163,21 +163,22 @@ def test_no_leaf_begins_after_the_drain_was_asked(
     def split(state: Any, ctx: Any) -> list[Send]:
         return [Send("leaf", n) for n in range(4)]
 
-    @made.node(effect=effect, timeout=0.5)
+    @made.node(effect=effect, timeout=1.5)
     def leaf(state: Any, ctx: Any) -> None:
         at.append(time.monotonic())
         if how == "times out" and len(at) == 1:
-            time.sleep(0.45)
+            # Well before the time limit, so that a busy machine begins no other first.
+            time.sleep(0.5)
         if not asked:
             asked.append(time.monotonic())
             drain.set()
         if how == "times out":
-            time.sleep(0.6)
+            time.sleep(1.3)
 
     made.edge(START, "split")
     made.edge("leaf", END)
     slice_of(started(made), draining=drain.is_set)
-    time.sleep(0.8)
+    time.sleep(1.5)
     late = [round(one - asked[0], 3) for one in at if one > asked[0]]
     assert not late
 
