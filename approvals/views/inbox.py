@@ -18,6 +18,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
+from approvals.effect_results import EffectResult, effect_results
 from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
@@ -89,6 +90,8 @@ class InboxRow:
     of_patch: bool
     of_call: bool
     of_authority: bool
+    asked_again: bool
+    results: list[EffectResult]
     repeats: Repeats
     drafted: int
 
@@ -249,6 +252,7 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
     drafted = _drafted(requests, user)
     open_runs = [request.run for request in _open(requests)]
     repeats_by_run = repeated_effects(open_runs)
+    results = effect_results(requests)
 
     rows = []
     for request in requests:
@@ -261,6 +265,7 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
             user,
             names,
             effects[request.id],
+            results[request.id],
             repeats,
             drafted.get(request.run_id, 0),
         )
@@ -298,6 +303,7 @@ def _row(
     user: AbstractBaseUser | Any,
     names: Mapping[str, str],
     effects: list[EffectCount],
+    results: list[EffectResult],
     repeats: Repeats,
     drafted: int,
 ) -> InboxRow:
@@ -326,6 +332,8 @@ def _row(
         of_patch=request.node == PATCH,
         of_call=request.kind == CALL_KIND,
         of_authority=request.kind == AUTHORITY_KIND,
+        asked_again=request.visit > 1 or request.ordinal > 0,
+        results=results,
         repeats=repeats,
         drafted=drafted,
     )
