@@ -15,7 +15,7 @@ from checkpoints.models import AuditLine, PendingWrite, Run
 from orchestrator import runs
 from orchestrator.engine.graphs.limit import Limit
 from tests.browser.conftest import Page
-from tests.support import claims, run_actions
+from tests.support import claims, deadlines, run_actions
 from tests.support.cast import People, named
 
 Browse = Callable[..., Page]
@@ -28,7 +28,7 @@ def graphs() -> Iterator[None]:
         claims.graph_of(),
         claims.graph_of("four_eyes", four_eyes=True),
         claims.graph_of("two_people", quorum=2),
-        claims.in_two_steps(limits={"amount": Limit(max=2000)}),
+        claims.in_two_steps(limits={"amount": Limit(at_most=2000)}),
     ):
         yield
 
@@ -173,9 +173,7 @@ def test_a_rejection_that_needs_a_reason_asks_for_it_and_the_reason_is_in_the_lo
     sign(reviewer.page)
     assert "/receipts/" not in reviewer.page.url
     assert not Decision.objects.filter(run=run.id).exists()
-    reviewer.page.locator("#w2 textarea, #w2 input[name^=reason]").first.fill(
-        "too kind"
-    )
+    reviewer.page.locator("#w2 [name^='r-']").first.fill("too kind")
     sign(reviewer.page)
     reviewer.page.wait_for_url("**/receipts/**")
     rejected = Decision.objects.get(run=run.id, verdict="reject")
@@ -194,8 +192,6 @@ def test_a_proposal_that_changed_while_it_was_open_is_refused_and_the_others_are
     choose_all(reviewer.page)
     edited = next(row for row in run_actions.pending(run) if row.channel == "count")
     item = {"write": str(edited.write), "hash": edited.hash, "verdict": "edit"}
-    with claims.registered(claims.graph_of(quorum=2)):
-        pass
     reviews.sign(run.id, [{**item, "value": 4}], by=people.second_reviewer)
     sign(reviewer.page)
     reviewer.page.wait_for_url("**/receipts/**")
@@ -209,8 +205,6 @@ def test_a_proposal_that_changed_while_it_was_open_is_refused_and_the_others_are
 def test_a_deadline_that_passes_while_the_review_is_open_takes_the_buttons_away(
     people: People, browse: Browse
 ) -> None:
-    from tests.support import deadlines
-
     with claims.registered(claims.graph_of(deadline=deadlines.HOUR)):
         run = claims.paused("CLM-39", people.starter)
         reviewer = browse(people.reviewer)

@@ -44,7 +44,7 @@ def test_the_statements_of_a_signing_do_not_grow_with_its_writes(
     people: People,
 ) -> None:
     sent_of: list[int] = []
-    for count in (100, 200):
+    for count in (50, 100, 200):
         name = f"writes_{count}"
         with claims.registered(claims.many_writes(name, count)):
             run = claims.paused(f"CLM-{count}", people.starter, graph=name)
@@ -55,7 +55,8 @@ def test_the_statements_of_a_signing_do_not_grow_with_its_writes(
             with counted() as sent:
                 reviews.sign(run.id, items, by=people.reviewer)
             sent_of.append(len(sent))
-    assert sent_of[0] == sent_of[1]
+    # The first of them has also compiled the queries that a process keeps.
+    assert sent_of[1] == sent_of[2]
 
 
 @pytest.fixture
