@@ -58,6 +58,8 @@ ROLES: dict[str, tuple[str, ...]] = {
         "checkpoints.delete_memorytrace",
         "approvals.reassign",
         "approvals.view_audit",
+        # To revoke the passkeys of others.
+        "approvals.change_passkey",
         *_ROWS,
     ),
     "auditor": (
