@@ -57,6 +57,7 @@ ROLES: dict[str, tuple[str, ...]] = {
         "checkpoints.manage_retention",
         "checkpoints.delete_memorytrace",
         "approvals.reassign",
+        "approvals.manage_webhooks",
         "approvals.view_audit",
         *_ROWS,
     ),
