@@ -1,8 +1,17 @@
-"""Addresses of the pages of floor 2: the inbox, reviews, receipts, the audit log."""
+"""Addresses of the pages of floor 2: the inbox, reviews, receipts, the audit log,
+webhooks.
+"""
 
 from django.urls import path
 
-from approvals.views import draft, inbox, passkey_challenge, receipt, review
+from approvals.views import (
+    draft,
+    inbox,
+    passkey_challenge,
+    receipt,
+    review,
+    webhooks,
+)
 from approvals.views.audit import download, line, page
 
 urlpatterns = [
@@ -22,4 +31,6 @@ urlpatterns = [
     path(
         "decisions/<uuid:decision>/receipt/", receipt.receipt_file, name="receipt_file"
     ),
+    path("webhooks/", webhooks.webhooks_page, name="webhooks"),
+    path("webhooks/<uuid:webhook>/", webhooks.webhook_page, name="webhook"),
 ]
