@@ -196,7 +196,7 @@ def revoke_key(user: Any, key_id: int, *, by: Any = None) -> None:
         facts: dict[str, Any] = {"name": key.name, "fingerprint": key.fingerprint}
         if by.pk != user.pk:
             facts["of"] = user.get_username()
-        audit_log.record(REVOKED, actor=by, **facts)
+        audit_log.record("passkey_revoked", actor=by, **facts)
 
 
 def _locked(user: Any, key_id: int) -> Passkey:
