@@ -224,6 +224,9 @@ class EffectOut(serializers.Serializer[Ending]):
     )
     at = serializers.DateTimeField(source="result.at", allow_null=True)
     error = serializers.CharField()
+    is_sound = serializers.BooleanField(
+        help_text="false where the rows that say so do not verify"
+    )
 
 
 class RequestOut(RequestLine):
