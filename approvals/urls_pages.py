@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from approvals.views import draft, inbox, passkey_challenge, receipt, review
+from approvals.views import draft, inbox, passkey_challenge, receipt, review, seen
 from approvals.views.audit import download, line, page
 
 urlpatterns = [
@@ -15,6 +15,7 @@ urlpatterns = [
         "reviews/<str:ref>/passkey/", passkey_challenge.challenge_page, name="challenge"
     ),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
+    path("reviews/<str:ref>/seen/", seen.seen_page, name="seen"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
     path("audit/", page.audit_page, name="audit"),
     path("audit/<int:number>/", line.audit_line_page, name="audit_line"),

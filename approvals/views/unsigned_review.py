@@ -19,6 +19,7 @@ from orchestrator.engine.errors import (
     InvalidValue,
     KeyConflict,
     NotAReviewer,
+    NotConsidered,
     PayloadTooLarge,
     StaleProposal,
     UnknownThing,
@@ -35,6 +36,7 @@ ANSWERS: dict[type[CountersignError], int] = {
     StaleProposal: 409,
     AlreadyDecided: 409,
     KeyConflict: 409,
+    NotConsidered: 409,
     WrongStatus: 410,
     IncompatibleGraph: 409,
 }
@@ -143,6 +145,8 @@ def _sentence(error: CountersignError, *, has_ended: bool) -> str:
         )
     if isinstance(error, ConfirmationRequired):
         return UNCONFIRMED.get(error.facts.get("confirm", ""), error.message)
+    if isinstance(error, NotConsidered):
+        return f"Nothing was signed yet: {error.message}. Everything you chose is kept."
     if isinstance(error, InvalidValue) and error.facts.get("write"):
         return (
             "Nothing was signed: one write must be corrected first. All choices are"

@@ -83,6 +83,7 @@ QUERY = {
     "metadata.team",
     "token",
     "line",
+    "unfolded",
 }
 """What pages read from their address."""
 FORM = {
