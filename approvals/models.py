@@ -212,6 +212,10 @@ class ApprovalRequest(OfTask, Sealed):
             models.Index(
                 fields=["graph", "-opened_at", "-id"], name="request_by_graph"
             ),
+            # The figures of one gate.
+            models.Index(
+                fields=["graph", "node", "-opened_at", "-id"], name="request_by_gate"
+            ),
         ]
 
     def __str__(self) -> str:

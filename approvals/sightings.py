@@ -189,7 +189,7 @@ def _seconds_remaining(sighting: Any, considered: int) -> int:
     """
     if sighting is None:
         return considered
-    elapsed = (sighting.now - sighting.at).total_seconds()
+    elapsed: float = (sighting.now - sighting.at).total_seconds()
     return ceil(considered - elapsed)
 
 

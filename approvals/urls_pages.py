@@ -2,7 +2,15 @@
 
 from django.urls import path
 
-from approvals.views import draft, inbox, passkey_challenge, receipt, review, seen
+from approvals.views import (
+    draft,
+    gate_figures,
+    inbox,
+    passkey_challenge,
+    receipt,
+    review,
+    seen,
+)
 from approvals.views.audit import download, line, page
 
 urlpatterns = [
@@ -17,6 +25,7 @@ urlpatterns = [
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
     path("reviews/<str:ref>/seen/", seen.seen_page, name="seen"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
+    path("gates/figures/", gate_figures.gate_figures_page, name="gate_figures"),
     path("audit/", page.audit_page, name="audit"),
     path("audit/<int:number>/", line.audit_line_page, name="audit_line"),
     path("audit/export.<str:format>", download.export_page, name="audit_export"),

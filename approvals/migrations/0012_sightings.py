@@ -1,4 +1,4 @@
-"""When people first had a write on the screen."""
+"""When people first had a write on the screen, and the order in which figures of a gate are read."""
 
 import django.db.models.deletion
 from django.conf import settings
@@ -29,5 +29,9 @@ class Migration(migrations.Migration):
             options={
                 'constraints': [models.UniqueConstraint(fields=('by', 'write', 'revision'), name='sighting_of_revision')],
             },
+        ),
+        migrations.AddIndex(
+            model_name='approvalrequest',
+            index=models.Index(fields=['graph', 'node', '-opened_at', '-id'], name='request_by_gate'),
         ),
     ]

@@ -84,6 +84,7 @@ QUERY = {
     "token",
     "line",
     "unfolded",
+    "gate",
 }
 """What pages read from their address."""
 FORM = {
