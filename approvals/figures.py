@@ -34,7 +34,7 @@ QUICK = timedelta(seconds=3)
 class GateFigures:
     """The figures of one gate: the node that asks, of a graph.
 
-    `asked` requests were opened; `decided` were settled by people, in the median after
+    so many `requests` were opened; `decided` were settled by people, in the median after
     `seconds`; `overdue` were closed by their deadline, or are open past it. Of the
     decisions of people these shares, from 0 to 1, were made within `QUICK` of the first
     sight (of those of which there is a sighting), edit, or reject. None where there is
@@ -43,7 +43,7 @@ class GateFigures:
 
     graph: str
     gate: str
-    asked: int
+    requests: int
     decided: int
     seconds: float | None
     overdue: int
@@ -56,7 +56,7 @@ class GateFigures:
 class _Counts:
     """The numbers of one gate while they are added up."""
 
-    asked: int = 0
+    requests: int = 0
     overdue: int = 0
     signed: int = 0
     edits: int = 0
@@ -89,7 +89,7 @@ def figures(
 
 def is_capped(rows: Iterable[GateFigures]) -> bool:
     """Return whether older requests may be missing from these figures."""
-    return sum(row.asked for row in rows) >= MOST_REQUESTS
+    return sum(row.requests for row in rows) >= MOST_REQUESTS
 
 
 _COLUMNS = ("id", "graph", "node", "status", "opened_at", "settled_at", "deadline")
@@ -147,7 +147,7 @@ def _add(
     counts: _Counts, record: Mapping[str, Any], decided: Mapping[str, Any]
 ) -> None:
     """Add one request, and the decisions on it, to the numbers of its gate."""
-    counts.asked += 1
+    counts.requests += 1
     counts.signed += decided.get("signed", 0)
     counts.edits += decided.get("edits", 0)
     counts.rejections += decided.get("rejections", 0)
@@ -175,7 +175,7 @@ def _figures_of(key: tuple[str, str], counts: _Counts) -> GateFigures:
     return GateFigures(
         graph=graph,
         gate=gate,
-        asked=counts.asked,
+        requests=counts.requests,
         decided=len(durations),
         seconds=median(durations) if durations else None,
         overdue=counts.overdue,

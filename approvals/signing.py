@@ -260,7 +260,10 @@ def apply_decisions(act: Signing, items: Sequence[Item]) -> None:
     not stand.
     """
     results = weigh_decisions(act, items)
-    require_considered(act.run, act.by, _to_be_considered(act))
+    states = act.requests_by_write.values()
+    # Most gates ask for nothing, and then no sighting is read.
+    if any("considered" in state.request.policy for state in states):
+        require_considered(act.run, act.by, _to_be_considered(act))
     _require_confirmed(act, results)
 
     # Decisions are recorded last, because each is about the revision that the edits of
@@ -469,7 +472,6 @@ def _to_be_considered(act: Signing) -> dict[Revision, int | str]:
     for item in act.counted:
         state = act.requests_by_write[item.write]
         considered = state.request.policy.get("considered")
-        # Most gates ask for nothing, and then no sighting is read.
         if considered is None:
             continue
         for row in state.writes:

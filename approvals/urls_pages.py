@@ -9,7 +9,7 @@ from approvals.views import (
     passkey_challenge,
     receipt,
     review,
-    seen,
+    seen_writes,
 )
 from approvals.views.audit import download, line, page
 
@@ -23,7 +23,7 @@ urlpatterns = [
         "reviews/<str:ref>/passkey/", passkey_challenge.challenge_page, name="challenge"
     ),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
-    path("reviews/<str:ref>/seen/", seen.seen_page, name="seen"),
+    path("reviews/<str:ref>/seen/", seen_writes.seen_page, name="seen"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
     path("gates/figures/", gate_figures.gate_figures_page, name="gate_figures"),
     path("audit/", page.audit_page, name="audit"),

@@ -32,8 +32,8 @@ class GateOut(serializers.Serializer[Any]):
 
     graph = serializers.CharField()
     gate = serializers.CharField()
-    asked = serializers.IntegerField(help_text="Requests that were opened.")
-    decided = serializers.IntegerField(help_text="Those that people settled.")
+    requests = serializers.IntegerField(help_text="Those that were opened.")
+    decided = serializers.IntegerField(help_text="Requests that people settled.")
     seconds = serializers.FloatField(
         allow_null=True, help_text="From opened to settled, in the median of those."
     )

@@ -26,7 +26,7 @@ from approvals.views.page import (
 from approvals.views.posted_confirmation import FIELD, posted_confirmation
 from approvals.views.posted_review import as_posted, choices_posted, obstacle_to_signing
 from approvals.views.review_form import Choice
-from approvals.views.seen import OPENED, note_signed_page
+from approvals.views.seen_writes import OPENED, note_signed_page
 from approvals.views.shown_review import Review, rendered
 from approvals.views.unsigned_review import mark_refused_choice, show_again
 from checkpoints.models import Run

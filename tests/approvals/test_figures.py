@@ -62,7 +62,7 @@ def test_what_people_decided_is_counted_by_gate(rita: User) -> None:
     ApprovalRequest.objects.update(graph="payments")
     row = of("payments")
     assert (row.graph, row.gate) == ("payments", "propose")
-    assert (row.asked, row.decided, row.overdue) == (3, 3, 0)
+    assert (row.requests, row.decided, row.overdue) == (3, 3, 0)
     assert row.seconds == pytest.approx(20)
     assert row.edited == row.rejected == pytest.approx(1 / 3)
     # Nobody noted what was on the screen.
@@ -72,7 +72,7 @@ def test_what_people_decided_is_counted_by_gate(rita: User) -> None:
 def test_what_is_open_is_asked_and_not_decided() -> None:
     advanced(gated("waits"))
     row = of("waits")
-    assert (row.asked, row.decided, row.overdue) == (1, 0, 0)
+    assert (row.requests, row.decided, row.overdue) == (1, 0, 0)
     assert row.seconds is row.edited is row.rejected is None
 
 
@@ -118,7 +118,7 @@ def test_what_a_deadline_closed_is_overdue(verdict: str) -> None:
     assert of("late").overdue == 1
     assert deadlines.meet_deadline(run.id, request(run).id)
     row = of("late")
-    assert (row.asked, row.decided, row.overdue) == (1, 0, 1)
+    assert (row.requests, row.decided, row.overdue) == (1, 0, 1)
     # Nobody rejected it.
     assert row.rejected is None
 
@@ -158,7 +158,7 @@ def test_only_the_newest_are_looked_at_and_that_is_said(
 def test_nobody_is_in_them() -> None:
     names = {field.name for field in fields(GateFigures)}
     assert names == {
-        *("graph", "gate", "asked", "decided", "seconds", "overdue"),
+        *("graph", "gate", "requests", "decided", "seconds", "overdue"),
         *("quick", "edited", "rejected"),
     }
 

@@ -107,7 +107,7 @@ def test_the_endpoint_says_the_same(run: Run, people: People) -> None:
     assert row == {
         "graph": run.graph,
         "gate": run.requests.get().node,
-        "asked": 1,
+        "requests": 1,
         "decided": 0,
         "seconds": None,
         "overdue": 0,

@@ -52,7 +52,7 @@ def seen_page(request: HttpRequest, ref: str) -> HttpResponse:
     missing = unnoted(request.user, posted)
     if missing:
         seen = _decidable(request.user, run, posted)
-        note_sightings(request.user, [one for one in seen if one.key in missing])
+        note_sightings(request.user, [write for write in seen if write.key in missing])
     return HttpResponse(status=204, headers={"Cache-Control": "no-store"})
 
 
@@ -101,8 +101,8 @@ def note_signed_page(request: HttpRequest, shown: Review) -> None:
         # Of a write that was revised meanwhile, this person saw another revision.
         is_same = request.POST.get(f"h-{slip.write}") == slip.row.hash
         if slip.may and is_same and slip.write in on_page:
-            asked = shown.standing[slip.request].request
-            seen.append(seen_row(asked, slip.row, opened=slip.write in opened))
+            of_slip = shown.standing[slip.request].request
+            seen.append(seen_row(of_slip, slip.row, opened=slip.write in opened))
     note_sightings(request.user, seen)
     for group in shown.groups:
         if request.POST.get(f"g-{group.id}") in VERDICTS and not group.errors:
@@ -111,8 +111,8 @@ def note_signed_page(request: HttpRequest, shown: Review) -> None:
 
 def _note_group(user: Any, shown: Review, group: WriteGroup) -> None:
     """Note the writes of a group with its samples, if this person has seen all those."""
-    asked = shown.standing[group.lines[0].request].request
-    if "considered" not in asked.policy:
+    of_group = shown.standing[group.lines[0].request].request
+    if "considered" not in of_group.policy:
         return
     keys = [(line.row.write, line.row.revision) for line in group.samples]
     sightings = sightings_of(user, {write for write, _ in keys})
@@ -120,7 +120,7 @@ def _note_group(user: Any, shown: Review, group: WriteGroup) -> None:
     if len(samples) < len(keys):
         return
     members = [
-        (seen_row(asked, line.row, opened=False), line.row.staged_at)
+        (seen_row(of_group, line.row, opened=False), line.row.staged_at)
         for line in group.lines
         if line.may
     ]
