@@ -1,4 +1,6 @@
-"""Addresses of the pages of floor 2: the inbox, reviews, receipts, the audit log."""
+"""Addresses of the pages of floor 2: the inbox, reviews, receipts, the audit log,
+webhooks.
+"""
 
 from django.urls import path
 
@@ -10,6 +12,7 @@ from approvals.views import (
     receipt,
     review,
     seen_writes,
+    webhooks,
 )
 from approvals.views.audit import download, line, page
 
@@ -32,4 +35,6 @@ urlpatterns = [
     path(
         "decisions/<uuid:decision>/receipt/", receipt.receipt_file, name="receipt_file"
     ),
+    path("webhooks/", webhooks.webhooks_page, name="webhooks"),
+    path("webhooks/<uuid:webhook>/", webhooks.webhook_page, name="webhook"),
 ]

@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from approvals import webhooks
 from approvals.models import ApprovalRequest, Receipt
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs
@@ -55,6 +56,7 @@ def there(run: Run, people: People) -> dict[str, str]:
     request = ApprovalRequest.objects.get(run=run)
     sign(run, people.reviewer, ["approve"] * len(pending(run)))
     _, key = authenticators.registered(people.reviewer)
+    webhook, _ = webhooks.add_webhook("https://hooks.example.org/", by=None)
     return {
         "ref": str(run.id),
         "run": str(run.id),
@@ -66,6 +68,8 @@ def there(run: Run, people: People) -> dict[str, str]:
         "key": str(key.id),
         "decision": str(Receipt.objects.get().decisions.all()[0].id),
         "number": str(AuditLine.objects.get(kind="signed").id),
+        "webhook": str(webhook.id),
+        "delivery": str(webhooks.send_test(webhook.id, by=None).id),
         "fork": str(
             runs.fork_many(graph=run.graph, status="paused", by=people.starter).id
         ),
@@ -84,6 +88,8 @@ GONE = {
     "number": "999999999",
     "fork": str(uuid4()),
     "decision": str(uuid4()),
+    "webhook": str(uuid4()),
+    "delivery": str(uuid4()),
 }
 
 
