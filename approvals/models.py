@@ -12,6 +12,7 @@ from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.graphs.confirmation import METHODS
+from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.limit import number_of
 
 
@@ -43,6 +44,11 @@ def _is_limit(value: Any, row: Any) -> bool:
     return isinstance(value, str) and number_of(value) is not None
 
 
+def _is_considered(value: Any, row: Any) -> bool:
+    """Return whether a policy may ask for it as consideration."""
+    return is_consideration(value)
+
+
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -56,6 +62,7 @@ _POLICY = {
     "confirm?": frozenset(METHODS),
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,
+    "considered?": _is_considered,
 }
 _LINE = {
     "write": str,
@@ -204,6 +211,10 @@ class ApprovalRequest(OfTask, Sealed):
             models.Index(fields=["-opened_at", "-id"], name="request_by_time"),
             models.Index(
                 fields=["graph", "-opened_at", "-id"], name="request_by_graph"
+            ),
+            # The figures of one gate.
+            models.Index(
+                fields=["graph", "node", "-opened_at", "-id"], name="request_by_gate"
             ),
         ]
 
@@ -612,6 +623,41 @@ class Draft(Sealed):
 
     def __str__(self) -> str:
         return f"draft for {self.write} r{self.revision}"
+
+
+class Sighting(models.Model):
+    """The first time that a person had a revision of a write on the screen, so that a
+    gate can ask for it, and figures can count how soon they signed. It gives no right.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="sightings")
+    request = models.UUIDField()
+    write = models.UUIDField()
+    revision = models.IntegerField()
+    # No index for the person alone: `sighting_of_revision` begins with them.
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    at = models.DateTimeField(help_text="By the clock of the database.")
+    opened_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="When nothing of it was folded any more; empty if something is.",
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["by", "write", "revision"], name="sighting_of_revision"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.by_id} saw {self.write} r{self.revision}"
 
 
 class Passkey(Sealed):

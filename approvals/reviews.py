@@ -80,8 +80,9 @@ def sign(
 
     Raises, having changed nothing: `InvalidValue` (names the write and what is wrong),
     `UnknownThing`, `NotAReviewer` (and leaves an audit line), `WrongStatus`,
-    `ConfirmationRequired` (names how, and the writes), `IncompatibleGraph` (no worker
-    could go on with the run once it is signed), `KeyConflict`, `WrongKey`,
+    `NotConsidered` (names the writes, and what is left), `ConfirmationRequired` (names
+    how, and the writes), `IncompatibleGraph` (no worker could go on with the run once
+    it is signed), `KeyConflict`, `WrongKey`,
     `TamperedRow` (the run is tampered from then on, with an audit line); and if nothing
     counted, `StaleProposal` or `AlreadyDecided`.
     """

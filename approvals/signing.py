@@ -33,6 +33,7 @@ from approvals.models import (
     RequestStatus,
 )
 from approvals.passkey_challenges import verified_assertion
+from approvals.sightings import Revision, require_considered
 from checkpoints import timeline, versions
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7, uuid_of
@@ -259,6 +260,10 @@ def apply_decisions(act: Signing, items: Sequence[Item]) -> None:
     not stand.
     """
     results = weigh_decisions(act, items)
+    states = act.requests_by_write.values()
+    # Most gates ask for nothing, and then no sighting is read.
+    if any("considered" in state.request.policy for state in states):
+        require_considered(act.run, act.by, _to_be_considered(act))
     _require_confirmed(act, results)
 
     # Decisions are recorded last, because each is about the revision that the edits of
@@ -457,6 +462,32 @@ def _renew_texts(
         act.revised[row.write] = pending_writes.retold(
             row, texts=texts, at=act.at, protection=act.protection
         )
+
+
+def _to_be_considered(act: Signing) -> dict[Revision, int | str]:
+    """Return what the gates ask the signer to look at before what counts may count: the
+    revisions as they were shown, with the seconds or the word of the policy.
+    """
+    needed: dict[Revision, int | str] = {}
+    for item in act.counted:
+        state = act.requests_by_write[item.write]
+        considered = state.request.policy.get("considered")
+        if considered is None:
+            continue
+        for row in state.writes:
+            is_asked = row.write == item.write
+            if not isinstance(considered, int):
+                is_asked = _is_open_to(act, state, row)
+            if is_asked:
+                needed[row.write, row.revision] = considered
+    return needed
+
+
+def _is_open_to(act: Signing, state: RequestState, row: PendingWrite) -> bool:
+    """Return whether the signer could decide this write now, and so could see it."""
+    if state.standings[row.write].settled:
+        return False
+    return not excludes(policy_of(state.request), row.author_id, act.by.pk)
 
 
 def _require_confirmed(act: Signing, results: Sequence[_ItemResult]) -> None:

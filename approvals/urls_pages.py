@@ -6,10 +6,12 @@ from django.urls import path
 
 from approvals.views import (
     draft,
+    gate_figures,
     inbox,
     passkey_challenge,
     receipt,
     review,
+    seen_writes,
     webhooks,
 )
 from approvals.views.audit import download, line, page
@@ -24,7 +26,9 @@ urlpatterns = [
         "reviews/<str:ref>/passkey/", passkey_challenge.challenge_page, name="challenge"
     ),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
+    path("reviews/<str:ref>/seen/", seen_writes.seen_page, name="seen"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
+    path("gates/figures/", gate_figures.gate_figures_page, name="gate_figures"),
     path("audit/", page.audit_page, name="audit"),
     path("audit/<int:number>/", line.audit_line_page, name="audit_line"),
     path("audit/export.<str:format>", download.export_page, name="audit_export"),

@@ -34,6 +34,7 @@ from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
+from orchestrator.engine.graphs.consideration import consideration_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
@@ -427,7 +428,7 @@ def policy_of(
     # Policies without it are hashed as before there were deadlines.
     if deadline.at is not None:
         policy["on_deadline"] = _on_deadline(gate, task, reached)
-    return {**policy, **confirmation_policy(gate)}
+    return {**policy, **confirmation_policy(gate), **consideration_policy(gate)}
 
 
 def _on_deadline(gate: Gate, task: Task, reached: ReachedGate) -> str:

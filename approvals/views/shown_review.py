@@ -88,6 +88,7 @@ class Review:
     message_style: str = "wait"
     problems: list[dict[str, str]] = field(default_factory=list)
     drafts: Mapping[str, DraftChoice] = field(default_factory=dict)
+    unfolded: bool = False
     icons: tuple[tuple[str, str], ...] = (
         ("approve", "check"),
         ("edit", "pen"),

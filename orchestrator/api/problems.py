@@ -28,6 +28,7 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.DeadlinePassed: 409,
     errors.AuthorityLost: 409,
     errors.KeyConflict: 409,
+    errors.NotConsidered: 409,
     errors.IncompatibleGraph: 409,
     errors.TamperedRow: 409,
     errors.WrongKey: 409,

@@ -110,6 +110,14 @@ class ConfirmationRequired(_Named):
     code_of_class = "confirmation_required"
 
 
+class NotConsidered(_Named):
+    """You have not looked at it for as long as its gate asks, or not opened all of it.
+    Look at each write on the page of the review, or read its request, then sign again.
+    """
+
+    code_of_class = "not_considered"
+
+
 class Forbidden(_Named):
     """You may not do this. Ask an administrator for the permission that is named."""
 

@@ -18,6 +18,7 @@ from approvals.models import (
     RequestReviewer,
     RequestSigner,
     RequestViewer,
+    Sighting,
     WebhookDelivery,
 )
 from checkpoints import verification
@@ -63,6 +64,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         RequestSigner: "a copy of whose sealed decisions there are, for lists",
         RequestViewer: "rights are judged by the run, whatever a list has",
         RunKey: "authenticated by the key under which it is wrapped",
+        Sighting: "gives no right: a signature has to be made all the same",
         UploadReference: "a copy of what the sealed input names",
     },
     "erased": {
@@ -84,6 +86,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         RequestSigner: NO_VALUE,
         RequestViewer: NO_VALUE,
         RunKey: "destroyed when the erasure of a whole run ends",
+        Sighting: NO_VALUE,
         TaskFigure: NO_VALUE,
         UploadReference: "deleted by the sweep of uploaded files",
     },
@@ -106,6 +109,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         RequestSigner: "made from the decisions",
         RequestViewer: "made from the reviewers and the run",
         RunKey: "in the manifest, wrapped",
+        Sighting: "of people of this installation, who sign here",
         UploadReference: "files stay where they were uploaded",
     },
     "removed": {
@@ -139,6 +143,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         RequestSigner: "nothing relies on it",
         RequestViewer: "a list that finds requests; rights are judged by the run",
         RunKey: "payloads that do not open are faults",
+        Sighting: "only delays a signature; no signature is proved by it",
         UploadReference: "the files that the input names are examined",
     },
 }

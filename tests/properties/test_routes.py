@@ -82,6 +82,8 @@ QUERY = {
     "metadata.team",
     "token",
     "line",
+    "unfolded",
+    "gate",
 }
 """What pages read from their address."""
 FORM = {

@@ -96,6 +96,7 @@ class Gate:
     writes: Mapping[str, Show] = field(default_factory=dict)
     confirm: str | None = None
     confirm_above: Any = None
+    considered: timedelta | str | None = None
     auto: Callable[..., Any] | None = None
     veto: Callable[..., Any] | None = None
 
