@@ -59,6 +59,7 @@ _POLICY = {
     "all_or_nothing": bool,
     "reason_required": [str],
     "needs?": _is_needs,
+    "kept?": [int],
     "confirm?": frozenset(METHODS),
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,

@@ -6,7 +6,7 @@ facts, labels, policy and base are fixed here, once: people are shown later exac
 is stored now.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -66,7 +66,8 @@ class ReachedGate:
     looked at, None if they were not recorded. `reviewers` are named already if the gate
     was asked before and nothing may name others. If the task had asked on this line
     before, `ordinal` says how often, and `revisions` have the next revision of each of
-    its writes, by position. `shown` is what `present` returns, where it is known from an
+    its writes, by position; the revisions and verdicts of those at `settled_positions`
+    stay. `shown` is what `present` returns, where it is known from an
     earlier request; `renews` names that.
     """
 
@@ -80,6 +81,7 @@ class ReachedGate:
     reviewers: Sequence[str] | None = None
     ordinal: int = 0
     revisions: Mapping[int, int] = field(default_factory=dict)
+    settled_positions: Collection[int] = ()
     shown: Mapping[str, Any] | None = None
     renews: UUID | None = None
 
@@ -182,7 +184,7 @@ def prepare_requests(
     deadlines = _deadlines(compiled, reached, moment.asked_on or moment.state)
     for task, reached_gate in reached.items():
         proposal = [write for write in held if write.task == task]
-        if reached_gate.shown is not None:
+        if _kind_of(proposal) == AUTHORITY_KIND:
             proposal = renewed_at(reached_gate.ordinal, proposal)
         _open(
             opening,
@@ -259,24 +261,10 @@ def _open(
         )
         opening.reviewers.append(reviewer)
 
-    for write, shown_write in zip(proposal, shown["writes"], strict=True):
-        row = _stage(
-            asker,
-            compiled,
-            write,
-            reached.gate,
-            # Title and facts are shown beside every write, and are part of what is signed.
-            shown_beside={
-                "title": shown["title"],
-                "facts": shown["facts"],
-                **shown_write,
-            },
-            policy_hash=policy_hash,
-            moment=moment,
-            revision=reached.revisions.get(write.position, 1),
-        )
-        opening.writes.append(row)
-
+    revisions = _new_revisions(
+        asker, compiled, reached, proposal, shown, policy_hash, moment
+    )
+    opening.writes.extend(revisions)
     write_ids = [
         str(write_id(asker.id, asker.line, task, write.position)) for write in proposal
     ]
@@ -290,6 +278,37 @@ def _open(
         warning = {"code": "no_deadline", "message": deadline.fault}
         opening.events.append(
             NewEvent("warning", warning, node=task.node, task=str(task))
+        )
+
+
+def _new_revisions(
+    asker: Asker,
+    compiled: Compiled,
+    reached: ReachedGate,
+    proposal: Sequence[HeldWrite],
+    shown: Mapping[str, Any],
+    policy_hash: str,
+    moment: Moment,
+) -> Iterator[PendingWrite]:
+    """Yield the revisions about which a request asks."""
+    for write, shown_write in zip(proposal, shown["writes"], strict=True):
+        # Its newest revision is the one that people settled.
+        if write.position in reached.settled_positions:
+            continue
+        yield _stage(
+            asker,
+            compiled,
+            write,
+            reached.gate,
+            # Title and facts are shown beside every write, and are part of what is signed.
+            shown_beside={
+                "title": shown["title"],
+                "facts": shown["facts"],
+                **shown_write,
+            },
+            policy_hash=policy_hash,
+            moment=moment,
+            revision=reached.revisions.get(write.position, 1),
         )
 
 
@@ -413,7 +432,7 @@ def policy_of(
             reason_required.append(channel)
         if show.needs:
             needs[channel] = sorted(set(show.needs))
-    policy = {
+    policy: dict[str, Any] = {
         "gate": reached.guard,
         "reads": reads,
         "reviewers": list(reviewers),
@@ -428,6 +447,8 @@ def policy_of(
     # Policies without it are hashed as before there were deadlines.
     if deadline.at is not None:
         policy["on_deadline"] = _on_deadline(gate, task, reached)
+    if reached.settled_positions:
+        policy["kept"] = sorted(reached.settled_positions)
     return {**policy, **confirmation_policy(gate), **consideration_policy(gate)}
 
 
