@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from approvals.models import Passkey
 from approvals.passkeys import is_available
 from approvals.permissions import may
+from approvals.views.mail_choice import mail_facts
 from approvals.views.page import render, single_fields
 from orchestrator.display.labels import RIGHTS
 from orchestrator.models import ApiToken, Preference
@@ -25,7 +26,7 @@ _YEAR = 365 * 24 * 3600
 @login_required
 @require_safe
 def account_page(request: HttpRequest) -> HttpResponse:
-    """Show the account of the signed-in person. Five queries beside those of every
+    """Show the account of the signed-in person. Six queries beside those of every
     page.
     """
     user = request.user
@@ -37,6 +38,7 @@ def account_page(request: HttpRequest) -> HttpResponse:
         "tokens": list(tokens[:TOKENS]),
         "passkeys": list(Passkey.objects.filter(user=user.pk)[:PASSKEYS]),
         "has_passkeys": is_available,
+        **mail_facts(user),
         "now": timezone.now(),
     }
     return render(request, "orchestrator/account.html", {"page": context})
