@@ -59,6 +59,8 @@ ROLES: dict[str, tuple[str, ...]] = {
         "approvals.reassign",
         "approvals.manage_webhooks",
         "approvals.view_audit",
+        # To revoke the passkeys of others.
+        "approvals.change_passkey",
         *_ROWS,
     ),
     "auditor": (

@@ -251,7 +251,8 @@ def _passkey_registered(facts: Facts) -> str:
 
 
 def _passkey_revoked(facts: Facts) -> str:
-    return f"revoked the passkey {facts.get('name', '')}"
+    of = f" of {facts['of']}" if "of" in facts else ""
+    return f"revoked the passkey {facts.get('name', '')}{of}"
 
 
 def _webhook_added(facts: Facts) -> str:

@@ -58,7 +58,6 @@ QUERY = {
     "part",
     "folder",
     "page",
-    "searched",
     "next",
     "path",
     "a",
