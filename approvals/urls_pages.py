@@ -1,5 +1,5 @@
 """Addresses of the pages of floor 2: the inbox, reviews, receipts, the audit log,
-webhooks.
+webhooks, and what a person chooses about mail.
 """
 
 from django.urls import path
@@ -8,6 +8,7 @@ from approvals.views import (
     draft,
     gate_figures,
     inbox,
+    mail_choice,
     passkey_challenge,
     receipt,
     review,
@@ -35,6 +36,7 @@ urlpatterns = [
     path(
         "decisions/<uuid:decision>/receipt/", receipt.receipt_file, name="receipt_file"
     ),
+    path("account/mail/", mail_choice.choose_mail, name="mail_choice"),
     path("webhooks/", webhooks.webhooks_page, name="webhooks"),
     path("webhooks/<uuid:webhook>/", webhooks.webhook_page, name="webhook"),
 ]

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from approvals.passkeys import is_available, listed_keys
 from approvals.permissions import may
+from approvals.views.mail_choice import mail_facts
 from approvals.views.page import (
     read_page,
     refuses_unreadable_filters,
@@ -30,8 +31,8 @@ _YEAR = 365 * 24 * 3600
 @require_safe
 @refuses_unreadable_filters
 def account_page(request: HttpRequest) -> HttpResponse:
-    """Show the account of the signed-in person. Five queries beside those of every
-    page, six with passkeys.
+    """Show the account of the signed-in person. Six queries beside those of every
+    page, seven with passkeys.
     """
     user = request.user
     number = read_page(request)
@@ -48,6 +49,7 @@ def account_page(request: HttpRequest) -> HttpResponse:
         "passkey_page": number,
         "more_passkeys": len(keys) > PASSKEYS,
         "has_passkeys": is_available,
+        **mail_facts(user),
         "now": timezone.now(),
     }
     return render(request, "orchestrator/account.html", {"page": context})

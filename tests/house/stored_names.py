@@ -14,6 +14,8 @@ STATUSES = {
     "checkpoints.Job.status": "queued running done failed cancelled",
     "approvals.ApprovalRequest.status": "open settled applied withdrawn expired",
     "approvals.Decision.verdict": "approve reject edit",
+    "approvals.MailPreference.mode": "at_once digest none",
+    "approvals.NoticeMail.status": "waiting delivered given_up",
     "approvals.WebhookDelivery.status": "waiting delivered given_up",
     "orchestrator.Preference.theme": "auto light dark",
 }
@@ -188,6 +190,10 @@ SETTINGS = {
     ),
     *(
         "ENCRYPTION_KEYS",
+        "MAIL_FROM",
+        "SITE_URL",
+        "WEBHOOKS_OVER_HTTP",
+        "WEBHOOKS_TO_PRIVATE_ADDRESSES",
         "COMPROMISED_KEYS",
         "PAYLOADS",
         "DEFAULT_PAYLOADS",

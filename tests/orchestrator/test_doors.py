@@ -59,6 +59,7 @@ JSON_DOORS = (
 FORMS = {
     ":home.theme": "/account/theme/",
     ":account.shortcuts": "/account/shortcuts/",
+    ":mail_choice": "/account/mail/",
     ":passkey_register": "/account/passkeys/",
     ":passkey_options": "/account/passkeys/options/",
     ":challenge": "/reviews/CLM-1/passkey/",

@@ -159,6 +159,9 @@ FORM = {
     "events",
     "graphs",
     "delivery",
+    "quiet_from",
+    "quiet_until",
+    "time_zone",
 }
 """What pages and the admin read from forms."""
 ADMIN = {
