@@ -40,9 +40,9 @@ def asked_before(asking: EarlierAsking, reader: Any) -> AskedBefore:
 
 
 def ending_in_words(ending: Ending) -> str:
-    """Return what came of one node: "pay failed: the bank refused it"."""
+    """Return what came of one node: "pay: failed (the bank refused it)"."""
     words = f"{ending.result.node}: {ending.result.words}"
-    return f"{words}. {ending.error}" if ending.error else words
+    return f"{words} ({ending.error})" if ending.error else words
 
 
 def _names(decisions: Iterable[Decision], reader: Any) -> str:

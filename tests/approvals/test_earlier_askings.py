@@ -85,7 +85,7 @@ def test_the_review_says_first_that_what_was_approved_failed(
     note, question = page.index(AGAIN), page.index("The run asks")
     assert note < question
     assert "You approved it at " in page
-    assert "pay: failed. the bank &lt;b&gt;refused&lt;/b&gt; it" in page
+    assert "pay: failed (the bank &lt;b&gt;refused&lt;/b&gt; it)" in page
     # For another reader the same person has a name.
     assert f"{rita.get_username()} approved it at " in review(browse(ravi), again)
 
@@ -134,7 +134,7 @@ def test_the_receipt_says_what_came_of_it(
     receipt = Receipt.objects.get()
     page = browse(rita).get(reverse("receipt", args=[receipt.id]))
     assert page.context["came_of_it"] == [
-        ("pay: failed. the bank <b>refused</b> it", True),
+        ("pay: failed (the bank <b>refused</b> it)", True),
         ("tell: not reached", False),
     ]
 
