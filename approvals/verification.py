@@ -12,8 +12,8 @@ from uuid import UUID
 from django.db.models import Model
 
 from approvals import list_columns
-from approvals.confirmed_decisions import unconfirmed
 from approvals.gates import deadline_faults, request_state, waivers
+from approvals.gates.confirmation_faults import unconfirmed
 from approvals.models import (
     ApprovalRequest,
     Decision,
