@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0012_notices'),
+        ('approvals', '0013_notices_by_mail'),
         ('checkpoints', '0031_jobs_by_due_time'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
