@@ -632,7 +632,8 @@ class Sighting(models.Model):
     """
 
     id = models.BigAutoField(primary_key=True)
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="sightings")
+    # No key of the run's row, so that nobody waits here for who has locked it.
+    run = models.UUIDField(db_index=True)
     request = models.UUIDField()
     write = models.UUIDField()
     revision = models.IntegerField()

@@ -133,7 +133,7 @@ def note_read_request(user: Any, request: ApprovalRequest) -> None:
 
 def _row(user: Any, revision: SeenRevision) -> Sighting:
     return Sighting(
-        run_id=revision.run,
+        run=revision.run,
         request=revision.request,
         write=revision.write,
         revision=revision.revision,

@@ -9,11 +9,11 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals import figures
-from approvals.api.base import Query, describe, person, read_body
+from approvals.api.base import Body, describe, person, read_body
 from orchestrator.engine.errors import Forbidden
 
 
-class GatesQuery(Query):
+class GatesQuery(Body):
     """The gates whose figures are read, and since when they asked."""
 
     graph = serializers.CharField(required=False)

@@ -9,7 +9,6 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('approvals', '0013_notices_by_mail'),
-        ('checkpoints', '0031_jobs_by_due_time'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
@@ -18,13 +17,13 @@ class Migration(migrations.Migration):
             name='Sighting',
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('run', models.UUIDField(db_index=True)),
                 ('request', models.UUIDField()),
                 ('write', models.UUIDField()),
                 ('revision', models.IntegerField()),
                 ('at', models.DateTimeField(help_text='By the clock of the database.')),
                 ('opened_at', models.DateTimeField(blank=True, help_text='When nothing of it was folded any more; empty if something is.', null=True)),
                 ('by', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='sightings', to='checkpoints.run')),
             ],
             options={
                 'constraints': [models.UniqueConstraint(fields=('by', 'write', 'revision'), name='sighting_of_revision')],

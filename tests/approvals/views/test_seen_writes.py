@@ -51,7 +51,7 @@ def test_what_was_on_the_screen_is_noted_once_with_its_revision(
     before = timezone.now()
     tell(client, run, seen=[name_of(row) for row in rows])
     first = Sighting.objects.get(write=rows[0].write)
-    assert (first.run, first.request) == (run, request(run).id)
+    assert (first.run, first.request) == (run.id, request(run).id)
     assert (first.by, first.revision) == (people.reviewer, 1)
     assert abs((first.at - before).total_seconds()) < 30
     assert first.opened_at is None
