@@ -56,6 +56,8 @@ _POLICY = {
     "confirm?": frozenset(METHODS),
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,
+    "exclusive?": bool,
+    "claim_seconds?": int,
 }
 _LINE = {
     "write": str,
@@ -402,6 +404,40 @@ class RequestSigner(models.Model):
 
     def __str__(self) -> str:
         return f"{self.by_id} in {self.request_id}"
+
+
+class RequestClaim(Sealed):
+    """Who has taken a request, since and until when: one row while it lasts. Sealed, so
+    that nobody keeps others from signing with a row put into the database.
+    """
+
+    IDENTITY = ("request_id",)
+
+    id = models.BigAutoField(primary_key=True)
+    request = models.OneToOneField(
+        ApprovalRequest, on_delete=models.CASCADE, related_name="claim"
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+    )
+    by_name = models.CharField(max_length=150)
+    assigned_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        null=True,
+        related_name="+",
+        help_text="Who handed it to its holder; empty if they took it themselves.",
+    )
+    assigned_name = models.CharField(max_length=150, blank=True, default="")
+    at = models.DateTimeField()
+    until = models.DateTimeField(
+        null=True, help_text="Empty where it lasts until it is released."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.request_id} taken by {self.by_name}"
 
 
 class AppendOnly(models.QuerySet[Any]):

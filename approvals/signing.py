@@ -30,9 +30,11 @@ from approvals.models import (
     BY_DEADLINE,
     ApprovalRequest,
     Decision,
+    RequestClaim,
     RequestStatus,
 )
 from approvals.passkey_challenges import verified_assertion
+from approvals.people import claims
 from checkpoints import timeline, versions
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7, uuid_of
@@ -91,7 +93,8 @@ class Signing:
     `requests_by_write` are the requests of all writes that it decides. `counted` are
     the items that count, in their order; `revised` the next revisions that it makes, by
     write; `texts` the new title and facts of requests, by id; `checked` the requests
-    whose reviewer the signer is known to be; `settled` the writes that are no longer
+    whose reviewer the signer is known to be; `claims` those on these requests, by
+    request; `settled` the writes that are no longer
     open; `confirmation` is how the signer has just shown who they are; `confirmed_by`
     the method of it that was accepted, empty if none was; `assertion` what their
     passkey signed.
@@ -101,6 +104,7 @@ class Signing:
     by: Any
     at: datetime
     requests_by_write: dict[UUID, RequestState]
+    claims: Mapping[UUID, RequestClaim] = field(default_factory=dict)
     confirmation: Confirmation | None = None
     confirmed_by: str = ""
     assertion: dict[str, Any] | None = None
@@ -315,6 +319,8 @@ def _require_reviewer(act: Signing, request: ApprovalRequest) -> None:
     allowed, why_not = permissions.may_decide(act.by, request)
     if not allowed:
         raise NotAReviewer(why_not, request=str(request.id))
+    if act.claims:
+        claims.require_signable(act.claims, request, act.by)
     act.checked.add(request.id)
 
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from approvals.views import draft, inbox, passkey_challenge, receipt, review
+from approvals.views import claim_cards, draft, inbox, passkey_challenge, receipt, review
 from approvals.views.audit import download, line, page
 
 urlpatterns = [
@@ -14,6 +14,7 @@ urlpatterns = [
     path(
         "reviews/<str:ref>/passkey/", passkey_challenge.challenge_page, name="challenge"
     ),
+    path("reviews/<str:ref>/claim/", claim_cards.claim_page, name="claim"),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
     path("audit/", page.audit_page, name="audit"),

@@ -10,7 +10,8 @@ from approvals.api.base import Body, Query, SealedOut
 from approvals.api.request_detail import Slip, slips_of
 from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import policy_of, why_of
-from approvals.models import ApprovalRequest, Decision, Receipt
+from approvals.models import ApprovalRequest, Decision, Receipt, RequestClaim
+from approvals.people.claims import is_exclusive, shown_claim
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from orchestrator.engine.gates.verdicts import EXCLUDED, excludes
 
@@ -43,6 +44,34 @@ class RequestsQuery(Query):
     graph = serializers.CharField(required=False)
 
 
+class ClaimOut(serializers.Serializer[RequestClaim]):
+    """Who has taken a request. `until` is null where it lasts until it is released."""
+
+    by = serializers.CharField(source="by_name")
+    assigned_by = serializers.CharField(
+        source="assigned_name",
+        help_text="who handed it to them; empty if they took it themselves",
+    )
+    at = serializers.DateTimeField()
+    until = serializers.DateTimeField(allow_null=True)
+    exclusive = serializers.SerializerMethodField(
+        help_text="nobody else can sign while it lasts"
+    )
+
+    def get_exclusive(self, taken: RequestClaim) -> bool:
+        return is_exclusive(taken.request)
+
+
+class EmptyBody(Body):
+    """A body without fields."""
+
+
+class AssignBody(Body):
+    """Who gets a request: the name of an account."""
+
+    to = serializers.CharField(max_length=150)
+
+
 class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
     """A request in a list."""
 
@@ -58,6 +87,7 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
         help_text="what the deadline does to writes that are open then: reject, "
         "approve or fail; empty without a deadline"
     )
+    claim = serializers.SerializerMethodField()
 
     class Meta:
         model = ApprovalRequest
@@ -82,6 +112,7 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
             "writes",
             "opened_at",
             "settled_at",
+            "claim",
             "fault",
         ]
         read_only_fields = fields
@@ -94,6 +125,11 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
 
     def get_reviewers(self, request: ApprovalRequest) -> list[str]:
         return list(request.policy["reviewers"])
+
+    @extend_schema_field(ClaimOut(allow_null=True))
+    def get_claim(self, request: ApprovalRequest) -> dict[str, Any] | None:
+        taken = shown_claim(request)
+        return None if taken is None else dict(ClaimOut(taken).data)
 
 
 class DecisionLine(SealedOut, serializers.ModelSerializer[Decision]):

@@ -28,6 +28,7 @@ _RIGHTS = {
     "export_run": "export",
     "import_run": "take in bundles",
     "manage_retention": "manage retention",
+    "reassign": "hand reviews to other people",
 }
 _FLAGS = {"is_active": "active", "is_staff": "staff", "is_superuser": "superuser"}
 _SORTS = {
@@ -110,6 +111,14 @@ def _deadline_passed(facts: Facts) -> str:
     for verdict, count in facts.get("verdicts", {}).items():
         acts.append(f"{VERDICTS.get(verdict, verdict)} {counted(count, 'write')}")
     return f"{' and '.join(acts) or 'decided'}: the deadline had passed"
+
+
+def _request_released(facts: Facts) -> str:
+    return f"gave back the review that {_subject(facts)} had taken"
+
+
+def _request_assigned(facts: Facts) -> str:
+    return f"handed a review to {_subject(facts)}"
 
 
 def _resumed(facts: Facts) -> str:
@@ -448,6 +457,9 @@ KINDS: dict[str, tuple[str, Words]] = {
         "Review closed by its deadline",
         _always("closed a review: the deadline had passed"),
     ),
+    "request_claimed": ("Review taken", _always("took a review")),
+    "request_released": ("Review given back", _request_released),
+    "request_assigned": ("Review handed over", _request_assigned),
     "cancelled": ("Run cancelled", _always("asked to cancel the run")),
     "resumed": ("Run resumed", _resumed),
     "settled": ("Outcome settled", _settled),

@@ -32,6 +32,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.deadlines import GateDeadline, deadline_on
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
+from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
@@ -427,7 +428,7 @@ def policy_of(
     # Policies without it are hashed as before there were deadlines.
     if deadline.at is not None:
         policy["on_deadline"] = _on_deadline(gate, task, reached)
-    return {**policy, **confirmation_policy(gate)}
+    return {**policy, **confirmation_policy(gate), **claim_policy(gate)}
 
 
 def _on_deadline(gate: Gate, task: Task, reached: ReachedGate) -> str:

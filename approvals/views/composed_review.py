@@ -24,6 +24,7 @@ from approvals.views import (
     write_cards,
 )
 from approvals.views.card_pages import MANY, DrawnCards, LinePages, drawing_with
+from approvals.views.claim_cards import claim_cards
 from approvals.views.drafted_outcome import drafted_outcome
 from approvals.views.shown_review import Review
 from approvals.views.signing_reasons import reasons_not_to_sign
@@ -103,6 +104,7 @@ def review_of(
         ),
         drafts=drafts,
         refusal=refusal,
+        claims=claim_cards(user, requests, why_not),
     )
     # The first pages; the view turns to those that the address requests.
     shown.turn(LinePages())
@@ -121,6 +123,7 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     its last request.
     """
     here = ApprovalRequest.objects.filter(run=run, line=run.line)
+    here = here.select_related("claim")
     statuses = [RequestStatus.OPEN, RequestStatus.SETTLED]
     if run.cancel_at:
         # What a cancelled run had asked for stays readable.

@@ -28,6 +28,7 @@ from approvals.models import (
     Draft,
     RequestStatus,
 )
+from approvals.people.claims import shown_claim
 from approvals.views import inbox_search
 from approvals.views.inbox_effects import EffectCount, effects_of
 from approvals.views.page import (
@@ -91,6 +92,7 @@ class InboxRow:
     of_authority: bool
     repeats: Repeats
     drafted: int
+    claimed: str
 
     @property
     def slots(self) -> range:
@@ -242,9 +244,13 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
     data_keys.know_keys_of(requests)
     # The names of all reviewers are read together.
     principals: list[str] = []
+    accounts: list[str] = []
     for request in requests:
         principals += _principals(request)
-    names = names_of(_accounts(principals))
+        taken = shown_claim(request)
+        if taken is not None:
+            accounts.append(taken.by_name)
+    names = names_of([*_accounts(principals), *accounts])
     effects = effects_of(requests)
     drafted = _drafted(requests, user)
     open_runs = [request.run for request in _open(requests)]
@@ -328,7 +334,18 @@ def _row(
         of_authority=request.kind == AUTHORITY_KIND,
         repeats=repeats,
         drafted=drafted,
+        claimed=_claimed(request, user, names),
     )
+
+
+def _claimed(request: ApprovalRequest, user: Any, names: Mapping[str, str]) -> str:
+    """Return who has taken a request; empty if nobody has."""
+    taken = shown_claim(request)
+    if taken is None:
+        return ""
+    if taken.by_id != user.pk:
+        return f"taken by {names.get(taken.by_name, taken.by_name)}"
+    return "handed to you" if taken.assigned_name else "taken by you"
 
 
 def _signatures(request: ApprovalRequest) -> list[Decision]:

@@ -21,6 +21,7 @@ from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views import consequences, inbox
 from approvals.views.card_pages import LinePages
+from approvals.views.claim_cards import ClaimCard
 from approvals.views.drafted_outcome import Next
 from approvals.views.page import render
 from approvals.views.signatures import Slot
@@ -88,6 +89,7 @@ class Review:
     message_style: str = "wait"
     problems: list[dict[str, str]] = field(default_factory=list)
     drafts: Mapping[str, DraftChoice] = field(default_factory=dict)
+    claims: Sequence[ClaimCard] = ()
     icons: tuple[tuple[str, str], ...] = (
         ("approve", "check"),
         ("edit", "pen"),

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from approvals import permissions
 from approvals.models import ApprovalRequest
+from approvals.views.claim_cards import keeps_out
 
 NO_VERSION = (
     "Nobody can sign this now: the version of the graph that is here could not go on"
@@ -28,6 +29,8 @@ def reasons_not_to_sign(
     reasons: dict[UUID, str] = {}
     for request in requests:
         reason = _reason_not_to_sign(request, reviewed, excluded)
+        if not reason:
+            reason = keeps_out(user, request)
         if not reason and refused:
             reason = NO_VERSION
         reasons[request.id] = reason

@@ -130,6 +130,9 @@ NEEDED: Mapping[str, Mapping[str, Kind]] = {
     "request_settled": {"request": _id, "outcome": _name},
     "request_withdrawn": {"request": _id},
     "request_expired": {"request": _id},
+    "request_claimed": {"request": _id},
+    "request_released": {"request": _id, "subject": _name},
+    "request_assigned": {"request": _id, "subject": _name},
     "decision_signed": {**_REVISED, "request": _id, "verdict": _name},
     "write_rebased": _REVISED,
     "texts_changed": _REVISED,
@@ -158,6 +161,8 @@ POSSIBLE: Mapping[str, Mapping[str, Kind]] = {
     "memory_written": {"did": _name},
     "memory_deleted": {"did": _name},
     "cancel_requested": {"cancel_at": _name},
+    "request_claimed": {"until": _name},
+    "request_assigned": {"until": _name},
     "history_removed": {
         "checkpoints": _object,
         "events": _object,

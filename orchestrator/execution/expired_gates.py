@@ -24,6 +24,7 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import DeadlinePassed
+from orchestrator.engine.graphs.review_claim import claim_time
 from orchestrator.engine.graphs.gate import Show, present
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.step.reduce import HeldWrite
@@ -112,6 +113,8 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         on_deadline=policy["on_deadline"],
         confirm=policy.get("confirm"),
         confirm_above=policy.get("confirm_above"),
+        exclusive=policy.get("exclusive", False),
+        claim_for=claim_time(policy),
     )
 
 

@@ -56,6 +56,7 @@ EVENTS = {
         "results_reused",
     ),
     *("task_diverged", "version_changed"),
+    *("request_claimed", "request_released", "request_assigned"),
 }
 """Types of the lines of a run's log."""
 
@@ -100,6 +101,7 @@ AUDIT = {
         "retention_policy_refused",
     ),
     *("run_marked", "keys_changed"),
+    *("request_claimed", "request_released", "request_assigned"),
 }
 """Kinds of the lines of the audit log."""
 
@@ -156,6 +158,7 @@ CODES = {
         "wrong_key",
         "wrong_status",
         "missing_secrets",
+        "claimed",
     ),
 }
 """Codes of refusals, which rows keep and the API answers."""

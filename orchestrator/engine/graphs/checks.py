@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.graphs.call import CALL
+from orchestrator.engine.graphs.review_claim import faults_of_claims
 from orchestrator.engine.graphs.confirmation import faults_of_confirmation
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import (
@@ -529,6 +530,7 @@ def _faults_of_gate_parts(
             yield f"{option} must be a whole number from 1"
     yield from _faults_of_deadline(gate)
     yield from faults_of_confirmation(gate)
+    yield from faults_of_claims(gate)
     for option, allowed in (("shows", channels), ("writes", writable)):
         for channel in getattr(gate, option):
             if channel not in allowed:

@@ -96,6 +96,8 @@ class Gate:
     writes: Mapping[str, Show] = field(default_factory=dict)
     confirm: str | None = None
     confirm_above: Any = None
+    exclusive: bool = False
+    claim_for: timedelta | None = None
     auto: Callable[..., Any] | None = None
     veto: Callable[..., Any] | None = None
 
