@@ -8,7 +8,6 @@ transaction. `approvals.signing` does the arithmetic; this module holds the tran
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Any
 from uuid import UUID
 
@@ -40,6 +39,7 @@ from approvals.models import (
 from approvals.people import claims
 from approvals.people.acts import record_refusal, record_tampering
 from approvals.people.claims import assign, claim, release
+from approvals.people.standing_in import delegate, revoke_delegation
 from approvals.signing import Item, Signing
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.arguments import checked_person, checked_text
@@ -65,25 +65,24 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.engine.frozen import frozen
 
-
 __all__ = [
     "assign",
     "claim",
     "decide",
+    "delegate",
     "passkey_challenge",
     "release",
+    "revoke_delegation",
     "sign",
 ]
 
 
 @frozen
 class _Beside:
-    """What there is in a run beside the requests of a signing: drafts of anybody, and
-    the claims on these requests.
-    """
+    """Drafts of decisions, and claims on requests: whether a run has any."""
 
     has_drafts: bool = False
-    claims: Mapping[UUID, RequestClaim] = field(default_factory=dict)
+    has_claims: bool = False
 
 
 def sign(
@@ -106,7 +105,7 @@ def sign(
 
     Raises, having changed nothing: `InvalidValue` (names the write and what is wrong),
     `UnknownThing`, `NotAReviewer` (and leaves an audit line), `WrongStatus`, `Claimed`
-    (under an exclusive gate, by somebody else),
+    (under an exclusive gate, by another person),
     `ConfirmationRequired` (names how, and the writes), `IncompatibleGraph` (no worker
     could go on with the run once it is signed), `KeyConflict`, `WrongKey`,
     `TamperedRow` (the run is tampered from then on, with an audit line); and if nothing
@@ -208,8 +207,9 @@ def passkey_challenge(
             by=by,
             at=timezone.now(),
             requests_by_write=requests_by_write,
-            claims=beside.claims,
         )
+        if beside.has_claims:
+            act.claims = claims.verified_claims(act.requests)
         lines = signing.signed_lines(act, signing.weigh_decisions(act, items))
         # Below their limits gates ask for none, and a person may have none.
         if not any(signing.needed_confirmations(act).values()):
@@ -253,9 +253,10 @@ def _sign(
         by=by,
         at=timezone.now(),
         requests_by_write=requests_by_write,
-        claims=beside.claims,
         confirmation=confirmation,
     )
+    if beside.has_claims:
+        act.claims = claims.verified_claims(act.requests)
     signing.apply_decisions(act, items)
     if not act.counted:
         raise signing.refusal(act)
@@ -333,10 +334,7 @@ def _lock_requests(
         for state in load_states(requests, protection):
             for row in state.writes:
                 requests_by_write[row.write] = state
-    claims_on: Mapping[UUID, RequestClaim] = {}
-    if has_claims:
-        claims_on = claims.verified_claims([request.id for request in candidates])
-    return requests_by_write, _Beside(bool(has_drafts), claims_on)
+    return requests_by_write, _Beside(bool(has_drafts), bool(has_claims))
 
 
 def _query_of_writes(run: UUID, *writes: UUID) -> "QuerySet[Any, Any]":
@@ -445,12 +443,9 @@ def _append_events(
         **wakes,
     )
     verdicts = Counter(decision.verdict for decision in act.decisions)
-    audit_log.record_act(
-        "signed",
-        act.run,
-        actor=act.by,
-        seq=first_seq,
-        receipt=str(receipt.id),
-        verdicts=dict(verdicts),
-    )
+    facts: dict[str, Any] = {"receipt": str(receipt.id), "verdicts": dict(verdicts)}
+    if act.used:
+        names = {decision.delegator_name for decision in act.decisions}
+        facts["delegators"] = sorted(names.difference([""]))
+    audit_log.record_act("signed", act.run, actor=act.by, seq=first_seq, **facts)
     return last_seq

@@ -42,6 +42,12 @@ def patterns(mount: Mount) -> list[URLPattern]:
             mount(people.RequestAssigned),
             name="request-assign",
         ),
+        path("delegations/", mount(people.Delegations), name="delegations"),
+        path(
+            "delegations/<uuid:delegation>/revoke/",
+            mount(people.DelegationRevoked),
+            name="delegation-revoke",
+        ),
         # The id of a run or its key, which is any text without a slash.
         path(
             "runs/<str:run>/signatures/", mount(endpoints.Signatures), name="signatures"

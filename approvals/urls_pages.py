@@ -1,9 +1,12 @@
-"""Addresses of the pages of floor 2: the inbox, reviews, receipts, the audit log."""
+"""Addresses of the pages of floor 2: the inbox, reviews, receipts, delegations, the
+audit log.
+"""
 
 from django.urls import path
 
-from approvals.views import claim_cards, draft, inbox, passkey_challenge, receipt, review
+from approvals.views import draft, inbox, passkey_challenge, receipt, review
 from approvals.views.audit import download, line, page
+from approvals.views.people import claim_cards, delegations
 
 urlpatterns = [
     path("reviews/", inbox.inbox_page, name="inbox"),
@@ -17,6 +20,12 @@ urlpatterns = [
     path("reviews/<str:ref>/claim/", claim_cards.claim_page, name="claim"),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
+    path("account/delegations/", delegations.pass_on, name="delegate"),
+    path(
+        "account/delegations/<uuid:delegation>/revoke/",
+        delegations.revoke,
+        name="delegation_revoke",
+    ),
     path("audit/", page.audit_page, name="audit"),
     path("audit/<int:number>/", line.audit_line_page, name="audit_line"),
     path("audit/export.<str:format>", download.export_page, name="audit_export"),

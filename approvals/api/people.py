@@ -2,37 +2,30 @@
 their addresses.
 """
 
-from typing import Any
 from uuid import UUID
 
-from django.contrib.auth import get_user_model
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from approvals import reviews
-from approvals.api.base import describe, person, read_body
+from approvals.api.base import Query, describe, page_schema, paginate, person, read_body
 from approvals.api.endpoints import visible_request
-from approvals.api.serializers import AssignBody, EmptyBody, RequestOut
-from orchestrator.engine.errors import InvalidValue
+from approvals.api.serializers import (
+    AssignBody,
+    DelegationBody,
+    DelegationOut,
+    EmptyBody,
+    RequestOut,
+)
+from approvals.people.accounts import active_account
+from approvals.people.standing_in import delegations_of
 
 
 def _request_as_it_is(request: Request, request_id: UUID) -> Response:
     """Return the answer with the request as it stands after the act."""
     shown = visible_request(person(request), request_id)
     return Response(RequestOut(shown, context={"request": request}).data)
-
-
-def active_account(name: str, path: str) -> Any:
-    """Return the active account of a name. Raises `InvalidValue`."""
-    accounts = get_user_model()
-    named = accounts._default_manager.filter(
-        **{accounts.USERNAME_FIELD: name, "is_active": True}
-    )
-    account = named.first()
-    if account is None:
-        raise InvalidValue(f"there is no user {name}", path=path)
-    return account
 
 
 class RequestClaimed(APIView):
@@ -78,3 +71,43 @@ class RequestAssigned(APIView):
         to = active_account(posted["to"], "to")
         reviews.assign(request_id, to=to, by=person(request))
         return _request_as_it_is(request, request_id)
+
+
+class Delegations(APIView):
+    """The delegations of your right to review, and those by which you decide for others."""
+
+    scopes = {"POST": "decide"}
+
+    @describe(
+        operation_id="delegations_list",
+        parameters=[Query],
+        responses=page_schema(DelegationOut),
+    )
+    def get(self, request: Request) -> Response:
+        read_body(Query, request.query_params)
+        rows = delegations_of(person(request))
+        return paginate(request, rows, DelegationOut, by=("-made_at", "-id"))
+
+    @describe(request=DelegationBody, responses={201: DelegationOut})
+    def post(self, request: Request) -> Response:
+        posted = read_body(DelegationBody, request.data)
+        delegation = reviews.delegate(
+            to=active_account(posted["to"], "to"),
+            begins=posted.get("begins"),
+            ends=posted["ends"],
+            reason=posted["reason"],
+            by=person(request),
+        )
+        return Response(DelegationOut(delegation).data, status=201)
+
+
+class DelegationRevoked(APIView):
+    """End a delegation at once: yours, one to you, or any as a steward."""
+
+    scopes = {"POST": "decide"}
+
+    @describe(request=EmptyBody, responses=DelegationOut)
+    def post(self, request: Request, delegation: UUID) -> Response:
+        read_body(EmptyBody, request.data)
+        row = reviews.revoke_delegation(delegation, by=person(request))
+        return Response(DelegationOut(row).data)

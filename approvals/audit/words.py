@@ -91,6 +91,9 @@ def _login(facts: Facts) -> str:
 def _signed(facts: Facts) -> str:
     verdicts = facts.get("verdicts", {})
     signed = f"signed {counted(sum(verdicts.values()), 'decision')}"
+    delegators = facts.get("delegators")
+    if delegators:
+        signed += f" for {' and '.join(delegators)}"
     names = [name for name in VERDICTS if verdicts.get(name)]
     if not names:
         return signed
@@ -119,6 +122,17 @@ def _request_released(facts: Facts) -> str:
 
 def _request_assigned(facts: Facts) -> str:
     return f"handed a review to {_subject(facts)}"
+
+
+def _delegated(facts: Facts) -> str:
+    begins = str(facts.get("begins", ""))[:10]
+    ends = str(facts.get("ends", ""))[:10]
+    return f"lets {_subject(facts)} decide in their place from {begins} to {ends}"
+
+
+def _delegation_revoked(facts: Facts) -> str:
+    delegator = facts.get("delegator", "")
+    return f"ended that {_subject(facts)} decides for {delegator}"
 
 
 def _resumed(facts: Facts) -> str:
@@ -473,6 +487,8 @@ KINDS: dict[str, tuple[str, Words]] = {
     ),
     "passkey_registered": ("Passkey registered", _passkey_registered),
     "passkey_revoked": ("Passkey revoked", _passkey_revoked),
+    "delegated": ("Right to review passed on", _delegated),
+    "delegation_revoked": ("Delegation revoked", _delegation_revoked),
     "refused_confirmation": (
         "Refused: not confirmed",
         _always("was refused: did not show that it was they who sign"),

@@ -32,10 +32,10 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.deadlines import GateDeadline, deadline_on
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
-from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
+from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.engine.values import canonical

@@ -1,1 +1,3 @@
-"""What people do about a review beside signing it: taking it, handing it on."""
+"""The acts of people on a review beside signing it: taking it, handing it on, letting
+another person decide.
+"""

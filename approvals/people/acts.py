@@ -31,7 +31,7 @@ from orchestrator.engine.errors import (
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class RequestAct:
     """One person's act on a request, which is locked with its run. `at` is by the
     database's clock.
     """
@@ -60,7 +60,7 @@ class Act:
 
 
 @contextmanager
-def act_on(request_id: UUID | str, *, by: Any) -> Iterator[Act]:
+def act_on(request_id: UUID | str, *, by: Any) -> Iterator[RequestAct]:
     """Lock an open request and its run for an act of this person, in one transaction.
 
     Raises `UnknownThing`, `WrongStatus` (nothing can be decided in it any more),
@@ -93,7 +93,7 @@ def _run_of(request: UUID) -> UUID:
     return run_id
 
 
-def _locked_act(run_id: UUID, request_id: UUID, by: Any) -> Act:
+def _locked_act(run_id: UUID, request_id: UUID, by: Any) -> RequestAct:
     run = locked_run.lock_run(run_id)
     request = ApprovalRequest.objects.select_for_update().get(id=request_id)
     # Otherwise it would read the run again, without its lock.
@@ -104,10 +104,10 @@ def _locked_act(run_id: UUID, request_id: UUID, by: Any) -> Act:
         why_closed = "The run was cancelled, so nothing can be decided in it."
     if why_closed:
         raise WrongStatus(why_closed, status=run.status)
-    return Act(run, request, by, read_now())
+    return RequestAct(run, request, by, read_now())
 
 
-def require_right(act: Act, right: str) -> None:
+def require_right(act: RequestAct, right: str) -> None:
     """Raise `Forbidden` if the person of an act lacks a right of `permissions.RIGHTS`."""
     if not permissions.may(act.by, right):
         raise Forbidden(f"you lack the right {right}", right=right)

@@ -1,10 +1,10 @@
 """Claims: who has taken a review, so that no two people do the same work. It is a
 courtesy, unless the gate is `exclusive`: then nobody else signs as long as it lasts.
 
-A claim is a row of its own, under the run's lock. It decides nothing by itself.
+A claim is a row, written under the run's lock. It decides nothing by itself.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -13,8 +13,9 @@ from django.db.models import F
 from django.utils import timezone
 
 from approvals import permissions
+from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest, RequestClaim, RequestReviewer
-from approvals.people.acts import Act, act_on, require_right
+from approvals.people.acts import RequestAct, act_on, require_right
 from checkpoints.core.arguments import checked_person
 from checkpoints.db.clock import read_now
 from checkpoints.sealing import sealed_rows
@@ -47,8 +48,8 @@ def claim(request_id: UUID | str, *, by: Any) -> RequestClaim:
 def release(request_id: UUID | str, *, by: Any) -> None:
     """Give a review back that this person has taken. Stewards release any.
 
-    Raises, having changed nothing: `WrongStatus` (nobody has it), `Forbidden` (somebody
-    else has it; leaves an audit line), `UnknownThing`, `TamperedRow`, `WrongKey`.
+    Raises, having changed nothing: `WrongStatus` (nobody has it), `Forbidden` (another
+    person has it; leaves an audit line), `UnknownThing`, `TamperedRow`, `WrongKey`.
     """
     by = checked_person(by, "by")
     with act_on(request_id, by=by) as act:
@@ -100,7 +101,9 @@ def _require_decider(person: Any, request: ApprovalRequest) -> None:
         if permissions.is_reviewer(person, request):
             reason = "shaped what it is about, so somebody else must sign"
         raise InvalidValue(
-            f"{name} may not decide this review: {name} {reason}", path="to", why=why_not
+            f"{name} may not decide this review: {name} {reason}",
+            path="to",
+            why=why_not,
         )
 
 
@@ -115,19 +118,19 @@ def _locked_claim(request: ApprovalRequest) -> RequestClaim | None:
 
 
 def _put(
-    act: Act,
+    act: RequestAct,
     current: RequestClaim | None,
     *,
     holder: Any,
     assigned_by: Any = None,
 ) -> RequestClaim:
-    """Write the claim of this holder in the place of the current one."""
+    """Replace the current claim by one of this holder."""
     since = act.at
-    # Who takes it for longer has had it since they first took it.
-    if current is not None and current.by_id == holder.pk and assigned_by is None:
-        if is_held(current, at=act.at):
-            since = current.at
     if current is not None:
+        # Who takes it for longer has had it since they first took it.
+        is_again = current.by_id == holder.pk and assigned_by is None
+        if is_again and is_held(current, at=act.at):
+            since = current.at
         current.delete()
     until = _end_of(act)
     taken = RequestClaim(
@@ -145,7 +148,7 @@ def _put(
     return taken
 
 
-def _end_of(act: Act) -> datetime | None:
+def _end_of(act: RequestAct) -> datetime | None:
     time: timedelta | None = claim_time(act.request.policy)
     return None if time is None else act.at + time
 
@@ -171,7 +174,7 @@ def is_held(taken: RequestClaim, *, at: datetime) -> bool:
 
 
 def require_free(taken: RequestClaim, by: Any, *, at: datetime) -> None:
-    """Raise `Claimed` if somebody else holds this claim at this moment."""
+    """Raise `Claimed` if another person holds this claim at this moment."""
     if taken.by_id == by.pk or not is_held(taken, at=at):
         return
     until = taken.until.isoformat() if taken.until is not None else None
@@ -206,10 +209,11 @@ def is_exclusive(request: ApprovalRequest) -> bool:
     return bool(request.policy.get("exclusive"))
 
 
-def verified_claims(requests: Collection[UUID]) -> dict[UUID, RequestClaim]:
+def verified_claims(states: Iterable[RequestState]) -> dict[UUID, RequestClaim]:
     """Return the claims on these requests, by request. One query. Raises
     `TamperedRow`.
     """
+    requests = [state.request.id for state in states]
     claims = list(RequestClaim.objects.filter(request__in=requests))
     sealed_rows.verify_rows(claims, PLAIN)
     return {taken.request_id: taken for taken in claims}
@@ -218,7 +222,7 @@ def verified_claims(requests: Collection[UUID]) -> dict[UUID, RequestClaim]:
 def require_signable(
     claims: Mapping[UUID, RequestClaim], request: ApprovalRequest, by: Any
 ) -> None:
-    """Raise `Claimed` if somebody else holds an exclusive claim on a request. One query
+    """Raise `Claimed` if another person holds an exclusive claim on a request. One query
     on PostgreSQL, if there is a claim at all.
     """
     taken = claims.get(request.id)

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from django.db.models import Q, prefetch_related_objects
 
+from approvals import permissions
 from approvals.display.value_types import type_of_channel
 from approvals.drafts import DraftChoice, drafts_of
 from approvals.gates.departed_line import DepartedLine, departed_line
@@ -24,8 +25,8 @@ from approvals.views import (
     write_cards,
 )
 from approvals.views.card_pages import MANY, DrawnCards, LinePages, drawing_with
-from approvals.views.claim_cards import claim_cards
 from approvals.views.drafted_outcome import drafted_outcome
+from approvals.views.people.claim_cards import claim_cards
 from approvals.views.shown_review import Review
 from approvals.views.signing_reasons import reasons_not_to_sign
 from approvals.views.write_cards import Question, Viewer, WriteCard
@@ -84,6 +85,7 @@ def review_of(
         why_not=why_not,
     )
     _add_originals(questions, protection_of(run), compiled)
+    _put_for_whom(questions, requests, user)
 
     # Drafts go onto slips before lines and groups look at them.
     drafts_on_slips = _put_drafts(questions, drafts)
@@ -205,6 +207,17 @@ def _questions(
         questions.append(question)
         first += len(state.writes)
     return questions
+
+
+def _put_for_whom(
+    questions: Sequence[Question], requests: Sequence[ApprovalRequest], user: Any
+) -> None:
+    """Put beside each question that this person may sign for whom they would."""
+    held = permissions.held_shown(user)
+    for question, request in zip(questions, requests, strict=True):
+        if question.open and not question.why_not:
+            people = permissions.delegators(request, held)
+            question.for_whom = " or ".join(inbox.name_of(person) for person in people)
 
 
 def _add_originals(

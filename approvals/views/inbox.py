@@ -93,6 +93,7 @@ class InboxRow:
     repeats: Repeats
     drafted: int
     claimed: str
+    for_whom: str
 
     @property
     def slots(self) -> range:
@@ -179,6 +180,7 @@ def _page_of_search(request: HttpRequest, folder: str, words: str) -> _Page:
 
 @login_required
 @require_safe
+@permissions.remembering_principals()
 def inbox_rows(request: HttpRequest) -> HttpResponse:
     """Show only the rows with the given ids, if this person may see their runs: a list
     on the screen renews them.
@@ -255,6 +257,7 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
     drafted = _drafted(requests, user)
     open_runs = [request.run for request in _open(requests)]
     repeats_by_run = repeated_effects(open_runs)
+    held = permissions.held_shown(user) if open_runs else permissions.HeldPrincipals()
 
     rows = []
     for request in requests:
@@ -269,6 +272,7 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
             effects[request.id],
             repeats,
             drafted.get(request.run_id, 0),
+            held,
         )
         rows.append(row)
     return rows
@@ -306,6 +310,7 @@ def _row(
     effects: list[EffectCount],
     repeats: Repeats,
     drafted: int,
+    held: permissions.HeldPrincipals,
 ) -> InboxRow:
     signed = _signatures(request)
     by_person = {decision.by_id: name_of(decision.by) for decision in signed}
@@ -335,7 +340,18 @@ def _row(
         repeats=repeats,
         drafted=drafted,
         claimed=_claimed(request, user, names),
+        for_whom=_for_whom(request, held),
     )
+
+
+def _for_whom(request: ApprovalRequest, held: permissions.HeldPrincipals) -> str:
+    """Return the people for whom this person would decide an open request; empty where
+    they decide by their own right, or not at all.
+    """
+    if request.status != RequestStatus.OPEN:
+        return ""
+    people = permissions.delegators(request, held)
+    return " or ".join(name_of(person) for person in people)
 
 
 def _claimed(request: ApprovalRequest, user: Any, names: Mapping[str, str]) -> str:

@@ -21,9 +21,9 @@ from approvals.gates.withdrawal import who_asked
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views import consequences, inbox
 from approvals.views.card_pages import LinePages
-from approvals.views.claim_cards import ClaimCard
 from approvals.views.drafted_outcome import Next
 from approvals.views.page import render
+from approvals.views.people.claim_cards import ClaimCard
 from approvals.views.signatures import Slot
 from approvals.views.write_cards import Question, WriteCard
 from approvals.views.write_groups import WriteGroup, WriteLine

@@ -249,6 +249,7 @@ class Question:
     reason_required: Collection[str] = ()
     pager: Pager | None = None
     shown_lines: Sequence[WriteLine] = ()
+    for_whom: str = ""
 
     @property
     def name(self) -> str:

@@ -161,6 +161,7 @@ POSSIBLE: Mapping[str, Mapping[str, Kind]] = {
     "memory_written": {"did": _name},
     "memory_deleted": {"did": _name},
     "cancel_requested": {"cancel_at": _name},
+    "decision_signed": {"delegator": _name},
     "request_claimed": {"until": _name},
     "request_assigned": {"until": _name},
     "history_removed": {

@@ -79,7 +79,7 @@ class AlreadyDecided(_Named):
 
 
 class Claimed(_Named):
-    """Somebody else has taken this review: `by` says who, and `since` when. Ask them to
+    """Another person has taken this review: `by` says who, and `since` when. Ask them to
     release it or to hand it over, or wait until `until`.
     """
 

@@ -24,8 +24,8 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import DeadlinePassed
-from orchestrator.engine.graphs.review_claim import claim_time
 from orchestrator.engine.graphs.gate import Show, present
+from orchestrator.engine.graphs.review_claim import claim_time
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.execution import memory as execution_memory

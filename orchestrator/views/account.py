@@ -9,6 +9,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from approvals.models import Passkey
 from approvals.passkeys import is_available
+from approvals.people.standing_in import delegations_of
 from approvals.permissions import may
 from approvals.views.page import render, single_fields
 from orchestrator.display.labels import RIGHTS
@@ -19,13 +20,15 @@ TOKENS = 50
 """The most tokens that the page lists, the newest first."""
 PASSKEYS = 50
 """The most passkeys that the page lists, the newest first, those revoked too."""
+DELEGATIONS = 50
+"""The most delegations that the page lists, the newest first, those that are over too."""
 _YEAR = 365 * 24 * 3600
 
 
 @login_required
 @require_safe
 def account_page(request: HttpRequest) -> HttpResponse:
-    """Show the account of the signed-in person. Five queries beside those of every
+    """Show the account of the signed-in person. Six queries beside those of every
     page.
     """
     user = request.user
@@ -37,6 +40,7 @@ def account_page(request: HttpRequest) -> HttpResponse:
         "tokens": list(tokens[:TOKENS]),
         "passkeys": list(Passkey.objects.filter(user=user.pk)[:PASSKEYS]),
         "has_passkeys": is_available,
+        "delegations": list(delegations_of(user)[:DELEGATIONS]),
         "now": timezone.now(),
     }
     return render(request, "orchestrator/account.html", {"page": context})

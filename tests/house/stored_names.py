@@ -100,7 +100,7 @@ AUDIT = {
         "retention_policy_deleted",
         "retention_policy_refused",
     ),
-    *("run_marked", "keys_changed"),
+    *("run_marked", "keys_changed", "delegated", "delegation_revoked"),
     *("request_claimed", "request_released", "request_assigned"),
 }
 """Kinds of the lines of the audit log."""

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.graphs.call import CALL
-from orchestrator.engine.graphs.review_claim import faults_of_claims
 from orchestrator.engine.graphs.confirmation import faults_of_confirmation
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import (
@@ -36,6 +35,7 @@ from orchestrator.engine.graphs.gate import (
 from orchestrator.engine.graphs.limit import faults_of_limits
 from orchestrator.engine.graphs.node import END, START, Edge, Node
 from orchestrator.engine.graphs.retry import Interval, Retry
+from orchestrator.engine.graphs.review_claim import faults_of_claims
 from orchestrator.engine.graphs.state import schema_of
 from orchestrator.engine.values.hints import nearest
 from orchestrator.engine.values.numbers import is_number, is_whole

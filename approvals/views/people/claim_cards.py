@@ -8,12 +8,12 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
-from django.contrib.auth import get_user_model
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from approvals import permissions, reviews
 from approvals.models import ApprovalRequest, RequestClaim, RequestStatus
+from approvals.people.accounts import active_account
 from approvals.people.claims import is_exclusive, sentence_of, shown_claim
 from approvals.views.inbox import names_of
 from approvals.views.page import posted_from_review, single_fields, visible_run
@@ -95,7 +95,7 @@ def _sentence(
     if taken is None:
         return ""
     holder = "you" if is_own else names.get(taken.by_name, taken.by_name)
-    sentence = sentence_of(taken, holder).capitalize()
+    sentence = _begun(sentence_of(taken, holder))
     if taken.assigned_name:
         by = names.get(taken.assigned_name, taken.assigned_name)
         sentence += f"; handed over by {by}"
@@ -109,13 +109,18 @@ def keeps_out(user: Any, request: ApprovalRequest) -> str:
     taken = shown_claim(request)
     if taken is None or taken.by_id == user.pk or not is_exclusive(request):
         return ""
-    return f"{sentence_of(taken).capitalize()}. Nobody else can sign until then."
+    return f"{_begun(sentence_of(taken))}. Nobody else can sign until then."
+
+
+def _begun(words: str) -> str:
+    """Return the words as the beginning of a sentence. Names stay as they are."""
+    return words[:1].upper() + words[1:]
 
 
 @posted_from_review
 @single_fields()
 def claim_page(request: HttpRequest, ref: str) -> HttpResponse:
-    """Take a request, give it back, or hand it to somebody, and lead back to the
+    """Take a request, give it back, or hand it to another person, and lead back to the
     review with what came of it.
     """
     run = visible_run(request.user, ref)
@@ -152,14 +157,9 @@ def _release(request: HttpRequest, named: UUID) -> str:
 
 
 def _assign(request: HttpRequest, named: UUID) -> str:
-    accounts = get_user_model()
-    name = request.POST.get("to", "")[:150]
-    lookup = {accounts.USERNAME_FIELD: name, "is_active": True}
-    to = accounts._default_manager.filter(**lookup).first()
-    if to is None:
-        raise InvalidValue(f"there is no user {name}", path="to")
+    to = active_account(request.POST.get("to", ""), "to")
     reviews.assign(named, to=to, by=request.user)
-    return f"The review is handed to {name}."
+    return f"The review is handed to {to.get_username()}."
 
 
 _ACTS: Mapping[str, Callable[[HttpRequest, UUID], str]] = {
