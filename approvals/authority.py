@@ -7,6 +7,7 @@ that is looked at here can change before that transaction ends.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import attrgetter
 from typing import Protocol
 from uuid import UUID
@@ -15,6 +16,7 @@ from django.db import DatabaseError, transaction
 
 from approvals.delegations import kept_delegations
 from approvals.gates.acted_on import (
+    ActedGate,
     LetThrough,
     approved_calls_of,
     let_through,
@@ -64,27 +66,17 @@ class NotAuthorised(Exception):
         self.losses = losses
 
 
-@frozen
-class ActedGate:
-    """A gate on whose authority a task of visit `visit` acts; `own_call` is the task
-    about whose call alone it decided.
-    """
-
-    gate: str
-    visit: int
-    own_call: Task | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Judge:
     """Judges the authority of tasks on one state. `who_changed` returns the sentence on
     who changed which of these channels without a signature, for a recheck that read
-    them.
+    them. `first_visits`: the first visit of each node that was judged on this state.
     """
 
     compiled: Compiled
     state: State
     who_changed: Callable[[Collection[str]], str]
+    first_visits: dict[str, int] = field(default_factory=dict)
 
     def require(
         self,
@@ -101,14 +93,12 @@ class Judge:
 
         Raises `TamperedRow`, `WrongKey`.
         """
-        places: dict[ActedGate, None] = {}
-        for task in tasks:
-            places.update(dict.fromkeys(self._places(task)))
+        places = self._places(tasks)
         if not places:
             return
         # Each row that is left verifies, so only the count shows that one was deleted.
         require_all_decisions(acting.id, acting.decisions)
-        through = _let_through(acting, list(places), waived)
+        through = _let_through(acting, dict.fromkeys(chain(*places.values())), waived)
         renewed = renewals(acting.id, acting.line, tasks)
         requests = _requests_in(through.values(), renewed.values())
         rights = _rights_kept(requests)
@@ -116,8 +106,8 @@ class Judge:
         for place, passed in through.items():
             rechecks[place] = self._recheck(place.gate, passed)
         losses: dict[Task, Loss] = {}
-        for task in tasks:
-            for place in self._places(task):
+        for task, acted_gates in places.items():
+            for place in acted_gates:
                 renewal = renewed.get((task, place.gate))
                 loss = self._loss(rechecks[place], through[place], renewal, rights)
                 if loss is not None:
@@ -125,12 +115,20 @@ class Judge:
         if losses:
             raise NotAuthorised(losses)
 
-    def _places(self, task: Task) -> list[ActedGate]:
-        """Return what a task acts on: of its own gate what that decided about itself."""
-        places: list[ActedGate] = []
-        for gate in self.compiled.nodes[task.node].authority:
-            own_call = task if gate == task.node else None
-            places.append(ActedGate(gate, task.visit, own_call))
+    def _places(self, tasks: Sequence[Task]) -> dict[Task, list[ActedGate]]:
+        """Return what each of these tasks acts on, without those that act on no gate: of
+        its own gate what that decided about itself.
+        """
+        for task in tasks:
+            visit = self.first_visits.get(task.node, task.visit)
+            self.first_visits[task.node] = min(visit, task.visit)
+        places: dict[Task, list[ActedGate]] = {}
+        for task in tasks:
+            goes_on = task.visit > self.first_visits[task.node]
+            for gate in self.compiled.nodes[task.node].authority:
+                own_call = task if gate == task.node else None
+                place = ActedGate(gate, task.node, task.visit, own_call, goes_on)
+                places.setdefault(task, []).append(place)
         return places
 
     def _loss(
@@ -196,7 +194,7 @@ class _Recheck:
 
 def _let_through(
     acting: ActingRun,
-    places: Sequence[ActedGate],
+    places: Iterable[ActedGate],
     waived: Mapping[Task, WriteValue],
 ) -> dict[ActedGate, Sequence[LetThrough]]:
     """Return what these gates have let through."""
@@ -205,9 +203,7 @@ def _let_through(
     for place in places:
         task = place.own_call
         if task is None:
-            through[place] = let_through(
-                acting.id, acting.line, place.gate, visit=place.visit
-            )
+            through[place] = let_through(acting.id, acting.line, place)
         elif task in waived:
             # The decision that nobody was needed is written with the superstep.
             through[place] = [LetThrough(task, (waived[task],))]

@@ -763,3 +763,139 @@ class PasskeyChallenge(models.Model):
 
     def __str__(self) -> str:
         return f"challenge of {self.user_id}"
+
+
+class Notice(models.Model):
+    """Something that happened to a request, or to a run in which people decided. It
+    holds ids and words alone: what it is about is read when it is sent.
+
+    The rows are made by triggers, in the transaction of what happened: see
+    `approvals.list_columns`.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    event = models.CharField(max_length=30)
+    # Without keys to other tables, because history may be removed while it waits.
+    run = models.UUIDField(null=True, blank=True, help_text="Empty for a test.")
+    request = models.UUIDField(null=True, blank=True)
+    outcome = models.CharField(
+        max_length=20,
+        blank=True,
+        default="",
+        help_text="The outcome of the request, or the status of the run.",
+    )
+    at = models.DateTimeField()
+    passed_on_at = models.DateTimeField(
+        null=True, blank=True, help_text="When deliveries were made of it."
+    )
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            # The few that wait, however many there were.
+            models.Index(
+                fields=["id"],
+                name="notice_waiting",
+                condition=models.Q(passed_on_at__isnull=True),
+            ),
+            models.Index(fields=["at"], name="notice_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.event} {self.request or self.run or ''}"
+
+
+class Webhook(Sealed):
+    """An address to which notices are sent, and the secret that signs them. The row is
+    sealed, so that nobody leads them elsewhere in the database, and the secret is
+    encrypted wherever there is a key to do so.
+    """
+
+    PAYLOADS = ("secret",)
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    url = models.CharField(max_length=500)
+    events = models.JSONField(
+        default=list, blank=True, help_text="[event]; empty for all."
+    )
+    graphs = models.JSONField(
+        default=list, blank=True, help_text="[name]; empty for all."
+    )
+    secret = models.BinaryField(help_text="Packed canonical JSON: a string.")
+    encrypted = models.BooleanField(default=False)
+    active = models.BooleanField(default=True)
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="+",
+    )
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-at", "-id"]
+        permissions = [("manage_webhooks", "Can manage webhooks")]
+
+    def __str__(self) -> str:
+        return self.url
+
+
+class DeliveryStatus(models.TextChoices):
+    """The statuses of a delivery."""
+
+    WAITING = "waiting", "waits for its next attempt"
+    DELIVERED = "delivered", "the receiver has accepted it"
+    GIVEN_UP = "given_up", "not accepted within a day"
+
+
+class WebhookDelivery(models.Model):
+    """One notice on its way to one webhook. Its id is that of the message, the same at
+    each attempt, so that a receiver can drop what it has.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # The constraint below begins with it.
+    webhook = models.ForeignKey(
+        Webhook, on_delete=models.CASCADE, related_name="deliveries", db_index=False
+    )
+    notice = models.ForeignKey(
+        Notice, on_delete=models.CASCADE, related_name="deliveries"
+    )
+    status = models.CharField(
+        max_length=10, choices=DeliveryStatus.choices, default=DeliveryStatus.WAITING
+    )
+    attempts = models.IntegerField(default=0)
+    due_at = models.DateTimeField()
+    made_at = models.DateTimeField()
+    first_at = models.DateTimeField(
+        null=True, blank=True, help_text="Of the first attempt since it was due."
+    )
+    last_at = models.DateTimeField(null=True, blank=True)
+    code = models.IntegerField(
+        null=True, blank=True, help_text="The status that the receiver answered last."
+    )
+    error = models.CharField(
+        max_length=200, blank=True, default="", help_text="Why it failed, in our words."
+    )
+
+    class Meta:
+        ordering = ["-made_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["webhook", "notice"], name="webhook_delivery_once"
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["webhook", "due_at"],
+                name="webhook_delivery_due",
+                condition=models.Q(status="waiting"),
+            ),
+            models.Index(
+                fields=["webhook", "-made_at", "-id"], name="webhook_delivery_newest"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"delivery {self.id}"

@@ -41,6 +41,7 @@ RIGHTS = {
     "manage_retention": "checkpoints.manage_retention",
     "reassign": "approvals.reassign",
     "view_audit": "approvals.view_audit",
+    "manage_webhooks": "approvals.manage_webhooks",
 }
 """Our word for a right -> the Django permission that grants it.
 

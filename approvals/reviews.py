@@ -184,22 +184,30 @@ def passkey_challenge(
     by: AbstractBaseUser,
     site: Site,
     session: str,
+    idempotency_key: str | None = None,
 ) -> dict[str, Any]:
     """Return what the browser of this person needs to sign these decisions with a
-    passkey: {"challenge": its id, "options"}, or {} if no gate asks for it. Nothing is
-    decided yet. `session` is the hash of the session in which the answer has to come.
+    passkey: {"challenge": its id, "options"}, or {} if no gate asks for it, or `sign`
+    has a receipt for them under this key already. Nothing is decided yet. `session` is
+    the hash of the session in which the answer has to come.
 
     Raises what `sign` raises for decisions that cannot be signed as they are, and
     `InvalidValue` if the person has no passkey for this site.
     """
     run_uuid = uuid_of(run_id, "run")
     by = checked_person(by, "by")
+    if idempotency_key is not None:
+        checked_text(idempotency_key, "idempotency_key", least=1, most=200)
     checked_text(session, "session", least=64, most=64)
     if not isinstance(site, Site):
         raise InvalidValue("site must be a Site", path="site")
     items = signing.parse_decisions(decisions)
     with transaction.atomic():
         run = locked_run.lock_run(run_uuid)
+        # What was signed when its answer was lost is posted again, and only answered.
+        body_hash = signing.body_hash(run.id, items, protection_of(run))
+        if _receipt_of_key(by, idempotency_key, body_hash):
+            return {}
         _require_open_to_decisions(run)
         requests_by_write, beside = _lock_requests(run, items)
         act = Signing(

@@ -554,14 +554,14 @@ def needed_confirmations(act: Signing) -> dict[UUID, str]:
 
 
 def signed_lines(act: Signing, results: Sequence[_ItemResult]) -> list[dict[str, Any]]:
-    """Return what a passkey signs of an act, write by write. Raises `StaleProposal` if
-    part of it does not count: it signs all of what it is shown, or nothing.
+    """Return what a passkey signs of an act, write by write: all of what it is shown, or
+    nothing. Raises what `sign` raises where nothing counts if a part of it does not.
     """
-    moved = [str(result.row.write) for result in results if not result.counts]
-    if moved:
-        raise StaleProposal(
-            "what you saw has changed since; nothing was signed", moved=moved
-        )
+    missing = [result for result in results if not result.counts]
+    if missing:
+        for result in missing:
+            _note(act, result.item, result.row, result.result, **result.facts)
+        raise refusal(act)
     return [_signed_line(act, result.row, result.item) for result in results]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.urls import URLPattern, path
 from rest_framework.views import APIView
 
-from approvals.api import audit, endpoints, people
+from approvals.api import audit, endpoints, people, webhooks
 
 Mount = Callable[[type[APIView]], Callable[..., Any]]
 
@@ -61,5 +61,16 @@ def patterns(mount: Mount) -> list[URLPattern]:
             "decisions/<uuid:decision>/receipt/",
             mount(endpoints.DecisionReceipt),
             name="decision-receipt",
+        ),
+        path("webhooks/", mount(webhooks.Webhooks), name="webhooks"),
+        path(
+            "webhooks/<uuid:webhook>/deliveries/",
+            mount(webhooks.Deliveries),
+            name="webhook-deliveries",
+        ),
+        path(
+            "webhooks/<uuid:webhook>/deliveries/<uuid:delivery>/send/",
+            mount(webhooks.SendAgain),
+            name="webhook-send",
         ),
     ]

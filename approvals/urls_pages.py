@@ -1,10 +1,17 @@
 """Addresses of the pages of floor 2: the inbox, reviews, receipts, delegations, the
-audit log.
+audit log, webhooks.
 """
 
 from django.urls import path
 
-from approvals.views import draft, inbox, passkey_challenge, receipt, review
+from approvals.views import (
+    draft,
+    inbox,
+    passkey_challenge,
+    receipt,
+    review,
+    webhooks,
+)
 from approvals.views.audit import download, line, page
 from approvals.views.people import claim_cards, delegations
 
@@ -32,4 +39,6 @@ urlpatterns = [
     path(
         "decisions/<uuid:decision>/receipt/", receipt.receipt_file, name="receipt_file"
     ),
+    path("webhooks/", webhooks.webhooks_page, name="webhooks"),
+    path("webhooks/<uuid:webhook>/", webhooks.webhook_page, name="webhook"),
 ]

@@ -12,6 +12,7 @@ from uuid import UUID
 from django.db.models import Model
 
 from approvals import list_columns
+from approvals.confirmed_decisions import unconfirmed
 from approvals.gates import deadline_faults, request_state, waivers
 from approvals.models import (
     ApprovalRequest,
@@ -74,10 +75,14 @@ def _faults_of_decisions(subject: Subject) -> Iterator[Fault]:
     for page in pages(Decision.objects.filter(run=run.id), "id"):
         count += len(page)
         events = _events_of_decisions(subject, page)
+        sound: list[Decision] = []
         for row in page:
             fault = subject.seal_of(row) or _missing_event(subject, row, events)
             if fault is not None:
                 yield fault
+            else:
+                sound.append(row)
+        yield from unconfirmed(subject, sound)
         yield from _faults_of_delegations(subject, page)
         receipts = {row.receipt_id for row in page if row.receipt_id}
         yield from _missing(subject, Receipt, receipts)

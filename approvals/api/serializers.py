@@ -8,6 +8,8 @@ from rest_framework import serializers
 from approvals import permissions
 from approvals.api.base import Body, FaultOut, Query, SealedOut
 from approvals.api.request_detail import Slip, slips_of
+from approvals.earlier_askings import Ending, endings_of
+from approvals.effect_results import effect_results
 from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import policy_of, why_of
 from approvals.models import (
@@ -295,8 +297,32 @@ class MayDecide(serializers.Serializer[Any]):
     why_not = serializers.CharField()
 
 
+class EffectOut(serializers.Serializer[Ending]):
+    """What came of one node behind a decided request."""
+
+    node = serializers.CharField(source="result.node")
+    effect = serializers.CharField(source="result.effect")
+    status = serializers.CharField(
+        source="result.status",
+        help_text="the gravest of: unknown, failed, under way, not yet, not reached, "
+        "done",
+    )
+    counts = serializers.DictField(
+        source="result.counts",
+        child=serializers.IntegerField(),
+        help_text="how many of its tasks ended in which way",
+    )
+    at = serializers.DateTimeField(source="result.at", allow_null=True)
+    error = serializers.CharField()
+
+
 class RequestOut(RequestLine):
     """One request with its writes."""
+
+    came_of_it = serializers.SerializerMethodField(
+        help_text="the effects behind the gate once it is decided, in the order of the "
+        "graph's edges"
+    )
 
     facts = serializers.SerializerMethodField()
     why = serializers.SerializerMethodField()
@@ -314,8 +340,14 @@ class RequestOut(RequestLine):
             "why",
             "policy",
             "may_decide",
+            "came_of_it",
         ]
         read_only_fields = fields
+
+    @extend_schema_field(EffectOut(many=True))
+    def get_came_of_it(self, request: ApprovalRequest) -> list[dict[str, Any]]:
+        endings = endings_of(request, effect_results([request])[request.id])
+        return [dict(EffectOut(ending).data) for ending in endings]
 
     def get_facts(self, request: ApprovalRequest) -> list[dict[str, Any]]:
         # Unlike a list, one request is shown whole or refused, so a fault is not

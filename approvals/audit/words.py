@@ -29,6 +29,7 @@ _RIGHTS = {
     "import_run": "take in bundles",
     "manage_retention": "manage retention",
     "reassign": "hand reviews to other people",
+    "manage_webhooks": "manage webhooks",
 }
 _FLAGS = {"is_active": "active", "is_staff": "staff", "is_superuser": "superuser"}
 _SORTS = {
@@ -273,7 +274,17 @@ def _passkey_registered(facts: Facts) -> str:
 
 
 def _passkey_revoked(facts: Facts) -> str:
-    return f"revoked the passkey {facts.get('name', '')}"
+    of = f" of {facts['of']}" if "of" in facts else ""
+    return f"revoked the passkey {facts.get('name', '')}{of}"
+
+
+def _webhook_added(facts: Facts) -> str:
+    return f"added a webhook to {facts.get('host', '')}"
+
+
+def _webhook_switched(facts: Facts) -> str:
+    state = "on" if facts.get("active") else "off"
+    return f"switched a webhook {state}"
 
 
 def _token_revoked(facts: Facts) -> str:
@@ -489,6 +500,16 @@ KINDS: dict[str, tuple[str, Words]] = {
     "passkey_revoked": ("Passkey revoked", _passkey_revoked),
     "delegated": ("Right to review passed on", _delegated),
     "delegation_revoked": ("Delegation revoked", _delegation_revoked),
+    "webhook_added": ("Webhook added", _webhook_added),
+    "webhook_switched": ("Webhook switched", _webhook_switched),
+    "webhook_tested": (
+        "Webhook tested",
+        _always("sent a test to a webhook"),
+    ),
+    "webhook_sent_again": (
+        "Notice sent again",
+        _always("sent a notice to a webhook again"),
+    ),
     "refused_confirmation": (
         "Refused: not confirmed",
         _always("was refused: did not show that it was they who sign"),

@@ -12,6 +12,7 @@ from django.db.models import Q, prefetch_related_objects
 from approvals import permissions
 from approvals.display.value_types import type_of_channel
 from approvals.drafts import DraftChoice, drafts_of
+from approvals.earlier_askings import earlier_askings
 from approvals.gates.departed_line import DepartedLine, departed_line
 from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import RequestState, load_states
@@ -24,6 +25,7 @@ from approvals.views import (
     signatures,
     write_cards,
 )
+from approvals.views.asked_before import asked_before
 from approvals.views.card_pages import MANY, DrawnCards, LinePages, drawing_with
 from approvals.views.drafted_outcome import drafted_outcome
 from approvals.views.people.claim_cards import claim_cards
@@ -86,6 +88,7 @@ def review_of(
     )
     _add_originals(questions, protection_of(run), compiled)
     _put_for_whom(questions, requests, user)
+    _add_earlier_askings(questions, requests, user)
 
     # Drafts go onto slips before lines and groups look at them.
     drafts_on_slips = _put_drafts(questions, drafts)
@@ -240,6 +243,16 @@ def _add_originals(
         sealed_rows.verify_row(row, protection)
         declared = type_of_channel(compiled, row.node, row.channel)
         write_cards.add_original(edited[row.write], read_value(row, "value"), declared)
+
+
+def _add_earlier_askings(
+    questions: Iterable[Question], requests: Sequence[ApprovalRequest], user: Any
+) -> None:
+    """Say of each question that its gate asked before. No query if none did."""
+    earlier = earlier_askings(requests)
+    for question in questions:
+        if question.id in earlier:
+            question.before = asked_before(earlier[question.id], user)
 
 
 def _may_decide(questions: Iterable[Question]) -> bool:

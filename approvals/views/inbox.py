@@ -18,6 +18,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
+from approvals.effect_results import EffectResult, effect_results
 from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
@@ -32,8 +33,9 @@ from approvals.people.claims import shown_claim
 from approvals.views import inbox_search
 from approvals.views.inbox_effects import EffectCount, effects_of
 from approvals.views.page import (
+    read_moment,
     read_page,
-    read_passed,
+    read_position,
     refuses_unreadable_filters,
     render,
 )
@@ -43,6 +45,7 @@ from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.step.held_patch import PATCH
 
 PAGE = 50
@@ -90,6 +93,8 @@ class InboxRow:
     of_patch: bool
     of_call: bool
     of_authority: bool
+    asked_again: bool
+    results: list[EffectResult]
     repeats: Repeats
     drafted: int
     claimed: str
@@ -136,8 +141,8 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
 @dataclass(frozen=True, slots=True)
 class _Page:
     """The requests of a page. `onward`: the query of the next one, empty at the end of
-    the folder. `searched`: how many requests a search has looked at that goes on there,
-    else 0.
+    the folder. `searched`: how many requests a search looked at that goes on there, else
+    0.
     """
 
     requests: list[ApprovalRequest]
@@ -151,7 +156,7 @@ def _page(request: HttpRequest, folder: str) -> _Page:
     start = (number - 1) * PAGE
     # One request beyond the page shows whether there is a next page.
     end = start + PAGE + 1
-    requests = _with_people(_folder(request.user, folder, end))
+    requests = _with_people(_folder(request.user, folder, first=end))
     page = list(requests[start:end])
     onward = ""
     if len(page) > PAGE:
@@ -161,21 +166,43 @@ def _page(request: HttpRequest, folder: str) -> _Page:
 
 
 def _page_of_search(request: HttpRequest, folder: str, words: str) -> _Page:
-    """Return the requests of a folder that have the words, of the stretch that the
-    address names.
+    """Return the requests of a folder that have the words, of the stretch behind the
+    place that the address names.
     """
-    passed = read_passed(request)
-    requests = _folder(request.user, folder, inbox_search.last_place(passed))
-    search = inbox_search.search(requests, words, passed=passed, most=PAGE)
+    requests = _folder(
+        request.user,
+        folder,
+        first=inbox_search.number_read(),
+        behind=_place(request.GET.get("after", "")),
+    )
+    search = inbox_search.search(requests, words, most=PAGE)
     page = list(_with_people(search.requests))
-    if search.is_whole:
+    if search.end is None:
         return _Page(page, "")
-    query: dict[str, str | int] = {
-        "folder": folder,
-        "q": words,
-        "searched": search.searched,
-    }
+    query = {"folder": folder, "q": words, "after": _place_text(search.end)}
     return _Page(page, urlencode(query), search.searched)
+
+
+def _place_text(place: inbox.InboxPlace) -> str:
+    """Return a place as addresses have it: deadline, which may be empty, moment, id."""
+    deadline = "" if place.deadline is None else place.deadline.isoformat()
+    return f"{deadline}~{place.opened_at.isoformat()}~{place.request}"
+
+
+def _place(text: str) -> inbox.InboxPlace | None:
+    """Return the place that an address names, None without a text. Raises
+    `InvalidValue`.
+    """
+    if not text:
+        return None
+    deadline_text, _, position = text.partition("~")
+    deadline = read_moment(deadline_text) if deadline_text else None
+    opened_at, request = read_position(position)
+    is_wrong = bool(deadline_text) and deadline is None
+    if is_wrong or opened_at is None or request is None:
+        message = "“after” names no review; follow the links of the list"
+        raise InvalidValue(message, path="after")
+    return inbox.InboxPlace(deadline, opened_at, request)
 
 
 @login_required
@@ -213,11 +240,16 @@ def _with_people(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalReq
     return requests.prefetch_related(Prefetch("decisions", signed, to_attr="signed"))
 
 
-def _folder(user: Any, folder: str, first: int | None) -> "QuerySet[ApprovalRequest]":
-    """Return the requests of a folder, at least the first ones."""
+def _folder(
+    user: Any, folder: str, *, first: int, behind: inbox.InboxPlace | None = None
+) -> "QuerySet[ApprovalRequest]":
+    """Return the requests of a folder, at least the first ones, or those behind a
+    place.
+    """
     if folder == "mine":
-        return inbox.waiting_for(user, first=first)
-    return inbox.signed_by(user, is_open=folder == "signed", first=first)
+        return inbox.waiting_for(user, first=first, behind=behind)
+    is_open = folder == "signed"
+    return inbox.signed_by(user, is_open=is_open, first=first, behind=behind)
 
 
 def _counts(mark: inbox.Mark) -> list[dict[str, Any]]:
@@ -258,6 +290,7 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
     open_runs = [request.run for request in _open(requests)]
     repeats_by_run = repeated_effects(open_runs)
     held = permissions.held_shown(user) if open_runs else permissions.HeldPrincipals()
+    results = effect_results(requests)
 
     rows = []
     for request in requests:
@@ -270,6 +303,7 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
             user,
             names,
             effects[request.id],
+            results[request.id],
             repeats,
             drafted.get(request.run_id, 0),
             held,
@@ -308,6 +342,7 @@ def _row(
     user: AbstractBaseUser | Any,
     names: Mapping[str, str],
     effects: list[EffectCount],
+    results: list[EffectResult],
     repeats: Repeats,
     drafted: int,
     held: permissions.HeldPrincipals,
@@ -337,6 +372,8 @@ def _row(
         of_patch=request.node == PATCH,
         of_call=request.kind == CALL_KIND,
         of_authority=request.kind == AUTHORITY_KIND,
+        asked_again=request.visit > 1 or request.ordinal > 0,
+        results=results,
         repeats=repeats,
         drafted=drafted,
         claimed=_claimed(request, user, names),

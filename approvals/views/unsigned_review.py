@@ -58,7 +58,7 @@ def show_again(
     if is_settled and len(lost) == len(chosen):
         shown.message = _lost(lost)
     else:
-        shown.message = _sentence(error, has_ended=bool(shown.ending))
+        shown.message = sentence_of(error, has_ended=bool(shown.ending))
     is_bad = isinstance(error, InvalidValue | ConfirmationRequired)
     shown.message_style = "bad" if is_bad else "wait"
     # Each problem links to the slip or group that it is about.
@@ -120,9 +120,9 @@ UNCONFIRMED = {
 """Why nothing was signed, by how it must be confirmed."""
 
 
-def _sentence(error: CountersignError, *, has_ended: bool) -> str:
-    """Return what went wrong. `has_ended`: the page already explains that nothing can be
-    decided here any more, and why.
+def sentence_of(error: CountersignError, *, has_ended: bool = False) -> str:
+    """Return what went wrong, for people. `has_ended`: the page already explains that
+    nothing can be decided here any more, and why.
     """
     # The page has a note on why, so the sentence is only about the choices.
     if isinstance(error, WrongStatus) and has_ended:

@@ -131,6 +131,12 @@ def _header_name(name: str) -> str:
     return name
 
 
+def _site_address(url: str) -> str:
+    if url and not re.fullmatch(r"https?://[^\s?#]+", url):
+        raise ValueError("must be an address, as https://runs.example.org")
+    return url
+
+
 Switch = Annotated[bool, must_be("true or false")]
 PositiveNumber = Annotated[
     float, Field(gt=0, allow_inf_nan=False), must_be("a number greater than 0")
@@ -152,6 +158,7 @@ WholeFromOne = Annotated[
 ]
 Text = Annotated[str, BeforeValidator(_empty_for_none), must_be("a text")]
 HeaderName = Annotated[Text, AfterValidator(_header_name)]
+SiteAddress = Annotated[Text, AfterValidator(_site_address)]
 KeyId = Annotated[str, BeforeValidator(_key_id)]
 Key = Annotated[bytes, BeforeValidator(_key)]
 KeyOfBundles = Annotated[bytes, BeforeValidator(_key_of_bundles)]

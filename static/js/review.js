@@ -512,9 +512,7 @@ const askPasskey = async () => {
       field.value = await signWithPasskey(form, field.dataset.challenge);
       return true;
     } catch (error) {
-      // What a browser says of its devices is meant for programs; what the server says, for people.
-      const said = error instanceof DOMException ? '' : error.message;
-      note.textContent = said || 'Nothing was signed: your passkey was not used.';
+      note.textContent = error.message;
     }
   showUnconfirmed(note);
   return false;

@@ -14,6 +14,7 @@ STATUSES = {
     "checkpoints.Job.status": "queued running done failed cancelled",
     "approvals.ApprovalRequest.status": "open settled applied withdrawn expired",
     "approvals.Decision.verdict": "approve reject edit",
+    "approvals.WebhookDelivery.status": "waiting delivered given_up",
     "orchestrator.Preference.theme": "auto light dark",
 }
 """Field -> the words that it may hold."""
@@ -66,6 +67,10 @@ AUDIT = {
         "refused_confirmation",
         "passkey_registered",
         "passkey_revoked",
+        "webhook_added",
+        "webhook_switched",
+        "webhook_tested",
+        "webhook_sent_again",
         "refused_tampered",
         "refused_settle",
         "refused_resume",
@@ -123,6 +128,9 @@ JOBS = {
         "verify_runs",
         "run_policies",
         "measure_storage",
+        "send_notices",
+        "send_webhook",
+        "sweep_notices",
     ),
 }
 

@@ -78,6 +78,8 @@ FORMS = {
     ":start": "/graphs/page_claim/start/",
     ":sign": "/reviews/CLM-1/sign/",
     ":draft": "/reviews/CLM-1/draft/",
+    ":webhooks": "/webhooks/",
+    ":webhook": "/webhooks/01a20375-2ef5-7e6f-835d-4878671b73ec/",
     ":go-on": "/checkpoints/01a20375-2ef5-7e6f-835d-4878671b73ec/go-on/",
 }
 NOTHING_POSTED = {"/logout/", "/demo/payments/"}

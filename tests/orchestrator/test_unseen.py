@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
-from approvals import reviews
+from approvals import reviews, webhooks
 from approvals.models import ApprovalRequest, Receipt
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs
@@ -62,6 +62,7 @@ def there(run: Run, people: People) -> dict[str, str]:
         to=people.second_reviewer, ends=ends, by=people.reviewer
     )
     _, key = authenticators.registered(people.reviewer)
+    webhook, _ = webhooks.add_webhook("https://hooks.example.org/", by=None)
     return {
         "ref": str(run.id),
         "run": str(run.id),
@@ -74,6 +75,8 @@ def there(run: Run, people: People) -> dict[str, str]:
         "delegation": str(delegation.id),
         "decision": str(Receipt.objects.get().decisions.all()[0].id),
         "number": str(AuditLine.objects.get(kind="signed").id),
+        "webhook": str(webhook.id),
+        "delivery": str(webhooks.send_test(webhook.id, by=None).id),
         "fork": str(
             runs.fork_many(graph=run.graph, status="paused", by=people.starter).id
         ),
@@ -93,6 +96,8 @@ GONE = {
     "fork": str(uuid4()),
     "decision": str(uuid4()),
     "delegation": str(uuid4()),
+    "webhook": str(uuid4()),
+    "delivery": str(uuid4()),
 }
 
 

@@ -351,6 +351,27 @@ def test_a_run_is_replayed_whose_people_were_asked_again(
     assert paid == [7]
 
 
+def test_a_run_is_replayed_whose_people_rejected_what_they_were_asked_again(
+    paid: list[int], rita: User, ravi: User, people: cast.People
+) -> None:
+    run = signed(paying(), rita)
+    leave(rita)
+    run = runs.advance(run.id)
+    decide(run, ravi, "reject", reason="no more")
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["notes"] == ["refused"]
+    asked = ApprovalRequest.objects.count()
+    first = str(run.checkpoints.order_by("seq")[0].id)
+    replay = runs.advance(runs.replay(first, by=people.steward).id)
+    assert replay.status == Status.COMPLETED
+    # It goes the way that the rejection took, and asks nobody.
+    assert run_actions.state(replay) == run_actions.state(run)
+    assert paid == []
+    assert ApprovalRequest.objects.count() == asked
+    assert verify_run(replay.id) == []
+
+
 def test_who_had_to_confirm_a_signature_has_to_confirm_it_again(
     paid: list[int], rita: User, ravi: User
 ) -> None:

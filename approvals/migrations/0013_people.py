@@ -47,7 +47,7 @@ def refuse_every_update(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0011_passkeys'),
+        ('approvals', '0012_notices'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
