@@ -64,6 +64,8 @@ _POLICY = {
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,
     "considered?": _is_considered,
+    "exclusive?": bool,
+    "claim_seconds?": int,
 }
 _LINE = {
     "write": str,
@@ -77,6 +79,7 @@ _LINE = {
     "needed?": int,
     "settled?": (str, type(None)),
     "rejected_with?": str,
+    "delegator?": str,
 }
 BY_DEADLINE = "the deadline"
 """The name under which decisions of a deadline stand. An account of that name signs with
@@ -416,6 +419,40 @@ class RequestSigner(models.Model):
         return f"{self.by_id} in {self.request_id}"
 
 
+class RequestClaim(Sealed):
+    """The person who has taken a request, since and until when: a row while it lasts. Sealed, so
+    that nobody keeps others from signing with a row put into the database.
+    """
+
+    IDENTITY = ("request_id",)
+
+    id = models.BigAutoField(primary_key=True)
+    request = models.OneToOneField(
+        ApprovalRequest, on_delete=models.CASCADE, related_name="claim"
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+    )
+    by_name = models.CharField(max_length=150)
+    assigned_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        null=True,
+        related_name="+",
+        help_text="Who handed it to its holder; empty if they took it themselves.",
+    )
+    assigned_name = models.CharField(max_length=150, blank=True, default="")
+    at = models.DateTimeField()
+    until = models.DateTimeField(
+        null=True, help_text="Empty where it lasts until it is released."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.request_id} taken by {self.by_name}"
+
+
 class AppendOnly(models.QuerySet[Any]):
     """Rows that are only ever added."""
 
@@ -485,7 +522,7 @@ class Decision(Sealed):
     PAYLOADS = ("old_value", "proposed_value", "final_value", "reason")
     SHAPES: ClassVar[dict[str, Any]] = {"reason": str}
     IDENTITY = ("run", "id")
-    ADDED = ("confirmed_by",)
+    ADDED = ("confirmed_by", "delegator", "delegator_name", "delegation")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     request = models.ForeignKey(
@@ -552,6 +589,20 @@ class Decision(Sealed):
         choices=[(method, method) for method in ("", *METHODS)],
         help_text="How its person had shown once more who they are; empty if not.",
     )
+    delegator = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+        db_index=False,
+        help_text="Whose right its person used; empty where it was their own.",
+    )
+    delegator_name = models.CharField(
+        max_length=150, blank=True, default="", db_default=""
+    )
+    delegation = models.UUIDField(
+        null=True, help_text="The row by which they had passed it on."
+    )
 
     objects = AppendOnly.as_manager()
 
@@ -582,6 +633,47 @@ class Decision(Sealed):
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("decisions are append-only")
+
+
+class Delegation(Sealed):
+    """A person passes on their right to review for a time: the right alone, to one
+    person, who does not pass it on. Sealed, so that nobody gains a right by a row put
+    into the database.
+    """
+
+    IDENTITY = ("id",)
+    MOMENT = "made_at"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    delegator = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="Whose right it is.",
+    )
+    delegate = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="Who decides for them.",
+    )
+    begins_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    reason = models.CharField(max_length=1000, blank=True, default="")
+    made_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True)
+    revoked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+    )
+
+    class Meta:
+        ordering = ["-made_at", "-id"]
+
+    def __str__(self) -> str:
+        return f"{self.delegate} decides for {self.delegator}"
 
 
 class Draft(Sealed):

@@ -251,6 +251,7 @@ class Question:
     considered: int | str | None = None
     pager: Pager | None = None
     shown_lines: Sequence[WriteLine] = ()
+    for_whom: str = ""
     before: AskedBefore | None = None
 
     @property

@@ -78,6 +78,14 @@ class AlreadyDecided(_Named):
     code_of_class = "already_decided"
 
 
+class Claimed(_Named):
+    """Another person has taken this review: `by` says who, and `since` when. Ask them to
+    release it or to hand it over, or wait until `until`.
+    """
+
+    code_of_class = "claimed"
+
+
 class DeadlinePassed(_Named):
     """Nobody decided in time, and the gate lets its run fail then. Resume the run:
     people are asked again, with a new deadline.

@@ -28,6 +28,7 @@ from orchestrator.engine.errors import DeadlinePassed
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.consideration import considered_by
 from orchestrator.engine.graphs.gate import Show, present
+from orchestrator.engine.graphs.review_claim import claim_time
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.execution import memory as execution_memory
@@ -177,6 +178,8 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         confirm=policy.get("confirm"),
         confirm_above=policy.get("confirm_above"),
         considered=considered_by(policy),
+        exclusive=policy.get("exclusive", False),
+        claim_for=claim_time(policy),
     )
 
 

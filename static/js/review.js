@@ -673,7 +673,7 @@ const merge = (page) => {
       if (!there.has(keyOf(group))) group.querySelector('.changed').hidden = false;
     });
   }
-  swapParts(page, ['signatures', 'gone', 'review-head', 'meter']);
+  swapParts(page, ['signatures', 'gone', 'claims', 'review-head', 'meter']);
   if (changed)
     announceNews(changed > 1 ? `${changed} writes changed.` : lost || 'A write changed.');
   if (!page.getElementById('review') && form) {

@@ -97,6 +97,8 @@ class Gate:
     confirm: str | None = None
     confirm_above: Any = None
     considered: timedelta | str | None = None
+    exclusive: bool = False
+    claim_for: timedelta | None = None
     auto: Callable[..., Any] | None = None
     veto: Callable[..., Any] | None = None
 
