@@ -125,7 +125,6 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         Job: "its facts are verified when it begins",
         RemovedKey: "there is no run any more",
         RequestSigner: "nothing relies on it",
-        RequestViewer: "a list that finds requests; rights are judged by the run",
         RunKey: "payloads that do not open are faults",
         UploadReference: "the files that the input names are examined",
     },
