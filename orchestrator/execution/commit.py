@@ -310,10 +310,13 @@ def _not_needed(session: Session, worked: SuperstepResult, at: datetime) -> NotN
     results = worked.results
     outputs: dict[Task, Output] = {}
     for task, result in results.items():
+        if not result.passed:
+            continue
         # Of a call the decision is about its arguments, whatever came of it.
-        if result.call is not None and result.passed:
+        if result.call is not None:
             outputs[task] = Output((result.call,))
-        elif result.passed and result.output:
+        # Of a call that nothing prepares any more, nobody knows what it was about.
+        elif result.output and not result.why:
             outputs[task] = result.output
     if session.replay is not None or not outputs:
         return NotNeeded(session.lease)
@@ -535,7 +538,10 @@ def gates_to_ask(
         if not result.gated or task in before.tasks_asked:
             continue
         if result.renews is not None:
-            reached[task] = renewals.renewed_gate(session, task, result)
+            asked_again = renewals.renewed_gate(session, task, result)
+            # A replay takes a rejection only where the task would see the same.
+            input_hash = context.input_hash(starts[task])
+            reached[task] = replace(asked_again, input_hash=input_hash)
             continue
         guard = result.guard or task.node
         gate = session.graph.nodes[guard].gate

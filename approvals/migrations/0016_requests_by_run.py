@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0011_passkeys'),
+        ('approvals', '0015_people'),
     ]
 
     operations = [
