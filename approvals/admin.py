@@ -8,14 +8,16 @@ from django.contrib import admin, messages
 from django.db.models import Max, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from approvals import passkeys
 from approvals.models import ApprovalRequest, Decision, Passkey, Receipt
-from approvals.passkeys import people_without_keys
-from checkpoints.admin.rows import GraphFilter, ReadOnlyRows
+from checkpoints.admin.rows import GraphFilter, ReadOnlyRows, as_sealed
 from checkpoints.models import Run
+from orchestrator.engine.errors import CountersignError
 
 
 class GraphOfRunFilter(GraphFilter):
@@ -180,18 +182,52 @@ class DecisionAdmin(ReadOnlyRows):
 class PasskeyAdmin(ReadOnlyRows):
     """Passkeys, and who has none: whom a gate that asks for one would keep waiting."""
 
-    list_display = ("name", "user", "created_at", "used_at", "revoked_at")
+    list_display = ("name", "user", "created_at", "used_at", "revoked_at", as_sealed)
     list_select_related = ("user",)
     change_list_template = "admin/approvals/passkey/change_list.html"
+    actions = ("revoke",)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return (*self.list_display, "fingerprint", "rp_id", "sign_count")
+        return (*self.list_display, "in_log", "fingerprint", "rp_id", "sign_count")
 
     get_readonly_fields = get_fields
 
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        """Return whether this person may revoke the passkeys of others."""
+        return bool(request.user.has_perm(passkeys.REVOKE))
+
+    @admin.display(description="in the audit log")
+    def in_log(self, row: Passkey) -> str:
+        """Return whether the audit log says that it was revoked."""
+        is_revoked = bool(passkeys.revoked_fingerprints([row]))
+        return "revoked, whatever its row says" if is_revoked else "not revoked"
+
+    @admin.action(description="Revoke for good", permissions=["revoke"])
+    def revoke(
+        self, request: HttpRequest, queryset: "QuerySet[Any]"
+    ) -> HttpResponse | None:
+        """Ask once more, and then revoke the chosen passkeys of any person."""
+        if "confirmed" not in request.POST:
+            context = {
+                **self.admin_site.each_context(request),
+                "title": "Revoke passkeys",
+                "keys": queryset.select_related("user"),
+                "opts": self.model._meta,
+            }
+            template = "admin/approvals/passkey/revoke.html"
+            return TemplateResponse(request, template, context)
+        for key in queryset.select_related("user"):
+            try:
+                passkeys.revoke_key(key.user, key.id, by=request.user)
+            except CountersignError as error:
+                self.message_user(request, f"{key}: {error.message}.", messages.ERROR)
+            else:
+                self.message_user(request, f"{key} signs nothing any more.")
+        return None
+
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
         """Show the list with the first people who have no passkey, by name."""
-        people = people_without_keys().order_by("username")
+        people = passkeys.people_without_keys().order_by("username")
         names = [person.get_username() for person in people[: MOST_NAMED + 1]]
         extra = {"without": names[:MOST_NAMED], "more": len(names) > MOST_NAMED}
         return super().changelist_view(request, {**(extra_context or {}), **extra})

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from approvals.drafts import forget_drafts
-from approvals.gates.deadline_jobs import add_deadline_jobs
+from approvals.gates.deadline_jobs import add_missing_jobs, is_due, replace_jobs
 from approvals.gates.edited_texts import has_other_texts, request_texts
 from approvals.gates.request_state import (
     RequestState,
@@ -77,7 +77,8 @@ class _Passing:
 def meet_deadline(run_id: UUID, request_id: UUID) -> bool:
     """Let the deadline of a request decide what people have left open, and wake the run.
     Returns whether it decided anything: it does nothing to a request that is closed, or
-    in a run in which nothing can be decided now.
+    in a run in which nothing can be decided now, and before the request's job is due:
+    people may have been given time beyond the deadline.
 
     A deadline that is still to come gets a new job. A row that does not verify leaves
     the run tampered.
@@ -117,17 +118,18 @@ def _query_due(run: UUID) -> "QuerySet[ApprovalRequest]":
 
 
 def go_on(run: Run, *, was_restored: bool = False) -> None:
-    """Add jobs for the deadlines of a locked, stopped run that goes on: they may have
-    come while nothing could be decided. If it `was_restored`, people get `GRACE` first.
-    One query where there are none.
+    """Add the jobs that are missing of the deadlines of a locked, stopped run that goes
+    on: they may have come while nothing could be decided. If it `was_restored`, people
+    get `GRACE` first, and the jobs that `restored` paused end. One query where there is
+    neither a deadline nor, after a restore, a job.
     """
-    earliest = read_now() + GRACE if was_restored else None
-    add_deadline_jobs(
-        ApprovalRequest.objects.filter(
-            run=run.id, status=RequestStatus.OPEN, deadline__isnull=False
-        ),
-        earliest=earliest,
+    requests = ApprovalRequest.objects.filter(
+        run=run.id, status=RequestStatus.OPEN, deadline__isnull=False
     )
+    if was_restored:
+        replace_jobs(run.id, requests, earliest=read_now() + GRACE)
+    else:
+        add_missing_jobs(run.id, requests)
 
 
 def _meet_locked(run_id: UUID, request_id: UUID) -> bool:
@@ -137,6 +139,8 @@ def _meet_locked(run_id: UUID, request_id: UUID) -> bool:
         return False
     # People may have signed in the time that a copy of the database lacks.
     if run.error_code == RESTORED:
+        return False
+    if not is_due(run_id, request_id):
         return False
     requests = query_cache.select_locked(
         ApprovalRequest, _query_open, run_id, request_id
@@ -148,7 +152,7 @@ def _meet_locked(run_id: UUID, request_id: UUID) -> bool:
     at = read_now()
     # Only the request's own time is sealed, not that of the job.
     if states[0].request.deadline > at:
-        add_deadline_jobs(requests)
+        add_missing_jobs(run_id, requests)
         return False
     passing = _Passing(run, states[0], at)
     if not passing.undecided:

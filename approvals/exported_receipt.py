@@ -69,6 +69,8 @@ def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
     run_row.verify_run_row(run)
     sealed_rows.verify_row(decision, protection_of(run))
     removed = removed_history(run.id, protection_of(run)).events
+    # An edit was made on one revision and counts for the next one, which it made.
+    seen = _revision(decision, run, hash=decision.seen_hash)
     return {
         "type": TYPE,
         "hidden": hidden,
@@ -81,6 +83,7 @@ def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
             "revision": decision.revision,
             "seen_hash": decision.seen_hash,
             "confirmed_by": decision.confirmed_by,
+            "delegator": decision.delegator_name,
         },
         "run": {
             "id": str(run.id),
@@ -90,8 +93,8 @@ def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
             "line": decision.line,
             "encrypted": run.encrypted,
         },
-        "write": _write(decision, run, hidden),
-        "request": _request(decision.request, run, hidden),
+        "write": _write(decision, run, seen, hidden),
+        "request": _request(decision.request, run, seen, hidden),
         "outcome": _outcome(decision.request, run, removed),
         "verdict": _verdict_on_write(decision, run),
         "assertion": _assertion(decision, run),
@@ -113,20 +116,20 @@ def _assertion(decision: Decision, run: Run) -> dict[str, Any] | None:
     return assertion
 
 
-def _write(decision: Decision, run: Run, hidden: bool) -> dict[str, Any]:
-    # An edit was made on one revision and counts for the next one, which it made.
-    row = _revision(decision, run, hash=decision.seen_hash)
+def _write(
+    decision: Decision, run: Run, seen: PendingWrite | None, hidden: bool
+) -> dict[str, Any]:
     signed = _revision(decision, run, revision=decision.revision)
     return {
         "id": str(decision.write),
         "task": decision.task,
         "channel": decision.channel,
         "position": decision.position,
-        "label": None if hidden or row is None else row.label,
+        "label": None if hidden or seen is None else seen.label,
         "old_value": _value(decision, "old_value", hidden),
         "proposed_value": _value(decision, "proposed_value", hidden),
         "final_value": _value(decision, "final_value", hidden),
-        "seen": _revision_json(row, hidden),
+        "seen": _revision_json(seen, hidden),
         "signed": _revision_json(signed, hidden),
     }
 
@@ -162,18 +165,33 @@ def _revision_json(row: PendingWrite | None, hidden: bool) -> dict[str, Any] | N
 
 
 def _request(
-    request: ApprovalRequest | None, run: Run, hidden: bool
+    request: ApprovalRequest | None,
+    run: Run,
+    seen: PendingWrite | None,
+    hidden: bool,
 ) -> dict[str, Any] | None:
     if request is None:
         return None
     sealed_rows.verify_row(request, protection_of(run))
     return {
         "id": str(request.id),
-        "title": _value(request, "title", hidden),
-        "facts": _value(request, "facts", hidden),
+        "title": _text(request, seen, "title", hidden),
+        "facts": _text(request, seen, "facts", hidden),
         "policy": request.policy,
         "policy_hash": request.policy_hash,
     }
+
+
+def _text(
+    request: ApprovalRequest, seen: PendingWrite | None, name: str, hidden: bool
+) -> Any:
+    """Return title or facts as they stood beside the write when it was decided: a later
+    edit may have changed those of the request.
+    """
+    shown = None if seen is None else _value(seen, "shown", hidden)
+    if shown and name in shown:
+        return shown[name]
+    return _value(request, name, hidden)
 
 
 def _verdict_on_write(decision: Decision, run: Run) -> dict[str, Any] | None:

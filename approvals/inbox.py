@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from django.db.models import (
     Exists,
     F,
     OuterRef,
+    Q,
     QuerySet,
 )
 
@@ -55,16 +57,48 @@ class Mark:
     mark: str
 
 
+@dataclass(frozen=True, slots=True)
+class InboxPlace:
+    """A place in a list of requests: what the list is ordered by, of the request before
+    it. Lists of requests that a person signed have no deadline in their order.
+    """
+
+    deadline: datetime | None
+    opened_at: datetime
+    request: UUID
+
+    def behind_in_inbox(self) -> Q:
+        """Return the filter for reviewers behind this place, by deadline, then by age;
+        those without a deadline come last.
+        """
+        later = Q(opened_at__gt=self.opened_at)
+        later |= Q(opened_at=self.opened_at, request__gt=self.request)
+        # The bound on `opened_at` follows from the others, but an OR alone bounds no
+        # range of an index.
+        later &= Q(opened_at__gte=self.opened_at)
+        if self.deadline is None:
+            return Q(later, deadline__isnull=True)
+        less_urgent = Q(deadline__gt=self.deadline) | Q(deadline__isnull=True)
+        return less_urgent | Q(later, deadline=self.deadline)
+
+    def behind_in_signed(self) -> Q:
+        """Return the filter for signers behind this place, the newest request first."""
+        earlier = Q(opened_at__lt=self.opened_at)
+        earlier |= Q(opened_at=self.opened_at, request__lt=self.request)
+        return earlier & Q(opened_at__lte=self.opened_at)
+
+
 def waiting_for(
     user: Any,
     *,
     first: int | None = None,
     oldest_first: bool = False,
     beside: UUID | None = None,
+    behind: InboxPlace | None = None,
 ) -> "QuerySet[ApprovalRequest]":
     """Return the open requests that name this user, the most urgent first: by deadline,
     then by age; with `oldest_first` by age alone. Those of the run `beside` are left
-    out.
+    out. With `behind` only those behind this place, of the order with deadlines.
 
     With `first` only so many are sure to be complete, and no others are read than the
     first of each of the user's principals. One query, besides those for the principals.
@@ -79,6 +113,8 @@ def waiting_for(
     reviewers = RequestReviewer.objects.filter(principal=SOURCE, waits=True)
     if beside is not None:
         reviewers = reviewers.exclude(run=beside)
+    if behind is not None:
+        reviewers = reviewers.filter(behind.behind_in_inbox())
     ordered = reviewers.order_by(*order, "request_id")
     ids = first_of_each(
         principals_shown(user),
@@ -159,12 +195,16 @@ def signed_by(
     *,
     is_open: bool,
     first: int | None = None,
+    behind: InboxPlace | None = None,
 ) -> "QuerySet[ApprovalRequest]":
     """Return the requests in which this user decided something, of the runs that he may
     still see, newest first: those that are still open, or the others. With `first` at
-    most so many.
+    most so many, with `behind` only those behind this place.
     """
-    ids = _signed(user, is_open=is_open).values("request")[:first]
+    signed = _signed(user, is_open=is_open)
+    if behind is not None:
+        signed = signed.filter(behind.behind_in_signed())
+    ids = signed.values("request")[:first]
     requests = ApprovalRequest.objects.filter(id__in=ids)
     return listed(requests).order_by("-opened_at", "-id")
 
@@ -185,10 +225,10 @@ def _signed(
 
 
 def listed(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]":
-    """Return the same rows with their runs, as lists need them: without large
-    columns.
+    """Return the same rows with their runs and claims, as lists need them: without
+    large columns.
     """
-    return requests.select_related("run").defer(
+    return requests.select_related("run", "claim").defer(
         "run__input",
         "run__error",
         "run__progress",

@@ -1,6 +1,7 @@
 """Triggers on PostgreSQL and SQLite that keep what lists are read by equal to the rows
 that it is copied from, whoever changes these: the columns of `RequestReviewer`, and the
-rows of `RequestSigner` and `RequestViewer`.
+rows of `RequestSigner` and `RequestViewer`. They also write the `Notice` of each change
+that people and services hear of, in the transaction of that change.
 
 They are installed after every migrate in which they are missing, because SQLite drops
 them when it rebuilds a table; the copies are then made anew. A system check watches
@@ -19,15 +20,21 @@ from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 from approvals.models import (
     ApprovalRequest,
     Decision,
+    Notice,
     RequestReviewer,
     RequestSigner,
     RequestStatus,
     RequestViewer,
 )
-from checkpoints.core.status import CLOSED_TO_DECISIONS
-from checkpoints.models import Run
+from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, STOPPED
+from checkpoints.models import Job, PendingWrite, Run
+from checkpoints.queue import notify
 
 TRIGGERS = {
+    "notice_request_changed": ApprovalRequest,
+    "notice_request_opened": ApprovalRequest,
+    "notice_run_stopped": Run,
+    "notice_write_rebased": PendingWrite,
     "reviewer_named": RequestReviewer,
     "reviewer_request_changed": ApprovalRequest,
     "reviewer_run_changed": Run,
@@ -36,6 +43,16 @@ TRIGGERS = {
     "viewer_request_opened": ApprovalRequest,
 }
 """Name of each trigger -> the table whose changes it follows."""
+SEND_NOTICES = "send_notices"
+"""The kind and the name of the standing job that sends notices."""
+OPENED = "request.opened"
+CAME_BACK = "request.came_back"
+SETTLED = "request.settled"
+EXPIRED = "request.expired"
+WITHDRAWN = "request.withdrawn"
+STOPPED_RUN = "run.stopped"
+"""The events of notices."""
+EVENTS = (OPENED, CAME_BACK, SETTLED, EXPIRED, WITHDRAWN, STOPPED_RUN)
 APPS = {model._meta.app_label for model in TRIGGERS.values()}
 NOW = {
     "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')",
@@ -81,6 +98,7 @@ def _names() -> dict[str, str]:
         "closed": f"({closed})",
         "now": NOW[connection.vendor],
         "is_not": IS_NOT[connection.vendor],
+        **_names_of_notices(),
     }
     names["waits"] = "(request.status = {open} AND run.status NOT IN {closed})".format(
         **names
@@ -93,6 +111,58 @@ def _names() -> dict[str, str]:
         "OLD.created_at {is_not} NEW.created_at "
         "OR (OLD.status IN {closed}) {is_not} (NEW.status IN {closed})"
     ).format(**names)
+    return names
+
+
+def _names_of_notices() -> dict[str, str]:
+    """Return the names and texts of the statements that write notices."""
+    stops = ", ".join(f"'{status}'" for status in sorted(ENDS | STOPPED))
+    events = {
+        RequestStatus.OPEN: CAME_BACK,
+        RequestStatus.SETTLED: SETTLED,
+        RequestStatus.EXPIRED: EXPIRED,
+        RequestStatus.WITHDRAWN: WITHDRAWN,
+    }
+    cases = "".join(
+        f" WHEN '{status}' THEN '{name}'" for status, name in events.items()
+    )
+    changes = ", ".join(f"'{status}'" for status in events)
+    names = {
+        "notices": _table(Notice),
+        "jobs": _table(Job),
+        "pending": _table(PendingWrite),
+        "stops": f"({stops})",
+        "noticed": f"({changes})",
+        "event": f"CASE NEW.status{cases} END",
+        "opened_event": f"'{OPENED}'",
+        "came_back_event": f"'{CAME_BACK}'",
+        "stopped_event": f"'{STOPPED_RUN}'",
+        "applied": f"'{RequestStatus.APPLIED}'",
+        "opened": f"'{RequestStatus.OPEN}'",
+        "send_notices": f"'{SEND_NOTICES}'",
+        "channel": f"'{notify.CHANNEL}'",
+        "job_due": f"'{notify.JOB_DUE}'",
+        "now": NOW[connection.vendor],
+    }
+    # A job that is paused, or waits after a failure, is not woken.
+    names["sleeps"] = (
+        "name = {send_notices} AND status = 'queued' "
+        "AND status IN ('queued', 'running') AND attempts = 0 "
+        "AND due_at > {now} AND due_at < '8999-01-01'"
+    ).format(**names)
+    wake = "UPDATE {jobs} SET due_at = {now} WHERE {sleeps};"
+    names["wake"] = wake.format(**names)
+    # Each open request that had been signed hears of it once.
+    names["is_open_again"] = (  # noqa: S608
+        "request.run_id = NEW.run_id AND request.line = NEW.line "
+        "AND request.node = NEW.node AND request.visit = NEW.visit "
+        'AND request."index" = NEW."index" AND request.status = {opened} '
+        "AND EXISTS (SELECT 1 FROM {decisions} decision "
+        "WHERE decision.write = NEW.write AND decision.by_id IS NOT NULL) "
+        "AND NOT EXISTS (SELECT 1 FROM {notices} waiting "
+        "WHERE waiting.passed_on_at IS NULL AND waiting.request = request.id "
+        "AND waiting.event = {came_back_event})"
+    ).format(decisions=_table(Decision), **names)
     return names
 
 
@@ -187,6 +257,46 @@ SQLITE = (
         WHERE request.id = NEW.request_id AND NEW.by_id IS NOT NULL;
         UPDATE {reviewers} SET changes = changes + 1, changed_at = {now}
         WHERE request_id = NEW.request_id;
+    END
+    """,
+    """
+    CREATE TRIGGER notice_request_opened AFTER INSERT ON {requests}
+    WHEN NEW.status = {open}
+    BEGIN
+        INSERT INTO {notices} (event, run, request, outcome, at)
+        VALUES ({opened_event}, NEW.run_id, NEW.id, '', {now});
+        {wake}
+    END
+    """,
+    """
+    CREATE TRIGGER notice_request_changed AFTER UPDATE OF status ON {requests}
+    WHEN OLD.status <> NEW.status AND NEW.status IN {noticed}
+    BEGIN
+        INSERT INTO {notices} (event, run, request, outcome, at)
+        VALUES ({event}, NEW.run_id, NEW.id, NEW.outcome, {now});
+        {wake}
+    END
+    """,
+    """
+    CREATE TRIGGER notice_write_rebased AFTER INSERT ON {pending}
+    WHEN NEW.reason = 'rebase'
+    BEGIN
+        INSERT INTO {notices} (event, run, request, outcome, at)
+        SELECT {came_back_event}, request.run_id, request.id, '', {now}
+        FROM {requests} request WHERE {is_open_again};
+        {wake}
+    END
+    """,
+    """
+    CREATE TRIGGER notice_run_stopped AFTER UPDATE OF status ON {runs}
+    WHEN OLD.status <> NEW.status AND NEW.status IN {stops}
+    BEGIN
+        INSERT INTO {notices} (event, run, outcome, at)
+        SELECT {stopped_event}, NEW.id, NEW.status, {now}
+        WHERE EXISTS (
+            SELECT 1 FROM {requests} WHERE run_id = NEW.id AND status = {applied}
+        );
+        {wake}
     END
     """,
 )
@@ -316,6 +426,84 @@ POSTGRESQL = (
     REFERENCING NEW TABLE AS made
     FOR EACH STATEMENT EXECUTE FUNCTION countersign_signer_decided()
     """,
+    # Whoever holds the row wakes the job, and nobody waits for them. If they roll back,
+    # its next turn comes within a minute.
+    """
+    CREATE OR REPLACE FUNCTION countersign_wake_notices()
+    RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+        UPDATE {jobs} SET due_at = {now} WHERE id IN (
+            SELECT id FROM {jobs} WHERE {sleeps} FOR UPDATE SKIP LOCKED
+        );
+        IF FOUND THEN
+            PERFORM pg_notify({channel}, {job_due});
+        END IF;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE FUNCTION countersign_notice_request_opened()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO {notices} (event, run, request, outcome, at)
+        VALUES ({opened_event}, NEW.run_id, NEW.id, '', {now});
+        PERFORM countersign_wake_notices();
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER notice_request_opened AFTER INSERT ON {requests}
+    FOR EACH ROW WHEN (NEW.status = {open})
+    EXECUTE FUNCTION countersign_notice_request_opened()
+    """,
+    """
+    CREATE OR REPLACE FUNCTION countersign_notice_request_changed()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO {notices} (event, run, request, outcome, at)
+        VALUES ({event}, NEW.run_id, NEW.id, NEW.outcome, {now});
+        PERFORM countersign_wake_notices();
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER notice_request_changed
+    AFTER UPDATE OF status ON {requests}
+    FOR EACH ROW WHEN (OLD.status <> NEW.status AND NEW.status IN {noticed})
+    EXECUTE FUNCTION countersign_notice_request_changed()
+    """,
+    """
+    CREATE OR REPLACE FUNCTION countersign_notice_write_rebased()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO {notices} (event, run, request, outcome, at)
+        SELECT {came_back_event}, request.run_id, request.id, '', {now}
+        FROM {requests} request WHERE {is_open_again};
+        IF FOUND THEN
+            PERFORM countersign_wake_notices();
+        END IF;
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER notice_write_rebased AFTER INSERT ON {pending}
+    FOR EACH ROW WHEN (NEW.reason = 'rebase')
+    EXECUTE FUNCTION countersign_notice_write_rebased()
+    """,
+    """
+    CREATE OR REPLACE FUNCTION countersign_notice_run_stopped()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO {notices} (event, run, outcome, at)
+        SELECT {stopped_event}, NEW.id, NEW.status, {now}
+        WHERE EXISTS (
+            SELECT 1 FROM {requests} WHERE run_id = NEW.id AND status = {applied}
+        );
+        IF FOUND THEN
+            PERFORM countersign_wake_notices();
+        END IF;
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER notice_run_stopped AFTER UPDATE OF status ON {runs}
+    FOR EACH ROW WHEN (OLD.status <> NEW.status AND NEW.status IN {stops})
+    EXECUTE FUNCTION countersign_notice_run_stopped()
+    """,
 )
 
 COPIES = (
@@ -424,7 +612,7 @@ def _has_columns() -> bool:
     """
     tables = connection.introspection.table_names()
     # The newest of the tables comes with the newest of the columns.
-    return RequestViewer._meta.db_table in tables
+    return Notice._meta.db_table in tables
 
 
 def remove_triggers() -> None:
@@ -516,7 +704,7 @@ def check_triggers(
         return []
     return [
         Warning(
-            f"trigger {name} is missing: inboxes and lists may lack rows",
+            f"trigger {name} is missing: inboxes, lists and notices may lack rows",
             hint="run manage.py migrate",
             id="approvals.W002",
         )

@@ -17,12 +17,7 @@ from django.utils import timezone
 from approvals import passkeys
 from approvals.confirmation import PostedAssertion, Site
 from approvals.models import Passkey, PasskeyChallenge
-from checkpoints.bundle.passkey_assertion import (
-    DOCUMENT,
-    BadAssertion,
-    challenge_of,
-    verify_assertion,
-)
+from checkpoints.bundle.verifier import DOCUMENT, challenge_of, fault_of_assertion
 from checkpoints.core.strict_json import parse_strict
 from checkpoints.models import Run
 from orchestrator.engine.errors import (
@@ -102,14 +97,13 @@ def verified_assertion(
             credential=credential,
         )
     except InvalidValue as error:
-        raise _refused("not_verified", error.message) from error
+        raise _refused("not_verified", str(error.facts["reason"])) from error
     passkeys.note_use(key, sign_count=sign_count, at=at)
     assertion = _assertion(document, key, credential)
     # Nothing is kept that the offline verifier would refuse.
-    try:
-        verify_assertion(assertion)
-    except BadAssertion as error:
-        raise _refused("not_verified", str(error)) from error
+    fault = fault_of_assertion(assertion)
+    if fault:
+        raise _refused("not_verified", fault)
     return assertion
 
 

@@ -4,27 +4,41 @@ registered and nothing is signed.
 """
 
 import base64
+from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Any
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from django.contrib.auth import get_user_model
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
 from approvals.confirmation import Site
 from approvals.models import Passkey
 from checkpoints.audit import lines as audit_log
-from checkpoints.bundle.passkey_assertion import fingerprint_of
+from checkpoints.bundle.verifier import fingerprint_of
 from checkpoints.core.arguments import checked_text
+from checkpoints.models import AuditLine
 from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_rows import PLAIN
-from orchestrator.engine.errors import InvalidValue, UnknownThing
+from orchestrator.engine.errors import (
+    Forbidden,
+    InvalidValue,
+    TamperedRow,
+    UnknownThing,
+)
+from orchestrator.engine.frozen import frozen
 
 MOST_KEYS = 20
 """The most keys that a person may have at a time."""
 LONGEST_NAME = 100
+REVOKED = "passkey_revoked"
+"""The kind of the audit line of a revocation."""
+REVOKE = "approvals.change_passkey"
+"""The permission to revoke the keys of others."""
+BROUGHT_BACK = "it was revoked, as the audit log says, and its row does not say so"
 UNAVAILABLE = (
     "passkeys are not installed here; an administrator installs the package “webauthn”"
 )
@@ -163,10 +177,15 @@ def rename_key(user: Any, key_id: int, name: str) -> None:
         key.save(update_fields=sealed_rows.seal_again(key, PLAIN, name=name))
 
 
-def revoke_key(user: Any, key_id: int) -> None:
+def revoke_key(user: Any, key_id: int, *, by: Any = None) -> None:
     """Revoke a key of this person for good, and leave an audit line. What it signed
-    before stays signed. Raises `UnknownThing`, `TamperedRow`.
+    before stays signed. `by` is who revokes it, None for the person themselves.
+
+    Raises `UnknownThing`, `TamperedRow`; `Forbidden` where others lack the right.
     """
+    by = user if by is None else by
+    if by.pk != user.pk and not by.has_perm(REVOKE):
+        raise Forbidden("you may revoke only your own passkeys")
     with transaction.atomic():
         key = _locked(user, key_id)
         # The first time counts: it never goes back, and never moves.
@@ -174,12 +193,10 @@ def revoke_key(user: Any, key_id: int) -> None:
             return
         at = timezone.now()
         key.save(update_fields=sealed_rows.seal_again(key, PLAIN, revoked_at=at))
-        audit_log.record(
-            "passkey_revoked",
-            actor=user,
-            name=key.name,
-            fingerprint=key.fingerprint,
-        )
+        facts: dict[str, Any] = {"name": key.name, "fingerprint": key.fingerprint}
+        if by.pk != user.pk:
+            facts["of"] = user.get_username()
+        audit_log.record("passkey_revoked", actor=by, **facts)
 
 
 def _locked(user: Any, key_id: int) -> Passkey:
@@ -189,6 +206,37 @@ def _locked(user: Any, key_id: int) -> Passkey:
         raise UnknownThing("you have no such passkey")
     sealed_rows.verify_row(key, PLAIN)
     return key
+
+
+@frozen
+class ListedKey:
+    """A key as a list shows it. `fault` says why it is not to be relied on: its row is
+    not what was registered; empty if it is.
+    """
+
+    key: Passkey
+    fault: str = ""
+
+
+def listed_keys(user: Any, *, first: int, most: int) -> list[ListedKey]:
+    """Return `most` keys of this person from the `first` on, those that may sign first,
+    then the newest. Two queries, one without keys.
+    """
+    usable_first = F("revoked_at").desc(nulls_first=True)
+    rows = Passkey.objects.filter(user=user.pk).order_by(
+        usable_first, "-created_at", "-id"
+    )
+    keys = list(rows[first : first + most])
+    if not keys:
+        return []
+    revoked = revoked_fingerprints(keys)
+    listed: list[ListedKey] = []
+    for key in keys:
+        fault = fault_of(key, PLAIN)
+        is_brought_back = key.revoked_at is None and key.fingerprint in revoked
+        reason = "" if fault is None else fault.reason
+        listed.append(ListedKey(key, BROUGHT_BACK if is_brought_back else reason))
+    return listed
 
 
 def usable_keys(user: Any) -> "QuerySet[Passkey]":
@@ -223,8 +271,8 @@ def verified_sign_count(
     key: Passkey, site: Site, *, challenge: bytes, credential: Any
 ) -> int:
     """Return the counter of an authenticator that signed this challenge on this site
-    with this key, its person verified. Raises `InvalidValue` otherwise, also where its
-    counter is not above the last one.
+    with this key, its person verified. Raises `InvalidValue` (with `reason`) otherwise,
+    also where its counter is not above the last one.
     """
     require_available()
     import webauthn
@@ -240,7 +288,9 @@ def verified_sign_count(
             require_user_verification=True,
         )
     except Exception as error:
-        raise InvalidValue(f"the passkey was not accepted: {error}") from error
+        raise InvalidValue(
+            f"the passkey was not accepted: {error}", reason=str(error)
+        ) from error
     return int(used.new_sign_count)
 
 
@@ -252,13 +302,27 @@ def note_use(key: Passkey, *, sign_count: int, at: Any) -> None:
 
 def locked_key(user: Any, site: Site, credential: str) -> Passkey | None:
     """Return this person's usable key with this id for this site, locked; None if there
-    is none. Raises `TamperedRow` if it is not as it was registered.
+    is none. Raises `TamperedRow` if it is not as it was registered, or was revoked.
     """
     keys = usable_keys(user).select_for_update()
     key = keys.filter(credential=credential, rp_id=site.rp_id).first()
-    if key is not None:
-        sealed_rows.verify_row(key, PLAIN)
+    if key is None:
+        return None
+    sealed_rows.verify_row(key, PLAIN)
+    # A whole earlier row verifies too; the audit log never forgets.
+    if revoked_fingerprints([key]):
+        name = sealed_rows.name_of(key)
+        raise TamperedRow(f"{name}: {BROUGHT_BACK}", row=name)
     return key
+
+
+def revoked_fingerprints(keys: Iterable[Passkey]) -> set[str]:
+    """Return the fingerprints of those of these keys that the audit log records as
+    revoked, whatever their rows say. One query.
+    """
+    fingerprints = [key.fingerprint for key in keys]
+    lines = AuditLine.objects.filter(kind=REVOKED, facts__fingerprint__in=fingerprints)
+    return set(lines.order_by().values_list("facts__fingerprint", flat=True))
 
 
 def people_without_keys() -> "QuerySet[Any]":

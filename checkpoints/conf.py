@@ -28,12 +28,14 @@ from checkpoints.core.setting_types import (
     HeaderName,
     Keys,
     KeysOfOthers,
+    MailSender,
     Moments,
     NumberFromZero,
     OwnKeyOfBundles,
     PayloadBackends,
     PositiveNumber,
     Secrets,
+    SiteAddress,
     Switch,
     Text,
     WholeFromOne,
@@ -148,6 +150,34 @@ class Variables(BaseModel):
         description=(
             "what was remembered longer ago is "
             "[forgotten](retention.md#what-goes-by-itself); 0 keeps it for ever"
+        ),
+    )
+    site_url: SiteAddress = Field(
+        "",
+        description=(
+            "the address of this installation, such as `https://runs.example.org`, for "
+            "the links in [notices](notices.md); without it they begin with the path"
+        ),
+    )
+    mail_from: MailSender = Field(
+        "",
+        description=(
+            "the sender of [notices by mail](notices.md#mail), such as "
+            "`Countersign <runs@example.org>`; without one none is sent"
+        ),
+    )
+    webhooks_to_private_addresses: Switch = Field(
+        False,
+        description=(
+            "whether [webhooks](notices.md#where-it-may-be-sent) may send to addresses "
+            "of private networks and to this host"
+        ),
+    )
+    webhooks_over_http: Switch = Field(
+        False,
+        description=(
+            "whether [webhooks](notices.md#where-it-may-be-sent) may send without TLS; "
+            "always in debug mode"
         ),
     )
     secrets: Secrets = Field(

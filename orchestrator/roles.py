@@ -57,7 +57,10 @@ ROLES: dict[str, tuple[str, ...]] = {
         "checkpoints.manage_retention",
         "checkpoints.delete_memorytrace",
         "approvals.reassign",
+        "approvals.manage_webhooks",
         "approvals.view_audit",
+        # To revoke the passkeys of others.
+        "approvals.change_passkey",
         *_ROWS,
     ),
     "auditor": (

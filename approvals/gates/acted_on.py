@@ -3,20 +3,25 @@ with the requests and decisions that let them. Reads only.
 """
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from approvals.gates.renewals import AUTHORITY_KIND
-from approvals.gates.request_state import RequestState, load_states
-from approvals.gates.waivers import VERDICT
+from approvals.gates.request_state import (
+    RequestState,
+    load_states,
+    require_all_decisions,
+)
+from approvals.gates.waivers import LINE, VERDICT
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints import lines
+from checkpoints.journal.intents import tasks_of
 from checkpoints.lines import Stretch, logged_until
-from checkpoints.models import Run
-from checkpoints.sealing import sealed_rows
+from checkpoints.models import Run, RunEvent
+from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Task
@@ -24,6 +29,12 @@ from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.effect import APPROVED
 from orchestrator.engine.step.output import WriteValue
+
+LINE_BEGUN = "line_begun"
+_PASSED = ("gate_applied", LINE)
+"""The types of the events by which a gate lets something through."""
+_OF_VISITS = ("effects_started", "request_opened", *_PASSED)
+"""The types of the events of a node's visits: it acted, or people were asked first."""
 
 
 @frozen
@@ -35,6 +46,20 @@ class LetThrough:
     task: Task
     writes: tuple[WriteValue, ...]
     request: RequestState | None = None
+
+
+@frozen
+class ActedGate:
+    """A gate on whose authority a node acts in this visit; `own_call` is the task about
+    whose call alone it decided. `goes_on`: an earlier visit of the node is judged with
+    it, and acts on what the gate let through before.
+    """
+
+    gate: str
+    node: str
+    visit: int
+    own_call: Task | None = None
+    goes_on: bool = False
 
 
 @dataclass(slots=True)
@@ -60,26 +85,114 @@ class _Passed:
         return [through for through in passed if through.writes]
 
 
-def let_through(run: UUID, line: int, node: str, *, visit: int) -> list[LetThrough]:
-    """Return what the gate of a node let through before the end of a line for a task of
-    this visit, by task: on the gate's visits from that number on, or on its newest; and
-    what people approved at this gate of values that came round it since. Empty if no
-    visit was decided, and without those tasks all of whose writes were rejected.
+def let_through(run: UUID, line: int, acted: ActedGate) -> list[LetThrough]:
+    """Return what a gate let through before the end of a line for a node that acts on
+    it, by task: on the gate's visits from the number of the node's on, or on its newest;
+    on those that were applied since the node's last visit; and what people approved at
+    this gate of values that came round it since. Empty if no visit was decided, and
+    without those tasks all of whose writes were rejected.
 
     Where each visit of the gate leads to one of the acting node, earlier visits were
     acted on before; where several of the gate come first, all of them count. Six
-    queries, and three for each origin or earlier line.
+    queries, two more for a later visit, and five for each earlier
+    line, seven for each origin.
 
     Raises `TamperedRow` and `WrongKey` if a row is not as it was written.
     """
     passed = _Passed()
     seen: set[Task] = set()
-    for stretch in lines.past(run, line):
-        oldest = _read_stretch(passed, stretch, node, seen)
+    first = acted.visit
+    # What an earlier visit acted on is known once that visit is met.
+    has_met = acted.visit == 1 or acted.goes_on
+    for stretch in _way(run, line):
+        oldest = _read_stretch(
+            passed,
+            stretch,
+            acted.gate,
+            seen,
+        )
+        if not has_met:
+            applied, has_met = _applied_since(stretch, acted)
+            first = min([first, *applied])
         # Visits are numbered along the way, so that all earlier ones are older.
-        if passed.newest and oldest < min(passed.newest, visit):
+        is_whole = oldest < min(passed.newest, first)
+        if has_met and passed.newest and is_whole:
             break
-    return passed.of_visits_from(min(passed.newest, visit))
+    oldest_counted = min(passed.newest, first)
+    return passed.of_visits_from(oldest_counted)
+
+
+def _way(run: UUID, line: int) -> Iterator[Stretch]:
+    """Yield the way to the end of a line, the newest stretch first. Before the first one
+    of an origin its decisions are counted, as those of the run itself are before.
+
+    Raises `TamperedRow`, `WrongKey`.
+    """
+    counted = {run}
+    for stretch in lines.past(run, line):
+        if stretch.run not in counted:
+            _require_decisions_of(stretch.run)
+            counted.add(stretch.run)
+        yield stretch
+
+
+def _require_decisions_of(origin: UUID) -> None:
+    """Raise `TamperedRow` if an origin has fewer decisions than its row says. Without
+    its row, which retention may have removed, nothing says how many there were.
+    """
+    row = Run.objects.only(*run_row.SEALED).filter(id=origin).first()
+    if row is not None:
+        run_row.verify_run_row(row)
+        require_all_decisions(origin, row.decisions)
+
+
+def _applied_since(stretch: Stretch, acted: ActedGate) -> tuple[list[int], bool]:
+    """Return the visits of a gate that were applied on a stretch since the acting node's
+    last visit, and whether that visit was on it. Two queries.
+
+    Raises `TamperedRow`, `WrongKey`.
+    """
+    runs = Run.objects.only("encrypted", "hash_key")
+    run = runs.filter(id=stretch.run).first()
+    applied: list[int] = []
+    # The log goes with its run.
+    if run is None:
+        return applied, False
+    protection = protection_of(run)
+    events = _events_of_visits(stretch, [acted.gate, acted.node])
+    for event in events.iterator(chunk_size=100):
+        # What is older belongs to the lines before.
+        if event.type == LINE_BEGUN:
+            return applied, False
+        sealed_rows.verify_row(event, protection)
+        first_task = tasks_of(event.task)[0]
+        visit = first_task.visit
+        if event.node == acted.node and visit < acted.visit:
+            return applied, True
+        if event.node == acted.gate and event.type in _PASSED:
+            applied.append(visit)
+    return applied, False
+
+
+def _events_of_visits(
+    stretch: Stretch,
+    nodes: Collection[str],
+) -> "QuerySet[RunEvent]":
+    """Return the events of the visits of these nodes, and of the beginnings of lines, up
+    to the end of a stretch, the newest first.
+    """
+    is_of_visit = Q(
+        type__in=_OF_VISITS,
+        node__in=nodes,
+    )
+    events = RunEvent.objects.filter(
+        is_of_visit | Q(type=LINE_BEGUN),
+        run=stretch.run,
+    )
+    bound = logged_until(stretch)
+    if bound is not None:
+        events = events.filter(seq__lte=bound)
+    return events.order_by("-seq")
 
 
 def approved_calls_of(
@@ -92,7 +205,7 @@ def approved_calls_of(
     missing = set(tasks)
     if not missing:
         return approved
-    for stretch in lines.past(run, line):
+    for stretch in _way(run, line):
         ids: list[UUID] = []
         for node in {task.node for task in missing}:
             applied = _applied(stretch, node, logged_until(stretch), set())
@@ -117,6 +230,7 @@ def _read_stretch(passed: _Passed, stretch: Stretch, node: str, seen: set[Task])
     if not passed.newest:
         passed.round_it += _round(stretch, node, bound)
     visits = [task.visit for task in [*requests, *waivers]]
+    # What was read before is newer.
     passed.requests = {**requests, **passed.requests}
     passed.waivers = {**waivers, **passed.waivers}
     passed.newest = max([passed.newest, *visits])

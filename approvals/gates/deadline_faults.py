@@ -5,16 +5,15 @@ have made, and deadlines that nothing would meet.
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from approvals.gates.deadline_jobs import KIND
+from approvals.gates.deadline_jobs import KIND, is_job_of
 from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db.clock import read_now
 from checkpoints.models import Run
 from checkpoints.models.job import LIVE, Job, JobStatus
-from checkpoints.queue import job_seals, jobs
+from checkpoints.queue import jobs
 from checkpoints.verification import DEADLINE_UNMET, Fault, Subject
-from orchestrator.engine.errors import CountersignError
 
 LATEST = timedelta(hours=1)
 """How long after the deadline, or after now if it has passed, its job may be due: pauses
@@ -62,7 +61,7 @@ def unmet_deadline(
         return None
     jobs_of_run = Job.objects.filter(run=subject.run.id, kind=KIND)
     every_job = jobs_of_run.order_by("created_at", "id")
-    own_jobs = [job for job in every_job if _is_of(job, row)]
+    own_jobs = [job for job in every_job if is_job_of(job, row)]
     # A job that is tried again after its deadline is due a while from now.
     latest = max(row.deadline, read_now()) + LATEST
     if any(_will_meet(job, latest) for job in own_jobs):
@@ -98,14 +97,3 @@ def _stopped_job(subject: Subject, row: ApprovalRequest, job: Job) -> Fault:
     if job.error_code:
         reason = f"{reason} with the error {job.error_code}"
     return replace(subject.fault(row, reason), code=DEADLINE_UNMET)
-
-
-def _is_of(job: Job, row: ApprovalRequest) -> bool:
-    """Return whether a job, as it was sealed, is that of the request's deadline."""
-    if job.facts.get("request") != str(row.id):
-        return False
-    try:
-        job_seals.require_sound(job)
-    except CountersignError:
-        return False
-    return True

@@ -34,7 +34,9 @@ from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
+from orchestrator.engine.graphs.consideration import consideration_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
+from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.engine.values import canonical
@@ -448,7 +450,12 @@ def policy_of(
         policy["on_deadline"] = _on_deadline(gate, task, reached)
     if reached.settled_positions:
         policy["kept"] = sorted(reached.settled_positions)
-    return {**policy, **confirmation_policy(gate)}
+    return {
+        **policy,
+        **confirmation_policy(gate),
+        **consideration_policy(gate),
+        **claim_policy(gate),
+    }
 
 
 def _on_deadline(gate: Gate, task: Task, reached: ReachedGate) -> str:

@@ -53,6 +53,7 @@ class RequestState:
                 row.by_id,
                 row.event_seq,
                 by_deadline=row.by_id is None and row.by_deadline,
+                delegator=row.delegator_id,
             )
             for row in self.decisions
         ]

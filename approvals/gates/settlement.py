@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db.models import QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from approvals.gates.deadline_jobs import add_deadline_jobs
+from approvals.gates.deadline_jobs import add_missing_jobs
 from approvals.gates.request_state import (
     RequestState,
     load_states,
@@ -76,7 +76,7 @@ class Rebasing:
                 settled_seq=None,
             )
             # The jobs of their deadlines may have come, and found them settled.
-            add_deadline_jobs(self.reopened)
+            add_missing_jobs(self.reopened[0].run_id, self.reopened)
 
 
 @frozen

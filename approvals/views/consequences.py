@@ -11,6 +11,7 @@ from types import CodeType
 from uuid import UUID
 
 from approvals.gates.departed_line import NOTHING_AHEAD, Ahead
+from approvals.gates.nodes_behind import edges_from, takes
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest
@@ -247,17 +248,6 @@ def _lines_after_patch(
     return lines or [Line("The run ends", icon="check")]
 
 
-def takes(edge: Edge, outcome: str) -> bool:
-    """Return whether an edge may be taken after a gate with this outcome: an edge
-    without a label is for approved and partial.
-    """
-    if edge.kind == "error":
-        return False
-    if edge.when:
-        return edge.when == outcome
-    return outcome in ("approved", "partial")
-
-
 def _lines_ahead(
     compiled: Compiled,
     starts: Sequence[tuple[Edge, bool]],
@@ -297,13 +287,6 @@ def _lines_ahead(
                 queue.append((onward, sure and _is_sure(onward)))
     # The end comes last, wherever the walk met it.
     return sorted(lines, key=_is_end)
-
-
-def edges_from(compiled: Compiled, node: str) -> list[Edge]:
-    """Return the edges that leave a node, except those for errors."""
-    return [
-        edge for edge in compiled.edges if edge.source == node and edge.kind != "error"
-    ]
 
 
 def _is_end(line: Line) -> bool:

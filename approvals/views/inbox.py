@@ -18,6 +18,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
+from approvals.effect_results import EffectResult, effect_results
 from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
@@ -28,11 +29,13 @@ from approvals.models import (
     Draft,
     RequestStatus,
 )
+from approvals.people.claims import shown_claim
 from approvals.views import inbox_search
 from approvals.views.inbox_effects import EffectCount, effects_of
 from approvals.views.page import (
+    read_moment,
     read_page,
-    read_passed,
+    read_position,
     refuses_unreadable_filters,
     render,
 )
@@ -42,6 +45,7 @@ from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.step.held_patch import PATCH
 
 PAGE = 50
@@ -89,8 +93,12 @@ class InboxRow:
     of_patch: bool
     of_call: bool
     of_authority: bool
+    asked_again: bool
+    results: list[EffectResult]
     repeats: Repeats
     drafted: int
+    claimed: str
+    for_whom: str
 
     @property
     def slots(self) -> range:
@@ -133,8 +141,8 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
 @dataclass(frozen=True, slots=True)
 class _Page:
     """The requests of a page. `onward`: the query of the next one, empty at the end of
-    the folder. `searched`: how many requests a search has looked at that goes on there,
-    else 0.
+    the folder. `searched`: how many requests a search looked at that goes on there, else
+    0.
     """
 
     requests: list[ApprovalRequest]
@@ -148,7 +156,7 @@ def _page(request: HttpRequest, folder: str) -> _Page:
     start = (number - 1) * PAGE
     # One request beyond the page shows whether there is a next page.
     end = start + PAGE + 1
-    requests = _with_people(_folder(request.user, folder, end))
+    requests = _with_people(_folder(request.user, folder, first=end))
     page = list(requests[start:end])
     onward = ""
     if len(page) > PAGE:
@@ -158,25 +166,48 @@ def _page(request: HttpRequest, folder: str) -> _Page:
 
 
 def _page_of_search(request: HttpRequest, folder: str, words: str) -> _Page:
-    """Return the requests of a folder that have the words, of the stretch that the
-    address names.
+    """Return the requests of a folder that have the words, of the stretch behind the
+    place that the address names.
     """
-    passed = read_passed(request)
-    requests = _folder(request.user, folder, inbox_search.last_place(passed))
-    search = inbox_search.search(requests, words, passed=passed, most=PAGE)
+    requests = _folder(
+        request.user,
+        folder,
+        first=inbox_search.number_read(),
+        behind=_place(request.GET.get("after", "")),
+    )
+    search = inbox_search.search(requests, words, most=PAGE)
     page = list(_with_people(search.requests))
-    if search.is_whole:
+    if search.end is None:
         return _Page(page, "")
-    query: dict[str, str | int] = {
-        "folder": folder,
-        "q": words,
-        "searched": search.searched,
-    }
+    query = {"folder": folder, "q": words, "after": _place_text(search.end)}
     return _Page(page, urlencode(query), search.searched)
+
+
+def _place_text(place: inbox.InboxPlace) -> str:
+    """Return a place as addresses have it: deadline, which may be empty, moment, id."""
+    deadline = "" if place.deadline is None else place.deadline.isoformat()
+    return f"{deadline}~{place.opened_at.isoformat()}~{place.request}"
+
+
+def _place(text: str) -> inbox.InboxPlace | None:
+    """Return the place that an address names, None without a text. Raises
+    `InvalidValue`.
+    """
+    if not text:
+        return None
+    deadline_text, _, position = text.partition("~")
+    deadline = read_moment(deadline_text) if deadline_text else None
+    opened_at, request = read_position(position)
+    is_wrong = bool(deadline_text) and deadline is None
+    if is_wrong or opened_at is None or request is None:
+        message = "“after” names no review; follow the links of the list"
+        raise InvalidValue(message, path="after")
+    return inbox.InboxPlace(deadline, opened_at, request)
 
 
 @login_required
 @require_safe
+@permissions.remembering_principals()
 def inbox_rows(request: HttpRequest) -> HttpResponse:
     """Show only the rows with the given ids, if this person may see their runs: a list
     on the screen renews them.
@@ -209,11 +240,16 @@ def _with_people(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalReq
     return requests.prefetch_related(Prefetch("decisions", signed, to_attr="signed"))
 
 
-def _folder(user: Any, folder: str, first: int | None) -> "QuerySet[ApprovalRequest]":
-    """Return the requests of a folder, at least the first ones."""
+def _folder(
+    user: Any, folder: str, *, first: int, behind: inbox.InboxPlace | None = None
+) -> "QuerySet[ApprovalRequest]":
+    """Return the requests of a folder, at least the first ones, or those behind a
+    place.
+    """
     if folder == "mine":
-        return inbox.waiting_for(user, first=first)
-    return inbox.signed_by(user, is_open=folder == "signed", first=first)
+        return inbox.waiting_for(user, first=first, behind=behind)
+    is_open = folder == "signed"
+    return inbox.signed_by(user, is_open=is_open, first=first, behind=behind)
 
 
 def _counts(mark: inbox.Mark) -> list[dict[str, Any]]:
@@ -242,13 +278,19 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
     data_keys.know_keys_of(requests)
     # The names of all reviewers are read together.
     principals: list[str] = []
+    accounts: list[str] = []
     for request in requests:
         principals += _principals(request)
-    names = names_of(_accounts(principals))
+        taken = shown_claim(request)
+        if taken is not None:
+            accounts.append(taken.by_name)
+    names = names_of([*_accounts(principals), *accounts])
     effects = effects_of(requests)
     drafted = _drafted(requests, user)
     open_runs = [request.run for request in _open(requests)]
     repeats_by_run = repeated_effects(open_runs)
+    held = permissions.held_shown(user) if open_runs else permissions.HeldPrincipals()
+    results = effect_results(requests)
 
     rows = []
     for request in requests:
@@ -261,8 +303,10 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
             user,
             names,
             effects[request.id],
+            results[request.id],
             repeats,
             drafted.get(request.run_id, 0),
+            held,
         )
         rows.append(row)
     return rows
@@ -298,8 +342,10 @@ def _row(
     user: AbstractBaseUser | Any,
     names: Mapping[str, str],
     effects: list[EffectCount],
+    results: list[EffectResult],
     repeats: Repeats,
     drafted: int,
+    held: permissions.HeldPrincipals,
 ) -> InboxRow:
     signed = _signatures(request)
     by_person = {decision.by_id: name_of(decision.by) for decision in signed}
@@ -326,9 +372,33 @@ def _row(
         of_patch=request.node == PATCH,
         of_call=request.kind == CALL_KIND,
         of_authority=request.kind == AUTHORITY_KIND,
+        asked_again=request.visit > 1 or request.ordinal > 0,
+        results=results,
         repeats=repeats,
         drafted=drafted,
+        claimed=_claimed(request, user, names),
+        for_whom=_for_whom(request, held),
     )
+
+
+def _for_whom(request: ApprovalRequest, held: permissions.HeldPrincipals) -> str:
+    """Return the people for whom this person would decide an open request; empty where
+    they decide by their own right, or not at all.
+    """
+    if request.status != RequestStatus.OPEN:
+        return ""
+    people = permissions.delegators(request, held)
+    return " or ".join(name_of(person) for person in people)
+
+
+def _claimed(request: ApprovalRequest, user: Any, names: Mapping[str, str]) -> str:
+    """Return who has taken a request; empty if nobody has."""
+    taken = shown_claim(request)
+    if taken is None:
+        return ""
+    if taken.by_id != user.pk:
+        return f"taken by {names.get(taken.by_name, taken.by_name)}"
+    return "handed to you" if taken.assigned_name else "taken by you"
 
 
 def _signatures(request: ApprovalRequest) -> list[Decision]:

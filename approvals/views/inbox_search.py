@@ -1,10 +1,11 @@
 """The search of a folder of the inbox. It looks through a stretch of the folder at a
 time, so that it costs the same however many reviews there are; the next page goes on
-behind it.
+behind the last one that was looked at, whatever has left the folder meanwhile.
 """
 
 from django.db.models import Q, QuerySet
 
+from approvals.inbox import InboxPlace
 from approvals.models import ApprovalRequest
 from orchestrator.engine.frozen import frozen
 
@@ -15,41 +16,43 @@ STRETCH = 1_000
 @frozen
 class InboxSearch:
     """The requests that have the words. `searched`: how many requests of the folder were
-    looked at, from its beginning; `is_whole`: there are no others behind them.
+    looked at. `end`: the place up to which; None where there are no others behind it.
     """
 
     requests: "QuerySet[ApprovalRequest]"
     searched: int
-    is_whole: bool
+    end: InboxPlace | None
 
 
 def search(
-    folder: "QuerySet[ApprovalRequest]", words: str, *, passed: int, most: int
+    folder: "QuerySet[ApprovalRequest]", words: str, *, most: int
 ) -> InboxSearch:
-    """Look for the words behind the first `passed` requests of a folder, of which the
-    first `last_place(passed)` are sure to be complete, until a stretch ends or `most`
-    were found. Two queries.
+    """Look for the words from the beginning of a folder, of which the first
+    `number_read()` requests are sure to be complete, until a stretch ends or `most` were
+    found. Two queries.
     """
-    stretch = folder[passed : last_place(passed)]
-    ids = list(stretch.values_list("id", flat=True))
-    is_whole = len(ids) <= STRETCH
-    ids = ids[:STRETCH]
+    rows = folder.values_list("deadline", "opened_at", "id")[: number_read()]
+    places = [InboxPlace(*row) for row in rows]
+    is_whole = len(places) <= STRETCH
+    places = places[:STRETCH]
+    ids = [place.request for place in places]
     matching = folder.filter(_has(words), id__in=ids)
     matches = list(matching.values_list("id", flat=True)[: most + 1])
     if len(matches) > most:
         # The next page begins behind the last one that this page shows.
         matches = matches[:most]
-        ids = ids[: ids.index(matches[-1]) + 1]
+        places = places[: ids.index(matches[-1]) + 1]
         is_whole = False
     requests = folder.filter(id__in=matches)
-    return InboxSearch(requests, passed + len(ids), is_whole)
+    end = None if is_whole else places[-1]
+    return InboxSearch(requests, len(places), end)
 
 
-def last_place(passed: int) -> int:
-    """Return up to which place of a folder a search reads that has passed so many
-    requests: one beyond the stretch, which shows whether there are others.
+def number_read() -> int:
+    """Return how many requests of a folder a search reads: one beyond the stretch,
+    which shows whether there are others.
     """
-    return passed + STRETCH + 1
+    return STRETCH + 1
 
 
 def _has(words: str) -> Q:

@@ -3,6 +3,7 @@ the answers if a page cannot be shown.
 """
 
 from collections.abc import Callable, Collection, Sized
+from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
 from uuid import UUID
@@ -11,6 +12,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.shortcuts import render as render_template
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from approvals import permissions
 from checkpoints.audit import lines as audit_log
@@ -65,9 +68,9 @@ def visible_run(user: Any, ref: str | UUID, *, with_input: bool = False) -> Run:
         raise Http404(error.message) from error
 
 
-LISTS = frozenset({"write", "group", "seen"})
-"""The fields that the form of a review repeats: its writes, their groups, and the
-requests that it shows.
+LISTS = frozenset({"write", "group", "seen", "opened"})
+"""The fields that the form of a review repeats: its writes, their groups, the requests
+that it shows, and the writes of which nothing is folded.
 """
 
 
@@ -138,18 +141,33 @@ def read_page(request: HttpRequest) -> int:
     return number
 
 
-def read_passed(request: HttpRequest) -> int:
-    """Return how many rows of a list earlier pages of a search have looked at. Raises
-    `InvalidValue`.
+def read_moment(text: str) -> datetime | None:
+    """Return the moment that an address names, with its time zone; None if it names
+    none.
     """
-    text = request.GET.get("searched", "")
-    number = read_number(text) if text else 0
-    if number is None:
-        raise InvalidValue(
-            "“searched” is a number from 0 on; follow the links of the list",
-            path="searched",
-        )
-    return number
+    try:
+        moment = parse_datetime(text)
+        if moment is None or not timezone.is_aware(moment):
+            return None
+        # The first and the last moments may not exist in the database's time zone.
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def read_position(text: str) -> tuple[datetime | None, UUID | None]:
+    """Return the moment and the id of the row behind which a page of a list begins;
+    None for both if the address names no such row.
+    """
+    moment_text, _, id_text = text.partition("~")
+    moment = read_moment(moment_text)
+    try:
+        row = UUID(id_text)
+    except ValueError:
+        return None, None
+    if moment is None:
+        return None, None
+    return moment, row
 
 
 def refuses_unreadable_filters(view: View) -> View:

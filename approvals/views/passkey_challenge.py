@@ -19,7 +19,7 @@ from approvals.views.page import (
 )
 from approvals.views.posted_confirmation import session_of, site_of
 from approvals.views.posted_review import as_posted, choices_posted, obstacle_to_signing
-from approvals.views.unsigned_review import ANSWERS
+from approvals.views.unsigned_review import ANSWERS, sentence_of
 from orchestrator.engine.errors import REFUSALS, CountersignError
 
 
@@ -50,6 +50,8 @@ def challenge_page(request: HttpRequest, ref: str) -> HttpResponse:
             by=cast(AbstractBaseUser, request.user),
             site=site_of(request),
             session=session_of(request),
+            # That of the form, as it is signed with.
+            idempotency_key=request.POST.get("key", "")[:200] or None,
         )
     except REFUSALS as error:
         return _refusal(error)
@@ -57,7 +59,7 @@ def challenge_page(request: HttpRequest, ref: str) -> HttpResponse:
 
 
 def _refusal(error: CountersignError) -> HttpResponse:
-    facts = {"code": error.code, "message": error.message}
+    facts = {"code": error.code, "message": sentence_of(error)}
     return _answer(facts, ANSWERS.get(type(error), 409))
 
 

@@ -16,8 +16,11 @@ from django.views.decorators.http import require_safe
 from approvals import inbox, permissions
 from approvals.display import comparison
 from approvals.display.value_types import ValueType, type_of_channel
+from approvals.earlier_askings import Ending, endings_of
+from approvals.effect_results import effect_results
 from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
+from approvals.views.asked_before import ending_in_words
 from approvals.views.inbox import names_of
 from approvals.views.page import read_page, refuses_unreadable_filters, render
 from approvals.views.write_cards import LARGE, Shown, first_page
@@ -85,6 +88,7 @@ class SignedWrite:
     beside: tuple[()] = ()
     decision: UUID | None = None
     confirmed_by: str = ""
+    delegator: str = ""
 
     @property
     def anchor(self) -> str:
@@ -111,6 +115,7 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     start = (number - 1) * PAGE
     lines = _lines(receipt, start) if sees_run else _verdicts(receipt, start)
     _add_decisions(lines, receipt)
+    askings = _requests_of(receipt, run)
 
     results = [line["result"] for line in receipt.lines]
     came_back = "came_back" in results
@@ -129,6 +134,7 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
         "came_back": came_back,
         "still_open": still_open,
         "now": _now(sees_run, came_back, still_open),
+        "came_of_it": _came_of_it(askings, sees_run=sees_run),
         "next": inbox.waiting_for(request.user, first=1, beside=run.id).first(),
     }
     return render(request, "approvals/receipt.html", context, section="reviews")
@@ -140,16 +146,48 @@ def _may_read(user: Any, sees_run: bool) -> bool:
 
 
 def _add_decisions(lines: Sequence[SignedWrite], receipt: Receipt) -> None:
-    """Add to each line the id of its decision, which can be exported, and how that was
-    confirmed.
+    """Add to each line the id of its decision, which can be exported, how that was
+    confirmed, and for whom it was made.
     """
     decisions = Decision.objects.filter(receipt=receipt)
-    columns = ("write", "id", "confirmed_by")
+    columns = ("write", "id", "confirmed_by", "delegator_name")
     by_write = {write: rest for write, *rest in decisions.values_list(*columns)}
     for line in lines:
         # A verdict that did not count has left no decision.
         if UUID(line.write) in by_write:
-            line.decision, line.confirmed_by = by_write[UUID(line.write)]
+            columns_of_line = by_write[UUID(line.write)]
+            line.decision, line.confirmed_by, line.delegator = columns_of_line
+
+
+MOST_ASKINGS = 20
+"""The most requests of one signing for which the receipt says what came of them."""
+
+
+def _requests_of(receipt: Receipt, run: Run) -> list[ApprovalRequest]:
+    """Return the requests on which a receipt has decisions, as they were asked."""
+    signed = Decision.objects.filter(receipt=receipt).values("request")
+    rows = ApprovalRequest.objects.filter(id__in=signed).order_by("opened_at", "id")
+    requests = list(rows[:MOST_ASKINGS])
+    for request in requests:
+        request.run = run
+    return requests
+
+
+def _came_of_it(
+    requests: Sequence[ApprovalRequest], *, sees_run: bool
+) -> list[tuple[str, bool]]:
+    """Return what came of what was signed: a sentence for each effect, and whether
+    somebody should look at it. Errors are values of the run, for those who may see it.
+    """
+    came_of_it: list[tuple[str, bool]] = []
+    results = effect_results(requests)
+    for request in requests:
+        endings = [Ending(result) for result in results[request.id]]
+        if sees_run:
+            endings = endings_of(request, results[request.id])
+        for ending in endings:
+            came_of_it.append((ending_in_words(ending), ending.is_bad))
+    return came_of_it
 
 
 def _has_open_request(run: Run) -> bool:

@@ -25,6 +25,7 @@ from approvals.gates.edited_texts import gate_of
 from approvals.gates.request_state import RequestState, policy_of, why_of
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages
+from approvals.views.asked_before import AskedBefore
 from approvals.views.card_pages import FIELDS, JSON, CardPages, DrawnCards, Pager, Raw
 from approvals.views.inbox import name_of_decider, names_of, time_of
 from approvals.views.review_form import Choice
@@ -247,8 +248,11 @@ class Question:
     groups: list[WriteGroup] = field(default_factory=list)
     apart: list[WriteLine] = field(default_factory=list)
     reason_required: Collection[str] = ()
+    considered: int | str | None = None
     pager: Pager | None = None
     shown_lines: Sequence[WriteLine] = ()
+    for_whom: str = ""
+    before: AskedBefore | None = None
 
     @property
     def name(self) -> str:
@@ -336,6 +340,7 @@ def question(
         groups=groups,
         apart=apart,
         reason_required=request.policy["reason_required"],
+        considered=request.policy.get("considered"),
     )
 
 

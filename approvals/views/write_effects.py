@@ -6,14 +6,12 @@ sees all of them, so it counts for each write: a mark may announce more than hap
 never less.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from approvals.gates.departed_line import NOTHING_AHEAD, Ahead
-from approvals.views.consequences import edges_from, takes
+from approvals.gates.nodes_behind import nodes_behind
 from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.node import END, Node
 from orchestrator.engine.step.held_patch import PATCH
 
 WEIGHT = {"write": 1, "external": 2}
@@ -49,36 +47,12 @@ def effect_of_write(
         called = compiled.nodes[node]
         heaviest_weight = WEIGHT.get(called.effect, 0)
         heaviest = WriteEffect(called.effect if heaviest_weight else "write", node)
-    for behind in _behind(compiled, node, ahead):
+    # A patch is no node; the run goes on from its waiting tokens.
+    pending = ahead.pending if node == PATCH else ()
+    for behind in nodes_behind(compiled, node, "approved", pending):
         sees_channel = behind.reads is None or channel in behind.reads
         weight = WEIGHT.get(behind.effect, 0)
         if sees_channel and weight > heaviest_weight:
             heaviest = WriteEffect(behind.effect, behind.name)
             heaviest_weight = weight
     return heaviest
-
-
-def _behind(compiled: Compiled, node: str, ahead: Ahead) -> Iterator[Node]:
-    """Yield the nodes that may run once the gate of this one is passed, before another
-    gate, in the order of the edges.
-    """
-    queue = [
-        edge
-        for edge in compiled.edges
-        if edge.source == node and takes(edge, "approved")
-    ]
-    # A patch is no node; the run goes on from its waiting tokens.
-    if node == PATCH:
-        queue += ahead.pending
-    seen: set[str] = set()
-    while queue:
-        name = queue.pop(0).target
-        if name in seen or name == END:
-            continue
-        seen.add(name)
-        behind = compiled.nodes[name]
-        # After another gate, people decide again.
-        if behind.gated:
-            continue
-        yield behind
-        queue += edges_from(compiled, name)

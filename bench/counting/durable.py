@@ -73,7 +73,8 @@ class PostgresqlCommits(Commits):
 
     def count(self) -> int:
         until = self._position("flush")
-        if until == self._from:
+        # What was inserted before it began may be flushed later, or not at all.
+        if _bytes_of(until) <= _bytes_of(self._from):
             return 0
         command = [
             postgres.binaries() / "pg_waldump",
@@ -96,6 +97,12 @@ class PostgresqlCommits(Commits):
             return str(
                 link.execute(f"SELECT pg_current_wal_{which}_lsn()").fetchone()[0]
             )
+
+
+def _bytes_of(position: str) -> int:
+    """Return the place of a position in the write-ahead log, in bytes: "0/E773BD8"."""
+    high, low = position.split("/")
+    return (int(high, 16) << 32) + int(low, 16)
 
 
 def commits(place: Place) -> Commits:

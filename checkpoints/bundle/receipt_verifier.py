@@ -12,20 +12,25 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from checkpoints.bundle.envelope import authenticated_bytes
-from checkpoints.bundle.passkey_assertion import (
-    BadAssertion,
-    fingerprint_of,
-    verify_assertion,
+from checkpoints.bundle.verifier import (
+    Bad,
+    Verdict,
+    fault_of_assertion,
+    framed_hash,
+    signed_line,
 )
-from checkpoints.bundle.verifier import Bad, Verdict, framed_hash
 from checkpoints.core.strict_json import parse_strict
 from checkpoints.core.tombstone import TEXT, holds_tombstone
+from checkpoints.core.visible_text import LONGEST_LABEL
 from orchestrator.engine.graphs.confirmation import PASSKEY, confirmation_needed
 from orchestrator.engine.values import canonical
 
 TYPE = "countersign-receipt-1"
 PAYLOAD_TYPE = "application/vnd.countersign.receipt+json"
 ERASED = "what was erased in it cannot be compared with its hash"
+HIDDEN = "it hides its values, so none of them was compared with its hash"
+UNASKED = "nobody was asked, so no hash covers its values"
+UNCOVERED = "the hash of what was signed does not cover"
 NO_PASSKEY = "the gate asked for a passkey, and there is none in this receipt"
 UNKNOWN_AMOUNT = (
     "no passkey signed it, and without its amount nobody can say whether the gate asked"
@@ -34,6 +39,7 @@ UNKNOWN_AMOUNT = (
 NOBODY = ("", "the deadline")
 """Who decided where no person did."""
 _VALUES = ("old_value", "proposed_value", "final_value")
+_SIDES = ("seen", "signed")
 
 
 def verify_receipt(
@@ -48,18 +54,14 @@ def verify_receipt(
         receipt = _opened(data, public_key)
         _require_values(receipt)
         _require_passkey(receipt, passkey)
-        reservation = _missing_passkey(receipt)
+        reservations = [*_uncompared(receipt), _missing_passkey(receipt)]
     except Bad as error:
         return Verdict(False, 0, error.args[1])
     except Exception as error:
         reason = f"it does not say what it must: {type(error).__name__}: {error}"[:200]
         # A reason may quote the file, and no terminal is to obey what is in there.
         return Verdict(False, 0, reason.encode("unicode_escape").decode())
-    # Of a reason a part of the text may have been erased.
-    reason = receipt["decision"]["reason"] or ""
-    if holds_tombstone(receipt["write"]) or TEXT in reason:
-        reservation = f"{ERASED}; {reservation}" if reservation else ERASED
-    return Verdict(True, 0, reservation)
+    return Verdict(True, 0, "; ".join(filter(None, reservations)))
 
 
 def _opened(data: bytes, public_key: bytes) -> dict[str, Any]:
@@ -94,6 +96,7 @@ def _require_values(receipt: dict[str, Any]) -> None:
     if receipt["hidden"]:
         shows_none = values == [None] * len(values)
         _require(shows_none, "it shows values, though it says that it hides them")
+        _require_policy(receipt)
         return
     if receipt["request"] is None:
         is_unasked = verdict == "not_needed"
@@ -112,6 +115,87 @@ def _require_values(receipt: dict[str, Any]) -> None:
         "the proposed value is not the one that was seen",
     )
     _require_final(verdict, write)
+    _require_policy(receipt)
+    _require_label(write["label"], seen)
+
+
+def _require_policy(receipt: dict[str, Any]) -> None:
+    """Raise `Bad` if the policy is not the one under which the write was decided."""
+    request = receipt["request"]
+    if request is None:
+        return
+    hash_ = canonical.digest(canonical.dumps(request["policy"]))
+    write = receipt["write"]
+    hashes = {request["policy_hash"], *(write[name]["policy_hash"] for name in _SIDES)}
+    _require(hashes == {hash_}, "the policy is not the one that was signed under")
+
+
+def _require_label(label: Any, seen: dict[str, Any]) -> None:
+    """Raise `Bad` if a label is not the one that was shown, as far as that is proven."""
+    if _is_hashed(seen) and "label" in seen["shown"]:
+        # A column holds the beginning of a long one.
+        is_shown = str(seen["shown"]["label"])[:LONGEST_LABEL] == label
+        _require(is_shown, "the label is not the one that was seen")
+
+
+def _is_hashed(revision: dict[str, Any]) -> bool:
+    """Return whether the hash of a revision can be computed: nothing of it was erased."""
+    return not holds_tombstone([revision["value"], revision["shown"]])
+
+
+def _uncompared(receipt: dict[str, Any]) -> list[str]:
+    """Return sentences on what stands in a receipt and could not be compared with what
+    was signed.
+    """
+    if receipt["hidden"]:
+        return [HIDDEN]
+    if receipt["request"] is None:
+        return [UNASKED]
+    sentences: list[str] = []
+    for sentence, names in (
+        (ERASED, _erased(receipt)),
+        (UNCOVERED, _uncovered(receipt)),
+    ):
+        if names:
+            sentences.append(f"{sentence}: {', '.join(names)}")
+    return sentences
+
+
+def _erased(receipt: dict[str, Any]) -> list[str]:
+    """Return the names of what was erased, or is said to have been."""
+    write = receipt["write"]
+    values = {
+        "old value": write["old_value"],
+        "proposed value": write["proposed_value"],
+        "final value": write["final_value"],
+        "what was seen": [write["seen"]["value"], write["seen"]["shown"]],
+        "what was signed": [write["signed"]["value"], write["signed"]["shown"]],
+    }
+    names = [name for name, value in values.items() if holds_tombstone(value)]
+    # Of a reason a part of the text may have been erased.
+    if TEXT in (receipt["decision"]["reason"] or ""):
+        names.append("reason")
+    return names
+
+
+def _uncovered(receipt: dict[str, Any]) -> list[str]:
+    """Return the names of what stands beside the values, and is not what the hash of
+    what was seen or signed covers.
+    """
+    write = receipt["write"]
+    proven = [write[side] for side in _SIDES if _is_hashed(write[side])]
+    names: list[str] = []
+    # Where more is bound than the old value, the hash of all of it is there alone.
+    binding = canonical.dumps({"shows": {}, "value": write["old_value"]})
+    if canonical.digest(binding) not in [side["bound_hash"] for side in proven]:
+        names.append("old value")
+    if not any("label" in side["shown"] for side in proven):
+        names.append("label")
+    for name in ("title", "facts"):
+        shown = [canonical.dumps(side["shown"].get(name)) for side in proven]
+        if canonical.dumps(receipt["request"][name]) not in shown:
+            names.append(name)
+    return names
 
 
 def _require_passkey(receipt: dict[str, Any], fingerprint: str) -> None:
@@ -126,14 +210,11 @@ def _require_passkey(receipt: dict[str, Any], fingerprint: str) -> None:
         return
     if assertion is None:
         raise Bad(0, "the signature of its passkey is missing")
-    try:
-        verify_assertion(assertion)
-    except BadAssertion as error:
-        raise Bad(0, f"the passkey's signature does not hold: {error}") from error
-    own = fingerprint_of(base64.b64decode(assertion["public_key"], validate=True))
-    _require(own == assertion["fingerprint"], "the passkey has another fingerprint")
+    fault = fault_of_assertion(assertion)
+    _require(not fault, f"the passkey's signature does not hold: {fault}")
     if fingerprint:
-        _require(own == fingerprint.lower(), "another passkey signed it")
+        is_expected = assertion["fingerprint"] == fingerprint.lower()
+        _require(is_expected, "another passkey signed it")
     _require_signed_line(receipt, assertion["document"])
 
 
@@ -163,20 +244,18 @@ def _require_signed_line(receipt: dict[str, Any], document: dict[str, Any]) -> N
     """Raise `Bad` if what a passkey signed is not this decision."""
     decision = receipt["decision"]
     write = receipt["write"]
-    lines = [line for line in document["decisions"] if line["write"] == write["id"]]
-    _require(len(lines) == 1, "its passkey signed something else")
-    [line] = lines
-    decided = [
-        receipt["run"]["id"],
-        decision["by"],
-        receipt["request"]["id"],
-        decision["seen_hash"],
-        write["seen"]["revision"],
-        decision["verdict"],
-    ]
-    names = ("request", "hash", "revision", "verdict")
-    signed = [document["run"], document["by"], *(line[name] for name in names)]
-    _require(signed == decided, "its passkey signed another decision")
+    decided = {
+        "run": receipt["run"]["id"],
+        "by": decision["by"],
+        "request": receipt["request"]["id"],
+        "write": write["id"],
+        "hash": decision["seen_hash"],
+        "revision": write["seen"]["revision"],
+        "verdict": decision["verdict"],
+    }
+    line = signed_line(document, decided)
+    if line is None:
+        raise Bad(0, "its passkey signed another decision")
     # Hashes of an encrypted run are keyed, and its values are hidden.
     if receipt["hidden"]:
         return
@@ -224,9 +303,7 @@ def _require_hash(
     """
     run = receipt["run"]
     write = receipt["write"]
-    value = revision["value"]
-    shown = revision["shown"]
-    if holds_tombstone(value) or holds_tombstone(shown):
+    if not _is_hashed(revision):
         return
     computed = framed_hash(
         run["id"],
@@ -235,10 +312,10 @@ def _require_hash(
         write["position"],
         revision["revision"],
         write["channel"],
-        canonical.dumps(value),
+        canonical.dumps(revision["value"]),
         revision["bound_hash"],
         revision["policy_hash"],
-        canonical.dumps(shown),
+        canonical.dumps(revision["shown"]),
     )
     _require(computed == hash_, f"{what} has another hash")
 

@@ -9,6 +9,7 @@ them as JSON, then what the lines hold, each compared with those before it.
 """
 
 import argparse
+import base64
 import hashlib
 import json
 import re
@@ -19,8 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 Row = dict[str, Any]
 Numbered = dict[int, Any]
@@ -66,6 +72,16 @@ CHECKPOINT = (
 )
 WRITE = "run line task position revision channel value bound_hash policy_hash shown"
 PAYLOADS = ("payload", "value", "shown")
+
+# How Python says that JSON is not of the form that it must have.
+NONSENSE = (TypeError, LookupError, AttributeError, RecursionError)
+
+# What a passkey signs is the hash of a document of this type.
+DOCUMENT = "countersign-passkey-1"
+# The place of the flags in an authenticator's data, behind the hash of the site.
+FLAGS_AT = 32
+PRESENT = 0x01
+VERIFIED = 0x04
 
 
 class Fields(Row):
@@ -219,7 +235,9 @@ class Contents:
         self.erasures: Row = {}  # record in the manifest -> hash of its rows
         self.logged_erasures: set[str] = set()
         self.decided: Numbered = {}  # event of a decision -> whether nobody was asked
-        self.requests: set[str] = set()
+        self.requests: dict[str, bool] = {}  # -> whether each decision needs a passkey
+        # Receipt that a passkey signed -> the document, and why it does not hold.
+        self.assertions: dict[str, tuple[Row, str]] = {}
         # Write -> hash of a revision -> number of the revision, hash of its value.
         self.revisions: dict[str, Row] = {}
         # By checkpoint: the notes of the log (metadata hash, totals), and of the rows.
@@ -234,7 +252,7 @@ class Contents:
                 self.take(parsed(body, number), number)
             except ValueError as error:
                 raise Bad(number, str(error)) from None
-            except (TypeError, LookupError, AttributeError) as error:
+            except NONSENSE as error:
                 reason = f"it does not say what it must: {error!r}"
                 raise Bad(number, reason[:200]) from None
         if self.as_is:
@@ -393,7 +411,17 @@ class Contents:
         sums[row.name] = sums.get(row.name, 0) + row.millionths
 
     def check_request(self, row: Fields) -> None:
-        self.requests.add(row.id)
+        policy = row.policy
+        # Where an amount decides, only its installation can say.
+        is_needed = policy.get("confirm") == "passkey" and "confirm_above" not in policy
+        self.requests[row.id] = is_needed
+
+    def check_receipt(self, row: Fields) -> None:
+        assertion = row.get("assertion")
+        if assertion is not None:
+            # A fault is named with the decision that it is about.
+            document = assertion["document"]
+            self.assertions[row.id] = (document, fault_of_assertion(assertion))
 
     def check_decision(self, row: Fields) -> None:
         number = row.event_seq
@@ -406,6 +434,7 @@ class Contents:
         must(fits, "the log does not speak of this decision")
         if not nobody_asked:
             self._require_decided_revision(row)
+            self._require_passkey(row)
 
     def _require_decided_revision(self, row: Fields) -> None:
         must(row.request in self.requests, "the request of this decision is missing")
@@ -429,6 +458,40 @@ class Contents:
         computed = digest(row.final_value)
         what = "the value that was signed"
         self._require_hash(computed, value_hash, what, "final_value")
+
+    def _require_passkey(self, row: Fields) -> None:
+        """Require that a passkey signed this decision where it says so, or its gate asks
+        every person for one.
+        """
+        document, fault = self.assertions.get(row.receipt, (None, ""))
+        what = f"decision {row.id}"
+        if row.get("confirmed_by") != "passkey":
+            must(document is None, f"{what} denies the passkey that signed it")
+            is_missing = self.requests[row.request] and row.receipt is not None
+            must(not is_missing, f"{what} lacks the passkey that its gate asks for")
+            return
+        must(document is not None, f"the signature of the passkey of {what} is missing")
+        must(not fault, f"the passkey's signature of {what} does not hold: {fault}")
+        revision, _ = self.revisions[row.write][row.seen_hash]
+        decided = {
+            "run": row.run,
+            "by": row.by_name,
+            "request": row.request,
+            "write": row.write,
+            "revision": revision,
+            "hash": row.seen_hash,
+            "verdict": row.verdict,
+        }
+        line = signed_line(document or {}, decided)
+        must(line is not None, f"the passkey of {what} signed something else")
+        if row.verdict == "edit":
+            self._require_signed(row, "final_value", line.get("value_hash", ""))
+        if row.reason or "reason_hash" in line:
+            self._require_signed(row, "reason", line.get("reason_hash", ""))
+
+    def _require_signed(self, row: Fields, column: str, hash_: str) -> None:
+        what = f"what the passkey of decision {row.id} signed as {column}"
+        self._require_hash(digest(row[column]), hash_, what, column)
 
     def check_counts(self, body: Fields) -> None:
         run = self.run_row
@@ -530,6 +593,110 @@ def framed_hash(*parts: Any) -> str:
             frame.append(part)
     text = json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode()
     return hashlib.sha256(text + payloads).hexdigest()
+
+
+# What a passkey signed.
+
+
+def fault_of_assertion(assertion: Row) -> str:
+    """Return why an assertion does not prove that its key signed its document, its
+    person present and verified; empty if it does.
+
+    `assertion`: {document, public_key, fingerprint, client_data, authenticator_data,
+    signature}, the key (SubjectPublicKeyInfo, DER) and the last three in base64.
+    """
+    try:
+        _require_assertion(assertion)
+    except InvalidSignature:
+        return "its signature is not of its key"
+    except ValueError as error:
+        return str(error)
+    except (*NONSENSE, UnsupportedAlgorithm) as error:
+        return f"it does not say what it must: {error!r}"[:200]
+    return ""
+
+
+def _require_assertion(assertion: Row) -> None:
+    document = assertion["document"]
+    must(document["type"] == DOCUMENT, "its document is of an unknown type")
+    public_key = _bytes(assertion, "public_key")
+    is_of_key = fingerprint_of(public_key) == assertion["fingerprint"]
+    must(is_of_key, "its key has another fingerprint")
+
+    client_data = _bytes(assertion, "client_data")
+    client = json.loads(client_data, object_pairs_hook=_object)
+    must(client["type"] == "webauthn.get", "it is no assertion")
+    is_of_origin = client["origin"] == document["origin"]
+    must(is_of_origin, "it was made on a page of another origin")
+    challenge = base64.urlsafe_b64encode(challenge_of(document)).decode().rstrip("=")
+    must(client["challenge"] == challenge, "it is over something else")
+
+    data = _bytes(assertion, "authenticator_data")
+    site_hash = hashlib.sha256(document["rp_id"].encode()).digest()
+    must(data[:FLAGS_AT] == site_hash, "it was made for another site")
+    must(bool(data[FLAGS_AT] & PRESENT), "nobody was present")
+    must(bool(data[FLAGS_AT] & VERIFIED), "its person was not verified")
+
+    # This is what WebAuthn signs.
+    signed = data + hashlib.sha256(client_data).digest()
+    _require_signed_by(public_key, _bytes(assertion, "signature"), signed)
+
+
+def _require_signed_by(public_key: bytes, signature: bytes, signed: bytes) -> None:
+    key = load_der_public_key(public_key)
+    if isinstance(key, EllipticCurvePublicKey):
+        key.verify(signature, signed, ECDSA(SHA256()))
+    elif isinstance(key, Ed25519PublicKey):
+        key.verify(signature, signed)
+    elif isinstance(key, RSAPublicKey):
+        key.verify(signature, signed, PKCS1v15(), SHA256())
+    else:
+        raise ValueError("its key is of an unknown kind")
+
+
+def _bytes(assertion: Row, name: str) -> bytes:
+    return base64.b64decode(assertion[name], validate=True)
+
+
+def challenge_of(document: Row) -> bytes:
+    """Return the challenge for a document: the SHA-256 of its canonical JSON. It holds
+    texts and whole numbers only.
+    """
+    text = json.dumps(
+        document,
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
+    return hashlib.sha256(text.encode()).digest()
+
+
+def fingerprint_of(public_key: bytes) -> str:
+    """Return the fingerprint of a public key (SubjectPublicKeyInfo, DER), which people
+    compare: its SHA-256 in hex.
+    """
+    return hashlib.sha256(public_key).hexdigest()
+
+
+def signed_line(document: Row, decided: Row) -> Any:
+    """Return what a document says of one decision; None unless it is this one: {run, by,
+    request, write, revision, hash, verdict}.
+    """
+    of_write = []
+    for line in document["decisions"]:
+        if line["write"] == decided["write"]:
+            of_write.append(line)
+    if len(of_write) != 1:
+        return None
+    signed = {
+        **of_write[0],
+        "run": document["run"],
+        "by": document["by"],
+    }
+    for name, value in decided.items():
+        if signed[name] != value:
+            return None
+    return of_write[0]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -377,13 +377,16 @@ def cancel_job(job_id: UUID | str) -> bool:
     return bool(_cancel(Job.objects.filter(id=uuid_of(job_id, "job"))))
 
 
-def cancel_jobs_of(run_id: UUID | str) -> int:
-    """End all jobs of a run, and return how many there were."""
+def cancel_jobs_of(run_id: UUID | str, *, kind: str | None = None) -> int:
+    """End all jobs of a run, or those of one kind, and return how many there were."""
     run = uuid_of(run_id, "run")
     # Most runs have no job, and looking for one costs less than the UPDATE.
     if not query_cache.exists(_query_live, run):
         return 0
-    return _cancel(Job.objects.filter(run=run))
+    rows = Job.objects.filter(run=run)
+    if kind is not None:
+        rows = rows.filter(kind=kind)
+    return _cancel(rows)
 
 
 def _query_live(run: UUID) -> "QuerySet[Any, Any]":

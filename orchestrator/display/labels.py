@@ -65,6 +65,7 @@ RIGHTS = {
     "manage_retention": "Manage retention: clean up, pin, hold and erase",
     "reassign": "Hand reviews to other people",
     "view_audit": "Read the whole audit log",
+    "manage_webhooks": "Manage webhooks: what is sent to other services",
 }
 """Right of `approvals.permissions.RIGHTS` -> the actions that it permits."""
 
@@ -76,11 +77,14 @@ JOBS = {
     "prune_runs": "Removes old history",
     "run_policies": "Runs the retention policies",
     "rotate_keys": "Encrypts rows under the newest key",
+    "send_notices": "Passes on what waits for people and what came of it",
+    "send_webhook": "Sends notices to another service",
     "sweep_access": "Removes expired tokens, sessions and kept answers of the API",
     "meet_deadline": "Decides in a review what was left open at its deadline",
     "sweep_bulk_forks": "Removes old lists of forks made in bulk",
     "sweep_jobs": "Removes jobs that ended long ago",
     "sweep_memory": "Forgets memory that is too old",
+    "sweep_notices": "Removes notices that are a month old",
     "sweep_payloads": "Removes stored payloads that no row points to",
     "sweep_uploads": "Removes uploads that no run uses",
     "sweep_workers": "Removes workers that left long ago",
@@ -113,6 +117,9 @@ EVENTS = {
     "cancel_requested": "cancelling was asked for",
     "request_withdrawn": "review was withdrawn",
     "request_expired": "review was closed by its deadline",
+    "request_claimed": "review taken",
+    "request_released": "review given back",
+    "request_assigned": "review handed over",
     "run_cancelled": "run cancelled",
     "task_settled": "outcome settled",
     "effect_result": "result recorded",

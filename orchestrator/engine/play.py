@@ -3,7 +3,8 @@ gates as in a run, without database or clock. This module only keeps the results
 decides when people are asked.
 
 Retries come at once, timeouts do not count, and one decider stands for all reviewers,
-whatever the quorum.
+whatever the quorum. Nobody confirms who they are, and no `recheck` is asked: what a play
+leaves out of a gate stands in its result.
 """
 
 import asyncio
@@ -88,7 +89,8 @@ class Played:
     """The result of a play. `status`: completed, paused, rejected, failed or unknown.
     `gates`: the requests that still wait. `log`: the log lines of nodes, as (level,
     event, facts). `figures`: the sums over finished tasks, by name. `memory`: the
-    traces by (namespace, key).
+    traces by (namespace, key). `left_out`: what gates ask for and a play does not,
+    {node: [name of the option]}: `confirm`, `recheck`.
     """
 
     status: str
@@ -99,6 +101,7 @@ class Played:
     log: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     figures: dict[str, Decimal] = field(default_factory=dict)
     memory: dict[tuple[str, str], Trace] = field(default_factory=dict)
+    left_out: dict[str, list[str]] = field(default_factory=dict)
 
 
 class Saves(Protocol):
@@ -137,6 +140,16 @@ def play(
     return player.play(store, max_supersteps)
 
 
+def _left_out(compiled: Compiled) -> dict[str, list[str]]:
+    """Return which options of gates a play does not act on, by node."""
+    left_out: dict[str, list[str]] = {}
+    for node in compiled.nodes.values():
+        for option in ("confirm", "recheck"):
+            if getattr(node.gate, option, None) is not None:
+                left_out.setdefault(node.name, []).append(option)
+    return left_out
+
+
 class _Player:
     """One play of a graph, from its input to its end."""
 
@@ -161,6 +174,7 @@ class _Player:
             "running",
             self._shown(),
             memory=memory.traces,
+            left_out=_left_out(compiled),
         )
         self.log = PlayLog(self.played.log)
         self.number = 0

@@ -538,7 +538,10 @@ def gates_to_ask(
         if not result.gated or task in before.tasks_asked:
             continue
         if result.renews is not None:
-            reached[task] = renewals.renewed_gate(session, task, result)
+            asked_again = renewals.renewed_gate(session, task, result)
+            # A replay takes a rejection only where the task would see the same.
+            input_hash = context.input_hash(starts[task])
+            reached[task] = replace(asked_again, input_hash=input_hash)
             continue
         guard = result.guard or task.node
         gate = session.graph.nodes[guard].gate

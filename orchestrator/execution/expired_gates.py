@@ -26,7 +26,9 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import DeadlinePassed
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.consideration import considered_by
 from orchestrator.engine.graphs.gate import Show, present
+from orchestrator.engine.graphs.review_claim import claim_time
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.execution import memory as execution_memory
@@ -175,6 +177,9 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         on_deadline=policy["on_deadline"],
         confirm=policy.get("confirm"),
         confirm_above=policy.get("confirm_above"),
+        considered=considered_by(policy),
+        exclusive=policy.get("exclusive", False),
+        claim_for=claim_time(policy),
     )
 
 

@@ -38,9 +38,9 @@ from orchestrator.engine import Task
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.call import AUTHORITY
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.effect import DIVERGED, HUMAN
+from orchestrator.engine.graphs.effect import DIVERGED, HUMAN, REJECTED
 from orchestrator.engine.graphs.trace import LIVE
-from orchestrator.engine.step.frontier import Frontier
+from orchestrator.engine.step.frontier import Frontier, visit_key
 from orchestrator.engine.step.memory import Memory
 from orchestrator.engine.step.plan import ErrorInfo, Start
 from orchestrator.engine.step.reduce import Output, Settled, WriteValue
@@ -133,7 +133,39 @@ class Replay:
             # What a person settled may have been held by the gate of another node.
             finished = replace(record.finished, gated=task in proposals)
             records[task] = replace(record, finished=finished)
-        return records
+        return records | self._refused(outside.keys() - records.keys())
+
+    def _refused(self, tasks: Iterable[Task]) -> dict[Task, RecordedTask]:
+        """Return the record of each of these tasks that did not run, because people were
+        asked again about what it would have acted on, and rejected it. No query unless
+        one of them acts on the authority of a gate.
+        """
+        acting = [task for task in tasks if self.graph.nodes[task.node].authority]
+        if not acting:
+            return {}
+        origin = self.origin
+        refused: dict[Task, RecordedTask] = {}
+        for state in load_states(self._renewals(acting), origin.protection):
+            if state.outcome == REJECTED:
+                request = state.request
+                write = _proposed_write(state.writes[0])
+                refused[state.task] = RecordedTask(
+                    request.input_hash,
+                    request.superstep,
+                    FinishedTask(Output((write,)), gated=True),
+                )
+        return refused
+
+    def _renewals(self, tasks: Iterable[Task]) -> list[ApprovalRequest]:
+        """Return the applied requests in which people were asked again before these
+        tasks acted, in their order. One query.
+        """
+        origin = self.origin
+        of_these = of_tasks(origin.id, origin.line, tasks)
+        applied = ApprovalRequest.objects.filter(
+            of_these, kind=AUTHORITY_KIND, status=RequestStatus.APPLIED
+        )
+        return list(applied.order_by("ordinal"))
 
     def _outside(self, starts: Sequence[Start]) -> dict[Task, Start]:
         """Return the starts that would act outside: a call that is only prepared does
@@ -389,31 +421,43 @@ class Replay:
         gated = frontier.gated()
         if not gated:
             return []
-        next_settlement = self._next_settlement(gated)
+        renewed = {task for task in gated if _is_asked_again(frontier, task)}
+        next_settlement = self._next_settlement(gated, renewed)
         if next_settlement is not None:
             number, tasks = next_settlement
-            return self._settled(tasks) if idle or number <= superstep else []
+            is_due = idle or number <= superstep
+            return self._settled(tasks, renewed) if is_due else []
         if not idle:
             return []
         return [Settled(task, (), DIVERGED) for task in sorted(gated)]
 
     def _next_settlement(
-        self, gated: Collection[Task]
+        self, gated: Collection[Task], renewed: Collection[Task]
     ) -> tuple[int, list[Task]] | None:
         """Return the superstep of the origin's first settlement of some of these tasks,
-        and those tasks.
+        and those tasks; of those that are `renewed` the last one counts, by which they
+        were rejected.
         """
         if self._settlements is None:
             self._settlements = settlements(self.origin)
-        for superstep, settled in self._settlements:
-            tasks = [task for task in settled if task in gated]
+        last_of: dict[Task, int] = {}
+        for place, (_, settled) in enumerate(self._settlements):
+            last_of.update(dict.fromkeys(settled, place))
+        for place, (superstep, settled) in enumerate(self._settlements):
+            tasks: list[Task] = []
+            for task in settled:
+                is_earlier = task in renewed and place < last_of[task]
+                if task in gated and not is_earlier:
+                    tasks.append(task)
             if tasks:
                 return superstep, tasks
         return None
 
-    def _settled(self, tasks: Sequence[Task]) -> list[Settled]:
+    def _settled(
+        self, tasks: Sequence[Task], renewed: Collection[Task]
+    ) -> list[Settled]:
         """Return these tasks as people decided them: what the origin's settlement
-        applied.
+        applied. About those that are `renewed` they were asked again.
         """
         origin = self.origin
         applied = ApprovalRequest.objects.filter(
@@ -421,6 +465,8 @@ class Replay:
             status=RequestStatus.APPLIED,
         ).exclude(kind=AUTHORITY_KIND)
         requests = list(applied.order_by("ordinal"))
+        if renewed:
+            requests += self._renewals(renewed)
         states: dict[Task, RequestState] = {}
         for state in load_states(requests, origin.protection):
             states[state.task] = state
@@ -489,6 +535,12 @@ class Replay:
             node=task.node,
             masked=mask_known_secrets,
         )
+
+
+def _is_asked_again(frontier: Frontier, task: Task) -> bool:
+    """Return whether a task waits because people are asked again about what it acts on."""
+    parts = frontier.waiting[visit_key(task.node, task.visit)]
+    return parts[task.index].renews
 
 
 def _with_why(places: Mapping[Task, str | None]) -> dict[Task, dict[str, Any]]:

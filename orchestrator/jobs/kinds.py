@@ -13,7 +13,9 @@ from uuid import UUID
 import structlog
 from django.db import Error, connection
 
+from approvals import list_columns, webhooks
 from approvals.gates import deadline_jobs
+from approvals.notices import delivery_jobs
 from checkpoints import anchors, erasure
 from checkpoints.conf import conf
 from checkpoints.db.caller_transaction import refuse_open_transaction
@@ -44,10 +46,13 @@ KINDS: dict[str, Kind] = {
     stock.KIND: stock.measure_storage,
     prune_job.KIND: prune_job.prune_job,
     "rotate_keys": integrity.rotate_job,
+    list_columns.SEND_NOTICES: delivery_jobs.send_notices,
+    webhooks.SEND_WEBHOOK: delivery_jobs.send_webhook,
     "sweep_access": old_access.access_that_ended,
     "sweep_bulk_forks": bulk_fork.old_bulk_forks,
     "sweep_jobs": standing_jobs.jobs_that_ended,
     "sweep_memory": standing_jobs.memory_that_is_old,
+    "sweep_notices": delivery_jobs.notices_that_are_old,
     "sweep_payloads": standing_jobs.payloads_without_a_row,
     "sweep_uploads": standing_jobs.uploads_without_a_run,
     "sweep_workers": standing_jobs.workers_that_left,
@@ -59,10 +64,12 @@ MINUTE = 60.0
 DAY = 86_400.0
 STANDING: dict[str, float] = {
     "anchor_heads": MINUTE,
+    list_columns.SEND_NOTICES: MINUTE,
     "sweep_access": DAY,
     "sweep_bulk_forks": DAY,
     "sweep_jobs": DAY,
     "sweep_memory": DAY,
+    "sweep_notices": DAY,
     policy_schedules.KIND: DAY,
     stock.KIND: DAY,
     "sweep_payloads": DAY,

@@ -1,5 +1,6 @@
-"""The standing job that removes what has expired: sessions, tokens, and the stored
-answers of requests, after the time for which their idempotency keys count.
+"""The standing job that removes what has expired: sessions, tokens, challenges that no
+passkey answered, and the stored answers of requests, after the time for which their
+idempotency keys count.
 """
 
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from typing import Any
 from django.apps import apps
 from django.db.models import Q, QuerySet
 
+from approvals import passkey_challenges
+from approvals.models import PasskeyChallenge
 from checkpoints.db.clock import db_in
 from checkpoints.queue.jobs import JobLease, Step
 from orchestrator.models import ApiToken, IdempotencyRecord
@@ -22,7 +25,8 @@ BATCH = 1000
 
 def access_that_ended(lease: JobLease) -> Iterator[Step]:
     """Remove answered requests after a week, tokens a month after they ended, sessions
-    when they end; in batches. The job's place is the number of rows removed so far.
+    and challenges when they end; in batches. The job's place is the number of rows
+    removed so far.
     """
     removed = int(lease.place or 0)
     note = "answers, tokens and sessions removed"
@@ -41,6 +45,9 @@ def _old_rows() -> "Iterator[QuerySet[Any]]":
     month_ago = db_in(-TOKENS_KEPT_DAYS * DAY)
     has_ended = Q(expires_at__lt=month_ago) | Q(revoked_at__lt=month_ago)
     yield ApiToken.objects.filter(has_ended)
+
+    lifetime = passkey_challenges.LIFETIME.total_seconds()
+    yield PasskeyChallenge.objects.filter(created_at__lt=db_in(-lifetime))
 
     # A project may keep its sessions elsewhere.
     if apps.is_installed("django.contrib.sessions"):

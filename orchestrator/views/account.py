@@ -7,36 +7,53 @@ from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from approvals.models import Passkey
-from approvals.passkeys import is_available
+from approvals.passkeys import is_available, listed_keys
+from approvals.people.standing_in import delegations_of
 from approvals.permissions import may
-from approvals.views.page import render, single_fields
+from approvals.views.mail_choice import mail_facts
+from approvals.views.page import (
+    read_page,
+    refuses_unreadable_filters,
+    render,
+    single_fields,
+)
 from orchestrator.display.labels import RIGHTS
 from orchestrator.models import ApiToken, Preference
 from orchestrator.templatetags.console import SHORTCUTS_COOKIE, SHORTCUTS_OFF
 
 TOKENS = 50
 """The most tokens that the page lists, the newest first."""
-PASSKEYS = 50
-"""The most passkeys that the page lists, the newest first, those revoked too."""
+PASSKEYS = 20
+"""The most passkeys that one page lists: as many as a person may have at a time."""
+DELEGATIONS = 50
+"""The most delegations that the page lists, the newest first, those that are over too."""
 _YEAR = 365 * 24 * 3600
 
 
 @login_required
 @require_safe
+@refuses_unreadable_filters
 def account_page(request: HttpRequest) -> HttpResponse:
-    """Show the account of the signed-in person. Five queries beside those of every
-    page.
+    """Show the account of the signed-in person. Six queries beside those of every
+    page, seven with passkeys.
     """
     user = request.user
+    number = read_page(request)
+    # One more shows whether there are further ones.
+    first = (number - 1) * PASSKEYS
+    keys = listed_keys(user, first=first, most=PASSKEYS + 1)
     groups = user.groups.order_by("name").values_list("name", flat=True)
     tokens = ApiToken.objects.filter(user=user.pk, revoked_at=None)
     context = {
         "groups": list(groups),
         "rights": [words for right, words in RIGHTS.items() if may(user, right)],
         "tokens": list(tokens[:TOKENS]),
-        "passkeys": list(Passkey.objects.filter(user=user.pk)[:PASSKEYS]),
+        "passkeys": keys[:PASSKEYS],
+        "passkey_page": number,
+        "more_passkeys": len(keys) > PASSKEYS,
         "has_passkeys": is_available,
+        **mail_facts(user),
+        "delegations": list(delegations_of(user)[:DELEGATIONS]),
         "now": timezone.now(),
     }
     return render(request, "orchestrator/account.html", {"page": context})

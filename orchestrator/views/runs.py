@@ -5,7 +5,7 @@ runs' rows only, never a checkpoint.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -16,12 +16,11 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.dateparse import parse_datetime
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from approvals import permissions
-from approvals.views.page import refuses_unreadable_filters, render
+from approvals.views.page import read_position, refuses_unreadable_filters, render
 from approvals.visible_runs import VisibleRuns, visible_graphs
 from checkpoints.core.ids import made_at
 from checkpoints.core.status import STOPPED, Status
@@ -433,27 +432,13 @@ def _before(runs: VisibleRuns, cursor: str) -> VisibleRuns:
     """
     if not cursor:
         return runs
-    at, last = _read_cursor(cursor)
+    at, last = read_position(cursor)
     if at is None:
         message = "“before” names no run; follow the links of the list"
         raise InvalidValue(message, path="before")
     # Of runs of one moment the id decides. The index can use the other bound alone.
     is_older = Q(created_at__lt=at) | Q(id__lt=last)
     return runs.where(is_older).filter(created_at__lte=at)
-
-
-def _read_cursor(cursor: str) -> tuple[datetime | None, UUID | None]:
-    """Return the moment and the id that a cursor names; no moment if it is wrong."""
-    text, _, id = cursor.partition("~")
-    try:
-        at = parse_datetime(text)
-        last = UUID(id)
-        if at is None or not timezone.is_aware(at):
-            return None, None
-        # The first and the last moments may not exist in the database's time zone.
-        return at.astimezone(UTC), last
-    except (ValueError, OverflowError):
-        return None, None
 
 
 def _uuids(texts: Iterable[str]) -> Iterator[UUID]:

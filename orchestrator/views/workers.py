@@ -10,6 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from approvals.views.page import needs_role, render
+from approvals.webhooks import may_manage
 from checkpoints.conf import conf, keyring
 from checkpoints.core.status import Status
 from checkpoints.db.counts import count_up_to_most
@@ -58,6 +59,7 @@ def workers_page(request: HttpRequest) -> HttpResponse:
         "jobs": _jobs(now),
         "keys": _keys(),
         "last": last_heartbeat,
+        "has_webhooks": may_manage(request.user),
         "stuck": not alive and depth["queued"],
         "left": left_behind,
     }

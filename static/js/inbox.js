@@ -1,6 +1,6 @@
-// The inbox: what is new is added at its end, what is settled says so and stays in its place until
-// the page is loaded again. Nothing moves under the pointer; the server decides what this person
-// may see of each row.
+// The inbox: what is new waits behind a button until its reader wants it, what is settled says so
+// and stays in its place. Nothing moves under the pointer; the server decides what this person may
+// see of each row.
 
 import { announceNews } from './tools.js';
 import { latestInbox, untilShown } from './live.js';
@@ -35,6 +35,27 @@ const settle = async (left) => {
   return true;
 };
 
+// How many reviews are new here; they stand where they belong once they are shown.
+const offer = (count) => {
+  const note = document.getElementById('new-reviews');
+  note.hidden = !count;
+  if (!count) return;
+  const text = count === 1 ? '1 new review.' : `${count} new reviews.`;
+  const said = note.querySelector('span');
+  if (said.textContent === text) return;
+  said.textContent = text;
+  announceNews('New reviews wait above the list.');
+};
+
+const showNew = async () => {
+  const page = await fetchPage(location.href).catch(() => null);
+  if (!page) return;
+  const known = new Set(rows(document).map((row) => row.id));
+  swapParts(page, ['folders', 'inbox']);
+  const first = rows(document).find((row) => !known.has(row.id));
+  first?.querySelector('a').focus();
+};
+
 const update = untilShown(async () => {
   const page = await fetchPage(location.href).catch(() => null);
   if (!page) return false;
@@ -63,13 +84,11 @@ const update = untilShown(async () => {
   let added = 0;
   for (const row of fresh) {
     const old = document.getElementById(row.id);
-    if (!old) {
-      list.append(row);
-      added += 1;
-    } else if (!old.contains(document.activeElement)) old.replaceWith(row);
+    if (!old) added += 1;
+    else if (!old.contains(document.activeElement)) old.replaceWith(row);
   }
   const settled = !left.length || (await settle(left));
-  if (added) announceNews(added === 1 ? 'A review was added.' : `${added} reviews were added.`);
+  offer(added);
   return settled;
 });
 
@@ -79,6 +98,9 @@ const hear = ({ waiting, more, mark }) => {
   if (mark !== panel().dataset.mark) update();
 };
 
+document.addEventListener('click', (event) => {
+  if (event.target.closest('#new-reviews button')) showNew();
+});
 document.addEventListener('countersign:inbox', ({ detail }) => hear(detail));
 if (latestInbox()) hear(latestInbox());
 document.addEventListener('countersign:poll', update);

@@ -27,24 +27,42 @@ const toJson = (credential) => {
 
 export const canUsePasskeys = () => Boolean(window.PublicKeyCredential && navigator.credentials);
 
-// The answer of the authenticator over what the form decides, as the server takes it.
-export const signWithPasskey = async (form, address) => {
-  const asked = await fetch(address, {
+// How long the server may take, and how long a person at their device. A browser may wait for ever
+// where a dialog was lost behind other windows.
+const PATIENCE = 30_000;
+const AT_THE_DEVICE = 120_000;
+
+const post = (address, form) =>
+  fetch(address, {
     method: 'POST',
     body: new FormData(form),
     headers: { 'X-Fragment': '1' },
-  });
+    signal: AbortSignal.timeout(PATIENCE),
+  }).catch(() => null);
+
+// The answer of the authenticator over what the form decides, as the server takes it; empty where
+// nothing that is decided needs one. What is thrown is said to the person.
+export const signWithPasskey = async (form, address) => {
+  const asked = await post(address, form);
+  if (!asked) throw new Error('Nothing was signed: the server did not answer. Sign again.');
   const { challenge, options, message } = await asked.json().catch(() => ({}));
-  if (!asked.ok) throw new Error(message ?? '');
-  // Nothing that is decided needs one.
+  if (!asked.ok) throw new Error(message || 'Nothing was signed: the server did not answer well.');
   if (!options) return '';
-  const credential = await navigator.credentials.get({
-    publicKey: {
-      ...options,
-      challenge: toBytes(options.challenge),
-      allowCredentials: options.allowCredentials.map(withId),
-    },
-  });
+  const credential = await navigator.credentials
+    .get({
+      publicKey: {
+        ...options,
+        challenge: toBytes(options.challenge),
+        allowCredentials: options.allowCredentials.map(withId),
+      },
+      signal: AbortSignal.timeout(AT_THE_DEVICE),
+    })
+    // What a browser says of its devices is meant for programs.
+    .catch(() => null);
+  if (!credential)
+    throw new Error(
+      'Nothing was signed: your passkey was not used. What you chose is kept; sign again.',
+    );
   return JSON.stringify({ challenge, credential: toJson(credential) });
 };
 
@@ -56,6 +74,7 @@ const makeKey = (options) =>
       user: withId(options.user),
       excludeCredentials: (options.excludeCredentials ?? []).map(withId),
     },
+    signal: AbortSignal.timeout(AT_THE_DEVICE),
   });
 
 const form = document.getElementById('new-passkey');
@@ -74,11 +93,7 @@ form?.addEventListener('submit', async (event) => {
     return;
   }
   note.hidden = true;
-  const asked = await fetch(form.dataset.options, {
-    method: 'POST',
-    body: new FormData(form),
-    headers: { 'X-Fragment': '1' },
-  }).catch(() => null);
+  const asked = await post(form.dataset.options, form);
   const options = await asked?.json().catch(() => null);
   if (!asked?.ok || !options) {
     refuse(options?.message);

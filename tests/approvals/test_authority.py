@@ -19,8 +19,8 @@ from orchestrator.engine import END, START, Gate, Graph, Write
 from orchestrator.execution.executor import Executor
 from tests.support import cast, run_actions, statements
 from tests.support.authority_graphs import leave, pay, paying, payments, signed
-from tests.support.forging import tamper
-from tests.support.small_graphs import advanced, graph
+from tests.support.forging import remove, tamper
+from tests.support.small_graphs import advanced, graph, slice_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -209,6 +209,48 @@ def test_a_fork_behind_the_gate_goes_by_the_decisions_that_it_inherits(
     fork = runs.advance(forks[1].id)
     assert paid == [7]
     _nothing_began(fork)
+
+
+def _signed_by_two(rita: User, ravi: User, mall: User) -> Run:
+    """A run that is about to pay: mall was against it, rita and ravi for it."""
+    gate = Gate(reviewers=["group:claims"], quorum=2, reject_quorum=2)
+    run = advanced(paying(gate=gate))
+    for person, verdict in ((mall, "reject"), (rita, "approve"), (ravi, "approve")):
+        run_actions.sign(run, person, [verdict] * 2)
+    turns = iter([False, False])
+    return slice_of(run, draining=lambda: next(turns, True))
+
+
+@pytest.mark.parametrize("verdict", ["approve", "reject"])
+def test_a_fork_does_not_act_where_a_decision_that_it_inherits_is_gone(
+    paid: list[int], rita: User, people: cast.People, verdict: str
+) -> None:
+    ravi = run_actions.reviewer(people.second_reviewer)
+    mall = run_actions.reviewer(people.nobody)
+    run = _signed_by_two(rita, ravi, mall)
+    fork = runs.fork(str(run.head), by=people.steward)
+    remove(Decision.objects.filter(run=run.id, verdict=verdict)[0])
+    fork = runs.advance(fork.id)
+    assert paid == []
+    assert fork.status == Status.TAMPERED
+
+
+def test_a_fork_asks_again_once_fewer_count_than_its_gate_asks_for(
+    paid: list[int], rita: User, people: cast.People
+) -> None:
+    ravi = run_actions.reviewer(people.second_reviewer)
+    mall = run_actions.reviewer(people.nobody)
+    run = _signed_by_two(rita, ravi, mall)
+    fork = runs.fork(str(run.head), by=people.steward)
+    leave(ravi)
+    fork = runs.advance(fork.id)
+    assert paid == []
+    asked_again = ApprovalRequest.objects.get(run=fork, status="open")
+    assert asked_again.quorum == 2
+    run_actions.sign_open(fork, rita, "approve")
+    fork = runs.advance(fork.id)
+    assert paid == []
+    assert fork.status == Status.PAUSED
 
 
 def _two_rounds(name: str) -> Graph:

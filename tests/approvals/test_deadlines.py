@@ -13,6 +13,7 @@ from approvals.exported_receipt import export_receipt
 from approvals.gates.deadline_jobs import KIND
 from approvals.gates.request_state import why_of
 from approvals.models import ApprovalRequest, Decision
+from checkpoints.core.ids import uuid7
 from checkpoints.models import AuditLine, Job, Run
 from checkpoints.queue import jobs, notify
 from checkpoints.sealing.sealed_columns import read_value
@@ -119,6 +120,37 @@ def test_advance_meets_a_deadline_that_has_come_without_its_job() -> None:
     count = Run.objects.get(id=run.id).event_seq
     assert [job.status for job in work_off(run)] == ["done"]
     assert Run.objects.get(id=run.id).event_seq == count
+
+
+def test_whoever_looks_silence_does_not_act_before_its_job_is_due(
+    people: cast.People,
+) -> None:
+    run = paused_run()
+    let_come(run)
+    [job] = Job.objects.filter(run=run.id)
+    jobs.pause_job(job.id)
+    assert runs.advance(run.id).status == "paused"
+    # Neither does a resume give it another job.
+    Run.objects.filter(id=run.id).update(status="incompatible")
+    runs.resume(run.id, by=people.steward)
+    assert runs.advance(run.id).status == "paused"
+    assert verdicts(run) == []
+    jobs.continue_job(job.id)
+    assert runs.advance(run.id).status == "rejected"
+    assert verify_run(run.id) == []
+
+
+def test_a_job_that_nobody_sealed_makes_no_deadline_due() -> None:
+    run = paused_run()
+    let_come(run)
+    [job] = Job.objects.filter(run=run.id)
+    jobs.pause_job(job.id)
+    forged = Job(id=uuid7(), kind=KIND, run=run.id, facts=job.facts)
+    forged.due_at = forged.created_at = timezone.now()
+    forged.facts_seal = job.facts_seal
+    forged.save()
+    assert not deadlines.meet_due_deadlines(run.id)
+    assert verdicts(run) == []
 
 
 def test_who_signs_after_it_is_answered_with_its_name(rita: Any) -> None:
@@ -370,7 +402,8 @@ def test_a_write_that_comes_back_after_its_deadline_meets_it_at_once(rita: Any) 
     asked.refresh_from_db()
     assert asked.status == "open"
     assert verify_run(run.id) == []
-    assert [job.status for job in work_off(run)] == ["done", "done"]
+    # The job of its deadline is still in the queue, so that there is no second one.
+    assert [job.status for job in work_off(run)] == ["done"]
     run = runs.advance(run.id)
     assert state(run)["letter"] == "silent"
     by_deadline = Decision.objects.filter(run=run.id, by=None).order_by("event_seq")

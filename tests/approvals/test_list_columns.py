@@ -1,26 +1,32 @@
 """What lists are read by is that of requests and runs, whoever changes these."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.apps import apps
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from approvals import inbox, list_columns
+from approvals.list_columns import SEND_NOTICES
 from approvals.models import (
     ApprovalRequest,
+    Notice,
     RequestReviewer,
     RequestSigner,
     RequestViewer,
 )
-from checkpoints.core.status import CLOSED_TO_DECISIONS, Status
+from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, STOPPED, Status
 from checkpoints.ledger.pending_writes import StoredBase
-from checkpoints.models import Run
+from checkpoints.models import Job, PendingWrite, Run
+from checkpoints.queue import jobs
 from checkpoints.verification import LIST_DIFFERS, verify_run
 from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
-from tests.support import run_actions
+from tests.support import notices, run_actions
 from tests.support.cast import People
 from tests.support.decisions import paused_run
 from tests.support.rows import a_decision, a_request, a_run, a_write
@@ -235,10 +241,126 @@ def test_a_missing_trigger_is_reported_and_the_next_migrate_makes_up_for_it(
         warnings = list_columns.check_triggers(
             list(apps.get_app_configs()), databases=["default"]
         )
-        assert [warning.id for warning in warnings] == ["approvals.W002"] * 6
+        assert [warning.id for warning in warnings] == ["approvals.W002"] * len(
+            list_columns.TRIGGERS
+        )
     finally:
         call_command("migrate", verbosity=0)
     assert list_columns.missing_triggers() == []
     assert set(copied()) == {True}
     assert RequestSigner.objects.get().by == people.reviewer
     assert verify_run(run.id) == []
+
+
+def test_each_change_of_a_request_is_noted_in_its_transaction() -> None:
+    request = a_request(a_run(), "user:rita", "group:claims")
+    for status, outcome in (
+        ("settled", "approved"),
+        ("open", ""),
+        ("expired", ""),
+        ("withdrawn", ""),
+        ("applied", "approved"),
+    ):
+        rows = ApprovalRequest.objects.filter(id=request.id)
+        rows.update(status=status, outcome=outcome)
+        rows.update(status=status, outcome=outcome)
+    assert notices.events() == [
+        ("request.opened", ""),
+        ("request.settled", "approved"),
+        ("request.came_back", ""),
+        ("request.expired", ""),
+        ("request.withdrawn", ""),
+    ]
+    assert set(Notice.objects.values_list("run", "request")) == {
+        (request.run_id, request.id)
+    }
+
+
+def test_what_is_rolled_back_is_noted_by_nobody() -> None:
+    with transaction.atomic():
+        a_request(a_run(), "user:rita")
+        transaction.set_rollback(True)
+    assert notices.events() == []
+
+
+def test_the_end_of_a_run_is_noted_where_people_had_decided() -> None:
+    run = a_run(status="running")
+    Run.objects.update(status="completed")
+    assert notices.events() == []
+    Run.objects.update(status="running")
+    a_request(run, "user:rita", status="applied")
+    for status in Status:
+        Run.objects.filter(id=run.id).update(status=status)
+        Run.objects.filter(id=run.id).update(status=status)
+    noted = [outcome for _, outcome in notices.events()]
+    assert noted == [status for status in Status if status in ENDS | STOPPED]
+
+
+def test_a_value_that_moves_under_a_signature_is_noted_once_for_its_request(
+    people: People,
+) -> None:
+    request = a_request(a_run(), "user:rita")
+    base = StoredBase("", {}, bound=True)
+    first = a_write(request, 1, channel="payout", value=1, base=base)
+    second = a_write(request, 2, channel="letter", value=1, base=base)
+    unsigned = a_write(request, 3, channel="total", value=1, base=base)
+    _rebase(unsigned)
+    assert notices.events() == [("request.opened", "")]
+    for seq, write in enumerate((first, second), 1):
+        a_decision(write, request, by=people.reviewer, verdict="approve", seq=seq)
+        _rebase(write)
+    assert notices.events() == [("request.opened", ""), ("request.came_back", "")]
+
+
+def _rebase(write: PendingWrite) -> None:
+    write.pk = None
+    write.revision += 1
+    write.reason = "rebase"
+    write.save(force_insert=True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_notice_wakes_the_job_that_sends_unless_it_is_paused_or_failing() -> None:
+    later = timezone.now() + timedelta(minutes=1)
+    job = jobs.add_job(SEND_NOTICES, name=SEND_NOTICES)
+    rows = Job.objects.filter(id=job)
+    for unchanged in (
+        {"due_at": later, "attempts": 2},
+        {"due_at": jobs.PAUSED},
+        {"due_at": later, "status": "running"},
+    ):
+        rows.update(**{"attempts": 0, "status": "queued", **unchanged})
+        a_request(a_run(), "user:rita")
+        assert rows.get().due_at == unchanged["due_at"]
+    rows.update(due_at=later, attempts=0, status="queued")
+    a_request(a_run(), "user:rita")
+    assert jobs.claim_one(job) is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nobody_waits_for_a_transaction_that_has_woken_the_job() -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has one writer at a time")
+    later = timezone.now() + timedelta(minutes=1)
+    job = jobs.add_job(SEND_NOTICES, name=SEND_NOTICES)
+    Job.objects.filter(id=job).update(due_at=later)
+
+    def open_another() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '5s'")
+        a_request(a_run(), "user:rita")
+        connection.close()
+
+    with transaction.atomic():
+        a_request(a_run(), "user:rita")
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(open_another).result(timeout=60)
+    assert len(notices.events()) == 2
+
+
+def test_a_request_costs_no_statement_more_however_many_reviewers_it_names() -> None:
+    run = a_run()
+    with CaptureQueriesContext(connection) as captured:
+        a_request(run, *(f"user:{number}" for number in range(50)))
+    assert not [q for q in captured if "approvals_notice" in q["sql"]]
+    assert Notice.objects.count() == 1

@@ -3,14 +3,16 @@ counts follow by themselves.
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from approvals import reviews
 from checkpoints.models import PendingWrite, Run
+from orchestrator import runs
 from tests.browser.conftest import Page
-from tests.support import claims
+from tests.support import claims, deadlines
 from tests.support.cast import People, named
 
 Browse = Callable[..., Page]
@@ -34,19 +36,90 @@ def test_a_new_review_appears_by_itself_in_an_empty_inbox_and_the_counts_follow(
     assert reviewer.complaints == []
 
 
-def test_a_new_review_is_added_without_moving_a_row_and_a_settled_one_says_by_whom(
+def test_new_reviews_do_not_move_rows_and_appear_where_they_belong_after_show_them(
+    people: People, browse: Browse
+) -> None:
+    urgent = claims.graph_of("urgent", deadline=timedelta(minutes=20))
+    with claims.registered(claims.graph_of(), urgent):
+        claims.paused("CLM-1", people.starter)
+        reviewer = browse(people.reviewer)
+        reviewer.open("/reviews/")
+        reviewer.page.wait_for_selector(".live:not([hidden])")
+        claims.paused("CLM-2", people.starter, graph="urgent")
+        claims.paused("CLM-3", people.starter)
+        page = reviewer.page
+        page.wait_for_selector("#new-reviews:has-text('2 new reviews.')")
+        assert page.locator("#inbox li").count() == 1
+        assert counts(page) == ("3", "(3)")
+        page.click("#new-reviews button")
+        page.wait_for_selector("#inbox li:nth-child(3)")
+        order = [row.inner_text() for row in page.locator("#inbox li h3").all()]
+        # The one with the least time left is first, and has the focus.
+        assert [text.split()[1] for text in order] == ["CLM-2?", "CLM-1?", "CLM-3?"]
+        focused = page.evaluate("document.activeElement.textContent")
+        assert "CLM-2" in focused
+        assert not page.is_visible("#new-reviews")
+        assert reviewer.complaints == []
+
+
+def test_rows_are_ordered_by_time_left_and_say_what_happens_at_the_deadline(
+    people: People, browse: Browse
+) -> None:
+    graphs = [
+        claims.graph_of("soon", deadline=timedelta(minutes=20)),
+        claims.graph_of("today", deadline=timedelta(minutes=90), on_deadline="fail"),
+        claims.graph_of("later", deadline=timedelta(days=3)),
+        claims.graph_of(),
+    ]
+    with claims.registered(*graphs):
+        claims.paused("CLM-4", people.starter)
+        for number, name in ((3, "later"), (2, "today"), (1, "soon")):
+            claims.paused(f"CLM-{number}", people.starter, graph=name)
+        reviewer = browse(people.reviewer)
+        reviewer.open("/reviews/")
+        rows = reviewer.page.locator("#inbox li").all()
+        assert [row.inner_text().split()[1] for row in rows] == [
+            "CLM-1?",
+            "CLM-2?",
+            "CLM-3?",
+            "CLM-4?",
+        ]
+        # The most urgent one has the red edge, and says in text how long is left.
+        assert "hot" in str(rows[0].get_attribute("class"))
+        assert "min left" in rows[0].inner_text()
+        at_deadline = "[data-test=at-deadline]"
+        assert rows[0].locator(at_deadline).inner_text() == "then it is rejected"
+        assert rows[1].locator(at_deadline).inner_text() == "then the run fails"
+        assert "No deadline" in rows[3].inner_text()
+
+
+def test_where_silence_approves_it_is_said_in_amber(
+    people: People, browse: Browse
+) -> None:
+    # Behind its gate nothing changes the world, so that silence may approve.
+    silent = deadlines.gated(
+        "silent", reviewers=["group:reviewer"], on_deadline="approve"
+    )
+    with claims.registered(silent):
+        runs.advance(runs.start("silent", {}, by=people.starter).id)
+        reviewer = browse(people.reviewer)
+        reviewer.open("/reviews/")
+        said = reviewer.page.locator("[data-test=at-deadline]")
+        assert said.inner_text() == "then the system approves it"
+        assert said.get_attribute("class") == "alarm"
+        # Nothing can be approved from here.
+        assert reviewer.page.locator("#inbox input, #inbox form").count() == 0
+
+
+def test_a_settled_review_stays_in_its_place_and_says_by_whom(
     people: People, browse: Browse
 ) -> None:
     named(people.second_reviewer, "Ravi Shah")
     first = claims.paused("CLM-1", people.starter)
+    claims.paused("CLM-2", people.starter)
     reviewer = browse(people.reviewer)
     reviewer.open("/reviews/")
     reviewer.page.wait_for_selector(".live:not([hidden])")
-    claims.paused("CLM-2", people.starter)
-    reviewer.page.wait_for_selector("#inbox li:nth-child(2) :text('Pay CLM-2?')")
-    assert "CLM-1" in reviewer.page.inner_text("#inbox li:nth-child(1)")
-    assert counts(reviewer.page) == ("2", "(2)")
-
     claims.decide_all(first, by=people.second_reviewer, verdict="reject")
     reviewer.page.wait_for_selector("#inbox li.gone :text('rejected by Ravi Shah at')")
     assert "CLM-1" in reviewer.page.inner_text("#inbox li:nth-child(1)")

@@ -201,6 +201,35 @@ def test_990_bad_rows_open_with_few_bytes_and_nodes(
     assert reviewer.complaints == []
 
 
+def test_990_rows_are_decided_by_one_person_as_groups_with_an_exception_on_its_own(
+    people: People, browse: Browse
+) -> None:
+    graphs = (claims.two_likenesses("rows_990", 990), claims.graph_of())
+    with claims.registered(*graphs):
+        run = claims.paused("CLM-990", people.starter, graph="rows_990")
+        reviewer = browse(people.reviewer)
+        reviewer.open("/reviews/CLM-990/")
+        page = reviewer.page
+        groups = [group.get_attribute("id") for group in page.locator(".group").all()]
+        assert len(groups) == 2
+        for group in groups:
+            open_samples(reviewer, str(group))
+            page.locator(f"#{group} input[data-do=a]").click(force=True)
+        drafts(reviewer, 990)
+        # One of the opened samples is rejected on its own.
+        sample = page.locator(".opened .slip").first
+        sample.locator("input[value=reject]").click(force=True)
+        page.wait_for_selector("#sum:text('990 of 990 decided')")
+        page.click("#sign")
+        page.wait_for_url("**/receipts/**")
+        assert page.inner_text("h1") == "990 decisions signed"
+        decided = Decision.objects.filter(run=run.id)
+        assert decided.filter(verdict="approve").count() == 989
+        assert decided.filter(verdict="reject").count() == 1
+        # It is one act with one receipt.
+        assert len(set(decided.values_list("receipt", flat=True))) == 1
+
+
 def test_an_outlier_is_listed_apart_and_a_group_shows_its_sum(
     people: People, browse: Browse
 ) -> None:

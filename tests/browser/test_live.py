@@ -139,13 +139,15 @@ def test_news_is_spoken_at_most_once_in_five_seconds(
     window.open("/reviews/")
     page.wait_for_selector(".live:not([hidden])")
     page.evaluate(SPOKEN)
-    for number in range(3):
+    claims.paused("CLM-0", people.starter)
+    page.wait_for_selector("#inbox :text('Pay CLM-0?')")
+    for number, text in enumerate(["1 new review.", "2 new reviews."], start=1):
         claims.paused(f"CLM-{number}", people.starter)
-        page.wait_for_selector(f"#inbox :text('Pay CLM-{number}?')")
+        page.wait_for_selector(f"#new-reviews:has-text('{text}')")
     assert page.evaluate("window.spoken") == ["A review waits for you."]
     page.clock.run_for(5000)
     # What came meanwhile is spoken together.
     assert page.evaluate("window.spoken") == [
         "A review waits for you.",
-        "A review was added.",
+        "New reviews wait above the list.",
     ]

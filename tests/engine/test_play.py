@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from orchestrator.engine import (
     END,
     START,
+    Gate,
     Graph,
     NotDone,
     Retry,
@@ -287,6 +288,21 @@ def test_a_store_is_told_of_each_superstep_and_settlement() -> None:
 def test_a_task_is_written_node_visit_index() -> None:
     assert str(Task("a.b-c", 2, 3)) == "a.b-c:2:3"
     assert Task.parse("a.b-c:2:3") == Task("a.b-c", 2, 3) == ("a.b-c", 2, 3)
+
+
+def test_it_says_what_of_a_gate_is_not_played() -> None:
+    gate = Gate(
+        reviewers=["user:ann"], confirm="password", recheck=lambda state, proposal: True
+    )
+    graph = graph_of(
+        chain("a", "b", "c"),
+        {
+            "a": {"effect": "human", "gate": gate},
+            "b": {"effect": "human", "gate": ASK},
+            "c": {"effect": "external", "authority": "a"},
+        },
+    )
+    assert run(graph).left_out == {"a": ["confirm", "recheck"]}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,9 @@ STATUSES = {
     "checkpoints.Job.status": "queued running done failed cancelled",
     "approvals.ApprovalRequest.status": "open settled applied withdrawn expired",
     "approvals.Decision.verdict": "approve reject edit",
+    "approvals.MailPreference.mode": "at_once digest none",
+    "approvals.NoticeMail.status": "waiting delivered given_up",
+    "approvals.WebhookDelivery.status": "waiting delivered given_up",
     "orchestrator.Preference.theme": "auto light dark",
 }
 """Field -> the words that it may hold."""
@@ -56,6 +59,7 @@ EVENTS = {
         "results_reused",
     ),
     *("task_diverged", "version_changed"),
+    *("request_claimed", "request_released", "request_assigned"),
 }
 """Types of the lines of a run's log."""
 
@@ -65,6 +69,10 @@ AUDIT = {
         "refused_confirmation",
         "passkey_registered",
         "passkey_revoked",
+        "webhook_added",
+        "webhook_switched",
+        "webhook_tested",
+        "webhook_sent_again",
         "refused_tampered",
         "refused_settle",
         "refused_resume",
@@ -99,7 +107,8 @@ AUDIT = {
         "retention_policy_deleted",
         "retention_policy_refused",
     ),
-    *("run_marked", "keys_changed"),
+    *("run_marked", "keys_changed", "delegated", "delegation_revoked"),
+    *("request_claimed", "request_released", "request_assigned"),
 }
 """Kinds of the lines of the audit log."""
 
@@ -121,6 +130,9 @@ JOBS = {
         "verify_runs",
         "run_policies",
         "measure_storage",
+        "send_notices",
+        "send_webhook",
+        "sweep_notices",
     ),
 }
 
@@ -156,6 +168,7 @@ CODES = {
         "wrong_key",
         "wrong_status",
         "missing_secrets",
+        "claimed",
     ),
 }
 """Codes of refusals, which rows keep and the API answers."""
@@ -180,6 +193,10 @@ SETTINGS = {
     ),
     *(
         "ENCRYPTION_KEYS",
+        "MAIL_FROM",
+        "SITE_URL",
+        "WEBHOOKS_OVER_HTTP",
+        "WEBHOOKS_TO_PRIVATE_ADDRESSES",
         "COMPROMISED_KEYS",
         "PAYLOADS",
         "DEFAULT_PAYLOADS",

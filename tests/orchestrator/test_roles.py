@@ -23,6 +23,7 @@ TABLE = {
         "manage_retention",
         "reassign",
         "view_audit",
+        "manage_webhooks",
     },
     "auditor": {"view_run", "export_run", "view_audit"},
     "nobody": set(),

@@ -24,7 +24,7 @@ from django.db import connection, transaction
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from approvals import reviews
+from approvals import reviews, webhooks
 from approvals.api.base import Body
 from approvals.models import ApprovalRequest, Receipt
 from checkpoints import retention
@@ -58,7 +58,6 @@ QUERY = {
     "part",
     "folder",
     "page",
-    "searched",
     "next",
     "path",
     "a",
@@ -83,6 +82,8 @@ QUERY = {
     "metadata.team",
     "token",
     "line",
+    "unfolded",
+    "gate",
 }
 """What pages read from their address."""
 FORM = {
@@ -148,12 +149,23 @@ FORM = {
     "view",
     "metadata",
     "typed",
+    "begins",
+    "ends",
+    "request",
+    "to",
     "graph",
     "keep_last",
     "age_failed",
     "whole_failed",
     "checkpoint",
     "_to_field",
+    "url",
+    "events",
+    "graphs",
+    "delivery",
+    "quiet_from",
+    "quiet_until",
+    "time_zone",
 }
 """What pages and the admin read from forms."""
 ADMIN = {
@@ -303,6 +315,7 @@ def _cookies(user: User) -> dict[str, str]:
 def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
     request = ApprovalRequest.objects.filter(run=run).first()
     assert request is not None
+    webhook, _ = webhooks.add_webhook("https://hooks.example.org/", by=None)
     rule = retention.save_policy(RetentionPolicy(graph=run.graph, keep_last=1), by=None)
     return {
         "run": [str(run.id), run.key],
@@ -328,6 +341,9 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "key": ["1"],
         "job": [str(retention.prune(rule, by=None).id)],
         "act": ["pause"],
+        "delegation": [str(run.id)],
+        "webhook": [str(webhook.id)],
+        "delivery": [str(webhooks.send_test(webhook.id, by=None).id)],
         "fork": [
             str(
                 runs.fork_many(
@@ -381,7 +397,10 @@ _KNOWN_NAMES = (
     "policy",
     "job",
     "key",
+    "delegation",
     "act",
+    "webhook",
+    "delivery",
 )
 
 

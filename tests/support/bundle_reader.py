@@ -2,13 +2,17 @@
 with the product.
 """
 
+import base64
 import hashlib
 import json
 import re
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 _LINE = re.compile(rb'\{"hash":"([0-9a-f]{64})","body":(\{.*\})\}\n', re.DOTALL)
 _ONE = ["manifest", "run", "counts", "signature"]
@@ -129,7 +133,8 @@ class _Told:
         self.points: list[dict[str, Any]] = []
         self.departures: dict[str, str] = {}
         self.writes: dict[str, list[dict[str, Any]]] = {}
-        self.requests: set[str] = set()
+        self.requests: dict[str, dict[str, Any]] = {}
+        self.receipts: dict[str, dict[str, Any]] = {}
         self.erasures = {one["id"]: one["rows_hash"] for one in manifest["erasures"]}
         self.ended: set[str] = set()
         for first, last, *_ in [
@@ -295,8 +300,61 @@ def _write(told: _Told, body: dict[str, Any]) -> bool:
 
 
 def _request(told: _Told, body: dict[str, Any]) -> bool:
-    told.requests.add(body["row"]["id"])
+    told.requests[body["row"]["id"]] = body["row"]["policy"]
     return True
+
+
+def _receipt(told: _Told, body: dict[str, Any]) -> bool:
+    told.receipts[body["row"]["id"]] = body["row"]
+    return True
+
+
+def _confirmed(told: _Told, body: dict[str, Any], seen: list[dict[str, Any]]) -> bool:
+    """Whether a passkey signed a decision where it must have. Its keys are of P-256 here."""
+    row = body["row"]
+    signed = told.receipts.get(row["receipt"], {}).get("assertion")
+    if row["confirmed_by"] != "passkey":
+        policy = told.requests[row["request"]]
+        asked = policy.get("confirm") == "passkey" and "confirm_above" not in policy
+        return signed is None and not (asked and row["receipt"])
+    if signed is None:
+        return False
+    document = signed["document"]
+    names = ("client_data", "authenticator_data", "signature", "public_key")
+    client, data, signature, key = (base64.b64decode(signed[name]) for name in names)
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    challenge = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+    browser = json.loads(client)
+    try:
+        over = data + hashlib.sha256(client).digest()
+        load_der_public_key(key).verify(signature, over, ECDSA(SHA256()))  # type: ignore
+    except InvalidSignature:
+        return False
+    fits = (
+        browser["type"] == "webauthn.get"
+        and browser["origin"] == document["origin"]
+        and browser["challenge"] == challenge.decode().rstrip("=")
+        and document["type"] == "countersign-passkey-1"
+        and data[:32] == hashlib.sha256(document["rp_id"].encode()).digest()
+        and data[32] & 5 == 5
+        and hashlib.sha256(key).hexdigest() == signed["fingerprint"]
+        and (document["run"], document["by"]) == (row["run"], row["by_name"])
+    )
+    lines = [one for one in document["decisions"] if one["write"] == row["write"]]
+    if not fits or len(lines) != 1:
+        return False
+    told_line = {
+        "request": row["request"],
+        "write": row["write"],
+        "revision": seen[0]["revision"],
+        "hash": row["seen_hash"],
+        "verdict": row["verdict"],
+    }
+    if told.plain and row["verdict"] == "edit" and "final_value" not in _erased(body):
+        told_line["value_hash"] = _sha(row["final_value"])
+    if told.plain and row["reason"] and "reason" not in _erased(body):
+        told_line["reason_hash"] = _sha(row["reason"])
+    return {**lines[0], **told_line} == lines[0]
 
 
 def _decision(told: _Told, body: dict[str, Any]) -> bool:
@@ -319,6 +377,8 @@ def _decision(told: _Told, body: dict[str, Any]) -> bool:
     ]
     own = [one for one in revisions if one["revision"] == row["revision"]]
     if not (seen and own and row["request"] in told.requests):
+        return False
+    if not _confirmed(told, body, seen):
         return False
     if told.plain and row["verdict"] == "reject":
         return not row["final_value"]

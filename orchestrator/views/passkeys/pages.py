@@ -33,6 +33,9 @@ ASKED = "countersign_passkey_registration"
 LIFETIME = 300
 """Seconds in which a registration must be completed."""
 WRONG = "Nothing was changed: that is not your password."
+LOCKED = (
+    "Nothing was changed: too many wrong passwords. Wait some minutes, then try again."
+)
 
 View = Callable[..., HttpResponse]
 
@@ -129,6 +132,7 @@ def _require_password(request: HttpRequest) -> None:
     if is_own_password(request, request.POST.get(FIELD, "")):
         return
     # A throttle of log-ins would put its sign-in page in place of the account.
+    is_locked = bool(getattr(request, "axes_locked_out", False))
     request.axes_locked_out = False  # type: ignore[attr-defined]
     audit_log.record("refused_confirmation", actor=request.user, method="password")
-    raise ConfirmationRequired(WRONG)
+    raise ConfirmationRequired(LOCKED if is_locked else WRONG)

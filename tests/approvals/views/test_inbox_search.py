@@ -1,6 +1,7 @@
 """A filter by words looks through a stretch of the inbox at a time, and misses nothing."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -10,10 +11,12 @@ from django.test import Client
 from django.urls import reverse
 
 from approvals import inbox
+from approvals.models import ApprovalRequest
 from approvals.views import inbox as inbox_page
 from approvals.views import inbox_search
+from checkpoints.ledger.pending_writes import StoredBase
 from tests.support.cast import People
-from tests.support.rows import a_request, a_run
+from tests.support.rows import START, a_decision, a_request, a_run, a_write
 
 pytestmark = pytest.mark.django_db
 STRETCH = 5
@@ -70,12 +73,74 @@ def test_a_stretch_without_a_match_says_so_and_leads_on(
     (row,) = third.context["rows"]
     assert row.run.label == "Nora Field"
 
-    (page,) = _pages(client, q="nobody", searched=str(2 * STRETCH))
-    assert "No review matches these words." in page.content.decode()
+    last = _pages(client, q="nobody")[-1]
+    assert "No review matches these words." in last.content.decode()
 
 
-def test_no_search_begins_at_what_is_no_number(
-    people: People, browse: Callable[[User], Client]
+@pytest.mark.parametrize("seed", range(4))
+def test_what_leaves_the_inbox_meanwhile_lets_a_search_skip_nothing(
+    people: People, browse: Callable[[User], Client], seed: int
 ) -> None:
-    page = browse(people.reviewer).get(reverse("inbox"), {"q": "a", "searched": "x"})
+    random = Random(seed)
+    for _ in range(4 * STRETCH):
+        # Several of one deadline and of one moment, in which the id decides.
+        hours = random.choice([None, 1, 2])
+        deadline = None if hours is None else START + timedelta(hours=hours)
+        moment = START + timedelta(minutes=random.randint(0, 2))
+        label = random.choice(["Nora Field", "Owen Hill"])
+        a_request(a_run(label=label), "user:rita", opened_at=moment, deadline=deadline)
+    waiting = inbox.waiting_for(people.reviewer)
+    expected = [row.id for row in waiting if row.run.label == "Nora Field"]
+
+    client = browse(people.reviewer)
+    shown = []
+    onward = "q=nora"
+    while onward:
+        page = client.get(f"{reverse('inbox')}?{onward}")
+        onward = page.context["more"]
+        ids = [row.id for row in page.context["rows"]]
+        # All that the page shows is signed, and is in the inbox no more.
+        ApprovalRequest.objects.filter(id__in=ids).update(status="settled")
+        shown += ids
+    assert shown == expected
+
+
+@pytest.mark.parametrize("folder", ["signed", "decided"])
+def test_a_search_goes_on_behind_the_last_row_of_each_folder(
+    people: People, browse: Callable[[User], Client], folder: str
+) -> None:
+    run = a_run(label="Nora Field")
+    for seq in range(2 * STRETCH):
+        moment = START + timedelta(minutes=seq // 2)
+        request = a_request(run, "user:rita", opened_at=moment)
+        base = StoredBase("", {}, bound=True)
+        write = a_write(request, seq, channel="payout", value=1, base=base)
+        a_decision(write, request, by=people.reviewer, verdict="approve", seq=seq)
+    if folder == "decided":
+        ApprovalRequest.objects.update(status="applied")
+    signed = inbox.signed_by(people.reviewer, is_open=folder == "signed")
+
+    shown = []
+    for page in _pages(browse(people.reviewer), q="nora", folder=folder):
+        shown += [row.id for row in page.context["rows"]]
+    assert shown == [request.id for request in signed]
+    assert len(shown) == 2 * STRETCH
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "x",
+        "~",
+        "~2026-11-22T14:00:00~01890000-0000-7000-8000-000000000000",
+        "~2026-11-22T14:00:00+00:00~x",
+        "x~2026-11-22T14:00:00+00:00~01890000-0000-7000-8000-000000000000",
+        "0001-01-01T00:00:00+14:00~",
+    ],
+)
+def test_no_search_begins_behind_what_is_no_place(
+    people: People, browse: Callable[[User], Client], after: str
+) -> None:
+    page = browse(people.reviewer).get(reverse("inbox"), {"q": "a", "after": after})
     assert page.status_code == 400
+    assert "names no review" in page.content.decode()

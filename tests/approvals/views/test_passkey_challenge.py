@@ -14,6 +14,7 @@ from django.urls import reverse
 from approvals.confirmation import Site
 from approvals.models import Decision, PasskeyChallenge
 from checkpoints.models import Run
+from orchestrator import runs
 from tests.support import authenticators, run_actions
 from tests.support.authenticators import Authenticator
 from tests.support.cast import PASSWORD, People
@@ -71,6 +72,54 @@ def test_a_review_is_signed_with_a_passkey_and_its_receipt_names_it(
     html = client.get(answer.url).content.decode()
     assert "My laptop" in html
     assert "confirmed by passkey" in html
+
+
+def test_a_signature_whose_answer_was_lost_is_posted_again_and_answered(
+    run: Run, rita: User, browse: Browse, authenticator: Authenticator
+) -> None:
+    client = browse(rita)
+    form = form_of(client, run)
+    asked = challenge(client, run, form).json()
+    signed = form | {"assertion": answered(authenticator, asked)}
+    receipt = client.post(reverse("sign", args=[run.id]), signed).url
+    runs.advance(run.id)
+    # The same page asks anew, and there is nothing left to confirm.
+    again = challenge(client, run, form)
+    assert (again.status_code, again.json()) == (200, {})
+    answer = client.post(reverse("sign", args=[run.id]), form | {"assertion": ""})
+    assert answer.url == receipt
+    assert Decision.objects.count() == 1
+
+
+def test_other_choices_under_a_key_that_was_used_are_refused(
+    run: Run, rita: User, browse: Browse, authenticator: Authenticator
+) -> None:
+    client = browse(rita)
+    form = form_of(client, run)
+    asked = challenge(client, run, form).json()
+    signed = form | {"assertion": answered(authenticator, asked)}
+    client.post(reverse("sign", args=[run.id]), signed)
+    write = form["write"][0]
+    answer = challenge(client, run, form | {f"v-{write}": "reject"})
+    assert (answer.status_code, answer.json()["code"]) == (409, "key_conflict")
+
+
+def test_what_others_have_settled_names_them(
+    run: Run, rita: User, people: People, browse: Browse, authenticator: Authenticator
+) -> None:
+    client = browse(rita)
+    form = form_of(client, run)
+    ravi = run_actions.reviewer(people.second_reviewer)
+    theirs, _ = authenticators.registered(ravi, SITE)
+    elsewhere = browse(ravi)
+    their_form = form_of(elsewhere, run)
+    asked = challenge(elsewhere, run, their_form).json()
+    their_form["assertion"] = answered(theirs, asked)
+    elsewhere.post(reverse("sign", args=[run.id]), their_form)
+    answer = challenge(client, run, form)
+    assert answer.status_code == 409
+    assert answer.json()["code"] == "already_decided"
+    assert answer.json()["message"] == "Not signed: already settled by ravi."
 
 
 def test_another_choice_than_was_signed_changes_nothing(

@@ -14,8 +14,15 @@ from approvals.models import Decision
 from checkpoints import bundle, retention
 from checkpoints.bundle import receipt_verifier
 from checkpoints.bundle.envelope import sealed_envelope
-from checkpoints.bundle.receipt_verifier import ERASED, PAYLOAD_TYPE, verify_receipt
+from checkpoints.bundle.receipt_verifier import (
+    ERASED,
+    HIDDEN,
+    PAYLOAD_TYPE,
+    UNCOVERED,
+    verify_receipt,
+)
 from checkpoints.models import Run
+from orchestrator.engine.values import canonical
 from tests.support import cast
 from tests.support.bundles import signed_run
 from tests.support.dsse import opened
@@ -162,7 +169,111 @@ def test_of_an_erased_value_it_says_that_it_cannot_be_compared(
     run: Run, people: cast.People
 ) -> None:
     retention.erase(run.id, reason="asked", by=people.steward)
-    assert _verdict(_receipt(run, "edit")) == (True, 0, ERASED)
+    verdict = _verdict(_receipt(run, "edit"))
+    assert verdict.ok
+    everything = (
+        "old value, proposed value, final value, what was seen, what was signed"
+    )
+    assert verdict.reason.startswith(f"{ERASED}: {everything}")
+
+
+def _with_tombstone(place: str, name: str) -> Callable[[Told], None]:
+    def change(told: Told) -> None:
+        side = told["write"] if place == "write" else told["write"][place]
+        side[name] = {"erased": True, "record": "made up"}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "what"),
+    [
+        ("write", "proposed_value", "proposed value"),
+        ("write", "final_value", "final value"),
+        ("seen", "value", "what was seen"),
+        ("signed", "shown", "what was signed"),
+    ],
+)
+def test_what_a_made_up_tombstone_frees_from_being_compared_is_named(
+    run: Run, place: str, name: str, what: str
+) -> None:
+    forged = _forged(_receipt(run, "edit"), _with_tombstone(place, name))
+    verdict = _verdict(forged)
+    assert verdict.ok
+    assert verdict.reason.startswith(f"{ERASED}: {what}")
+
+
+def test_texts_beside_an_erased_value_are_said_to_be_unproven(run: Run) -> None:
+    def change(told: Told) -> None:
+        for side in ("seen", "signed"):
+            _with_tombstone(side, "value")(told)
+        told["write"]["label"] = "Pay nothing"
+
+    verdict = _verdict(_forged(_receipt(run, "edit"), change))
+    assert verdict.ok
+    assert f"{UNCOVERED}: old value, label, title, facts" in verdict.reason
+
+
+def test_a_receipt_that_hides_its_values_says_that_none_was_compared(run: Run) -> None:
+    def hide(told: Told) -> None:
+        told["hidden"] = True
+        for name in ("label", "old_value", "proposed_value", "final_value"):
+            told["write"][name] = None
+
+    verdict = _verdict(_forged(_receipt(run, "edit"), hide))
+    assert (verdict.ok, verdict.reason) == (True, HIDDEN)
+
+
+def _another_label(told: Told) -> None:
+    told["write"]["label"] = "Pay nothing"
+
+
+def _another_policy(told: Told) -> None:
+    told["request"]["policy"]["quorum"] = 2
+
+
+def _another_policy_with_its_hash(told: Told) -> None:
+    _another_policy(told)
+    policy = canonical.dumps(told["request"]["policy"])
+    told["request"]["policy_hash"] = canonical.digest(policy)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_another_label, "the label is not the one that was seen"),
+        (_another_policy, "the policy is not the one that was signed under"),
+        (
+            _another_policy_with_its_hash,
+            "the policy is not the one that was signed under",
+        ),
+    ],
+)
+def test_label_and_policy_are_those_that_were_signed(
+    run: Run, change: Callable[[Told], None], reason: str
+) -> None:
+    assert _verdict(_forged(_receipt(run, "edit"), change)) == (False, 0, reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("title", "Pay nothing"), ("facts", [{"label": "small"}])]
+)
+def test_title_and_facts_that_were_not_signed_are_named(
+    run: Run, name: str, value: Any
+) -> None:
+    def change(told: Told) -> None:
+        told["request"][name] = value
+
+    verdict = _verdict(_forged(_receipt(run, "edit"), change))
+    assert (verdict.ok, verdict.reason) == (True, f"{UNCOVERED}: {name}")
+
+
+def test_an_old_value_that_was_not_bound_is_named(run: Run) -> None:
+    def change(told: Told) -> None:
+        told["write"]["old_value"] = {"amount": "1"}
+
+    verdict = _verdict(_forged(_receipt(run, "edit"), change))
+    assert (verdict.ok, verdict.reason) == (True, f"{UNCOVERED}: old value")
 
 
 @pytest.mark.parametrize("name", ["old_value", "proposed_value", "final_value"])

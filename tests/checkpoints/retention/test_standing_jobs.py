@@ -11,6 +11,7 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
+from approvals.models import PasskeyChallenge
 from checkpoints import retention, uploads
 from checkpoints.models import (
     AuditLine,
@@ -187,3 +188,16 @@ def test_sessions_tokens_and_answers_that_ended_go_and_the_others_stay(
     }
     assert [record.key for record in IdempotencyRecord.objects.all()] == ["6"]
     assert Session.objects.filter(expire_date__lt=timezone.now()).count() == 0
+
+
+def test_challenges_that_no_passkey_answered_in_time_go(people: cast.People) -> None:
+    for minutes in (4, 6):
+        PasskeyChallenge.objects.create(
+            user=people.reviewer,
+            session="a" * 64,
+            nonce=str(minutes),
+            challenge="b" * 64,
+            created_at=ago(minutes=minutes),
+        )
+    swept("sweep_access")
+    assert [row.nonce for row in PasskeyChallenge.objects.all()] == ["4"]

@@ -361,6 +361,14 @@ def test_a_gate_that_asks_for_less_confirmation_breaks_until_its_request_is_open
     }
 
 
+def test_a_gate_that_asks_to_look_for_less_breaks_until_its_request_is_open() -> None:
+    old = declared(gate={"considered": timedelta(seconds=10)})
+    new = declared(gate={"considered": timedelta(seconds=5)})
+    words = "who signs looks first: 10 seconds each became 5 seconds each"
+    assert (BREAKING, f"gate of node `pay`: {words}") in said(new, AT_FETCH, old)
+    assert BREAKING not in {weight for weight, _ in said(new, ASKED, old)}
+
+
 @pytest.mark.parametrize(
     "gate",
     [
@@ -370,6 +378,7 @@ def test_a_gate_that_asks_for_less_confirmation_breaks_until_its_request_is_open
         {"all_or_nothing": True},
         {"shows": ["amount"]},
         {"confirm": "passkey"},
+        {"considered": "opened"},
         {"writes": {"log": Show(reason_required=True)}},
         {"writes": {"log": Show(needs=["amount"]), "amount": Show()}},
         {"writes": {"log": Show(limits={"value": Limit(unchanged=True)})}},

@@ -23,6 +23,7 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
         "imports/",
         "audit/",
         "audit/{number}/",
+        "gates/figures/",
         "runs/{run}/stream/",
         "graphs/",
         "graphs/{name}/",
@@ -56,6 +57,9 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
         "requests/{request_id}/",
         "requests/{request_id}/decisions/",
         "uploads/",
+        "webhooks/",
+        "webhooks/{webhook}/deliveries/",
+        "webhooks/{webhook}/deliveries/{delivery}/send/",
         "schema/",
     }
     assert "token" in schema["components"]["securitySchemes"]
@@ -235,6 +239,8 @@ ADDRESS = {
     "request_id": "0199aaaa-0000-7000-8000-000000000000",
     "decision": "0199aaaa-0000-7000-8000-000000000000",
     "fork": "0199aaaa-0000-7000-8000-000000000000",
+    "webhook": "0199aaaa-0000-7000-8000-000000000000",
+    "delivery": "0199aaaa-0000-7000-8000-000000000000",
 }
 
 

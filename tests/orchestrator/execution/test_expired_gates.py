@@ -106,7 +106,8 @@ def test_a_request_that_only_claims_to_have_expired_leaves_the_run_tampered(
 def test_a_gate_that_a_deployment_made_easier_asks_anew_by_its_old_rules(
     people: cast.People,
 ) -> None:
-    run = paused_run("easier", on_deadline="fail", quorum=2, four_eyes=True)
+    strict: dict[str, Any] = {"four_eyes": True, "considered": HOUR}
+    run = paused_run("easier", on_deadline="fail", quorum=2, **strict)
     let_come(run)
     run = runs.advance(run.id)
     assert run.error_code == "deadline_passed"
@@ -115,6 +116,7 @@ def test_a_gate_that_a_deployment_made_easier_asks_anew_by_its_old_rules(
     run = runs.advance(run.id)
     asked = ApprovalRequest.objects.get(run=run, status="open")
     assert (asked.policy["quorum"], asked.policy["four_eyes"]) == (2, True)
+    assert asked.policy["considered"] == 3600
     assert asked.quorum == 2
     assert verify_run(run.id) == []
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from approvals.gates.deadline_jobs import KIND
@@ -16,7 +17,8 @@ from approvals.models import Decision
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.models import Job, Run, TaskResult
-from checkpoints.queue import leases
+from checkpoints.models.job import LIVE
+from checkpoints.queue import jobs, leases
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Task
@@ -200,3 +202,67 @@ def test_after_a_restore_people_have_time_before_a_deadline_of_the_lost_time_act
     last = Job.objects.filter(run=run.id, kind=KIND).order_by("-created_at")[0]
     assert before < last.due_at - timedelta(minutes=29) < timezone.now() + HOUR
     assert verify_run(run.id) == []
+
+
+@pytest.mark.parametrize("status", ["failed", "unknown"])
+def test_in_a_run_that_had_stopped_before_the_copy_people_have_that_time_too(
+    status: str,
+) -> None:
+    run = paused_run()
+    let_come(run)
+    Run.objects.filter(id=run.id).update(status=status)
+    _restored()
+    work_off(run)
+    assert not Decision.objects.filter(run=run.id).exists()
+    # Silence acts there as before, once the time that people have is over.
+    _live_jobs(run).update(due_at=timezone.now())
+    work_off(run)
+    assert Decision.objects.filter(run=run.id).exists()
+
+
+def test_for_that_time_nobody_who_moves_the_run_on_lets_its_deadline_act(
+    people: cast.People,
+) -> None:
+    run = paused_run()
+    let_come(run)
+    _restored()
+    runs.resume(run.id, by=people.steward)
+    assert runs.advance(run.id).status == "paused"
+    assert not Decision.objects.filter(run=run.id).exists()
+    assert verify_run(run.id) == []
+    # The time that people have is over.
+    _live_jobs(run).update(due_at=timezone.now())
+    assert runs.advance(run.id).status == "rejected"
+    assert verify_run(run.id) == []
+
+
+def test_a_second_resume_takes_nothing_of_that_time_away(people: cast.People) -> None:
+    run = paused_run()
+    let_come(run)
+    _restored()
+    before = timezone.now()
+    runs.resume(run.id, by=people.steward)
+    for status in ("failed", "incompatible"):
+        Run.objects.filter(id=run.id).update(status=status)
+        runs.resume(run.id, by=people.steward)
+    [job] = _live_jobs(run)
+    assert job.due_at > before + timedelta(minutes=29)
+    work_off(run)
+    assert runs.advance(run.id).status == "paused"
+    assert not Decision.objects.filter(run=run.id).exists()
+
+
+def test_the_job_that_waited_for_the_resume_ends_with_it(people: cast.People) -> None:
+    run = paused_run()
+    [paused] = _live_jobs(run)
+    _restored()
+    runs.resume(run.id, by=people.steward)
+    [job] = _live_jobs(run)
+    assert job.id != paused.id
+    assert not jobs.continue_job(paused.id)
+    assert Job.objects.get(id=paused.id).status == "cancelled"
+
+
+def _live_jobs(run: Run) -> "QuerySet[Job]":
+    """Return the jobs of a run's deadlines that have not ended."""
+    return Job.objects.filter(run=run.id, kind=KIND, status__in=LIVE)

@@ -5,13 +5,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.conf import settings
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
+from approvals import passkeys
 from approvals.confirmation import Site
 from approvals.models import Passkey
 from checkpoints.models import AuditLine
+from orchestrator.engine.errors import Forbidden
 from tests.support import authenticators
 from tests.support.authenticators import PRESENT, Authenticator
 from tests.support.cast import PASSWORD, People
@@ -156,3 +159,115 @@ def test_a_steward_sees_who_has_none(people: People, browse: Browse) -> None:
     assert page.status_code == 200
     assert page.context["without"] == ["ravi", "stella"]
     assert browse(people.reviewer).get(page.request["PATH_INFO"]).status_code == 302
+
+
+def steward(people: People) -> User:
+    people.steward.is_staff = True
+    people.steward.save()
+    return people.steward
+
+
+def revoked_in_admin(client: Client, key: Passkey, **more: str) -> Any:
+    form = {"action": "revoke", "_selected_action": str(key.pk), **more}
+    return client.post(reverse("admin:approvals_passkey_changelist"), form, follow=True)
+
+
+def test_a_steward_revokes_the_passkey_of_another_person(
+    people: People, browse: Browse
+) -> None:
+    _, key = authenticators.registered(people.reviewer, SITE)
+    client = browse(steward(people))
+    asked = revoked_in_admin(client, key)
+    assert "My laptop" in asked.content.decode()
+    key.refresh_from_db()
+    assert key.revoked_at is None
+    revoked_in_admin(client, key, confirmed="yes")
+    key.refresh_from_db()
+    assert key.revoked_at is not None
+    line = AuditLine.objects.get(kind="passkey_revoked")
+    assert (line.actor, line.facts["of"]) == (people.steward, "rita")
+    assert line.facts["fingerprint"] == key.fingerprint
+
+
+def test_who_is_no_steward_revokes_nothing_of_others(
+    people: People, browse: Browse
+) -> None:
+    _, key = authenticators.registered(people.reviewer, SITE)
+    with pytest.raises(Forbidden):
+        passkeys.revoke_key(people.reviewer, key.id, by=people.second_reviewer)
+    auditor = steward(people)
+    auditor.groups.clear()
+    auditor.user_permissions.set(Permission.objects.filter(codename="view_passkey"))
+    revoked_in_admin(browse(auditor), key, confirmed="yes")
+    key.refresh_from_db()
+    assert key.revoked_at is None
+    assert not AuditLine.objects.filter(kind="passkey_revoked").exists()
+
+
+def brought_back(person: User) -> Passkey:
+    """A revoked key whose whole row of before somebody put back."""
+    _, key = authenticators.registered(person, SITE)
+    [old] = Passkey.objects.filter(id=key.id).values()
+    passkeys.revoke_key(person, key.id)
+    Passkey.objects.filter(id=key.id).update(**old)
+    return key
+
+
+def test_an_account_shows_no_fingerprint_that_does_not_prove_right(
+    people: People, browse: Browse
+) -> None:
+    client = browse(people.reviewer)
+    key = brought_back(people.reviewer)
+    html = " ".join(client.get(reverse("account")).content.decode().split())
+    assert key.fingerprint not in html
+    assert "it was revoked, as the audit log says" in html
+    _, forged = authenticators.registered(people.reviewer, SITE)
+    Passkey.objects.filter(id=forged.id).update(fingerprint="f" * 64)
+    html = client.get(reverse("account")).content.decode()
+    assert "f" * 64 not in html
+    assert "is not as it was sealed" in html
+
+
+def test_the_admin_says_whether_a_passkey_is_as_it_was_sealed(
+    people: People, browse: Browse
+) -> None:
+    key = brought_back(people.reviewer)
+    client = browse(steward(people))
+    address = reverse("admin:approvals_passkey_change", args=[key.id])
+    assert "revoked, whatever its row says" in client.get(address).content.decode()
+    Passkey.objects.update(fingerprint="f" * 64)
+    for page in (address, reverse("admin:approvals_passkey_changelist")):
+        assert "tampered" in client.get(page).content.decode()
+
+
+def test_usable_passkeys_come_first_and_the_others_page_by_page(
+    people: People, browse: Browse
+) -> None:
+    _, usable = authenticators.registered(people.reviewer, SITE)
+    for _ in range(21):
+        _, key = authenticators.registered(people.reviewer, SITE)
+        passkeys.revoke_key(people.reviewer, key.id)
+    client = browse(people.reviewer)
+    first = client.get(reverse("account"))
+    listed = [line.key.id for line in first.context["page"]["passkeys"]]
+    assert (listed[0], len(listed)) == (usable.id, 20)
+    assert "?page=2" in first.content.decode()
+    second = client.get(reverse("account") + "?page=2")
+    assert len(second.context["page"]["passkeys"]) == 2
+    assert "Further passkeys" not in second.content.decode()
+    assert client.get(reverse("account") + "?page=x").status_code == 400
+
+
+def test_too_many_wrong_passwords_are_said_to_be_too_many(
+    people: People, browse: Browse
+) -> None:
+    _, key = authenticators.registered(people.reviewer, SITE)
+    client = browse(people.reviewer)
+    form = {"password": "not the right words"}
+    for _ in range(settings.AXES_FAILURE_LIMIT):
+        answer = client.post(
+            reverse("passkey_revoke", args=[key.id]),
+            form,
+            headers={"X-Fragment": "1"},
+        )
+    assert "too many wrong passwords" in answer.json()["message"]

@@ -1,0 +1,147 @@
+"""Endpoints of webhooks: listing and adding them, what was sent, and sending it again.
+For people who manage webhooks; for everybody else there are none.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from approvals import webhooks
+from approvals.api.base import (
+    Body,
+    Query,
+    describe,
+    page_schema,
+    paginate,
+    person,
+    read_body,
+)
+from approvals.list_columns import EVENTS
+from approvals.models import Webhook, WebhookDelivery
+from approvals.webhook_address import LONGEST_URL
+from orchestrator.engine.errors import UnknownThing
+
+
+class WebhookBody(Body):
+    """A new webhook."""
+
+    url = serializers.CharField(max_length=LONGEST_URL)
+    events = serializers.ListField(
+        child=serializers.ChoiceField(choices=EVENTS),
+        required=False,
+        help_text="Empty for all.",
+    )
+    graphs = serializers.ListField(
+        child=serializers.CharField(max_length=webhooks.LONGEST_NAME),
+        required=False,
+        max_length=webhooks.MOST_GRAPHS,
+        help_text="Names; empty for all.",
+    )
+
+
+class WebhookOut(serializers.ModelSerializer[Webhook]):
+    """A webhook, without its secret."""
+
+    events = serializers.ListField(child=serializers.CharField())
+    graphs = serializers.ListField(child=serializers.CharField())
+
+    class Meta:
+        model = Webhook
+        fields = ["id", "url", "events", "graphs", "active", "at"]
+        read_only_fields = fields
+
+
+class AddedWebhookOut(serializers.Serializer[Any]):
+    """A webhook that was just added, with its secret, which is shown this once."""
+
+    webhook = WebhookOut()
+    secret = serializers.CharField(help_text="`whsec_` and its bytes in base64.")
+
+
+class DeliveryOut(serializers.ModelSerializer[WebhookDelivery]):
+    """A notice on its way to a webhook. `code` is the status that the receiver answered
+    last, `error` says why it failed.
+    """
+
+    event = serializers.CharField(source="notice.event")
+    run = serializers.UUIDField(source="notice.run", allow_null=True)
+    request = serializers.UUIDField(source="notice.request", allow_null=True)
+    status = serializers.CharField(help_text="waiting, delivered or given_up")
+
+    class Meta:
+        model = WebhookDelivery
+        fields = [
+            "id",
+            "event",
+            "run",
+            "request",
+            "status",
+            "attempts",
+            "made_at",
+            "due_at",
+            "first_at",
+            "last_at",
+            "code",
+            "error",
+        ]
+        read_only_fields = fields
+
+
+class Webhooks(APIView):
+    """The webhooks of this installation, the newest first."""
+
+    scopes = {"POST": "export"}
+
+    @describe(
+        operation_id="webhooks_list",
+        parameters=[Query],
+        responses=page_schema(WebhookOut),
+    )
+    def get(self, request: Request) -> Response:
+        read_body(Query, request.query_params)
+        _require_manager(request)
+        rows = webhooks.visible_webhooks(person(request))
+        return paginate(request, rows, WebhookOut, by=("-at", "-id"))
+
+    @describe(request=WebhookBody, responses={201: AddedWebhookOut})
+    def post(self, request: Request) -> Response:
+        """Add a webhook. The answer has its secret, which is never shown again."""
+        _require_manager(request)
+        body = read_body(WebhookBody, request.data)
+        webhook, secret = webhooks.add_webhook(**body, by=person(request))
+        answer = AddedWebhookOut({"webhook": webhook, "secret": secret})
+        return Response(answer.data, status=201)
+
+
+class Deliveries(APIView):
+    """What was sent to a webhook and what is about to be, the newest first."""
+
+    @describe(parameters=[Query], responses=page_schema(DeliveryOut))
+    def get(self, request: Request, webhook: UUID) -> Response:
+        read_body(Query, request.query_params)
+        row = webhooks.visible_webhook(person(request), webhook)
+        rows = row.deliveries.select_related("notice")
+        return paginate(request, rows, DeliveryOut, by=("-made_at", "-id"))
+
+
+class SendAgain(APIView):
+    """Send a delivery again, under the id that it has."""
+
+    scopes = {"POST": "export"}
+
+    @describe(request=None, responses={202: DeliveryOut})
+    def post(self, request: Request, webhook: UUID, delivery: UUID) -> Response:
+        row = webhooks.visible_webhook(person(request), webhook)
+        read_body(Body, request.data)
+        webhooks.send_again(row.id, delivery, by=person(request))
+        sent = row.deliveries.select_related("notice").get(id=delivery)
+        return Response(DeliveryOut(sent).data, status=202)
+
+
+def _require_manager(request: Request) -> None:
+    if not webhooks.may_manage(person(request)):
+        raise UnknownThing("there are no webhooks")

@@ -1,0 +1,251 @@
+"""The jobs of notices: a standing one makes deliveries of those that wait, and each
+webhook has one that sends what is due. Another removes what is old.
+
+What was sent is recorded afterwards. A process that dies between the two sends once
+more, under the same id; nothing is lost.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+from django.db import transaction
+from django.db.models import F
+
+from approvals.models import (
+    DeliveryStatus,
+    Notice,
+    NoticeMail,
+    Webhook,
+    WebhookDelivery,
+)
+from approvals.notices import mail_jobs
+from approvals.notices.connection import NotSent, post
+from approvals.notices.message import body_of, headers_of
+from approvals.webhook_address import read_address
+from approvals.webhooks import add_send_job, secret_of
+from checkpoints.db.clock import db_in, db_now, read_now
+from checkpoints.models import Run
+from checkpoints.queue.jobs import JobLease, Step
+from checkpoints.sealing.seal_fault import fault_of
+from checkpoints.sealing.sealed_rows import Protection
+from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.frozen import frozen
+
+BATCH = 200
+"""The most notices that one transaction passes on."""
+PAUSES = (60, 300, 900, 3_600, 7_200, 14_400, 28_800)
+"""Seconds until the next attempt, after each that failed; the last one for all others."""
+LONGEST = timedelta(days=1)
+"""How long a delivery is attempted."""
+KEPT_DAYS = 30
+REMOVED_AT_ONCE = 1000
+
+log = structlog.get_logger(__name__)
+
+
+# Passing on.
+
+
+def send_notices(lease: JobLease) -> Iterator[Step]:
+    """Make deliveries of the notices that wait, and queue a job for each webhook to
+    which something is due.
+    """
+    passed_on = 0
+    while count := _pass_on():
+        passed_on += count
+        yield Step(passed_on, note="notices passed on")
+    for webhook_id in _webhooks_with_due():
+        add_send_job(webhook_id)
+    # Webhooks have jobs of their own by now, and wait for no mail server.
+    for sent in mail_jobs.send_mails():
+        yield Step(passed_on, note=f"notices passed on, {sent} messages mailed")
+    yield Step(passed_on, note="notices passed on")
+
+
+@transaction.atomic
+def _pass_on() -> int:
+    """Make the deliveries of the first notices that wait, and return how many notices
+    these were. Doing it twice makes no second delivery.
+    """
+    notices = list(Notice.objects.filter(passed_on_at=None).order_by("id")[:BATCH])
+    if not notices:
+        return 0
+    now = read_now()
+    graph_by_run = _graphs_of(notices)
+    # A run may have been removed since, or came in as a bundle: then it is of elsewhere.
+    notices_of_here = [notice for notice in notices if notice.run in graph_by_run]
+    deliveries = _new_deliveries(notices_of_here, graph_by_run, now)
+    WebhookDelivery.objects.bulk_create(deliveries, ignore_conflicts=True)
+    mails = mail_jobs.new_mails(notices_of_here, now)
+    NoticeMail.objects.bulk_create(mails, ignore_conflicts=True)
+    ids = [notice.id for notice in notices]
+    Notice.objects.filter(id__in=ids).update(passed_on_at=now)
+    return len(notices)
+
+
+def _new_deliveries(
+    notices: Sequence[Notice], graph_by_run: Mapping[UUID | None, str], now: datetime
+) -> list[WebhookDelivery]:
+    """Return a delivery for each of these notices and each webhook that wants it."""
+    webhooks = _sound_webhooks()
+    deliveries: list[WebhookDelivery] = []
+    for notice in notices:
+        graph = graph_by_run[notice.run]
+        for webhook in webhooks:
+            if _wants(webhook, notice.event, graph):
+                delivery = WebhookDelivery(
+                    webhook=webhook, notice=notice, due_at=now, made_at=now
+                )
+                deliveries.append(delivery)
+    return deliveries
+
+
+def _sound_webhooks() -> list[Webhook]:
+    """Return the webhooks that are on, and as they were sealed."""
+    sound: list[Webhook] = []
+    for webhook in Webhook.objects.filter(active=True):
+        fault = fault_of(webhook, Protection(encrypted=webhook.encrypted))
+        if fault is None:
+            sound.append(webhook)
+        else:
+            log.error("webhook_refused", webhook=str(webhook.id), code=fault.code)
+    return sound
+
+
+def _graphs_of(notices: Sequence[Notice]) -> dict[UUID | None, str]:
+    """Return the names of the graphs of the runs of this installation. One query."""
+    runs = {notice.run for notice in notices if notice.run is not None}
+    rows = Run.objects.filter(id__in=runs, imported=False)
+    return dict(rows.values_list("id", "graph"))
+
+
+def _wants(webhook: Webhook, event: str, graph: str) -> bool:
+    if webhook.events and event not in webhook.events:
+        return False
+    return not webhook.graphs or graph in webhook.graphs
+
+
+def _webhooks_with_due() -> list[UUID]:
+    due = WebhookDelivery.objects.filter(
+        status=DeliveryStatus.WAITING, due_at__lte=db_now(), webhook__active=True
+    )
+    return list(due.order_by().values_list("webhook", flat=True).distinct())
+
+
+# Sending.
+
+
+@frozen
+class SendAttempt:
+    """The end of one attempt: the status of the answer, or None and the reason."""
+
+    code: int | None
+    error: str = ""
+
+    @property
+    def is_delivered(self) -> bool:
+        return self.code is not None and 200 <= self.code < 300
+
+
+def send_webhook(lease: JobLease) -> Iterator[Step]:
+    """Send what is due for the webhook that the job names, the oldest first. After an
+    attempt without an answer all others wait for the next turn, in a minute: the
+    receiver is away, and each attempt would hold a worker until its time is over.
+    """
+    webhook_id = UUID(lease.facts["webhook"])
+    sent = 0
+    while True:
+        delivery = _next_due(webhook_id)
+        if delivery is None:
+            return
+        attempt = _attempt(delivery)
+        _record(delivery, attempt)
+        sent += 1
+        yield Step(sent, note="deliveries attempted")
+        if attempt.code is None:
+            return
+
+
+def _next_due(webhook_id: UUID) -> WebhookDelivery | None:
+    due = WebhookDelivery.objects.filter(
+        webhook=webhook_id,
+        # Read anew each time, for people may switch it off meanwhile.
+        webhook__active=True,
+        status=DeliveryStatus.WAITING,
+        due_at__lte=db_now(),
+    )
+    return due.select_related("webhook", "notice").order_by("due_at", "id").first()
+
+
+def _attempt(delivery: WebhookDelivery) -> SendAttempt:
+    """Send a delivery once."""
+    at = int(read_now().timestamp())
+    try:
+        secret = secret_of(delivery.webhook)
+        address = read_address(delivery.webhook.url)
+        body = body_of(delivery.notice)
+        headers = headers_of(delivery, body, secret=secret, at=at)
+        return _answered(post(address, headers, body))
+    except NotSent as error:
+        return SendAttempt(None, str(error))
+    except CountersignError as error:
+        # Of a row that does not verify, or an address that the settings forbid now. The
+        # message may name values, the code does not.
+        return SendAttempt(None, f"refused here: {error.code}")
+
+
+def _answered(code: int) -> SendAttempt:
+    if 300 <= code < 400:
+        return SendAttempt(code, "redirects are not followed")
+    if 200 <= code < 300:
+        return SendAttempt(code)
+    return SendAttempt(code, f"the receiver answered {code}")
+
+
+def _record(delivery: WebhookDelivery, attempt: SendAttempt) -> None:
+    """Record the end of an attempt, and when the next one is due if it failed."""
+    now = read_now()
+    first_at = delivery.first_at or now
+    values: dict[str, Any] = {
+        "attempts": F("attempts") + 1,
+        "first_at": first_at,
+        "last_at": now,
+        "code": attempt.code,
+        "error": attempt.error,
+        "due_at": now + timedelta(seconds=_pause(now - first_at)),
+    }
+    if attempt.is_delivered:
+        values["status"] = DeliveryStatus.DELIVERED
+    elif values["due_at"] > first_at + LONGEST:
+        values["status"] = DeliveryStatus.GIVEN_UP
+    WebhookDelivery.objects.filter(id=delivery.id).update(**values)
+
+
+def _pause(waited: timedelta) -> float:
+    """Return the seconds until the next attempt of a delivery whose first attempt is so
+    long ago: the more it has waited, the longer it waits.
+    """
+    passed = 0.0
+    for pause in PAUSES:
+        passed += pause
+        if waited.total_seconds() < passed:
+            return pause
+    return PAUSES[-1]
+
+
+# Cleaning up.
+
+
+def notices_that_are_old(lease: JobLease) -> Iterator[Step]:
+    """Remove notices, with their deliveries, after `KEPT_DAYS`, in batches."""
+    removed = int(lease.place or 0)
+    old = Notice.objects.filter(at__lt=db_in(-KEPT_DAYS * 86_400))
+    while ids := list(
+        old.order_by("at").values_list("id", flat=True)[:REMOVED_AT_ONCE]
+    ):
+        Notice.objects.filter(id__in=ids).delete()
+        removed += len(ids)
+        yield Step(removed, note="old notices removed", place=removed)

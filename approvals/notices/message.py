@@ -1,0 +1,105 @@
+"""The message of a notice to a service: ids, names of graph and node, the question, the
+effects by their class, and a link. Never a value that a run holds.
+
+Signed as Standard Webhooks describe it (standardwebhooks.com).
+"""
+
+import base64
+import hashlib
+import hmac
+from typing import Any
+
+import orjson
+from django.urls import reverse
+
+from approvals.list_columns import CAME_BACK, OPENED
+from approvals.models import ApprovalRequest, Notice, WebhookDelivery
+from approvals.views.inbox_effects import effects_of
+from checkpoints.conf import conf
+from checkpoints.models import Run
+from checkpoints.sealing.seal_fault import fault_of
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import protection_of
+
+LONGEST_QUESTION = 500
+
+
+def body_of(notice: Notice) -> bytes:
+    """Return the body of the message of a notice: JSON in UTF-8. Up to four queries."""
+    document = {
+        "type": notice.event,
+        "timestamp": notice.at.isoformat(),
+        "data": data_of(notice),
+    }
+    return orjson.dumps(document)
+
+
+def data_of(notice: Notice) -> dict[str, Any]:
+    """Return what a notice says to whoever hears of it, as JSON. Up to four queries."""
+    if notice.run is None:
+        return {}
+    data: dict[str, Any] = {"run": str(notice.run)}
+    if notice.outcome:
+        data["outcome"] = notice.outcome
+    run = Run.objects.filter(id=notice.run).defer("input").first()
+    # Retention may have removed it since.
+    if run is None:
+        return data
+    data["graph"] = run.graph
+    if notice.request is None:
+        data["link"] = link_to("run", run)
+        return data
+    data["link"] = link_to("review", run)
+    data["request"] = str(notice.request)
+    request = ApprovalRequest.objects.filter(id=notice.request).first()
+    if request is not None:
+        request.run = run
+        data |= _about(notice, request)
+    return data
+
+
+def link_to(page: str, run: Run) -> str:
+    """Return the address of a page of a run; without the setting `SITE_URL` it begins
+    with its path.
+    """
+    return conf().site_url.rstrip("/") + reverse(page, args=[run.id])
+
+
+def _about(notice: Notice, request: ApprovalRequest) -> dict[str, Any]:
+    """Return what a message says of the request itself."""
+    about: dict[str, Any] = {"node": request.node, "question": question_of(request)}
+    # Whatever is settled has no effects ahead that one could still prevent here.
+    if notice.event in (OPENED, CAME_BACK):
+        about["effects"] = {
+            count.effect: count.count for count in effects_of([request])[request.id]
+        }
+        if request.deadline is not None:
+            about["deadline"] = request.deadline.isoformat()
+    return about
+
+
+def question_of(request: ApprovalRequest) -> str:
+    """Return the question of a request, cut to `LONGEST_QUESTION`; empty if it does not
+    leave the house: its graph is encrypted, or its row is not as it was sealed.
+    """
+    if request.run.encrypted:
+        return ""
+    if fault_of(request, protection_of(request.run)) is not None:
+        return ""
+    return str(read_value(request, "title"))[:LONGEST_QUESTION]
+
+
+def headers_of(
+    delivery: WebhookDelivery, body: bytes, *, secret: bytes, at: int
+) -> dict[str, str]:
+    """Return the headers of a message that is sent now: `at` is in seconds since 1970."""
+    id = f"msg_{delivery.id.hex}"
+    signed = f"{id}.{at}.".encode() + body
+    mac = hmac.new(secret, signed, hashlib.sha256).digest()
+    return {
+        "Content-Type": "application/json",
+        "User-Agent": "Countersign",
+        "webhook-id": id,
+        "webhook-timestamp": str(at),
+        "webhook-signature": f"v1,{base64.b64encode(mac).decode()}",
+    }

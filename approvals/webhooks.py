@@ -1,0 +1,215 @@
+"""Webhooks: adding one, switching it on and off, sending a test, and sending a delivery
+again. `approvals.notices` sends what is due.
+
+Whoever manages webhooks reads in what they send about every run, so all of it needs the
+right to see all runs too. For everybody else there are none.
+"""
+
+import base64
+import secrets
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from approvals.list_columns import EVENTS
+from approvals.models import DeliveryStatus, Notice, Webhook, WebhookDelivery
+from approvals.permissions import may
+from approvals.webhook_address import read_address
+from checkpoints.audit import lines as audit_log
+from checkpoints.conf import keyring
+from checkpoints.core.arguments import checked_actor, checked_text, checked_yes_or_no
+from checkpoints.core.ids import unknown_thing, uuid_of
+from checkpoints.db.clock import db_now, read_now
+from checkpoints.queue import jobs
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json, read_value
+from checkpoints.sealing.sealed_rows import Protection
+from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
+
+SEND_WEBHOOK = "send_webhook"
+"""The kind of the jobs that send. Their fact `webhook` is the id of the webhook."""
+TEST = "webhook.test"
+"""The event of a test."""
+SECRET = "whsec_"  # noqa: S105
+"""The beginning of a secret; behind it are its bytes in base64."""
+SECRET_BYTES = 32
+MOST_WEBHOOKS = 100
+MOST_GRAPHS = 100
+LONGEST_NAME = 200
+
+
+def may_manage(user: Any) -> bool:
+    """Return whether there are webhooks for this user."""
+    return may(user, "manage_webhooks") and may(user, "view_run")
+
+
+def visible_webhooks(user: Any) -> "QuerySet[Webhook]":
+    """Return the webhooks that this user may see: all or none."""
+    if not may_manage(user):
+        return Webhook.objects.none()
+    return Webhook.objects.all()
+
+
+def visible_webhook(user: Any, webhook_id: UUID) -> Webhook:
+    """Return the webhook. Raises `UnknownThing`, also where the user may not see it."""
+    webhook = visible_webhooks(user).filter(id=webhook_id).first()
+    if webhook is None:
+        raise unknown_thing("webhook", webhook_id)
+    return webhook
+
+
+def add_webhook(
+    url: str,
+    *,
+    events: Sequence[str] = (),
+    graphs: Sequence[str] = (),
+    by: Any,
+) -> tuple[Webhook, str]:
+    """Add a webhook for these events of these graphs, all where none are named. Return
+    it with its secret, which is never shown again. `by` None is the system.
+
+    Raises `InvalidValue`, and `UnknownThing` for a person for whom there are none.
+    """
+    _require_manager(by)
+    address = read_address(url)
+    secret = SECRET + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+    protection = Protection(encrypted=bool(keyring().encryption))
+    webhook = Webhook(
+        url=url,
+        events=_checked_events(events),
+        graphs=_checked_graphs(graphs),
+        secret=pack_json(secret),
+        encrypted=protection.encrypted,
+        by=by,
+        at=read_now(),
+    )
+    sealed_rows.seal_and_encrypt([webhook], protection)
+    with transaction.atomic():
+        if Webhook.objects.count() >= MOST_WEBHOOKS:
+            raise InvalidValue(f"there are {MOST_WEBHOOKS} webhooks, and not more")
+        webhook.save(force_insert=True)
+        id = str(webhook.id)
+        audit_log.record("webhook_added", actor=by, webhook=id, host=address.host)
+    return webhook, secret
+
+
+def _require_manager(by: Any) -> None:
+    person = checked_actor(by, "by")
+    if person is not None and not may_manage(person):
+        raise UnknownThing("there are no webhooks")
+
+
+def _checked_events(events: Any) -> list[str]:
+    chosen = _checked_list(events, "events", most=len(EVENTS))
+    for event in chosen:
+        if event not in EVENTS:
+            raise InvalidValue(f"events are of {', '.join(EVENTS)}", path="events")
+    return chosen
+
+
+def _checked_graphs(graphs: Any) -> list[str]:
+    return _checked_list(graphs, "graphs", most=MOST_GRAPHS)
+
+
+def _checked_list(values: Any, path: str, *, most: int) -> list[str]:
+    """Return the different texts of a list. Raises `InvalidValue`."""
+    # In Python, a text is a collection too.
+    is_list = isinstance(values, Collection) and not isinstance(values, str | bytes)
+    if not is_list or len(values) > most:
+        raise InvalidValue(f"{path} is a list of at most {most}", path=path)
+    texts = [checked_text(value, path, least=1, most=LONGEST_NAME) for value in values]
+    return list(dict.fromkeys(texts))
+
+
+def secret_of(webhook: Webhook) -> bytes:
+    """Return the bytes with which the messages of a webhook are signed. Raises
+    `TamperedRow` and `WrongKey`.
+    """
+    sealed_rows.verify_row(webhook, Protection(encrypted=webhook.encrypted))
+    text = str(read_value(webhook, "secret"))
+    return base64.b64decode(text.removeprefix(SECRET))
+
+
+def switch_webhook(webhook_id: UUID | str, *, active: bool, by: Any) -> Webhook:
+    """Switch a webhook on or off. What waits for one that is off waits until it is on.
+    Raises `UnknownThing`, `InvalidValue`, `TamperedRow` and `WrongKey`.
+    """
+    _require_manager(by)
+    checked_yes_or_no(active, "active")
+    with transaction.atomic():
+        webhook = _locked(webhook_id)
+        protection = Protection(encrypted=webhook.encrypted)
+        sealed_rows.verify_row(webhook, protection)
+        if webhook.active != active:
+            changed = sealed_rows.seal_again(webhook, protection, active=active)
+            webhook.save(update_fields=changed)
+            id = str(webhook.id)
+            audit_log.record("webhook_switched", actor=by, webhook=id, active=active)
+        if active:
+            add_send_job(webhook.id)
+    return webhook
+
+
+def _locked(webhook_id: UUID | str) -> Webhook:
+    """Return the webhook, locked for the caller's transaction."""
+    rows = Webhook.objects.filter(id=uuid_of(webhook_id, "webhook"))
+    webhook = rows.select_for_update(of=("self",)).first()
+    if webhook is None:
+        raise unknown_thing("webhook", webhook_id)
+    return webhook
+
+
+def _require_active(webhook: Webhook) -> None:
+    if not webhook.active:
+        raise WrongStatus("this webhook is switched off; switch it on first")
+
+
+def send_test(webhook_id: UUID | str, *, by: Any) -> WebhookDelivery:
+    """Send a message that is about nothing, as any other is sent. Raises `UnknownThing`,
+    and `WrongStatus` for a webhook that is off.
+    """
+    _require_manager(by)
+    with transaction.atomic():
+        webhook = _locked(webhook_id)
+        _require_active(webhook)
+        now = read_now()
+        # It is of this webhook alone, so that no other passes it on.
+        notice = Notice.objects.create(event=TEST, at=now, passed_on_at=now)
+        delivery = WebhookDelivery.objects.create(
+            webhook=webhook, notice=notice, due_at=now, made_at=now
+        )
+        audit_log.record("webhook_tested", actor=by, webhook=str(webhook.id))
+        add_send_job(webhook.id)
+    return delivery
+
+
+def send_again(webhook_id: UUID | str, delivery_id: UUID | str, *, by: Any) -> None:
+    """Send a delivery again, now and for a day, under the id that it has. Raises
+    `UnknownThing`, and `WrongStatus` for a webhook that is off.
+    """
+    _require_manager(by)
+    with transaction.atomic():
+        webhook = _locked(webhook_id)
+        rows = webhook.deliveries.filter(id=uuid_of(delivery_id, "delivery"))
+        if not rows.exists():
+            raise unknown_thing("delivery", delivery_id)
+        _require_active(webhook)
+        rows.update(status=DeliveryStatus.WAITING, due_at=db_now(), first_at=None)
+        audit_log.record(
+            "webhook_sent_again",
+            actor=by,
+            webhook=str(webhook.id),
+            delivery=str(delivery_id),
+        )
+        add_send_job(webhook.id)
+
+
+def add_send_job(webhook_id: UUID) -> None:
+    """Queue the job that sends what is due for a webhook, in the caller's transaction,
+    unless there is one. Each has its own, so that a receiver that does not answer keeps
+    no other waiting.
+    """
+    jobs.add_job(SEND_WEBHOOK, name=f"webhook:{webhook_id}", webhook=str(webhook_id))

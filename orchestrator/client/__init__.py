@@ -1,0 +1,5 @@
+"""What a service uses that calls the API: pure, without Django."""
+
+from orchestrator.client.decision_set import DecisionSet
+
+__all__ = ["DecisionSet"]
