@@ -24,8 +24,8 @@ from approvals.models import (
 from approvals.notices import mail_jobs
 from approvals.notices.connection import NotSent, post
 from approvals.notices.message import body_of, headers_of
-from approvals.webhook_address import read_address
-from approvals.webhooks import add_send_job, secret_of
+from approvals.webhooks.address import read_address
+from approvals.webhooks.verbs import add_send_job, secret_of
 from checkpoints.db.clock import db_in, db_now, read_now
 from checkpoints.models import Run
 from checkpoints.queue.jobs import JobLease, Step

@@ -13,7 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from approvals import webhooks
+from approvals.webhooks import verbs as webhooks
 from approvals.list_columns import EVENTS
 from approvals.models import Webhook, WebhookDelivery
 from approvals.views.page import render, single_fields

@@ -13,7 +13,8 @@ from uuid import UUID
 import structlog
 from django.db import Error, connection
 
-from approvals import list_columns, webhooks
+from approvals import list_columns
+from approvals.webhooks import verbs as webhooks
 from approvals.gates import deadline_jobs
 from approvals.notices import delivery_jobs
 from checkpoints import anchors, erasure

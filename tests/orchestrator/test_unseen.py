@@ -11,7 +11,7 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from approvals import webhooks
+from approvals.webhooks import verbs as webhooks
 from approvals.models import ApprovalRequest, Receipt
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs

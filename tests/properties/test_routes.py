@@ -24,7 +24,8 @@ from django.db import connection, transaction
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from approvals import reviews, webhooks
+from approvals import reviews
+from approvals.webhooks import verbs as webhooks
 from approvals.api.base import Body
 from approvals.models import ApprovalRequest, Receipt
 from checkpoints import retention

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from approvals import webhooks
+from approvals.webhooks import verbs as webhooks
 from approvals.models import Notice, Webhook, WebhookDelivery
 from checkpoints.models import Job
 from checkpoints.queue import jobs

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from approvals import webhooks
+from approvals.webhooks import verbs as webhooks
 from approvals.models import Webhook, WebhookDelivery
 from tests.support.api_people import Client
 from tests.support.cast import People

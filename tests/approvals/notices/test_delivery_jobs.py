@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from approvals import webhooks
+from approvals.webhooks import verbs as webhooks
 from approvals.models import Notice, Webhook, WebhookDelivery
 from approvals.notices import delivery_jobs
 from checkpoints.models import Job, Run

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from approvals import webhooks
+from approvals.webhooks import verbs as webhooks
 from approvals.models import Webhook, WebhookDelivery
 from tests.support.cast import People
 

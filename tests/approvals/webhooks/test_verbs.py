@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 
-from approvals import webhooks
+from approvals.webhooks import verbs as webhooks
 from approvals.models import Webhook, WebhookDelivery
 from checkpoints.models import AuditLine, Job
 from orchestrator.engine.errors import (
