@@ -4,29 +4,39 @@ second asking is never shown as a first. Reads only.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Q
-
-from approvals.effect_results import EffectResult, effect_results, failure_in_words
+from approvals.effect_results import (
+    EffectResult,
+    are_sound,
+    effect_results,
+    failure_in_words,
+)
 from approvals.gates.acted_on import states_of
 from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest, Decision, RequestStatus
+from orchestrator.engine.graphs.effect import PARTIAL
 
+MOST_LISTED = 20
+"""The most requests of one run of which it is said what was asked before."""
 MOST_FAILURES = 3
 """The most failed effects of one asking whose errors are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What came of one node, with the error if it failed."""
+    """What came of one node, with the error if it failed. Unless `is_sound`, a row that
+    says so is not as it was written.
+    """
 
     result: EffectResult
     error: str = ""
+    is_sound: bool = True
 
     @property
     def is_bad(self) -> bool:
-        return self.result.is_bad
+        return self.result.is_bad or not self.is_sound
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +50,31 @@ class EarlierAsking:
     endings: list[Ending] = field(default_factory=list)
 
 
-def earlier_askings(requests: Sequence[ApprovalRequest]) -> dict[UUID, EarlierAsking]:
+def earlier_askings(
+    requests: Sequence[ApprovalRequest],
+) -> dict[UUID, EarlierAsking | None]:
     """Return what was asked before, for those of these requests of one run that are not
-    the first of their gate. No query if the gates say that all are first; else six, one
-    for each further line, and one for each effect that failed.
+    the first of their gate; None for more than `MOST_LISTED` of them. No query if the
+    gates say that all are first; else eight, one for each further line, and two for
+    each effect behind them.
 
     Raises `TamperedRow` and `WrongKey`.
     """
     again = [request for request in requests if is_again(request)]
     earlier = _newest_decided(again) if again else {}
-    states = {state.request.id: state for state in states_of(set(earlier.values()))}
-    # The run is the one that the callers have.
-    for request in again:
-        for state in states.values():
-            state.request.run = request.run
+    read = set(list(earlier.values())[:MOST_LISTED])
+    states = {state.request.id: state for state in states_of(read)}
+    for state in states.values():
+        # The run is the one that the callers have.
+        state.request.run = again[0].run
     results = effect_results([state.request for state in states.values()])
-    askings: dict[UUID, EarlierAsking] = {}
-    for request in again:
-        if request.id in earlier:
-            state = states[earlier[request.id]]
-            endings = endings_of(state.request, results[state.request.id])
-            askings[request.id] = EarlierAsking(
+    askings: dict[UUID, EarlierAsking | None] = {}
+    for request_id, earlier_id in earlier.items():
+        askings[request_id] = None
+        if earlier_id in states:
+            state = states[earlier_id]
+            endings = endings_of(state.request, results[earlier_id])
+            askings[request_id] = EarlierAsking(
                 state.request, _deciding(state), endings
             )
     return askings
@@ -73,39 +87,53 @@ def is_again(request: ApprovalRequest) -> bool:
     return request.visit > 1 or request.ordinal > 0 or request.line > 1
 
 
-def _newest_decided(requests: Iterable[ApprovalRequest]) -> dict[UUID, UUID]:
+def _newest_decided(requests: Sequence[ApprovalRequest]) -> dict[UUID, UUID]:
     """Return the id of the newest request of the same gate that was decided before each
-    of these was asked. One query.
+    of these requests of one run was asked. One query of columns.
     """
-    condition = Q()
-    for request in requests:
-        condition |= Q(run=request.run_id, node=request.node, index=request.index)
-    rows = ApprovalRequest.objects.filter(condition, status=RequestStatus.APPLIED)
-    columns = ("id", "node", "index", "kind", "opened_at")
-    decided = list(rows.order_by("opened_at", "id").values_list(*columns))
+    rows = ApprovalRequest.objects.filter(
+        run=requests[0].run_id,
+        node__in={request.node for request in requests},
+        status=RequestStatus.APPLIED,
+    )
+    columns = ("node", "index", "kind", "settled_at", "id")
+    by_place: dict[tuple[str, int, str], list[tuple[datetime, UUID]]] = {}
+    for node, index, kind, settled_at, id in rows.order_by().values_list(*columns):
+        if settled_at is not None:
+            by_place.setdefault((node, index, kind), []).append((settled_at, id))
     newest: dict[UUID, UUID] = {}
     for request in requests:
         place = (request.node, request.index, request.kind)
-        for id, *own_place, opened_at in decided:
-            # They are in order, so a later one replaces an earlier one.
-            if tuple(own_place) == place and opened_at < request.opened_at:
-                newest[request.id] = id
+        before = [
+            decided
+            for decided in by_place.get(place, ())
+            if decided[0] < request.opened_at
+        ]
+        if before:
+            newest[request.id] = max(before)[1]
     return newest
 
 
 def _deciding(state: RequestState) -> list[Decision]:
-    """Return the last decision of each person who decided on the writes of a request."""
+    """Return the last decision of each whose signature counts for how a request ended,
+    and that of the deadline if it ended it.
+    """
+    counting: set[int | None] = set()
+    for standing in state.standings.values():
+        if state.outcome in (standing.verdict, PARTIAL):
+            counting.update(standing.by)
     last: dict[int | None, Decision] = {}
     for decision in state.decisions:
-        last[decision.by_id] = decision
+        if decision.by_id in counting:
+            last[decision.by_id] = decision
     return list(last.values())
 
 
 def endings_of(
     request: ApprovalRequest, results: Iterable[EffectResult]
 ) -> list[Ending]:
-    """Return what came of a request, with the errors of its first failed effects: one
-    query for each of these. Raises `TamperedRow` and `WrongKey`.
+    """Return what came of a request, with the errors of its first failed effects: two
+    queries for each effect. What does not verify is said to be unreadable.
     """
     endings: list[Ending] = []
     failures = 0
@@ -114,5 +142,5 @@ def endings_of(
         if result.failed is not None and failures < MOST_FAILURES:
             failures += 1
             error = failure_in_words(request, result)
-        endings.append(Ending(result, error))
+        endings.append(Ending(result, error, is_sound=are_sound(request, result)))
     return endings

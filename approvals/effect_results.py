@@ -1,23 +1,21 @@
 """What came of what people decided: the effects behind a decided request, as far as the
-next gate, and how each ended, as the journal has it. Reads only, and no payload but the
-error of an effect that failed.
+next gate, and how each ended, as the journal has it. Reads only.
 
 Which nodes are behind a gate is read from the graph. An effect belongs to the newest
-request of its gate that was asked before it, on the same line of the run.
+round of its gate that asked before it, on the way to where it happened: so what is done
+after a rewind belongs to the approval that the new line went on from.
 """
 
-import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Q
-
 from approvals.gates.approved_calls import CALL_KIND
-from approvals.gates.nodes_behind import nodes_behind
+from approvals.gates.nodes_behind import nodes_behind, nodes_reached
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.models import ApprovalRequest, RequestStatus
+from approvals.rounds import Lines, Round, lines_of, newest_before, rounds_of
 from checkpoints import versions
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import TaskResult
@@ -26,6 +24,7 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Task
+from orchestrator.engine.errors import UNREADABLE
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.node import Node
 from orchestrator.engine.step.held_patch import PATCH
@@ -36,25 +35,22 @@ UNKNOWN = "unknown"
 UNDER_WAY = "under way"
 NOT_YET = "not yet"
 NOT_REACHED = "not reached"
-GRAVEST_FIRST = (UNKNOWN, FAILED, UNDER_WAY, NOT_YET, NOT_REACHED, DONE)
-ENDED = {
-    Outcome.OPEN: UNDER_WAY,
-    Outcome.DONE: DONE,
-    Outcome.NOT_DONE: FAILED,
-    Outcome.FAILED: FAILED,
-    Outcome.UNKNOWN: UNKNOWN,
-}
-"""The word for an effect, by the outcome of its newest attempt."""
+LATER = "counted with a later question"
+GRAVEST_FIRST = (UNKNOWN, FAILED, UNDER_WAY, NOT_YET, NOT_REACHED, LATER, DONE)
 JOURNALED = ("write", "external")
+MOST_ATTEMPTS = 5_000
+"""The most attempts that are counted; of more nothing is said."""
+MOST_VERIFIED = 20
+"""The most attempts of a node whose rows are verified before they are shown."""
 _OWN_TASK = (CALL_KIND, AUTHORITY_KIND)
 """The kinds of requests that a node's own task waits for."""
 
 
 @dataclass(slots=True)
 class EffectResult:
-    """What came of one node behind a gate: how many of its tasks ended in which way
-    (a fan-out has several), and when the last of them did. `failed` is the row of a
-    task that failed, if one did.
+    """What came of one node behind a gate: how many of its tasks ended in which way (a
+    fan-out has several, and so has a run that went back), and when the last of them
+    did. `attempts` are the rows that say so, `failed` that of one that failed.
     """
 
     node: str
@@ -62,6 +58,7 @@ class EffectResult:
     counts: dict[str, int] = field(default_factory=dict)
     at: datetime | None = None
     failed: int | None = None
+    attempts: list[int] = field(default_factory=list)
 
     @property
     def status(self) -> str:
@@ -90,48 +87,63 @@ def effect_results(
 ) -> dict[UUID, list[EffectResult]]:
     """Return what came of each of these requests, in the order of the graph's edges;
     nothing of a request that is not decided, that is about a patch, or whose graph is
-    not here. Two queries, whatever the number of requests; none if nothing acts behind
-    them. Each has its run loaded.
+    not here. Three queries of columns, whatever the number of requests; none if nothing
+    acts behind them. Each has its run loaded.
     """
-    nodes: dict[UUID, list[Node]] = {}
-    for request in requests:
-        nodes[request.id] = _acting_nodes(request)
-    acting = [request for request in requests if nodes[request.id]]
-    attempts: list[_Attempt] = []
-    asked: dict[_Gate, list[int]] = {}
-    if acting:
-        attempts = _attempts(acting, nodes)
-        asked = _asked_in(acting)
-    results: dict[UUID, list[EffectResult]] = {}
-    for request in requests:
-        until = _asked_next(request, asked)
-        own = [attempt for attempt in attempts if attempt.follows(request, until)]
-        is_over = until < sys.maxsize or _is_over(request)
-        results[request.id] = _results_of(nodes[request.id], own, is_over=is_over)
+    behind = {request.id: _reached(request) for request in requests}
+    acting = [request for request in requests if behind[request.id]]
+    results: dict[UUID, list[EffectResult]] = {request.id: [] for request in requests}
+    if not acting:
+        return results
+    runs = {request.run_id for request in acting}
+    names = {node.name for nodes in behind.values() for node in nodes}
+    attempts = _attempts(runs, names)
+    if attempts is None:
+        return results
+    journal = _Journal(
+        lines_of(runs), rounds_of(runs, {request.node for request in acting}), attempts
+    )
+    for request in acting:
+        results[request.id] = journal.results_of(request, behind[request.id])
     return results
 
 
 def failure_in_words(request: ApprovalRequest, result: EffectResult) -> str:
     """Return the error of an effect that failed, as its sealed row says it; empty if
-    none did or nothing was recorded. One query.
-
-    Raises `TamperedRow` and `WrongKey`.
+    none did or nothing was recorded, a sentence if it cannot be read. One query.
     """
     if result.failed is None:
         return ""
-    row = TaskResult.objects.get(id=result.failed)
-    sealed_rows.verify_row(row, protection_of(request.run))
-    error = read_value(row, "error") or {}
+    row = TaskResult.objects.filter(id=result.failed).first()
+    if row is None:
+        return ""
+    try:
+        sealed_rows.verify_row(row, protection_of(request.run))
+        error = read_value(row, "error") or {}
+    except UNREADABLE:
+        return "its error cannot be read"
     return str(error.get("message") or error.get("type") or "")
 
 
-_Gate = tuple[UUID, int, str]
-"""A gate on one line: run, line, node."""
+def are_sound(request: ApprovalRequest, result: EffectResult) -> bool:
+    """Return whether the rows verify that say what came of a node; of more than
+    `MOST_VERIFIED` that is left to the verification of the run. One query.
+    """
+    if not 0 < len(result.attempts) <= MOST_VERIFIED:
+        return True
+    rows = list(TaskResult.objects.filter(id__in=result.attempts))
+    try:
+        sealed_rows.verify_rows(rows, protection_of(request.run))
+    except UNREADABLE:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """The newest attempt of a task that acts, in columns."""
+    """The newest attempt of a task on one line, in columns. `is_listed`: a checkpoint
+    has it, so that it is not tried again.
+    """
 
     id: int
     run: UUID
@@ -140,66 +152,15 @@ class _Attempt:
     superstep: int
     outcome: str
     at: datetime | None
-
-    def follows(self, request: ApprovalRequest, until: int) -> bool:
-        """Return whether it ran behind this request, and before the superstep in which
-        the gate asked again.
-        """
-        if (self.run, self.line) != (request.run_id, request.line):
-            return False
-        # A node that waits for its own call may not be asked about before it is tried.
-        if self.task.node == request.node and request.kind in _OWN_TASK:
-            return self.task == _task_of(request)
-        return request.superstep < self.superstep <= until
+    is_listed: bool
 
 
-def _task_of(request: ApprovalRequest) -> Task:
-    return Task(request.node, request.visit, request.index)
-
-
-def _acting_nodes(request: ApprovalRequest) -> list[Node]:
-    """Return the nodes that change something in the world behind a decided request."""
-    if request.status != RequestStatus.APPLIED or request.node == PATCH:
-        return []
-    compiled = versions.graph_for(request.run)
-    if compiled is None or request.node not in compiled.nodes:
-        return []
-    acting = [*_own_node(compiled, request)]
-    for node in nodes_behind(compiled, request.node, request.outcome):
-        if node.effect in JOURNALED:
-            acting.append(node)
-    # Some act on the authority of this gate behind a later one.
-    names = {node.name for node in acting}
-    for node in compiled.nodes.values():
-        names_gate = request.node in node.authority and request.node != node.name
-        if names_gate and node.name not in names and request.outcome != "rejected":
-            acting.append(node)
-    return acting
-
-
-def _own_node(compiled: Compiled, request: ApprovalRequest) -> list[Node]:
-    """Return the node whose own task waited for a request, if it was let begin."""
-    if request.kind in _OWN_TASK and request.outcome != "rejected":
-        return [compiled.nodes[request.node]]
-    return []
-
-
-def _attempts(
-    requests: Iterable[ApprovalRequest], nodes: Mapping[UUID, Collection[Node]]
-) -> list[_Attempt]:
-    """Return the newest attempt of each task of these nodes, on the lines of the
-    requests. One query of columns.
+def _attempts(runs: Collection[UUID], nodes: Collection[str]) -> list[_Attempt] | None:
+    """Return the newest attempt of each task of these nodes on each line, None if there
+    are too many. One query.
     """
-    condition = Q()
-    for request in requests:
-        names = [node.name for node in nodes[request.id]]
-        condition |= Q(
-            run=request.run_id,
-            line=request.line,
-            node__in=names,
-            superstep__gte=request.superstep,
-        )
     columns = (
+        "attempt",
         "id",
         "run_id",
         "line",
@@ -209,70 +170,175 @@ def _attempts(
         "superstep",
         "outcome",
         "result_at",
+        "seq",
     )
+    rows = TaskResult.objects.filter(run__in=runs, node__in=nodes).order_by()
+    read = list(rows.values_list(*columns)[: MOST_ATTEMPTS + 1])
+    if len(read) > MOST_ATTEMPTS:
+        return None
     newest: dict[tuple[UUID, int, Task], _Attempt] = {}
-    rows = TaskResult.objects.filter(condition).order_by("attempt")
-    for id, run, line, *task, superstep, outcome, at in rows.values_list(*columns):
-        attempt = _Attempt(id, run, line, Task(*task), superstep, outcome, at)
+    for _, id, run, line, *task, superstep, outcome, at, seq in sorted(read):
+        attempt = _Attempt(
+            id, run, line, Task(*task), superstep, outcome, at, seq is not None
+        )
         # They are in order, so a later attempt replaces an earlier one.
         newest[run, line, attempt.task] = attempt
     return list(newest.values())
 
 
-def _asked_in(requests: Iterable[ApprovalRequest]) -> dict[_Gate, list[int]]:
-    """Return the supersteps in which the gates of these requests asked, on the same
-    lines. One query.
+def _reached(request: ApprovalRequest) -> list[Node]:
+    """Return the nodes that may have changed something in the world behind a decided
+    request, whatever its outcome.
     """
-    condition = Q()
-    for request in requests:
-        condition |= Q(run=request.run_id, line=request.line, node=request.node)
-    rows = ApprovalRequest.objects.filter(condition)
-    asked: dict[_Gate, list[int]] = {}
-    for run, line, node, superstep in rows.order_by("superstep").values_list(
-        "run_id", "line", "node", "superstep"
-    ):
-        asked.setdefault((run, line, node), []).append(superstep)
-    return asked
+    if request.status != RequestStatus.APPLIED or request.node == PATCH:
+        return []
+    compiled = versions.graph_for(request.run)
+    if compiled is None or request.node not in compiled.nodes:
+        return []
+    reached: dict[str, Node] = {}
+    if request.kind in _OWN_TASK:
+        reached[request.node] = compiled.nodes[request.node]
+    for node in nodes_reached(compiled, request.node):
+        if node.effect in JOURNALED:
+            reached[node.name] = node
+    # Some act on the authority of this gate behind a later one.
+    for node in compiled.nodes.values():
+        if request.node in node.authority and request.node != node.name:
+            reached[node.name] = node
+    return list(reached.values())
 
 
-def _asked_next(request: ApprovalRequest, asked: Mapping[_Gate, Sequence[int]]) -> int:
-    """Return the superstep in which the gate of a request asked the next time."""
-    gate = (request.run_id, request.line, request.node)
-    later = [
-        superstep for superstep in asked.get(gate, ()) if superstep > request.superstep
-    ]
-    return min(later, default=sys.maxsize)
+def _expected(request: ApprovalRequest, outcome: str) -> set[str]:
+    """Return the names of the nodes that this outcome of the visit leads to."""
+    compiled: Compiled | None = versions.graph_for(request.run)
+    if compiled is None or not outcome:
+        return set()
+    names = {node.name for node in nodes_behind(compiled, request.node, outcome)}
+    if request.kind in _OWN_TASK and request.outcome != "rejected":
+        names.add(request.node)
+    for node in compiled.nodes.values():
+        if request.node in node.authority and outcome != "rejected":
+            names.add(node.name)
+    return names
 
 
-def _results_of(
-    nodes: Sequence[Node], attempts: Sequence[_Attempt], *, is_over: bool
-) -> list[EffectResult]:
-    """Return what came of these nodes. `is_over`: those that did not begin will not."""
-    results: list[EffectResult] = []
-    for node in nodes:
-        result = EffectResult(node.name, node.effect)
-        own = [attempt for attempt in attempts if attempt.task.node == node.name]
-        for attempt in own:
-            _add(result, attempt)
-        if not own:
-            result.counts[NOT_REACHED if is_over else NOT_YET] = 1
-        results.append(result)
-    return results
+@dataclass(frozen=True, slots=True)
+class _Journal:
+    """What was read of some runs: their lines, the rounds of gates, and attempts."""
+
+    lines: Lines
+    rounds: Sequence[Round]
+    attempts: Sequence[_Attempt]
+
+    def results_of(
+        self, request: ApprovalRequest, reached: Iterable[Node]
+    ) -> list[EffectResult]:
+        """Return what came of a request: the nodes that were tried, and those that its
+        outcome leads to.
+        """
+        gate = [
+            one
+            for one in self.rounds
+            if (one.run, one.node) == (request.run_id, request.node)
+        ]
+        place = (request.line, request.visit)
+        own = next(one for one in gate if (one.line, one.visit) == place)
+        expected = _expected(request, own.outcome)
+        results: list[EffectResult] = []
+        for node in reached:
+            result = EffectResult(node.name, node.effect)
+            for attempt in self._own_attempts(request, node, gate, own):
+                _add(result, attempt, request)
+            if not result.counts and node.name in expected:
+                result.counts[self._word_without(request, node, gate, own)] = 1
+            if result.counts:
+                results.append(result)
+        return results
+
+    def _own_attempts(
+        self,
+        request: ApprovalRequest,
+        node: Node,
+        gate: Sequence[Round],
+        own: Round,
+    ) -> list[_Attempt]:
+        attempts: list[_Attempt] = []
+        for attempt in self._of(request, node):
+            reach = self.lines.past(request.run_id, attempt.line)
+            # What a round let through runs in a later superstep; its own call at once.
+            last = attempt.superstep
+            if node.name != request.node:
+                last -= 1
+            owner = newest_before(gate, reach, last)
+            # Visits that were asked in one superstep cannot be told apart.
+            is_own = owner is not None and (owner.line, owner.superstep) == (
+                own.line,
+                own.superstep,
+            )
+            if is_own:
+                attempts.append(attempt)
+        return attempts
+
+    def _of(self, request: ApprovalRequest, node: Node) -> list[_Attempt]:
+        """Return the attempts of a node in the run; of its own call the task's alone."""
+        task = Task(request.node, request.visit, request.index)
+        is_own = node.name == request.node
+        return [
+            attempt
+            for attempt in self.attempts
+            if attempt.run == request.run_id
+            and attempt.task.node == node.name
+            and (not is_own or attempt.task == task)
+        ]
+
+    def _word_without(
+        self,
+        request: ApprovalRequest,
+        node: Node,
+        gate: Sequence[Round],
+        own: Round,
+    ) -> str:
+        """Return the word for a node that was not tried in the request's round."""
+        was_tried = bool(self._of(request, node))
+        if was_tried and any(_overlaps(later, own) for later in gate):
+            return LATER
+        run = request.run
+        left = own.superstep > self.lines.past(run.id, run.line).get(own.line, -1)
+        is_over = run.status in ENDS or run.status == Status.FAILED
+        # The next round was decided, so nothing more comes of this one.
+        is_followed = any(
+            later.superstep > own.superstep and later.outcome for later in gate
+        )
+        return NOT_REACHED if left or is_over or is_followed else NOT_YET
 
 
-def _add(result: EffectResult, attempt: _Attempt) -> None:
-    word = ENDED[Outcome(attempt.outcome)]
+def _overlaps(later: Round, own: Round) -> bool:
+    """Return whether a round was asked while this one was not decided yet."""
+    is_later = later.superstep > own.superstep
+    return is_later and own.settled_at is not None and later.opened_at < own.settled_at
+
+
+def _add(result: EffectResult, attempt: _Attempt, request: ApprovalRequest) -> None:
+    word = _word(attempt, request)
     result.counts[word] = result.counts.get(word, 0) + 1
+    result.attempts.append(attempt.id)
     if attempt.at is not None and (result.at is None or attempt.at > result.at):
         result.at = attempt.at
     if word == FAILED:
         result.failed = attempt.id
 
 
-def _is_over(request: ApprovalRequest) -> bool:
-    """Return whether nothing more comes of a request: its run ended or failed, or has
-    left the line.
-    """
+def _word(attempt: _Attempt, request: ApprovalRequest) -> str:
+    """Return the word for the newest attempt of a task."""
     run = request.run
-    ended = run.status in ENDS or run.status == Status.FAILED
-    return ended or run.line != request.line
+    # A line that was left goes on no more.
+    stopped = run.status in {*ENDS, Status.FAILED} or attempt.line != run.line
+    if attempt.outcome == Outcome.DONE:
+        return DONE
+    if attempt.outcome == Outcome.UNKNOWN:
+        return UNKNOWN
+    if attempt.outcome == Outcome.OPEN:
+        # Nobody will learn how it ended once its run has stopped.
+        return UNKNOWN if stopped else UNDER_WAY
+    # It is tried again, unless a checkpoint has it or the run has stopped.
+    return FAILED if attempt.is_listed or stopped else UNDER_WAY

@@ -12,6 +12,7 @@ from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.graphs.confirmation import METHODS
+from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.limit import number_of
 
 
@@ -43,6 +44,11 @@ def _is_limit(value: Any, row: Any) -> bool:
     return isinstance(value, str) and number_of(value) is not None
 
 
+def _is_considered(value: Any, row: Any) -> bool:
+    """Return whether a policy may ask for it as consideration."""
+    return is_consideration(value)
+
+
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -53,9 +59,13 @@ _POLICY = {
     "all_or_nothing": bool,
     "reason_required": [str],
     "needs?": _is_needs,
+    "kept?": [int],
     "confirm?": frozenset(METHODS),
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,
+    "considered?": _is_considered,
+    "exclusive?": bool,
+    "claim_seconds?": int,
 }
 _LINE = {
     "write": str,
@@ -69,6 +79,7 @@ _LINE = {
     "needed?": int,
     "settled?": (str, type(None)),
     "rejected_with?": str,
+    "delegator?": str,
 }
 BY_DEADLINE = "the deadline"
 """The name under which decisions of a deadline stand. An account of that name signs with
@@ -204,6 +215,10 @@ class ApprovalRequest(OfTask, Sealed):
             models.Index(fields=["-opened_at", "-id"], name="request_by_time"),
             models.Index(
                 fields=["graph", "-opened_at", "-id"], name="request_by_graph"
+            ),
+            # The figures of one gate.
+            models.Index(
+                fields=["graph", "node", "-opened_at", "-id"], name="request_by_gate"
             ),
         ]
 
@@ -404,6 +419,40 @@ class RequestSigner(models.Model):
         return f"{self.by_id} in {self.request_id}"
 
 
+class RequestClaim(Sealed):
+    """The person who has taken a request, since and until when: a row while it lasts. Sealed, so
+    that nobody keeps others from signing with a row put into the database.
+    """
+
+    IDENTITY = ("request_id",)
+
+    id = models.BigAutoField(primary_key=True)
+    request = models.OneToOneField(
+        ApprovalRequest, on_delete=models.CASCADE, related_name="claim"
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+    )
+    by_name = models.CharField(max_length=150)
+    assigned_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        null=True,
+        related_name="+",
+        help_text="Who handed it to its holder; empty if they took it themselves.",
+    )
+    assigned_name = models.CharField(max_length=150, blank=True, default="")
+    at = models.DateTimeField()
+    until = models.DateTimeField(
+        null=True, help_text="Empty where it lasts until it is released."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.request_id} taken by {self.by_name}"
+
+
 class AppendOnly(models.QuerySet[Any]):
     """Rows that are only ever added."""
 
@@ -473,7 +522,7 @@ class Decision(Sealed):
     PAYLOADS = ("old_value", "proposed_value", "final_value", "reason")
     SHAPES: ClassVar[dict[str, Any]] = {"reason": str}
     IDENTITY = ("run", "id")
-    ADDED = ("confirmed_by",)
+    ADDED = ("confirmed_by", "delegator", "delegator_name", "delegation")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     request = models.ForeignKey(
@@ -540,6 +589,20 @@ class Decision(Sealed):
         choices=[(method, method) for method in ("", *METHODS)],
         help_text="How its person had shown once more who they are; empty if not.",
     )
+    delegator = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+        db_index=False,
+        help_text="Whose right its person used; empty where it was their own.",
+    )
+    delegator_name = models.CharField(
+        max_length=150, blank=True, default="", db_default=""
+    )
+    delegation = models.UUIDField(
+        null=True, help_text="The row by which they had passed it on."
+    )
 
     objects = AppendOnly.as_manager()
 
@@ -570,6 +633,47 @@ class Decision(Sealed):
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("decisions are append-only")
+
+
+class Delegation(Sealed):
+    """A person passes on their right to review for a time: the right alone, to one
+    person, who does not pass it on. Sealed, so that nobody gains a right by a row put
+    into the database.
+    """
+
+    IDENTITY = ("id",)
+    MOMENT = "made_at"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    delegator = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="Whose right it is.",
+    )
+    delegate = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="Who decides for them.",
+    )
+    begins_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    reason = models.CharField(max_length=1000, blank=True, default="")
+    made_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True)
+    revoked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+    )
+
+    class Meta:
+        ordering = ["-made_at", "-id"]
+
+    def __str__(self) -> str:
+        return f"{self.delegate} decides for {self.delegator}"
 
 
 class Draft(Sealed):
@@ -612,6 +716,42 @@ class Draft(Sealed):
 
     def __str__(self) -> str:
         return f"draft for {self.write} r{self.revision}"
+
+
+class Sighting(models.Model):
+    """The first time that a person had a revision of a write on the screen, so that a
+    gate can ask for it, and figures can count how soon they signed. It gives no right.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # No key of the run's row, so that nobody waits here for who has locked it.
+    run = models.UUIDField(db_index=True)
+    request = models.UUIDField()
+    write = models.UUIDField()
+    revision = models.IntegerField()
+    # No index for the person alone: `sighting_of_revision` begins with them.
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    at = models.DateTimeField(help_text="By the clock of the database.")
+    opened_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="When nothing of it was folded any more; empty if something is.",
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["by", "write", "revision"], name="sighting_of_revision"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.by_id} saw {self.write} r{self.revision}"
 
 
 class Passkey(Sealed):

@@ -1,19 +1,22 @@
-"""Addresses of the pages of floor 2: the inbox, reviews, receipts, the audit log,
-webhooks, and what a person chooses about mail.
+"""Addresses of the pages of floor 2: the inbox, reviews, receipts, delegations, the
+audit log, webhooks, and what a person chooses about mail.
 """
 
 from django.urls import path
 
 from approvals.views import (
     draft,
+    gate_figures,
     inbox,
     mail_choice,
     passkey_challenge,
     receipt,
     review,
+    seen_writes,
     webhooks,
 )
 from approvals.views.audit import download, line, page
+from approvals.views.people import claim_cards, delegations
 
 urlpatterns = [
     path("reviews/", inbox.inbox_page, name="inbox"),
@@ -24,8 +27,17 @@ urlpatterns = [
     path(
         "reviews/<str:ref>/passkey/", passkey_challenge.challenge_page, name="challenge"
     ),
+    path("reviews/<str:ref>/claim/", claim_cards.claim_page, name="claim"),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
+    path("reviews/<str:ref>/seen/", seen_writes.seen_page, name="seen"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
+    path("gates/figures/", gate_figures.gate_figures_page, name="gate_figures"),
+    path("account/delegations/", delegations.pass_on, name="delegate"),
+    path(
+        "account/delegations/<uuid:delegation>/revoke/",
+        delegations.revoke,
+        name="delegation_revoke",
+    ),
     path("audit/", page.audit_page, name="audit"),
     path("audit/<int:number>/", line.audit_line_page, name="audit_line"),
     path("audit/export.<str:format>", download.export_page, name="audit_export"),

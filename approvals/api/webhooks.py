@@ -10,7 +10,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals.webhooks import verbs as webhooks
 from approvals.api.base import (
     Body,
     Query,
@@ -22,6 +21,7 @@ from approvals.api.base import (
 )
 from approvals.list_columns import EVENTS
 from approvals.models import Webhook, WebhookDelivery
+from approvals.webhooks import verbs as webhooks
 from approvals.webhooks.address import LONGEST_URL
 from orchestrator.engine.errors import UnknownThing
 

@@ -88,6 +88,7 @@ class SignedWrite:
     beside: tuple[()] = ()
     decision: UUID | None = None
     confirmed_by: str = ""
+    delegator: str = ""
 
     @property
     def anchor(self) -> str:
@@ -145,16 +146,17 @@ def _may_read(user: Any, sees_run: bool) -> bool:
 
 
 def _add_decisions(lines: Sequence[SignedWrite], receipt: Receipt) -> None:
-    """Add to each line the id of its decision, which can be exported, and how that was
-    confirmed.
+    """Add to each line the id of its decision, which can be exported, how that was
+    confirmed, and for whom it was made.
     """
     decisions = Decision.objects.filter(receipt=receipt)
-    columns = ("write", "id", "confirmed_by")
+    columns = ("write", "id", "confirmed_by", "delegator_name")
     by_write = {write: rest for write, *rest in decisions.values_list(*columns)}
     for line in lines:
         # A verdict that did not count has left no decision.
         if UUID(line.write) in by_write:
-            line.decision, line.confirmed_by = by_write[UUID(line.write)]
+            columns_of_line = by_write[UUID(line.write)]
+            line.decision, line.confirmed_by, line.delegator = columns_of_line
 
 
 MOST_ASKINGS = 20

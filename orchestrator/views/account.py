@@ -8,6 +8,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from approvals.passkeys import is_available, listed_keys
+from approvals.people.standing_in import delegations_of
 from approvals.permissions import may
 from approvals.views.mail_choice import mail_facts
 from approvals.views.page import (
@@ -24,6 +25,8 @@ TOKENS = 50
 """The most tokens that the page lists, the newest first."""
 PASSKEYS = 20
 """The most passkeys that one page lists: as many as a person may have at a time."""
+DELEGATIONS = 50
+"""The most delegations that the page lists, the newest first, those that are over too."""
 _YEAR = 365 * 24 * 3600
 
 
@@ -50,6 +53,7 @@ def account_page(request: HttpRequest) -> HttpResponse:
         "more_passkeys": len(keys) > PASSKEYS,
         "has_passkeys": is_available,
         **mail_facts(user),
+        "delegations": list(delegations_of(user)[:DELEGATIONS]),
         "now": timezone.now(),
     }
     return render(request, "orchestrator/account.html", {"page": context})

@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from approvals import permissions
+from approvals import figures, permissions
 from approvals.forms import controls
 from approvals.views.page import needs_role, render
 from approvals.visible_runs import VisibleRuns
@@ -155,6 +155,7 @@ def graph_page(request: HttpRequest, name: str) -> HttpResponse:
         "versions": _versions(name),
         "policy": policy_in_words(compiled),
         "may_start": permissions.may(request.user, "start_run"),
+        "may_read_figures": figures.may_read(request.user),
     }
     return render(request, "orchestrator/graph.html", context, section="graphs")
 

@@ -59,6 +59,7 @@ EVENTS = {
         "results_reused",
     ),
     *("task_diverged", "version_changed"),
+    *("request_claimed", "request_released", "request_assigned"),
 }
 """Types of the lines of a run's log."""
 
@@ -106,7 +107,8 @@ AUDIT = {
         "retention_policy_deleted",
         "retention_policy_refused",
     ),
-    *("run_marked", "keys_changed"),
+    *("run_marked", "keys_changed", "delegated", "delegation_revoked"),
+    *("request_claimed", "request_released", "request_assigned"),
 }
 """Kinds of the lines of the audit log."""
 
@@ -166,6 +168,7 @@ CODES = {
         "wrong_key",
         "wrong_status",
         "missing_secrets",
+        "claimed",
     ),
 }
 """Codes of refusals, which rows keep and the API answers."""

@@ -4,15 +4,18 @@ address of the API, by the list of all addresses. Sockets are in
 """
 
 import re
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
 
-from approvals.webhooks import verbs as webhooks
+from approvals import reviews
 from approvals.models import ApprovalRequest, Receipt
+from approvals.webhooks import verbs as webhooks
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs
 from tests.support import authenticators
@@ -22,7 +25,7 @@ from tests.support.run_actions import pending, sign
 
 __all__ = ["claim_graph", "run"]
 
-LED = re.compile("/(sign|draft|passkey|name|revoke)/$")
+LED = re.compile("/(sign|draft|seen|passkey|claim|name|revoke)/$")
 """Opened, these lead to the review or to one's own account, whatever it is."""
 WITHOUT_THING = re.compile(r"^(admin/|demo/|api/v1/schema|api/v1/\^)")
 
@@ -55,6 +58,10 @@ def there(run: Run, people: People) -> dict[str, str]:
     """Things that nobody but their people may see."""
     request = ApprovalRequest.objects.get(run=run)
     sign(run, people.reviewer, ["approve"] * len(pending(run)))
+    ends = timezone.now() + timedelta(days=1)
+    delegation = reviews.delegate(
+        to=people.second_reviewer, ends=ends, by=people.reviewer
+    )
     _, key = authenticators.registered(people.reviewer)
     webhook, _ = webhooks.add_webhook("https://hooks.example.org/", by=None)
     return {
@@ -66,6 +73,7 @@ def there(run: Run, people: People) -> dict[str, str]:
         "receipt_id": str(Receipt.objects.get().id),
         "format": "csv",
         "key": str(key.id),
+        "delegation": str(delegation.id),
         "decision": str(Receipt.objects.get().decisions.all()[0].id),
         "number": str(AuditLine.objects.get(kind="signed").id),
         "webhook": str(webhook.id),
@@ -88,6 +96,7 @@ GONE = {
     "number": "999999999",
     "fork": str(uuid4()),
     "decision": str(uuid4()),
+    "delegation": str(uuid4()),
     "webhook": str(uuid4()),
     "delivery": str(uuid4()),
 }

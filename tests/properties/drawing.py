@@ -22,6 +22,7 @@ from approvals.models import ApprovalRequest
 from checkpoints.core.status import Status
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import discovery
 from orchestrator.demo.claims.models import ClaimCase
 from orchestrator.engine import Graph, registry
@@ -64,7 +65,7 @@ def registered(
     def equipped(spec: Spec, node: Any) -> Any:
         return (
             (_of_one_write(node), {})
-            if single and spec.gated
+            if single and spec.gated and not spec.call
             else with_effect(spec, node, seed)
         )
 
@@ -88,6 +89,8 @@ def with_effect(spec: Spec, node: Any, seed: int) -> tuple[Any, dict[str, Any]]:
     kind = Random(f"{seed}/effect/{spec.name}").choice(
         ["pure", "read", "external", "write"]
     )
+    if spec.call:
+        return _calling(node), {}
     if spec.gated or kind == "pure":
         return node, {}
     if kind == "external":
@@ -149,14 +152,27 @@ def people(seed: int) -> Any:
 
 def _decided(request: ApprovalRequest, seed: int) -> list[dict[str, Any]]:
     task = (request.node, request.visit, request.index)
-    answer = next(
-        content for n in range(100) if (content := reference.verdicts(seed, task, n))
-    )
     rows = pending_writes.newest(
         PendingWrite.objects.filter(run=request.run_id)
     ).order_by("position")
+    own = [row for row in rows if (row.line, row.task) == (request.line, request.task)]
+    if request.kind == "call":
+        return [_decided_call(row, task, seed) for row in own]
+    answer = next(
+        content for n in range(100) if (content := reference.verdicts(seed, task, n))
+    )
     return [
         {"write": str(row.write), "hash": row.hash, "verdict": answer[row.position]}
-        for row in rows
-        if (row.line, row.task) == (request.line, request.task)
+        for row in own
     ]
+
+
+def _decided_call(row: PendingWrite, task: Any, seed: int) -> dict[str, Any]:
+    verdict = next(
+        word for n in range(100) if (word := reference.call_verdict(seed, task, n))
+    )
+    item = {"write": str(row.write), "hash": row.hash, "verdict": verdict}
+    if verdict == "edit":
+        text = reference.edited(read_value(row, "value")["text"])
+        return {**item, "value": {"text": text}}
+    return item

@@ -223,6 +223,7 @@ def policy(source: Source, dice: Random) -> None:
 def gate(source: Source, dice: Random) -> None:
     spec = dice.choice(source.specs)
     spec.gated = not spec.gated
+    spec.call = False
     spec.when = {}
     spec.plain = spec.plain or [END]
 

@@ -25,9 +25,9 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from approvals import reviews
-from approvals.webhooks import verbs as webhooks
 from approvals.api.base import Body
 from approvals.models import ApprovalRequest, Receipt
+from approvals.webhooks import verbs as webhooks
 from checkpoints import retention
 from checkpoints.models import AuditLine, PendingWrite, RetentionPolicy, Run
 from checkpoints.sealing import sealed_columns
@@ -83,6 +83,8 @@ QUERY = {
     "metadata.team",
     "token",
     "line",
+    "unfolded",
+    "gate",
 }
 """What pages read from their address."""
 FORM = {
@@ -148,6 +150,10 @@ FORM = {
     "view",
     "metadata",
     "typed",
+    "begins",
+    "ends",
+    "request",
+    "to",
     "graph",
     "keep_last",
     "age_failed",
@@ -336,6 +342,7 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "key": ["1"],
         "job": [str(retention.prune(rule, by=None).id)],
         "act": ["pause"],
+        "delegation": [str(run.id)],
         "webhook": [str(webhook.id)],
         "delivery": [str(webhooks.send_test(webhook.id, by=None).id)],
         "fork": [
@@ -391,6 +398,7 @@ _KNOWN_NAMES = (
     "policy",
     "job",
     "key",
+    "delegation",
     "act",
     "webhook",
     "delivery",
