@@ -118,7 +118,7 @@ class Webhooks(APIView):
 
 
 class Deliveries(APIView):
-    """What was sent to a webhook and what is about to be, the newest first."""
+    """The deliveries of a webhook, sent and still to be sent, the newest first."""
 
     @describe(parameters=[Query], responses=page_schema(DeliveryOut))
     def get(self, request: Request, webhook: UUID) -> Response:

@@ -59,7 +59,7 @@ def send_notices(lease: JobLease) -> Iterator[Step]:
         yield Step(passed_on, note="notices passed on")
     for webhook_id in _webhooks_with_due():
         add_send_job(webhook_id)
-    # Webhooks have jobs of their own by now, and wait for no mail server.
+    # Each webhook has its job by now, and waits for no mail server.
     for sent in mail_jobs.send_mails():
         yield Step(passed_on, note=f"notices passed on, {sent} messages mailed")
     yield Step(passed_on, note="notices passed on")
