@@ -247,6 +247,15 @@ class RequestReviewer(models.Model):
     # and a change of its status changes few rows.
     run_graph = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001
     run_status = models.CharField(max_length=12, null=True, editable=False)  # noqa: DJ001
+    by_run = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text=(
+            "In the first row of a run with this principal: its requests stand in their "
+            "list by the run. Else each has a row of its own there."
+        ),
+    )
     graph = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001
     opened_at = models.DateTimeField(null=True, editable=False)
     deadline = models.DateTimeField(null=True, editable=False)
@@ -315,6 +324,18 @@ class RequestReviewer(models.Model):
                 condition=models.Q(run_status__isnull=False),
             ),
             models.Index(fields=["run", "principal"], name="reviewer_of_run"),
+            # Those among whom a new request of the run is listed, and the runs of those
+            # who are not.
+            models.Index(
+                fields=["run", "by_run"],
+                name="reviewer_first_of_run",
+                condition=models.Q(run_status__isnull=False),
+            ),
+            models.Index(
+                fields=["principal", "run"],
+                name="reviewer_by_run",
+                condition=models.Q(by_run=True),
+            ),
             models.Index(fields=["principal", "-changed_at"], name="reviewer_changes"),
             models.Index(
                 # The condition keeps it apart: PostgreSQL would read it instead of that
@@ -331,8 +352,9 @@ class RequestReviewer(models.Model):
 
 class RequestViewer(models.Model):
     """A principal in whose list of all requests this one stands, because a request of its
-    run names them, or the person who started the run. Rows are never changed, so that
-    these lists cost a decision nothing.
+    run names them, or the person who started the run; or the run itself, for those who
+    were named when it had named many. Rows are never changed, so that these lists cost a
+    decision nothing.
 
     Rights are judged by the run, whatever stands here: see `approvals.visible_requests`.
     The rows are made by triggers: see `approvals.list_columns`.
@@ -347,7 +369,8 @@ class RequestViewer(models.Model):
         db_index=False,
     )
     principal = models.CharField(
-        max_length=200, help_text="As of a reviewer, or starter:<id of the account>"
+        max_length=200,
+        help_text="As of a reviewer, or starter:<id of the account>, or run:<id>",
     )
     graph = models.CharField(max_length=200)
     opened_at = models.DateTimeField()

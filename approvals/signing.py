@@ -36,7 +36,7 @@ from approvals.models import (
 )
 from approvals.passkey_challenges import verified_assertion
 from approvals.people import claims
-from approvals.sightings import Revision, require_considered
+from approvals.people.sightings import Revision, require_considered
 from checkpoints import timeline, versions
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7, uuid_of

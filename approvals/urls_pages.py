@@ -6,16 +6,14 @@ from django.urls import path
 
 from approvals.views import (
     draft,
-    gate_figures,
     inbox,
-    mail_choice,
     passkey_challenge,
     receipt,
     review,
     seen_writes,
-    webhooks,
 )
-from approvals.views.audit import download, line, page
+from approvals.views.audit import download, gate_figures, line, page
+from approvals.views.notices import mail_choice, webhooks
 from approvals.views.people import claim_cards, delegations
 
 urlpatterns = [

@@ -243,6 +243,7 @@ def _revisions_missing(
 def _faults_of_requests(subject: Subject) -> Iterator[Fault]:
     for page in pages(ApprovalRequest.objects.filter(run=subject.run.id), "id"):
         reviewers, differing = _reviewers_of(page)
+        differing |= list_columns.differing_viewers(subject.run, page)
         for row in page:
             fault = _fault_of_request(subject, row, reviewers.get(row.id, []))
             if fault is None and row.id in differing:

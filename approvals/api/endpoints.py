@@ -26,7 +26,7 @@ from approvals.api.serializers import (
 )
 from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import ApprovalRequest, Decision
-from approvals.sightings import note_read_request
+from approvals.people.sightings import note_read_request
 from approvals.visible_requests import NEWEST_FIRST, VisibleRequests, of_visible_runs
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import UnknownThing

@@ -8,8 +8,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals import figures
 from approvals.api.base import Body, describe, person, read_body
+from approvals.results import figures
 from orchestrator.engine.errors import Forbidden
 
 

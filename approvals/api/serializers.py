@@ -8,8 +8,6 @@ from rest_framework import serializers
 from approvals import permissions
 from approvals.api.base import Body, FaultOut, Query, SealedOut
 from approvals.api.request_detail import Slip, slips_of
-from approvals.earlier_askings import Ending, endings_of
-from approvals.effect_results import effect_results
 from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import policy_of, why_of
 from approvals.models import (
@@ -20,6 +18,8 @@ from approvals.models import (
     RequestClaim,
 )
 from approvals.people.claims import is_exclusive, shown_claim
+from approvals.results.earlier_askings import EffectEnding, endings_of
+from approvals.results.effect_results import effect_results
 from checkpoints.sealing.seal_fault import fault_of, json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import PLAIN
@@ -297,7 +297,7 @@ class MayDecide(serializers.Serializer[Any]):
     why_not = serializers.CharField()
 
 
-class EffectOut(serializers.Serializer[Ending]):
+class EffectOut(serializers.Serializer[EffectEnding]):
     """What came of one node behind a decided request."""
 
     node = serializers.CharField(source="result.node")

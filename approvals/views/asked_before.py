@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from approvals.earlier_askings import EarlierAsking, Ending
-from approvals.effect_results import NOT_YET
 from approvals.models import Decision
+from approvals.results.earlier_askings import EarlierAsking, EffectEnding
+from approvals.results.effect_results import NOT_YET
 from approvals.views.inbox import name_of_decider, time_of
 
 DECIDED = {"approved": "approved", "rejected": "rejected", "partial": "decided"}
@@ -48,7 +48,7 @@ def asked_before(asking: EarlierAsking | None, reader: Any) -> AskedBefore:
     )
 
 
-def ending_in_words(ending: Ending) -> str:
+def ending_in_words(ending: EffectEnding) -> str:
     """Return what came of one node: "pay: failed (the bank refused it)"."""
     words = f"{ending.result.node}: {ending.result.words}"
     if not ending.is_sound:

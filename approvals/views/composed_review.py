@@ -12,11 +12,11 @@ from django.db.models import Q, prefetch_related_objects
 from approvals import permissions
 from approvals.display.value_types import type_of_channel
 from approvals.drafts import DraftChoice, drafts_of
-from approvals.earlier_askings import earlier_askings
 from approvals.gates.departed_line import DepartedLine, departed_line
 from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import RequestState, load_states
 from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.results.earlier_askings import earlier_askings
 from approvals.views import (
     consequences,
     group_form,

@@ -18,7 +18,6 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
-from approvals.effect_results import EffectResult, effect_results
 from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
@@ -30,6 +29,7 @@ from approvals.models import (
     RequestStatus,
 )
 from approvals.people.claims import shown_claim
+from approvals.results.effect_results import EffectResult, effect_results
 from approvals.views import inbox_search
 from approvals.views.inbox_effects import EffectCount, effects_of
 from approvals.views.page import (

@@ -16,10 +16,10 @@ from django.views.decorators.http import require_safe
 from approvals import inbox, permissions
 from approvals.display import comparison
 from approvals.display.value_types import ValueType, type_of_channel
-from approvals.earlier_askings import Ending, endings_of
-from approvals.effect_results import effect_results
 from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
+from approvals.results.earlier_askings import EffectEnding, endings_of
+from approvals.results.effect_results import effect_results
 from approvals.views.asked_before import ending_in_words
 from approvals.views.inbox import names_of
 from approvals.views.page import read_page, refuses_unreadable_filters, render
@@ -182,7 +182,7 @@ def _came_of_it(
     came_of_it: list[tuple[str, bool]] = []
     results = effect_results(requests)
     for request in requests:
-        endings = [Ending(result) for result in results[request.id]]
+        endings = [EffectEnding(result) for result in results[request.id]]
         if sees_run:
             endings = endings_of(request, results[request.id])
         for ending in endings:

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponse, QueryDict
 
 from approvals.gates.request_state import load_states
-from approvals.sightings import (
+from approvals.people.sightings import (
     Revision,
     SeenRevision,
     note_sightings,

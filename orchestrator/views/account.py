@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from approvals.passkeys import is_available, listed_keys
 from approvals.people.standing_in import delegations_of
 from approvals.permissions import may
-from approvals.views.mail_choice import mail_facts
+from approvals.views.notices.mail_choice import mail_facts
 from approvals.views.page import (
     read_page,
     refuses_unreadable_filters,

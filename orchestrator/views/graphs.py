@@ -14,8 +14,9 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from approvals import figures, permissions
+from approvals import permissions
 from approvals.forms import controls
+from approvals.results import figures
 from approvals.views.page import needs_role, render
 from approvals.visible_runs import VisibleRuns
 from checkpoints import versions

@@ -3,6 +3,9 @@ slow model of the rules expects.
 """
 
 import copy
+import itertools
+from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated, Any
 
 from hypothesis import strategies as st
@@ -24,6 +27,7 @@ from tests.engine import reference
 from tests.engine.reference import Model, Spec
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
+HOUR = timedelta(hours=1)
 BUDGET = 120
 """Tasks that a run may have, for loops of any-joins multiply."""
 
@@ -55,7 +59,38 @@ def graphs(draw: Any) -> tuple[list[Spec], list[str]]:
     inner = st.lists(st.sampled_from(names), max_size=2, unique=True)
     specs = [_spec(draw, name, ends, some, inner) for name in names]
     starts = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
-    return specs, _reaching_all(specs, starts)
+    starts = _reaching_all(specs, starts)
+    for spec in specs:
+        # Silence must not let anything act.
+        if spec.deadline == "approve" and (spec.call or _may_act_behind(spec, specs)):
+            spec.deadline = "reject"
+    return specs, starts
+
+
+def _may_act_behind(spec: Spec, specs: list[Spec]) -> bool:
+    """Whether a node can be reached that may be made to act: one without a gate, or one
+    that is called.
+    """
+    by_name = {one.name: one for one in specs}
+    reached: set[str] = set()
+    pending = [spec]
+    while pending:
+        one = pending.pop()
+        for name in {*_ways_of(one)} - {END, *reached}:
+            reached.add(name)
+            pending.append(by_name[name])
+    return any(by_name[name].call or not by_name[name].gated for name in reached)
+
+
+def _ways_of(spec: Spec) -> list[str]:
+    return [
+        *spec.plain,
+        *spec.branch,
+        *spec.error,
+        *spec.goto,
+        *spec.sends,
+        *itertools.chain(*spec.when.values()),
+    ]
 
 
 def _spec(draw: Any, name: str, ends: Any, some: Any, inner: Any) -> Spec:
@@ -66,7 +101,9 @@ def _spec(draw: Any, name: str, ends: Any, some: Any, inner: Any) -> Spec:
         gated=draw(rare),
         plain=draw(some),
     )
-    spec.call = spec.gated and draw(st.booleans())
+    if spec.gated:
+        spec.call = draw(st.booleans())
+        spec.deadline = draw(st.sampled_from(["", "", "reject", "fail", "approve"]))
     spec.branch = draw(st.lists(ends, min_size=2, max_size=2)) if draw(rare) else []
     spec.error = draw(some) if draw(rare) else []
     spec.goto = draw(some) if draw(rare) else []
@@ -113,11 +150,7 @@ def built(
     """
     graph = Graph("random", input=Nothing, state=State)
     for spec in specs:
-        gate = (
-            Gate(reviewers=["user:ann"], needs_approval=_guard(seed))
-            if spec.gated
-            else None
-        )
+        gate = _gate(spec, seed) if spec.gated else None
         node, options = equipped(spec, _node(spec, seed))
         options |= _asking(spec, gate)
         graph.node(
@@ -138,6 +171,13 @@ def built(
             for target in targets:
                 graph.edge(spec.name, target, when=outcome)
     return graph
+
+
+def _gate(spec: Spec, seed: int) -> Gate:
+    gate = Gate(reviewers=["user:ann"], needs_approval=_guard(seed))
+    if not spec.deadline:
+        return gate
+    return replace(gate, deadline=HOUR, on_deadline=spec.deadline)
 
 
 def _asking(spec: Spec, gate: Gate | None) -> dict[str, Any]:
@@ -198,12 +238,16 @@ def _node(spec: Spec, seed: int) -> Any:
     return node
 
 
-def reviewer(seed: int) -> Any:
-    """The one who decides, as the model does."""
+def reviewer(seed: int, specs: list[Spec]) -> Any:
+    """The one who decides, or lets the time pass, as the model does."""
+    timed = {spec.name for spec in specs if spec.deadline}
     asked: dict[Any, int] = {}
 
     def decide(request: Any) -> Any:
         asked[request.task] = asked.get(request.task, 0) + 1
+        lets_pass = reference.lets_pass(seed, tuple(request.task), asked[request.task])
+        if request.node in timed and lets_pass:
+            return "deadline"
         if request.writes[0].channel == CALL:
             return _decided_call(seed, request, asked[request.task])
         answer = reference.verdicts(seed, tuple(request.task), asked[request.task])
@@ -235,7 +279,13 @@ def modelled(model: Model) -> tuple[list[Any], str, int]:
             if tasks > BUDGET:
                 model.__dict__ = before.__dict__
                 return rounds, "failed", number - 1
-        elif not model.settlement():
+            rounds.append(_round_of(model, ran))
+            continue
+        try:
+            has_settled = model.settlement()
+        except reference.TimeIsUp:
+            return rounds, "failed", number
+        if not has_settled:
             status = (
                 "paused"
                 if model.waiting
@@ -244,15 +294,17 @@ def modelled(model: Model) -> tuple[list[Any], str, int]:
                 else "completed"
             )
             return rounds, status, number
-        rounds.append(
-            (
-                ran,
-                model.pending(),
-                model.skipped(),
-                model.waiting_tasks(),
-                list(model.log),
-            )
-        )
+        rounds.append(_round_of(model, ran))
+
+
+def _round_of(model: Model, ran: list[Any]) -> Any:
+    return (
+        ran,
+        model.pending(),
+        model.skipped(),
+        model.waiting_tasks(),
+        list(model.log),
+    )
 
 
 def result_of(compiled: Compiled, start: Any, *, asks: bool = True) -> Result:

@@ -13,13 +13,14 @@ from random import Random
 @dataclass
 class Spec:
     """One node of a random graph; ways lead to names of nodes or END. `call`: its gate
-    is asked before it runs.
+    is asked before it runs. `deadline`: what silence at its gate does, empty without one.
     """
 
     name: str
     join: str = "all"
     gated: bool = False
     call: bool = False
+    deadline: str = ""
     plain: list[str] = field(default_factory=list)
     branch: list[str] = field(default_factory=list)
     when: dict[str, list[str]] = field(default_factory=dict)
@@ -74,6 +75,16 @@ def call_verdict(seed: int, task: tuple[str, int, int], asked: int) -> str | Non
     if dice.random() < 0.3:
         return None
     return dice.choice(["approve", "approve", "edit", "reject"])
+
+
+class TimeIsUp(Exception):
+    """A deadline has come that lets the run fail."""
+
+
+def lets_pass(seed: int, task: tuple[str, int, int], asked: int) -> bool:
+    """Whether nobody answers before the deadline, the n-th time that they are asked."""
+    dice = Random(f"{seed}/deadline/{task}/{asked}")
+    return asked <= 3 and dice.random() < 0.4
 
 
 def call_of(entry: str, logged: int) -> str:
@@ -393,7 +404,9 @@ class Model:
         self.tokens += [Token(edge, error) for edge in edges if edge not in ends]
 
     def settlement(self) -> bool:
-        """Ask about everything that waits; apply what was decided. False: nothing was."""
+        """Ask about everything that waits; apply what was decided. False: nothing was.
+        Raises `TimeIsUp`.
+        """
         now = sorted(
             self.waiting, key=lambda visit: (self.order.index(visit.node), visit.visit)
         )
@@ -411,7 +424,10 @@ class Model:
 
     def _ask(self, task: tuple[str, int, int], part: Part) -> str | None:
         self.asked[task] = self.asked.get(task, 0) + 1
-        if self.specs[task[0]].call:
+        spec = self.specs[task[0]]
+        if spec.deadline and lets_pass(self.seed, task, self.asked[task]):
+            return self._time_out(spec, part)
+        if spec.call:
             return self._ask_about_call(task, part)
         answer = verdicts(self.seed, task, self.asked[task])
         if answer is None:
@@ -429,6 +445,15 @@ class Model:
             if content == {"reject"}
             else "partial"
         )
+
+    def _time_out(self, spec: Spec, part: Part) -> str:
+        """Let a deadline decide what is open."""
+        if spec.deadline == "fail":
+            raise TimeIsUp
+        if spec.deadline == "reject":
+            return "rejected"
+        self.log += [part.entry, part.entry + " again"]
+        return "approved"
 
     def _ask_about_call(self, task: tuple[str, int, int], part: Part) -> str | None:
         """Ask before a node runs: approved, its task goes on in the next superstep."""

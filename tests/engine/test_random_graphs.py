@@ -56,7 +56,7 @@ def test_the_engine_plays_every_graph_as_the_rules_say(
     played = play(
         built(specs, starts, seed),
         {},
-        decisions=reviewer(seed),
+        decisions=reviewer(seed, specs),
         max_supersteps=supersteps,
     )
     event(f"ends {status}")

@@ -152,7 +152,6 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         RemovedKey: "there is no run any more",
         RequestClaim: "verified when somebody signs or takes the request",
         RequestSigner: "nothing relies on it",
-        RequestViewer: "a list that finds requests; rights are judged by the run",
         RunKey: "payloads that do not open are faults",
         Sighting: "only delays a signature; no signature is proved by it",
         UploadReference: "the files that the input names are examined",

@@ -17,7 +17,7 @@ from django.test import Client
 from approvals import reviews
 from approvals.confirmation import Confirmation
 from approvals.models import ApprovalRequest, Decision, Receipt, Sighting
-from approvals.sightings import note_sightings, seen_row
+from approvals.people.sightings import note_sightings, seen_row
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run, TaskResult
 from checkpoints.sealing.sealed_columns import read_value

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from uuid import UUID
 
 from django.db.models import Max, Min, OuterRef, Subquery
@@ -106,7 +107,7 @@ def rounds_of(runs: Collection[UUID], nodes: Collection[str]) -> list[Round]:
                 settled_at=max(settled, default=None),
             )
         )
-    return sorted(rounds, key=lambda one: (one.superstep, one.line))
+    return sorted(rounds, key=attrgetter("superstep", "line"))
 
 
 @dataclass(frozen=True, slots=True)

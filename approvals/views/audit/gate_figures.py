@@ -13,8 +13,9 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date
 from django.views.decorators.http import require_safe
 
-from approvals import figures, permissions
-from approvals.figures import GateFigures
+from approvals import permissions
+from approvals.results import figures
+from approvals.results.figures import GateFigures
 from approvals.views.page import needs_role, refuses_unreadable_filters, render
 from orchestrator.engine.errors import InvalidValue
 

@@ -15,7 +15,7 @@ from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.nodes_behind import nodes_behind, nodes_reached
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.models import ApprovalRequest, RequestStatus
-from approvals.rounds import Lines, Round, lines_of, newest_before, rounds_of
+from approvals.results.rounds import Lines, Round, lines_of, newest_before, rounds_of
 from checkpoints import versions
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import TaskResult
@@ -90,22 +90,32 @@ def effect_results(
     not here. Three queries of columns, whatever the number of requests; none if nothing
     acts behind them. Each has its run loaded.
     """
-    behind = {request.id: _reached(request) for request in requests}
-    acting = [request for request in requests if behind[request.id]]
     results: dict[UUID, list[EffectResult]] = {request.id: [] for request in requests}
-    if not acting:
+    behind = _behind(requests)
+    if not behind:
         return results
-    runs = {request.run_id for request in acting}
-    names = {node.name for nodes in behind.values() for node in nodes}
-    attempts = _attempts(runs, names)
+    runs = {request.run_id for request in requests if request.id in behind}
+    gates = {request.node for request in requests if request.id in behind}
+    attempts = _attempts(
+        runs, {node.name for nodes in behind.values() for node in nodes}
+    )
     if attempts is None:
         return results
-    journal = _Journal(
-        lines_of(runs), rounds_of(runs, {request.node for request in acting}), attempts
-    )
-    for request in acting:
-        results[request.id] = journal.results_of(request, behind[request.id])
+    journal = _Journal(lines_of(runs), rounds_of(runs, gates), attempts)
+    for request in requests:
+        if request.id in behind:
+            results[request.id] = journal.results_of(request, behind[request.id])
     return results
+
+
+def _behind(requests: Iterable[ApprovalRequest]) -> dict[UUID, list[Node]]:
+    """Return the nodes behind each request that has some."""
+    behind: dict[UUID, list[Node]] = {}
+    for request in requests:
+        nodes = _reached(request)
+        if nodes:
+            behind[request.id] = nodes
+    return behind
 
 
 def failure_in_words(request: ApprovalRequest, result: EffectResult) -> str:
@@ -201,11 +211,18 @@ def _reached(request: ApprovalRequest) -> list[Node]:
     for node in nodes_reached(compiled, request.node):
         if node.effect in JOURNALED:
             reached[node.name] = node
-    # Some act on the authority of this gate behind a later one.
-    for node in compiled.nodes.values():
-        if request.node in node.authority and request.node != node.name:
-            reached[node.name] = node
+    for node in _acting_on(compiled, request.node):
+        reached[node.name] = node
     return list(reached.values())
+
+
+def _acting_on(compiled: Compiled, gate: str) -> list[Node]:
+    """Return the nodes that act on the authority of a gate, if behind a later one."""
+    return [
+        node
+        for node in compiled.nodes.values()
+        if gate in node.authority and gate != node.name
+    ]
 
 
 def _expected(request: ApprovalRequest, outcome: str) -> set[str]:
@@ -216,9 +233,8 @@ def _expected(request: ApprovalRequest, outcome: str) -> set[str]:
     names = {node.name for node in nodes_behind(compiled, request.node, outcome)}
     if request.kind in _OWN_TASK and request.outcome != "rejected":
         names.add(request.node)
-    for node in compiled.nodes.values():
-        if request.node in node.authority and outcome != "rejected":
-            names.add(node.name)
+    if outcome != "rejected":
+        names.update(node.name for node in _acting_on(compiled, request.node))
     return names
 
 
@@ -236,13 +252,12 @@ class _Journal:
         """Return what came of a request: the nodes that were tried, and those that its
         outcome leads to.
         """
-        gate = [
-            one
-            for one in self.rounds
-            if (one.run, one.node) == (request.run_id, request.node)
-        ]
+        gate: list[Round] = []
+        for asked in self.rounds:
+            if (asked.run, asked.node) == (request.run_id, request.node):
+                gate.append(asked)
         place = (request.line, request.visit)
-        own = next(one for one in gate if (one.line, one.visit) == place)
+        own = next(asked for asked in gate if (asked.line, asked.visit) == place)
         expected = _expected(request, own.outcome)
         results: list[EffectResult] = []
         for node in reached:
@@ -303,13 +318,14 @@ class _Journal:
         if was_tried and any(_overlaps(later, own) for later in gate):
             return LATER
         run = request.run
-        left = own.superstep > self.lines.past(run.id, run.line).get(own.line, -1)
+        past = self.lines.past(run.id, run.line)
+        was_left = own.superstep > past.get(own.line, -1)
         is_over = run.status in ENDS or run.status == Status.FAILED
         # The next round was decided, so nothing more comes of this one.
         is_followed = any(
             later.superstep > own.superstep and later.outcome for later in gate
         )
-        return NOT_REACHED if left or is_over or is_followed else NOT_YET
+        return NOT_REACHED if was_left or is_over or is_followed else NOT_YET
 
 
 def _overlaps(later: Round, own: Round) -> bool:

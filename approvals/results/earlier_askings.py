@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from approvals.effect_results import (
+from approvals.gates.acted_on import states_of
+from approvals.gates.request_state import RequestState
+from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.results.effect_results import (
     EffectResult,
     are_sound,
     effect_results,
     failure_in_words,
 )
-from approvals.gates.acted_on import states_of
-from approvals.gates.request_state import RequestState
-from approvals.models import ApprovalRequest, Decision, RequestStatus
 from orchestrator.engine.graphs.effect import PARTIAL
 
 MOST_LISTED = 20
@@ -25,7 +25,7 @@ MOST_FAILURES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class EffectEnding:
     """What came of one node, with the error if it failed. Unless `is_sound`, a row that
     says so is not as it was written.
     """
@@ -47,7 +47,7 @@ class EarlierAsking:
 
     request: ApprovalRequest
     decisions: list[Decision] = field(default_factory=list)
-    endings: list[Ending] = field(default_factory=list)
+    endings: list[EffectEnding] = field(default_factory=list)
 
 
 def earlier_askings(
@@ -131,16 +131,16 @@ def _deciding(state: RequestState) -> list[Decision]:
 
 def endings_of(
     request: ApprovalRequest, results: Iterable[EffectResult]
-) -> list[Ending]:
+) -> list[EffectEnding]:
     """Return what came of a request, with the errors of its first failed effects: two
     queries for each effect. What does not verify is said to be unreadable.
     """
-    endings: list[Ending] = []
+    endings: list[EffectEnding] = []
     failures = 0
     for result in results:
         error = ""
         if result.failed is not None and failures < MOST_FAILURES:
             failures += 1
             error = failure_in_words(request, result)
-        endings.append(Ending(result, error, is_sound=are_sound(request, result)))
+        endings.append(EffectEnding(result, error, is_sound=are_sound(request, result)))
     return endings

@@ -7,9 +7,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.db.models import F
 
-from approvals import deadlines, reviews, sightings
+from approvals import deadlines, reviews
 from approvals.models import Decision, Draft, Sighting
-from approvals.sightings import SeenRevision, note_sightings, seen_row
+from approvals.people import sightings
+from approvals.people.sightings import SeenRevision, note_sightings, seen_row
 from checkpoints.models import Run
 from checkpoints.verification import verify_run
 from orchestrator import runs

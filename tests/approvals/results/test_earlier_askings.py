@@ -13,14 +13,14 @@ from django.urls import reverse
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from approvals.earlier_askings import earlier_askings
 from approvals.models import ApprovalRequest, Receipt
+from approvals.results.earlier_askings import earlier_askings
 from checkpoints.core.status import Status
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.engine import Graph
-from tests.approvals.test_effect_results import fine, paying
 from tests.support import cast, run_actions
+from tests.support.effect_graphs import fine, paying
 from tests.support.page_people import browse  # noqa: F401
 from tests.support.rows import a_request, a_run
 from tests.support.small_graphs import advanced
@@ -126,7 +126,7 @@ def test_what_was_decided_only_afterwards_was_not_asked_before(rita: User) -> No
 def test_of_many_questions_only_the_first_say_what_came_of_it(
     again: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("approvals.earlier_askings.MOST_LISTED", 0)
+    monkeypatch.setattr("approvals.results.earlier_askings.MOST_LISTED", 0)
     request = ApprovalRequest.objects.get(run=again, status="open")
     assert earlier_askings([request]) == {request.id: None}
 

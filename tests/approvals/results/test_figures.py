@@ -9,10 +9,11 @@ from django.contrib.auth.models import User
 from django.db import connection
 from django.db.models import F
 
-from approvals import deadlines, figures, reviews
-from approvals.figures import GateFigures, is_capped
+from approvals import deadlines, reviews
 from approvals.models import ApprovalRequest, Decision, Sighting
-from approvals.sightings import note_sightings, seen_row
+from approvals.people.sightings import note_sightings, seen_row
+from approvals.results import figures
+from approvals.results.figures import GateFigures, is_capped
 from checkpoints.ledger.pending_writes import StoredBase
 from checkpoints.models import Run
 from orchestrator.engine.errors import InvalidValue

@@ -1,18 +1,18 @@
 """What came of what people decided, as the journal has it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 
-from approvals.effect_results import are_sound, effect_results, failure_in_words
 from approvals.models import ApprovalRequest
+from approvals.results.effect_results import are_sound, effect_results, failure_in_words
 from checkpoints.core.status import Status
 from checkpoints.models import Checkpoint, Run, TaskResult
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Retry, Send
 from tests.support import call_graphs, cast, run_actions
+from tests.support.effect_graphs import fine, paying, refused
 from tests.support.forging import tamper
 from tests.support.small_graphs import advanced, graph
 from tests.support.statements import counted
@@ -23,54 +23,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def rita(people: cast.People) -> User:
     return run_actions.reviewer(people.reviewer)
-
-
-def fine(state: Any, ctx: Any) -> None:
-    """An effect that works."""
-
-
-def refused(state: Any, ctx: Any) -> None:
-    """An effect that fails each time."""
-    raise ValueError("the bank refused it")
-
-
-def paying(
-    fn: Callable[[Any, Any], Any] = fine,
-    *,
-    name: str = "paid_later",
-    times: int = 0,
-    gate: dict[str, Any] | None = None,
-    **options: Any,
-) -> Graph:
-    """People approve a total, which `pay` pays, so many `times` at once if that is
-    given; then `tell` writes a letter.
-    """
-    made = graph(name)
-
-    def count(state: Any, ctx: Any) -> list[Send] | None:
-        return [Send("pay", number) for number in range(times)] if times else None
-
-    count_options = {"sends": ["pay"]} if times else {}
-
-    asks = Gate(**{"reviewers": ["group:claims"], **(gate or {})})
-
-    @made.node("review", effect="human", gate=asks)
-    def review(state: Any, ctx: Any) -> dict[str, Any]:
-        return {"total": state.total + 7}
-
-    made.node("count", **count_options)(count)
-    made.node("pay", **{"effect": "external", "idempotent": True, **options})(fn)
-    made.node("tell", effect="external", idempotent=True)(fine)
-    made.node("refuse", effect="external", idempotent=True)(fine)
-    made.edge(START, "review")
-    made.edge("review", "count")
-    if not times:
-        made.edge("count", "pay")
-    made.edge("pay", "tell")
-    made.edge("tell", END)
-    made.edge("review", "refuse", when="rejected")
-    made.edge("refuse", END)
-    return made
 
 
 def words(request: ApprovalRequest) -> dict[str, str]:
@@ -261,7 +213,7 @@ def test_nothing_is_said_of_more_effects_than_are_counted(
     rita: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = runs.advance(decided(paying(), rita).id)
-    monkeypatch.setattr("approvals.effect_results.MOST_ATTEMPTS", 1)
+    monkeypatch.setattr("approvals.results.effect_results.MOST_ATTEMPTS", 1)
     assert words(run_actions.request(run)) == {}
 
 

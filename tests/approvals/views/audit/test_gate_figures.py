@@ -8,7 +8,8 @@ from django.contrib.auth.models import User
 from django.test import Client as Browser
 from django.urls import reverse
 
-from approvals import figures, reviews
+from approvals import reviews
+from approvals.results import figures
 from checkpoints.models import Run
 from tests.support.api_people import Client
 from tests.support.cast import People
