@@ -298,7 +298,7 @@ class MayDecide(serializers.Serializer[Any]):
 
 
 class EffectOut(serializers.Serializer[EffectEnding]):
-    """What came of one node behind a decided request."""
+    """The end of one node behind a decided request."""
 
     node = serializers.CharField(source="result.node")
     effect = serializers.CharField(source="result.effect")

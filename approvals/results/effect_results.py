@@ -1,12 +1,12 @@
-"""What came of what people decided: the effects behind a decided request, as far as the
-next gate, and how each ended, as the journal has it. Reads only.
+"""Results of decisions: the effects behind a decided request, as far as the next gate,
+and how each ended, as the journal has it. Reads only.
 
 Which nodes are behind a gate is read from the graph. An effect belongs to the newest
 round of its gate that asked before it, on the way to where it happened: so what is done
 after a rewind belongs to the approval that the new line went on from.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -48,7 +48,7 @@ _OWN_TASK = (CALL_KIND, AUTHORITY_KIND)
 
 @dataclass(slots=True)
 class EffectResult:
-    """What came of one node behind a gate: how many of its tasks ended in which way (a
+    """The end of one node behind a gate: how many of its tasks ended in which way (a
     fan-out has several, and so has a run that went back), and when the last of them
     did. `attempts` are the rows that say so, `failed` that of one that failed.
     """
@@ -67,7 +67,7 @@ class EffectResult:
 
     @property
     def is_bad(self) -> bool:
-        """Return whether somebody should look at it."""
+        """Return whether a person should look at it."""
         return self.status in (FAILED, UNKNOWN)
 
     @property
@@ -92,20 +92,27 @@ def effect_results(
     """
     results: dict[UUID, list[EffectResult]] = {request.id: [] for request in requests}
     behind = _behind(requests)
-    if not behind:
-        return results
-    runs = {request.run_id for request in requests if request.id in behind}
-    gates = {request.node for request in requests if request.id in behind}
-    attempts = _attempts(
-        runs, {node.name for nodes in behind.values() for node in nodes}
-    )
-    if attempts is None:
-        return results
-    journal = _Journal(lines_of(runs), rounds_of(runs, gates), attempts)
-    for request in requests:
-        if request.id in behind:
+    acting = [request for request in requests if request.id in behind]
+    journal = _read_journal(acting, behind) if acting else None
+    if journal is not None:
+        for request in acting:
             results[request.id] = journal.results_of(request, behind[request.id])
     return results
+
+
+def _read_journal(
+    requests: Sequence[ApprovalRequest], behind: Mapping[UUID, Sequence[Node]]
+) -> "_Journal | None":
+    """Return the rows about what is behind these requests; None if they are too many."""
+    runs = {request.run_id for request in requests}
+    names: set[str] = set()
+    for nodes in behind.values():
+        names.update(node.name for node in nodes)
+    attempts = _attempts(runs, names)
+    if attempts is None:
+        return None
+    gates = {request.node for request in requests}
+    return _Journal(lines_of(runs), rounds_of(runs, gates), attempts)
 
 
 def _behind(requests: Iterable[ApprovalRequest]) -> dict[UUID, list[Node]]:
@@ -240,7 +247,7 @@ def _expected(request: ApprovalRequest, outcome: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Journal:
-    """What was read of some runs: their lines, the rounds of gates, and attempts."""
+    """The rows that were read of some runs: lines, rounds of gates, and attempts."""
 
     lines: Lines
     rounds: Sequence[Round]
@@ -253,11 +260,14 @@ class _Journal:
         outcome leads to.
         """
         gate: list[Round] = []
-        for asked in self.rounds:
-            if (asked.run, asked.node) == (request.run_id, request.node):
-                gate.append(asked)
-        place = (request.line, request.visit)
-        own = next(asked for asked in gate if (asked.line, asked.visit) == place)
+        own: Round | None = None
+        for candidate in self.rounds:
+            if (candidate.run, candidate.node) != (request.run_id, request.node):
+                continue
+            gate.append(candidate)
+            if (candidate.line, candidate.visit) == (request.line, request.visit):
+                own = candidate
+        assert own is not None
         expected = _expected(request, own.outcome)
         results: list[EffectResult] = []
         for node in reached:
@@ -285,7 +295,7 @@ class _Journal:
             if node.name != request.node:
                 last -= 1
             owner = newest_before(gate, reach, last)
-            # Visits that were asked in one superstep cannot be told apart.
+            # Nothing tells visits apart that were asked in one superstep.
             is_own = owner is not None and (owner.line, owner.superstep) == (
                 own.line,
                 own.superstep,
@@ -295,7 +305,7 @@ class _Journal:
         return attempts
 
     def _of(self, request: ApprovalRequest, node: Node) -> list[_Attempt]:
-        """Return the attempts of a node in the run; of its own call the task's alone."""
+        """Return the attempts of a node in the run; of a call those of its task alone."""
         task = Task(request.node, request.visit, request.index)
         is_own = node.name == request.node
         return [

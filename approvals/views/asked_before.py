@@ -1,5 +1,5 @@
-"""What a gate asked before, in words for one reader: who decided it, and what came of
-it.
+"""The question that a gate asked before, in words for one reader: who decided it, and
+what came of it.
 """
 
 from collections.abc import Iterable
