@@ -134,8 +134,9 @@ def secret_of(webhook: Webhook) -> bytes:
 
 
 def switch_webhook(webhook_id: UUID | str, *, active: bool, by: Any) -> Webhook:
-    """Switch a webhook on or off. What waits for one that is off waits until it is on.
-    Raises `UnknownThing`, `InvalidValue`, `TamperedRow` and `WrongKey`.
+    """Switch a webhook on or off. What waits for one that is off waits until it is on,
+    and is then tried for a day. Raises `UnknownThing`, `InvalidValue`, `TamperedRow` and
+    `WrongKey`.
     """
     _require_manager(by)
     checked_yes_or_no(active, "active")
@@ -144,6 +145,9 @@ def switch_webhook(webhook_id: UUID | str, *, active: bool, by: Any) -> Webhook:
         protection = Protection(encrypted=webhook.encrypted)
         sealed_rows.verify_row(webhook, protection)
         if webhook.active != active:
+            webhook.deliveries.filter(status=DeliveryStatus.WAITING).update(
+                first_at=None
+            )
             changed = sealed_rows.seal_again(webhook, protection, active=active)
             webhook.save(update_fields=changed)
             id = str(webhook.id)

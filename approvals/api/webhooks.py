@@ -59,7 +59,11 @@ class AddedWebhookOut(serializers.Serializer[Any]):
     """A webhook that was just added, with its secret, which is shown this once."""
 
     webhook = WebhookOut()
-    secret = serializers.CharField(help_text="`whsec_` and its bytes in base64.")
+    secret = serializers.CharField(
+        required=False,
+        help_text="`whsec_` and its bytes in base64. The answer to a repeated "
+        "`Idempotency-Key` lacks it.",
+    )
 
 
 class DeliveryOut(serializers.ModelSerializer[WebhookDelivery]):
@@ -95,6 +99,10 @@ class Webhooks(APIView):
     """The webhooks of this installation, the newest first."""
 
     scopes = {"POST": "export"}
+    shown_once = ("secret",)
+
+    def require_rights(self, request: Request) -> None:
+        _require_manager(request)
 
     @describe(
         operation_id="webhooks_list",
@@ -110,7 +118,7 @@ class Webhooks(APIView):
     @describe(request=WebhookBody, responses={201: AddedWebhookOut})
     def post(self, request: Request) -> Response:
         """Add a webhook. The answer has its secret, which is never shown again."""
-        _require_manager(request)
+        self.require_rights(request)
         body = read_body(WebhookBody, request.data)
         webhook, secret = webhooks.add_webhook(**body, by=person(request))
         answer = AddedWebhookOut({"webhook": webhook, "secret": secret})
@@ -132,6 +140,9 @@ class SendAgain(APIView):
     """Send a delivery again, under the id that it has."""
 
     scopes = {"POST": "export"}
+
+    def require_rights(self, request: Request, **_: UUID) -> None:
+        _require_manager(request)
 
     @describe(request=None, responses={202: DeliveryOut})
     def post(self, request: Request, webhook: UUID, delivery: UUID) -> Response:
