@@ -1,5 +1,5 @@
-"""Endpoints of webhooks: listing and adding them, what was sent, and sending it again.
-For people who manage webhooks; for everybody else there are none.
+"""Endpoints of webhooks: listing, adding and removing them, what was sent, and sending
+it again. For people who manage webhooks; for everybody else there are none.
 """
 
 from typing import Any
@@ -123,6 +123,19 @@ class Webhooks(APIView):
         webhook, secret = webhooks.add_webhook(**body, by=person(request))
         answer = AddedWebhookOut({"webhook": webhook, "secret": secret})
         return Response(answer.data, status=201)
+
+
+class OneWebhook(APIView):
+    """A webhook of this installation."""
+
+    scopes = {"DELETE": "export"}
+
+    @describe(responses={204: None})
+    def delete(self, request: Request, webhook: UUID) -> Response:
+        """Remove a webhook with all that was sent to it and all that waits."""
+        row = webhooks.visible_webhook(person(request), webhook)
+        webhooks.remove_webhook(row.id, by=person(request))
+        return Response(status=204)
 
 
 class Deliveries(APIView):

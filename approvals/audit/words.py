@@ -259,6 +259,10 @@ def _webhook_added(facts: Facts) -> str:
     return f"added a webhook to {facts.get('host', '')}"
 
 
+def _webhook_removed(facts: Facts) -> str:
+    return f"removed a webhook to {facts.get('host', '')}"
+
+
 def _webhook_switched(facts: Facts) -> str:
     state = "on" if facts.get("active") else "off"
     return f"switched a webhook {state}"
@@ -473,6 +477,7 @@ KINDS: dict[str, tuple[str, Words]] = {
     "passkey_registered": ("Passkey registered", _passkey_registered),
     "passkey_revoked": ("Passkey revoked", _passkey_revoked),
     "webhook_added": ("Webhook added", _webhook_added),
+    "webhook_removed": ("Webhook removed", _webhook_removed),
     "webhook_switched": ("Webhook switched", _webhook_switched),
     "webhook_tested": (
         "Webhook tested",

@@ -20,8 +20,9 @@ from approvals.models import DeliveryStatus, Notice, Webhook, WebhookDelivery
 from approvals.notices.connection import NotSent, post
 from approvals.notices.message import body_of, headers_of
 from approvals.webhook_address import read_address
-from approvals.webhooks import add_send_job, secret_of
+from approvals.webhooks import add_send_job, is_vouched_for, secret_of
 from checkpoints.db.clock import db_in, db_now, read_now
+from checkpoints.db.shared_locks import lock_rows
 from checkpoints.models import Run
 from checkpoints.queue.jobs import JobLease, Step
 from orchestrator.engine.errors import CountersignError
@@ -84,6 +85,8 @@ def _new_deliveries(notices: Sequence[Notice], now: datetime) -> list[WebhookDel
     """Return a delivery for each of these notices and each webhook that wants it, also
     where that is off or its row does not verify: then the delivery waits.
     """
+    # None of them may be removed until the deliveries are there.
+    lock_rows(Webhook.objects.all())
     webhooks = list(Webhook.objects.all())
     if not webhooks:
         return []
@@ -207,6 +210,8 @@ def _attempt(delivery: WebhookDelivery) -> SendAttempt:
     at = int(read_now().timestamp())
     try:
         secret = secret_of(delivery.webhook)
+        if not is_vouched_for(delivery.webhook):
+            raise NotSent("who added the webhook does not manage webhooks any more")
         address = read_address(delivery.webhook.url)
         body = body_of(delivery.notice)
         headers = headers_of(delivery, body, secret=secret, at=at)

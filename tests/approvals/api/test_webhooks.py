@@ -110,3 +110,14 @@ def test_who_manages_no_webhooks_any_more_gets_no_answer_again(
     ):
         assert again.status_code == 404
         assert URL not in again.content.decode()
+
+
+def test_a_webhook_is_removed(stella: Client, olive: Client, people: People) -> None:
+    webhook, _ = webhooks.add_webhook(URL, by=None)
+    path = f"webhooks/{webhook.id}/"
+    assert olive.delete(path).status_code == 404
+    assert Client(people.steward, ["read"]).delete(path).status_code == 403
+    assert Webhook.objects.exists()
+    assert stella.delete(path).status_code == 204
+    assert not Webhook.objects.exists()
+    assert stella.delete(path).status_code == 404

@@ -16,6 +16,7 @@ from checkpoints.models import Job, Run
 from checkpoints.queue import jobs
 from orchestrator.jobs import kinds
 from tests.support import notices
+from tests.support.cast import People
 from tests.support.receivers import Receiver, receiving
 from tests.support.rows import a_request, a_run
 
@@ -208,6 +209,19 @@ def test_what_happens_while_a_row_does_not_verify_is_sent_once_it_does(
     assert [received.document["type"] for received in receiver.received] == [
         "request.opened"
     ]
+
+
+def test_nothing_is_sent_for_an_author_who_manages_no_webhooks_any_more(
+    receiver: Receiver, people: People
+) -> None:
+    webhooks.add_webhook(receiver.url, by=people.steward)
+    people.steward.groups.clear()
+    a_request(a_run(), "user:rita")
+    notices.send_notices()
+    assert receiver.received == []
+    delivery = WebhookDelivery.objects.get()
+    assert delivery.status == "waiting"
+    assert "does not manage webhooks any more" in delivery.error
 
 
 def test_a_message_that_cannot_be_written_keeps_no_other_waiting(
