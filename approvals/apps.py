@@ -16,7 +16,13 @@ class ApprovalsConfig(AppConfig):
         from approvals import append_only, list_columns, retention_needs
         from approvals import erasure as approvals_erasure
         from approvals import verification as approvals_verification
-        from approvals.models import ApprovalRequest, Decision, Draft, Receipt
+        from approvals.models import (
+            ApprovalRequest,
+            Decision,
+            Draft,
+            Receipt,
+            Sighting,
+        )
         from checkpoints import bundle, erasure, verification
         from checkpoints.retention import kept_points, whole_runs
 
@@ -35,7 +41,7 @@ class ApprovalsConfig(AppConfig):
         # Requests record what people saw. Decisions stay for ever, together with the
         # row by which they are verified.
         kept_points.REFERENCES.extend([ApprovalRequest, Decision])
-        whole_runs.PARTS.append(Draft)
+        whole_runs.PARTS.extend([Draft, Sighting])
         for triggers in (append_only, list_columns):
             pre_migrate.connect(triggers.make_room, sender=self)
             post_migrate.connect(triggers.install_triggers, sender=self)

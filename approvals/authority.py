@@ -8,11 +8,13 @@ that is looked at here can change before that transaction ends.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Protocol
+from operator import attrgetter
+from typing import Protocol
 from uuid import UUID
 
 from django.db import DatabaseError, transaction
 
+from approvals.delegations import kept_delegations
 from approvals.gates.acted_on import (
     ActedGate,
     LetThrough,
@@ -21,6 +23,7 @@ from approvals.gates.acted_on import (
     renewals,
 )
 from approvals.gates.request_state import RequestState, require_all_decisions
+from approvals.models import Decision, Delegation
 from approvals.permissions import is_reviewer, principals_kept
 from orchestrator.engine import Task
 from orchestrator.engine.errors import described
@@ -97,7 +100,8 @@ class Judge:
         require_all_decisions(acting.id, acting.decisions)
         through = _let_through(acting, dict.fromkeys(chain(*places.values())), waived)
         renewed = renewals(acting.id, acting.line, tasks)
-        principals = principals_kept(_signers(through.values(), renewed.values()))
+        requests = _requests_in(through.values(), renewed.values())
+        rights = _rights_kept(requests)
         rechecks: dict[ActedGate, _Recheck] = {}
         for place, passed in through.items():
             rechecks[place] = self._recheck(place.gate, passed)
@@ -105,7 +109,7 @@ class Judge:
         for task, acted_gates in places.items():
             for place in acted_gates:
                 renewal = renewed.get((task, place.gate))
-                loss = self._loss(rechecks[place], through[place], renewal, principals)
+                loss = self._loss(rechecks[place], through[place], renewal, rights)
                 if loss is not None:
                     losses.setdefault(task, loss)
         if losses:
@@ -132,7 +136,7 @@ class Judge:
         recheck: "_Recheck",
         passed: Sequence[LetThrough],
         renewal: RequestState | None,
-        principals: Mapping[int, Sequence[str]],
+        rights: "_Rights",
     ) -> Loss | None:
         """Return why a task must not act on what passed a gate; None if it may. Where
         people were asked again, their answer counts instead.
@@ -148,7 +152,7 @@ class Judge:
             # Who was asked again has seen who changed what.
             reasons.append(recheck.unsigned)
         for request in requests:
-            reasons += lost_signatures(request, principals)
+            reasons += lost_signatures(request, rights)
         if not reasons:
             return None
         why = "; ".join(dict.fromkeys(reasons))
@@ -211,69 +215,128 @@ def _let_through(
     return through
 
 
-def _signers(
+def _requests_in(
     through: Iterable[Sequence[LetThrough]], renewed: Iterable[RequestState]
-) -> set[int]:
-    """Return the ids of all whose approvals count for what passed these gates, and in
-    the requests in which people were asked again.
+) -> list[RequestState]:
+    """Return the requests whose approvals count for what passed these gates, with those
+    in which people were asked again.
     """
-    requests: list[RequestState | None] = [*renewed]
+    requests: list[RequestState] = [*renewed]
     for passed in through:
-        requests += [of_task.request for of_task in passed]
-    signers: set[int] = set()
+        for of_task in passed:
+            if of_task.request is not None:
+                requests.append(of_task.request)
+    return requests
+
+
+@frozen
+class _Rights:
+    """The rights that people hold now: their principals by their own right, by their ids, and the
+    delegations by which some of them signed for others, by id.
+    """
+
+    principals: Mapping[int, Sequence[str]]
+    delegations: Mapping[UUID, Delegation] = field(default_factory=dict)
+
+
+def _rights_kept(requests: Sequence[RequestState]) -> _Rights:
+    """Return what the people whose approvals count in these requests hold. None of it
+    can be taken away before the transaction that is open ends.
+    """
+    people: set[int] = set()
+    delegations: set[UUID] = set()
     for request in requests:
-        for by in _approvers(request):
-            signers.update(by)
-    return signers
+        for decision in _approvals(request):
+            people.update(_people_of(decision))
+            if decision.delegation is not None:
+                delegations.add(decision.delegation)
+    return _Rights(principals_kept(people), kept_delegations(delegations))
 
 
-def _approvers(state: RequestState | None) -> list[list[int]]:
-    """Return the people whose approvals count, for each approved write. What a gate
+def _people_of(decision: Decision) -> list[int]:
+    """Return the ids of who made a decision, and of whom it was made for."""
+    ids = (decision.by_id, decision.delegator_id)
+    return [person for person in ids if person is not None]
+
+
+def _approvals(state: RequestState | None) -> list[Decision]:
+    """Return the decisions of people that count for what was approved. What a gate
     needed nobody for, or a deadline approved, has none: the system does not lose its
     rights. Nor has what was signed in another installation.
     """
     if state is None:
         return []
-    approvers: list[list[int]] = []
-    for standing in state.standings.values():
+    approvals: list[Decision] = []
+    for write, standing in state.standings.items():
         if standing.verdict == APPROVED:
-            approvers.append([by for by in standing.by if by is not None])
-    return approvers
+            counting = _counting_decisions(state, write, standing.seq)
+            approvals += [counting[by] for by in standing.by if by in counting]
+    return approvals
 
 
-def lost_signatures(
-    state: RequestState | None, principals: Mapping[int, Sequence[str]]
-) -> list[str]:
-    """Return a sentence for each person whose approval does not count any more.
-    `principals` are those that people hold now, by their ids.
-    """
+def _counting_decisions(
+    state: RequestState, write: UUID, last: int
+) -> dict[int | None, Decision]:
+    """Return the last decision of each person on a write up to this number of the log."""
+    counting: dict[int | None, Decision] = {}
+    for decision in sorted(state.decisions, key=attrgetter("event_seq")):
+        is_before = decision.event_seq <= last
+        if is_before and decision.write == write and decision.by_id is not None:
+            counting[decision.by_id] = decision
+    return counting
+
+
+def lost_signatures(state: RequestState | None, rights: _Rights) -> list[str]:
+    """Return a sentence for each approval that does not count any more."""
     if state is None:
         return []
-    signers: dict[int, None] = {}
-    for by in _approvers(state):
-        signers.update(dict.fromkeys(by))
-    names = _names(state)
     lost: list[str] = []
     for decision in state.decisions:
         if decision.by_id is None and not decision.by_deadline:
             lost.append(f"{decision.by_name} signed in another installation")
-    for signer in signers:
-        held = principals.get(signer, ())
-        name = names.get(signer, str(signer))
-        if not held:
-            lost.append(f"{name}'s signature does not count any more: not active")
-        elif not is_reviewer(signer, state.request, principals=held):
+    for decision in _approvals(state):
+        why = _why_lost(decision, state, rights)
+        if why:
             lost.append(
-                f"{name}'s signature does not count any more: "
-                f"not a reviewer of {state.request.policy.get('gate') or state.request.node}"
+                f"{decision.by_name}'s signature does not count any more: {why}"
             )
-    return lost
+    return list(dict.fromkeys(lost))
 
 
-def _names(state: RequestState) -> dict[int, str]:
-    """Return the names under which people signed, by their ids."""
-    names: dict[int, Any] = {}
-    for decision in state.decisions:
-        if decision.by_id is not None:
-            names[decision.by_id] = decision.by_name
-    return names
+def _why_lost(decision: Decision, state: RequestState, rights: _Rights) -> str:
+    """Return why an approval does not count any more; empty if it does."""
+    if not rights.principals.get(decision.by_id or 0):
+        return "not active"
+    if decision.delegation is None:
+        return _why_no_reviewer(decision.by_id, state, rights)
+    return _why_not_for_another(decision, state, rights)
+
+
+def _why_no_reviewer(person: int | None, state: RequestState, rights: _Rights) -> str:
+    held = rights.principals.get(person or 0, ())
+    if is_reviewer(person, state.request, principals=held):
+        return ""
+    gate = state.request.policy.get("gate") or state.request.node
+    return f"not a reviewer of {gate}"
+
+
+def _why_not_for_another(
+    decision: Decision, state: RequestState, rights: _Rights
+) -> str:
+    """Return why an approval that was made for another person does not count any more.
+    That the delegation is over by now takes nothing from it.
+    """
+    name = decision.delegator_name
+    delegation = rights.delegations.get(decision.delegation or UUID(int=0))
+    if delegation is None or delegation.revoked_at is not None:
+        return f"{name} lets them decide no more"
+    is_same = (
+        delegation.delegate_id == decision.by_id
+        and delegation.delegator_id == decision.delegator_id
+    )
+    if not is_same:
+        return f"{name} never let them decide"
+    if not rights.principals.get(decision.delegator_id or 0):
+        return f"{name}, for whom it was made, is not active"
+    why = _why_no_reviewer(decision.delegator_id, state, rights)
+    return f"{name}, for whom it was made, is {why}" if why else ""

@@ -83,6 +83,7 @@ def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
             "revision": decision.revision,
             "seen_hash": decision.seen_hash,
             "confirmed_by": decision.confirmed_by,
+            "delegator": decision.delegator_name,
         },
         "run": {
             "id": str(run.id),

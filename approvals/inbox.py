@@ -225,10 +225,10 @@ def _signed(
 
 
 def listed(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]":
-    """Return the same rows with their runs, as lists need them: without large
-    columns.
+    """Return the same rows with their runs and claims, as lists need them: without
+    large columns.
     """
-    return requests.select_related("run").defer(
+    return requests.select_related("run", "claim").defer(
         "run__input",
         "run__error",
         "run__progress",

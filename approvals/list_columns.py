@@ -3,16 +3,25 @@ that it is copied from, whoever changes these: the columns of `RequestReviewer`,
 rows of `RequestSigner` and `RequestViewer`. They also write the `Notice` of each change
 that people and services hear of, in the transaction of that change.
 
+The first `MOST_SINGLY` principals of a run have a row of `RequestViewer` for each of its
+requests, and the run has one for those who are named later, so that a run that names
+other people in each request does not grow with the square. A principal stands in at most
+`MOST_RUNS` runs that way, so that a page reads few lists; in others it has rows of its
+own again.
+
 They are installed after every migrate in which they are missing, because SQLite drops
-them when it rebuilds a table; the copies are then made anew. A system check watches
-them.
+them when it rebuilds a table, or in which PostgreSQL has other texts; the copies are
+then made anew where they differ. A system check watches them.
 """
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
+from uuid import UUID
 
+from django.contrib.auth import get_user_model
 from django.core.checks import CheckMessage, Warning
 from django.db import OperationalError, connection, transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
@@ -60,18 +69,29 @@ NOW = {
 }
 EXISTS = {
     "sqlite": """
-        SELECT 1 FROM sqlite_master
+        SELECT name FROM sqlite_master
         WHERE type = 'trigger' AND name = %s AND tbl_name = trim(%s, '"')
     """,
     # Another schema may have one of that name, and one may be turned off.
     "postgresql": """
-        SELECT 1 FROM pg_trigger
+        SELECT function.prosrc
+        FROM pg_trigger existing JOIN pg_proc function ON function.oid = existing.tgfoid
         WHERE tgname = %s AND tgrelid = to_regclass(%s) AND tgenabled <> 'D'
     """,
 }
-"""The query that has a row if and only if there is a trigger of a name on a table."""
+"""The query that has a row if and only if there is a trigger of a name on a table; on
+PostgreSQL with the text of its function.
+"""
 STARTER = "starter:"
 """With the id of an account: the principal of `RequestViewer` who started a run."""
+RUN = "run:"
+"""With the id of a run: the principal of `RequestViewer` for those who see the requests
+of the run by it.
+"""
+MOST_SINGLY = 16
+"""The principals of a run for whom each of its requests has a row."""
+MOST_RUNS = 100
+"""The most runs whose requests a principal sees by the run."""
 ATTEMPTS = 5
 IS_NOT = {
     "sqlite": "IS NOT",
@@ -94,6 +114,7 @@ def _names() -> dict[str, str]:
         "signers": _table(RequestSigner),
         "viewers": _table(RequestViewer),
         "starter": f"'{STARTER}'",
+        "of_run": f"'{RUN}'",
         "open": f"'{RequestStatus.OPEN}'",
         "closed": f"({closed})",
         "now": NOW[connection.vendor],
@@ -111,7 +132,63 @@ def _names() -> dict[str, str]:
         "OLD.created_at {is_not} NEW.created_at "
         "OR (OLD.status IN {closed}) {is_not} (NEW.status IN {closed})"
     ).format(**names)
+    names["by_run"] = BY_RUN.format(
+        singly=MOST_SINGLY - 1, most_runs=MOST_RUNS - 1, **names
+    )
+    names["expected"] = EXPECTED_VIEWERS.format(**names)
+    names["unexpected"] = UNEXPECTED_VIEWER.format(**names)
     return names
+
+
+BY_RUN = """
+    EXISTS (
+        SELECT 1 FROM {reviewers} other
+        WHERE other.run = named.run AND other.by_run = FALSE
+            AND other.run_status IS NOT NULL AND other.id <> named.id
+        LIMIT 1 OFFSET {singly}
+    ) AND NOT EXISTS (
+        SELECT 1 FROM {reviewers} other
+        WHERE other.principal = named.principal AND other.by_run
+            AND other.id <> named.id
+        LIMIT 1 OFFSET {most_runs}
+    )
+"""
+"""Whether the first row `named` of a run with a principal stands for all its requests."""
+EXPECTED_VIEWERS = """
+    SELECT request.id AS request_id, named.principal AS principal,
+        request.graph AS graph, request.opened_at AS opened_at
+    FROM {reviewers} named JOIN {requests} request ON request.run_id = named.run
+    WHERE named.run_status IS NOT NULL AND named.by_run = FALSE
+    UNION ALL
+    SELECT request.id, {of_run} || request.run_id, request.graph, request.opened_at
+    FROM {requests} request
+    WHERE request.run_id IN (SELECT named.run FROM {reviewers} named WHERE named.by_run)
+    UNION ALL
+    SELECT request.id, {starter} || run.started_by_id, request.graph, request.opened_at
+    FROM {requests} request JOIN {runs} run ON run.id = request.run_id
+    WHERE run.started_by_id IS NOT NULL
+"""
+"""The rows of viewers that there should be."""
+UNEXPECTED_VIEWER = """
+    NOT EXISTS (
+        SELECT 1 FROM {requests} request
+        JOIN {reviewers} named ON named.run = request.run_id
+        WHERE request.id = {viewers}.request_id
+            AND named.principal = {viewers}.principal
+            AND named.run_status IS NOT NULL AND named.by_run = FALSE
+    ) AND NOT EXISTS (
+        SELECT 1 FROM {requests} request JOIN {runs} run ON run.id = request.run_id
+        WHERE request.id = {viewers}.request_id
+            AND {viewers}.principal = {starter} || run.started_by_id
+    ) AND NOT EXISTS (
+        SELECT 1 FROM {requests} request
+        JOIN {reviewers} named ON named.run = request.run_id
+        WHERE request.id = {viewers}.request_id
+            AND {viewers}.principal = {of_run} || request.run_id
+            AND named.run_status IS NOT NULL AND named.by_run = TRUE
+    )
+"""
+"""Whether a row of viewers should not be there."""
 
 
 def _names_of_notices() -> dict[str, str]:
@@ -192,10 +269,22 @@ SQLITE = (
             )
         )
         WHERE id = NEW.id;
+        UPDATE {reviewers}
+        SET by_run = run_status IS NOT NULL AND (
+            SELECT {by_run} FROM {reviewers} named WHERE named.id = NEW.id
+        )
+        WHERE id = NEW.id;
         INSERT OR IGNORE INTO {viewers} (request_id, principal, graph, opened_at)
         SELECT request.id, named.principal, request.graph, request.opened_at
         FROM {reviewers} named JOIN {requests} request ON request.run_id = named.run
-        WHERE named.id = NEW.id AND named.run_status IS NOT NULL;
+        WHERE named.id = NEW.id AND named.run_status IS NOT NULL
+            AND named.by_run = FALSE;
+        INSERT OR IGNORE INTO {viewers} (request_id, principal, graph, opened_at)
+        SELECT request.id, {of_run} || named.run, request.graph, request.opened_at
+        FROM {reviewers} named JOIN {requests} request ON request.run_id = named.run
+        WHERE named.id = NEW.id AND named.by_run AND NOT EXISTS (
+            SELECT 1 FROM {viewers} listed WHERE listed.principal = {of_run} || named.run
+        );
     END
     """,
     """
@@ -203,7 +292,14 @@ SQLITE = (
         INSERT OR IGNORE INTO {viewers} (request_id, principal, graph, opened_at)
         SELECT NEW.id, reviewer.principal, NEW.graph, NEW.opened_at
         FROM {reviewers} reviewer
-        WHERE reviewer.run = NEW.run_id AND reviewer.run_status IS NOT NULL;
+        WHERE reviewer.run = NEW.run_id AND reviewer.run_status IS NOT NULL
+            AND reviewer.by_run = FALSE;
+        INSERT OR IGNORE INTO {viewers} (request_id, principal, graph, opened_at)
+        SELECT NEW.id, {of_run} || NEW.run_id, NEW.graph, NEW.opened_at
+        WHERE EXISTS (
+            SELECT 1 FROM {viewers} listed
+            WHERE listed.principal = {of_run} || NEW.run_id
+        );
         INSERT OR IGNORE INTO {viewers} (request_id, principal, graph, opened_at)
         SELECT NEW.id, {starter} || run.started_by_id, NEW.graph, NEW.opened_at
         FROM {runs} run WHERE run.id = NEW.run_id AND run.started_by_id IS NOT NULL;
@@ -322,7 +418,18 @@ POSTGRESQL = (
             WHERE other.run = run.id AND other.principal = NEW.principal
                 AND other.run_status IS NOT NULL
         );
-        IF NEW.run_status IS NOT NULL THEN
+        NEW.by_run := NEW.run_status IS NOT NULL AND (
+            SELECT {by_run}
+            FROM (SELECT NEW.id AS id, NEW.run AS run, NEW.principal AS principal) named
+        );
+        IF NEW.by_run AND NOT EXISTS (
+            SELECT 1 FROM {viewers} listed WHERE listed.principal = {of_run} || NEW.run
+        ) THEN
+            INSERT INTO {viewers} (request_id, principal, graph, opened_at)
+            SELECT request.id, {of_run} || NEW.run, request.graph, request.opened_at
+            FROM {requests} request WHERE request.run_id = NEW.run
+            ON CONFLICT DO NOTHING;
+        ELSIF NEW.run_status IS NOT NULL AND NOT NEW.by_run THEN
             INSERT INTO {viewers} (request_id, principal, graph, opened_at)
             SELECT request.id, NEW.principal, request.graph, request.opened_at
             FROM {requests} request WHERE request.run_id = NEW.run
@@ -354,7 +461,13 @@ POSTGRESQL = (
         INSERT INTO {viewers} (request_id, principal, graph, opened_at)
         SELECT opened.id, reviewer.principal, opened.graph, opened.opened_at
         FROM opened JOIN {reviewers} reviewer ON reviewer.run = opened.run_id
-        WHERE reviewer.run_status IS NOT NULL
+        WHERE reviewer.run_status IS NOT NULL AND reviewer.by_run = FALSE
+        UNION ALL
+        SELECT opened.id, {of_run} || opened.run_id, opened.graph, opened.opened_at
+        FROM opened WHERE EXISTS (
+            SELECT 1 FROM {viewers} listed
+            WHERE listed.principal = {of_run} || opened.run_id
+        )
         UNION ALL
         SELECT opened.id, {starter} || run.started_by_id, opened.graph,
             opened.opened_at
@@ -511,7 +624,8 @@ POSTGRESQL = (
 )
 
 COPIES = (
-    # A row that was copied before keeps its number of changes.
+    # Only rows that differ: the others need not be written anew. A row that was copied
+    # before keeps its number of changes.
     """
     UPDATE {reviewers}
     SET (run, run_created_at, graph, opened_at, deadline, waits, changes, changed_at)
@@ -522,16 +636,44 @@ COPIES = (
         FROM {requests} request JOIN {runs} run ON run.id = request.run_id
         WHERE request.id = {reviewers}.request_id
     )
+    WHERE id IN (
+        SELECT named.id FROM {reviewers} named
+        JOIN {requests} request ON request.id = named.request_id
+        JOIN {runs} run ON run.id = request.run_id
+        WHERE named.run {is_not} request.run_id
+            OR named.run_created_at {is_not} run.created_at
+            OR named.graph {is_not} request.graph
+            OR named.opened_at {is_not} request.opened_at
+            OR named.deadline {is_not} request.deadline
+            OR named.waits {is_not} {waits}
+            OR named.changes IS NULL OR named.changed_at IS NULL
+    )
+    """,
+    """
+    UPDATE {reviewers} SET run_graph = NULL, run_status = NULL, by_run = FALSE
+    WHERE run_status IS NOT NULL AND EXISTS (
+        SELECT 1 FROM {reviewers} other
+        WHERE other.run = {reviewers}.run AND other.principal = {reviewers}.principal
+            AND other.id < {reviewers}.id
+    )
+    """,
+    """
+    UPDATE {reviewers} SET run_graph = NULL, by_run = FALSE
+    WHERE run_status IS NULL AND (run_graph IS NOT NULL OR by_run)
     """,
     """
     UPDATE {reviewers}
     SET (run_graph, run_status) = (
-        SELECT run.graph, run.status FROM {runs} run
-        WHERE run.id = {reviewers}.run AND NOT EXISTS (
-            SELECT 1 FROM {reviewers} other
-            WHERE other.run = run.id AND other.principal = {reviewers}.principal
-                AND other.id < {reviewers}.id
-        )
+        SELECT run.graph, run.status FROM {runs} run WHERE run.id = {reviewers}.run
+    )
+    WHERE id IN (
+        SELECT named.id FROM {reviewers} named JOIN {runs} run ON run.id = named.run
+        WHERE (named.run_graph {is_not} run.graph OR named.run_status {is_not} run.status)
+            AND NOT EXISTS (
+                SELECT 1 FROM {reviewers} other
+                WHERE other.run = run.id AND other.principal = named.principal
+                    AND other.id < named.id
+            )
     )
     """,
     """
@@ -544,26 +686,49 @@ COPIES = (
     ON CONFLICT DO NOTHING
     """,
     """
-    UPDATE {signers} SET is_open = (
-        SELECT request.status = {open} FROM {requests} request
-        WHERE request.id = {signers}.request_id
+    UPDATE {signers} SET is_open = NOT is_open
+    WHERE id IN (
+        SELECT signer.id FROM {signers} signer
+        JOIN {requests} request ON request.id = signer.request_id
+        WHERE signer.is_open <> (request.status = {open})
+    )
+    """,
+    "DELETE FROM {viewers} WHERE {unexpected}",
+    """
+    UPDATE {viewers}
+    SET (graph, opened_at) = (
+        SELECT request.graph, request.opened_at FROM {requests} request
+        WHERE request.id = {viewers}.request_id
+    )
+    WHERE id IN (
+        SELECT viewer.id FROM {viewers} viewer
+        JOIN {requests} request ON request.id = viewer.request_id
+        WHERE viewer.graph <> request.graph OR viewer.opened_at <> request.opened_at
     )
     """,
     """
     INSERT INTO {viewers} (request_id, principal, graph, opened_at)
-    SELECT request.id, reviewer.principal, request.graph, request.opened_at
-    FROM {reviewers} reviewer JOIN {requests} request ON request.run_id = reviewer.run
-    WHERE reviewer.run_status IS NOT NULL
-    UNION ALL
-    SELECT request.id, {starter} || run.started_by_id, request.graph, request.opened_at
-    FROM {requests} request JOIN {runs} run ON run.id = request.run_id
-    WHERE run.started_by_id IS NOT NULL
+    SELECT expected.request_id, expected.principal, expected.graph, expected.opened_at
+    FROM ({expected}) AS expected
+    WHERE TRUE
     ON CONFLICT DO NOTHING
     """,
 )
 """What makes the copies of all rows, also of those that were written while a trigger
 was missing.
 """
+ANY_VIEWER_DIFFERS = """
+    SELECT 1 WHERE EXISTS (SELECT 1 FROM {viewers} WHERE {unexpected}) OR EXISTS (
+        SELECT 1 FROM ({expected}) AS expected WHERE NOT EXISTS (
+            SELECT 1 FROM {viewers} listed
+            WHERE listed.request_id = expected.request_id
+                AND listed.principal = expected.principal
+                AND listed.graph = expected.graph
+                AND listed.opened_at = expected.opened_at
+        )
+    )
+"""
+"""The query that has a row if and only if rows of viewers are lost, added or changed."""
 
 
 def _execute(statements: Sequence[str]) -> None:
@@ -582,15 +747,29 @@ def install_triggers(**_: Any) -> None:
         return
     if missing_triggers():
         _retried(partial(_install, texts))
-    elif with_copied(RequestReviewer.objects.all()).filter(is_copied=False).exists():
+    elif _any_differs():
         _retried(partial(_execute, COPIES))
 
 
 def _install(texts: Sequence[str]) -> None:
-    # The triggers come first, and their tables are locked until the copies are made.
-    remove_triggers()
+    """Install the triggers, then make the copies. Nobody writes to their tables before
+    the copies are made; on PostgreSQL everybody may read them.
+    """
+    # PostgreSQL replaces triggers, and would let nobody read a table that loses any.
+    if connection.vendor == "sqlite":
+        remove_triggers()
     _execute(texts)
     _execute(COPIES)
+
+
+def _any_differs() -> bool:
+    """Return whether a copy of a reviewer, or the list of a viewer, differs."""
+    reviewers = with_copied(RequestReviewer.objects.all())
+    if reviewers.filter(is_copied=False).exists():
+        return True
+    with connection.cursor() as cursor:
+        cursor.execute(ANY_VIEWER_DIFFERS.format(**_names()))
+        return cursor.fetchone() is not None
 
 
 def _retried(act: Callable[[], None]) -> None:
@@ -615,8 +794,12 @@ def _has_columns() -> bool:
     too that remove them.
     """
     tables = connection.introspection.table_names()
-    # The newest of the tables comes with the newest of the columns.
-    return Notice._meta.db_table in tables
+    if Notice._meta.db_table not in tables:
+        return False
+    # The newest of the columns.
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM {_table(RequestReviewer)} LIMIT 0")  # noqa: S608
+        return "by_run" in {column[0] for column in cursor.description}
 
 
 def remove_triggers() -> None:
@@ -671,7 +854,7 @@ def with_copied(
         run_graph=F("request__run__graph"),
         run_status=F("request__run__status"),
     )
-    another_is_listed = Q(Exists(listed), run_status__isnull=True)
+    another_is_listed = Q(Exists(listed), run_status__isnull=True, by_run=False)
     is_copied = Case(
         When(
             is_same & has_deadline & waits & (is_listed | another_is_listed),
@@ -682,20 +865,76 @@ def with_copied(
     return reviewers.annotate(is_copied=is_copied)
 
 
+def differing_viewers(run: Run, requests: Sequence[ApprovalRequest]) -> set[UUID]:
+    """Return the ids of those of these requests of a run that have lost a row of
+    viewers, or have another one than they should. Two queries.
+    """
+    listed_of_run = RequestReviewer.objects.filter(run=run.id, run_status__isnull=False)
+    principals: set[str] = set()
+    for principal, by_run in listed_of_run.values_list("principal", "by_run"):
+        principals.add(run_principal(run.id) if by_run else principal)
+    if run.started_by_id is not None:
+        principals.add(starter_principal(run.started_by_id))
+
+    listed: dict[UUID, set[tuple[str, str, datetime]]] = {}
+    viewers = RequestViewer.objects.filter(request__in=requests)
+    columns = ("request", "principal", "graph", "opened_at")
+    for request_id, *viewer in viewers.values_list(*columns):
+        listed.setdefault(request_id, set()).add(tuple(viewer))
+
+    differing = set()
+    for request in requests:
+        expected = {(name, request.graph, request.opened_at) for name in principals}
+        if listed.get(request.id, set()) != expected:
+            differing.add(request.id)
+    return differing
+
+
+def run_principal(run_id: UUID) -> str:
+    """Return the principal of viewers for those who see requests by their run."""
+    return f"{RUN}{_as_written(Run, run_id)}"
+
+
+def starter_principal(account: Any) -> str:
+    """Return the principal of viewers for the account, by its id, that started a run."""
+    return f"{STARTER}{_as_written(get_user_model(), account)}"
+
+
+def _as_written(model: Any, key: Any) -> Any:
+    """Return an id as the database writes it; that of an account may be a UUID in
+    another project.
+    """
+    return model._meta.pk.get_db_prep_value(key, connection)
+
+
 def missing_triggers() -> list[str]:
     """Return the names of missing triggers, all of them on a database of another
-    kind.
+    kind. On PostgreSQL one whose function has another text is missing too.
     """
     query = EXISTS.get(connection.vendor)
     if query is None:
         return list(TRIGGERS)
+    bodies = _bodies() if connection.vendor == "postgresql" else {}
     missing = []
     with connection.cursor() as cursor:
         for name, model in TRIGGERS.items():
             cursor.execute(query, [name, _table(model)])
-            if not cursor.fetchone():
+            row = cursor.fetchone()
+            if row is None or row[0] != bodies.get(name, name):
                 missing.append(name)
     return missing
+
+
+def _bodies() -> dict[str, str]:
+    """Return the texts of the functions on PostgreSQL, by the names of their triggers."""
+    names = _names()
+    bodies = {}
+    for statement in POSTGRESQL:
+        head, *body = statement.format(**names).split("$$")
+        if body:
+            function = head.split("countersign_")[1]
+            bodies[function.split("(")[0]] = body[0]
+    return bodies
 
 
 def check_triggers(

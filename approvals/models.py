@@ -13,6 +13,7 @@ from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.graphs.confirmation import METHODS
+from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.limit import number_of
 
 
@@ -44,6 +45,11 @@ def _is_limit(value: Any, row: Any) -> bool:
     return isinstance(value, str) and number_of(value) is not None
 
 
+def _is_considered(value: Any, row: Any) -> bool:
+    """Return whether a policy may ask for it as consideration."""
+    return is_consideration(value)
+
+
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -54,9 +60,13 @@ _POLICY = {
     "all_or_nothing": bool,
     "reason_required": [str],
     "needs?": _is_needs,
+    "kept?": [int],
     "confirm?": frozenset(METHODS),
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,
+    "considered?": _is_considered,
+    "exclusive?": bool,
+    "claim_seconds?": int,
 }
 _LINE = {
     "write": str,
@@ -70,6 +80,7 @@ _LINE = {
     "needed?": int,
     "settled?": (str, type(None)),
     "rejected_with?": str,
+    "delegator?": str,
 }
 BY_DEADLINE = "the deadline"
 """The name under which decisions of a deadline stand. An account of that name signs with
@@ -206,6 +217,10 @@ class ApprovalRequest(OfTask, Sealed):
             models.Index(
                 fields=["graph", "-opened_at", "-id"], name="request_by_graph"
             ),
+            # The figures of one gate.
+            models.Index(
+                fields=["graph", "node", "-opened_at", "-id"], name="request_by_gate"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -233,6 +248,15 @@ class RequestReviewer(models.Model):
     # and a change of its status changes few rows.
     run_graph = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001
     run_status = models.CharField(max_length=12, null=True, editable=False)  # noqa: DJ001
+    by_run = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text=(
+            "In the first row of a run with this principal: its requests stand in their "
+            "list by the run. Else each has a row of its own there."
+        ),
+    )
     graph = models.CharField(max_length=200, null=True, editable=False)  # noqa: DJ001
     opened_at = models.DateTimeField(null=True, editable=False)
     deadline = models.DateTimeField(null=True, editable=False)
@@ -301,6 +325,18 @@ class RequestReviewer(models.Model):
                 condition=models.Q(run_status__isnull=False),
             ),
             models.Index(fields=["run", "principal"], name="reviewer_of_run"),
+            # Those among whom a new request of the run is listed, and the runs of those
+            # who are not.
+            models.Index(
+                fields=["run", "by_run"],
+                name="reviewer_first_of_run",
+                condition=models.Q(run_status__isnull=False),
+            ),
+            models.Index(
+                fields=["principal", "run"],
+                name="reviewer_by_run",
+                condition=models.Q(by_run=True),
+            ),
             models.Index(fields=["principal", "-changed_at"], name="reviewer_changes"),
             models.Index(
                 # The condition keeps it apart: PostgreSQL would read it instead of that
@@ -317,8 +353,9 @@ class RequestReviewer(models.Model):
 
 class RequestViewer(models.Model):
     """A principal in whose list of all requests this one stands, because a request of its
-    run names them, or the person who started the run. Rows are never changed, so that
-    these lists cost a decision nothing.
+    run names them, or the person who started the run; or the run itself, for those who
+    were named when it had named many. Rows are never changed, so that these lists cost a
+    decision nothing.
 
     Rights are judged by the run, whatever stands here: see `approvals.visible_requests`.
     The rows are made by triggers: see `approvals.list_columns`.
@@ -333,7 +370,8 @@ class RequestViewer(models.Model):
         db_index=False,
     )
     principal = models.CharField(
-        max_length=200, help_text="As of a reviewer, or starter:<id of the account>"
+        max_length=200,
+        help_text="As of a reviewer, or starter:<id of the account>, or run:<id>",
     )
     graph = models.CharField(max_length=200)
     opened_at = models.DateTimeField()
@@ -405,6 +443,40 @@ class RequestSigner(models.Model):
         return f"{self.by_id} in {self.request_id}"
 
 
+class RequestClaim(Sealed):
+    """The person who has taken a request, since and until when: a row while it lasts. Sealed, so
+    that nobody keeps others from signing with a row put into the database.
+    """
+
+    IDENTITY = ("request_id",)
+
+    id = models.BigAutoField(primary_key=True)
+    request = models.OneToOneField(
+        ApprovalRequest, on_delete=models.CASCADE, related_name="claim"
+    )
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+    )
+    by_name = models.CharField(max_length=150)
+    assigned_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        null=True,
+        related_name="+",
+        help_text="Who handed it to its holder; empty if they took it themselves.",
+    )
+    assigned_name = models.CharField(max_length=150, blank=True, default="")
+    at = models.DateTimeField()
+    until = models.DateTimeField(
+        null=True, help_text="Empty where it lasts until it is released."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.request_id} taken by {self.by_name}"
+
+
 class AppendOnly(models.QuerySet[Any]):
     """Rows that are only ever added."""
 
@@ -474,7 +546,7 @@ class Decision(Sealed):
     PAYLOADS = ("old_value", "proposed_value", "final_value", "reason")
     SHAPES: ClassVar[dict[str, Any]] = {"reason": str}
     IDENTITY = ("run", "id")
-    ADDED = ("confirmed_by",)
+    ADDED = ("confirmed_by", "delegator", "delegator_name", "delegation")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     request = models.ForeignKey(
@@ -541,6 +613,20 @@ class Decision(Sealed):
         choices=[(method, method) for method in ("", *METHODS)],
         help_text="How its person had shown once more who they are; empty if not.",
     )
+    delegator = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+        db_index=False,
+        help_text="Whose right its person used; empty where it was their own.",
+    )
+    delegator_name = models.CharField(
+        max_length=150, blank=True, default="", db_default=""
+    )
+    delegation = models.UUIDField(
+        null=True, help_text="The row by which they had passed it on."
+    )
 
     objects = AppendOnly.as_manager()
 
@@ -571,6 +657,47 @@ class Decision(Sealed):
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("decisions are append-only")
+
+
+class Delegation(Sealed):
+    """A person passes on their right to review for a time: the right alone, to one
+    person, who does not pass it on. Sealed, so that nobody gains a right by a row put
+    into the database.
+    """
+
+    IDENTITY = ("id",)
+    MOMENT = "made_at"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    delegator = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="Whose right it is.",
+    )
+    delegate = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="Who decides for them.",
+    )
+    begins_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    reason = models.CharField(max_length=1000, blank=True, default="")
+    made_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True)
+    revoked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+    )
+
+    class Meta:
+        ordering = ["-made_at", "-id"]
+
+    def __str__(self) -> str:
+        return f"{self.delegate} decides for {self.delegator}"
 
 
 class Draft(Sealed):
@@ -613,6 +740,42 @@ class Draft(Sealed):
 
     def __str__(self) -> str:
         return f"draft for {self.write} r{self.revision}"
+
+
+class Sighting(models.Model):
+    """The first time that a person had a revision of a write on the screen, so that a
+    gate can ask for it, and figures can count how soon they signed. It gives no right.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # No key of the run's row, so that nobody waits here for who has locked it.
+    run = models.UUIDField(db_index=True)
+    request = models.UUIDField()
+    write = models.UUIDField()
+    revision = models.IntegerField()
+    # No index for the person alone: `sighting_of_revision` begins with them.
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    at = models.DateTimeField(help_text="By the clock of the database.")
+    opened_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="When nothing of it was folded any more; empty if something is.",
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["by", "write", "revision"], name="sighting_of_revision"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.by_id} saw {self.write} r{self.revision}"
 
 
 class Passkey(Sealed):
@@ -822,3 +985,83 @@ class WebhookDelivery(models.Model):
 
     def __str__(self) -> str:
         return f"delivery {self.id}"
+
+
+class MailPreference(models.Model):
+    """Whether and when a person gets notices by mail. A person without a row gets
+    digests at all hours.
+    """
+
+    AT_ONCE = "at_once"
+    DIGEST = "digest"
+    NONE = "none"
+    MODES = (
+        (AT_ONCE, "each at once"),
+        (DIGEST, "gathered, at most every ten minutes"),
+        (NONE, "none"),
+    )
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="countersign_mail",
+    )
+    mode = models.CharField(max_length=10, choices=MODES, default=DIGEST)
+    quiet_from = models.TimeField(null=True, blank=True)
+    quiet_until = models.TimeField(
+        null=True, blank=True, help_text="Before its beginning: on the next day."
+    )
+    time_zone = models.CharField(
+        max_length=64, default="UTC", help_text="A name of the tz database."
+    )
+
+    def __str__(self) -> str:
+        return f"mail of {self.user}"
+
+    @classmethod
+    def of(cls, person: Any) -> "MailPreference":
+        """Return the choice of a person, or an unsaved one for a person without."""
+        row = cls.objects.filter(user=person.pk).first()
+        return row or cls(user_id=person.pk)
+
+
+class NoticeMail(models.Model):
+    """One notice on its way to one person. `batch` is the id of the message in which it
+    goes, fixed before that is sent.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # The constraint below begins with it.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    notice = models.ForeignKey(Notice, on_delete=models.CASCADE, related_name="mails")
+    status = models.CharField(
+        max_length=10, choices=DeliveryStatus.choices, default=DeliveryStatus.WAITING
+    )
+    batch = models.UUIDField(null=True, blank=True, db_index=True)
+    attempts = models.IntegerField(default=0)
+    made_at = models.DateTimeField()
+    due_at = models.DateTimeField()
+    sent_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["user", "notice"], name="notice_mail_once")
+        ]
+        indexes = [
+            models.Index(
+                fields=["user", "due_at"],
+                name="notice_mail_due",
+                condition=models.Q(status="waiting"),
+            ),
+            models.Index(fields=["user", "sent_at"], name="notice_mail_sent"),
+        ]
+
+    def __str__(self) -> str:
+        return f"mail about {self.notice_id} to {self.user_id}"

@@ -5,23 +5,31 @@ Never changes anything. A person is an authenticated, active user; everybody els
 rights at all.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import field
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group, Permission
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet, Value
 
-from approvals.models import ApprovalRequest, RequestReviewer, RequestStatus
+from approvals import delegations
+from approvals.models import (
+    ApprovalRequest,
+    Delegation,
+    RequestReviewer,
+    RequestStatus,
+)
 from checkpoints import timeline
 from checkpoints.core.ids import is_storable, unknown_thing
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db.shared_locks import lock_rows
 from checkpoints.lines import Stretch, past
 from checkpoints.models import Checkpoint, Run, RunLine, TaskFigure, TaskResult
+from orchestrator.engine.frozen import frozen
 
 RIGHTS = {
     "view_run": "checkpoints.view_run",
@@ -43,7 +51,25 @@ may name the holders of `approvals.decide`, such as the group reviewer, as
 """
 
 
-_remembered: ContextVar[dict[Any, list[str]] | None] = ContextVar(
+@frozen
+class HeldPrincipals:
+    """The principals of a person by their own right, and those of each person for whom
+    they decide now.
+    """
+
+    own: list[str] = field(default_factory=list)
+    passed_on: list[tuple[Delegation, list[str]]] = field(default_factory=list)
+
+    @property
+    def principals(self) -> list[str]:
+        """Return all of them, each once."""
+        principals = list(self.own)
+        for _, others in self.passed_on:
+            principals += others
+        return list(dict.fromkeys(principals))
+
+
+_remembered: ContextVar[dict[Any, HeldPrincipals] | None] = ContextVar(
     "_remembered", default=None
 )
 """The principals of users while a page is drawn; None everywhere else."""
@@ -73,18 +99,24 @@ def has_role(user: Any) -> bool:
 
 
 def principals_of(user: Any) -> list[str]:
-    """Return the names under which a gate may name this user: `user:<name>`,
-    `group:<name>`, `perm:<app.codename>`.
+    """Return the names under which a gate may name this user, or a person for whom they
+    decide now: `user:<name>`, `group:<name>`, `perm:<app.codename>`. They are for what
+    the user sees: who signs is judged by `rights_to_decide`.
 
     Superusers hold every permission, yet are reviewers only where named: for them only
     permissions that were granted explicitly count. Read anew at each call, with up to
-    three queries.
+    three queries; who decides for others costs one more, and three for each of them.
     """
-    principals = _read_principals(user)
+    return _read_held(user).principals
+
+
+def _read_held(user: Any) -> HeldPrincipals:
+    """Read the principals of a user, and remember them for the page that is drawn."""
+    held = _read_with_delegated(user)
     remembered = _remembered.get()
     if remembered is not None:
-        remembered[user.pk] = principals
-    return principals
+        remembered[user.pk] = held
+    return held
 
 
 @contextmanager
@@ -104,16 +136,61 @@ def principals_shown(user: Any) -> list[str]:
     """Return `principals_of` as this page has read them already; read anew outside of
     `remembering_principals`. Never decides who may see a run or sign.
     """
+    return held_shown(user).principals
+
+
+def held_shown(user: Any) -> HeldPrincipals:
+    """Return the principals of `principals_shown`, apart by whose right they are."""
     remembered = _remembered.get()
     if remembered is None or user.pk not in remembered:
-        return principals_of(user)
+        return _read_held(user)
     return remembered[user.pk]
 
 
-def _read_principals(user: Any) -> list[str]:
+def _read_with_delegated(user: Any) -> HeldPrincipals:
+    """Return the principals of a user, and those of the people for whom they decide."""
+    if not user.is_active or not user.is_authenticated:
+        return HeldPrincipals()
+    groups, decides_for_others = _groups_and_delegations(user)
+    own = _read_principals(user, groups)
+    passed_on: list[tuple[Delegation, list[str]]] = []
+    if decides_for_others:
+        for delegation in delegations.lasting_to(user):
+            # Their own right alone: what others passed on to them goes no further.
+            principals = _read_principals(delegation.delegator)
+            passed_on.append((delegation, principals))
+    return HeldPrincipals(own, passed_on)
+
+
+def _groups_and_delegations(user: Any) -> tuple[list[str], bool]:
+    """Return the names of a user's groups, and whether they decide for others now. One
+    query.
+    """
+    # Together, because every page asks, and hardly anybody decides for others.
+    groups = user.groups.order_by().annotate(is_group=Value(True))
+    lasting = delegations.lasting(delegate=user.pk).order_by()
+    lasting = lasting.annotate(is_group=Value(False), text=Value(""))
+    rows = groups.values_list("name", "is_group").union(
+        lasting.values_list("text", "is_group"), all=True
+    )
+    names: list[str] = []
+    decides_for_others = False
+    for name, is_group in rows:
+        if is_group:
+            names.append(name)
+        else:
+            decides_for_others = True
+    return names, decides_for_others
+
+
+def _read_principals(user: Any, groups: Iterable[str] | None = None) -> list[str]:
+    """Return the principals of a user by their own right. `groups` are the names of
+    their groups, where the caller has just read them.
+    """
     if not user.is_active or not user.is_authenticated:
         return []
-    groups = user.groups.values_list("name", flat=True)
+    if groups is None:
+        groups = user.groups.values_list("name", flat=True)
     permissions = _permissions_that_count(user)
     return [
         f"user:{user.get_username()}",
@@ -123,8 +200,8 @@ def _read_principals(user: Any) -> list[str]:
 
 
 def principals_kept(users: Collection[int]) -> dict[int, list[str]]:
-    """Return `principals_of` these users by their ids, empty for those who are not
-    active. None of it can be taken away before the transaction that is open ends:
+    """Return the principals of these users by their own right, by their ids, empty for
+    those who are not active. None of it can be taken away before the transaction that is open ends:
     whoever is at it now is waited for. Up to three queries for each user, and six.
     """
     accounts: Any = get_user_model()._default_manager.filter(pk__in=users)
@@ -294,18 +371,103 @@ def _uuid_in(text: str) -> UUID | None:
         return None
 
 
+class RightToDecide(NamedTuple):
+    """Whether a person may sign a request, and for a no the sentence that says why.
+    `delegations` are those by which they may: empty where the right is their own.
+    """
+
+    yes: bool
+    why_not: str = ""
+    delegations: tuple[Delegation, ...] = ()
+
+
+NOT_A_REVIEWER = "You are not one of its reviewers."
+
+
+def right_to_decide(
+    user: Any, request: ApprovalRequest, *, keep: bool = False
+) -> RightToDecide:
+    """Return by which right this user may sign this request: their own, or that of the
+    people for whom they decide now. With `keep` it cannot be revoked before the
+    transaction that is open ends. Reads `request.run`.
+
+    Four eyes exclude who shaped the content, whoever's right they use, and let nobody
+    decide for a person whom they exclude.
+    """
+    passed_on: Sequence[Delegation] = ()
+    if not is_reviewer(user, request):
+        passed_on = _passed_on(user, request, keep=keep)
+        if not passed_on:
+            return RightToDecide(False, NOT_A_REVIEWER)
+    why_excluded = excluded(user, request)
+    if why_excluded:
+        return RightToDecide(False, why_excluded)
+    if not passed_on:
+        return RightToDecide(True)
+    return _right_passed_on(passed_on, request)
+
+
+def _passed_on(
+    user: Any, request: ApprovalRequest, *, keep: bool
+) -> Sequence[Delegation]:
+    """Return the delegations by which this user decides for a reviewer of a request."""
+    if not user.is_active or not user.is_authenticated:
+        return ()
+    passed_on: list[Delegation] = []
+    for delegation in delegations.lasting_to(user, keep=keep):
+        # By their own right: a right that was passed on is not passed on again.
+        if is_reviewer(delegation.delegator, request):
+            passed_on.append(delegation)
+    return passed_on
+
+
+def _right_passed_on(
+    passed_on: Sequence[Delegation], request: ApprovalRequest
+) -> RightToDecide:
+    """Return the right that these delegations give: none for people whom four eyes
+    exclude themselves.
+    """
+    usable: list[Delegation] = []
+    for delegation in passed_on:
+        if not excluded(delegation.delegator, request):
+            usable.append(delegation)
+    if usable:
+        return RightToDecide(True, "", tuple(usable))
+    people = [delegation.delegator for delegation in passed_on]
+    return RightToDecide(False, excluded_delegators(people))
+
+
+def delegators(request: ApprovalRequest, held: HeldPrincipals) -> list[Any]:
+    """Return the people for whom a person would decide a request; nobody where they do
+    it by their own right. No query.
+    """
+    if is_reviewer(None, request, principals=held.own):
+        return []
+    people: list[Any] = []
+    for delegation, principals in held.passed_on:
+        if is_reviewer(None, request, principals=principals):
+            people.append(delegation.delegator)
+    return people
+
+
+def excluded_delegators(people: Sequence[Any]) -> str:
+    """Return the sentence that says that four eyes exclude all for whom a person would
+    decide.
+    """
+    names = " and ".join(person.get_username() for person in people)
+    return f"Four eyes exclude {names}, for whom you would decide."
+
+
 def may_decide(user: Any, request: ApprovalRequest) -> Allowed:
-    """Return whether this user is a person who may sign this request, judged anew at
-    each call. Reads `request.run`.
+    """Return whether this user is a person who may sign this request, by their own
+    right or for another, judged anew at each call. Reads `request.run`.
 
     The answer is about the person alone; `closed` tells whether anything is left to
     sign. Under four eyes the author of a revision decides the other writes of the
     request, but not that one: see `orchestrator.engine.gates.verdicts.excludes`.
     """
-    if not is_reviewer(user, request):
-        return Allowed(False, "You are not one of its reviewers.")
-    why_excluded = excluded(user, request)
-    return Allowed(not why_excluded, why_excluded)
+    right = right_to_decide(user, request)
+    return Allowed(right.yes, right.why_not)
 
 
 def closed(request: ApprovalRequest) -> str:
@@ -328,8 +490,8 @@ def is_reviewer(
     principals: Sequence[str] | None = None,
 ) -> bool:
     """Return whether the request names this user, either himself or by a group or
-    permission that he holds now. `principals` are the user's, where the caller has just
-    read them.
+    permission that he holds now. Those for whom he decides count for nothing here.
+    `principals` are the user's, where the caller has just read them.
 
     The policy decides, because it is sealed; the rows of reviewers only find requests
     for inboxes.

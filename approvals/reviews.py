@@ -33,8 +33,13 @@ from approvals.models import (
     Decision,
     Draft,
     Receipt,
+    RequestClaim,
     RequestStatus,
 )
+from approvals.people import claims
+from approvals.people.acts import record_refusal, record_tampering
+from approvals.people.claims import assign, claim, release
+from approvals.people.standing_in import delegate, revoke_delegation
 from approvals.signing import Item, Signing
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.arguments import checked_person, checked_text
@@ -58,6 +63,26 @@ from orchestrator.engine.errors import (
     UnknownThing,
     WrongStatus,
 )
+from orchestrator.engine.frozen import frozen
+
+__all__ = [
+    "assign",
+    "claim",
+    "decide",
+    "delegate",
+    "passkey_challenge",
+    "release",
+    "revoke_delegation",
+    "sign",
+]
+
+
+@frozen
+class _Beside:
+    """Drafts of decisions, and claims on requests: whether a run has any."""
+
+    has_drafts: bool = False
+    has_claims: bool = False
 
 
 def sign(
@@ -79,9 +104,11 @@ def sign(
     asks for it, `confirmation` says how this person has just shown who they are.
 
     Raises, having changed nothing: `InvalidValue` (names the write and what is wrong),
-    `UnknownThing`, `NotAReviewer` (and leaves an audit line), `WrongStatus`,
-    `ConfirmationRequired` (names how, and the writes), `IncompatibleGraph` (no worker
-    could go on with the run once it is signed), `KeyConflict`, `WrongKey`,
+    `UnknownThing`, `NotAReviewer` (and leaves an audit line), `WrongStatus`, `Claimed`
+    (under an exclusive gate, by another person), `NotConsidered` (names the writes, and
+    what is left), `ConfirmationRequired` (names how, and the writes),
+    `IncompatibleGraph` (no worker could go on with the run once it is signed),
+    `KeyConflict`, `WrongKey`,
     `TamperedRow` (the run is tampered from then on, with an audit line); and if nothing
     counted, `StaleProposal` or `AlreadyDecided`.
     """
@@ -115,10 +142,10 @@ def sign(
         _record_unconfirmed(run_uuid, by, refusal)
         raise
     except NotAReviewer as refusal:
-        _record_refusal(run_uuid, by, refusal)
+        record_refusal(run_uuid, by, refusal)
         raise
     except TamperedRow as fault:
-        _record_tampering(run_uuid, by, fault)
+        record_tampering(run_uuid, by, fault)
         raise
 
 
@@ -183,10 +210,15 @@ def passkey_challenge(
         if _receipt_of_key(by, idempotency_key, body_hash):
             return {}
         _require_open_to_decisions(run)
-        requests_by_write, _ = _lock_requests(run, items)
+        requests_by_write, beside = _lock_requests(run, items)
         act = Signing(
-            run=run, by=by, at=timezone.now(), requests_by_write=requests_by_write
+            run=run,
+            by=by,
+            at=timezone.now(),
+            requests_by_write=requests_by_write,
         )
+        if beside.has_claims:
+            act.claims = claims.verified_claims(act.requests)
         lines = signing.signed_lines(act, signing.weigh_decisions(act, items))
         # Below their limits gates ask for none, and a person may have none.
         if not any(signing.needed_confirmations(act).values()):
@@ -208,20 +240,6 @@ def _record_unconfirmed(run_id: UUID, by: Any, refusal: ConfirmationRequired) ->
         )
 
 
-def _record_refusal(run_id: UUID, by: Any, refusal: NotAReviewer) -> None:
-    facts = dict(refusal.facts)
-    # These are the lines of a receipt. They hold labels, which the audit log must not
-    # have.
-    facts.pop("events", None)
-    audit_log.record("refused_not_a_reviewer", actor=by, run=run_id, **facts)
-
-
-def _record_tampering(run_id: UUID, by: Any, fault: TamperedRow) -> None:
-    locked_run.mark_tampered(run_id, fault)
-    row = str(fault.facts.get("row", ""))
-    audit_log.record("refused_tampered", actor=by, run=run_id, row=row)
-
-
 def _sign(
     run_id: UUID,
     items: Sequence[Item],
@@ -238,7 +256,7 @@ def _sign(
         return earlier_receipt
 
     _require_open_to_decisions(run)
-    requests_by_write, has_drafts = _lock_requests(run, items)
+    requests_by_write, beside = _lock_requests(run, items)
     act = Signing(
         run=run,
         by=by,
@@ -246,6 +264,8 @@ def _sign(
         requests_by_write=requests_by_write,
         confirmation=confirmation,
     )
+    if beside.has_claims:
+        act.claims = claims.verified_claims(act.requests)
     signing.apply_decisions(act, items)
     if not act.counted:
         raise signing.refusal(act)
@@ -258,7 +278,7 @@ def _sign(
         body_hash=body_hash,
         assertion=act.assertion,
     )
-    _write(act, receipt, has_drafts=has_drafts)
+    _write(act, receipt, has_drafts=beside.has_drafts)
     return receipt
 
 
@@ -293,17 +313,17 @@ def _require_open_to_decisions(run: Run) -> None:
 
 def _lock_requests(
     run: Run, items: Sequence[Item]
-) -> tuple[dict[UUID, RequestState], bool]:
-    """Lock the requests of these writes in order of id. Return them by write, and
-    whether anyone has drafts of decisions in the run. Raises `TamperedRow` where the
-    run has another number of decisions than its row says.
+) -> tuple[dict[UUID, RequestState], _Beside]:
+    """Lock the requests of these writes in order of id. Return them by write, and what
+    there is beside them. Raises `TamperedRow` where the run has another number of
+    decisions than its row says.
     """
     writes = query_cache.padded({item.write for item in items})
     records = query_cache.select_values(_query_of_writes, run.id, *writes)
     if not records:
         require_all_decisions(run.id, run.decisions, exactly=True)
-        return {}, False
-    *_, count, has_drafts = records[0]
+        return {}, _Beside()
+    *_, count, has_drafts, has_claims = records[0]
     require_count(run.id, count, run.decisions, exactly=True)
 
     tasks = {record[:4] for record in records}
@@ -323,7 +343,7 @@ def _lock_requests(
         for state in load_states(requests, protection):
             for row in state.writes:
                 requests_by_write[row.write] = state
-    return requests_by_write, bool(has_drafts)
+    return requests_by_write, _Beside(bool(has_drafts), bool(has_claims))
 
 
 def _query_of_writes(run: UUID, *writes: UUID) -> "QuerySet[Any, Any]":
@@ -331,8 +351,9 @@ def _query_of_writes(run: UUID, *writes: UUID) -> "QuerySet[Any, Any]":
     with_counts = rows.annotate(
         decided=Coalesce(Subquery(query_count(run)), 0),
         drafted=Exists(Draft.objects.filter(run=run)),
+        claimed=Exists(RequestClaim.objects.filter(request__run=run)),
     )
-    columns = ("line", "node", "visit", "index", "decided", "drafted")
+    columns = ("line", "node", "visit", "index", "decided", "drafted", "claimed")
     return with_counts.values_list(*columns)
 
 
@@ -367,8 +388,16 @@ def _write(act: Signing, receipt: Receipt, *, has_drafts: bool) -> None:
             signed=[decision.write for decision in act.decisions],
             settled=act.settled,
         )
+    # Who has signed is not at it any more.
+    if act.claims:
+        claims.end_claims(act.claims, act.by, signed=_requests_signed(act))
     if settled:
         notify.notify_workers()
+
+
+def _requests_signed(act: Signing) -> set[UUID]:
+    """Return the requests of the writes on which a decision counts."""
+    return {act.requests_by_write[item.write].request.id for item in act.counted}
 
 
 def _save_texts(act: Signing) -> None:
@@ -423,12 +452,9 @@ def _append_events(
         **wakes,
     )
     verdicts = Counter(decision.verdict for decision in act.decisions)
-    audit_log.record_act(
-        "signed",
-        act.run,
-        actor=act.by,
-        seq=first_seq,
-        receipt=str(receipt.id),
-        verdicts=dict(verdicts),
-    )
+    facts: dict[str, Any] = {"receipt": str(receipt.id), "verdicts": dict(verdicts)}
+    if act.used:
+        names = {decision.delegator_name for decision in act.decisions}
+        facts["delegators"] = sorted(names.difference([""]))
+    audit_log.record_act("signed", act.run, actor=act.by, seq=first_seq, **facts)
     return last_seq

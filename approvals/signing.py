@@ -30,9 +30,13 @@ from approvals.models import (
     BY_DEADLINE,
     ApprovalRequest,
     Decision,
+    Delegation,
+    RequestClaim,
     RequestStatus,
 )
 from approvals.passkey_challenges import verified_assertion
+from approvals.people import claims
+from approvals.people.sightings import Revision, require_considered
 from checkpoints import timeline, versions
 from checkpoints.conf import conf
 from checkpoints.core.ids import uuid7, uuid_of
@@ -70,6 +74,10 @@ from orchestrator.engine.values import canonical
 
 VERDICTS = ("approve", "reject", "edit")
 LONGEST_REASON = 10_000
+NOBODY_LEFT = (
+    "Those for whom you decide have decided this already, or may not decide it, so your "
+    "signature would count for nobody."
+)
 _FIELDS = {"write", "hash", "verdict", "value", "reason"}
 
 
@@ -91,8 +99,10 @@ class Signing:
     `requests_by_write` are the requests of all writes that it decides. `counted` are
     the items that count, in their order; `revised` the next revisions that it makes, by
     write; `texts` the new title and facts of requests, by id; `checked` the requests
-    whose reviewer the signer is known to be; `settled` the writes that are no longer
-    open; `confirmation` is how the signer has just shown who they are; `confirmed_by`
+    whose reviewer the signer is known to be; `passed_on` the delegations by which the
+    signer decides requests for others, by request, and `used` the one that counts for a
+    write; `claims` those on these requests, by request; `settled` the writes that are no
+    longer open; `confirmation` is how the signer has just shown who they are; `confirmed_by`
     the method of it that was accepted, empty if none was; `assertion` what their
     passkey signed.
     """
@@ -101,6 +111,7 @@ class Signing:
     by: Any
     at: datetime
     requests_by_write: dict[UUID, RequestState]
+    claims: Mapping[UUID, RequestClaim] = field(default_factory=dict)
     confirmation: Confirmation | None = None
     confirmed_by: str = ""
     assertion: dict[str, Any] | None = None
@@ -111,6 +122,8 @@ class Signing:
     receipt: list[dict[str, Any]] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
     checked: set[UUID] = field(default_factory=set)
+    passed_on: dict[UUID, tuple[Delegation, ...]] = field(default_factory=dict)
+    used: dict[UUID, Delegation] = field(default_factory=dict)
     settled: set[UUID] = field(default_factory=set)
 
     @property
@@ -259,6 +272,10 @@ def apply_decisions(act: Signing, items: Sequence[Item]) -> None:
     not stand.
     """
     results = weigh_decisions(act, items)
+    states = act.requests_by_write.values()
+    # Most gates ask for nothing, and then no sighting is read.
+    if any("considered" in state.request.policy for state in states):
+        require_considered(act.run, act.by, _to_be_considered(act))
     _require_confirmed(act, results)
 
     # Decisions are recorded last, because each is about the revision that the edits of
@@ -302,8 +319,9 @@ def _judge_item(act: Signing, item: Item) -> _ItemResult:
     # answer for a settled write names who settled it.
     if item.hash != row.hash:
         return _ItemResult(item, row, "came_back", {"why": row.reason})
-    if _four_eyes_exclude(act, state.request, row, item):
-        return _ItemResult(item, row, "excluded", {"why": "four_eyes"})
+    why_excluded = _why_excluded(act, state, row, item)
+    if why_excluded:
+        return _ItemResult(item, row, "excluded", {"why": why_excluded})
     _require_reason(state.request, row, item)
     return _ItemResult(item, row)
 
@@ -312,9 +330,13 @@ def _require_reviewer(act: Signing, request: ApprovalRequest) -> None:
     # An act may decide many writes of one request, and the answer costs queries.
     if request.id in act.checked:
         return
-    allowed, why_not = permissions.may_decide(act.by, request)
-    if not allowed:
-        raise NotAReviewer(why_not, request=str(request.id))
+    right = permissions.right_to_decide(act.by, request, keep=True)
+    if not right.yes:
+        raise NotAReviewer(right.why_not, request=str(request.id))
+    if right.delegations:
+        act.passed_on[request.id] = right.delegations
+    if act.claims:
+        claims.require_signable(act.claims, request, act.by)
     act.checked.add(request.id)
 
 
@@ -332,13 +354,57 @@ def _names_of_signers(state: RequestState, write: UUID) -> list[str]:
     return sorted(names)
 
 
-def _four_eyes_exclude(
-    act: Signing, request: ApprovalRequest, row: PendingWrite, item: Item
-) -> bool:
+def _why_excluded(
+    act: Signing, state: RequestState, row: PendingWrite, item: Item
+) -> str:
+    """Return why the signer may not decide a write: `four_eyes`, or `delegation` where
+    they decide for nobody there; empty if they may.
+    """
     # The author of a revision may well edit it again.
-    if item.verdict == "edit":
-        return False
-    return excludes(policy_of(request), row.author_id, act.by.pk)
+    is_edit = item.verdict == "edit"
+    if not is_edit and excludes(policy_of(state.request), row.author_id, act.by.pk):
+        return "four_eyes"
+    if act.passed_on and not _use_delegation(act, state, row, item):
+        return "delegation"
+    return ""
+
+
+def _use_delegation(
+    act: Signing, state: RequestState, row: PendingWrite, item: Item
+) -> bool:
+    """Note for whom the signer decides a write; return whether there is anybody left.
+
+    Nobody is decided for who has decided the write in their own name, or through
+    another person: their right would count twice.
+    """
+    passed_on = act.passed_on.get(state.request.id)
+    if passed_on is None:
+        return True
+    taken_part = _others_who_took_part(act, state, row)
+    policy = policy_of(state.request)
+    for delegation in passed_on:
+        delegator = delegation.delegator_id
+        is_author = item.verdict != "edit" and excludes(
+            policy, row.author_id, delegator
+        )
+        if delegator not in taken_part and not is_author:
+            act.used[row.write] = delegation
+            return True
+    return False
+
+
+def _others_who_took_part(
+    act: Signing, state: RequestState, row: PendingWrite
+) -> set[int]:
+    """Return who has decided this revision of a write, or through whom it was decided,
+    beside the signer.
+    """
+    people: set[int] = set()
+    for vote in state.votes:
+        is_current = vote.write == row.write and vote.revision == row.revision
+        if is_current and vote.by != act.by.pk:
+            people |= vote.people
+    return people
 
 
 def _require_reason(request: ApprovalRequest, row: PendingWrite, item: Item) -> None:
@@ -459,6 +525,32 @@ def _renew_texts(
         )
 
 
+def _to_be_considered(act: Signing) -> dict[Revision, int | str]:
+    """Return what the gates ask the signer to look at before what counts may count: the
+    revisions as they were shown, with the seconds or the word of the policy.
+    """
+    needed: dict[Revision, int | str] = {}
+    for item in act.counted:
+        state = act.requests_by_write[item.write]
+        considered = state.request.policy.get("considered")
+        if considered is None:
+            continue
+        for row in state.writes:
+            is_asked = row.write == item.write
+            if not isinstance(considered, int):
+                is_asked = _is_open_to(act, state, row)
+            if is_asked:
+                needed[row.write, row.revision] = considered
+    return needed
+
+
+def _is_open_to(act: Signing, state: RequestState, row: PendingWrite) -> bool:
+    """Return whether the signer could decide this write now, and so could see it."""
+    if state.standings[row.write].settled:
+        return False
+    return not excludes(policy_of(state.request), row.author_id, act.by.pk)
+
+
 def _require_confirmed(act: Signing, results: Sequence[_ItemResult]) -> None:
     """Raise `ConfirmationRequired` if the signer has not confirmed what counts as its
     gates ask for.
@@ -539,6 +631,7 @@ def _record_decision(act: Signing, row: PendingWrite, item: Item) -> None:
         seen_hash=item.hash,
         reason=pack_json(item.reason) if item.reason else b"",
         confirmed_by=act.confirmed_by,
+        **(_for_whom(act, row) if act.used else {}),
     )
     act.decisions.append(decision)
     act.events.append(event)
@@ -549,6 +642,18 @@ def _record_decision(act: Signing, row: PendingWrite, item: Item) -> None:
         return
     signed_before = act.by.pk in state.standings[row.write].by
     _note(act, item, current, "counted", again=signed_before)
+
+
+def _for_whom(act: Signing, row: PendingWrite) -> dict[str, Any]:
+    """Return the columns of a decision that say for whom it was made."""
+    delegation = act.used.get(row.write)
+    if delegation is None:
+        return {}
+    return {
+        "delegator": delegation.delegator,
+        "delegator_name": delegation.delegator.get_username(),
+        "delegation": delegation.id,
+    }
 
 
 def signed_decision(
@@ -593,6 +698,8 @@ def signed_decision(
         "hash": decision.seen_hash,
         "request": str(request.id),
     }
+    if decision.delegator_name:
+        facts["delegator"] = decision.delegator_name
     event = NewEvent(
         "decision_signed", facts, node=row.node, task=row.task, actor=by_name
     )
@@ -603,6 +710,8 @@ def _note(
     act: Signing, item: Item, row: PendingWrite, result: str, **facts: Any
 ) -> None:
     """Add to the receipt what became of an item."""
+    if item.write in act.used:
+        facts["delegator"] = act.used[item.write].delegator.get_username()
     act.receipt.append(
         {
             "write": str(row.write),
@@ -686,8 +795,16 @@ def _standings_after(act: Signing, state: RequestState) -> dict[UUID, Standing]:
     # The events of this act's decisions are numbered in the order in which they count.
     for seq, item in enumerate(act.counted, start=act.run.event_seq + 1):
         if item.write in revisions:
+            used = act.used.get(item.write)
             decisions.append(
-                Given(item.write, revisions[item.write], item.verdict, act.by.pk, seq)
+                Given(
+                    item.write,
+                    revisions[item.write],
+                    item.verdict,
+                    act.by.pk,
+                    seq,
+                    delegator=used.delegator_id if used is not None else None,
+                )
             )
     held = [Held(row.write, row.revision, row.author_id, row.channel) for row in rows]
     return judge(held, decisions, policy_of(state.request))
@@ -728,6 +845,11 @@ def _stale(act: Signing) -> StaleProposal:
 
 
 def _excluded(act: Signing) -> NotAReviewer:
-    """Four eyes exclude the person from all that was left to decide."""
-    writes = [line["write"] for line in act.receipt if line["result"] == "excluded"]
-    return NotAReviewer(EXCLUDED, writes=writes, events=act.receipt)
+    """The person is excluded from all that was left to decide: by four eyes, or because
+    those for whom they decide have no part left in it.
+    """
+    lines = [line for line in act.receipt if line["result"] == "excluded"]
+    writes = [line["write"] for line in lines]
+    is_by_four_eyes = any(line["why"] == "four_eyes" for line in lines)
+    why = EXCLUDED if is_by_four_eyes else NOBODY_LEFT
+    return NotAReviewer(why, writes=writes, events=act.receipt)

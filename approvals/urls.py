@@ -8,7 +8,7 @@ from typing import Any
 from django.urls import URLPattern, path
 from rest_framework.views import APIView
 
-from approvals.api import audit, endpoints, webhooks
+from approvals.api import audit, endpoints, gate_figures, people, webhooks
 
 Mount = Callable[[type[APIView]], Callable[..., Any]]
 
@@ -18,6 +18,9 @@ def patterns(mount: Mount) -> list[URLPattern]:
     return [
         path("audit/", mount(audit.AuditLines), name="audit"),
         path("audit/<int:number>/", mount(audit.OneAuditLine), name="audit-line"),
+        path(
+            "gates/figures/", mount(gate_figures.GateFiguresRead), name="gate-figures"
+        ),
         path("requests/", mount(endpoints.Requests), name="requests"),
         path(
             "requests/<uuid:request_id>/", mount(endpoints.OneRequest), name="request"
@@ -26,6 +29,27 @@ def patterns(mount: Mount) -> list[URLPattern]:
             "requests/<uuid:request_id>/decisions/",
             mount(endpoints.RequestDecisions),
             name="request-decisions",
+        ),
+        path(
+            "requests/<uuid:request_id>/claim/",
+            mount(people.RequestClaimed),
+            name="request-claim",
+        ),
+        path(
+            "requests/<uuid:request_id>/release/",
+            mount(people.RequestReleased),
+            name="request-release",
+        ),
+        path(
+            "requests/<uuid:request_id>/assign/",
+            mount(people.RequestAssigned),
+            name="request-assign",
+        ),
+        path("delegations/", mount(people.Delegations), name="delegations"),
+        path(
+            "delegations/<uuid:delegation>/revoke/",
+            mount(people.DelegationRevoked),
+            name="delegation-revoke",
         ),
         # The id of a run or its key, which is any text without a slash.
         path(

@@ -1,5 +1,5 @@
-"""Addresses of the pages of floor 2: the inbox, reviews, receipts, the audit log,
-webhooks.
+"""Addresses of the pages of floor 2: the inbox, reviews, receipts, delegations, the
+audit log, webhooks, and what a person chooses about mail.
 """
 
 from django.urls import path
@@ -10,9 +10,11 @@ from approvals.views import (
     passkey_challenge,
     receipt,
     review,
-    webhooks,
+    seen_writes,
 )
-from approvals.views.audit import download, line, page
+from approvals.views.audit import download, gate_figures, line, page
+from approvals.views.notices import mail_choice, webhooks
+from approvals.views.people import claim_cards, delegations
 
 urlpatterns = [
     path("reviews/", inbox.inbox_page, name="inbox"),
@@ -23,14 +25,24 @@ urlpatterns = [
     path(
         "reviews/<str:ref>/passkey/", passkey_challenge.challenge_page, name="challenge"
     ),
+    path("reviews/<str:ref>/claim/", claim_cards.claim_page, name="claim"),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
+    path("reviews/<str:ref>/seen/", seen_writes.seen_page, name="seen"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
+    path("gates/figures/", gate_figures.gate_figures_page, name="gate_figures"),
+    path("account/delegations/", delegations.pass_on, name="delegate"),
+    path(
+        "account/delegations/<uuid:delegation>/revoke/",
+        delegations.revoke,
+        name="delegation_revoke",
+    ),
     path("audit/", page.audit_page, name="audit"),
     path("audit/<int:number>/", line.audit_line_page, name="audit_line"),
     path("audit/export.<str:format>", download.export_page, name="audit_export"),
     path(
         "decisions/<uuid:decision>/receipt/", receipt.receipt_file, name="receipt_file"
     ),
+    path("account/mail/", mail_choice.choose_mail, name="mail_choice"),
     path("webhooks/", webhooks.webhooks_page, name="webhooks"),
     path("webhooks/<uuid:webhook>/", webhooks.webhook_page, name="webhook"),
 ]

@@ -12,11 +12,12 @@ from uuid import UUID
 from django.db.models import Model
 
 from approvals import list_columns
-from approvals.confirmed_decisions import unconfirmed
 from approvals.gates import deadline_faults, request_state, waivers
+from approvals.gates.confirmation_faults import unconfirmed
 from approvals.models import (
     ApprovalRequest,
     Decision,
+    Delegation,
     Receipt,
     RequestReviewer,
     RequestStatus,
@@ -24,6 +25,8 @@ from approvals.models import (
 from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
 from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.seal_fault import fault_of
+from checkpoints.sealing.sealed_rows import PLAIN
 from checkpoints.verification import LIST_DIFFERS, Fault, Subject
 from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
@@ -80,6 +83,7 @@ def _faults_of_decisions(subject: Subject) -> Iterator[Fault]:
             else:
                 sound.append(row)
         yield from unconfirmed(subject, sound)
+        yield from _faults_of_delegations(subject, page)
         receipts = {row.receipt_id for row in page if row.receipt_id}
         yield from _missing(subject, Receipt, receipts)
     if count != run.decisions:
@@ -108,6 +112,47 @@ def _missing_event(
     if (row.event_seq, kind) in events or row.event_seq in subject.removed.events:
         return None
     return subject.fault(row, f"has no line {row.event_seq} in the log")
+
+
+def _faults_of_delegations(
+    subject: Subject, decisions: Sequence[Decision]
+) -> Iterator[Fault]:
+    """Yield a fault for each decision made for another person who never let its person
+    decide. One query, none if there is no such decision.
+    """
+    # Those of another installation stay there.
+    if subject.run.imported:
+        return
+    ids = {row.delegation for row in decisions} - {None}
+    if not ids:
+        return
+    by_id = Delegation.objects.in_bulk(list(ids))
+    for row in decisions:
+        if row.delegation is not None:
+            reason = _fault_of_delegation(row, by_id.get(row.delegation))
+            if reason:
+                yield subject.fault(row, reason)
+
+
+def _fault_of_delegation(row: Decision, delegation: Delegation | None) -> str:
+    """Return what is wrong with the delegation by which a decision was made; empty if
+    nothing is.
+    """
+    if delegation is None:
+        return f"has no delegation {row.delegation}"
+    fault = fault_of(delegation, PLAIN)
+    if fault is not None:
+        return f"was made by a delegation that does not verify: {fault.reason}"
+    if not _is_by_delegation(row, delegation):
+        return "was made by a delegation of other people"
+    return ""
+
+
+def _is_by_delegation(row: Decision, delegation: Delegation) -> bool:
+    return (
+        delegation.delegate_id == row.by_id
+        and delegation.delegator_id == row.delegator_id
+    )
 
 
 def _missing(subject: Subject, model: type[Model], ids: set[UUID]) -> Iterator[Fault]:
@@ -198,6 +243,7 @@ def _revisions_missing(
 def _faults_of_requests(subject: Subject) -> Iterator[Fault]:
     for page in pages(ApprovalRequest.objects.filter(run=subject.run.id), "id"):
         reviewers, differing = _reviewers_of(page)
+        differing |= list_columns.differing_viewers(subject.run, page)
         for row in page:
             fault = _fault_of_request(subject, row, reviewers.get(row.id, []))
             if fault is None and row.id in differing:

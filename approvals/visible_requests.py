@@ -10,12 +10,19 @@ from typing import Any
 
 from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models.expressions import RawSQL
 
 from approvals.inbox import listed
-from approvals.list_columns import STARTER
-from approvals.models import ApprovalRequest, RequestViewer
+from approvals.list_columns import RUN, starter_principal
+from approvals.models import ApprovalRequest, RequestReviewer, RequestViewer
 from approvals.permissions import may, principals_of, visible_among
-from checkpoints.db.first_rows import SOURCE, first_of_each
+from checkpoints.db.first_rows import (
+    SOURCE,
+    all_of,
+    each_source,
+    first_of_all,
+    first_of_each,
+)
 from checkpoints.models import Run
 
 NEWEST_FIRST = ("-opened_at", "-id")
@@ -63,13 +70,17 @@ class VisibleRequests:
         viewers = RequestViewer.objects.filter(principal=SOURCE, **self.bounds)
         names = {"id": "request_id", "-id": "-request_id"}
         order = [names.get(column, column) for column in self.order]
+        ordered = viewers.order_by(*order)
         principals = principals_of(self.user)
-        ids = first_of_each(
-            [*principals, _as_starter(self.user)],
-            viewers.order_by(*order),
+        named = first_of_each(
+            [*principals, starter_principal(self.user.pk)],
+            ordered,
             "request_id",
             number,
         )
+        # Whoever stands in such a run sees it, so that no other row is needed.
+        by_run = first_of_all(_runs_of(principals), ordered, "request_id", number)
+        ids = all_of([named, by_run])
         return of_visible_runs(
             self.user,
             ApprovalRequest.objects.filter(id__in=ids),
@@ -92,10 +103,17 @@ def of_visible_runs(
     return requests.filter(Exists(visible))
 
 
-def _as_starter(user: Any) -> str:
-    """Return the principal under which the requests of runs stand that the user
-    started.
+def _runs_of(principals: Sequence[str]) -> RawSQL:
+    """Return the table `source` of the runs by which these see requests, as principals
+    of viewers.
     """
-    # As the database writes the id, which may be a UUID in another project.
-    key = user._meta.pk.get_db_prep_value(user.pk, connection)
-    return f"{STARTER}{key}"
+    named = each_source(principals)
+    reviewers = connection.ops.quote_name(RequestReviewer._meta.db_table)
+    # The text has no value of anybody's in it.
+    text = (
+        # Several of the principals may stand in one run.
+        f"(SELECT DISTINCT '{RUN}' || reviewer.run AS value FROM {named.sql} "  # noqa: S608
+        f"CROSS JOIN {reviewers} reviewer "
+        "WHERE reviewer.principal = source.value AND reviewer.by_run) AS source"
+    )
+    return RawSQL(text, named.params)  # noqa: S611

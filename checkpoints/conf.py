@@ -28,6 +28,7 @@ from checkpoints.core.setting_types import (
     HeaderName,
     Keys,
     KeysOfOthers,
+    MailSender,
     Moments,
     NumberFromZero,
     OwnKeyOfBundles,
@@ -156,6 +157,13 @@ class Variables(BaseModel):
         description=(
             "the address of this installation, such as `https://runs.example.org`, for "
             "the links in [notices](notices.md); without it they begin with the path"
+        ),
+    )
+    mail_from: MailSender = Field(
+        "",
+        description=(
+            "the sender of [notices by mail](notices.md#mail), such as "
+            "`Countersign <runs@example.org>`; without one none is sent"
         ),
     )
     webhooks_to_private_addresses: Switch = Field(

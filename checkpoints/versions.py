@@ -7,6 +7,7 @@ pure (`orchestrator.engine.versions.judgement`).
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
@@ -19,7 +20,12 @@ from orchestrator.engine.errors import TamperedRow, UnknownThing
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.values.canonical import digest
 from orchestrator.engine.versions.differences import BREAKING
-from orchestrator.engine.versions.judgement import MIGRATED, Judgement, judge
+from orchestrator.engine.versions.judgement import (
+    MIGRATED,
+    Judgement,
+    depends_on_silence,
+    judge,
+)
 from orchestrator.engine.versions.pending_parts import Pending
 
 MOST_KEPT = 1000
@@ -73,17 +79,24 @@ def judgement_of(
     at: Pending | None,
     *,
     held: Callable[[], Collection[str]] = frozenset,
+    silent: Callable[[], Collection[str]] | None = None,
 ) -> Judgement:
     """Return what becomes of a run at this point if it goes on with `target`. `held`
     returns the channels that people are asked about now; it is called where a migration
-    changes some. At most one query besides that.
+    changes some. `silent` returns the nodes at which people are asked now and whose
+    deadline approves; it is called where that would let something act. At most one query
+    besides those.
     """
     old = structure_of(run.fingerprint)
-    migrations = registry.migrations(run.graph)
-    judgement = judge(old, run.version, target, at, migrations=migrations)
+    judge_run = partial(
+        judge, old, run.version, target, at, migrations=registry.migrations(run.graph)
+    )
+    if silent is not None and depends_on_silence(old, target, at):
+        judge_run = partial(judge_run, silent=silent())
+    judgement = judge_run()
     if judgement.verdict != MIGRATED or not judgement.in_words(BREAKING):
         return judgement
-    return judge(old, run.version, target, at, migrations=migrations, held=held())
+    return judge_run(held=held())
 
 
 def graph_for(run: Run) -> Compiled | None:

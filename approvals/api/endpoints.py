@@ -26,6 +26,7 @@ from approvals.api.serializers import (
 )
 from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import ApprovalRequest, Decision
+from approvals.people.sightings import note_read_request
 from approvals.visible_requests import NEWEST_FIRST, VisibleRequests, of_visible_runs
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import UnknownThing
@@ -79,7 +80,11 @@ class OneRequest(APIView):
     @describe(responses=RequestOut)
     def get(self, request: Request, request_id: UUID) -> Response:
         shown = visible_request(person(request), request_id)
-        return Response(RequestOut(shown, context={"request": request}).data)
+        answer = RequestOut(shown, context={"request": request}).data
+        # Who asks only whether it is there reads nothing.
+        if request.method == "GET" and "considered" in shown.policy:
+            note_read_request(person(request), shown)
+        return Response(answer)
 
 
 class RequestDecisions(APIView):

@@ -6,14 +6,23 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from approvals import permissions
-from approvals.api.base import Body, Query, SealedOut
+from approvals.api.base import Body, FaultOut, Query, SealedOut
 from approvals.api.request_detail import Slip, slips_of
-from approvals.earlier_askings import Ending, endings_of
-from approvals.effect_results import effect_results
 from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import policy_of, why_of
-from approvals.models import ApprovalRequest, Decision, Receipt
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    Delegation,
+    Receipt,
+    RequestClaim,
+)
+from approvals.people.claims import is_exclusive, shown_claim
+from approvals.results.earlier_askings import EffectEnding, endings_of
+from approvals.results.effect_results import effect_results
+from checkpoints.sealing.seal_fault import fault_of, json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
+from checkpoints.sealing.sealed_rows import PLAIN
 from orchestrator.engine.gates.verdicts import EXCLUDED, excludes
 
 VERDICTS = ("approve", "reject", "edit")
@@ -45,6 +54,74 @@ class RequestsQuery(Query):
     graph = serializers.CharField(required=False)
 
 
+class ClaimOut(serializers.Serializer[RequestClaim]):
+    """The claim on a request. `until` is null where it lasts until it is released."""
+
+    by = serializers.CharField(source="by_name")
+    assigned_by = serializers.CharField(
+        source="assigned_name",
+        help_text="who handed it to them; empty if they took it themselves",
+    )
+    at = serializers.DateTimeField()
+    until = serializers.DateTimeField(allow_null=True)
+    exclusive = serializers.SerializerMethodField(
+        help_text="nobody else can sign while it lasts"
+    )
+
+    def get_exclusive(self, taken: RequestClaim) -> bool:
+        return is_exclusive(taken.request)
+
+
+class EmptyBody(Body):
+    """A body without fields."""
+
+
+class AssignBody(Body):
+    """The person who gets a request: the name of an account."""
+
+    to = serializers.CharField(max_length=150)
+
+
+class DelegationBody(Body):
+    """The person who decides for you, and when."""
+
+    to = serializers.CharField(max_length=150, help_text="the name of an account")
+    begins = serializers.DateTimeField(
+        required=False, allow_null=True, help_text="now unless it is set"
+    )
+    ends = serializers.DateTimeField()
+    reason = serializers.CharField(
+        required=False, default="", allow_blank=True, max_length=1000
+    )
+
+
+class DelegationOut(serializers.ModelSerializer[Delegation]):
+    """A right to review that one person passed on to another for a time."""
+
+    delegator = serializers.CharField(source="delegator.get_username")
+    delegate = serializers.CharField(source="delegate.get_username")
+    fault = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Delegation
+        fields = [
+            "id",
+            "delegator",
+            "delegate",
+            "begins_at",
+            "ends_at",
+            "reason",
+            "made_at",
+            "revoked_at",
+            "fault",
+        ]
+        read_only_fields = fields
+
+    @extend_schema_field(FaultOut(allow_null=True))
+    def get_fault(self, row: Delegation) -> dict[str, Any] | None:
+        return json_of(fault_of(row, PLAIN))
+
+
 class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
     """A request in a list."""
 
@@ -60,6 +137,7 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
         help_text="what the deadline does to writes that are open then: reject, "
         "approve or fail; empty without a deadline"
     )
+    claim = serializers.SerializerMethodField()
 
     class Meta:
         model = ApprovalRequest
@@ -84,6 +162,7 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
             "writes",
             "opened_at",
             "settled_at",
+            "claim",
             "fault",
         ]
         read_only_fields = fields
@@ -97,6 +176,11 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
     def get_reviewers(self, request: ApprovalRequest) -> list[str]:
         return list(request.policy["reviewers"])
 
+    @extend_schema_field(ClaimOut(allow_null=True))
+    def get_claim(self, request: ApprovalRequest) -> dict[str, Any] | None:
+        taken = shown_claim(request)
+        return None if taken is None else dict(ClaimOut(taken).data)
+
 
 class DecisionLine(SealedOut, serializers.ModelSerializer[Decision]):
     """A decision as it was made: by whom, and the old, the proposed and the final
@@ -104,6 +188,10 @@ class DecisionLine(SealedOut, serializers.ModelSerializer[Decision]):
     """
 
     by = serializers.CharField(source="by_name")
+    delegator = serializers.CharField(
+        source="delegator_name",
+        help_text="for whom it was made; empty where it was by their own right",
+    )
     old_value = serializers.SerializerMethodField()
     proposed_value = serializers.SerializerMethodField()
     final_value = serializers.SerializerMethodField()
@@ -132,6 +220,7 @@ class DecisionLine(SealedOut, serializers.ModelSerializer[Decision]):
             "at",
             "event_seq",
             "confirmed_by",
+            "delegator",
             "fault",
         ]
         read_only_fields = fields
@@ -154,6 +243,7 @@ class VerdictOut(serializers.Serializer[Decision]):
 
     verdict = serializers.CharField()
     by = serializers.CharField(source="by_name")
+    delegator = serializers.CharField(source="delegator_name")
     at = serializers.DateTimeField()
     revision = serializers.IntegerField()
     reason = serializers.SerializerMethodField()
@@ -207,7 +297,7 @@ class MayDecide(serializers.Serializer[Any]):
     why_not = serializers.CharField()
 
 
-class EffectOut(serializers.Serializer[Ending]):
+class EffectOut(serializers.Serializer[EffectEnding]):
     """What came of one node behind a decided request."""
 
     node = serializers.CharField(source="result.node")
@@ -224,6 +314,9 @@ class EffectOut(serializers.Serializer[Ending]):
     )
     at = serializers.DateTimeField(source="result.at", allow_null=True)
     error = serializers.CharField()
+    is_sound = serializers.BooleanField(
+        help_text="false where the rows that say so do not verify"
+    )
 
 
 class RequestOut(RequestLine):
@@ -316,6 +409,7 @@ class ReceiptLine(serializers.Serializer[Any]):
     needed = serializers.IntegerField(
         default=0, help_text="how many approvals it needs"
     )
+    delegator = serializers.CharField(default="", help_text="for whom it was made")
 
 
 class ReceiptOut(serializers.ModelSerializer[Receipt]):

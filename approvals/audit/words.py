@@ -28,6 +28,7 @@ _RIGHTS = {
     "export_run": "export",
     "import_run": "take in bundles",
     "manage_retention": "manage retention",
+    "reassign": "hand reviews to other people",
     "manage_webhooks": "manage webhooks",
 }
 _FLAGS = {"is_active": "active", "is_staff": "staff", "is_superuser": "superuser"}
@@ -91,6 +92,9 @@ def _login(facts: Facts) -> str:
 def _signed(facts: Facts) -> str:
     verdicts = facts.get("verdicts", {})
     signed = f"signed {counted(sum(verdicts.values()), 'decision')}"
+    delegators = facts.get("delegators")
+    if delegators:
+        signed += f" for {' and '.join(delegators)}"
     names = [name for name in VERDICTS if verdicts.get(name)]
     if not names:
         return signed
@@ -111,6 +115,25 @@ def _deadline_passed(facts: Facts) -> str:
     for verdict, count in facts.get("verdicts", {}).items():
         acts.append(f"{VERDICTS.get(verdict, verdict)} {counted(count, 'write')}")
     return f"{' and '.join(acts) or 'decided'}: the deadline had passed"
+
+
+def _request_released(facts: Facts) -> str:
+    return f"gave back the review that {_subject(facts)} had taken"
+
+
+def _request_assigned(facts: Facts) -> str:
+    return f"handed a review to {_subject(facts)}"
+
+
+def _delegated(facts: Facts) -> str:
+    begins = str(facts.get("begins", ""))[:10]
+    ends = str(facts.get("ends", ""))[:10]
+    return f"lets {_subject(facts)} decide in their place from {begins} to {ends}"
+
+
+def _delegation_revoked(facts: Facts) -> str:
+    delegator = facts.get("delegator", "")
+    return f"ended that {_subject(facts)} decides for {delegator}"
 
 
 def _resumed(facts: Facts) -> str:
@@ -463,6 +486,9 @@ KINDS: dict[str, tuple[str, Words]] = {
         "Review closed by its deadline",
         _always("closed a review: the deadline had passed"),
     ),
+    "request_claimed": ("Review taken", _always("took a review")),
+    "request_released": ("Review given back", _request_released),
+    "request_assigned": ("Review handed over", _request_assigned),
     "cancelled": ("Run cancelled", _always("asked to cancel the run")),
     "resumed": ("Run resumed", _resumed),
     "settled": ("Outcome settled", _settled),
@@ -476,6 +502,8 @@ KINDS: dict[str, tuple[str, Words]] = {
     ),
     "passkey_registered": ("Passkey registered", _passkey_registered),
     "passkey_revoked": ("Passkey revoked", _passkey_revoked),
+    "delegated": ("Right to review passed on", _delegated),
+    "delegation_revoked": ("Delegation revoked", _delegation_revoked),
     "webhook_added": ("Webhook added", _webhook_added),
     "webhook_removed": ("Webhook removed", _webhook_removed),
     "webhook_switched": ("Webhook switched", _webhook_switched),

@@ -105,14 +105,21 @@ def let_through(run: UUID, line: int, acted: ActedGate) -> list[LetThrough]:
     # What an earlier visit acted on is known once that visit is met.
     has_met = acted.visit == 1 or acted.goes_on
     for stretch in _way(run, line):
-        oldest = _read_stretch(passed, stretch, acted.gate, seen)
+        oldest = _read_stretch(
+            passed,
+            stretch,
+            acted.gate,
+            seen,
+        )
         if not has_met:
             applied, has_met = _applied_since(stretch, acted)
             first = min([first, *applied])
         # Visits are numbered along the way, so that all earlier ones are older.
-        if has_met and passed.newest and oldest < min(passed.newest, first):
+        is_whole = oldest < min(passed.newest, first)
+        if has_met and passed.newest and is_whole:
             break
-    return passed.of_visits_from(min(passed.newest, first))
+    oldest_counted = min(passed.newest, first)
+    return passed.of_visits_from(oldest_counted)
 
 
 def _way(run: UUID, line: int) -> Iterator[Stretch]:
@@ -145,25 +152,47 @@ def _applied_since(stretch: Stretch, acted: ActedGate) -> tuple[list[int], bool]
 
     Raises `TamperedRow`, `WrongKey`.
     """
-    run = Run.objects.only("encrypted", "hash_key").get(id=stretch.run)
-    events = RunEvent.objects.filter(
-        Q(type=LINE_BEGUN) | Q(type__in=_OF_VISITS, node__in=[acted.gate, acted.node]),
-        run=stretch.run,
-    )
-    bound = logged_until(stretch)
-    if bound is not None:
-        events = events.filter(seq__lte=bound)
+    runs = Run.objects.only("encrypted", "hash_key")
+    run = runs.filter(id=stretch.run).first()
     applied: list[int] = []
-    for event in events.order_by("-seq").iterator(chunk_size=100):
+    # The log goes with its run.
+    if run is None:
+        return applied, False
+    protection = protection_of(run)
+    events = _events_of_visits(stretch, [acted.gate, acted.node])
+    for event in events.iterator(chunk_size=100):
+        # What is older belongs to the lines before.
         if event.type == LINE_BEGUN:
             return applied, False
-        sealed_rows.verify_row(event, protection_of(run))
-        visit = tasks_of(event.task)[0].visit
+        sealed_rows.verify_row(event, protection)
+        first_task = tasks_of(event.task)[0]
+        visit = first_task.visit
         if event.node == acted.node and visit < acted.visit:
             return applied, True
         if event.node == acted.gate and event.type in _PASSED:
             applied.append(visit)
     return applied, False
+
+
+def _events_of_visits(
+    stretch: Stretch,
+    nodes: Collection[str],
+) -> "QuerySet[RunEvent]":
+    """Return the events of the visits of these nodes, and of the beginnings of lines, up
+    to the end of a stretch, the newest first.
+    """
+    is_of_visit = Q(
+        type__in=_OF_VISITS,
+        node__in=nodes,
+    )
+    events = RunEvent.objects.filter(
+        is_of_visit | Q(type=LINE_BEGUN),
+        run=stretch.run,
+    )
+    bound = logged_until(stretch)
+    if bound is not None:
+        events = events.filter(seq__lte=bound)
+    return events.order_by("-seq")
 
 
 def approved_calls_of(
@@ -201,6 +230,7 @@ def _read_stretch(passed: _Passed, stretch: Stretch, node: str, seen: set[Task])
     if not passed.newest:
         passed.round_it += _round(stretch, node, bound)
     visits = [task.visit for task in [*requests, *waivers]]
+    # What was read before is newer.
     passed.requests = {**requests, **passed.requests}
     passed.waivers = {**waivers, **passed.waivers}
     passed.newest = max([passed.newest, *visits])

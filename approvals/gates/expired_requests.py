@@ -3,13 +3,14 @@ fails, and which it opens anew. The log decides both, for the columns that say h
 request stands are not sealed.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from django.db.models import Q
 
 from approvals.gates.request_state import RequestState
 from approvals.gates.settlement import CLOSED, requests_of_tasks
 from approvals.models import ApprovalRequest, RequestStatus
+from checkpoints.core.status import Status
 from checkpoints.models import RunEvent
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_rows
@@ -20,11 +21,14 @@ from orchestrator.engine.frozen import frozen
 
 _OF_TASK = ("request_opened", "request_expired")
 
+_GOING_ON = frozenset({Status.PAUSED.value, Status.QUEUED.value})
+"""Statuses of a run that has not failed: a resume there has no deadline to forgive."""
+
 
 @frozen
 class ExpiredRequest:
-    """A request that its deadline closed, and whether its run goes on since then: people
-    are asked anew then. Otherwise the run fails with it.
+    """A request that its deadline closed, and whether its run stopped and was resumed
+    since then: people are asked anew then. Otherwise the run fails with it.
     """
 
     request: ApprovalRequest
@@ -36,8 +40,8 @@ def expired_requests(
 ) -> list[ExpiredRequest]:
     """Return the request of each of these waiting tasks that its deadline has closed and
     that has not asked again. `states` are the requests that wait. One query, none if
-    each task has one of these, and one more for each that has expired. Raises
-    `TamperedRow`, `WrongKey`.
+    each task has one of these, and one more if any has expired. Raises `TamperedRow`,
+    `WrongKey`.
     """
     tasks_without_request = set(tasks) - {state.task for state in states}
     if not tasks_without_request:
@@ -50,30 +54,38 @@ def expired_requests(
         if task in tasks_without_request:
             newest[task] = row
     expired = [row for row in newest.values() if row.status == RequestStatus.EXPIRED]
+    if not expired:
+        return []
     sealed_rows.verify_rows(expired, lease.protection)
-    return [_expired(row, lease) for row in expired]
+    events = _log_of(lease, {row.task for row in expired})
+    return [_expired(row, events) for row in expired]
 
 
-def _expired(row: ApprovalRequest, lease: Lease) -> ExpiredRequest:
+def _log_of(lease: Lease, tasks: Collection[str]) -> list[RunEvent]:
+    """Return the lines of a run's log on its resumes, and on what these tasks asked. One
+    query. Raises `TamperedRow`, `WrongKey`.
+    """
+    of_tasks = Q(task__in=tasks, type__in=_OF_TASK)
+    rows = RunEvent.objects.filter(Q(type="run_resumed") | of_tasks, run=lease.id)
+    events = list(rows.order_by("seq"))
+    sealed_rows.verify_rows(events, lease.protection)
+    return events
+
+
+def _expired(row: ApprovalRequest, events: Iterable[RunEvent]) -> ExpiredRequest:
     """Return a request that says that its deadline closed it. Raises `TamperedRow`
     unless the log records that, and records nothing that the task asked later.
     """
     lets_fail = row.policy.get("on_deadline") == "fail" and row.deadline is not None
-    of_task = Q(task=row.task, type__in=_OF_TASK)
-    events = RunEvent.objects.filter(
-        Q(type="run_resumed") | of_task, run=lease.id
-    ).order_by("seq")
     is_closed = False
     asks_again = False
     for event in events if lets_fail else ():
-        sealed_rows.verify_row(event, lease.protection)
         if event.type == "run_resumed":
-            asks_again = is_closed
+            asks_again |= is_closed and _had_stopped(event)
+        elif event.task != row.task:
             continue
-        facts = read_value(event, "payload") or {}
-        is_of_row = facts.get("request") == str(row.id)
-        if event.type == "request_expired":
-            is_closed = is_closed or is_of_row
+        elif event.type == "request_expired":
+            is_closed |= _is_about(event, row)
         elif is_closed:
             raise _tampered(
                 row, "the log says that its task has asked again since then"
@@ -81,6 +93,19 @@ def _expired(row: ApprovalRequest, lease: Lease) -> ExpiredRequest:
     if not is_closed:
         raise _tampered(row, "no line of the log does")
     return ExpiredRequest(row, asks_again)
+
+
+def _had_stopped(resumed: RunEvent) -> bool:
+    """Return whether the run that was resumed had stopped. Whoever resumes one that has
+    yet to fail forgives nothing.
+    """
+    facts = read_value(resumed, "payload") or {}
+    return facts.get("was") not in _GOING_ON
+
+
+def _is_about(event: RunEvent, row: ApprovalRequest) -> bool:
+    facts = read_value(event, "payload") or {}
+    return bool(facts.get("request") == str(row.id))
 
 
 def _tampered(row: ApprovalRequest, reason: str) -> TamperedRow:

@@ -6,7 +6,10 @@ Judges as the worker that takes over the signed run will judge. Reads only.
 
 from django.db.models import Q
 
-from approvals.gates.reviewed_channels import channels_under_review
+from approvals.gates.reviewed_channels import (
+    channels_under_review,
+    nodes_silence_approves,
+)
 from checkpoints import versions
 from checkpoints.models import Run
 from checkpoints.queue import workers
@@ -31,7 +34,7 @@ def refusal_to_sign(run: Run) -> IncompatibleGraph | None:
     """Return the error that names what changed and what to do, if a worker would stop
     the run as incompatible; else None.
 
-    No query if this process has the version of the run; else at most four.
+    No query if this process has the version of the run; else at most five.
     """
     if registry.find_graph(run.fingerprint) is not None:
         return None
@@ -45,7 +48,12 @@ def refusal_to_sign(run: Run) -> IncompatibleGraph | None:
     def channels_in_review() -> set[str]:
         return channels_under_review(Q(run=run.id)).get(run.id, set())
 
-    judgement = versions.judgement_of(run, target, pending, held=channels_in_review)
+    def nodes_silent() -> set[str]:
+        return nodes_silence_approves(Q(run=run.id)).get(run.id, set())
+
+    judgement = versions.judgement_of(
+        run, target, pending, held=channels_in_review, silent=nodes_silent
+    )
     if judgement.adopted:
         return None
     return _refusal(run, target, judgement)

@@ -6,7 +6,7 @@ facts, labels, policy and base are fixed here, once: people are shown later exac
 is stored now.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Protocol
@@ -34,7 +34,9 @@ from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
+from orchestrator.engine.graphs.consideration import consideration_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
+from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.engine.values import canonical
@@ -65,7 +67,8 @@ class ReachedGate:
     looked at, None if they were not recorded. `reviewers` are named already if the gate
     was asked before and nothing may name others. If the task had asked on this line
     before, `ordinal` says how often, and `revisions` have the next revision of each of
-    its writes, by position. `shown` is what `present` returns, where it is known from an
+    its writes, by position; the revisions and verdicts of those at `settled_positions`
+    stay. `shown` is what `present` returns, where it is known from an
     earlier request; `renews` names that.
     """
 
@@ -79,6 +82,7 @@ class ReachedGate:
     reviewers: Sequence[str] | None = None
     ordinal: int = 0
     revisions: Mapping[int, int] = field(default_factory=dict)
+    settled_positions: Collection[int] = ()
     shown: Mapping[str, Any] | None = None
     renews: UUID | None = None
 
@@ -181,7 +185,7 @@ def prepare_requests(
     deadlines = _deadlines(compiled, reached, moment.asked_on or moment.state)
     for task, reached_gate in reached.items():
         proposal = [write for write in held if write.task == task]
-        if reached_gate.shown is not None:
+        if _kind_of(proposal) == AUTHORITY_KIND:
             proposal = renewed_at(reached_gate.ordinal, proposal)
         _open(
             opening,
@@ -258,24 +262,10 @@ def _open(
         )
         opening.reviewers.append(reviewer)
 
-    for write, shown_write in zip(proposal, shown["writes"], strict=True):
-        row = _stage(
-            asker,
-            compiled,
-            write,
-            reached.gate,
-            # Title and facts are shown beside every write, and are part of what is signed.
-            shown_beside={
-                "title": shown["title"],
-                "facts": shown["facts"],
-                **shown_write,
-            },
-            policy_hash=policy_hash,
-            moment=moment,
-            revision=reached.revisions.get(write.position, 1),
-        )
-        opening.writes.append(row)
-
+    revisions = _new_revisions(
+        asker, compiled, reached, proposal, shown, policy_hash, moment
+    )
+    opening.writes.extend(revisions)
     write_ids = [
         str(write_id(asker.id, asker.line, task, write.position)) for write in proposal
     ]
@@ -289,6 +279,37 @@ def _open(
         warning = {"code": "no_deadline", "message": deadline.fault}
         opening.events.append(
             NewEvent("warning", warning, node=task.node, task=str(task))
+        )
+
+
+def _new_revisions(
+    asker: Asker,
+    compiled: Compiled,
+    reached: ReachedGate,
+    proposal: Sequence[HeldWrite],
+    shown: Mapping[str, Any],
+    policy_hash: str,
+    moment: Moment,
+) -> Iterator[PendingWrite]:
+    """Yield the revisions about which a request asks."""
+    for write, shown_write in zip(proposal, shown["writes"], strict=True):
+        # Its newest revision is the one that people settled.
+        if write.position in reached.settled_positions:
+            continue
+        yield _stage(
+            asker,
+            compiled,
+            write,
+            reached.gate,
+            # Title and facts are shown beside every write, and are part of what is signed.
+            shown_beside={
+                "title": shown["title"],
+                "facts": shown["facts"],
+                **shown_write,
+            },
+            policy_hash=policy_hash,
+            moment=moment,
+            revision=reached.revisions.get(write.position, 1),
         )
 
 
@@ -412,7 +433,7 @@ def policy_of(
             reason_required.append(channel)
         if show.needs:
             needs[channel] = sorted(set(show.needs))
-    policy = {
+    policy: dict[str, Any] = {
         "gate": reached.guard,
         "reads": reads,
         "reviewers": list(reviewers),
@@ -427,7 +448,14 @@ def policy_of(
     # Policies without it are hashed as before there were deadlines.
     if deadline.at is not None:
         policy["on_deadline"] = _on_deadline(gate, task, reached)
-    return {**policy, **confirmation_policy(gate)}
+    if reached.settled_positions:
+        policy["kept"] = sorted(reached.settled_positions)
+    return {
+        **policy,
+        **confirmation_policy(gate),
+        **consideration_policy(gate),
+        **claim_policy(gate),
+    }
 
 
 def _on_deadline(gate: Gate, task: Task, reached: ReachedGate) -> str:

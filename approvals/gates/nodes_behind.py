@@ -2,7 +2,7 @@
 edges of the graph. Pure.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.node import END, Edge, Node
@@ -33,10 +33,29 @@ def nodes_behind(
     another gate, in the order of the edges. `pending` are further edges on which the
     run goes on: a patch is no node.
     """
-    queue = [
+    first = [
         edge for edge in compiled.edges if edge.source == node and takes(edge, outcome)
     ]
-    queue += pending
+    yield from _walk(compiled, [*first, *pending], edges_from)
+
+
+def nodes_reached(compiled: Compiled, node: str) -> Iterator[Node]:
+    """Yield the nodes that may run behind the gate of a node, before another gate,
+    whatever its outcome and whatever fails there.
+    """
+    yield from _walk(compiled, _all_edges_from(compiled, node), _all_edges_from)
+
+
+def _all_edges_from(compiled: Compiled, node: str) -> list[Edge]:
+    return [edge for edge in compiled.edges if edge.source == node]
+
+
+def _walk(
+    compiled: Compiled,
+    first: Iterable[Edge],
+    onward: Callable[[Compiled, str], list[Edge]],
+) -> Iterator[Node]:
+    queue = list(first)
     seen: set[str] = set()
     while queue:
         name = queue.pop(0).target
@@ -48,4 +67,4 @@ def nodes_behind(
         if behind.gated:
             continue
         yield behind
-        queue += edges_from(compiled, name)
+        queue += onward(compiled, name)

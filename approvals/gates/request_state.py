@@ -3,12 +3,12 @@ and verified. Signing, settling, re-basing and the pages use it, so that nobody 
 on a row that was tampered with, and nothing applies one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, F, QuerySet
 
 from approvals.gates.renewals import AUTHORITY_KIND, FIRST_POSITION
 from approvals.models import ApprovalRequest, Decision
@@ -53,6 +53,7 @@ class RequestState:
                 row.by_id,
                 row.event_seq,
                 by_deadline=row.by_id is None and row.by_deadline,
+                delegator=row.delegator_id,
             )
             for row in self.decisions
         ]
@@ -95,7 +96,8 @@ def load_states(
     requests: Sequence[ApprovalRequest], protection: Protection
 ) -> list[RequestState]:
     """Return the state of these requests, all of one run and line. Two queries,
-    whatever their number.
+    whatever their number, and a third if people were asked anew about what was settled
+    in part.
 
     Raises `TamperedRow` and `WrongKey` if one of the rows is not as it was written.
     """
@@ -108,25 +110,50 @@ def load_states(
     for decision in query_cache.select(Decision, _query_of_requests, *ids):
         decisions_by_request.setdefault(decision.request_id, []).append(decision)
 
+    keeping = [request for request in requests if request.policy.get("kept")]
+    earlier = _earlier_decisions(keeping) if keeping else {}
     run_id = requests[0].run_id
     line = requests[0].line
     visits = [(request.node, request.visit) for request in requests]
     # Each renewal has the write at its own position; all others share the writes of
     # their task.
-    writes_by_request: dict[tuple[str, int], list[PendingWrite]] = {}
+    writes_by_place: dict[tuple[str, int], list[PendingWrite]] = {}
     for row in pending_writes.of_tasks(run_id, line, visits):
         place = max(row.position, FIRST_POSITION - 1)
-        writes_by_request.setdefault((row.task, place), []).append(row)
+        writes_by_place.setdefault((row.task, place), []).append(row)
 
     states = []
     for request in requests:
-        place = FIRST_POSITION - 1
-        if request.kind == AUTHORITY_KIND:
-            place = FIRST_POSITION + request.ordinal
-        writes = writes_by_request.get((request.task, place), [])
-        decisions = decisions_by_request.get(request.id, [])
-        states.append(_state_of(request, writes, decisions, protection))
+        decisions = [
+            *earlier.get(request.id, ()),
+            *decisions_by_request.get(request.id, ()),
+        ]
+        states.append(_state_of(request, writes_by_place, decisions, protection))
     return states
+
+
+def _earlier_decisions(
+    keeping: Sequence[ApprovalRequest],
+) -> dict[UUID, list[Decision]]:
+    """Return the decisions of earlier requests that count in these, by the id of the
+    request. Each of these keeps verdicts: the policy has the positions of the writes
+    that were settled when a deadline closed the earlier one. One query.
+    """
+    rows = Decision.objects.filter(
+        run=keeping[0].run_id,
+        line=keeping[0].line,
+        task__in={request.task for request in keeping},
+        request__isnull=False,
+    )
+    rows = rows.annotate(ordinal=F("request__ordinal")).order_by("event_seq")
+    earlier: dict[UUID, list[Decision]] = {}
+    for decision in rows:
+        for request in keeping:
+            is_earlier = decision.ordinal < request.ordinal
+            is_kept = decision.position in request.policy["kept"]
+            if decision.task == request.task and is_earlier and is_kept:
+                earlier.setdefault(request.id, []).append(decision)
+    return earlier
 
 
 def _query_of_requests(*requests: UUID) -> "QuerySet[Decision]":
@@ -135,10 +162,14 @@ def _query_of_requests(*requests: UUID) -> "QuerySet[Decision]":
 
 def _state_of(
     request: ApprovalRequest,
-    writes: Sequence[PendingWrite],
+    writes_by_place: Mapping[tuple[str, int], Sequence[PendingWrite]],
     decisions: Sequence[Decision],
     protection: Protection,
 ) -> RequestState:
+    place = FIRST_POSITION - 1
+    if request.kind == AUTHORITY_KIND:
+        place = FIRST_POSITION + request.ordinal
+    writes = writes_by_place.get((request.task, place), [])
     sealed_rows.verify_rows([request, *writes, *decisions], protection)
     _require_whole(request, writes, decisions)
     state = RequestState(request, tuple(writes), {}, tuple(decisions))

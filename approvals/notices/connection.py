@@ -44,12 +44,12 @@ def post(address: WebhookAddress, headers: Mapping[str, str], body: bytes) -> in
         return _read_status(connection)
 
 
-def _left(until: float) -> float:
+def _seconds_until(until: float) -> float:
     """Return the seconds that are left. Raises `NotSent` if there are none."""
-    left = until - monotonic()
-    if left <= 0:
+    seconds = until - monotonic()
+    if seconds <= 0:
         raise _too_late()
-    return left
+    return seconds
 
 
 def _too_late() -> NotSent:
@@ -77,7 +77,7 @@ def _connected(places: Sequence[str], port: int, until: float) -> socket.socket:
     """Return a connection to the first of these that answers. Raises `NotSent`."""
     for number, place in enumerate(places):
         # Each has an equal part of the time that is left.
-        seconds = _left(until) / (len(places) - number)
+        seconds = _seconds_until(until) / (len(places) - number)
         try:
             return socket.create_connection((place, port), seconds)
         except OSError:
@@ -111,7 +111,7 @@ def _looked_up(address: WebhookAddress, until: float) -> list[Any]:
     # The system's own limit for this is longer, and it cannot be interrupted.
     thread = Thread(target=look_up, daemon=True)
     thread.start()
-    thread.join(_left(until))
+    thread.join(_seconds_until(until))
     if thread.is_alive():
         raise _too_late()
     if not infos:

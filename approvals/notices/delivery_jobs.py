@@ -5,7 +5,7 @@ What was sent is recorded afterwards. A process that dies between the two sends 
 more, under the same id; nothing is lost.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Lock
 from time import monotonic
@@ -16,7 +16,14 @@ import structlog
 from django.db import Error, transaction
 from django.db.models import F
 
-from approvals.models import DeliveryStatus, Notice, Webhook, WebhookDelivery
+from approvals.models import (
+    DeliveryStatus,
+    Notice,
+    NoticeMail,
+    Webhook,
+    WebhookDelivery,
+)
+from approvals.notices import mail_jobs
 from approvals.notices.connection import NotSent, post
 from approvals.notices.message import body_of, headers_of
 from approvals.webhook_address import read_address
@@ -62,6 +69,9 @@ def send_notices(lease: JobLease) -> Iterator[Step]:
         yield Step(passed_on, note="notices passed on")
     for webhook_id in _webhooks_with_due():
         add_send_job(webhook_id)
+    # Webhooks have jobs of their own by now, and wait for no mail server.
+    for sent in mail_jobs.send_mails():
+        yield Step(passed_on, note=f"notices passed on, {sent} messages mailed")
     yield Step(passed_on, note="notices passed on")
 
 
@@ -74,29 +84,30 @@ def _pass_on() -> int:
     if not notices:
         return 0
     now = read_now()
-    deliveries = _new_deliveries(notices, now)
+    graph_by_run = _graphs_of(notices)
+    # A run may have been removed since, or came in as a bundle: then it is of elsewhere.
+    notices_of_here = [notice for notice in notices if notice.run in graph_by_run]
+    deliveries = _new_deliveries(notices_of_here, graph_by_run, now)
     WebhookDelivery.objects.bulk_create(deliveries, ignore_conflicts=True)
+    mails = mail_jobs.new_mails(notices_of_here, now)
+    NoticeMail.objects.bulk_create(mails, ignore_conflicts=True)
     ids = [notice.id for notice in notices]
     Notice.objects.filter(id__in=ids).update(passed_on_at=now)
     return len(notices)
 
 
-def _new_deliveries(notices: Sequence[Notice], now: datetime) -> list[WebhookDelivery]:
+def _new_deliveries(
+    notices: Sequence[Notice], graph_by_run: Mapping[UUID | None, str], now: datetime
+) -> list[WebhookDelivery]:
     """Return a delivery for each of these notices and each webhook that wants it, also
     where that is off or its row does not verify: then the delivery waits.
     """
     # None of them may be removed until the deliveries are there.
     lock_rows(Webhook.objects.all())
     webhooks = list(Webhook.objects.all())
-    if not webhooks:
-        return []
-    graph_by_run = _graphs_of(notices)
     deliveries: list[WebhookDelivery] = []
     for notice in notices:
-        graph = graph_by_run.get(notice.run)
-        # The run was removed since, or came in as a bundle: then it is of elsewhere.
-        if graph is None:
-            continue
+        graph = graph_by_run[notice.run]
         for webhook in webhooks:
             if _wants(webhook, notice.event, graph):
                 delivery = WebhookDelivery(

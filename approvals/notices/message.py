@@ -29,12 +29,13 @@ def body_of(notice: Notice) -> bytes:
     document = {
         "type": notice.event,
         "timestamp": notice.at.isoformat(),
-        "data": _data(notice),
+        "data": data_of(notice),
     }
     return orjson.dumps(document)
 
 
-def _data(notice: Notice) -> dict[str, Any]:
+def data_of(notice: Notice) -> dict[str, Any]:
+    """Return what a notice says to whoever hears of it, as JSON. Up to four queries."""
     if notice.run is None:
         return {}
     data: dict[str, Any] = {"run": str(notice.run)}

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from approvals.earlier_askings import EarlierAsking, Ending
 from approvals.models import Decision
+from approvals.results.earlier_askings import EarlierAsking, EffectEnding
+from approvals.results.effect_results import NOT_YET
 from approvals.views.inbox import name_of_decider, time_of
 
 DECIDED = {"approved": "approved", "rejected": "rejected", "partial": "decided"}
@@ -25,8 +26,12 @@ class AskedBefore:
     is_bad: bool
 
 
-def asked_before(asking: EarlierAsking, reader: Any) -> AskedBefore:
-    """Return the note on what was asked before, for this reader."""
+def asked_before(asking: EarlierAsking | None, reader: Any) -> AskedBefore:
+    """Return the note on what was asked before, for this reader; for None that it was
+    asked, and nothing else.
+    """
+    if asking is None:
+        return AskedBefore("", [], is_bad=False)
     did = DECIDED.get(asking.request.outcome, "decided")
     names = _names(asking.decisions, reader)
     decided = f"{names} {did} it"
@@ -34,14 +39,20 @@ def asked_before(asking: EarlierAsking, reader: Any) -> AskedBefore:
         decided += f" at {time_of(asking.request.settled_at)}"
     return AskedBefore(
         f"{decided}.",
-        [ending_in_words(ending) for ending in asking.endings],
+        [
+            ending_in_words(ending)
+            for ending in asking.endings
+            if ending.result.status != NOT_YET
+        ],
         any(ending.is_bad for ending in asking.endings),
     )
 
 
-def ending_in_words(ending: Ending) -> str:
+def ending_in_words(ending: EffectEnding) -> str:
     """Return what came of one node: "pay: failed (the bank refused it)"."""
     words = f"{ending.result.node}: {ending.result.words}"
+    if not ending.is_sound:
+        return f"{ending.result.node}: what the journal says of it does not verify"
     return f"{words} ({ending.error})" if ending.error else words
 
 

@@ -9,13 +9,14 @@ from uuid import UUID, uuid4
 
 from django.db.models import Q, prefetch_related_objects
 
+from approvals import permissions
 from approvals.display.value_types import type_of_channel
 from approvals.drafts import DraftChoice, drafts_of
-from approvals.earlier_askings import earlier_askings
 from approvals.gates.departed_line import DepartedLine, departed_line
 from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import RequestState, load_states
 from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.results.earlier_askings import earlier_askings
 from approvals.views import (
     consequences,
     group_form,
@@ -27,6 +28,7 @@ from approvals.views import (
 from approvals.views.asked_before import asked_before
 from approvals.views.card_pages import MANY, DrawnCards, LinePages, drawing_with
 from approvals.views.drafted_outcome import drafted_outcome
+from approvals.views.people.claim_cards import claim_cards
 from approvals.views.shown_review import Review
 from approvals.views.signing_reasons import reasons_not_to_sign
 from approvals.views.write_cards import Question, Viewer, WriteCard
@@ -85,6 +87,7 @@ def review_of(
         why_not=why_not,
     )
     _add_originals(questions, protection_of(run), compiled)
+    _put_for_whom(questions, requests, user)
     _add_earlier_askings(questions, requests, user)
 
     # Drafts go onto slips before lines and groups look at them.
@@ -106,6 +109,7 @@ def review_of(
         ),
         drafts=drafts,
         refusal=refusal,
+        claims=claim_cards(user, requests, why_not),
     )
     # The first pages; the view turns to those that the address requests.
     shown.turn(LinePages())
@@ -124,6 +128,7 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     its last request.
     """
     here = ApprovalRequest.objects.filter(run=run, line=run.line)
+    here = here.select_related("claim")
     statuses = [RequestStatus.OPEN, RequestStatus.SETTLED]
     if run.cancel_at:
         # What a cancelled run had asked for stays readable.
@@ -205,6 +210,17 @@ def _questions(
         questions.append(question)
         first += len(state.writes)
     return questions
+
+
+def _put_for_whom(
+    questions: Sequence[Question], requests: Sequence[ApprovalRequest], user: Any
+) -> None:
+    """Put beside each question that this person may sign for whom they would."""
+    held = permissions.held_shown(user)
+    for question, request in zip(questions, requests, strict=True):
+        if question.open and not question.why_not:
+            people = permissions.delegators(request, held)
+            question.for_whom = " or ".join(inbox.name_of(person) for person in people)
 
 
 def _add_originals(

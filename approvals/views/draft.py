@@ -14,11 +14,11 @@ from django.template.loader import render_to_string
 
 from approvals.drafts import DraftChoice, drafts_of, save_drafts
 from approvals.gates.departed_line import departed_line
-from approvals.gates.lost_version import refusal_to_sign
-from approvals.gates.request_state import RequestState, load_states, policy_of
+from approvals.gates.request_state import RequestState, load_states
 from approvals.models import Decision
 from approvals.views import group_form, review_form, write_cards
 from approvals.views.composed_review import newest_number, requests_of, review_of
+from approvals.views.decidable_writes import decidable_writes
 from approvals.views.drafted_outcome import drafted_outcome
 from approvals.views.page import (
     LISTS,
@@ -29,14 +29,12 @@ from approvals.views.page import (
 )
 from approvals.views.posted_review import as_posted, choices_posted, posted_number
 from approvals.views.shown_review import Tally
-from approvals.views.signing_reasons import reasons_not_to_sign
 from approvals.views.unsigned_review import show_again
 from checkpoints import versions
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import CountersignError
-from orchestrator.engine.gates.verdicts import excludes
 
 KEPT = (
     "Your choices are kept; nothing is signed. You find them here whenever you come"
@@ -60,7 +58,7 @@ def draft_page(request: HttpRequest, ref: str) -> HttpResponse:
     run = visible_run(request.user, ref)
     states = load_states(requests_of(run), protection_of(run))
     # Drafts of writes that this person may not decide are not saved.
-    rows = _open_to(user, run, states)
+    rows = decidable_writes(user, run, states)
     drafts, moved = _posted_drafts(request, run, rows)
     is_saved = save_drafts(user, run, drafts, number=posted_number(request.POST))
 
@@ -132,7 +130,9 @@ def keep_after_sign_in(user: Any, ref: str, posted: QueryDict) -> None:
 
 
 def _keep_all(user: Any, run: Run, posted: QueryDict) -> None:
-    rows = _open_to(user, run, load_states(requests_of(run), protection_of(run)))
+    rows = decidable_writes(
+        user, run, load_states(requests_of(run), protection_of(run))
+    )
     drafts, _ = review_form.drafts_in(posted, rows, _typed_in(posted, run))
     newest = newest_number(drafts_of(user, run))
     # An empty draft would remove one that another page saved meanwhile.
@@ -159,28 +159,6 @@ def _typed_in(posted: QueryDict, run: Run) -> Callable[[PendingWrite], bool]:
         return not review_form.is_as_drawn(control, plain, value)
 
     return is_typed
-
-
-def _open_to(
-    user: Any,
-    run: Run,
-    states: Sequence[RequestState],
-) -> dict[str, PendingWrite]:
-    """Return the writes that this person may decide now, by id."""
-    refused = refusal_to_sign(run) is not None
-    requests = [state.request for state in states]
-    why_not = reasons_not_to_sign(user, requests, refused=refused)
-    rows: dict[str, PendingWrite] = {}
-    for state in states:
-        if why_not[state.request.id]:
-            continue
-        policy = policy_of(state.request)
-        for row in state.writes:
-            if state.standings[row.write].settled:
-                continue
-            if not excludes(policy, row.author_id, user.pk):
-                rows[str(row.write)] = row
-    return rows
 
 
 def _fragment(

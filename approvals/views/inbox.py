@@ -18,7 +18,6 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
-from approvals.effect_results import EffectResult, effect_results
 from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
@@ -29,6 +28,8 @@ from approvals.models import (
     Draft,
     RequestStatus,
 )
+from approvals.people.claims import shown_claim
+from approvals.results.effect_results import EffectResult, effect_results
 from approvals.views import inbox_search
 from approvals.views.inbox_effects import EffectCount, effects_of
 from approvals.views.page import (
@@ -96,6 +97,8 @@ class InboxRow:
     results: list[EffectResult]
     repeats: Repeats
     drafted: int
+    claimed: str
+    for_whom: str
 
     @property
     def slots(self) -> range:
@@ -204,6 +207,7 @@ def _place(text: str) -> inbox.InboxPlace | None:
 
 @login_required
 @require_safe
+@permissions.remembering_principals()
 def inbox_rows(request: HttpRequest) -> HttpResponse:
     """Show only the rows with the given ids, if this person may see their runs: a list
     on the screen renews them.
@@ -274,13 +278,18 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
     data_keys.know_keys_of(requests)
     # The names of all reviewers are read together.
     principals: list[str] = []
+    accounts: list[str] = []
     for request in requests:
         principals += _principals(request)
-    names = names_of(_accounts(principals))
+        taken = shown_claim(request)
+        if taken is not None:
+            accounts.append(taken.by_name)
+    names = names_of([*_accounts(principals), *accounts])
     effects = effects_of(requests)
     drafted = _drafted(requests, user)
     open_runs = [request.run for request in _open(requests)]
     repeats_by_run = repeated_effects(open_runs)
+    held = permissions.held_shown(user) if open_runs else permissions.HeldPrincipals()
     results = effect_results(requests)
 
     rows = []
@@ -297,6 +306,7 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
             results[request.id],
             repeats,
             drafted.get(request.run_id, 0),
+            held,
         )
         rows.append(row)
     return rows
@@ -335,6 +345,7 @@ def _row(
     results: list[EffectResult],
     repeats: Repeats,
     drafted: int,
+    held: permissions.HeldPrincipals,
 ) -> InboxRow:
     signed = _signatures(request)
     by_person = {decision.by_id: name_of(decision.by) for decision in signed}
@@ -365,7 +376,29 @@ def _row(
         results=results,
         repeats=repeats,
         drafted=drafted,
+        claimed=_claimed(request, user, names),
+        for_whom=_for_whom(request, held),
     )
+
+
+def _for_whom(request: ApprovalRequest, held: permissions.HeldPrincipals) -> str:
+    """Return the people for whom this person would decide an open request; empty where
+    they decide by their own right, or not at all.
+    """
+    if request.status != RequestStatus.OPEN:
+        return ""
+    people = permissions.delegators(request, held)
+    return " or ".join(name_of(person) for person in people)
+
+
+def _claimed(request: ApprovalRequest, user: Any, names: Mapping[str, str]) -> str:
+    """Return who has taken a request; empty if nobody has."""
+    taken = shown_claim(request)
+    if taken is None:
+        return ""
+    if taken.by_id != user.pk:
+        return f"taken by {names.get(taken.by_name, taken.by_name)}"
+    return "handed to you" if taken.assigned_name else "taken by you"
 
 
 def _signatures(request: ApprovalRequest) -> list[Decision]:

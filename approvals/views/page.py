@@ -68,9 +68,9 @@ def visible_run(user: Any, ref: str | UUID, *, with_input: bool = False) -> Run:
         raise Http404(error.message) from error
 
 
-LISTS = frozenset({"write", "group", "seen"})
-"""The fields that the form of a review repeats: its writes, their groups, and the
-requests that it shows.
+LISTS = frozenset({"write", "group", "seen", "opened"})
+"""The fields that the form of a review repeats: its writes, their groups, the requests
+that it shows, and the writes of which nothing is folded.
 """
 
 

@@ -1,4 +1,4 @@
-"""What a browser needs to sign a posted review with a passkey: a challenge over exactly
+"""The challenge that a browser needs to sign a posted review with a passkey: over exactly
 the choices that were posted.
 """
 

@@ -16,10 +16,10 @@ from django.views.decorators.http import require_safe
 from approvals import inbox, permissions
 from approvals.display import comparison
 from approvals.display.value_types import ValueType, type_of_channel
-from approvals.earlier_askings import Ending, endings_of
-from approvals.effect_results import effect_results
 from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
+from approvals.results.earlier_askings import EffectEnding, endings_of
+from approvals.results.effect_results import effect_results
 from approvals.views.asked_before import ending_in_words
 from approvals.views.inbox import names_of
 from approvals.views.page import read_page, refuses_unreadable_filters, render
@@ -88,6 +88,7 @@ class SignedWrite:
     beside: tuple[()] = ()
     decision: UUID | None = None
     confirmed_by: str = ""
+    delegator: str = ""
 
     @property
     def anchor(self) -> str:
@@ -145,16 +146,17 @@ def _may_read(user: Any, sees_run: bool) -> bool:
 
 
 def _add_decisions(lines: Sequence[SignedWrite], receipt: Receipt) -> None:
-    """Add to each line the id of its decision, which can be exported, and how that was
-    confirmed.
+    """Add to each line the id of its decision, which can be exported, how that was
+    confirmed, and for whom it was made.
     """
     decisions = Decision.objects.filter(receipt=receipt)
-    columns = ("write", "id", "confirmed_by")
+    columns = ("write", "id", "confirmed_by", "delegator_name")
     by_write = {write: rest for write, *rest in decisions.values_list(*columns)}
     for line in lines:
         # A verdict that did not count has left no decision.
         if UUID(line.write) in by_write:
-            line.decision, line.confirmed_by = by_write[UUID(line.write)]
+            columns_of_line = by_write[UUID(line.write)]
+            line.decision, line.confirmed_by, line.delegator = columns_of_line
 
 
 MOST_ASKINGS = 20
@@ -180,7 +182,7 @@ def _came_of_it(
     came_of_it: list[tuple[str, bool]] = []
     results = effect_results(requests)
     for request in requests:
-        endings = [Ending(result) for result in results[request.id]]
+        endings = [EffectEnding(result) for result in results[request.id]]
         if sees_run:
             endings = endings_of(request, results[request.id])
         for ending in endings:

@@ -26,6 +26,7 @@ from approvals.views.page import (
 from approvals.views.posted_confirmation import FIELD, posted_confirmation
 from approvals.views.posted_review import as_posted, choices_posted, obstacle_to_signing
 from approvals.views.review_form import Choice
+from approvals.views.seen_writes import OPENED, note_signed_page
 from approvals.views.shown_review import Review, rendered
 from approvals.views.unsigned_review import mark_refused_choice, show_again
 from checkpoints.models import Run
@@ -36,6 +37,7 @@ from orchestrator.engine.errors import (
     CountersignError,
     InvalidValue,
     KeyConflict,
+    NotConsidered,
     PayloadTooLarge,
     StaleProposal,
 )
@@ -65,6 +67,7 @@ def review_page(request: HttpRequest, ref: str) -> HttpResponse:
         seen=request.GET.getlist("seen"),
         opened=opened[:MOST_OPENED],
     )
+    shown.unfolded = "unfolded" in request.GET
     shown.turn(LinePages.of_query(request.GET.getlist("list")))
     _note_drawn_samples(shown)
     return rendered(request, shown)
@@ -93,6 +96,8 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     obstacle = obstacle_to_signing(shown, chosen, request.POST)
     if obstacle is not None:
         return show_again(request, shown, chosen, obstacle)
+    # Kept even if nothing is signed now.
+    note_signed_page(request, shown)
     try:
         receipt = reviews.sign(
             run.id,
@@ -111,7 +116,7 @@ def _review_posted(request: HttpRequest, run: Run, *, key: str) -> Review:
     """Return the review as it is now, with the parts open that the posted page had
     open.
     """
-    return review_of(
+    shown = review_of(
         run,
         request.user,
         key=key,
@@ -119,6 +124,8 @@ def _review_posted(request: HttpRequest, run: Run, *, key: str) -> Review:
         seen=request.POST.getlist("seen"),
         opened=request.POST.getlist("write"),
     )
+    shown.unfolded = bool(request.POST.getlist(OPENED))
+    return shown
 
 
 def _refused(
@@ -135,7 +142,9 @@ def _refused(
     # Read again: the cause may have happened after the page was built.
     shown = _review_posted(request, visible_run(request.user, run.id), key=key)
     answer = show_again(request, shown, chosen, error)
-    # A script asks again on the page that is open, instead of posting all of it anew.
+    # A script goes on with the page that is open, instead of posting all of it anew.
     if isinstance(error, ConfirmationRequired):
         answer.headers["X-Unconfirmed"] = "1"
+    if isinstance(error, NotConsidered):
+        answer.headers["X-Unconsidered"] = str(error.facts["seconds"])
     return answer

@@ -23,6 +23,7 @@ from approvals.views import consequences, inbox
 from approvals.views.card_pages import LinePages
 from approvals.views.drafted_outcome import Next
 from approvals.views.page import render
+from approvals.views.people.claim_cards import ClaimCard
 from approvals.views.signatures import Slot
 from approvals.views.write_cards import Question, WriteCard
 from approvals.views.write_groups import WriteGroup, WriteLine
@@ -88,6 +89,8 @@ class Review:
     message_style: str = "wait"
     problems: list[dict[str, str]] = field(default_factory=list)
     drafts: Mapping[str, DraftChoice] = field(default_factory=dict)
+    unfolded: bool = False
+    claims: Sequence[ClaimCard] = ()
     icons: tuple[tuple[str, str], ...] = (
         ("approve", "check"),
         ("edit", "pen"),

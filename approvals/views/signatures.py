@@ -121,7 +121,10 @@ def _lacking(state: RequestState) -> int:
 def _person(decision: Decision, user: Any) -> str:
     if decision.by is None:
         return "The system"
-    return "You" if decision.by_id == user.pk else name_of(decision.by)
+    name = "You" if decision.by_id == user.pk else name_of(decision.by)
+    if decision.delegator_name:
+        return f"{name}, for {decision.delegator_name}"
+    return name
 
 
 def _summary(decisions: Sequence[Decision]) -> str:

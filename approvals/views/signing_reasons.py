@@ -1,11 +1,12 @@
 """The reasons for which a person may not sign the requests of a run."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from approvals import permissions
 from approvals.models import ApprovalRequest
+from approvals.views.people.claim_cards import keeps_out
 
 NO_VERSION = (
     "Nobody can sign this now: the version of the graph that is here could not go on"
@@ -20,52 +21,58 @@ def reasons_not_to_sign(
     refused: bool,
 ) -> dict[UUID, str]:
     """Return for each request why this person may not sign it; empty if they may.
-    `refused`: the version that is here could not go on with the run, so nobody may. A
-    constant number of queries.
+    `refused`: the version that is here could not go on with the run, so nobody may. The
+    number of queries grows with those for whom they decide, and not with requests.
     """
-    reviewed = _requests_reviewed_by(user, requests)
-    excluded = _exclusion_by_four_eyes(user, requests, reviewed)
+    held = permissions.held_shown(user)
+    exclusions = _Exclusions()
     reasons: dict[UUID, str] = {}
     for request in requests:
-        reason = _reason_not_to_sign(request, reviewed, excluded)
+        reason = permissions.closed(request)
+        # Reasons that hold for everybody come first.
+        if not reason:
+            reason = _reason_of_person(user, request, held, exclusions)
+        if not reason:
+            reason = keeps_out(user, request)
         if not reason and refused:
             reason = NO_VERSION
         reasons[request.id] = reason
     return reasons
 
 
-def _requests_reviewed_by(user: Any, requests: Sequence[ApprovalRequest]) -> set[UUID]:
-    """Return the requests that have this person among their reviewers."""
-    principals = set(permissions.principals_shown(user))
-    reviewed: set[UUID] = set()
-    for request in requests:
-        if not principals.isdisjoint(request.policy["reviewers"]):
-            reviewed.add(request.id)
-    return reviewed
+class _Exclusions:
+    """Why four eyes exclude people, read once for each of them: from all requests of a
+    line alike.
+    """
+
+    def __init__(self) -> None:
+        self._by_person: dict[Any, str] = {}
+
+    def of(self, person: Any, request: ApprovalRequest) -> str:
+        """Return why four eyes exclude a person; empty if they do not."""
+        if not request.policy.get("four_eyes"):
+            return ""
+        if person.pk not in self._by_person:
+            self._by_person[person.pk] = permissions.excluded(person, request)
+        return self._by_person[person.pk]
 
 
-def _exclusion_by_four_eyes(
+def _reason_of_person(
     user: Any,
-    requests: Sequence[ApprovalRequest],
-    reviewed: Collection[UUID],
-) -> str:
-    """Return why four eyes exclude this person; empty if they do not."""
-    for request in requests:
-        if request.id in reviewed and request.policy.get("four_eyes"):
-            # They exclude a person from all requests of a line alike.
-            return permissions.excluded(user, request)
-    return ""
-
-
-def _reason_not_to_sign(
     request: ApprovalRequest,
-    reviewed: Collection[UUID],
-    excluded: str,
+    held: permissions.HeldPrincipals,
+    exclusions: _Exclusions,
 ) -> str:
-    # Reasons that hold for everybody come first.
-    closed = permissions.closed(request)
-    if closed:
-        return closed
-    if request.id not in reviewed:
-        return "You are not one of its reviewers."
-    return excluded if request.policy.get("four_eyes") else ""
+    """Return why a person may not sign an open request, as
+    `permissions.right_to_decide` judges it.
+    """
+    is_own = permissions.is_reviewer(user, request, principals=held.own)
+    passed_on = permissions.delegators(request, held)
+    if not is_own and not passed_on:
+        return permissions.NOT_A_REVIEWER
+    why_excluded = exclusions.of(user, request)
+    if is_own or why_excluded:
+        return why_excluded
+    if any(not exclusions.of(person, request) for person in passed_on):
+        return ""
+    return permissions.excluded_delegators(passed_on)

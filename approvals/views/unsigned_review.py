@@ -19,6 +19,7 @@ from orchestrator.engine.errors import (
     InvalidValue,
     KeyConflict,
     NotAReviewer,
+    NotConsidered,
     PayloadTooLarge,
     StaleProposal,
     UnknownThing,
@@ -35,6 +36,7 @@ ANSWERS: dict[type[CountersignError], int] = {
     StaleProposal: 409,
     AlreadyDecided: 409,
     KeyConflict: 409,
+    NotConsidered: 409,
     WrongStatus: 410,
     IncompatibleGraph: 409,
 }
@@ -141,14 +143,21 @@ def sentence_of(error: CountersignError, *, has_ended: bool = False) -> str:
             "You already signed from this page, with other choices. What you chose now"
             " was not sent."
         )
-    if isinstance(error, ConfirmationRequired):
-        return UNCONFIRMED.get(error.facts.get("confirm", ""), error.message)
+    if isinstance(error, ConfirmationRequired | NotConsidered):
+        return _left_to_do(error)
     if isinstance(error, InvalidValue) and error.facts.get("write"):
         return (
             "Nothing was signed: one write must be corrected first. All choices are"
             " kept."
         )
     return error.message
+
+
+def _left_to_do(error: ConfirmationRequired | NotConsidered) -> str:
+    """Return what this person has to do before the same choices can be signed."""
+    if isinstance(error, NotConsidered):
+        return f"Nothing was signed yet: {error.message}. Everything you chose is kept."
+    return UNCONFIRMED.get(error.facts.get("confirm", ""), error.message)
 
 
 def _lost(lost: Sequence[WriteCard]) -> str:

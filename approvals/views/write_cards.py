@@ -248,8 +248,10 @@ class Question:
     groups: list[WriteGroup] = field(default_factory=list)
     apart: list[WriteLine] = field(default_factory=list)
     reason_required: Collection[str] = ()
+    considered: int | str | None = None
     pager: Pager | None = None
     shown_lines: Sequence[WriteLine] = ()
+    for_whom: str = ""
     before: AskedBefore | None = None
 
     @property
@@ -338,6 +340,7 @@ def question(
         groups=groups,
         apart=apart,
         reason_required=request.policy["reason_required"],
+        considered=request.policy.get("considered"),
     )
 
 

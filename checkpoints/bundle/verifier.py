@@ -473,9 +473,16 @@ class Contents:
         must(document is not None, f"the signature of the passkey of {what} is missing")
         must(not fault, f"the passkey's signature of {what} does not hold: {fault}")
         revision, _ = self.revisions[row.write][row.seen_hash]
-        facts = {"run": row.run, "by": row.by_name, "request": row.request}
-        facts |= {"write": row.write, "hash": row.seen_hash, "revision": revision}
-        line = signed_line(document or {}, {**facts, "verdict": row.verdict})
+        decided = {
+            "run": row.run,
+            "by": row.by_name,
+            "request": row.request,
+            "write": row.write,
+            "revision": revision,
+            "hash": row.seen_hash,
+            "verdict": row.verdict,
+        }
+        line = signed_line(document or {}, decided)
         must(line is not None, f"the passkey of {what} signed something else")
         if row.verdict == "edit":
             self._require_signed(row, "final_value", line.get("value_hash", ""))
@@ -655,8 +662,12 @@ def challenge_of(document: Row) -> bytes:
     """Return the challenge for a document: the SHA-256 of its canonical JSON. It holds
     texts and whole numbers only.
     """
-    form: dict[str, Any] = {"sort_keys": True, "separators": (",", ":")}
-    text = json.dumps(document, ensure_ascii=False, **form)
+    text = json.dumps(
+        document,
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
     return hashlib.sha256(text.encode()).digest()
 
 
@@ -671,14 +682,21 @@ def signed_line(document: Row, decided: Row) -> Any:
     """Return what a document says of one decision; None unless it is this one: {run, by,
     request, write, revision, hash, verdict}.
     """
-    lines = [
-        line for line in document["decisions"] if line["write"] == decided["write"]
-    ]
-    if len(lines) != 1:
+    of_write = []
+    for line in document["decisions"]:
+        if line["write"] == decided["write"]:
+            of_write.append(line)
+    if len(of_write) != 1:
         return None
-    signed = {**lines[0], "run": document["run"], "by": document["by"]}
-    fits = all(signed[name] == value for name, value in decided.items())
-    return lines[0] if fits else None
+    signed = {
+        **of_write[0],
+        "run": document["run"],
+        "by": document["by"],
+    }
+    for name, value in decided.items():
+        if signed[name] != value:
+            return None
+    return of_write[0]
 
 
 def main(arguments: list[str] | None = None) -> int:

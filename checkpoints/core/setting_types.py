@@ -9,6 +9,7 @@ import base64
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from email.utils import parseaddr
 from typing import Annotated, Any
 
 from pydantic import (
@@ -137,6 +138,14 @@ def _site_address(url: str) -> str:
     return url
 
 
+def _mail_sender(sender: str) -> str:
+    address = parseaddr(sender)[1]
+    # A line break would begin another header.
+    if sender and (not sender.isprintable() or "@" not in address):
+        raise ValueError("must be an address, as Countersign <runs@example.org>")
+    return sender
+
+
 Switch = Annotated[bool, must_be("true or false")]
 PositiveNumber = Annotated[
     float, Field(gt=0, allow_inf_nan=False), must_be("a number greater than 0")
@@ -158,6 +167,7 @@ WholeFromOne = Annotated[
 ]
 Text = Annotated[str, BeforeValidator(_empty_for_none), must_be("a text")]
 HeaderName = Annotated[Text, AfterValidator(_header_name)]
+MailSender = Annotated[Text, AfterValidator(_mail_sender)]
 SiteAddress = Annotated[Text, AfterValidator(_site_address)]
 KeyId = Annotated[str, BeforeValidator(_key_id)]
 Key = Annotated[bytes, BeforeValidator(_key)]

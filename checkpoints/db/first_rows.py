@@ -50,16 +50,70 @@ def first_of_each(
     return RawSQL(text, (*table.params, *params))  # noqa: S611
 
 
-def all_of(values: Sequence[RawSQL], *, also: "QuerySet[Any, Any]") -> RawSQL:
+def first_of_all(
+    sources: RawSQL,
+    rows: "QuerySet[Any, Any]",
+    column: str,
+    first: int | None,
+) -> RawSQL:
+    """Return a subquery for `__in`: the values of a column in the first rows of all
+    sources together, of which each is read as by `first_of_each`. Reads nothing.
+
+    `sources` is a table `source` with a row and its `value` for each source. `rows` is
+    ordered by columns of its own, and has `SOURCE` in a condition.
+    """
+    order = [str(name) for name in rows.query.order_by]
+    columns = {"value": F(column)}
+    for place, name in enumerate(order):
+        columns[f"place_{place}"] = F(name.removeprefix("-"))
+    query, params = rows.values(**columns)[:first].query.sql_with_params()
+    first_rows, read = _first_rows(query, list(columns))
+
+    terms = []
+    for place, name in enumerate(order):
+        direction = "DESC" if name.startswith("-") else "ASC"
+        terms.append(f"{read[f'place_{place}']} {direction}")
+    text = (
+        f"SELECT {read['value']} FROM {sources.sql} {first_rows} "  # noqa: S608
+        f"ORDER BY {', '.join(terms)}"
+    )
+    if first is not None:
+        text += f" LIMIT {int(first)}"
+    return RawSQL(text, (*sources.params, *params))  # noqa: S611
+
+
+def _first_rows(query: str, columns: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return the table `first_row` of a query that is cut, as it stands in FROM behind
+    the sources, and how each of its columns is read.
+    """
+    if connection.vendor != "sqlite":
+        # A lateral subquery may read the tables before it.
+        read = {name: f"first_row.{name}" for name in columns}
+        return f"CROSS JOIN LATERAL ({query}) AS first_row", read
+
+    # So may a function in FROM, which a subquery may not there.
+    cut = ", ".join(f"cut.{name}" for name in columns)
+    rows = f"SELECT json_group_array(json_array({cut})) FROM ({query}) AS cut"  # noqa: S608
+    read = {}
+    for number, name in enumerate(columns):
+        read[name] = f"json_extract(first_row.value, '$[{number}]')"
+    return f"CROSS JOIN json_each(({rows})) AS first_row", read
+
+
+def all_of(
+    values: Sequence[RawSQL], *, also: "QuerySet[Any, Any] | None" = None
+) -> RawSQL:
     """Return a subquery for `__in`: the values of several subqueries, and those of a
     query of one column. Reads nothing.
     """
-    query, params = also.query.sql_with_params()
-    # SQLite takes no cut query as a part of another, but one from which it selects.
-    texts = [f"SELECT * FROM ({query}) AS added"]  # noqa: S608
-    all_params = [*params]
-    for part in values:
-        texts.append(part.sql)
+    parts = [*values]
+    if also is not None:
+        parts.insert(0, RawSQL(*also.query.sql_with_params()))  # noqa: S611
+    texts = []
+    all_params: list[Any] = []
+    for part in parts:
+        # SQLite takes no cut query as a part of another, but one from which it selects.
+        texts.append(f"SELECT * FROM ({part.sql}) AS part")  # noqa: S608
         all_params += part.params
     return RawSQL(" UNION ALL ".join(texts), all_params)  # noqa: S611
 

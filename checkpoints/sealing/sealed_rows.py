@@ -95,7 +95,7 @@ def new_protection(*, encrypted: bool) -> Protection:
 class _Shape:
     """The facts of a model that sealing needs. `values` returns all sealed fields of a
     row but the payload columns; `later` is what `SEALED_LATER` names, `added` what
-    `ADDED` does, each with the value that it has in rows that lack it.
+    `ADDED` does, each with its attribute and the value that it has in rows that lack it.
     """
 
     head: bytes
@@ -104,20 +104,19 @@ class _Shape:
     identity: tuple[str, ...]
     moment: str
     later: tuple[str, ...]
-    added: tuple[tuple[str, Any], ...]
+    added: tuple[tuple[str, str, Any], ...]
 
 
 @cache
-def _shape(model: type[Model], *, with_added: bool = False) -> _Shape:
+def _shape(model: type[Model], *, with_added: tuple[str, ...] = ()) -> _Shape:
     """Return the shape of a model, for its rows without added fields or for those that
-    have some. Computed once.
+    have these. Computed once.
     """
     any_model: Any = model
     payloads = tuple(any_model.PAYLOADS)
     added = tuple(getattr(model, "ADDED", ()))
     left_out = _NEVER.union(any_model.UNSEALED, payloads)
-    if not with_added:
-        left_out = left_out.union(added)
+    left_out = left_out.union(added).difference(with_added)
     names = []
     for field in model._meta.concrete_fields:
         if field.name not in left_out and not is_numbered(field):
@@ -133,13 +132,14 @@ def _shape(model: type[Model], *, with_added: bool = False) -> _Shape:
         moment=any_model.MOMENT,
         # Models that are encrypted and not sealed do not declare it.
         later=tuple(getattr(model, "SEALED_LATER", ())),
-        added=tuple([(name, _default_of(model, name)) for name in added]),
+        added=tuple([_added_field(model, name) for name in added]),
     )
 
 
-def _default_of(model: type[Model], name: str) -> Any:
+def _added_field(model: type[Model], name: str) -> tuple[str, str, Any]:
+    """Return the name of an added field, that of its column's value, and its default."""
     field: Any = model._meta.get_field(name)
-    return field.get_default()
+    return name, field.attname, field.get_default()
 
 
 def is_numbered(field: Any) -> bool:
@@ -228,9 +228,13 @@ def _sealed(row: Model, protection: Protection, payloads: Sequence[bytes]) -> by
     shape = _shape(type(row))
     # The names of added fields are in the head, so that none of them can be emptied
     # under a seal that covered it.
-    # Any other value than their default counts, also an empty one.
-    if any(getattr(row, name) != default for name, default in shape.added):
-        shape = _shape(type(row), with_added=True)
+    # Any other value than their default counts, also an empty one. A field that came
+    # later changes nothing about the seal of a row that has only earlier ones.
+    present = [
+        name for name, column, default in shape.added if getattr(row, column) != default
+    ]
+    if present:
+        shape = _shape(type(row), with_added=tuple(present))
     # The lengths keep bytes from being moved from one payload to the next under the
     # same seal.
     values = [

@@ -83,8 +83,8 @@ def idempotent(post: Post) -> Post:
                 answered = functools.partial(_answer_again, record)
                 return _answer(view, answered, request, *args, **kwargs)
             response = _answer(view, post, request, *args, **kwargs)
-            kept = _without(response.data, getattr(view, "shown_once", ()))
-            _record_answer(record, response.status_code, kept, kwargs.get("run", ""))
+            answer = _without(response.data, getattr(view, "shown_once", ()))
+            _record_answer(record, response.status_code, answer, kwargs.get("run", ""))
             return response
 
     return once

@@ -78,6 +78,14 @@ class AlreadyDecided(_Named):
     code_of_class = "already_decided"
 
 
+class Claimed(_Named):
+    """Another person has taken this review: `by` says who, and `since` when. Ask them to
+    release it or to hand it over, or wait until `until`.
+    """
+
+    code_of_class = "claimed"
+
+
 class DeadlinePassed(_Named):
     """Nobody decided in time, and the gate lets its run fail then. Resume the run:
     people are asked again, with a new deadline.
@@ -108,6 +116,14 @@ class ConfirmationRequired(_Named):
     """
 
     code_of_class = "confirmation_required"
+
+
+class NotConsidered(_Named):
+    """You have not looked at it for as long as its gate asks, or not opened all of it.
+    Look at each write on the page of the review, or read its request, then sign again.
+    """
+
+    code_of_class = "not_considered"
 
 
 class Forbidden(_Named):

@@ -167,7 +167,7 @@ def _has_begun(
 
 
 def begun_calls(
-    session: Session, starts: Sequence[Start], proposals: Collection[Task]
+    session: Session, context: SuperstepContext, starts: Sequence[Start]
 ) -> list[Task]:
     """Return the tasks whose calls began before a crash, and whose `prepare` has brought
     no proposal now: what came of those calls is still to be learnt.
@@ -175,7 +175,7 @@ def begun_calls(
     begun: list[Task] = []
     for start in starts:
         entry = session.entries.get(start.task)
-        if entry is None or start.is_call or start.task in proposals:
+        if entry is None or start.is_call or start.task in context.calls:
             continue
         if session.graph.nodes[start.task.node].calls and entry.outcome in _BEGUN:
             begun.append(start.task)

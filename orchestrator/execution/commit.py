@@ -310,10 +310,13 @@ def _not_needed(session: Session, worked: SuperstepResult, at: datetime) -> NotN
     results = worked.results
     outputs: dict[Task, Output] = {}
     for task, result in results.items():
+        if not result.passed:
+            continue
         # Of a call the decision is about its arguments, whatever came of it.
-        if result.call is not None and result.passed:
+        if result.call is not None:
             outputs[task] = Output((result.call,))
-        elif result.passed and result.output:
+        # Of a call that nothing prepares any more, nobody knows what it was about.
+        elif result.output and not result.why:
             outputs[task] = result.output
     if session.replay is not None or not outputs:
         return NotNeeded(session.lease)

@@ -16,6 +16,7 @@ from approvals.gates.new_requests import (
     prepare_requests,
 )
 from approvals.gates.request_state import RequestState, load_states, why_of
+from approvals.gates.settlement import State, rebase_writes
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger import pending_writes
@@ -24,7 +25,10 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import DeadlinePassed
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.consideration import considered_by
 from orchestrator.engine.graphs.gate import Show, present
+from orchestrator.engine.graphs.review_claim import claim_time
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.execution import memory as execution_memory
@@ -63,22 +67,42 @@ def _ask_again(session: Session) -> None:
     session.lease.moved = True
 
 
+@frozen
+class _ClosedRequest:
+    """What people were asked in a request that expired: its state, and the first and the
+    newest revision of each of its writes, by position.
+    """
+
+    state: RequestState
+    first: list[PendingWrite]
+    newest: list[PendingWrite]
+
+    @property
+    def request(self) -> ApprovalRequest:
+        return self.state.request
+
+
 def _opening(session: Session) -> NewRequests:
     lease = session.lease
+    all_closed = [
+        _closed_request(session, expired.request) for expired in session.expired
+    ]
+    state = _state_reviewers_see(session, all_closed)
     reached: dict[Task, ReachedGate] = {}
     held: list[HeldWrite] = []
-    for expired in session.expired:
-        request = expired.request
-        task = Task(request.node, request.visit, request.index)
-        gate = _gate_of(session, request)
-        first, newest = _revisions(session, request)
-        why = _why(session, request)
-        reached[task] = _reached(request, gate, newest, why)
-        held += _proposal(session, task, gate, first)
-    channels = execution_memory.held_channels([], held)
-    state = execution_memory.memory_values(
-        lease.protection, session.head.payload.state, channels
-    )
+    for closed in all_closed:
+        task = closed.state.task
+        settled = _settled_positions(session, closed, state)
+        # What was settled stays as it was, edits too; all else is as it was proposed.
+        rows: list[PendingWrite] = []
+        for first, newest in zip(closed.first, closed.newest, strict=True):
+            rows.append(newest if first.position in settled else first)
+        gate = _gate_of(session, closed.request)
+        reached[task] = _reached(closed, gate, settled)
+        if _declared_gate(session, closed.request) is None:
+            # Nothing else says any more what people were shown.
+            reached[task] = replace(reached[task], shown=_as_shown(rows))
+        held += _proposal(session, task, gate, rows)
     moment = Moment(
         state,
         lease.superstep,
@@ -89,6 +113,48 @@ def _opening(session: Session) -> NewRequests:
     return prepare_requests(lease, session.graph, reached, held, moment)
 
 
+def _closed_request(session: Session, request: ApprovalRequest) -> _ClosedRequest:
+    """Return what people were asked. Raises `TamperedRow`, `WrongKey`."""
+    [state] = load_states([request], session.lease.protection)
+    first, newest = _revisions(session, request)
+    return _ClosedRequest(state, first, newest)
+
+
+def _state_reviewers_see(
+    session: Session, all_closed: Sequence[_ClosedRequest]
+) -> State:
+    """Return the state of the head, with what memory holds where these writes go."""
+    held: list[HeldWrite] = []
+    for closed in all_closed:
+        for row in closed.first:
+            held.append(HeldWrite(closed.state.task, row.position, row.channel, None))
+    channels = execution_memory.held_channels([], held)
+    return execution_memory.memory_values(
+        session.lease.protection, session.head.payload.state, channels
+    )
+
+
+def _settled_positions(
+    session: Session, closed: _ClosedRequest, state: State
+) -> frozenset[int]:
+    """Return the positions of the writes that people had settled before the deadline,
+    without those whose bound base has moved since: they are asked about again.
+    """
+    rebased = rebase_writes(
+        [closed.state],
+        session.graph,
+        state,
+        at=datetime.now(UTC),
+        protection=session.lease.protection,
+    )
+    moved = {row.write for row in rebased.rows}
+    positions: list[int] = []
+    for row in closed.state.writes:
+        if closed.state.standings[row.write].settled and row.write not in moved:
+            positions.append(row.position)
+    return frozenset(positions)
+
+
 def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
     """Return the gate that asks: the one that the request names, else its node's own,
     with the rules that the request was opened under. A deployment changes none of them:
@@ -96,8 +162,7 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
     as much time as before.
     """
     policy = request.policy
-    node = session.graph.nodes.get(policy.get("gate") or request.node)
-    gate = node.gate if node is not None else None
+    gate = _declared_gate(session, request)
     if gate is None:
         gate = Gate(title=_literal(str(read_value(request, "title") or "")))
     return replace(
@@ -112,7 +177,30 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         on_deadline=policy["on_deadline"],
         confirm=policy.get("confirm"),
         confirm_above=policy.get("confirm_above"),
+        considered=considered_by(policy),
+        exclusive=policy.get("exclusive", False),
+        claim_for=claim_time(policy),
     )
+
+
+def _declared_gate(session: Session, request: ApprovalRequest) -> Gate | None:
+    """Return the gate that asked, as this version declares it; None if it was removed."""
+    node = session.graph.nodes.get(request.policy.get("gate") or request.node)
+    return None if node is None else node.gate
+
+
+def _as_shown(rows: Sequence[PendingWrite]) -> dict[str, Any]:
+    """Return what people were shown of these revisions, in the form of `present`."""
+    title = ""
+    facts: list[Any] = []
+    writes: list[dict[str, Any]] = []
+    for row in rows:
+        shown = dict(read_value(row, "shown") or {})
+        # Both are the same beside each write of a request.
+        title = shown.pop("title", title)
+        facts = shown.pop("facts", facts)
+        writes.append(shown)
+    return {"title": title, "facts": facts, "writes": writes, "notes": []}
 
 
 def _literal(text: str) -> str:
@@ -166,24 +254,23 @@ def _revisions(
     return first, newest
 
 
-def _why(session: Session, request: ApprovalRequest) -> str | None:
+def _why(closed: _ClosedRequest) -> str | None:
     """Return why people are asked, and who had rejected what when time ran out: nobody
     should approve it without knowing. Raises `TamperedRow`, `WrongKey`.
     """
-    [state] = load_states([request], session.lease.protection)
-    sentences = _rejections(state)
+    sentences = _rejections(closed.state)
     hidden = len(sentences) - MOST_REJECTIONS
     if hidden > 0:
         sentences[MOST_REJECTIONS:] = [f"{hidden} more rejections"]
-    why = why_of(request)
+    why = why_of(closed.request)
     if why:
         sentences.insert(0, why)
     return ". ".join(sentences) or None
 
 
 def _rejections(state: RequestState) -> list[str]:
-    """Return a sentence for each write that a person rejected last, and did not take
-    back.
+    """Return a sentence for each open write that a person rejected last, and did not
+    take back.
     """
     label_by_write = {row.write: row.label or row.channel for row in state.writes}
     last: dict[tuple[Any, Any], Decision] = {}
@@ -192,7 +279,8 @@ def _rejections(state: RequestState) -> list[str]:
             last[decision.write, decision.by_name] = decision
     sentences: list[str] = []
     for decision in last.values():
-        if decision.verdict != "reject":
+        is_settled = state.standings[decision.write].settled
+        if decision.verdict != "reject" or is_settled:
             continue
         sentence = (
             f"{decision.by_name} had rejected {label_by_write[decision.write]} at "
@@ -204,13 +292,15 @@ def _rejections(state: RequestState) -> list[str]:
 
 
 def _reached(
-    request: ApprovalRequest, gate: Gate, newest: list[PendingWrite], why: str | None
+    closed: _ClosedRequest, gate: Gate, settled: frozenset[int]
 ) -> ReachedGate:
+    request = closed.request
     policy = request.policy
+    why = _why(closed)
     guard = policy.get("gate") or request.node
     reads = policy.get("reads")
     if request.node == PATCH:
-        channels = [row.channel for row in newest]
+        channels = [row.channel for row in closed.newest]
         gate = patch_gate(gate, channels, why, guard=guard).gate
     return ReachedGate(
         gate,
@@ -223,24 +313,25 @@ def _reached(
         # Later changes must not name others.
         reviewers=policy["reviewers"],
         ordinal=request.ordinal + 1,
-        revisions={row.position: row.revision + 1 for row in newest},
+        revisions={row.position: row.revision + 1 for row in closed.newest},
+        settled_positions=settled,
     )
 
 
 def _proposal(
-    session: Session, task: Task, gate: Gate, first: list[PendingWrite]
+    session: Session, task: Task, gate: Gate, rows: Sequence[PendingWrite]
 ) -> list[HeldWrite]:
-    """Return the writes of a task as its node proposed them: edits are not carried
-    over.
-    """
+    """Return these revisions of a task's writes as what it proposes."""
     held: list[HeldWrite] = []
-    for row in first:
+    for row in rows:
         version = pending_writes.base_of(row).version
         value = read_value(row, "value")
         plain = HeldWrite(task, row.position, row.channel, value, None, version)
         shown = read_value(row, "shown") or {}
         label = str(shown.get("label") or row.label)
-        if label == _label_by_gate(session, gate, plain):
+        # In an encrypted run only a label of the node may stand in a plain column.
+        is_secret = session.lease.protection.encrypted and label != row.label
+        if is_secret or label == _label_by_gate(session, gate, plain):
             held.append(plain)
         else:
             named = HeldWrite(task, row.position, row.channel, value, label, version)

@@ -29,6 +29,7 @@ from checkpoints.ledger.commit import Head, RunUpdate
 from checkpoints.lines import NOT_STARTED, line_row
 from checkpoints.memory import read_records
 from checkpoints.models.run_line import Travel
+from checkpoints.models.task_result import Outcome
 from checkpoints.queue import leases
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import run_row
@@ -77,7 +78,7 @@ from orchestrator.execution.session import (
     retry_when_log_moved,
 )
 from orchestrator.execution.stop_log import log_stop
-from orchestrator.execution.task_outcome import finished_task
+from orchestrator.execution.task_outcome import finished_task, made_call
 
 log = structlog.get_logger(__name__)
 
@@ -562,7 +563,7 @@ def _call(
     how all tasks ended, and `before` with the calls that passed and have no result.
     """
     proposals = calls.passed_calls(session, context, ended.results)
-    _end_begun_calls(session, ended, calls.begun_calls(session, todo, proposals))
+    _end_begun_calls(session, ended, calls.begun_calls(session, context, todo))
     if proposals and draining():
         raise Draining
     if proposals:
@@ -580,20 +581,42 @@ def _call(
 
 
 def _end_begun_calls(session: Session, ended: _Ended, begun: Sequence[Task]) -> None:
-    """Let calls that began before a crash and were not proposed again be unknown if
-    they may have happened, and fail otherwise. That is no error of their nodes, whose
-    edges for errors would act beside what may have happened.
+    """Let calls that began before a crash and were not proposed again end as they did
+    if the journal has their result, be unknown if they may have happened, and fail
+    otherwise. That is no error of their nodes, whose edges for errors would act beside
+    what may have happened.
     """
     unsettled = open_superstep.unsettled_tasks(session.graph, session.entries)
     for task in begun:
+        entry = session.entries[task]
         finished = ended.results.pop(task, None)
-        if task in unsettled:
-            ended.unfinished[task] = lost_outcome(session.entries[task])
+        if entry.outcome == Outcome.DONE:
+            # What was done stays done, whether or not it could be prepared again.
+            failed = ended.unfinished.pop(task, None)
+            why = _why_unprepared(task, failed, finished)
+            ended.results[task] = made_call(session, entry, why)
+        elif task in unsettled:
+            ended.unfinished[task] = lost_outcome(entry)
         elif finished is not None and finished.error is not None:
             error = {"type": finished.error.type, "message": finished.error.message}
             ended.unfinished[task] = TaskOutcome(
                 "failed", error=error, attempt=finished.attempt
             )
+
+
+def _why_unprepared(
+    task: Task, failed: TaskOutcome | None, finished: FinishedTask | None
+) -> str:
+    """Return the warning about a call that was made, and that nothing prepares now."""
+    message = ""
+    if failed is not None and failed.error is not None:
+        message = f": {failed.error['message']}"
+    elif finished is not None and finished.error is not None:
+        message = f": {finished.error.message}"
+    return (
+        f"{task} was made before a crash, and its recorded result counts; preparing it "
+        f"fails now, so it is not known any more with what it was made{message}"
+    )
 
 
 def _execute(

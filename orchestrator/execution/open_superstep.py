@@ -27,6 +27,9 @@ class FinishedTask:
     """A task that is finished: its output, or the error that its error edge carries,
     and the answer of its gate.
 
+    `why` is the reason for which people are asked; of a task that passed it is a warning,
+    that nothing prepares its call any more.
+
     `guard` names the node whose gate holds it, if that is not its own. `reads` are the
     channels that its check read; None if they were not recorded. `diverged`: why a
     replay ends here, as {why, path}. `call` is what a node was called with whose gate

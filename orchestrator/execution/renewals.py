@@ -14,6 +14,8 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.graphs.consideration import considered_by
+from orchestrator.engine.graphs.review_claim import claim_time
 from orchestrator.execution.open_superstep import FinishedTask
 from orchestrator.execution.session import Session
 
@@ -84,6 +86,9 @@ def _as_asked(reached: ReachedGate, request: ApprovalRequest) -> ReachedGate:
         four_eyes=policy["four_eyes"],
         all_or_nothing=policy["all_or_nothing"],
         confirm=policy.get("confirm"),
+        considered=considered_by(policy),
+        exclusive=policy.get("exclusive", False),
+        claim_for=claim_time(policy),
     )
     # What its functions read then decides as well whom it asks now.
     reads = policy.get("reads")

@@ -151,7 +151,7 @@ def status_events(
 
 def task_events(results: Mapping[Task, FinishedTask]) -> list[NewEvent]:
     """Return events for the unusual tasks of a superstep: errors that took their edge,
-    branches that diverged.
+    branches that diverged, calls that nothing prepares any more.
     """
     events: list[NewEvent] = []
     for task, result in results.items():
@@ -170,6 +170,9 @@ def task_events(results: Mapping[Task, FinishedTask]) -> list[NewEvent]:
                 "task_diverged", result.diverged, node=task.node, task=str(task)
             )
             events.append(diverged)
+        if result.passed and result.why:
+            warning = {"code": "call_not_prepared", "message": result.why}
+            events.append(NewEvent("warning", warning, node=task.node, task=str(task)))
     return events
 
 

@@ -2,10 +2,12 @@
 or it takes an error edge.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from approvals.authority import Loss
 from approvals.gates import guarded_channels
+from checkpoints.journal.results import Entry
 from orchestrator.engine import Task
 from orchestrator.engine.gates.requests import asks_people
 from orchestrator.engine.graphs.call import AUTHORITY
@@ -42,6 +44,27 @@ def finished_task(
     if outcome.loss is not None:
         return _held_by_loss(outcome.loss)
     return None
+
+
+def made_call(session: Session, entry: Entry, why: str) -> FinishedTask:
+    """Return a call that was made before a crash, by its recorded result, though nothing
+    prepares it any more; `why` says so.
+    """
+    outcome = TaskOutcome(
+        "done",
+        output=Output.from_json(entry.output or {}),
+        attempt=entry.attempt,
+        ms=entry.took_ms,
+        settled=entry.settled,
+    )
+    assert outcome.output is not None
+    finished = _finished_with_output(
+        session, entry.task, outcome, outcome.output, decided=True
+    )
+    # An output that a person gave may still have to pass another gate.
+    if finished.gated:
+        return finished
+    return replace(finished, passed=True, why=hide_secrets(writable(why)))
 
 
 def _held_by_loss(loss: Loss) -> FinishedTask:

@@ -15,7 +15,11 @@ from uuid import UUID
 from django.db.models import CharField, Count, Min, Q, Value
 from django.db.models.functions import Cast, Coalesce
 
-from approvals.gates.reviewed_channels import channels_under_review, count_signed
+from approvals.gates.reviewed_channels import (
+    channels_under_review,
+    count_signed,
+    nodes_silence_approves,
+)
 from checkpoints import versions
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run
@@ -33,6 +37,7 @@ from orchestrator.engine.versions.judgement import (
     STUCK,
     WARNED,
     Judgement,
+    depends_on_silence,
     judge,
 )
 from orchestrator.engine.versions.pending_parts import Pending
@@ -108,8 +113,8 @@ def forecast_runs() -> list[RunGroup]:
     this process's graphs and no others.
 
     A statement for the runs, two for the versions; two more for each place that
-    continues by a migration, and one for each share of its runs if the new version
-    lacks a gate that asks as much.
+    continues by a migration, one for each where silence could let something act, and
+    one for each share of its runs if the new version lacks a gate that asks as much.
     """
     places: dict[ForecastPlace, tuple[int, str]] = {}
     for *place, number, example in _rows():
@@ -217,28 +222,31 @@ def _judged(
         yield _Share(Judgement(STUCK, (reason,)), number, [example])
         return
 
-    # Runs whose migrated channels are under review may be judged otherwise.
+    old = versions.structure_of(place.fingerprint)
     judge_place = partial(
         judge,
-        versions.structure_of(place.fingerprint),
+        old,
         place.version,
         target.compiled,
         place.at,
         migrations=registry.migrations(place.graph),
     )
-    judgement = judge_place()
-    runs_by_channels: dict[frozenset[str], list[str]] = {}
-    if judgement.verdict == MIGRATED:
-        runs_by_channels = _runs_under_review(place, judgement)
+    judgement = judge_place(silent=frozenset())
+    # Runs in which people are asked may be judged otherwise.
+    runs_by_question = _runs_by_question(
+        place,
+        judgement,
+        on_silence=depends_on_silence(old, target.compiled, place.at),
+    )
     judged_apart: set[str] = set()
-    for channels, runs in runs_by_channels.items():
-        other = judge_place(held=channels)
+    for (channels, silent), runs in runs_by_question.items():
+        other = judge_place(held=channels, silent=silent)
         waiting = len(runs) if other.verdict == MIGRATED else 0
         examples = sorted(runs)[:MOST_EXAMPLES]
         yield _Share(other, len(runs), examples, waiting, only=Q(run__in=runs))
         judged_apart.update(runs)
 
-    remaining = number - sum(map(len, runs_by_channels.values()))
+    remaining = number - len(judged_apart)
     if remaining:
         yield _share_of_others(place, judgement, remaining, example, judged_apart)
 
@@ -316,13 +324,26 @@ def _example(place: ForecastPlace, excluded: Collection[str]) -> str | None:
     return None
 
 
-def _runs_under_review(
-    place: ForecastPlace, judgement: Judgement
-) -> dict[frozenset[str], list[str]]:
-    """Return the runs at a place about whose channels people are asked, by those of the
-    channels whose change a migration answers for.
+_Question = tuple[frozenset[str], frozenset[str]]
+"""Channels about which people are asked, and nodes at which silence approves that."""
+
+
+def _runs_by_question(
+    place: ForecastPlace, judgement: Judgement, *, on_silence: bool
+) -> dict[_Question, list[str]]:
+    """Return the runs at a place that are judged by what people are asked there: about
+    channels whose change a migration answers for, and, if it depends `on_silence`, at
+    nodes where silence approves.
     """
-    by_channels: dict[frozenset[str], list[str]] = defaultdict(list)
-    for run, channels in channels_under_review(_of_runs_at(place)).items():
-        by_channels[frozenset(channels & judgement.migrated_channels)].append(str(run))
-    return by_channels
+    channels: dict[Any, set[str]] = {}
+    if judgement.verdict == MIGRATED:
+        channels = channels_under_review(_of_runs_at(place))
+    silent: dict[Any, set[str]] = {}
+    if on_silence:
+        silent = nodes_silence_approves(_of_runs_at(place))
+    runs_by_question: dict[_Question, list[str]] = defaultdict(list)
+    for run in {**channels, **silent}:
+        migrated = channels.get(run, set()) & judgement.migrated_channels
+        question = (frozenset(migrated), frozenset(silent.get(run, ())))
+        runs_by_question[question].append(str(run))
+    return runs_by_question

@@ -11,9 +11,11 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from approvals.deadlines import GRACE
 from approvals.gates import deadline_jobs
+from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints.core.status import Status
-from checkpoints.db.clock import db_now
+from checkpoints.db.clock import db_now, read_now
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
 from checkpoints.ledger import locked_run
@@ -32,6 +34,8 @@ MOVING = (Status.QUEUED, Status.RUNNING, Status.WAITING, Status.PAUSED)
 """Statuses of runs that may have acted after the copy: a paused one may have been
 signed.
 """
+STANDING = (Status.FAILED, Status.UNKNOWN)
+"""Statuses of runs that move no more by themselves, and in which people may decide."""
 MORE_EPOCHS = 1_000_000
 """More than a run can have had claims since the copy was made: a worker that began a
 lease since then finds it gone.
@@ -85,7 +89,27 @@ def stop_runs(*, by: Any) -> StoppedRuns:
             reasons[str(run_id)] = error.message
             continue
         counts[status] = counts.get(status, 0) + 1
+    _give_people_time()
     return StoppedRuns(counts, reasons)
+
+
+def _give_people_time() -> None:
+    """Put off the deadlines of runs that had stopped when the copy was made, by
+    `GRACE` at least: people may have signed in the time that is missing, and silence
+    acts in such a run too.
+    """
+    waiting = ApprovalRequest.objects.filter(
+        status=RequestStatus.OPEN,
+        deadline__isnull=False,
+        run__status__in=STANDING,
+        run__imported=False,
+    ).exclude(run__error_code=RESTORED)
+    for run_id in set(waiting.values_list("run", flat=True)):
+        with transaction.atomic():
+            locked_run.lock_run(run_id)
+            deadline_jobs.replace_jobs(
+                run_id, waiting.filter(run=run_id), earliest=read_now() + GRACE
+            )
 
 
 def _stop(run_id: UUID, *, by: Any) -> str:

@@ -12,7 +12,10 @@ from uuid import UUID
 from django.db import Error
 from django.db.models import Q
 
-from approvals.gates.reviewed_channels import channels_under_review
+from approvals.gates.reviewed_channels import (
+    channels_under_review,
+    nodes_silence_approves,
+)
 from checkpoints import versions
 from checkpoints.ledger import head_loader
 from checkpoints.ledger.run_error import stored_error
@@ -108,8 +111,13 @@ def _action_of_resume(run: Run, target: Compiled) -> str:
     def channels_waiting() -> Collection[str]:
         return channels_under_review(Q(run=run.id)).get(run.id, frozenset())
 
+    def nodes_silent() -> Collection[str]:
+        return nodes_silence_approves(Q(run=run.id)).get(run.id, frozenset())
+
     at = Pending.from_text(run.pending)
-    judgement = versions.judgement_of(run, target, at, held=channels_waiting)
+    judgement = versions.judgement_of(
+        run, target, at, held=channels_waiting, silent=nodes_silent
+    )
     if not judgement.adopted:
         return ""
     if judgement.verdict == MIGRATED:

@@ -127,7 +127,8 @@ class Departure:
         that continues, at this point. At most one query.
         """
         at = pending_parts(self.document["frontier"], self.document["open"])
-        return versions.judgement_of(self.checkpoint, self.graph, at)
+        # What waits there is asked anew, under the policy of the version that continues.
+        return versions.judgement_of(self.checkpoint, self.graph, at, silent=frozenset)
 
     @cached_property
     def steps(self) -> tuple[Migration, ...]:

@@ -8,7 +8,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from approvals.passkeys import is_available, listed_keys
+from approvals.people.standing_in import delegations_of
 from approvals.permissions import may
+from approvals.views.notices.mail_choice import mail_facts
 from approvals.views.page import (
     read_page,
     refuses_unreadable_filters,
@@ -23,6 +25,8 @@ TOKENS = 50
 """The most tokens that the page lists, the newest first."""
 PASSKEYS = 20
 """The most passkeys that one page lists: as many as a person may have at a time."""
+DELEGATIONS = 50
+"""The most delegations that the page lists, the newest first, those that are over too."""
 _YEAR = 365 * 24 * 3600
 
 
@@ -30,8 +34,8 @@ _YEAR = 365 * 24 * 3600
 @require_safe
 @refuses_unreadable_filters
 def account_page(request: HttpRequest) -> HttpResponse:
-    """Show the account of the signed-in person. Five queries beside those of every
-    page, six with passkeys.
+    """Show the account of the signed-in person. Six queries beside those of every
+    page, seven with passkeys.
     """
     user = request.user
     number = read_page(request)
@@ -48,6 +52,8 @@ def account_page(request: HttpRequest) -> HttpResponse:
         "passkey_page": number,
         "more_passkeys": len(keys) > PASSKEYS,
         "has_passkeys": is_available,
+        **mail_facts(user),
+        "delegations": list(delegations_of(user)[:DELEGATIONS]),
         "now": timezone.now(),
     }
     return render(request, "orchestrator/account.html", {"page": context})

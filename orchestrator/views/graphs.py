@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 
 from approvals import permissions
 from approvals.forms import controls
+from approvals.results import figures
 from approvals.views.page import needs_role, render
 from approvals.visible_runs import VisibleRuns
 from checkpoints import versions
@@ -155,6 +156,7 @@ def graph_page(request: HttpRequest, name: str) -> HttpResponse:
         "versions": _versions(name),
         "policy": policy_in_words(compiled),
         "may_start": permissions.may(request.user, "start_run"),
+        "may_read_figures": figures.may_read(request.user),
     }
     return render(request, "orchestrator/graph.html", context, section="graphs")
 

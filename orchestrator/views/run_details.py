@@ -594,6 +594,8 @@ def _words(kind: str, payload: Facts) -> str:
         return "decided by the system"
     if kind == "task_settled":
         return "it happened" if payload.get("happened") else "it did not happen"
+    if "subject" in payload:
+        return str(payload["subject"]).partition(":")[2]
     name = _NAME_OF_WORDS.get(kind, "message")
     return str(payload.get(name, ""))
 

@@ -4,6 +4,7 @@
 import { announce, announceNews, isShortcut, shortcutsOn } from './tools.js';
 import { followRun } from './live.js';
 import { canUsePasskeys, signWithPasskey } from './passkey.js';
+import { watchSlips } from './sightings.js';
 import { fetchPage, swapParts } from './swap.js';
 
 const form = document.getElementById('review');
@@ -19,6 +20,8 @@ const plural = (n, one, many) => `${number(n)} ${n === 1 ? one : many}`;
 const WORDS = { approve: 'Approved', edit: 'Edited', reject: 'Rejected' };
 const CELL = { approve: 'y', edit: 'e', reject: 'n' };
 let signing = false;
+// A gate asks this person to look at the writes for longer.
+let early = false;
 
 // ── what is chosen ──
 // Of many writes the server counts: most of them are not on the page.
@@ -103,7 +106,7 @@ const paintButtons = (t) => {
   sign.textContent = t.left
     ? `Decide ${number(t.left)} more to sign`
     : `Sign ${plural(t.done, 'decision', 'decisions')}`;
-  sign.setAttribute('aria-disabled', String(t.left > 0));
+  sign.setAttribute('aria-disabled', String(t.left > 0 || early));
   some.hidden = !(t.left && t.done);
   some.textContent = `Sign ${number(t.done)} of ${number(t.total)} now`;
   document.getElementById('next-open').hidden = !t.left;
@@ -446,6 +449,8 @@ region?.addEventListener('input', (event) => {
 });
 document.addEventListener('visibilitychange', flush);
 
+const tellSeen = form ? watchSlips(form, region, renewToken) : async () => {};
+
 // ── signing ──
 const sign = async () => {
   signing = true;
@@ -464,6 +469,7 @@ const sign = async () => {
     await new Promise((go) => {
       setTimeout(go, 50);
     });
+  await tellSeen();
   if (!(await askPasskey())) return;
   const how = { method: 'POST', body: new FormData(form), signal: AbortSignal.timeout(PATIENCE) };
   const answer = await fetch(form.action, how).catch(() => null);
@@ -473,6 +479,10 @@ const sign = async () => {
   }
   if (answer.headers.has('X-Unconfirmed')) {
     await sayUnconfirmed(answer);
+    return;
+  }
+  if (answer.headers.has('X-Unconsidered')) {
+    await sayEarly(answer);
     return;
   }
   // What stands in the way is a page of its own. The key is the same, so that nothing counts twice.
@@ -488,6 +498,26 @@ const sayUnconfirmed = async (answer) => {
   note.textContent = page.querySelector('#message strong')?.textContent ?? 'Nothing was signed.';
   if (field) field.value = '';
   showUnconfirmed(field ?? note);
+};
+// The button works again when the time is up.
+const sayEarly = async (answer) => {
+  const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+  const note = document.getElementById('early');
+  const seconds = Number(answer.headers.get('X-Unconsidered'));
+  note.textContent = page.querySelector('#message strong')?.textContent ?? 'Nothing was signed.';
+  note.hidden = false;
+  note.focus();
+  signing = false;
+  early = seconds > 0;
+  later(0);
+  paint();
+  if (early) setTimeout(endEarly, seconds * 1000);
+};
+const endEarly = () => {
+  early = false;
+  document.getElementById('early').hidden = true;
+  paint();
+  announce('You can sign now.');
 };
 const showUnconfirmed = (target) => {
   signing = false;
@@ -534,6 +564,10 @@ form?.addEventListener('submit', (event) => {
   if (button?.id === 'keep') return;
   event.preventDefault();
   if (signing) return;
+  if (early) {
+    announce(document.getElementById('early').textContent);
+    return;
+  }
   if (button?.getAttribute('aria-disabled') === 'true') {
     goTo(firstOpen());
     announce(document.getElementById('sign').textContent);
@@ -639,7 +673,7 @@ const merge = (page) => {
       if (!there.has(keyOf(group))) group.querySelector('.changed').hidden = false;
     });
   }
-  swapParts(page, ['signatures', 'gone', 'review-head', 'meter']);
+  swapParts(page, ['signatures', 'gone', 'claims', 'review-head', 'meter']);
   if (changed)
     announceNews(changed > 1 ? `${changed} writes changed.` : lost || 'A write changed.');
   if (!page.getElementById('review') && form) {

@@ -132,8 +132,7 @@ def _fill(run: object, number: int) -> None:
     statements.insert_rows(
         RequestReviewer,
         [
-            # Few people: each of a run sees all of its requests, which is a row each.
-            RequestReviewer(request=r, principal=f"user:u{n % 20}")
+            RequestReviewer(request=r, principal=f"user:u{n}")
             for n, r in enumerate(made)
         ],
     )

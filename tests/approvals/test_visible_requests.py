@@ -2,19 +2,23 @@
 page.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from random import Random
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
+from django.db import connection
 
+from approvals import list_columns
 from approvals.models import ApprovalRequest, RequestReviewer, RequestViewer
 from approvals.permissions import visible_runs
 from approvals.visible_requests import VisibleRequests, of_visible_runs
+from checkpoints.db.large_reads import first_rows
 from checkpoints.models import Run
 from tests.support.cast import People
+from tests.support.read_costs import cost_of
 from tests.support.rows import START, a_request, a_run
 
 pytestmark = pytest.mark.django_db
@@ -33,6 +37,23 @@ NAMES = (
 @pytest.fixture(params=range(4))
 def random(request: Any) -> Random:
     return Random(request.param)
+
+
+@pytest.fixture(params=[(16, 100), (1, 100), (2, 2), (1, 1)])
+def limits(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many principals of a run are listed singly, and how many runs stand for a
+    principal's requests.
+    """
+    singly, runs = request.param
+    monkeypatch.setattr(list_columns, "MOST_SINGLY", singly)
+    monkeypatch.setattr(list_columns, "MOST_RUNS", runs)
+    _renew_triggers()
+
+
+def _renew_triggers() -> None:
+    """Install the triggers with other limits. They go with the test's transaction."""
+    list_columns.remove_triggers()
+    list_columns.install_triggers()
 
 
 @pytest.fixture
@@ -75,9 +96,14 @@ def _visible(person: Any) -> list[ApprovalRequest]:
 
 
 def test_each_page_has_the_requests_of_the_runs_that_the_person_may_see(
-    random: Random, persons: list[Any], people: People
+    limits: None, random: Random, persons: list[Any], people: People
 ) -> None:
     _make_requests(random, persons)
+    _require_lists(people, persons)
+
+
+def _require_lists(people: People, persons: Sequence[Any]) -> None:
+    """Require that each page of each person has the requests that they may see."""
     everything = ApprovalRequest.objects.order_by("-opened_at", "-id")
     moment = START + timedelta(minutes=5)
     for person in (*persons, people.auditor, people.reviewer):
@@ -110,3 +136,89 @@ def test_a_person_who_started_a_run_sees_what_it_asked_others(people: People) ->
     assert list(VisibleRequests(other)[:9]) == []
     Run.objects.update(started_by=other)
     assert list(VisibleRequests(people.nobody)[:9]) == []
+
+
+def test_what_is_lost_or_added_in_these_lists_is_mended(
+    limits: None, random: Random, persons: list[Any], people: People
+) -> None:
+    _make_requests(random, persons)
+    rows = sorted(_rows_of_viewers())
+    ids = list(RequestViewer.objects.values_list("id", flat=True))
+    RequestViewer.objects.filter(id__in=random.sample(ids, 9)).delete()
+    ids = list(RequestViewer.objects.values_list("id", flat=True))
+    changed = RequestViewer.objects.filter(id__in=random.sample(ids, 9))
+    changed.update(graph="other", opened_at=START - timedelta(days=1))
+    request = random.choice(ApprovalRequest.objects.all())
+    for principal in ("user:eve", "run:x", "starter:0"):
+        RequestViewer.objects.create(
+            request=request,
+            principal=principal,
+            graph=request.graph,
+            opened_at=request.opened_at,
+        )
+    list_columns.install_triggers()
+    assert sorted(_rows_of_viewers()) == rows
+    _require_lists(people, persons)
+
+
+def _rows_of_viewers() -> list[Any]:
+    columns = ("request", "principal", "graph", "opened_at")
+    return list(RequestViewer.objects.values_list(*columns))
+
+
+def test_a_run_that_asks_another_person_each_time_grows_with_its_requests() -> None:
+    run = a_run()
+    number = 4 * list_columns.MOST_SINGLY
+    rows = []
+    for person in range(number):
+        before = RequestViewer.objects.count()
+        a_request(run, f"user:u{person}")
+        rows.append(RequestViewer.objects.count() - before)
+    # The next request is opened, and the next person named, with as many rows.
+    most_rows = list_columns.MOST_SINGLY + 1
+    assert max(rows[2 * list_columns.MOST_SINGLY :]) == most_rows
+    assert RequestViewer.objects.count() <= number * most_rows
+    last = User.objects.create_user(f"u{number - 1}")
+    assert len(VisibleRequests(last)[: number + 1]) == number
+
+
+def test_who_stands_in_many_such_runs_is_listed_singly_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(list_columns, "MOST_RUNS", 3)
+    _renew_triggers()
+    for _ in range(5):
+        run = a_run()
+        others = [f"user:u{n}" for n in range(list_columns.MOST_SINGLY)]
+        a_request(run, *others)
+        a_request(run, "user:late")
+    late = RequestReviewer.objects.filter(principal="user:late").order_by("id")
+    assert [row.by_run for row in late] == [True, True, True, False, False]
+    assert RequestViewer.objects.filter(principal="user:late").count() == 4
+    assert len(VisibleRequests(User.objects.create_user("late"))[:99]) == 10
+
+
+def test_a_page_costs_no_more_beside_others_who_are_named_in_the_same_run() -> None:
+    run = a_run()
+    late = User.objects.create_user("late")
+    _name_others(run, range(2 * list_columns.MOST_SINGLY))
+    a_request(run, "user:late")
+    few = _cost_of_page(late)
+    _name_others(run, range(100, 100 + 10 * list_columns.MOST_SINGLY))
+    for name, reads in _cost_of_page(late).items():
+        assert reads <= 1.3 * few[name], name
+
+
+def _name_others(run: Run, numbers: Iterable[int]) -> None:
+    """Open a request for each of these people."""
+    for number in numbers:
+        a_request(run, f"user:other{number}")
+
+
+def _cost_of_page(user: User) -> dict[str, int]:
+    """Return what a page of three requests reads."""
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    with first_rows():
+        cost = cost_of(lambda: list(VisibleRequests(user)[:3]))
+    return cost.reads

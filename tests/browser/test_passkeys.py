@@ -97,6 +97,47 @@ def test_a_device_that_does_not_know_its_person_signs_nothing(
     window.page.wait_for_selector("#unconfirmed:not([hidden])")
     assert "your passkey was not used" in window.page.inner_text("#unconfirmed")
     assert not Decision.objects.exists()
+    # Nothing is lost, and the same button signs once the device knows them.
+    assert window.page.is_checked(".trip input[value=approve]")
+    session.send(
+        "WebAuthn.setUserVerified",
+        {"authenticatorId": authenticator, "isUserVerified": True},
+    )
+    window.page.click("#sign")
+    window.page.wait_for_url("**/receipts/**")
+    assert Decision.objects.get().confirmed_by == "passkey"
+
+
+def test_a_signature_whose_answer_was_lost_is_signed_again_on_the_same_page(
+    window: Page, device: Any
+) -> None:
+    register(window)
+    run = advanced(gated("lost_answer", confirm="passkey"))
+
+    def lose(route: Any) -> None:
+        route.fetch(max_redirects=0)
+        route.abort()
+
+    window.page.route("**/sign/", lose)
+    choose_and_sign(window, run)
+    window.page.wait_for_selector("#unsigned:not([hidden])")
+    assert Decision.objects.count() == 1
+    window.page.unroute("**/sign/")
+    window.page.click("#sign")
+    window.page.wait_for_url("**/receipts/**")
+    assert Decision.objects.count() == 1
+
+
+def test_a_server_that_does_not_answer_the_challenge_is_said_to_be_away(
+    window: Page, device: Any
+) -> None:
+    register(window)
+    run = advanced(gated("no_challenge", confirm="passkey"))
+    window.page.route("**/passkey/", lambda route: route.abort())
+    choose_and_sign(window, run)
+    window.page.wait_for_selector("#unconfirmed:not([hidden])")
+    assert "the server did not answer" in window.page.inner_text("#unconfirmed")
+    assert not Decision.objects.exists()
 
 
 def test_a_password_is_asked_for_again_on_the_page_that_is_open(

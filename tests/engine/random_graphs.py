@@ -3,20 +3,31 @@ slow model of the rules expects.
 """
 
 import copy
+import itertools
+from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated, Any
 
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from orchestrator.engine import END, START, Append, Command, Gate, Graph, Send, Write
+from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.play_people import waiting_tasks
 from orchestrator.engine.step.frontier import ErrorInfo, Frontier
-from orchestrator.engine.step.reduce import Result, Settled, output_of
+from orchestrator.engine.step.reduce import (
+    Output,
+    Result,
+    Settled,
+    WriteValue,
+    output_of,
+)
 from tests.engine import reference
 from tests.engine.reference import Model, Spec
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
+HOUR = timedelta(hours=1)
 BUDGET = 120
 """Tasks that a run may have, for loops of any-joins multiply."""
 
@@ -31,6 +42,12 @@ class State(BaseModel):
     log: Annotated[list[str], Append] = []
 
 
+class Call(BaseModel):
+    """What a node is called with."""
+
+    text: str
+
+
 @st.composite
 def graphs(draw: Any) -> tuple[list[Spec], list[str]]:
     """Nodes with every kind of way out, mended so that the graph is legal; and where
@@ -42,7 +59,38 @@ def graphs(draw: Any) -> tuple[list[Spec], list[str]]:
     inner = st.lists(st.sampled_from(names), max_size=2, unique=True)
     specs = [_spec(draw, name, ends, some, inner) for name in names]
     starts = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
-    return specs, _reaching_all(specs, starts)
+    starts = _reaching_all(specs, starts)
+    for spec in specs:
+        # Silence must not let anything act.
+        if spec.deadline == "approve" and (spec.call or _may_act_behind(spec, specs)):
+            spec.deadline = "reject"
+    return specs, starts
+
+
+def _may_act_behind(spec: Spec, specs: list[Spec]) -> bool:
+    """Whether a node can be reached that may be made to act: one without a gate, or one
+    that is called.
+    """
+    by_name = {one.name: one for one in specs}
+    reached: set[str] = set()
+    pending = [spec]
+    while pending:
+        one = pending.pop()
+        for name in {*_ways_of(one)} - {END, *reached}:
+            reached.add(name)
+            pending.append(by_name[name])
+    return any(by_name[name].call or not by_name[name].gated for name in reached)
+
+
+def _ways_of(spec: Spec) -> list[str]:
+    return [
+        *spec.plain,
+        *spec.branch,
+        *spec.error,
+        *spec.goto,
+        *spec.sends,
+        *itertools.chain(*spec.when.values()),
+    ]
 
 
 def _spec(draw: Any, name: str, ends: Any, some: Any, inner: Any) -> Spec:
@@ -53,6 +101,9 @@ def _spec(draw: Any, name: str, ends: Any, some: Any, inner: Any) -> Spec:
         gated=draw(rare),
         plain=draw(some),
     )
+    if spec.gated:
+        spec.call = draw(st.booleans())
+        spec.deadline = draw(st.sampled_from(["", "", "reject", "fail", "approve"]))
     spec.branch = draw(st.lists(ends, min_size=2, max_size=2)) if draw(rare) else []
     spec.error = draw(some) if draw(rare) else []
     spec.goto = draw(some) if draw(rare) else []
@@ -99,13 +150,9 @@ def built(
     """
     graph = Graph("random", input=Nothing, state=State)
     for spec in specs:
-        gate = (
-            Gate(reviewers=["user:ann"], needs_approval=_guard(seed))
-            if spec.gated
-            else None
-        )
+        gate = _gate(spec, seed) if spec.gated else None
         node, options = equipped(spec, _node(spec, seed))
-        options |= {"gate": gate, "approve": "writes" if gate else None}
+        options |= _asking(spec, gate)
         graph.node(
             spec.name, join=spec.join, goto=spec.goto, sends=spec.sends, **options
         )(node)
@@ -126,10 +173,47 @@ def built(
     return graph
 
 
+def _gate(spec: Spec, seed: int) -> Gate:
+    gate = Gate(reviewers=["user:ann"], needs_approval=_guard(seed))
+    if not spec.deadline:
+        return gate
+    return replace(gate, deadline=HOUR, on_deadline=spec.deadline)
+
+
+def _asking(spec: Spec, gate: Gate | None) -> dict[str, Any]:
+    """The options of a node's gate. A node that people let run acts, and may do so
+    again.
+    """
+    if gate is None:
+        return {}
+    if not spec.call:
+        return {"gate": gate, "approve": "writes"}
+    return {
+        "gate": gate,
+        "approve": "call",
+        "args": Call,
+        "prepare": _prepare,
+        "effect": "external",
+        "idempotent": True,
+    }
+
+
+def _prepare(state: Any, ctx: Any) -> Call:
+    return Call(text=reference.call_of(_entry(ctx), len(state.log)))
+
+
+def _entry(ctx: Any) -> str:
+    error = ctx.error.message if ctx.error else None
+    return reference.entry_of(tuple(ctx.task), ctx.payload, error)
+
+
 def _guard(seed: int) -> Any:
-    return lambda state, proposal: (
-        not reference.passes(seed, proposal.writes[0].value[0])
-    )
+    def needed(state: Any, proposal: Any) -> bool:
+        if proposal.args is not None:
+            return not reference.passes(seed, proposal.args.text)
+        return not reference.passes(seed, proposal.writes[0].value[0])
+
+    return needed
 
 
 def _router(spec: Spec, seed: int) -> Any:
@@ -141,12 +225,12 @@ def _node(spec: Spec, seed: int) -> Any:
         does = reference.behaviour(seed, spec, tuple(ctx.task))
         if does.fails:
             raise RuntimeError(str(ctx.task))
-        entry = reference.entry_of(
-            tuple(ctx.task), ctx.payload, ctx.error.message if ctx.error else None
-        )
-        writes = [Write("log", [entry])] + (
-            [Write("log", [entry + " again"])] if spec.gated else []
-        )
+        lines = [_entry(ctx)]
+        if spec.call:
+            lines = [reference.called(ctx.args.text, lines[0], len(state.log))]
+        elif spec.gated:
+            lines.append(f"{lines[0]} again")
+        writes = [Write("log", [line]) for line in lines]
         return Command(
             update=writes, goto=does.goto, send=[Send(*send) for send in does.sends]
         )
@@ -154,18 +238,32 @@ def _node(spec: Spec, seed: int) -> Any:
     return node
 
 
-def reviewer(seed: int) -> Any:
-    """The one who decides, as the model does."""
+def reviewer(seed: int, specs: list[Spec]) -> Any:
+    """The one who decides, or lets the time pass, as the model does."""
+    timed = {spec.name for spec in specs if spec.deadline}
     asked: dict[Any, int] = {}
 
     def decide(request: Any) -> Any:
         asked[request.task] = asked.get(request.task, 0) + 1
+        lets_pass = reference.lets_pass(seed, tuple(request.task), asked[request.task])
+        if request.node in timed and lets_pass:
+            return "deadline"
+        if request.writes[0].channel == CALL:
+            return _decided_call(seed, request, asked[request.task])
         answer = reference.verdicts(seed, tuple(request.task), asked[request.task])
         return answer and {
             position: (verdict, None) for position, verdict in answer.items()
         }
 
     return decide
+
+
+def _decided_call(seed: int, request: Any, asked: int) -> Any:
+    verdict = reference.call_verdict(seed, tuple(request.task), asked)
+    if verdict is None:
+        return None
+    text = reference.edited(request.writes[0].value["text"])
+    return {0: (verdict, {"text": text} if verdict == "edit" else None)}
 
 
 def modelled(model: Model) -> tuple[list[Any], str, int]:
@@ -181,7 +279,13 @@ def modelled(model: Model) -> tuple[list[Any], str, int]:
             if tasks > BUDGET:
                 model.__dict__ = before.__dict__
                 return rounds, "failed", number - 1
-        elif not model.settlement():
+            rounds.append(_round_of(model, ran))
+            continue
+        try:
+            has_settled = model.settlement()
+        except reference.TimeIsUp:
+            return rounds, "failed", number
+        if not has_settled:
             status = (
                 "paused"
                 if model.waiting
@@ -190,23 +294,27 @@ def modelled(model: Model) -> tuple[list[Any], str, int]:
                 else "completed"
             )
             return rounds, status, number
-        rounds.append(
-            (
-                ran,
-                model.pending(),
-                model.skipped(),
-                model.waiting_tasks(),
-                list(model.log),
-            )
-        )
+        rounds.append(_round_of(model, ran))
 
 
-def result_of(compiled: Compiled, start: Any) -> Result:
-    """How a task of a random graph ended."""
+def _round_of(model: Model, ran: list[Any]) -> Any:
+    return (
+        ran,
+        model.pending(),
+        model.skipped(),
+        model.waiting_tasks(),
+        list(model.log),
+    )
+
+
+def result_of(compiled: Compiled, start: Any, *, asks: bool = True) -> Result:
+    """How a task of a random graph ended, if its gate asks people or nobody."""
+    node = compiled.nodes[start.task.node]
+    if asks and node.calls and not start.is_call:
+        return Result(Output((WriteValue(CALL, {"text": "a call"}),)), gated=True)
     try:
-        return Result(
-            _output(compiled, start), gated=compiled.nodes[start.task.node].gated
-        )
+        is_gated = asks and node.gated and not start.is_call
+        return Result(_output(compiled, start), gated=is_gated)
     except RuntimeError as error:
         return Result(error=ErrorInfo(start.task.node, "RuntimeError", str(error)))
 
@@ -216,10 +324,15 @@ def some_settled(compiled: Compiled, frontier: Frontier, seed: int) -> list[Sett
     content = ["approved", "rejected", "partial"]
     tasks = waiting_tasks(compiled, frontier)
     chosen = tasks[: max(1, len(tasks) // 2)] if tasks else []
-    return [
-        Settled(task, (), content[(seed + task.visit + task.index) % 3])
-        for task in chosen
-    ]
+    settled: list[Settled] = []
+    for task in chosen:
+        outcome = content[(seed + task.visit + task.index) % 3]
+        writes: tuple[WriteValue, ...] = ()
+        if compiled.nodes[task.node].calls and outcome != "rejected":
+            outcome = "approved"
+            writes = (WriteValue(CALL, {"text": "a call"}),)
+        settled.append(Settled(task, writes, outcome))
+    return settled
 
 
 def _output(compiled: Compiled, start: Any) -> Any:
@@ -229,7 +342,7 @@ def _output(compiled: Compiled, start: Any) -> Any:
         task = start.task
         payload = start.payload
         error = start.error
+        args = Call(text="a call")
 
-    return output_of(
-        compiled, start.task.node, compiled.nodes[start.task.node].fn(None, Ctx())
-    )
+    returned = compiled.nodes[start.task.node].fn(State(), Ctx())
+    return output_of(compiled, start.task.node, returned)

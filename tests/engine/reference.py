@@ -12,11 +12,15 @@ from random import Random
 
 @dataclass
 class Spec:
-    """One node of a random graph; ways lead to names of nodes or END."""
+    """One node of a random graph; ways lead to names of nodes or END. `call`: its gate
+    is asked before it runs. `deadline`: what silence at its gate does, empty without one.
+    """
 
     name: str
     join: str = "all"
     gated: bool = False
+    call: bool = False
+    deadline: str = ""
     plain: list[str] = field(default_factory=list)
     branch: list[str] = field(default_factory=list)
     when: dict[str, list[str]] = field(default_factory=dict)
@@ -65,6 +69,41 @@ def verdicts(
     }
 
 
+def call_verdict(seed: int, task: tuple[str, int, int], asked: int) -> str | None:
+    """What the reviewer says of a call the n-th time that he is asked about it."""
+    dice = Random(f"{seed}/call/{task}/{asked}")
+    if dice.random() < 0.3:
+        return None
+    return dice.choice(["approve", "approve", "edit", "reject"])
+
+
+class TimeIsUp(Exception):
+    """A deadline has come that lets the run fail."""
+
+
+def lets_pass(seed: int, task: tuple[str, int, int], asked: int) -> bool:
+    """Whether nobody answers before the deadline, the n-th time that they are asked."""
+    dice = Random(f"{seed}/deadline/{task}/{asked}")
+    return asked <= 3 and dice.random() < 0.4
+
+
+def call_of(entry: str, logged: int) -> str:
+    """What a call is prepared with, when the log has this many lines."""
+    return f"{entry} prepared at {logged}"
+
+
+def edited(call: str) -> str:
+    """What a reviewer makes of a call."""
+    return f"{call}, edited"
+
+
+def called(call: str, entry: str, logged: int) -> str:
+    """The line that a call logs: what it was called with, its task, and the state that
+    it saw.
+    """
+    return f"{entry} called with ({call}) at {logged}"
+
+
 def entry_of(task: tuple[str, int, int], payload: int | None, error: str | None) -> str:
     """The line that a task logs."""
     return f"{task[0]}:{task[1]}:{task[2]} payload={payload} error={error}"
@@ -77,14 +116,25 @@ class Token:
 
 
 @dataclass
-class Waiting:
-    """A visit that is not over: per task its status, its proposal and what it wants to
-    do.
+class Part:
+    """One task of a visit: its status, its proposal and what it wants to do; of a call
+    also what it is called with, and how long the log was when it was prepared.
     """
+
+    entry: str
+    does: Behaviour
+    status: str = "new"
+    call: str = ""
+    logged: int = 0
+
+
+@dataclass
+class Waiting:
+    """A visit that is not over, with its tasks."""
 
     node: str
     visit: int
-    tasks: list[tuple[str, str, Behaviour]]
+    tasks: list[Part]
 
 
 class Model:
@@ -252,33 +302,66 @@ class Model:
 
     def superstep(self) -> list[tuple[str, int, int]]:
         """One round: the tasks that ran."""
-        started = self.start()
-        visits: dict[tuple[str, int], Waiting] = {}
-        for task, payload, error in started:
-            entry = entry_of(task, payload, error)
-            status, does = self._perform(task, entry)
+        # All tasks see the log as it is now, whatever the others of them add to it.
+        logged = len(self.log)
+        tasks = self._approved_calls()
+        visits = {task[:2]: self._visit_of(task) for task in tasks}
+        for task, payload, error in self.start():
+            does = behaviour(self.seed, self.specs[task[0]], task)
+            part = Part(entry_of(task, payload, error), does)
             visit = visits.setdefault(task[:2], Waiting(task[0], task[1], []))
-            visit.tasks.append((status, entry, does))
-        for visit in visits.values():
-            self._end(visit)
-        return [task for task, _, _ in started]
+            visit.tasks.append(part)
+            tasks.append(task)
+        tasks.sort(key=self._place)
+        for task in tasks:
+            part = visits[task[:2]].tasks[task[2]]
+            part.status = self._perform(task, part, logged)
+        self.waiting = [visit for visit in self.waiting if visit not in visits.values()]
+        for node, number in sorted(visits, key=lambda key: self._place((*key, 0))):
+            self._end(visits[node, number])
+        return tasks
 
-    def _perform(self, task: tuple[str, int, int], entry: str) -> tuple[str, Behaviour]:
+    def _approved_calls(self) -> list[tuple[str, int, int]]:
+        """The calls that were approved and have not run."""
+        return [
+            (visit.node, visit.visit, index)
+            for visit in self.waiting
+            for index, part in enumerate(visit.tasks)
+            if part.status == "ready"
+        ]
+
+    def _visit_of(self, task: tuple[str, int, int]) -> Waiting:
+        return next(
+            visit for visit in self.waiting if (visit.node, visit.visit) == task[:2]
+        )
+
+    def _perform(self, task: tuple[str, int, int], part: Part, logged: int) -> str:
+        """Run a task, or prepare its call; give its status."""
         spec = self.specs[task[0]]
-        does = behaviour(self.seed, spec, task)
-        if does.fails:
-            return "error", does
-        if spec.gated and not passes(self.seed, entry):
-            return "gated", does
-        self.log += [entry, entry + " again"] if spec.gated else [entry]
-        return "approved", does
+        if spec.call:
+            if part.status == "new":
+                part.call = call_of(part.entry, logged)
+                part.logged = logged
+                if not passes(self.seed, part.call):
+                    return "gated"
+            if part.does.fails:
+                return "error"
+            self.log.append(called(part.call, part.entry, part.logged))
+            return "approved"
+        if part.does.fails:
+            return "error"
+        if spec.gated and not passes(self.seed, part.entry):
+            return "gated"
+        again = [part.entry + " again"] if spec.gated else []
+        self.log += [part.entry, *again]
+        return "approved"
 
     def _end(self, visit: Waiting) -> None:
-        if any(status == "gated" for status, _, _ in visit.tasks):
+        statuses = [part.status for part in visit.tasks]
+        if "gated" in statuses or "ready" in statuses:
             self.waiting.append(visit)
             return
         spec = self.specs[visit.node]
-        statuses = [status for status, _, _ in visit.tasks]
         if "error" in statuses:
             first = f"{visit.node}:{visit.visit}:{statuses.index('error')}"
             self._put(
@@ -286,7 +369,7 @@ class Model:
             )
             return
         outcome = statuses[0] if len(set(statuses)) == 1 else "partial"
-        kept = [does for status, _, does in visit.tasks if status != "rejected"]
+        kept = [part.does for part in visit.tasks if part.status != "rejected"]
         named = (
             [f"{spec.name}>{target}!{outcome}" for target in spec.when.get(outcome, [])]
             if spec.gated
@@ -321,30 +404,37 @@ class Model:
         self.tokens += [Token(edge, error) for edge in edges if edge not in ends]
 
     def settlement(self) -> bool:
-        """Ask about everything that waits; apply what was decided. False: nothing was."""
+        """Ask about everything that waits; apply what was decided. False: nothing was.
+        Raises `TimeIsUp`.
+        """
         now = sorted(
             self.waiting, key=lambda visit: (self.order.index(visit.node), visit.visit)
         )
         answered = False
         for visit in now:
-            for index, (status, entry, does) in enumerate(visit.tasks):
-                if status == "gated":
-                    decided = self._ask((visit.node, visit.visit, index), entry)
-                    visit.tasks[index] = (decided or "gated", entry, does)
+            for index, part in enumerate(visit.tasks):
+                if part.status == "gated":
+                    decided = self._ask((visit.node, visit.visit, index), part)
+                    part.status = decided or "gated"
                     answered = answered or decided is not None
         self.waiting = []
         for visit in now:
             self._end(visit)
         return answered
 
-    def _ask(self, task: tuple[str, int, int], entry: str) -> str | None:
+    def _ask(self, task: tuple[str, int, int], part: Part) -> str | None:
         self.asked[task] = self.asked.get(task, 0) + 1
+        spec = self.specs[task[0]]
+        if spec.deadline and lets_pass(self.seed, task, self.asked[task]):
+            return self._time_out(spec, part)
+        if spec.call:
+            return self._ask_about_call(task, part)
         answer = verdicts(self.seed, task, self.asked[task])
         if answer is None:
             return None
         self.log += [
             line
-            for n, line in enumerate([entry, entry + " again"])
+            for n, line in enumerate([part.entry, part.entry + " again"])
             if answer[n] == "approve"
         ]
         content = set(answer.values())
@@ -356,6 +446,26 @@ class Model:
             else "partial"
         )
 
+    def _time_out(self, spec: Spec, part: Part) -> str:
+        """Let a deadline decide what is open."""
+        if spec.deadline == "fail":
+            raise TimeIsUp
+        if spec.deadline == "reject":
+            return "rejected"
+        self.log += [part.entry, part.entry + " again"]
+        return "approved"
+
+    def _ask_about_call(self, task: tuple[str, int, int], part: Part) -> str | None:
+        """Ask before a node runs: approved, its task goes on in the next superstep."""
+        verdict = call_verdict(self.seed, task, self.asked[task])
+        if verdict is None:
+            return None
+        if verdict == "reject":
+            return "rejected"
+        if verdict == "edit":
+            part.call = edited(part.call)
+        return "ready"
+
     # What is shown
 
     def pending(self) -> list[str]:
@@ -365,8 +475,8 @@ class Model:
         tasks = [
             (v.node, v.visit, n)
             for v in self.waiting
-            for n, one in enumerate(v.tasks)
-            if one[0] == "gated"
+            for n, part in enumerate(v.tasks)
+            if part.status == "gated"
         ]
         return sorted(tasks, key=self._place)
 

@@ -3,7 +3,6 @@ they must agree in every round.
 """
 
 import os
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, event, given, settings
@@ -57,7 +56,7 @@ def test_the_engine_plays_every_graph_as_the_rules_say(
     played = play(
         built(specs, starts, seed),
         {},
-        decisions=reviewer(seed),
+        decisions=reviewer(seed, specs),
         max_supersteps=supersteps,
     )
     event(f"ends {status}")
@@ -94,7 +93,7 @@ def test_no_token_is_lost_and_no_join_starts_without_one(
             )
             assert len(started) <= (1 if compiled.nodes[node].join == "all" else taken)
         results = {
-            start.task: replace(result_of(compiled, start), gated=False)
+            start.task: result_of(compiled, start, asks=False)
             for start in planned.starts
         }
         frontier = reduce_step(

@@ -14,6 +14,8 @@ STATUSES = {
     "checkpoints.Job.status": "queued running done failed cancelled",
     "approvals.ApprovalRequest.status": "open settled applied withdrawn expired",
     "approvals.Decision.verdict": "approve reject edit",
+    "approvals.MailPreference.mode": "at_once digest none",
+    "approvals.NoticeMail.status": "waiting delivered given_up",
     "approvals.WebhookDelivery.status": "waiting delivered given_up",
     "orchestrator.Preference.theme": "auto light dark",
 }
@@ -57,6 +59,7 @@ EVENTS = {
         "results_reused",
     ),
     *("task_diverged", "version_changed"),
+    *("request_claimed", "request_released", "request_assigned"),
 }
 """Types of the lines of a run's log."""
 
@@ -105,7 +108,8 @@ AUDIT = {
         "retention_policy_deleted",
         "retention_policy_refused",
     ),
-    *("run_marked", "keys_changed"),
+    *("run_marked", "keys_changed", "delegated", "delegation_revoked"),
+    *("request_claimed", "request_released", "request_assigned"),
 }
 """Kinds of the lines of the audit log."""
 
@@ -165,6 +169,7 @@ CODES = {
         "wrong_key",
         "wrong_status",
         "missing_secrets",
+        "claimed",
     ),
 }
 """Codes of refusals, which rows keep and the API answers."""
@@ -189,6 +194,10 @@ SETTINGS = {
     ),
     *(
         "ENCRYPTION_KEYS",
+        "MAIL_FROM",
+        "SITE_URL",
+        "WEBHOOKS_OVER_HTTP",
+        "WEBHOOKS_TO_PRIVATE_ADDRESSES",
         "COMPROMISED_KEYS",
         "PAYLOADS",
         "DEFAULT_PAYLOADS",

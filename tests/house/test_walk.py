@@ -68,7 +68,7 @@ that begin and end transactions of SQLite.
 MOST = {
     "sqlite": {
         "superstep": (61, 239, 473),
-        "signature": (27, 130, 629),
+        "signature": (27, 130, 633),
         "fork": (60, 251, 744),
     },
     "postgresql": {

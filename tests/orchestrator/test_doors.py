@@ -59,8 +59,14 @@ JSON_DOORS = (
 FORMS = {
     ":home.theme": "/account/theme/",
     ":account.shortcuts": "/account/shortcuts/",
+    ":mail_choice": "/account/mail/",
     ":passkey_register": "/account/passkeys/",
     ":passkey_options": "/account/passkeys/options/",
+    ":claim": "/reviews/CLM-1/claim/",
+    ":delegate": "/account/delegations/",
+    ":delegation_revoke": (
+        "/account/delegations/01a20375-2ef5-7e6f-835d-4878671b73ec/revoke/"
+    ),
     ":challenge": "/reviews/CLM-1/passkey/",
     ":login": "/login/",
     ":resume": "/runs/CLM-1/resume/",
@@ -73,6 +79,7 @@ FORMS = {
     ":start": "/graphs/page_claim/start/",
     ":sign": "/reviews/CLM-1/sign/",
     ":draft": "/reviews/CLM-1/draft/",
+    ":seen": "/reviews/CLM-1/seen/",
     ":webhooks": "/webhooks/",
     ":webhook": "/webhooks/01a20375-2ef5-7e6f-835d-4878671b73ec/",
     ":go-on": "/checkpoints/01a20375-2ef5-7e6f-835d-4878671b73ec/go-on/",

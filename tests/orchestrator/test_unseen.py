@@ -4,14 +4,16 @@ address of the API, by the list of all addresses. Sockets are in
 """
 
 import re
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
 
-from approvals import webhooks
+from approvals import reviews, webhooks
 from approvals.models import ApprovalRequest, Receipt
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs
@@ -22,7 +24,7 @@ from tests.support.run_actions import pending, sign
 
 __all__ = ["claim_graph", "run"]
 
-LED = re.compile("/(sign|draft|passkey|name|revoke)/$")
+LED = re.compile("/(sign|draft|seen|passkey|claim|name|revoke)/$")
 """Opened, these lead to the review or to one's own account, whatever it is."""
 WITHOUT_THING = re.compile(r"^(admin/|demo/|api/v1/schema|api/v1/\^)")
 
@@ -55,6 +57,10 @@ def there(run: Run, people: People) -> dict[str, str]:
     """Things that nobody but their people may see."""
     request = ApprovalRequest.objects.get(run=run)
     sign(run, people.reviewer, ["approve"] * len(pending(run)))
+    ends = timezone.now() + timedelta(days=1)
+    delegation = reviews.delegate(
+        to=people.second_reviewer, ends=ends, by=people.reviewer
+    )
     _, key = authenticators.registered(people.reviewer)
     webhook, _ = webhooks.add_webhook("https://hooks.example.org/", by=None)
     return {
@@ -66,6 +72,7 @@ def there(run: Run, people: People) -> dict[str, str]:
         "receipt_id": str(Receipt.objects.get().id),
         "format": "csv",
         "key": str(key.id),
+        "delegation": str(delegation.id),
         "decision": str(Receipt.objects.get().decisions.all()[0].id),
         "number": str(AuditLine.objects.get(kind="signed").id),
         "webhook": str(webhook.id),
@@ -88,6 +95,7 @@ GONE = {
     "number": "999999999",
     "fork": str(uuid4()),
     "decision": str(uuid4()),
+    "delegation": str(uuid4()),
     "webhook": str(uuid4()),
     "delivery": str(uuid4()),
 }

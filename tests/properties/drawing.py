@@ -10,24 +10,29 @@ import os
 import random
 from collections import Counter, defaultdict
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
 from hypothesis import HealthCheck, settings
 
-from approvals import reviews
+from approvals import deadlines, reviews
 from approvals.models import ApprovalRequest
 from checkpoints.core.status import Status
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
-from orchestrator import discovery
+from checkpoints.sealing.sealed_columns import read_value
+from orchestrator import discovery, runs
 from orchestrator.demo.claims.models import ClaimCase
 from orchestrator.engine import Graph, registry
 from tests.engine import reference
 from tests.engine.random_graphs import built
 from tests.engine.reference import Spec
+from tests.support.forging import rewrite
 
 EXAMPLES = int(os.environ.get("COUNTERSIGN_EXAMPLES", "9"))
 _SAID = os.environ.get("COUNTERSIGN_SEED", "9")
@@ -64,7 +69,7 @@ def registered(
     def equipped(spec: Spec, node: Any) -> Any:
         return (
             (_of_one_write(node), {})
-            if single and spec.gated
+            if single and spec.gated and not spec.call
             else with_effect(spec, node, seed)
         )
 
@@ -88,6 +93,8 @@ def with_effect(spec: Spec, node: Any, seed: int) -> tuple[Any, dict[str, Any]]:
     kind = Random(f"{seed}/effect/{spec.name}").choice(
         ["pure", "read", "external", "write"]
     )
+    if spec.call:
+        return _calling(node), {}
     if spec.gated or kind == "pure":
         return node, {}
     if kind == "external":
@@ -126,10 +133,14 @@ def counts(run: Run) -> dict[str, int]:
 
 def people(seed: int) -> Any:
     """Whoever reviews: of what is open some requests, and of those each write, by the
-    dice and nothing else.
+    dice and nothing else; or nobody, until a deadline comes. A run that failed with one
+    is resumed.
     """
 
     def decide(run: Run, by: User) -> bool:
+        if run.status == Status.FAILED and run.error_code == "deadline_passed":
+            runs.resume(run.id)
+            return True
         if run.status != Status.PAUSED:
             return False
         asked = list(
@@ -137,8 +148,14 @@ def people(seed: int) -> Any:
                 "node", "visit", "index"
             )
         )
-        dice = Random(f"{seed}/{[one.task for one in asked]}")
+        dice = Random(f"{seed}/{[(one.task, one.ordinal) for one in asked]}")
         chosen = dice.sample(asked, dice.randint(1, len(asked)))
+        for one in chosen:
+            task = (one.node, one.visit, one.index)
+            if one.deadline and reference.lets_pass(seed, task, one.ordinal + 1):
+                # One act, for whatever befalls those who act may come in between.
+                _let_come(one)
+                return True
         reviews.sign(
             run.id, [item for one in chosen for item in _decided(one, seed)], by=by
         )
@@ -147,16 +164,36 @@ def people(seed: int) -> Any:
     return decide
 
 
+def _let_come(request: ApprovalRequest) -> None:
+    """Let the deadline of a request come, and decide."""
+    with transaction.atomic():
+        rewrite(request, deadline=timezone.now() - timedelta(minutes=1))
+        deadlines.meet_deadline(request.run_id, request.id)
+
+
 def _decided(request: ApprovalRequest, seed: int) -> list[dict[str, Any]]:
     task = (request.node, request.visit, request.index)
-    answer = next(
-        content for n in range(100) if (content := reference.verdicts(seed, task, n))
-    )
     rows = pending_writes.newest(
         PendingWrite.objects.filter(run=request.run_id)
     ).order_by("position")
+    own = [row for row in rows if (row.line, row.task) == (request.line, request.task)]
+    if request.kind == "call":
+        return [_decided_call(row, task, seed) for row in own]
+    answer = next(
+        content for n in range(100) if (content := reference.verdicts(seed, task, n))
+    )
     return [
         {"write": str(row.write), "hash": row.hash, "verdict": answer[row.position]}
-        for row in rows
-        if (row.line, row.task) == (request.line, request.task)
+        for row in own
     ]
+
+
+def _decided_call(row: PendingWrite, task: Any, seed: int) -> dict[str, Any]:
+    verdict = next(
+        word for n in range(100) if (word := reference.call_verdict(seed, task, n))
+    )
+    item = {"write": str(row.write), "hash": row.hash, "verdict": verdict}
+    if verdict == "edit":
+        text = reference.edited(read_value(row, "value")["text"])
+        return {**item, "value": {"text": text}}
+    return item

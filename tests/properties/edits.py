@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from orchestrator.engine import END, Append, Graph, Last, Retry
 from orchestrator.engine.errors import InvalidGraph
 from orchestrator.engine.graphs.compile import compile
-from tests.engine.random_graphs import built
+from tests.engine.random_graphs import HOUR, built
 from tests.engine.reference import Spec
 from tests.properties.drawing import MOST_SUPERSTEPS, with_effect
 
@@ -215,6 +215,7 @@ def policy(source: Source, dice: Random) -> None:
         {"all_or_nothing": True},
         {"shows": ["extra"]},
         {"needs_approval": None},
+        {"deadline": HOUR, "on_deadline": dice.choice(["reject", "approve", "fail"])},
     ]
     gated = [spec.name for spec in source.specs if spec.gated]
     source.gates[dice.choice(gated or [source.specs[0].name])] = dice.choice(options)
@@ -223,6 +224,8 @@ def policy(source: Source, dice: Random) -> None:
 def gate(source: Source, dice: Random) -> None:
     spec = dice.choice(source.specs)
     spec.gated = not spec.gated
+    spec.call = False
+    spec.deadline = ""
     spec.when = {}
     spec.plain = spec.plain or [END]
 
@@ -236,6 +239,10 @@ def with_payment(specs: list[Spec], dice: Random) -> list[Spec]:
     two: there already, or made.
     """
     specs = copy.deepcopy(specs)
+    for spec in specs:
+        # The payment may come behind it.
+        if spec.deadline == "approve":
+            spec.deadline = "reject"
     first = dice.choice([spec for spec in specs if spec.gated] or specs)
     for gate in {
         spec.name: spec for spec in (first, dice.choice([first, *specs]))

@@ -17,6 +17,8 @@ from orchestrator.engine import (
     Show,
     Write,
 )
+from orchestrator.engine.graphs.call import CALL
+from tests.engine.random_graphs import Call
 from tests.engine.reference import Spec
 from tests.engine.small import Nothing
 from tests.engine.waiting import State
@@ -79,6 +81,17 @@ def _router(spec: Spec, seed: int) -> Any:
 def _options(spec: Spec, seed: int) -> dict[str, Any]:
     dice = Random(f"{seed}/options/{spec.name}")
     retry = Retry(attempts=2, backoff=0) if dice.random() < 0.4 else None
+    if spec.call:
+        effect = dice.choice(["external", "read"])
+        return {
+            "effect": effect,
+            "idempotent": effect == "external",
+            "approve": "call",
+            "args": Call,
+            "prepare": _preparing(spec, seed),
+            "gate": _gate(spec, dice, seed),
+            "retry": retry,
+        }
     if spec.gated:
         return {"effect": "human", "gate": _gate(spec, dice, seed), "retry": retry}
     effect = dice.choice(EFFECTS)
@@ -105,6 +118,8 @@ def _gate(spec: Spec, dice: Random, seed: int) -> Gate:
         )
 
     shows = {"note": Show(label="A note")} if dice.random() < 0.5 else {}
+    if spec.call:
+        shows = {CALL: Show(label="Say {text}")} if shows else {}
     return Gate(
         reviewers=named if dice.random() < 0.2 else dice.choice([ANN, None]),
         all_or_nothing=dice.random() < 0.3,
@@ -116,10 +131,21 @@ def _gate(spec: Spec, dice: Random, seed: int) -> Gate:
     )
 
 
+def _preparing(spec: Spec, seed: int) -> Any:
+    def prepare(state: Any, ctx: Any) -> Call:
+        dice = Random(f"{seed}/{ctx.task}/{ctx.attempt}/prepare/{state!r}")
+        if dice.random() < (0.2 if spec.error else 0.03):
+            raise RuntimeError(f"{ctx.task} is not prepared")
+        return Call(text=dice.choice(VALUES))
+
+    return prepare
+
+
 def _node(spec: Spec, seed: int) -> Any:
     def node(state: Any, ctx: Any) -> Any:
         dice = Random(
             f"{seed}/{ctx.task}/{ctx.attempt}/{state!r}/{ctx.error and ctx.error.message}"
+            f"{ctx.args or ''}"
         )
         fails = dice.random()
         if fails < (0.4 if spec.error else 0.03):
@@ -153,10 +179,10 @@ def _writes(spec: Spec, dice: Random, task: str) -> list[Write]:
     """
     kinds = (
         ["note", "letter", "latest", "total", "log", "table"]
-        if spec.gated
+        if spec.gated and not spec.call
         else ["latest", "total", "log", "table"]
     )
-    if not spec.gated and dice.random() < 0.2:
+    if (spec.call or not spec.gated) and dice.random() < 0.2:
         kinds.append(dice.choice(["note", "letter"]))
     chosen = [
         dice.choice(kinds)
@@ -206,6 +232,8 @@ def _verdict(write: Any, dice: Random) -> Any:
     word = dice.choice(["approve", "approve", "approve", "reject", "edit"])
     if word != "edit":
         return word
+    if write.channel == CALL:
+        return "edit", {"text": dice.choice(VALUES)}
     if write.channel.startswith("$memory"):
         return "edit", {"content": dice.choice(VALUES), "strength": 1.0}
     return "edit", _value(write.channel, dice, "edited")

@@ -82,6 +82,8 @@ QUERY = {
     "metadata.team",
     "token",
     "line",
+    "unfolded",
+    "gate",
 }
 """What pages read from their address."""
 FORM = {
@@ -147,6 +149,10 @@ FORM = {
     "view",
     "metadata",
     "typed",
+    "begins",
+    "ends",
+    "request",
+    "to",
     "graph",
     "keep_last",
     "age_failed",
@@ -157,6 +163,9 @@ FORM = {
     "events",
     "graphs",
     "delivery",
+    "quiet_from",
+    "quiet_until",
+    "time_zone",
 }
 """What pages and the admin read from forms."""
 ADMIN = {
@@ -332,6 +341,7 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "key": ["1"],
         "job": [str(retention.prune(rule, by=None).id)],
         "act": ["pause"],
+        "delegation": [str(run.id)],
         "webhook": [str(webhook.id)],
         "delivery": [str(webhooks.send_test(webhook.id, by=None).id)],
         "fork": [
@@ -387,6 +397,7 @@ _KNOWN_NAMES = (
     "policy",
     "job",
     "key",
+    "delegation",
     "act",
     "webhook",
     "delivery",

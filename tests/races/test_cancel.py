@@ -3,10 +3,13 @@ moment; one outcome each.
 """
 
 import contextlib
+import itertools
 import random
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -16,12 +19,15 @@ from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.engine.errors import WrongStatus
+from orchestrator.execution import loop
 from tests.races.meeting import TRIALS, Thread, whole, work
 from tests.support import cast, run_actions
 from tests.support.processes import calls
 from tests.support.run_actions import event_payloads, sign, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
+TURNS = 7
+"""More turns than the worker takes with a run of the loop."""
 
 
 def test_of_a_decision_and_a_cancel_at_once_the_first_stands_and_the_loser_is_told(
@@ -82,16 +88,45 @@ def test_of_a_decision_and_a_cancel_at_once_the_first_stands_and_the_loser_is_to
 
 
 def test_a_cancel_while_a_worker_is_at_work_ends_the_run_once_and_between_two_supersteps(
-    people: cast.People,
+    people: cast.People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(9)
+    take_turn = loop._turn
     ends = set()
     for trial in range(TRIALS):
         run = runs.start("loop_every", {})
-        worker = Thread(lambda run=run: work(run))
-        time.sleep(chance.random() * 0.12)
+        reached = threading.Event()
+        asked = threading.Event()
+        # In the first trial the worker is done before anybody cancels, and in the second
+        # it waits for that; else it is anywhere.
+        moment = {0: TURNS, 1: 1}.get(trial, chance.randrange(TURNS))
+        turns = itertools.count()
+
+        def turn(
+            *args: Any,
+            moment: int = moment,
+            reached: threading.Event = reached,
+            asked: threading.Event | None = asked if trial == 1 else None,
+            turns: Iterator[int] = turns,
+        ) -> bool:
+            if next(turns) == moment:
+                reached.set()
+                if asked is not None:
+                    asked.wait(60)
+            return take_turn(*args)
+
+        def work_through(run: Run = run, reached: threading.Event = reached) -> None:
+            try:
+                work(run)
+            finally:
+                reached.set()
+
+        monkeypatch.setattr(loop, "_turn", turn)
+        worker = Thread(work_through)
+        assert reached.wait(60)
         with contextlib.suppress(WrongStatus):  # it was completed before
             runs.cancel(run.id, by=people.starter)
+        asked.set()
         worker.outcome()
         run.refresh_from_db()
         assert run.status in ENDS, f"trial {trial}: {run.status}"

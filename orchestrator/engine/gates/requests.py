@@ -15,6 +15,10 @@ from orchestrator.engine.gates.verdicts import Standing, outcome
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy, is_weaker
+from orchestrator.engine.graphs.consideration import (
+    asks_for_less,
+    consideration_policy,
+)
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED
 from orchestrator.engine.graphs.gate import (
     PRINCIPALS,
@@ -430,6 +434,8 @@ def covers(
     if other.four_eyes and not gate.four_eyes:
         return False
     if is_weaker(confirmation_policy(other), confirmation_policy(gate)):
+        return False
+    if asks_for_less(consideration_policy(other), consideration_policy(gate)):
         return False
     mine = named_reviewers(compiled, gate)
     return _are_among(mine, named_reviewers(compiled, other))

@@ -40,6 +40,7 @@ class Held:
 class Given:
     """One decision: the `revision` that it counts for, `by` whom (None: the system),
     its number `seq` in the log, and whether it was the gate's deadline that decided.
+    `delegator` is the person whose right its person used, where it was not their own.
     """
 
     write: UUID
@@ -48,6 +49,12 @@ class Given:
     by: int | None
     seq: int
     by_deadline: bool = False
+    delegator: int | None = None
+
+    @property
+    def people(self) -> set[int]:
+        """Return who decided, and for whom."""
+        return {person for person in (self.by, self.delegator) if person is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +84,23 @@ def judge(
     A write is approved by `quorum` approvals of its current revision and rejected by
     `reject_quorum` rejections of one revision, whichever came first. A later revision
     opens an approved write again; a rejected one stays rejected. A person's latest
-    verdict on a revision counts, once. A deadline's verdict settles a write whatever
+    verdict on a revision counts, once, whether they decided themselves or another did
+    for them. A deadline's verdict settles a write whatever
     the quorum. Under `all_or_nothing` one settled rejection rejects all writes. A write
     is rejected with one that it needs.
     """
     by_write: dict[UUID, list[Given]] = {held.write: [] for held in writes}
+    is_passed_on = False
     # What came first is decided by the log, not by the order in which rows were read.
     for decision in sorted(decisions, key=_seq):
         if decision.write in by_write:
             by_write[decision.write].append(decision)
+            is_passed_on = is_passed_on or decision.delegator is not None
     standings: dict[UUID, Standing] = {}
     for held in writes:
-        standings[held.write] = _standing(held, by_write[held.write], policy)
+        standings[held.write] = _standing(
+            held, by_write[held.write], policy, is_passed_on=is_passed_on
+        )
     if policy.all_or_nothing:
         _reject_all_if_any_is(standings)
     if policy.needs:
@@ -160,9 +172,11 @@ def _standing(
     held: Held,
     decisions: list[Given],
     policy: Policy,
+    *,
+    is_passed_on: bool,
 ) -> Standing:
     """Return the standing of one write after its decisions, which are in the order of
-    the log.
+    the log. `is_passed_on`: some of them may have been made for another person.
     """
     author = _first_author(held, decisions)
     by_revision: dict[int, dict[int | None, Given]] = {}
@@ -174,6 +188,8 @@ def _standing(
             # have a new base.
             author = decision.by
         by_person = by_revision.setdefault(decision.revision, {})
+        if is_passed_on:
+            _replace_same_people(by_person, decision)
         by_person[decision.by] = decision
 
         counting = _counting(by_person.values(), author, policy)
@@ -189,6 +205,16 @@ def _standing(
     on_current = by_revision.get(held.revision, {}).values()
     counting = _counting(on_current, held.author, policy)
     return Standing("", tuple(decision.by for decision in counting), 0)
+
+
+def _replace_same_people(by_person: dict[int | None, Given], decision: Given) -> None:
+    """Take out the earlier decisions in which a person of this one has a part: nobody
+    counts twice, neither by themselves and through another, nor through two others.
+    """
+    people = decision.people
+    for earlier in list(by_person.values()):
+        if not people.isdisjoint(earlier.people):
+            del by_person[earlier.by]
 
 
 def _first_author(held: Held, decisions: list[Given]) -> int | None:
@@ -223,7 +249,11 @@ def _counting(
     """
     counting: list[Given] = []
     for decision in decisions:
+        # Neither by themselves, nor through a person who decides for them.
         if excludes(policy, author, decision.by):
+            continue
+        delegator = decision.delegator
+        if delegator is not None and excludes(policy, author, delegator):
             continue
         if policy.four_eyes and decision.verdict == "edit":
             continue

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.confirmation import faults_of_confirmation
+from orchestrator.engine.graphs.consideration import faults_of_consideration
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import (
     APPROVED,
@@ -35,6 +36,7 @@ from orchestrator.engine.graphs.gate import (
 from orchestrator.engine.graphs.limit import faults_of_limits
 from orchestrator.engine.graphs.node import END, START, Edge, Node
 from orchestrator.engine.graphs.retry import Interval, Retry
+from orchestrator.engine.graphs.review_claim import faults_of_claims
 from orchestrator.engine.graphs.state import schema_of
 from orchestrator.engine.values.hints import nearest
 from orchestrator.engine.values.numbers import is_number, is_whole
@@ -529,6 +531,8 @@ def _faults_of_gate_parts(
             yield f"{option} must be a whole number from 1"
     yield from _faults_of_deadline(gate)
     yield from faults_of_confirmation(gate)
+    yield from faults_of_consideration(gate)
+    yield from faults_of_claims(gate)
     for option, allowed in (("shows", channels), ("writes", writable)):
         for channel in getattr(gate, option):
             if channel not in allowed:

@@ -96,6 +96,9 @@ class Gate:
     writes: Mapping[str, Show] = field(default_factory=dict)
     confirm: str | None = None
     confirm_above: Any = None
+    considered: timedelta | str | None = None
+    exclusive: bool = False
+    claim_for: timedelta | None = None
     auto: Callable[..., Any] | None = None
     veto: Callable[..., Any] | None = None
 

@@ -11,6 +11,10 @@ from typing import Any
 
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.confirmation import confirmation_policy
+from orchestrator.engine.graphs.consideration import (
+    consideration_in_words,
+    consideration_policy,
+)
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import WORDS
 from orchestrator.engine.graphs.gate import Gate
@@ -85,7 +89,11 @@ def _gate_in_words(gate: Gate) -> str:
         words += ", all writes or none"
     if gate.deadline is not None:
         words += f"; {AT_DEADLINE[gate.on_deadline]} when its deadline has passed"
-    return words + _confirmation_in_words(gate)
+    words += _confirmation_in_words(gate)
+    considered = consideration_in_words(consideration_policy(gate))
+    if considered:
+        words += f"; looked at first: {considered}"
+    return words
 
 
 def _confirmation_in_words(gate: Gate) -> str:
@@ -167,6 +175,7 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         **_on_deadline(gate),
         **_recheck(gate),
         **confirmation_policy(gate),
+        **consideration_policy(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.
     if needs:

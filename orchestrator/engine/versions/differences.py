@@ -5,7 +5,7 @@ Worker, `check_versions`, pages and API call this one function over two structur
 (`structure.document`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.engine.frozen import frozen
@@ -76,11 +76,16 @@ def differences(
     old: Structure,
     new: Structure,
     at: Pending | None = None,
+    *,
+    silent: Collection[str] | None = None,
 ) -> tuple[Difference, ...]:
     """Return every difference between two structures, the heaviest first: for a run
     that stands at this point, or for any run (None), which may need each part.
+
+    `silent` are the nodes at which people are asked now and whose deadline approves;
+    without a record of them (None) the gates of the old version say so.
     """
-    ahead = WaysAhead(old, new, at)
+    ahead = WaysAhead(old, new, at, silent)
     all_differences = [
         *_of_version(old, new),
         *_of_input(old["input"], new["input"]),
@@ -448,7 +453,7 @@ def _of_gate(
     if asks and old["gate"] and not new["gate"]:
         yield Difference(BREAKING, what, "was removed, and people are asked there now")
         return
-    if asks and _approves_by_deadline(old):
+    if ahead.silence_approves(name):
         yield from _of_silence(what, ahead.acting_by_silence(name))
     for change in gate_changes(old, new):
         if ahead.begins(name):
@@ -471,11 +476,6 @@ def _of_silence(what: str, acting: Sequence[str]) -> Iterator[Difference]:
             f"{_quoted(acting)} act although nobody signed"
         )
         yield Difference(BREAKING, what, text)
-
-
-def _approves_by_deadline(node: Mapping[str, Any]) -> bool:
-    gate = node["gate"]
-    return bool(gate) and gate.get("on_deadline") == "approve"
 
 
 def _of_edges(

@@ -7,6 +7,10 @@ from typing import Any
 
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.confirmation import is_weaker
+from orchestrator.engine.graphs.consideration import (
+    asks_for_less,
+    consideration_in_words,
+)
 
 _LISTS = {
     "shows": "what a signature is bound to",
@@ -84,6 +88,7 @@ def _policy_changes(
         )
     yield from _deadline_changes(old, new)
     yield from _confirmation_changes(old, new)
+    yield from _consideration_changes(old, new)
     yield from _needs_changes(old.get("needs", {}), new.get("needs", {}))
     yield from _limit_changes(old.get("limits", {}), new.get("limits", {}))
     for key, words in _LISTS.items():
@@ -172,6 +177,18 @@ def _confirmation_in_words(gate: Mapping[str, Any]) -> str:
         return "nothing"
     limit = gate.get("confirm_above")
     return method if limit is None else f"{method} above {limit}"
+
+
+def _consideration_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    before = consideration_in_words(old)
+    after = consideration_in_words(new)
+    if before != after:
+        yield GateChange(
+            f"who signs looks first: {before or 'no'} became {after or 'no'}",
+            weaker=asks_for_less(old, new),
+        )
 
 
 def _reviewers_change(old: Any, new: Any) -> GateChange:

@@ -16,6 +16,7 @@ from orchestrator.engine.versions.differences import (
 )
 from orchestrator.engine.versions.migration import Migration, way_between
 from orchestrator.engine.versions.pending_parts import Pending
+from orchestrator.engine.versions.ways_ahead import WaysAhead
 
 GOES_ON = "goes_on"
 WARNED = "warned"
@@ -74,12 +75,14 @@ def judge(
     *,
     migrations: Iterable[Migration] = (),
     held: Collection[str] = (),
+    silent: Collection[str] | None = None,
 ) -> Judgement:
     """Return the judgement on a run of `version` and the target.
 
     `old` is the structure that the run is pinned to, None if it was not recorded. `at`
     is where the run stands; without a record of it (None) each part may be needed.
-    `held` are the channels that people are asked about now.
+    `held` are the channels that people are asked about now, `silent` the nodes at which
+    they are asked and whose deadline approves, None without a record of them.
     """
     if old is None:
         unknown = Difference(
@@ -91,7 +94,7 @@ def judge(
     # No migration leads from a version to itself.
     if not same_version:
         steps = way_between(migrations, version, target.version)
-    all_differences = differences(old, target.structure, at)
+    all_differences = differences(old, target.structure, at, silent=silent)
     if steps:
         waiting = {*held, *(at or Pending()).writes}
         all_differences = _refuse_waiting_values(all_differences, waiting)
@@ -112,6 +115,17 @@ def judge(
     if _of_weight(all_differences, WARNING):
         return Judgement(WARNED, all_differences)
     return Judgement(GOES_ON, all_differences)
+
+
+def depends_on_silence(
+    old: Structure | None, target: Compiled, at: Pending | None
+) -> bool:
+    """Return whether the judgement on a run at this point depends on which requests
+    their deadline approves.
+    """
+    if old is None or at is None:
+        return False
+    return WaysAhead(old, target.structure, at).depends_on_silence()
 
 
 def _refuse_waiting_values(

@@ -65,11 +65,14 @@ def read_edge(edge: str) -> EdgeWay:
 class WaysAhead:
     """The nodes that can still begin, and the edges that hold something, for a run that
     stands at this point. Without a record of it (None) each part may be needed.
+    `silent` are the nodes whose open requests their deadline approves, None without a
+    record of them.
     """
 
     old: Mapping[str, Any]
     new: Mapping[str, Any]
     at: Pending | None
+    silent: Collection[str] | None = None
 
     def __post_init__(self) -> None:
         at = self.at or Pending()
@@ -135,6 +138,30 @@ class WaysAhead:
             if names:
                 least = min(needs for _, needs in gates)
                 yield sorted(gate for gate, _ in gates), _BEHIND_ONE[least], names
+
+    def silence_approves(
+        self,
+        gate: str,
+    ) -> bool:
+        """Return whether a deadline approves what people are asked at this gate now. A
+        request keeps the policy under which it was opened, perhaps by a version before
+        the old one.
+        """
+        if not self.asks(gate):
+            return False
+        if self.silent is not None:
+            return gate in self.silent
+        for node in self.old["nodes"]:
+            if node["name"] == gate and node["gate"]:
+                return bool(node["gate"].get("on_deadline") == "approve")
+        return False
+
+    def depends_on_silence(self) -> bool:
+        """Return whether something could act if a deadline approved what people are
+        asked now.
+        """
+        names = {node["name"] for node in self.new["nodes"]}
+        return any(self.acting_by_silence(name) for name in self._asked & names)
 
     def acting_by_silence(
         self,

@@ -14,7 +14,6 @@ from typing import Any
 from django.db.models import Q
 
 from approvals.gates import settlement
-from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.guarded_channels import signed_channels
 from approvals.gates.new_requests import (
     Moment,
@@ -22,9 +21,11 @@ from approvals.gates.new_requests import (
     patch_gate,
     prepare_requests,
 )
-from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.request_state import RequestState
-from approvals.gates.reviewed_channels import channels_under_review
+from approvals.gates.reviewed_channels import (
+    channels_under_review,
+    nodes_silence_approves,
+)
 from approvals.gates.settlement import rebase_writes
 from approvals.gates.unsigned_changes import sentence_of, unsigned_changes
 from checkpoints import lines, versions
@@ -35,11 +36,15 @@ from checkpoints.journal import results as journal
 from checkpoints.journal.results import Entry
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import Head, NewCheckpoint, RunUpdate
+from checkpoints.models import PendingWrite
 from checkpoints.models.checkpoint import Source
+from checkpoints.models.fields import of_tasks
 from checkpoints.queue.leases import Lease
+from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, PayloadTooLarge
+from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.held_patch import hold_patch
@@ -76,7 +81,8 @@ def adopt_version(lease: Lease, head: Head, run_input: Any, target: Compiled) ->
     pending = pending_parts(head.payload.frontier, head.payload.open)
     # A function, because only a judgement with a breaking migration asks for it.
     held = partial(_channels_to_be_written, lease)
-    judgement = versions.judgement_of(lease, target, pending, held=held)
+    silent = partial(_nodes_silence_approves, lease)
+    judgement = versions.judgement_of(lease, target, pending, held=held, silent=silent)
     if not judgement.adopted:
         raise _refusal(lease, target, judgement)
     try:
@@ -169,12 +175,13 @@ def _require_same_meaning(
     # Only a migration can change what a value means.
     if not judgement.steps:
         return
-    _require_no_call(lease, head, judgement)
+    proposed = _proposed_writes(lease, head)
+    _require_no_call(lease, head, judgement, proposed)
     misread = misread_channels(
         target,
         judgement.steps,
         head.payload.state,
-        _values_to_be_written(lease, head, entries),
+        _values_to_be_written(head, entries, proposed),
         limit=conf().max_value_bytes,
     )
     if not misread:
@@ -190,7 +197,22 @@ def _require_same_meaning(
     )
 
 
-def _require_no_call(lease: Lease, head: Head, judgement: Judgement) -> None:
+def _proposed_writes(lease: Lease, head: Head) -> list[PendingWrite]:
+    """Return every revision of the writes about which people are asked, or will be asked
+    anew because a deadline has closed their request: any of them may come to be applied.
+    One query. Raises `TamperedRow`, `WrongKey`.
+    """
+    tasks = _tasks_asked(head)
+    if not tasks:
+        return []
+    rows = list(PendingWrite.objects.filter(of_tasks(lease.id, lease.line, tasks)))
+    sealed_rows.verify_rows(rows, lease.protection)
+    return rows
+
+
+def _require_no_call(
+    lease: Lease, head: Head, judgement: Judgement, proposed: Sequence[PendingWrite]
+) -> None:
     """Raise `InvalidValue` if a call waits: its node is given the state from which the
     call was prepared, which no migration sees.
     """
@@ -198,9 +220,8 @@ def _require_no_call(lease: Lease, head: Head, judgement: Judgement) -> None:
     calls = [str(task) for task in frontier.ready_calls()]
     # One that needed nobody waits for its next attempt.
     calls += map(str, passed_arguments(OpenSuperstep.from_json(head.payload.open)))
-    for request in _waiting_requests(lease, head):
-        if request.request.kind in (CALL_KIND, AUTHORITY_KIND):
-            calls.append(str(request.task))
+    calls += [row.task for row in proposed if is_call(row.channel)]
+    calls = list(dict.fromkeys(calls))
     if calls:
         way = ", ".join(step.name for step in judgement.steps)
         raise InvalidValue(
@@ -212,7 +233,7 @@ def _require_no_call(lease: Lease, head: Head, judgement: Judgement) -> None:
 
 
 def _values_to_be_written(
-    lease: Lease, head: Head, entries: Mapping[Task, Entry]
+    head: Head, entries: Mapping[Task, Entry], proposed: Sequence[PendingWrite]
 ) -> list[tuple[str, Any]]:
     """Return (channel, value) of each write that waits: recorded in the journal, kept
     of the open superstep, or held by a gate.
@@ -226,9 +247,8 @@ def _values_to_be_written(
         if result.output:
             for write in result.output.writes:
                 values.append((write.channel, write.value))
-    for request in _waiting_requests(lease, head):
-        for row in request.writes:
-            values.append((row.channel, read_value(row, "value")))
+    for row in proposed:
+        values.append((row.channel, read_value(row, "value")))
     return values
 
 
@@ -242,6 +262,10 @@ def _channels_to_be_written(lease: Lease) -> set[str]:
             channels.update(write["channel"] for write in entry.output["writes"])
     under_review = channels_under_review(Q(run=lease.id))
     return channels | under_review.get(lease.id, set())
+
+
+def _nodes_silence_approves(lease: Lease) -> set[str]:
+    return nodes_silence_approves(Q(run=lease.id)).get(lease.id, set())
 
 
 def _commit(
@@ -294,9 +318,14 @@ def _pin(lease: Lease, version: str, fingerprint: str) -> None:
     lease.fingerprint = fingerprint
 
 
-def _waiting_requests(lease: Lease, head: Head) -> Sequence[RequestState]:
+def _tasks_asked(head: Head) -> set[Task]:
+    """Return the tasks that wait for people."""
     frontier = Frontier.from_json(head.payload.frontier)
-    tasks = frontier.gated() | OpenSuperstep.from_json(head.payload.open).tasks_asked
+    return frontier.gated() | OpenSuperstep.from_json(head.payload.open).tasks_asked
+
+
+def _waiting_requests(lease: Lease, head: Head) -> Sequence[RequestState]:
+    tasks = _tasks_asked(head)
     if not tasks:
         return []
     return settlement.waiting_requests(lease, tasks)

@@ -135,9 +135,9 @@ def _current_graph(name: str) -> Compiled | None:
 
 def _judged(row: Checkpoint, graph: Compiled) -> Judgement:
     document = timeline.snapshot_of(row)
-    return versions.judgement_of(
-        row, graph, pending_parts(document["frontier"], document["open"])
-    )
+    at = pending_parts(document["frontier"], document["open"])
+    # What waits there is asked anew, under the policy of the version that continues.
+    return versions.judgement_of(row, graph, at, silent=frozenset)
 
 
 def version_changes(judgement: Judgement) -> tuple[list[str], list[str]]:

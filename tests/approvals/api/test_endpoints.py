@@ -10,9 +10,13 @@ from approvals.models import ApprovalRequest, Decision
 from checkpoints.models import AuditLine, Run
 from checkpoints.sealing.sealed_columns import pack_json
 from orchestrator import runs
+from tests.support import run_actions
 from tests.support.api_people import Client
 from tests.support.cast import People
+from tests.support.confirmed_graphs import gated
 from tests.support.rows import a_request, a_run
+from tests.support.small_graphs import advanced
+from tests.support.statements import counted
 
 
 def request_of(client: Client) -> dict[str, Any]:
@@ -328,3 +332,35 @@ def test_why_people_are_asked_is_a_sentence_whatever_a_bundle_brought(
 ) -> None:
     request = a_request(a_run(), "group:reviewer", why=pack_json(stored))
     assert rita.get(f"requests/{request.id}/").json()["why"] == shown
+
+
+def test_who_reads_a_request_whole_has_looked_at_it_where_its_gate_asks(
+    people: People,
+) -> None:
+    reviewer = run_actions.reviewer(people.reviewer)
+    client = Client(reviewer)
+    run = advanced(gated("looked_at", considered="opened"))
+    other = advanced(gated("not_looked_at"))
+    here = f"requests/{run_actions.request(run).id}/"
+    there = f"requests/{run_actions.request(other).id}/"
+    request = client.get("requests/", run=run.key).json()["results"][0]
+    (row,) = run_actions.pending(run)
+    body = {
+        "decisions": [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}]
+    }
+    # Neither a list, nor a look at whether it is there, nor one by somebody else.
+    client.http.head(f"/api/v1/{here}")
+    Client(people.steward).get(here)
+    refused = client.post(f"{here}decisions/", body)
+    assert refused.status_code == 409
+    problem = refused.json()
+    assert problem["code"] == "not_considered"
+    assert problem["writes"] == [str(row.write)]
+    assert (problem["seconds"], problem["unopened"]) == (0, 1)
+    assert request["status"] == "open"
+
+    assert client.get(here).json()["policy"]["considered"] == "opened"
+    assert client.post(f"{here}decisions/", body).status_code == 200
+    with counted() as sent:
+        client.get(there)
+    assert not [one for one in sent if "approvals_sighting" in one]

@@ -27,6 +27,11 @@ PASSED_ON = {
     "checkpoints/retention/policy_schedules.py": {"retention_policy_confirmed"},
     "checkpoints/retention/holds.py": {"hold_released", "checkpoint_unpinned"},
     "checkpoints/retention/whole_runs.py": {REMOVED},
+    "approvals/people/acts.py": {
+        "request_claimed",
+        "request_released",
+        "request_assigned",
+    },
     "approvals/views/page.py": set(),  # the keyword `refusal`
     "orchestrator/login_throttle.py": {"refused_login", "login_locked"},
     "orchestrator/account_changes.py": {"members_changed", "rights_changed"},

@@ -295,3 +295,31 @@ def test_one_rejection_of_two_does_not_turn_a_deadlines_approval() -> None:
     late = Given(ONE, 1, "approve", None, 9, by_deadline=True)
     policy = Policy(reject_quorum=2)
     assert judge([Held(ONE, 1)], [rita, late], policy)[ONE].verdict == "approved"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "counting"),
+    [
+        # Who decided, and for whom.
+        ([(BOB, ANN), (ANN, None)], (ANN,)),
+        ([(BOB, ANN), (CARL, ANN)], (CARL,)),
+        ([(BOB, ANN), (BOB, CARL)], (BOB,)),
+        ([(BOB, ANN), (CARL, None)], (BOB, CARL)),
+        ([(BOB, ANN), (ANN, CARL)], (ANN,)),
+    ],
+)
+def test_nobody_counts_by_themselves_and_through_another(
+    pairs: list[tuple[int, int | None]], counting: tuple[int, ...]
+) -> None:
+    decisions: list[Given] = []
+    for seq, (by, delegator) in enumerate(pairs, start=1):
+        decisions.append(Given(ONE, 1, "approve", by, seq, delegator=delegator))
+    standing = judge([Held(ONE, 1)], decisions, Policy(quorum=3))[ONE]
+    assert standing.by == counting
+
+
+def test_an_edit_is_not_approved_for_its_author() -> None:
+    policy = Policy(four_eyes=True)
+    decisions = [Given(ONE, 2, "approve", BOB, 1, delegator=ANN)]
+    standing = judge([Held(ONE, 2, author=ANN)], decisions, policy)[ONE]
+    assert standing.by == ()

@@ -287,6 +287,7 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
             {"gate": {**CONFIRMED, "confirm_above": 20}},
         )
     ],
+    "Gate.considered": [({}, {"gate": {"considered": "opened"}})],
     "Gate.auto": [({}, {"gate": {"auto": guard}})],
     "Gate.veto": [({}, {"gate": {"veto": guard}})],
     "Show.label": [({}, {"show": {"label": "The note"}})],

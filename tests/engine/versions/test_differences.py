@@ -361,6 +361,14 @@ def test_a_gate_that_asks_for_less_confirmation_breaks_until_its_request_is_open
     }
 
 
+def test_a_gate_that_asks_to_look_for_less_breaks_until_its_request_is_open() -> None:
+    old = declared(gate={"considered": timedelta(seconds=10)})
+    new = declared(gate={"considered": timedelta(seconds=5)})
+    words = "who signs looks first: 10 seconds each became 5 seconds each"
+    assert (BREAKING, f"gate of node `pay`: {words}") in said(new, AT_FETCH, old)
+    assert BREAKING not in {weight for weight, _ in said(new, ASKED, old)}
+
+
 @pytest.mark.parametrize(
     "gate",
     [
@@ -370,6 +378,7 @@ def test_a_gate_that_asks_for_less_confirmation_breaks_until_its_request_is_open
         {"all_or_nothing": True},
         {"shows": ["amount"]},
         {"confirm": "passkey"},
+        {"considered": "opened"},
         {"writes": {"log": Show(reason_required=True)}},
         {"writes": {"log": Show(needs=["amount"]), "amount": Show()}},
         {"writes": {"log": Show(limits={"value": Limit(unchanged=True)})}},
@@ -518,3 +527,19 @@ def test_an_error_before_a_gate_leads_silence_to_effects_too() -> None:
     assert ACTS_NOW not in said(new, ASKED, old)
     failing = {**new, "edges": [*new["edges"], "tell>send!error"]}
     assert ACTS_NOW in said(failing, ASKED, old)
+
+
+def test_a_request_that_is_recorded_counts_by_its_own_policy() -> None:
+    silent = declared("pay", "tell", gate=SILENT)
+    asking = declared("pay", "tell", gate={**SILENT, "on_deadline": "reject"})
+    new = declared("pay", "tell", "send", options=ACTS)
+
+    def breaks(old: Any, by_silence: set[str]) -> bool:
+        every = differences(old, new, ASKED, silent=by_silence)
+        return ACTS_NOW in [(one.weight, one.words) for one in every]
+
+    # The request may be older than the version that the run is pinned to.
+    assert breaks(asking, {"pay"})
+    assert breaks(silent, {"pay"})
+    assert not breaks(silent, set())
+    assert not breaks(asking, {"tell"})

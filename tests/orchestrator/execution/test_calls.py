@@ -42,6 +42,7 @@ from tests.support.call_graphs import (
     paying_many,
     prepare,
 )
+from tests.support.deadlines import HOUR, let_come
 from tests.support.processes import until
 from tests.support.small_graphs import advanced, registered, started
 from tests.support.versioned_graphs import deployed
@@ -505,12 +506,12 @@ def test_a_call_that_needed_nobody_is_prepared_again_in_a_fork(
     assert read_value(run_actions.pending(fork)[0], "value")["amount"] == "60"
 
 
-def fails_at(call: int, then: Any = prepare) -> Any:
-    """A function that prepares a call, and raises at its nth call."""
+def fails_at(*calls: int, then: Any = prepare) -> Any:
+    """A function that prepares a call, and raises at these of its calls."""
     counted = itertools.count(1)
 
     def prepare_or_fail(state: Any, ctx: Any) -> Payment:
-        if next(counted) == call:
+        if next(counted) in calls:
             raise RuntimeError("no rate today")
         payment: Payment = then(state, ctx)
         return payment
@@ -574,12 +575,73 @@ def test_a_call_that_was_made_is_not_made_again_because_preparing_it_failed_once
     graph = paying(gate=call_gate(**NEEDS_NOBODY), node={"prepare": fails_at(2)})
     graph.edge("pay", "refused", when="error")
     run = runs.advance(crashed(graph, written=True).id)
-    assert run.status == Status.FAILED
-    assert verify_run(run.id) == []
-    run = runs.advance(runs.resume(run.id).id)
     assert run.status == Status.COMPLETED
     assert len(made) == 1
     assert run_actions.state(run)["notes"] == ["paid 10 to ada", "paid"]
+    assert verify_run(run.id) == []
+
+
+@pytest.mark.parametrize("retry", [None, Retry(attempts=2, backoff=600)])
+def test_the_recorded_result_of_a_call_counts_though_nothing_prepares_it_any_more(
+    made: list[Any], retry: Retry | None
+) -> None:
+    node: dict[str, Any] = {"prepare": fails_at(*range(2, 99))}
+    if retry is not None:
+        node |= {"retry": retry, "not_done": (RuntimeError,)}
+    graph = paying(gate=call_gate(**NEEDS_NOBODY), node=node)
+    run = runs.advance(crashed(graph, written=True).id)
+    assert run.status == Status.COMPLETED
+    assert len(made) == 1
+    assert run_actions.state(run)["notes"] == ["paid 10 to ada", "paid"]
+    # With what it was made is not known, so no decision names that.
+    assert not Decision.objects.filter(run=run.id).exists()
+    [warning] = run_actions.event_payloads(run, "warning")
+    assert warning["code"] == "call_not_prepared"
+    assert "no rate today" in warning["message"]
+    assert verify_run(run.id) == []
+
+
+def test_a_call_that_was_settled_counts_though_nothing_prepares_it_any_more(
+    made: list[Any],
+) -> None:
+    node = {"prepare": fails_at(*range(2, 99))}
+    graph = paying(gate=call_gate(**NEEDS_NOBODY), node=node)
+    run = runs.advance(crashed(graph).id)
+    assert run.status == Status.UNKNOWN
+    output = {"notes": ["the bank says it paid"]}
+    runs.settle(
+        run.id, "pay:1:0", happened=True, output=output, reason="asked", by=None
+    )
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["notes"] == ["the bank says it paid", "paid"]
+    assert len(made) == 1
+    assert verify_run(run.id) == []
+
+
+def test_a_call_of_an_open_superstep_keeps_its_result_when_its_process_dies(
+    made: list[Any],
+) -> None:
+    fn = closed_once(made)
+    graph = paying(fn=fn, gate=call_gate(**NEEDS_NOBODY))
+    run = advanced(graph)
+    assert run.status == Status.FAILED
+    runs.resume(run.id)
+    write_results = Executor._write_results
+
+    def die_after_paying(executor: Executor, ended: Any) -> Any:
+        write_results(executor, ended)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Executor, "_write_results", die_after_paying)
+        with pytest.raises(KeyboardInterrupt):
+            runs.advance(run.id)
+    Run.objects.filter(id=run.id).update(lease_until=AGO)
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert run_actions.state(run)["notes"] == ["paid 10 to ada", "paid"]
+    assert len(made) == 2
     assert verify_run(run.id) == []
 
 
@@ -727,6 +789,25 @@ def test_no_migration_leads_past_a_call_that_needed_nobody(made: list[Any]) -> N
     because = (stored_error(run) or {})["because"]
     assert "pay:1:0 waits with the state of version 1" in because
     assert made == [None]
+
+
+def test_no_migration_leads_past_a_call_whose_request_expired(made: list[Any]) -> None:
+    gate = call_gate(deadline=HOUR, on_deadline="fail")
+    run = advanced(paying(gate=gate))
+    let_come(run)
+    run = runs.advance(run.id)
+    assert run.error_code == "deadline_passed"
+    graph = paying(gate=gate, version="2")
+
+    @graph.migration(from_version="1")
+    def in_cents(state: Any) -> None:
+        state["scratch"]["amount"] = "1000"
+
+    deployed(graph)
+    run = runs.advance(runs.resume(run.id).id)
+    assert run.status == Status.INCOMPATIBLE
+    because = (stored_error(run) or {})["because"]
+    assert "pay:1:0 waits with the state of version 1" in because
 
 
 def runs_of(run: Run) -> Any:

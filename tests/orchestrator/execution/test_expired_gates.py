@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from approvals import deadlines, reviews
+from approvals.gates.expired_requests import expired_requests
 from approvals.gates.request_state import why_of
 from approvals.models import ApprovalRequest
 from checkpoints.journal import results as journal
@@ -17,14 +18,17 @@ from checkpoints.queue import leases
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Graph, Task
+from orchestrator.engine import END, START, Fact, Gate, Graph, Show, Task, Write
+from orchestrator.engine.errors import AlreadyDecided
 from orchestrator.engine.graphs.gate import present
 from orchestrator.execution import commit, expired_gates, loop
 from tests.support import cast, run_actions
 from tests.support.deadlines import HOUR, gated, let_come, paused_run
 from tests.support.forging import remove, rewrite
 from tests.support.run_actions import event_payloads, pending, sign, state
-from tests.support.small_graphs import advanced, graph, held
+from tests.support.sealed_tables import ONE_KEY
+from tests.support.small_graphs import Notes, Order, advanced, graph, held
+from tests.support.statements import counted
 from tests.support.versioned_graphs import deployed
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -102,7 +106,8 @@ def test_a_request_that_only_claims_to_have_expired_leaves_the_run_tampered(
 def test_a_gate_that_a_deployment_made_easier_asks_anew_by_its_old_rules(
     people: cast.People,
 ) -> None:
-    run = paused_run("easier", on_deadline="fail", quorum=2, four_eyes=True)
+    strict: dict[str, Any] = {"four_eyes": True, "considered": HOUR}
+    run = paused_run("easier", on_deadline="fail", quorum=2, **strict)
     let_come(run)
     run = runs.advance(run.id)
     assert run.error_code == "deadline_passed"
@@ -111,6 +116,7 @@ def test_a_gate_that_a_deployment_made_easier_asks_anew_by_its_old_rules(
     run = runs.advance(run.id)
     asked = ApprovalRequest.objects.get(run=run, status="open")
     assert (asked.policy["quorum"], asked.policy["four_eyes"]) == (2, True)
+    assert asked.policy["considered"] == 3600
     assert asked.quorum == 2
     assert verify_run(run.id) == []
 
@@ -312,4 +318,165 @@ def test_who_is_asked_anew_reads_who_had_rejected_what_and_why(
     why = why_of(asked)
     assert why.startswith("rita had rejected letter at ")
     assert why.endswith(", before the deadline: too dear")
+    assert verify_run(run.id) == []
+
+
+def test_who_resumes_a_run_before_it_has_failed_forgives_no_deadline(
+    people: cast.People,
+) -> None:
+    run = paused_run("overtaken", on_deadline="fail")
+    let_come(run)
+    asked = ApprovalRequest.objects.get(run=run)
+    assert deadlines.meet_deadline(run.id, asked.id)
+    # Its version is nowhere any more, so that a steward may resume it while it waits
+    # for the worker who would let it fail.
+    deployed(gated("overtaken", on_deadline="fail", four_eyes=True))
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    assert (run.status, run.error_code) == ("failed", "deadline_passed")
+    assert ApprovalRequest.objects.filter(run=run).count() == 1
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    assert verify_run(run.id) == []
+
+
+def _hurried_by(count: int) -> Graph:
+    """So many gates side by side whose deadlines let the run fail."""
+    made = graph(f"hurried-by-{count}")
+    gate = Gate(reviewers=["group:claims"], deadline=HOUR, on_deadline="fail")
+    for number in range(count):
+        name = f"propose_{number}"
+        node = made.node(name, effect="human", gate=gate)
+        node(lambda state, ctx: {"notes": [ctx.task.node]})
+        made.edge(START, name)
+        made.edge(name, END)
+    return made
+
+
+def test_many_requests_that_expired_are_read_in_as_many_statements_as_two() -> None:
+    numbers: list[int] = []
+    for count in (2, 6):
+        run = advanced(_hurried_by(count))
+        let_come(run)
+        for asked in ApprovalRequest.objects.filter(run=run):
+            assert deadlines.meet_deadline(run.id, asked.id)
+        lease = held(run)
+        tasks = [Task(f"propose_{number}", 1, 0) for number in range(count)]
+        with counted() as statements:
+            expired = expired_requests(lease, tasks, [])
+        assert len(expired) == count
+        assert not any(request.asks_again for request in expired)
+        numbers.append(len(statements))
+    assert numbers == [2, 2]
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_patch_whose_gate_is_gone_is_asked_about_with_the_facts_of_its_request(
+    people: cast.People,
+    monkeypatch: pytest.MonkeyPatch,
+    configure: Any,
+    encrypted: bool,
+) -> None:
+    configure(**ONE_KEY)
+    made = Graph("facts-of-old", input=Order, state=Notes, encrypted=encrypted)
+    gate = Gate(
+        reviewers=["group:claims"],
+        deadline=HOUR,
+        on_deadline="fail",
+        title="A letter at {state.total}",
+        facts=[Fact("Total", "state.total")],
+        writes={"letter": Show(label="Letter {value}", reason_required=True)},
+    )
+    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": "Hi"})
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    run = advanced(made)
+    let_come(run)
+    run = runs.advance(run.id)
+    assert run.error_code == "deadline_passed"
+    [first] = pending(run)
+    runs.resume(run.id, by=people.steward)
+    monkeypatch.setattr(expired_gates, "_declared_gate", lambda session, request: None)
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    again = ApprovalRequest.objects.get(run=run, status="open")
+    assert read_value(again, "title") == "A letter at 0"
+    assert read_value(again, "facts") == [{"label": "Total", "value": 0}]
+    [row] = pending(run)
+    assert row.revision == 2
+    assert read_value(row, "shown") == read_value(first, "shown")
+    assert row.label == first.label == ("letter" if encrypted else "Letter Hi")
+    assert verify_run(run.id) == []
+
+
+@pytest.mark.parametrize(
+    ("verdict", "letter"),
+    [("reject", ""), ("approve", "Dear Marta"), (("edit", "Dear Ada"), "Dear Ada")],
+)
+def test_what_was_settled_before_the_deadline_keeps_its_verdict(
+    people: cast.People, verdict: Any, letter: str
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    run = paused_run("settled-in-part", on_deadline="fail", title="Send {letter}?")
+    sign(run, rita, [verdict, None])
+    settled = pending(run)[0]
+    # It may pass again and again.
+    for _ in range(2):
+        let_come(run)
+        run = runs.advance(run.id)
+        assert run.error_code == "deadline_passed"
+        runs.resume(run.id, by=people.steward)
+        run = runs.advance(run.id)
+        assert run.status == "paused"
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    assert asked.policy["kept"] == [0]
+    assert why_of(asked) == ""
+    assert pending(run)[0].revision == settled.revision
+    ravi = run_actions.reviewer(people.second_reviewer)
+    with pytest.raises(AlreadyDecided) as late:
+        sign(run, ravi, ["approve", None])
+    assert late.value.facts["by"] == ["rita"]
+    assert verify_run(run.id) == []
+
+    sign(run, ravi, [None, "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert (state(run)["letter"], state(run)["total"]) == (letter, 4)
+    assert verify_run(run.id) == []
+
+
+def test_what_was_settled_is_asked_again_where_what_it_replaces_has_changed(
+    people: cast.People,
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    made = graph("moved-while-closed")
+    hurried = Gate(reviewers=["group:claims"], deadline=HOUR, on_deadline="fail")
+
+    @made.node(effect="human", gate=hurried)
+    def propose(state: Any, ctx: Any) -> list[Write]:
+        return [Write("letter", "Dear Marta"), Write("total", 4)]
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    def replace(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "Dear Ada"}
+
+    for name in ("propose", "replace"):
+        made.edge(START, name)
+        made.edge(name, END)
+    run = advanced(made)
+    sign(run, rita, ["approve", None, None])
+    let_come(run)
+    run = runs.advance(run.id)
+    assert run.error_code == "deadline_passed"
+    sign(run, rita, [None, None, "approve"])
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    assert state(run)["letter"] == "Dear Ada"
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    assert "kept" not in asked.policy
+    sign(run, rita, ["approve", "approve", None])
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert state(run)["letter"] == "Dear Marta"
     assert verify_run(run.id) == []

@@ -3,11 +3,14 @@ else writes meanwhile.
 """
 
 from contextlib import suppress
+from itertools import pairwise
 from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel
 
+from approvals.gates import lost_version
+from approvals.models import ApprovalRequest
 from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
@@ -28,8 +31,11 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.execution import loop
 from orchestrator.execution.adoption import pin
+from orchestrator.runs.forecast import forecast_runs
+from orchestrator.runs.version_choice import ways_out
 from tests.crash.abort import watching
 from tests.support import cast, run_actions
+from tests.support.deadlines import HOUR, let_come
 from tests.support.small_graphs import Notes, Order, advanced, graph, held, started
 from tests.support.statements import Breaks
 from tests.support.versioned_graphs import Copied, Texts, deployed, in_euros, paying
@@ -247,6 +253,26 @@ def test_what_was_proposed_in_euros_is_never_set_as_cents(
     assert verify_run(run.id) == []
 
 
+def test_what_expired_in_euros_is_never_asked_about_as_cents(
+    people: cast.People,
+) -> None:
+    policy = {"deadline": HOUR, "on_deadline": "fail"}
+    run = advanced(billing("1", **policy))
+    let_come(run)
+    run = runs.advance(run.id)
+    assert run.error_code == "deadline_passed"
+    deployed(billing("2", **policy))
+    [group] = forecast_runs()
+    assert (group.judgement.verdict, group.waiting) == ("migrated", 1)
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    error = stored_error(run)
+    assert error is not None
+    assert run.status == Status.INCOMPATIBLE
+    assert "changes what `total` means" in error["because"]
+    assert ApprovalRequest.objects.filter(run=run).count() == 1
+
+
 def test_what_an_open_superstep_keeps_in_euros_is_never_set_as_cents(
     people: cast.People,
 ) -> None:
@@ -383,3 +409,113 @@ def test_a_run_that_waits_for_people_stays_as_it_is_where_the_version_that_is_he
     assert run.version == "1"
     assert len(run_actions.log(run)) == before
     run_actions.sign(run, run_actions.reviewer(people.reviewer), ["reject"])
+
+
+def lettered(version: str, *nodes: str, at_deadline: str = "reject") -> Graph:
+    """A letter that people are asked about for an hour, and nodes behind it, of which
+    `send` acts. Without a yes, silence at the gate does what `at_deadline` says.
+    """
+    made = Graph("lettered", version=version, input=Order, state=Notes)
+    gate = Gate(
+        reviewers=["group:claims"], deadline=HOUR, on_deadline=at_deadline, quorum=2
+    )
+    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": "Hi"})
+    for name in nodes:
+        effect = "external" if name == "send" else "pure"
+        made.node(name, effect=effect)(lambda state, ctx: {"notes": [ctx.task.node]})
+    ends = ["propose", *nodes, END]
+    made.edge(START, "propose")
+    made.edge("propose", ends[1], when=("approved", "partial"))
+    for source, target in pairwise(ends[1:]):
+        made.edge(source, target)
+    return made
+
+
+def taken_on(run: Run, *graphs: Graph) -> Run:
+    """The run after a worker with these versions has looked at it."""
+    deployed(*graphs)
+    Run.objects.filter(id=run.id).update(status=Status.QUEUED)
+    return runs.advance(run.id)
+
+
+SILENT = (
+    "gate of node `propose`: its deadline approves what people are asked now, and "
+    "would let `send` act although nobody signed"
+)
+
+
+def test_silence_that_an_older_version_let_approve_never_leads_to_an_effect_of_a_later_one() -> (
+    None
+):
+    run = advanced(lettered("1", "file", at_deadline="approve"))
+    # The gate of the second version is stricter; what is asked keeps its policy.
+    run = taken_on(run, lettered("2", "file"))
+    assert (run.status, run.version) == (Status.PAUSED, "2")
+    third = lettered("3", "file", "send")
+    deployed(third)
+    [group] = forecast_runs()
+    assert group.to_json()["breaking"] == [SILENT]
+    assert SILENT in str(lost_version.refusal_to_sign(run))
+    Run.objects.filter(id=run.id).update(status=Status.INCOMPATIBLE)
+    run.refresh_from_db()
+    assert ways_out(run, forks=False).resume == ""
+
+    run = taken_on(run, third)
+    error = stored_error(run)
+    assert error is not None
+    assert run.status == Status.INCOMPATIBLE
+    assert SILENT in error["message"]
+    assert run_actions.state(run)["notes"] == []
+    # Where the second version is registered beside it, silence still approves.
+    deployed(lettered("2", "file"), third)
+    runs.resume(run.id)
+    let_come(run)
+    run = runs.advance(run.id)
+    assert (run.status, run.version) == (Status.COMPLETED, "2")
+    assert run_actions.state(run)["notes"] == ["file"]
+    assert verify_run(run.id) == []
+
+
+@pytest.mark.parametrize("steps", [("3",), ("2", "3")])
+def test_what_was_asked_before_silence_could_approve_is_never_approved_by_it(
+    steps: tuple[str, ...], people: cast.People
+) -> None:
+    run = advanced(lettered("1", "file"))
+    graphs = {
+        "2": lettered("2", "file", at_deadline="approve"),
+        "3": lettered("3", "file", "send"),
+    }
+    for version in steps:
+        run = taken_on(run, graphs[version])
+        assert (run.status, run.version) == (Status.PAUSED, version)
+    rita = run_actions.reviewer(people.reviewer)
+    run_actions.sign(run, rita, ["approve"])
+    let_come(run)
+    run = runs.advance(run.id)
+    assert run.status == Status.REJECTED
+    assert run_actions.state(run)["notes"] == []
+    assert verify_run(run.id) == []
+
+
+def test_what_expired_is_asked_anew_under_its_own_rule_two_versions_later(
+    people: cast.People,
+) -> None:
+    run = advanced(lettered("1", "file", at_deadline="fail"))
+    let_come(run)
+    run = runs.advance(run.id)
+    assert run.error_code == "deadline_passed"
+    for graph_here in (
+        lettered("2", "file", at_deadline="approve"),
+        lettered("3", "file", "send"),
+    ):
+        deployed(graph_here)
+        runs.resume(run.id, by=people.steward)
+        run = runs.advance(run.id)
+        assert run.status == Status.PAUSED
+        request = ApprovalRequest.objects.get(run=run, status="open")
+        assert request.policy["on_deadline"] == "fail"
+        let_come(run)
+        run = runs.advance(run.id)
+        assert run.error_code == "deadline_passed"
+    assert run_actions.state(run)["notes"] == []
+    assert verify_run(run.id) == []

@@ -5,16 +5,19 @@ let it do not count any more.
 import html
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models import F
 from django.test import Client
 
 from approvals import reviews
 from approvals.confirmation import Confirmation
-from approvals.models import ApprovalRequest, Decision, Receipt
+from approvals.models import ApprovalRequest, Decision, Receipt, Sighting
+from approvals.people.sightings import note_sightings, seen_row
 from checkpoints.core.status import Status
 from checkpoints.models import PendingWrite, Run, TaskResult
 from checkpoints.sealing.sealed_columns import read_value
@@ -25,6 +28,7 @@ from orchestrator.engine.errors import (
     ConfirmationRequired,
     InvalidValue,
     NotAReviewer,
+    NotConsidered,
 )
 from tests.support import call_graphs, cast, run_actions
 from tests.support.authority_graphs import leave, paying, payments, signed
@@ -370,6 +374,29 @@ def test_a_run_is_replayed_whose_people_rejected_what_they_were_asked_again(
     assert paid == []
     assert ApprovalRequest.objects.count() == asked
     assert verify_run(replay.id) == []
+
+
+def test_who_had_to_look_before_a_signature_has_to_look_again(
+    paid: list[int], rita: User, ravi: User
+) -> None:
+    gate = Gate(reviewers=["group:claims"], considered=timedelta(seconds=10), quorum=2)
+    run = advanced(paying(gate=gate))
+    asked = ApprovalRequest.objects.get(run=run)
+    items = []
+    seen = []
+    for row in PendingWrite.objects.filter(run=run):
+        items.append({"write": str(row.write), "hash": row.hash, "verdict": "approve"})
+        seen.append(seen_row(asked, row, opened=False))
+    for person in (rita, ravi):
+        note_sightings(person, seen)
+        Sighting.objects.update(at=F("at") - timedelta(seconds=10))
+        reviews.sign(run.id, items, by=person)
+    leave(rita)
+    run = runs.advance(run.id)
+    assert (run.status, paid) == (Status.PAUSED, [])
+    assert renewal(run).policy["considered"] == 10
+    with pytest.raises(NotConsidered):
+        decide(run, ravi, "approve")
 
 
 def test_who_had_to_confirm_a_signature_has_to_confirm_it_again(

@@ -204,6 +204,22 @@ def test_after_a_restore_people_have_time_before_a_deadline_of_the_lost_time_act
     assert verify_run(run.id) == []
 
 
+@pytest.mark.parametrize("status", ["failed", "unknown"])
+def test_in_a_run_that_had_stopped_before_the_copy_people_have_that_time_too(
+    status: str,
+) -> None:
+    run = paused_run()
+    let_come(run)
+    Run.objects.filter(id=run.id).update(status=status)
+    _restored()
+    work_off(run)
+    assert not Decision.objects.filter(run=run.id).exists()
+    # Silence acts there as before, once the time that people have is over.
+    _live_jobs(run).update(due_at=timezone.now())
+    work_off(run)
+    assert Decision.objects.filter(run=run.id).exists()
+
+
 def test_for_that_time_nobody_who_moves_the_run_on_lets_its_deadline_act(
     people: cast.People,
 ) -> None:

@@ -3,23 +3,26 @@ the review, in the inbox, on the receipt and in the API.
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from rest_framework.test import APIClient
 
-from approvals.earlier_askings import earlier_askings
 from approvals.models import ApprovalRequest, Receipt
+from approvals.results.earlier_askings import earlier_askings
 from checkpoints.core.status import Status
 from checkpoints.models import Run
 from orchestrator import runs
 from orchestrator.engine import Graph
-from tests.approvals.test_effect_results import fine, paying
 from tests.support import cast, run_actions
+from tests.support.effect_graphs import fine, paying
 from tests.support.page_people import browse  # noqa: F401
+from tests.support.rows import a_request, a_run
 from tests.support.small_graphs import advanced
 from tests.support.statements import counted
 
@@ -90,6 +93,44 @@ def test_the_review_says_first_that_what_was_approved_failed(
     assert f"{rita.get_username()} approved it at " in review(browse(ravi), again)
 
 
+def test_only_those_are_named_whose_signatures_count_for_how_it_ended(
+    rita: User,
+    ravi: User,
+    browse: Browse,  # noqa: F811
+) -> None:
+    made = paying(name="two_of_them", gate={"quorum": 2})
+    made.edges[:] = [edge for edge in made.edges if edge.source != "refuse"]
+    made.edge("refuse", "review")
+    run = advanced(made)
+    run_actions.sign_open(run, rita, "approve")
+    run_actions.sign_open(run, ravi, "reject")
+    run = runs.advance(run.id)
+    page = review(browse(rita), run)
+    assert f"{ravi.get_username()} rejected it at " in page
+    assert "You" not in page[page.index(AGAIN) : page.index("rejected it at ")]
+
+
+def test_what_was_decided_only_afterwards_was_not_asked_before(rita: User) -> None:
+    run = a_run(status="paused")
+    now = timezone.now()
+    open_now = a_request(run, "group:claims", visit=2)
+    ApprovalRequest.objects.filter(id=open_now.id).update(opened_at=now)
+    open_now.opened_at = now
+    later = a_request(run, "group:claims", visit=1, status="applied")
+    ApprovalRequest.objects.filter(id=later.id).update(
+        settled_at=now + timedelta(hours=1)
+    )
+    assert earlier_askings([open_now]) == {}
+
+
+def test_of_many_questions_only_the_first_say_what_came_of_it(
+    again: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("approvals.results.earlier_askings.MOST_LISTED", 0)
+    request = ApprovalRequest.objects.get(run=again, status="open")
+    assert earlier_askings([request]) == {request.id: None}
+
+
 def test_a_first_review_says_nothing_of_it(
     rita: User,
     browse: Browse,  # noqa: F811
@@ -135,7 +176,7 @@ def test_the_receipt_says_what_came_of_it(
     page = browse(rita).get(reverse("receipt", args=[receipt.id]))
     assert page.context["came_of_it"] == [
         ("pay: failed (the bank <b>refused</b> it)", True),
-        ("tell: not reached", False),
+        ("tell: not yet", False),
     ]
 
 
@@ -149,7 +190,7 @@ def test_who_may_not_see_the_run_any_more_learns_how_it_ended_and_no_value(
     page = browse(rita).get(reverse("receipt", args=[receipt.id]))
     assert page.context["came_of_it"] == [
         ("pay: failed", True),
-        ("tell: not reached", False),
+        ("tell: not yet", False),
     ]
     assert b"refused" not in page.content
 
@@ -166,5 +207,5 @@ def test_the_api_says_what_came_of_a_request(again: Run, rita: User) -> None:
     assert pay["counts"] == {"failed": 1}
     assert pay["at"] is not None
     assert pay["error"] == "the bank <b>refused</b> it"
-    assert tell["status"] == "not reached"
+    assert tell["status"] == "not yet"
     assert client.get(f"/api/v1/requests/{second.id}/").json()["came_of_it"] == []

@@ -1,19 +1,18 @@
 """What came of what people decided, as the journal has it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 
-from approvals.effect_results import effect_results, failure_in_words
 from approvals.models import ApprovalRequest
+from approvals.results.effect_results import are_sound, effect_results, failure_in_words
 from checkpoints.core.status import Status
-from checkpoints.models import Run, TaskResult
+from checkpoints.models import Checkpoint, Run, TaskResult
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Graph, Send
-from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine import END, START, Gate, Graph, Retry, Send
 from tests.support import call_graphs, cast, run_actions
+from tests.support.effect_graphs import fine, paying, refused
 from tests.support.forging import tamper
 from tests.support.small_graphs import advanced, graph
 from tests.support.statements import counted
@@ -24,51 +23,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def rita(people: cast.People) -> User:
     return run_actions.reviewer(people.reviewer)
-
-
-def fine(state: Any, ctx: Any) -> None:
-    """An effect that works."""
-
-
-def refused(state: Any, ctx: Any) -> None:
-    """An effect that fails each time."""
-    raise ValueError("the bank refused it")
-
-
-def paying(
-    fn: Callable[[Any, Any], Any] = fine,
-    *,
-    name: str = "paid_later",
-    times: int = 0,
-    **options: Any,
-) -> Graph:
-    """People approve a total, which `pay` pays, so many `times` at once if that is
-    given; then `tell` writes a letter.
-    """
-    made = graph(name)
-
-    def count(state: Any, ctx: Any) -> list[Send] | None:
-        return [Send("pay", number) for number in range(times)] if times else None
-
-    count_options = {"sends": ["pay"]} if times else {}
-
-    @made.node("review", effect="human", gate=Gate(reviewers=["group:claims"]))
-    def review(state: Any, ctx: Any) -> dict[str, Any]:
-        return {"total": state.total + 7}
-
-    made.node("count", **count_options)(count)
-    made.node("pay", **{"effect": "external", "idempotent": True, **options})(fn)
-    made.node("tell", effect="external", idempotent=True)(fine)
-    made.node("refuse", effect="external", idempotent=True)(fine)
-    made.edge(START, "review")
-    made.edge("review", "count")
-    if not times:
-        made.edge("count", "pay")
-    made.edge("pay", "tell")
-    made.edge("tell", END)
-    made.edge("review", "refuse", when="rejected")
-    made.edge("refuse", END)
-    return made
 
 
 def words(request: ApprovalRequest) -> dict[str, str]:
@@ -108,13 +62,16 @@ def test_what_failed_and_what_was_not_reached_after_it(rita: User) -> None:
     assert pay.failed is not None
 
 
-def test_an_altered_error_is_not_shown(rita: User) -> None:
+def test_an_altered_row_is_not_taken_for_what_happened(rita: User) -> None:
     run = runs.advance(decided(paying(refused), rita).id)
     request = run_actions.request(run)
-    (pay, _) = effect_results([request])[request.id]
+    (pay, tell) = effect_results([request])[request.id]
+    assert are_sound(request, pay)
+    assert are_sound(request, tell)
     tamper(TaskResult.objects.get(id=pay.failed), error=b"")
-    with pytest.raises(TamperedRow):
-        failure_in_words(request, pay)
+    (pay, _) = effect_results([request])[request.id]
+    assert failure_in_words(request, pay) == "its error cannot be read"
+    assert not are_sound(request, pay)
 
 
 def test_an_effect_of_which_nobody_knows(rita: User) -> None:
@@ -169,12 +126,103 @@ def test_a_rejected_call_did_nothing(rita: User) -> None:
     assert words(run_actions.request(run)) == {}
 
 
-def test_two_queries_however_many_requests(rita: User) -> None:
+def test_what_is_done_after_a_rewind_belongs_to_the_approval_it_went_on_from(
+    rita: User,
+) -> None:
+    failing = iter([True, False])
+
+    def pay(state: Any, ctx: Any) -> None:
+        if next(failing):
+            raise ValueError("the bank refused it")
+
+    run = runs.advance(decided(paying(pay), rita).id)
+    assert run.status == Status.FAILED
+    settlement = Checkpoint.objects.get(run=run, source="settlement")
+    run = runs.rewind(run.id, settlement.id, allow_effects=["pay"])
+    run = runs.advance(run.id)
+    request = run_actions.request(run)
+    assert Run.objects.get(id=run.id).line == 2
+    assert words(request) == {"pay": "1 done, 1 failed", "tell": "done"}
+
+
+def test_an_approval_that_a_rewind_left_behind_is_followed_by_nothing_more(
+    rita: User,
+) -> None:
+    run = runs.advance(decided(paying(refused), rita).id)
+    first = Checkpoint.objects.get(run=run, seq=0)
+    run = runs.advance(runs.rewind(run.id, first.id, by=None).id)
+    request = ApprovalRequest.objects.get(run=run, line=1)
+    assert words(request) == {"pay": "failed", "tell": "not reached"}
+
+
+def test_tasks_of_one_visit_that_were_decided_differently_follow_the_visit(
+    rita: User,
+) -> None:
+    made = graph("mixed")
+
+    @made.node("split", sends=["ask"])
+    def split(state: Any, ctx: Any) -> list[Send]:
+        return [Send("ask", number) for number in range(2)]
+
+    gate = Gate(reviewers=["group:claims"])
+
+    @made.node("ask", effect="human", gate=gate)
+    def ask(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"notes": [f"proposal {ctx.payload}"]}
+
+    for name in ("all", "some", "none", "book"):
+        made.node(name, effect="external", idempotent=True)(fine)
+        made.edge(name, END)
+    made.edge(START, "split")
+    made.edge("ask", "all", when="approved")
+    made.edge("ask", "some", when="partial")
+    made.edge("ask", "none", when="rejected")
+    made.edge("ask", "book")
+    run = advanced(made)
+    run_actions.sign(run, rita, ["approve", None])
+    asked = ApprovalRequest.objects.filter(run=run).order_by("index")
+    run_actions.sign(run, rita, [None, "reject"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert [words(request) for request in asked] == [
+        {"some": "done", "book": "done"}
+    ] * 2
+
+
+def test_what_an_error_leads_to(rita: User) -> None:
+    made = paying(refused)
+    made.node("cheque", effect="external", idempotent=True)(fine)
+    made.edge("pay", "cheque", when="error")
+    made.edge("cheque", END)
+    run = runs.advance(decided(made, rita).id)
+    assert words(run_actions.request(run)) == {
+        "pay": "failed",
+        "tell": "not reached",
+        "cheque": "done",
+    }
+
+
+def test_an_effect_that_will_be_tried_again_has_not_failed(rita: User) -> None:
+    retry = Retry(attempts=2, backoff=3600)
+    run = runs.advance(decided(paying(refused, retry=retry), rita).id)
+    assert run.status == Status.WAITING
+    assert words(run_actions.request(run)) == {"pay": "under way", "tell": "not yet"}
+
+
+def test_nothing_is_said_of_more_effects_than_are_counted(
+    rita: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = runs.advance(decided(paying(), rita).id)
+    monkeypatch.setattr("approvals.results.effect_results.MOST_ATTEMPTS", 1)
+    assert words(run_actions.request(run)) == {}
+
+
+def test_three_queries_however_many_requests(rita: User) -> None:
     for count in (1, 4):
         for _ in range(count):
             runs.advance(decided(paying(), rita).id)
         requests = list(ApprovalRequest.objects.select_related("run"))
         with counted() as sent:
             results = effect_results(requests)
-        assert len(sent) == 2
+        assert len(sent) == 3
         assert all(len(of_request) == 2 for of_request in results.values())

@@ -1,0 +1,113 @@
+"""Endpoints of what people do about a request beside signing it. `approvals.urls` has
+their addresses.
+"""
+
+from uuid import UUID
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from approvals import reviews
+from approvals.api.base import Query, describe, page_schema, paginate, person, read_body
+from approvals.api.endpoints import visible_request
+from approvals.api.serializers import (
+    AssignBody,
+    DelegationBody,
+    DelegationOut,
+    EmptyBody,
+    RequestOut,
+)
+from approvals.people.accounts import active_account
+from approvals.people.standing_in import delegations_of
+
+
+def _request_as_it_is(request: Request, request_id: UUID) -> Response:
+    """Return the answer with the request as it stands after the act."""
+    shown = visible_request(person(request), request_id)
+    return Response(RequestOut(shown, context={"request": request}).data)
+
+
+class RequestClaimed(APIView):
+    """Take a request, so that others see who is at it; under an exclusive gate nobody
+    else signs while it lasts.
+    """
+
+    scopes = {"POST": "decide"}
+
+    @describe(request=EmptyBody, responses=RequestOut)
+    def post(self, request: Request, request_id: UUID) -> Response:
+        read_body(EmptyBody, request.data)
+        # An unknown request and an invisible one get the same answer.
+        visible_request(person(request), request_id)
+        reviews.claim(request_id, by=person(request))
+        return _request_as_it_is(request, request_id)
+
+
+class RequestReleased(APIView):
+    """Give back a request that you have taken; stewards give back any."""
+
+    scopes = {"POST": "decide"}
+
+    @describe(request=EmptyBody, responses=RequestOut)
+    def post(self, request: Request, request_id: UUID) -> Response:
+        read_body(EmptyBody, request.data)
+        visible_request(person(request), request_id)
+        reviews.release(request_id, by=person(request))
+        return _request_as_it_is(request, request_id)
+
+
+class RequestAssigned(APIView):
+    """Hand a request to a person who may decide it: one that you have taken, or any as
+    a steward.
+    """
+
+    scopes = {"POST": "decide"}
+
+    @describe(request=AssignBody, responses=RequestOut)
+    def post(self, request: Request, request_id: UUID) -> Response:
+        posted = read_body(AssignBody, request.data)
+        visible_request(person(request), request_id)
+        to = active_account(posted["to"], "to")
+        reviews.assign(request_id, to=to, by=person(request))
+        return _request_as_it_is(request, request_id)
+
+
+class Delegations(APIView):
+    """The delegations of your right to review, and those by which you decide for others."""
+
+    scopes = {"POST": "decide"}
+
+    @describe(
+        operation_id="delegations_list",
+        parameters=[Query],
+        responses=page_schema(DelegationOut),
+    )
+    def get(self, request: Request) -> Response:
+        read_body(Query, request.query_params)
+        rows = delegations_of(person(request))
+        return paginate(request, rows, DelegationOut, by=("-made_at", "-id"))
+
+    @describe(request=DelegationBody, responses={201: DelegationOut})
+    def post(self, request: Request) -> Response:
+        posted = read_body(DelegationBody, request.data)
+        delegation = reviews.delegate(
+            to=active_account(posted["to"], "to"),
+            begins=posted.get("begins"),
+            ends=posted["ends"],
+            reason=posted["reason"],
+            by=person(request),
+        )
+        return Response(DelegationOut(delegation).data, status=201)
+
+
+class DelegationRevoked(APIView):
+    """End a delegation at once: yours, one to you, or any as a steward."""
+
+    scopes = {"POST": "decide"}
+
+    @describe(request=EmptyBody, responses=DelegationOut)
+    def post(self, request: Request, delegation: UUID) -> Response:
+        read_body(EmptyBody, request.data)
+        row = reviews.revoke_delegation(delegation, by=person(request))
+        return Response(DelegationOut(row).data)

@@ -1,0 +1,106 @@
+"""Who gets mail about a notice: the people who may decide, and those who have decided.
+Read when the mail is sent, so that nobody hears of what they may not see any more.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.contrib.auth import get_user_model
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from approvals import permissions
+from approvals.list_columns import CAME_BACK, OPENED
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    MailPreference,
+    Notice,
+    RequestStatus,
+)
+from checkpoints.models import Run
+
+TO_REVIEWERS = (OPENED, CAME_BACK)
+"""The events of which reviewers hear; of all others those who signed."""
+
+
+def people_for(notice: Notice) -> "QuerySet[Any]":
+    """Return the active people with an address who may be meant by a notice. They are
+    judged one by one when it is sent: see `still_concerns`.
+    """
+    accounts: Any = get_user_model()._default_manager.filter(is_active=True)
+    accounts = accounts.exclude(email="")
+    if notice.event in TO_REVIEWERS:
+        request = _request_of(notice)
+        if request is None:
+            return accounts.none()  # type: ignore[no-any-return]
+        return accounts.filter(_named(request.policy["reviewers"])).distinct()  # type: ignore[no-any-return]
+    return accounts.filter(pk__in=_signers(notice))  # type: ignore[no-any-return]
+
+
+def _request_of(notice: Notice) -> ApprovalRequest | None:
+    """Return the request that a notice is about; None if it is gone."""
+    if notice.request is None:
+        return None
+    return ApprovalRequest.objects.filter(id=notice.request).first()
+
+
+def _named(principals: Iterable[str]) -> Q:
+    """Return the condition for the accounts that these principals may name."""
+    username = get_user_model().USERNAME_FIELD
+    named = Q(pk__in=[])
+    for principal in principals:
+        kind, _, name = str(principal).partition(":")
+        if kind == "user":
+            named |= Q(**{username: name})
+        elif kind == "group":
+            named |= Q(groups__name=name)
+        elif kind == "perm":
+            label, _, codename = name.partition(".")
+            for path in ("user_permissions", "groups__permissions"):
+                named |= Q(
+                    **{
+                        f"{path}__content_type__app_label": label,
+                        f"{path}__codename": codename,
+                    }
+                )
+    return named
+
+
+def _signers(notice: Notice) -> "QuerySet[Any, Any]":
+    """Return the ids of who signed in the request, or in the run."""
+    signed = Decision.objects.filter(by__isnull=False, run__in=[notice.run])
+    if notice.request is not None:
+        signed = signed.filter(request=notice.request)
+    return signed.order_by().values_list("by", flat=True).distinct()
+
+
+def still_concerns(person: Any, notice: Notice) -> bool:
+    """Return whether a notice still concerns this person: a review that waits for them,
+    or a run that they may see. Up to ten queries.
+    """
+    if notice.event not in TO_REVIEWERS:
+        runs = Run.objects.filter(id__in=[notice.run])
+        return permissions.visible_among(person, runs).exists()
+    request = _request_of(notice)
+    if request is None or request.status != RequestStatus.OPEN:
+        return False
+    if permissions.closed(request):
+        return False
+    return permissions.may_decide(person, request).yes
+
+
+def is_quiet(preference: MailPreference, now: datetime) -> bool:
+    """Return whether it is within the quiet hours of a person, in their time zone. Hours
+    that end before they begin pass midnight.
+    """
+    begin = preference.quiet_from
+    end = preference.quiet_until
+    if begin is None or end is None or begin == end:
+        return False
+    local = timezone.localtime(now, ZoneInfo(preference.time_zone)).time()
+    if begin < end:
+        return begin <= local < end
+    return local >= begin or local < end

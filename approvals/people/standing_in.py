@@ -1,0 +1,147 @@
+"""Delegations: a person passes on their right to review for a time, and revokes that.
+
+What is passed on is the right alone: who shaped the content stays excluded, on either
+side, and nobody passes on what others have passed on to them. `approvals.permissions`
+judges it when a person signs.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from approvals import permissions
+from approvals.models import Delegation
+from checkpoints.audit import lines as audit_log
+from checkpoints.core.arguments import checked_moment, checked_person, checked_text
+from checkpoints.core.ids import unknown_thing, uuid_of
+from checkpoints.db.clock import read_now
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_rows import PLAIN
+from orchestrator.engine.errors import InvalidValue
+
+LONGEST_REASON = 1000
+LONGEST_TIME = timedelta(days=366)
+"""The longest time for which a right is passed on at once."""
+MOST_AT_A_TIME = 10
+"""The most people for whom one person decides at a time: each costs queries."""
+
+
+def delegate(
+    *,
+    to: Any,
+    ends: datetime,
+    begins: datetime | None = None,
+    reason: str = "",
+    by: Any,
+) -> Delegation:
+    """Let another person decide reviews for `by`, from `begins` (now unless
+    set) until `ends`. They see what `by` sees as a reviewer, and sign with their own
+    password or passkey; each decision says for whom it was made.
+
+    Raises `InvalidValue`: the times, the person, or too many at a time.
+    """
+    by = checked_person(by, "by")
+    to = checked_person(to, "to")
+    checked_text(reason, "reason", most=LONGEST_REASON)
+    with transaction.atomic():
+        now = read_now()
+        begins = max(checked_moment(begins, "begins"), now) if begins else now
+        _require_times(begins, checked_moment(ends, "ends"))
+        _require_other(to, by)
+        _require_few(to, begins, ends)
+        delegation = Delegation(
+            delegator=by,
+            delegate=to,
+            begins_at=begins,
+            ends_at=ends,
+            reason=reason,
+            made_at=now,
+        )
+        sealed_rows.seal(delegation, PLAIN)
+        delegation.save(force_insert=True)
+        audit_log.record("delegated", actor=by, **_facts_of(delegation))
+    return delegation
+
+
+def _require_times(begins: datetime, ends: datetime) -> None:
+    if ends <= begins:
+        raise InvalidValue("ends must be after begins, and to come", path="ends")
+    if ends - begins > LONGEST_TIME:
+        raise InvalidValue(
+            f"nobody decides for another for more than {LONGEST_TIME.days} days",
+            path="ends",
+        )
+
+
+def _require_other(to: Any, by: Any) -> None:
+    if to.pk == by.pk:
+        raise InvalidValue("you decide for yourself already", path="to")
+    if not to.is_active:
+        raise InvalidValue(f"there is no user {to.get_username()}", path="to")
+
+
+def _require_few(to: Any, begins: datetime, ends: datetime) -> None:
+    """Raise `InvalidValue` if a person decides for too many others in this time."""
+    others = Delegation.objects.filter(
+        delegate=to, revoked_at=None, begins_at__lt=ends, ends_at__gt=begins
+    )
+    if others.count() >= MOST_AT_A_TIME:
+        raise InvalidValue(
+            f"{to.get_username()} decides for {MOST_AT_A_TIME} others then already",
+            path="to",
+        )
+
+
+def _facts_of(row: Delegation) -> dict[str, Any]:
+    return {
+        "delegation": str(row.id),
+        "subject": f"user:{row.delegate.get_username()}",
+        "delegator": row.delegator.get_username(),
+        "begins": row.begins_at.isoformat(),
+        "ends": row.ends_at.isoformat(),
+    }
+
+
+def revoke_delegation(delegation_id: UUID | str, *, by: Any) -> Delegation:
+    """End a delegation at once and for good: who passed the right on does, who got it,
+    and stewards. What was signed by it stays signed; an effect that has not begun does
+    not begin on it.
+
+    Raises `UnknownThing` (also where it is none of theirs), `TamperedRow`.
+    """
+    by = checked_person(by, "by")
+    delegation_uuid = uuid_of(delegation_id, "delegation")
+    with transaction.atomic():
+        rows = Delegation.objects.select_for_update(of=("self",))
+        rows = rows.select_related("delegator", "delegate")
+        row = rows.filter(id=delegation_uuid).first()
+        if row is None or not _is_concerned(row, by):
+            raise unknown_thing("delegation", delegation_id)
+        sealed_rows.verify_row(row, PLAIN)
+        # The first time counts: it never goes back, and never moves.
+        if row.revoked_at is not None:
+            return row
+        changed = sealed_rows.seal_again(
+            row, PLAIN, revoked_at=read_now(), revoked_by=by
+        )
+        row.save(update_fields=changed)
+        audit_log.record("delegation_revoked", actor=by, **_facts_of(row))
+    return row
+
+
+def _is_concerned(row: Delegation, by: Any) -> bool:
+    if by.pk in (row.delegator_id, row.delegate_id):
+        return True
+    return permissions.may(by, "reassign")
+
+
+def delegations_of(user: Any) -> "QuerySet[Delegation]":
+    """Return the delegations by which this person passes a right on or has got one, the
+    newest first, with the people.
+    """
+    of_user = Q(delegator=user.pk) | Q(delegate=user.pk)
+    rows = Delegation.objects.filter(of_user)
+    return rows.select_related("delegator", "delegate")

@@ -1,0 +1,1 @@
+"""Pages about notices: webhooks, and what a person chooses about mail."""

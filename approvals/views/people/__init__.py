@@ -1,0 +1,1 @@
+"""Pages of what people do about reviews beside signing them."""

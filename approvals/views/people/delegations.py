@@ -1,0 +1,92 @@
+"""Delegations on the page of a person's account: who decides in their place and when."""
+
+from collections.abc import Callable
+from datetime import datetime, time
+from functools import wraps
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
+from django.views.decorators.http import require_http_methods
+
+from approvals import reviews
+from approvals.people.accounts import active_account
+from approvals.views.page import single_fields
+from orchestrator.engine.errors import REFUSALS, InvalidValue
+
+View = Callable[..., HttpResponse]
+
+
+def changes_delegations(act: Callable[..., str]) -> View:
+    """Return the page that changes the signed-in person's delegations by this act, and
+    leads back to the account with the sentence that the act returns.
+    """
+
+    @login_required
+    @require_http_methods(["GET", "POST"])
+    @single_fields()
+    @wraps(act)
+    def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        # A person who had to sign in first arrives by GET, without what was posted.
+        if request.method != "POST":
+            return redirect("account")
+        try:
+            messages.success(request, act(request, *args, **kwargs))
+        except REFUSALS as error:
+            messages.error(request, f"Nothing was changed: {error.message}.")
+        return redirect("account")
+
+    return page
+
+
+def _pass_on(request: HttpRequest) -> str:
+    to = active_account(request.POST.get("to", ""), "to")
+    reviews.delegate(
+        to=to,
+        begins=_moment(request.POST.get("begins", ""), "begins"),
+        ends=_required_moment(request.POST.get("ends", ""), "ends"),
+        reason=request.POST.get("reason", ""),
+        by=request.user,
+    )
+    return f"{to.get_username()} decides in your place then."
+
+
+def _revoke(request: HttpRequest, delegation: UUID) -> str:
+    reviews.revoke_delegation(delegation, by=request.user)
+    return "That is over: nobody decides by it any more."
+
+
+pass_on = changes_delegations(_pass_on)
+revoke = changes_delegations(_revoke)
+
+
+def _required_moment(text: str, path: str) -> datetime:
+    moment = _moment(text, path)
+    if moment is None:
+        raise InvalidValue(f"{path} is missing", path=path)
+    return moment
+
+
+def _moment(text: str, path: str) -> datetime | None:
+    """Return the moment that was typed, in the zone of the installation; a day is meant
+    from its first moment on. None for no text. Raises `InvalidValue`.
+    """
+    if not text:
+        return None
+    try:
+        moment = parse_datetime(text)
+        day = parse_date(text)
+        if day is not None:
+            moment = datetime.combine(day, time())
+        if moment is not None and timezone.is_naive(moment):
+            moment = timezone.make_aware(moment)
+    except (ValueError, OverflowError):
+        moment = None
+    if moment is None:
+        raise InvalidValue(f"{path} is no time", path=path)
+    return moment

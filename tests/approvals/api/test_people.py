@@ -1,0 +1,123 @@
+"""Taking a request and handing it on over the API."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from approvals.models import RequestClaim
+from checkpoints.models import Run
+from tests.support.api_people import Client
+from tests.support.cast import People, UserFactory
+
+
+def asked(client: Client) -> dict[str, Any]:
+    (line,) = client.get("requests/", waiting="me").json()["results"]
+    shown: dict[str, Any] = line
+    return shown
+
+
+def test_a_request_is_taken_and_given_back(rita: Client, paused: Run) -> None:
+    line = asked(rita)
+    assert line["claim"] is None
+    answer = rita.post(f"requests/{line['id']}/claim/")
+    assert answer.status_code == 200
+    claim = answer.json()["claim"]
+    assert claim == {
+        "by": "rita",
+        "assigned_by": "",
+        "at": claim["at"],
+        "until": None,
+        "exclusive": False,
+    }
+    assert asked(rita)["claim"] == claim
+    assert rita.post(f"requests/{line['id']}/release/").json()["claim"] is None
+
+
+def test_a_steward_hands_a_request_to_its_reviewer(
+    rita: Client, paused: Run, people: People
+) -> None:
+    line = asked(rita)
+    stella = Client(people.steward)
+    answer = stella.post(f"requests/{line['id']}/assign/", {"to": "rita"})
+    assert answer.status_code == 200
+    assert answer.json()["claim"]["assigned_by"] == "stella"
+    refused = rita.post(f"requests/{line['id']}/assign/", {"to": "nobody"})
+    assert refused.status_code == 422
+    unknown = stella.post(f"requests/{line['id']}/assign/", {"to": "zoe"})
+    assert unknown.json()["detail"] == "there is no user zoe"
+    assert RequestClaim.objects.get().by_name == "rita"
+
+
+def test_who_holds_a_request_is_named_to_the_next(
+    rita: Client, paused: Run, people: People
+) -> None:
+    line = asked(rita)
+    rita.post(f"requests/{line['id']}/claim/")
+    # She sees the run, and is none of its reviewers.
+    stella = Client(people.steward)
+    assert stella.post(f"requests/{line['id']}/claim/").status_code == 403
+    assert stella.post(f"requests/{line['id']}/release/").status_code == 200
+
+
+def test_what_one_may_not_see_is_unknown(
+    rita: Client, nobody: Client, paused: Run
+) -> None:
+    line = asked(rita)
+    for act in ("claim", "release", "assign"):
+        body = {"to": "rita"} if act == "assign" else {}
+        answer = nobody.post(f"requests/{line['id']}/{act}/", body)
+        assert answer.status_code == 404
+
+
+def test_a_token_without_the_scope_takes_nothing(paused: Run, people: People) -> None:
+    reader = Client(people.reviewer, ["read"])
+    line = asked(reader)
+    assert reader.post(f"requests/{line['id']}/claim/").status_code == 403
+    assert not RequestClaim.objects.exists()
+
+
+def in_a_day() -> str:
+    return (timezone.now() + timedelta(days=1)).isoformat()
+
+
+def test_a_person_lets_another_decide_over_the_api(
+    rita: Client, paused: Run, people: People
+) -> None:
+    ben = Client(UserFactory.create(username="ben"))
+    line = asked(rita)
+    assert ben.get(f"requests/{line['id']}/").status_code == 404
+    answer = rita.post("delegations/", {"to": "ben", "ends": in_a_day()})
+    assert answer.status_code == 201
+    made = answer.json()
+    assert made["delegator"] == "rita"
+    assert made["delegate"] == "ben"
+    assert made["fault"] is None
+    assert ben.get("delegations/").json()["results"] == [made]
+
+    shown = ben.get(f"requests/{line['id']}/").json()
+    assert shown["may_decide"] == {"yes": True, "why_not": ""}
+    assert asked(ben)["id"] == line["id"]
+    write = shown["writes"][0]
+    decision = {"write": write["id"], "hash": write["hash"], "verdict": "approve"}
+    receipt = ben.post(
+        f"requests/{line['id']}/decisions/", {"decisions": [decision]}
+    ).json()
+    assert receipt["lines"][0]["delegator"] == "rita"
+    decided = rita.get(f"runs/{paused.id}/decisions/").json()["results"]
+    assert [row["delegator"] for row in decided] == ["rita"]
+
+    revoked = ben.post(f"delegations/{made['id']}/revoke/")
+    assert revoked.json()["revoked_at"]
+    assert ben.get(f"requests/{line['id']}/").status_code == 404
+
+
+def test_a_delegation_that_does_not_concern_one_is_unknown(
+    rita: Client, nobody: Client, people: People
+) -> None:
+    UserFactory.create(username="ben")
+    made = rita.post("delegations/", {"to": "ben", "ends": in_a_day()}).json()
+    assert nobody.post(f"delegations/{made['id']}/revoke/").status_code == 404
+    assert nobody.get("delegations/").json()["results"] == []
+    refused = rita.post("delegations/", {"to": "zoe", "ends": in_a_day()})
+    assert refused.status_code == 422

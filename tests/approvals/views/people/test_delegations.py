@@ -1,0 +1,131 @@
+"""Who decides in a person's place, on the page of their account, with plain forms."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from approvals import reviews
+from approvals.models import Decision, Delegation, Receipt
+from checkpoints.models import Run
+from tests.support import claims
+from tests.support.cast import People, UserFactory, named
+from tests.support.review_forms import choose
+
+Browse = Callable[[User], Client]
+
+
+@pytest.fixture
+def ben(db: None) -> User:
+    return named(UserFactory.create(username="ben"), "Ben Berg")
+
+
+def in_a_day() -> str:
+    return f"{timezone.localtime() + timedelta(days=1):%Y-%m-%dT%H:%M}"
+
+
+def post(browse: Browse, user: User, **posted: str) -> Any:
+    return browse(user).post(reverse("delegate"), posted, follow=True)
+
+
+def test_a_person_lets_another_decide_and_ends_it_with_plain_forms(
+    people: People,
+    browse: Browse,
+    ben: User,
+) -> None:
+    page = browse(people.reviewer).get(reverse("account")).content.decode()
+    assert "Nobody decides in your place" in page
+    answer = post(browse, people.reviewer, to="ben", ends=in_a_day(), reason="Holiday")
+    assert "ben decides in your place then." in answer.content.decode()
+    made = Delegation.objects.get()
+    assert made.delegator == people.reviewer
+    assert made.reason == "Holiday"
+    other = browse(ben).get(reverse("account")).content.decode()
+    assert "You decide for <b>rita</b>" in other
+    ended = browse(people.reviewer).post(
+        reverse("delegation_revoke", args=[made.id]), follow=True
+    )
+    assert "nobody decides by it any more" in ended.content.decode()
+    made.refresh_from_db()
+    assert made.revoked_by == people.reviewer
+
+
+@pytest.mark.parametrize(
+    "posted",
+    [
+        {"to": "zoe"},
+        {"to": "rita"},
+        {"to": "\x00"},
+        {"ends": ""},
+        {"ends": "soon"},
+        {"ends": "2020-01-01"},
+        {"begins": "2026-13-01"},
+        {"ends": "9999-12-31"},
+        {"reason": "\x00"},
+    ],
+)
+def test_nonsense_changes_nothing(
+    people: People,
+    browse: Browse,
+    ben: User,
+    posted: dict[str, str],
+) -> None:
+    fields = {"to": "ben", "ends": in_a_day(), **posted}
+    answer = post(browse, people.reviewer, **fields)
+    assert "Nothing was changed" in answer.content.decode()
+    assert not Delegation.objects.exists()
+
+
+def test_nobody_ends_what_does_not_concern_them(
+    people: People,
+    browse: Browse,
+    ben: User,
+) -> None:
+    post(browse, people.reviewer, to="ben", ends=in_a_day())
+    made = Delegation.objects.get()
+    browse(people.second_reviewer).post(reverse("delegation_revoke", args=[made.id]))
+    made.refresh_from_db()
+    assert made.revoked_at is None
+
+
+def test_the_other_finds_the_review_and_signs_it_for_them(
+    run: Run,
+    people: People,
+    browse: Browse,
+    ben: User,
+) -> None:
+    named(people.reviewer, "Rita Rivers")
+    assert browse(ben).get(reverse("review", args=[run.id])).status_code == 404
+    ends = timezone.now() + timedelta(days=1)
+    reviews.delegate(to=ben, ends=ends, by=people.reviewer)
+    inbox = browse(ben).get(reverse("inbox")).content.decode()
+    assert "for Rita Rivers" in inbox
+    page = browse(ben).get(reverse("review", args=[run.id]))
+    assert "You decide for Rita Rivers." in page.content.decode()
+    posted = choose(page, payout="approve", letter="approve", count="approve")
+    answer = browse(ben).post(reverse("sign", args=[run.id]), posted, follow=True)
+    html = answer.content.decode()
+    assert Receipt.objects.get().by == ben
+    assert html.count("for rita") == 3
+    assert {row.delegator_name for row in Decision.objects.all()} == {"rita"}
+    shown = browse(people.reviewer).get(reverse("review", args=[run.id]))
+    assert "Ben Berg, for rita" in shown.content.decode()
+
+
+def test_a_delegation_for_a_person_whom_four_eyes_exclude_shows_why_not(
+    claim_graph: None,
+    people: People,
+    browse: Browse,
+    ben: User,
+) -> None:
+    mine = claims.paused("CLM-9", people.reviewer, graph="four_eyes")
+    ends = timezone.now() + timedelta(days=1)
+    reviews.delegate(to=ben, ends=ends, by=people.reviewer)
+    page = browse(ben).get(reverse("review", args=[mine.id])).content.decode()
+    assert "Four eyes exclude rita, for whom you would decide." in page
+    assert 'id="review"' not in page
