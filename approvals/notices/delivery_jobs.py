@@ -251,7 +251,7 @@ def _answered(code: int) -> SendAttempt:
 
 def _record(delivery: WebhookDelivery, attempt: SendAttempt) -> None:
     """Record the end of an attempt, and when the next one is due if it failed. Records
-    nothing if somebody asked meanwhile to send it again, or another worker has sent it.
+    nothing if it is to be sent again since, or another worker has sent it.
     """
     now = read_now()
     first_at = delivery.first_at or now
