@@ -988,7 +988,7 @@ class WebhookDelivery(models.Model):
 
 
 class MailPreference(models.Model):
-    """Whether and when a person gets notices by mail. A person without a row gets
+    """The choice of a person about notices by mail. A person without a row gets
     digests at all hours.
     """
 

@@ -12,7 +12,7 @@ from threading import Thread, Timer
 from time import monotonic
 from typing import Any
 
-from approvals.webhook_address import WebhookAddress, may_connect
+from approvals.webhooks.address import WebhookAddress, may_connect
 
 SECONDS = 10.0
 """The longest time of one attempt: looking up the host, connecting, TLS, the answer."""

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from approvals import webhooks
 from approvals.models import Webhook, WebhookDelivery
+from approvals.webhooks import verbs as webhooks
 from checkpoints.sealing import sealed_rows
 from orchestrator.models import IdempotencyRecord
 from tests.support.api_people import Client

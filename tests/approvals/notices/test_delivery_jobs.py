@@ -8,10 +8,10 @@ import pytest
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from approvals import webhooks
 from approvals.models import Notice, Webhook, WebhookDelivery
 from approvals.notices import delivery_jobs, message
 from approvals.notices.delivery_jobs import SendAttempt
+from approvals.webhooks import verbs as webhooks
 from checkpoints.models import Job, Run
 from checkpoints.queue import jobs
 from orchestrator.jobs import kinds

@@ -7,8 +7,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from approvals import webhooks
 from approvals.models import Webhook, WebhookDelivery
+from approvals.webhooks import verbs as webhooks
 from tests.support.cast import People
 
 URL = "https://hooks.example.org/a"
