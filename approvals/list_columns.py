@@ -227,7 +227,11 @@ def _names_of_notices() -> dict[str, str]:
         "AND status IN ('queued', 'running') AND attempts = 0 "
         "AND due_at > {now} AND due_at < '8999-01-01'"
     ).format(**names)
-    wake = "UPDATE {jobs} SET due_at = {now} WHERE {sleeps};"
+    # A trigger of SQLite cannot say whether its first statement inserted a row.
+    wake = (
+        "UPDATE {jobs} SET due_at = {now} WHERE {sleeps} "
+        "AND EXISTS (SELECT 1 FROM {notices} WHERE passed_on_at IS NULL);"
+    )
     names["wake"] = wake.format(**names)
     # Each open request that had been signed hears of it once.
     names["is_open_again"] = (  # noqa: S608

@@ -4,6 +4,7 @@ signing made of it.
 
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, NoReturn
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import models
@@ -869,6 +870,12 @@ class Notice(models.Model):
                 name="notice_waiting",
                 condition=models.Q(passed_on_at__isnull=True),
             ),
+            # Whether a request that came back waits already: a trigger looks.
+            models.Index(
+                fields=["request", "event"],
+                name="notice_waiting_of_request",
+                condition=models.Q(passed_on_at__isnull=True),
+            ),
             models.Index(fields=["at"], name="notice_age"),
         ]
 
@@ -909,7 +916,15 @@ class Webhook(Sealed):
         permissions = [("manage_webhooks", "Can manage webhooks")]
 
     def __str__(self) -> str:
-        return self.url
+        return f"webhook {self.id} to {self.host}"
+
+    @property
+    def host(self) -> str:
+        """The host of the address, whose path may be secret; empty if it cannot be read."""
+        try:
+            return urlsplit(self.url).hostname or ""
+        except ValueError:
+            return ""
 
 
 class DeliveryStatus(models.TextChoices):

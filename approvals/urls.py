@@ -66,6 +66,7 @@ def patterns(mount: Mount) -> list[URLPattern]:
             name="decision-receipt",
         ),
         path("webhooks/", mount(webhooks.Webhooks), name="webhooks"),
+        path("webhooks/<uuid:webhook>/", mount(webhooks.OneWebhook), name="webhook"),
         path(
             "webhooks/<uuid:webhook>/deliveries/",
             mount(webhooks.Deliveries),

@@ -1,5 +1,5 @@
-"""Endpoints of webhooks: listing and adding them, what was sent, and sending it again.
-For people who manage webhooks; for everybody else there are none.
+"""Endpoints of webhooks: listing, adding and removing them, what was sent, and sending
+it again. For people who manage webhooks; for everybody else there are none.
 """
 
 from typing import Any
@@ -59,7 +59,11 @@ class AddedWebhookOut(serializers.Serializer[Any]):
     """A webhook that was just added, with its secret, which is shown this once."""
 
     webhook = WebhookOut()
-    secret = serializers.CharField(help_text="`whsec_` and its bytes in base64.")
+    secret = serializers.CharField(
+        required=False,
+        help_text="`whsec_` and its bytes in base64. The answer to a repeated "
+        "`Idempotency-Key` lacks it.",
+    )
 
 
 class DeliveryOut(serializers.ModelSerializer[WebhookDelivery]):
@@ -95,6 +99,10 @@ class Webhooks(APIView):
     """The webhooks of this installation, the newest first."""
 
     scopes = {"POST": "export"}
+    shown_once = ("secret",)
+
+    def require_rights(self, request: Request) -> None:
+        _require_manager(request)
 
     @describe(
         operation_id="webhooks_list",
@@ -110,11 +118,24 @@ class Webhooks(APIView):
     @describe(request=WebhookBody, responses={201: AddedWebhookOut})
     def post(self, request: Request) -> Response:
         """Add a webhook. The answer has its secret, which is never shown again."""
-        _require_manager(request)
+        self.require_rights(request)
         body = read_body(WebhookBody, request.data)
         webhook, secret = webhooks.add_webhook(**body, by=person(request))
         answer = AddedWebhookOut({"webhook": webhook, "secret": secret})
         return Response(answer.data, status=201)
+
+
+class OneWebhook(APIView):
+    """A webhook of this installation."""
+
+    scopes = {"DELETE": "export"}
+
+    @describe(responses={204: None})
+    def delete(self, request: Request, webhook: UUID) -> Response:
+        """Remove a webhook with all that was sent to it and all that waits."""
+        row = webhooks.visible_webhook(person(request), webhook)
+        webhooks.remove_webhook(row.id, by=person(request))
+        return Response(status=204)
 
 
 class Deliveries(APIView):
@@ -132,6 +153,9 @@ class SendAgain(APIView):
     """Send a delivery again, under the id that it has."""
 
     scopes = {"POST": "export"}
+
+    def require_rights(self, request: Request, **_: UUID) -> None:
+        _require_manager(request)
 
     @describe(request=None, responses={202: DeliveryOut})
     def post(self, request: Request, webhook: UUID, delivery: UUID) -> Response:

@@ -282,6 +282,10 @@ def _webhook_added(facts: Facts) -> str:
     return f"added a webhook to {facts.get('host', '')}"
 
 
+def _webhook_removed(facts: Facts) -> str:
+    return f"removed a webhook to {facts.get('host', '')}"
+
+
 def _webhook_switched(facts: Facts) -> str:
     state = "on" if facts.get("active") else "off"
     return f"switched a webhook {state}"
@@ -501,6 +505,7 @@ KINDS: dict[str, tuple[str, Words]] = {
     "delegated": ("Right to review passed on", _delegated),
     "delegation_revoked": ("Delegation revoked", _delegation_revoked),
     "webhook_added": ("Webhook added", _webhook_added),
+    "webhook_removed": ("Webhook removed", _webhook_removed),
     "webhook_switched": ("Webhook switched", _webhook_switched),
     "webhook_tested": (
         "Webhook tested",

@@ -29,6 +29,7 @@ class Migration(migrations.Migration):
                 'ordering': ['-id'],
                 'indexes': [
                     models.Index(condition=models.Q(('passed_on_at__isnull', True)), fields=['id'], name='notice_waiting'),
+                    models.Index(condition=models.Q(('passed_on_at__isnull', True)), fields=['request', 'event'], name='notice_waiting_of_request'),
                     models.Index(fields=['at'], name='notice_age'),
                 ],
             },

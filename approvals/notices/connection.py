@@ -8,17 +8,24 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from threading import Timer
+from threading import Thread, Timer
+from time import monotonic
+from typing import Any
 
 from approvals.webhooks.address import WebhookAddress, may_connect
 
 SECONDS = 10.0
-"""The longest time of one attempt, once the name of the host is looked up."""
+"""The longest time of one attempt: looking up the host, connecting, TLS, the answer."""
 MOST_BYTES = 4096
 """The most that is read of an answer: its first line is all that counts."""
 MOST_PLACES = 3
 """How many addresses of one host are tried."""
-_STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?:[ \r\n]|$)")
+_STATUS = re.compile(rb"HTTP/1\.[01] ([2-9][0-9]{2})(?:[ \r\n]|$)")
+_INTERIM = re.compile(rb"HTTP/1\.[01] 1[0-9]{2}[ \r\n]")
+_INTERIM_ANSWERS = re.compile(
+    rb"(?:HTTP/1\.[01] 1[0-9]{2}[ \r\n].*?\r?\n\r?\n)+", re.DOTALL
+)
+"""The heads of answers that only announce another."""
 
 
 class NotSent(Exception):
@@ -29,19 +36,31 @@ class NotSent(Exception):
 
 def post(address: WebhookAddress, headers: Mapping[str, str], body: bytes) -> int:
     """Send a body to an address, and return the status of the answer. Raises `NotSent`.
-
-    It takes `SECONDS`, and the time of looking up the name of the host.
+    It takes at most `SECONDS`.
     """
-    with _limited(_opened(address)) as connection:
+    until = monotonic() + SECONDS
+    with _limited(_opened(address, until), until) as connection:
         connection.sendall(_request(address, headers, body))
         return _read_status(connection)
 
 
-def _opened(address: WebhookAddress) -> socket.socket:
+def _seconds_until(until: float) -> float:
+    """Return the seconds that are left. Raises `NotSent` if there are none."""
+    seconds = until - monotonic()
+    if seconds <= 0:
+        raise _too_late()
+    return seconds
+
+
+def _too_late() -> NotSent:
+    return NotSent(f"no answer within {SECONDS:g} seconds")
+
+
+def _opened(address: WebhookAddress, until: float) -> socket.socket:
     """Return a connection to the host, at an address that may be connected to. That is
     looked up once, so that no second answer can lead elsewhere.
     """
-    connection = _connected(_checked_places(address), address.port)
+    connection = _connected(_checked_places(address, until), address.port, until)
     if address.scheme == "http":
         return connection
     try:
@@ -51,42 +70,63 @@ def _opened(address: WebhookAddress) -> socket.socket:
         )
     except (OSError, ValueError) as error:
         connection.close()
-        raise NotSent("the host offers no valid certificate") from error
+        raise NotSent("TLS cannot be used here: its settings are wrong") from error
 
 
-def _connected(places: Sequence[str], port: int) -> socket.socket:
+def _connected(places: Sequence[str], port: int, until: float) -> socket.socket:
     """Return a connection to the first of these that answers. Raises `NotSent`."""
-    for place in places:
+    for number, place in enumerate(places):
+        # Each has an equal part of the time that is left.
+        seconds = _seconds_until(until) / (len(places) - number)
         try:
-            return socket.create_connection((place, port), SECONDS / len(places))
+            return socket.create_connection((place, port), seconds)
         except OSError:
             continue
     raise NotSent("the host cannot be connected to")
 
 
-def _checked_places(address: WebhookAddress) -> list[str]:
+def _checked_places(address: WebhookAddress, until: float) -> list[str]:
     """Return the first addresses of the host on the network. Raises `NotSent` if any of
     its addresses must not be connected to.
     """
-    try:
-        infos = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise NotSent("the host has no address") from error
-    places = [str(info[4][0]) for info in infos]
+    places = [str(info[4][0]) for info in _looked_up(address, until)]
     for place in places:
         if not may_connect(place):
             raise NotSent("the host is in a private network")
     return list(dict.fromkeys(places))[:MOST_PLACES]
 
 
+def _looked_up(address: WebhookAddress, until: float) -> list[Any]:
+    """Return what is known of the name of the host. Raises `NotSent`."""
+    infos: list[Any] = []
+
+    def look_up() -> None:
+        try:
+            infos.extend(
+                socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+            )
+        except (OSError, UnicodeError):
+            return
+
+    # The system's own limit for this is longer, and it cannot be interrupted.
+    thread = Thread(target=look_up, daemon=True)
+    thread.start()
+    thread.join(_seconds_until(until))
+    if thread.is_alive():
+        raise _too_late()
+    if not infos:
+        raise NotSent("the host has no address")
+    return infos
+
+
 @contextmanager
-def _limited(connection: socket.socket) -> Iterator[socket.socket]:
+def _limited(connection: socket.socket, until: float) -> Iterator[socket.socket]:
     """Close a connection after the block, and cut it off when its time is over. Errors
     of it are raised as `NotSent`.
     """
     # A time limit of the socket begins anew with each byte that arrives.
     connection.settimeout(SECONDS)
-    limit = Timer(SECONDS, _cut, [connection])
+    limit = Timer(max(0.0, until - monotonic()), _cut, [connection])
     limit.daemon = True
     limit.start()
     try:
@@ -96,10 +136,20 @@ def _limited(connection: socket.socket) -> Iterator[socket.socket]:
     except ssl.SSLCertVerificationError as error:
         raise NotSent("the host offers no valid certificate") from error
     except (OSError, ValueError) as error:
-        raise NotSent(f"no answer within {SECONDS:g} seconds") from error
+        raise _reason_of(error, until) from error
     finally:
         limit.cancel()
         connection.close()
+
+
+def _reason_of(error: Exception, until: float) -> NotSent:
+    """Return why a connection ended before there was an answer."""
+    # What is cut off when the time is over ends with any error.
+    if isinstance(error, TimeoutError) or monotonic() >= until:
+        return _too_late()
+    if isinstance(error, ssl.SSLError):
+        return NotSent("the host could not agree on TLS")
+    return NotSent("the host broke the connection off")
 
 
 def _cut(connection: socket.socket) -> None:
@@ -122,14 +172,28 @@ def _request(address: WebhookAddress, headers: Mapping[str, str], body: bytes) -
 
 
 def _read_status(connection: socket.socket) -> int:
-    """Return the status in the first line of an answer. Raises `NotSent`."""
+    """Return the status of an answer, after those that only announce it. Raises
+    `NotSent`.
+    """
     answer = b""
-    while b"\n" not in answer and len(answer) < MOST_BYTES:
+    while len(answer) < MOST_BYTES and not _has_status(answer):
         part = connection.recv(MOST_BYTES - len(answer))
         if not part:
             break
         answer += part
-    line = _STATUS.match(answer)
+    line = _STATUS.match(_final(answer))
     if line is None:
         raise NotSent("the answer is not HTTP, or there was none")
     return int(line[1])
+
+
+def _has_status(answer: bytes) -> bool:
+    """Return whether the first line of the final answer is there."""
+    final = _final(answer)
+    return b"\n" in final and not _INTERIM.match(final)
+
+
+def _final(answer: bytes) -> bytes:
+    """Return an answer without those before it that only announce it."""
+    announced = _INTERIM_ANSWERS.match(answer)
+    return answer[announced.end() :] if announced else answer

@@ -7,11 +7,13 @@ more, under the same id; nothing is lost.
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from threading import Lock
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db import transaction
+from django.db import Error, transaction
 from django.db.models import F
 
 from approvals.models import (
@@ -25,12 +27,11 @@ from approvals.notices import mail_jobs
 from approvals.notices.connection import NotSent, post
 from approvals.notices.message import body_of, headers_of
 from approvals.webhooks.address import read_address
-from approvals.webhooks.verbs import add_send_job, secret_of
+from approvals.webhooks.verbs import add_send_job, is_vouched_for, secret_of
 from checkpoints.db.clock import db_in, db_now, read_now
+from checkpoints.db.shared_locks import lock_rows
 from checkpoints.models import Run
 from checkpoints.queue.jobs import JobLease, Step
-from checkpoints.sealing.seal_fault import fault_of
-from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.frozen import frozen
 
@@ -40,8 +41,17 @@ PAUSES = (60, 300, 900, 3_600, 7_200, 14_400, 28_800)
 """Seconds until the next attempt, after each that failed; the last one for all others."""
 LONGEST = timedelta(days=1)
 """How long a delivery is attempted."""
+SLOW = 2.0
+"""An attempt that takes more seconds ends the turn of its webhook."""
+SHORTEST_BREAK = 5.0
+"""Seconds until the next turn of a webhook, after an attempt that ended its turn."""
+BREAK_FACTOR = 6
+"""How many times as long as such an attempt the time until the next turn is, at least."""
 KEPT_DAYS = 30
 REMOVED_AT_ONCE = 1000
+
+_attempting = Lock()
+"""Held during an attempt: receivers that are slow take one place of a worker, not all."""
 
 log = structlog.get_logger(__name__)
 
@@ -89,8 +99,12 @@ def _pass_on() -> int:
 def _new_deliveries(
     notices: Sequence[Notice], graph_by_run: Mapping[UUID | None, str], now: datetime
 ) -> list[WebhookDelivery]:
-    """Return a delivery for each of these notices and each webhook that wants it."""
-    webhooks = _sound_webhooks()
+    """Return a delivery for each of these notices and each webhook that wants it, also
+    where that is off or its row does not verify: then the delivery waits.
+    """
+    # None of them may be removed until the deliveries are there.
+    lock_rows(Webhook.objects.all())
+    webhooks = list(Webhook.objects.all())
     deliveries: list[WebhookDelivery] = []
     for notice in notices:
         graph = graph_by_run[notice.run]
@@ -103,18 +117,6 @@ def _new_deliveries(
     return deliveries
 
 
-def _sound_webhooks() -> list[Webhook]:
-    """Return the webhooks that are on, and as they were sealed."""
-    sound: list[Webhook] = []
-    for webhook in Webhook.objects.filter(active=True):
-        fault = fault_of(webhook, Protection(encrypted=webhook.encrypted))
-        if fault is None:
-            sound.append(webhook)
-        else:
-            log.error("webhook_refused", webhook=str(webhook.id), code=fault.code)
-    return sound
-
-
 def _graphs_of(notices: Sequence[Notice]) -> dict[UUID | None, str]:
     """Return the names of the graphs of the runs of this installation. One query."""
     runs = {notice.run for notice in notices if notice.run is not None}
@@ -123,9 +125,15 @@ def _graphs_of(notices: Sequence[Notice]) -> dict[UUID | None, str]:
 
 
 def _wants(webhook: Webhook, event: str, graph: str) -> bool:
-    if webhook.events and event not in webhook.events:
-        return False
-    return not webhook.graphs or graph in webhook.graphs
+    return _names(webhook.events, event) and _names(webhook.graphs, graph)
+
+
+def _names(chosen: Any, name: str) -> bool:
+    """Return whether a list that a person chose names this, or names nothing."""
+    # A row that was changed may hold anything. It is verified before it is sent to.
+    if not isinstance(chosen, list) or not chosen:
+        return True
+    return name in chosen
 
 
 def _webhooks_with_due() -> list[UUID]:
@@ -140,20 +148,31 @@ def _webhooks_with_due() -> list[UUID]:
 
 @frozen
 class SendAttempt:
-    """The end of one attempt: the status of the answer, or None and the reason."""
+    """The end of one attempt: the status of the answer, or None and the reason; and how
+    many seconds it took.
+    """
 
     code: int | None
     error: str = ""
+    seconds: float = 0.0
 
     @property
     def is_delivered(self) -> bool:
         return self.code is not None and 200 <= self.code < 300
 
+    @property
+    def pause(self) -> float:
+        """Return the seconds until the next attempt for this webhook."""
+        if self.is_delivered and self.seconds <= SLOW:
+            return 0.0
+        return max(SHORTEST_BREAK, BREAK_FACTOR * self.seconds)
+
 
 def send_webhook(lease: JobLease) -> Iterator[Step]:
     """Send what is due for the webhook that the job names, the oldest first. After an
-    attempt without an answer all others wait for the next turn, in a minute: the
-    receiver is away, and each attempt would hold a worker until its time is over.
+    attempt that failed or was slow the others wait for the next turn, so that such a
+    receiver holds a place of a worker for a small part of the time. While this process
+    sends to another webhook, the turn is put off.
     """
     webhook_id = UUID(lease.facts["webhook"])
     sent = 0
@@ -161,12 +180,13 @@ def send_webhook(lease: JobLease) -> Iterator[Step]:
         delivery = _next_due(webhook_id)
         if delivery is None:
             return
-        attempt = _attempt(delivery)
+        attempt = _attempt_alone(delivery)
+        if attempt is None:
+            yield Step(sent, note="waits for another webhook", pause=1.0)
+            return
         _record(delivery, attempt)
         sent += 1
-        yield Step(sent, note="deliveries attempted")
-        if attempt.code is None:
-            return
+        yield Step(sent, note="deliveries attempted", pause=attempt.pause)
 
 
 def _next_due(webhook_id: UUID) -> WebhookDelivery | None:
@@ -180,11 +200,29 @@ def _next_due(webhook_id: UUID) -> WebhookDelivery | None:
     return due.select_related("webhook", "notice").order_by("due_at", "id").first()
 
 
+def _attempt_alone(delivery: WebhookDelivery) -> SendAttempt | None:
+    """Send a delivery once, with the time that it took; None if this process is sending
+    another.
+    """
+    if not _attempting.acquire(blocking=False):
+        return None
+    began = monotonic()
+    try:
+        attempt = _attempt(delivery)
+    finally:
+        _attempting.release()
+    return SendAttempt(attempt.code, attempt.error, monotonic() - began)
+
+
 def _attempt(delivery: WebhookDelivery) -> SendAttempt:
-    """Send a delivery once."""
+    """Send a delivery once. Whatever is wrong with one is no reason to stop: the others
+    would wait behind it for ever.
+    """
     at = int(read_now().timestamp())
     try:
         secret = secret_of(delivery.webhook)
+        if not is_vouched_for(delivery.webhook):
+            raise NotSent("who added the webhook does not manage webhooks any more")
         address = read_address(delivery.webhook.url)
         body = body_of(delivery.notice)
         headers = headers_of(delivery, body, secret=secret, at=at)
@@ -195,6 +233,12 @@ def _attempt(delivery: WebhookDelivery) -> SendAttempt:
         # Of a row that does not verify, or an address that the settings forbid now. The
         # message may name values, the code does not.
         return SendAttempt(None, f"refused here: {error.code}")
+    except Error:
+        # The database failed, and not the message: the job is tried again.
+        raise
+    except Exception:
+        log.exception("message_not_written", delivery=str(delivery.id))
+        return SendAttempt(None, "the message cannot be written")
 
 
 def _answered(code: int) -> SendAttempt:
@@ -206,7 +250,9 @@ def _answered(code: int) -> SendAttempt:
 
 
 def _record(delivery: WebhookDelivery, attempt: SendAttempt) -> None:
-    """Record the end of an attempt, and when the next one is due if it failed."""
+    """Record the end of an attempt, and when the next one is due if it failed. Records
+    nothing if it is to be sent again since, or another worker has sent it.
+    """
     now = read_now()
     first_at = delivery.first_at or now
     values: dict[str, Any] = {
@@ -221,7 +267,14 @@ def _record(delivery: WebhookDelivery, attempt: SendAttempt) -> None:
         values["status"] = DeliveryStatus.DELIVERED
     elif values["due_at"] > first_at + LONGEST:
         values["status"] = DeliveryStatus.GIVEN_UP
-    WebhookDelivery.objects.filter(id=delivery.id).update(**values)
+    as_read = WebhookDelivery.objects.filter(
+        id=delivery.id,
+        status=DeliveryStatus.WAITING,
+        attempts=delivery.attempts,
+        first_at=delivery.first_at,
+        due_at=delivery.due_at,
+    )
+    as_read.update(**values)
 
 
 def _pause(waited: timedelta) -> float:

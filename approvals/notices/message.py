@@ -70,9 +70,8 @@ def _about(notice: Notice, request: ApprovalRequest) -> dict[str, Any]:
     about: dict[str, Any] = {"node": request.node, "question": question_of(request)}
     # Whatever is settled has no effects ahead that one could still prevent here.
     if notice.event in (OPENED, CAME_BACK):
-        about["effects"] = {
-            count.effect: count.count for count in effects_of([request])[request.id]
-        }
+        counts = effects_of([request], with_money=False)[request.id]
+        about["effects"] = {count.effect: count.count for count in counts}
         if request.deadline is not None:
             about["deadline"] = request.deadline.isoformat()
     return about

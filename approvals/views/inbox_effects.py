@@ -69,9 +69,11 @@ Counts = dict[TaskKey, dict[str, EffectCount]]
 """Task of a request -> effect class -> its writes."""
 
 
-def effects_of(requests: Sequence[ApprovalRequest]) -> dict[UUID, list[EffectCount]]:
+def effects_of(
+    requests: Sequence[ApprovalRequest], *, with_money: bool = True
+) -> dict[UUID, list[EffectCount]]:
     """Return for each request its writes by effect class, the lightest class first. At
-    most two queries.
+    most two queries; without money no column of a write is read.
     """
     if not requests:
         return {}
@@ -82,7 +84,8 @@ def effects_of(requests: Sequence[ApprovalRequest]) -> dict[UUID, list[EffectCou
         effect = _effect(compiled[run_id], node, channel)
         of_task = counts.setdefault((run_id, line, node, visit, index), {})
         of_task.setdefault(effect, EffectCount(effect)).count += count
-    _add_sums(counts, requests, compiled)
+    if with_money:
+        _add_sums(counts, requests, compiled)
     return {
         request.id: _sorted(counts.get(_task_of(request), {})) for request in requests
     }

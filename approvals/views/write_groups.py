@@ -9,7 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from statistics import median
 from typing import Any
 from uuid import UUID
@@ -31,6 +31,8 @@ SAMPLES = 3
 FAR = 10
 """A write stands apart if its amount is more than this many times the group's median.
 """
+MOST_DIGITS = 100
+"""The most digits of an amount before its point, and the most zeros behind it."""
 MOST_ROWS = 12
 """The most fields that a group shows; the others are counted."""
 LONGEST_SHARED = 200
@@ -213,13 +215,19 @@ def _differing(now: Any, proposed: Any) -> Iterator[tuple[str, tuple[Any, Any]]]
 
 
 def amount_of(money: Any) -> Decimal | None:
-    """Return the amount that a gate declares for a write; None if there is none."""
+    """Return the amount that a gate declares for a write; None if there is none, or none
+    that can be counted with.
+    """
     if money is None:
         return None
     try:
-        return Decimal(str(money))
-    except InvalidOperation:
+        amount = Decimal(str(money))
+    except (ArithmeticError, ValueError):
         return None
+    # Sums and comparisons of others raise errors, and money is none of them.
+    if not amount.is_finite() or abs(amount.adjusted()) > MOST_DIGITS:
+        return None
+    return amount
 
 
 def grouped(lines: Iterable[WriteLine]) -> tuple[list[WriteGroup], list[WriteLine]]:

@@ -14,6 +14,7 @@ from orchestrator.engine.frozen import frozen
 
 LONGEST_URL = 500
 PORTS = {"https": 443, "http": 80}
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 """Addresses of version 6 that lead to one of version 4, in their last 32 bits."""
 
@@ -83,18 +84,29 @@ def _refusal(words: str) -> InvalidValue:
 
 def may_connect(address: str) -> bool:
     """Return whether a webhook may connect to this address of the network: a public one,
-    unless the settings allow others.
+    unless the settings allow others. An address of a link is never allowed: behind it
+    a cloud hands out the passwords of its machines.
     """
-    return conf().webhooks_to_private_addresses or is_public(address)
+    if conf().webhooks_to_private_addresses:
+        return not _is_of_link(address)
+    return is_public(address)
+
+
+def _is_of_link(address: str) -> bool:
+    """Return whether an address is one of a link, or none at all."""
+    parsed = _parsed(address)
+    if parsed is None:
+        return True
+    return any(inner.is_link_local for inner in (parsed, *_inside(parsed)))
 
 
 def is_public(address: str) -> bool:
     """Return whether an address of the network is reached from everywhere: no loopback,
     no private network, no link, no group, also not inside an address of version 6.
     """
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
+    parsed = _parsed(address)
+    # Python counts these, which are out of use, as global.
+    if parsed is None or getattr(parsed, "is_site_local", False):
         return False
     for inner in (parsed, *_inside(parsed)):
         if not inner.is_global or inner.is_multicast or inner.is_reserved:
@@ -105,9 +117,14 @@ def is_public(address: str) -> bool:
     return True
 
 
-def _inside(
-    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
-) -> list[ipaddress.IPv4Address]:
+def _parsed(address: str) -> IPAddress | None:
+    try:
+        return ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+
+
+def _inside(address: IPAddress) -> list[ipaddress.IPv4Address]:
     """Return the addresses of version 4 to which one of version 6 leads."""
     if isinstance(address, ipaddress.IPv4Address):
         return []

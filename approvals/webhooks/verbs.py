@@ -1,5 +1,5 @@
-"""Webhooks: adding one, switching it on and off, sending a test, and sending a delivery
-again. `approvals.notices` sends what is due.
+"""Webhooks: adding one, switching it on and off, removing it, sending a test, and
+sending a delivery again. `approvals.notices` sends what is due.
 
 Whoever manages webhooks reads in what they send about every run, so all of it needs the
 right to see all runs too. For everybody else there are none.
@@ -25,6 +25,7 @@ from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.db.clock import db_now, read_now
 from checkpoints.queue import jobs
 from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
@@ -59,6 +60,13 @@ def visible_webhook(user: Any, webhook_id: UUID) -> Webhook:
     if webhook is None:
         raise unknown_thing("webhook", webhook_id)
     return webhook
+
+
+def is_vouched_for(webhook: Webhook) -> bool:
+    """Return whether who added a webhook still manages webhooks, so that it may be sent
+    to. The system always does.
+    """
+    return webhook.by is None or may_manage(webhook.by)
 
 
 def add_webhook(
@@ -134,23 +142,56 @@ def secret_of(webhook: Webhook) -> bytes:
 
 
 def switch_webhook(webhook_id: UUID | str, *, active: bool, by: Any) -> Webhook:
-    """Switch a webhook on or off. What waits for one that is off waits until it is on.
+    """Switch a webhook on or off. What waits for one that is off waits until it is on,
+    and is then tried for a day. A row that does not verify can be switched off, and for
+    good.
+
     Raises `UnknownThing`, `InvalidValue`, `TamperedRow` and `WrongKey`.
     """
     _require_manager(by)
     checked_yes_or_no(active, "active")
     with transaction.atomic():
         webhook = _locked(webhook_id)
-        protection = Protection(encrypted=webhook.encrypted)
-        sealed_rows.verify_row(webhook, protection)
+        if active:
+            protection = Protection(encrypted=webhook.encrypted)
+            sealed_rows.verify_row(webhook, protection)
         if webhook.active != active:
-            changed = sealed_rows.seal_again(webhook, protection, active=active)
-            webhook.save(update_fields=changed)
+            webhook.deliveries.filter(status=DeliveryStatus.WAITING).update(
+                first_at=None
+            )
+            _set_active(webhook, active)
             id = str(webhook.id)
             audit_log.record("webhook_switched", actor=by, webhook=id, active=active)
         if active:
             add_send_job(webhook.id)
     return webhook
+
+
+def _set_active(webhook: Webhook, active: bool) -> None:
+    protection = Protection(encrypted=webhook.encrypted)
+    if fault_of(webhook, protection) is None:
+        changed = sealed_rows.seal_again(webhook, protection, active=active)
+        webhook.save(update_fields=changed)
+        return
+    # A new seal would make the changed row look as it was written.
+    webhook.active = active
+    webhook.save(update_fields=["active"])
+
+
+def remove_webhook(webhook_id: UUID | str, *, by: Any) -> None:
+    """Remove a webhook with all that was sent to it and all that waits, whether or not
+    its row verifies. Raises `UnknownThing`.
+    """
+    _require_manager(by)
+    with transaction.atomic():
+        webhook = _locked(webhook_id)
+        audit_log.record(
+            "webhook_removed",
+            actor=by,
+            webhook=str(webhook.id),
+            host=webhook.host,
+        )
+        webhook.delete()
 
 
 def _locked(webhook_id: UUID | str) -> Webhook:

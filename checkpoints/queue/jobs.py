@@ -59,13 +59,15 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class Step:
     """The progress of a job. Its next slice goes on from `place`: any JSON, which it
-    reads as `JobLease.place`.
+    reads as `JobLease.place`. With a `pause`, in seconds, that slice begins after it,
+    and not at once.
     """
 
     done: int
     total: int = 0
     note: str = ""
     place: Any = None
+    pause: float = 0.0
 
 
 @dataclass(slots=True)
@@ -278,11 +280,11 @@ def change_facts(lease: JobLease, facts: dict[str, Any]) -> None:
     _change(lease, facts=facts, facts_seal=lease.facts_seal)
 
 
-def give_back(lease: JobLease) -> None:
-    """End a slice that went well: the job is due again at once, and goes on from its
-    place. Raises `StaleLease`.
+def give_back(lease: JobLease, *, pause: float = 0.0) -> None:
+    """End a slice that went well: the job is due again after a pause in seconds, and
+    goes on from its place. Raises `StaleLease`.
     """
-    _change(lease, due_at=db_now(), attempts=0, **BACK)
+    _change(lease, due_at=db_in(pause), attempts=0, **BACK)
 
 
 def finish_job(lease: JobLease, *, again_in: float | None = None) -> None:

@@ -6,13 +6,14 @@ A record maps (user, method, path, key) to a hash of the body and the answer. An
 for the transaction of the first. A body or an answer may belong to an encrypted run, so
 the hash is keyed, and the answer is encrypted if there is a key to do so. A caller who
 may not see the run any more does not get the answer again: the run is unknown to them,
-as everywhere.
+as everywhere; nor does one who lost the right that the view needs. What a view shows
+once, such as a secret, is not kept: the repeated answer lacks it.
 """
 
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -79,10 +80,11 @@ def idempotent(post: Post) -> Post:
         with transaction.atomic():
             record = _claim_record(request, key, body)
             if record.status is not None:
-                _require_visible(request, **kwargs)
-                return _recorded_answer(record)
+                answered = functools.partial(_answer_again, record)
+                return _answer(view, answered, request, *args, **kwargs)
             response = _answer(view, post, request, *args, **kwargs)
-            _record_answer(record, response, run=kwargs.get("run", ""))
+            answer = _without(response.data, getattr(view, "shown_once", ()))
+            _record_answer(record, response.status_code, answer, kwargs.get("run", ""))
             return response
 
     return once
@@ -136,14 +138,35 @@ def _answer(
         return response
 
 
-def _record_answer(record: IdempotencyRecord, response: Response, *, run: str) -> None:
+def _answer_again(
+    record: IdempotencyRecord, view: Any, request: Request, **address: Any
+) -> Response:
+    """Return the answer that was kept. Raises what the view raises for a caller who may
+    not, or no longer, do what its POST does.
+    """
+    _require_visible(request, **address)
+    # Views without it act for whoever sees what their address names.
+    require_rights = getattr(view, "require_rights", None)
+    if require_rights is not None:
+        require_rights(request, **address)
+    return _recorded_answer(record)
+
+
+def _without(data: Any, names: Collection[str]) -> Any:
+    """Return the data of an answer without these members."""
+    if not names or not isinstance(data, Mapping):
+        return data
+    return {name: value for name, value in data.items() if name not in names}
+
+
+def _record_answer(record: IdempotencyRecord, status: int, data: Any, run: str) -> None:
     """Keep an answer 2xx, 409 or 410 in the record; after any other remove the record,
     so that the request can be sent again under its key.
     """
-    if 200 <= response.status_code < 300 or response.status_code in (409, 410):
+    if 200 <= status < 300 or status in (409, 410):
         protection = sealed_rows.Protection(encrypted=bool(keyring().encryption))
-        record.status = response.status_code
-        answer = JSONRenderer().render(response.data)
+        record.status = status
+        answer = JSONRenderer().render(data)
         record.answer = sealed_rows.encrypted(record, "answer", answer, protection)
         record.save(update_fields=["status", "answer"])
         note_references(record, answer, run=run)

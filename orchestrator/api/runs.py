@@ -72,12 +72,15 @@ class Runs(APIView):
             visible = visible.named_by(Q(id__in=lines.forks_of(origin.id)))
         return paginate(request, visible, RunLine, by=("-created_at", "-id"))
 
+    def require_rights(self, request: Request) -> None:
+        require(person(request), "start_run")
+
     @describe(request=StartBody, responses={201: RunOut, 200: RunOut})
     def post(self, request: Request) -> Response:
         body = read_body(StartBody, request.data)
         # Rights are checked before the graph is looked up, because the refusal of an
         # unknown graph names those that there are.
-        require(person(request), "start_run")
+        self.require_rights(request)
         _require_principal(request, body)
         on_behalf_of = body.pop("on_behalf_of", None)
         start = _start_request(body, by=person(request))
@@ -190,11 +193,14 @@ class Erase(APIView):
         rows = ErasureRecord.objects.filter(run=run_id)
         return paginate(request, rows, ErasureOut, by=("-at", "-id"))
 
+    def require_rights(self, request: Request, **_: str) -> None:
+        require(person(request), "manage_retention")
+
     @describe(request=EraseBody, responses={202: ErasureOut, 200: OpenApiTypes.OBJECT})
     def post(self, request: Request, run: str) -> Response:
         body: dict[str, Any] = read_body(EraseBody, request.data)
         visible = visible_run(person(request), run)
-        require(person(request), "manage_retention")
+        self.require_rights(request)
         confirmed_key = body.pop("confirm")
         if body.pop("dry_run"):
             # A plan: `run`, `key`, `paths`, `rows` by place, `inherited`.

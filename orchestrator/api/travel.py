@@ -62,6 +62,13 @@ class BulkForks(APIView):
 
     scopes = {"POST": "steer"}
 
+    def require_rights(self, request: Request) -> None:
+        caller = person(request)
+        require(caller, "steer_run")
+        # It reports on runs that the request does not name, so the caller must be
+        # allowed to see all of them.
+        require(caller, "view_run")
+
     @describe(
         operation_id="forks_create",
         request=BulkForkBody,
@@ -69,11 +76,8 @@ class BulkForks(APIView):
     )
     def post(self, request: Request) -> Response:
         body = read_body(BulkForkBody, request.data)
+        self.require_rights(request)
         caller = person(request)
-        require(caller, "steer_run")
-        # It reports on runs that the request does not name, so the caller must be
-        # allowed to see all of them.
-        require(caller, "view_run")
         checkpoints = body.pop("checkpoints", None)
         if checkpoints is not None:
             checkpoints = [visible_checkpoint(caller, ref).id for ref in checkpoints]

@@ -35,9 +35,12 @@ class Uploads(APIView):
     def most_bytes(self) -> int:
         return conf().max_upload_bytes + _WRAPPING
 
+    def require_rights(self, request: Request) -> None:
+        require(person(request), "start_run")
+
     @describe(request={"multipart/form-data": UploadBody}, responses={201: UploadOut})
     def post(self, request: Request) -> Response:
-        require(person(request), "start_run")
+        self.require_rights(request)
         file = only_file_of(request)
         reference = uploads.save_upload(file, name=file.name or "", by=person(request))
         return Response(reference, status=201)

@@ -44,6 +44,10 @@ def endpoint_of(verb: Verb) -> type[APIView]:
     body_class = body_of(verb)
     status = 201 if verb.creates_run else 200
 
+    def require_rights(view: APIView, request: Request, **address: str) -> None:
+        _, run = _visible_target(person(request), **address)
+        require(person(request), verb.right, run=run)
+
     @describe(request=body_class, responses={status: RunOut})
     def post(view: APIView, request: Request, **address: str) -> Response:
         body = read_body(body_class, request.data)
@@ -62,6 +66,7 @@ def endpoint_of(verb: Verb) -> type[APIView]:
         "__doc__": verb.endpoint_help,
         "scopes": {"POST": verb.scope},
         "post": post,
+        "require_rights": require_rights,
     }
     return type(verb.name.title(), (APIView,), members)
 

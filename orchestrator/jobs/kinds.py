@@ -167,13 +167,13 @@ def _slice(
     draining: Callable[[], bool],
     again_in: float | None,
 ) -> None:
-    """Work on the job piece after piece until it ends, or the slice does."""
+    """Work on the job piece after piece until it ends or pauses, or the slice is over."""
     until = time.monotonic() + conf().slice_seconds
     for step in kind(lease):
         jobs.report(lease, step)
         if heart.lost.is_set():
             raise StaleLease("another worker has this job", job=str(lease.id))
-        if draining() or time.monotonic() > until:
-            jobs.give_back(lease)
+        if step.pause or draining() or time.monotonic() > until:
+            jobs.give_back(lease, pause=step.pause)
             return
     jobs.finish_job(lease, again_in=again_in)

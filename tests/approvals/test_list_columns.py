@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.apps import apps
@@ -420,6 +421,28 @@ def test_a_notice_wakes_the_job_that_sends_unless_it_is_paused_or_failing() -> N
     rows.update(due_at=later, attempts=0, status="queued")
     a_request(a_run(), "user:rita")
     assert jobs.claim_one(job) is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_that_ends_without_a_decision_wakes_no_job() -> None:
+    later = timezone.now() + timedelta(minutes=1)
+    job = jobs.add_job(SEND_NOTICES, name=SEND_NOTICES)
+    Job.objects.filter(id=job).update(due_at=later)
+    run = a_run()
+    Run.objects.filter(id=run.id).update(status="failed")
+    assert Job.objects.get(id=job).due_at == later
+
+
+def test_whether_a_notice_of_a_request_waits_is_found_by_an_index() -> None:
+    rows = Notice.objects.filter(
+        passed_on_at=None, request=uuid4(), event="request.came_back"
+    )
+    with transaction.atomic(), connection.cursor() as cursor:
+        # The table is empty, and an empty one is read whole.
+        if connection.vendor == "postgresql":
+            cursor.execute("SET LOCAL enable_seqscan = off")
+        plan = rows.order_by().explain()
+    assert "notice_waiting_of_request" in plan
 
 
 @pytest.mark.django_db(transaction=True)

@@ -71,6 +71,7 @@ AUDIT = {
         "passkey_revoked",
         "webhook_added",
         "webhook_switched",
+        "webhook_removed",
         "webhook_tested",
         "webhook_sent_again",
         "refused_tampered",

@@ -28,6 +28,9 @@ class Client:
     def get(self, path: str, /, **query: Any) -> Any:
         return self.http.get(f"/api/v1/{path}", query)
 
+    def delete(self, path: str) -> Any:
+        return self.http.delete(f"/api/v1/{path}")
+
     def post(self, path: str, body: Any = None, **headers: str) -> Any:
         return self.http.post(
             f"/api/v1/{path}",

@@ -24,8 +24,9 @@ def send_notices() -> None:
 
 
 def send_due() -> None:
-    """Work off the jobs that send."""
+    """Work off the jobs that send, also those that pause."""
     waiting = Job.objects.filter(kind=webhooks.SEND_WEBHOOK, ended_at=None)
+    waiting.update(due_at="2020-01-01T00:00Z")
     for job in waiting.values_list("id", flat=True):
         kinds.advance(job)
 

@@ -18,7 +18,7 @@ from approvals.models import Webhook, WebhookDelivery
 from approvals.views.page import render, single_fields
 from approvals.webhooks import verbs as webhooks
 from checkpoints.core.ids import uuid_of
-from orchestrator.engine.errors import REFUSALS, CountersignError
+from orchestrator.engine.errors import REFUSALS, CountersignError, InvalidValue
 
 SHOWN = 50
 """The most deliveries on the page, the newest first."""
@@ -112,6 +112,7 @@ def webhook_page(request: HttpRequest, webhook: UUID) -> HttpResponse:
         deliveries.append((delivery, _words_of(delivery.notice.event)))
     context = {
         "webhook": row,
+        "vouched_for": webhooks.is_vouched_for(row),
         "events": [_words_of(event) for event in row.events],
         "deliveries": deliveries,
     }
@@ -122,11 +123,19 @@ def _words_of(event: str) -> str:
     return WORDS.get(event, event)
 
 
+def _require_confirmed(request: HttpRequest) -> None:
+    if request.POST.get("confirm") != "yes":
+        raise InvalidValue("confirm that it is to be removed", path="confirm")
+
+
 def _acted(request: HttpRequest, webhook: Webhook) -> HttpResponse:
     try:
         messages.success(request, _act(request, webhook))
     except REFUSALS as error:
         messages.error(request, f"Nothing was changed: {error.message}.")
+        return redirect("webhook", webhook.id)
+    if request.POST.get("do") == "remove":
+        return redirect("webhooks")
     return redirect("webhook", webhook.id)
 
 
@@ -139,6 +148,10 @@ def _act(request: HttpRequest, webhook: Webhook) -> str:
     if act in ("on", "off"):
         webhooks.switch_webhook(webhook.id, active=act == "on", by=request.user)
         return f"The webhook is {act}."
+    if act == "remove":
+        _require_confirmed(request)
+        webhooks.remove_webhook(webhook.id, by=request.user)
+        return "The webhook is removed."
     delivery = uuid_of(request.POST.get("delivery", ""), "delivery")
     webhooks.send_again(webhook.id, delivery, by=request.user)
     return "It is on its way again."

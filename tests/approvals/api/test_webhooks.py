@@ -6,9 +6,12 @@ import pytest
 
 from approvals.models import Webhook, WebhookDelivery
 from approvals.webhooks import verbs as webhooks
+from checkpoints.sealing import sealed_rows
+from orchestrator.models import IdempotencyRecord
 from tests.support.api_people import Client
 from tests.support.cast import People
 
+KEY = {"Idempotency-Key": "k-1"}
 URL = "https://hooks.example.org/a"
 pytestmark = pytest.mark.django_db
 
@@ -81,3 +84,40 @@ def test_a_token_needs_the_scope_of_what_leaves_the_house(people: People) -> Non
     reader = Client(people.steward, ["read"])
     assert reader.get("webhooks/").status_code == 200
     assert reader.post("webhooks/", {"url": URL}).status_code == 403
+
+
+def test_a_repeated_answer_lacks_the_secret_which_is_not_kept(stella: Client) -> None:
+    first = stella.post("webhooks/", {"url": URL}, **KEY).json()
+    record = IdempotencyRecord.objects.get()
+    assert b"whsec_" not in sealed_rows.decrypted(record, "answer")
+    again = stella.post("webhooks/", {"url": URL}, **KEY)
+    assert again.status_code == 201
+    assert again.json() == {"webhook": first["webhook"]}
+    assert Webhook.objects.count() == 1
+
+
+def test_who_manages_no_webhooks_any_more_gets_no_answer_again(
+    stella: Client, people: People
+) -> None:
+    webhook = stella.post("webhooks/", {"url": URL}, **KEY).json()["webhook"]
+    delivery = webhooks.send_test(webhook["id"], by=None)
+    path = f"webhooks/{webhook['id']}/deliveries/{delivery.id}/send/"
+    assert stella.post(path, **KEY).status_code == 202
+    people.steward.groups.clear()
+    for again in (
+        stella.post("webhooks/", {"url": URL}, **KEY),
+        stella.post(path, **KEY),
+    ):
+        assert again.status_code == 404
+        assert URL not in again.content.decode()
+
+
+def test_a_webhook_is_removed(stella: Client, olive: Client, people: People) -> None:
+    webhook, _ = webhooks.add_webhook(URL, by=None)
+    path = f"webhooks/{webhook.id}/"
+    assert olive.delete(path).status_code == 404
+    assert Client(people.steward, ["read"]).delete(path).status_code == 403
+    assert Webhook.objects.exists()
+    assert stella.delete(path).status_code == 204
+    assert not Webhook.objects.exists()
+    assert stella.delete(path).status_code == 404

@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Thread
+from threading import Event, Thread
 from time import monotonic
 from typing import Any
 
@@ -136,8 +136,6 @@ def answering(*parts: bytes, pause: float = 0.0) -> Iterator[int]:
                 if pause:
                     done.wait(pause)
 
-    from threading import Event
-
     done = Event()
     Thread(target=serve, daemon=True).start()
     try:
@@ -158,6 +156,87 @@ def test_an_answer_that_is_not_http_is_none(private: None, answer: bytes) -> Non
 def test_a_body_without_end_is_not_read(private: None) -> None:
     with answering(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1_000_000) as port:
         assert post(at_port(port), {}, b"{}") == 200
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\n\r\n"],
+        [b"HTTP/1.1 100 Continue\r\n", b"\r\nHTTP/1.1 503", b" No\r\n"],
+        [b"HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\n" * 2, b"HTTP/1.1 503 No\r\n"],
+    ],
+)
+def test_an_answer_that_announces_another_is_no_answer(
+    private: None, parts: list[bytes]
+) -> None:
+    with answering(*parts, pause=0.1) as port:
+        assert post(at_port(port), {}, b"{}") == 503
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 101 Other\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000],
+)
+def test_announcements_without_end_are_no_answer(private: None, answer: bytes) -> None:
+    with answering(answer) as port, pytest.raises(NotSent):
+        post(at_port(port), {}, b"{}")
+
+
+def test_a_name_that_is_looked_up_for_long_is_given_up_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released = Event()
+
+    def looked_up(*args: Any, **kwargs: Any) -> list[Any]:
+        released.wait(60)
+        return []
+
+    monkeypatch.setattr(connection, "SECONDS", 0.5)
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    # Without a limit of its own, it would end with another reason.
+    with pytest.raises(NotSent, match=r"no answer within 0\.5 seconds"):
+        post(at_port(80, host="hooks.example.org"), {}, b"{}")
+    released.set()
+
+
+def test_all_parts_of_an_attempt_share_one_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    limits: list[float] = []
+
+    def looked_up(*args: Any, **kwargs: Any) -> list[Any]:
+        now[0] += 4
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (place, 80))
+            for place in ("93.184.216.34", "93.184.216.35")
+        ]
+
+    def connected(place: Any, timeout: float) -> Any:
+        limits.append(timeout)
+        now[0] += timeout
+        raise OSError
+
+    monkeypatch.setattr(connection, "monotonic", lambda: now[0])
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    monkeypatch.setattr(socket, "create_connection", connected)
+    with pytest.raises(NotSent, match="connected"):
+        post(at_port(80, host="hooks.example.org"), {}, b"{}")
+    assert limits == [3.0, 3.0]
+
+
+def test_a_host_that_speaks_no_tls_is_named_as_such(private: None) -> None:
+    with answering(b"HTTP/1.1 400 Plain\r\n\r\n") as port:
+        address = at_port(port, scheme="https")
+        with pytest.raises(NotSent, match="could not agree on TLS"):
+            post(address, {}, b"{}")
+
+
+def test_a_connection_that_breaks_off_is_named_as_such() -> None:
+    error = ConnectionResetError()
+    reason = connection._reason_of(error, monotonic() + 60)
+    assert str(reason) == "the host broke the connection off"
+    assert "no answer" in str(connection._reason_of(error, monotonic() - 1))
 
 
 def test_an_answer_that_drips_is_cut_off(

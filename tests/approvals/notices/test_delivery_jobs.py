@@ -1,19 +1,22 @@
 """Notices arrive at least once under one id, each receiver for itself, for a day."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from approvals.models import Notice, Webhook, WebhookDelivery
-from approvals.notices import delivery_jobs
+from approvals.notices import delivery_jobs, message
+from approvals.notices.delivery_jobs import SendAttempt
 from approvals.webhooks import verbs as webhooks
 from checkpoints.models import Job, Run
 from checkpoints.queue import jobs
 from orchestrator.jobs import kinds
 from tests.support import notices
+from tests.support.cast import People
 from tests.support.receivers import Receiver, receiving
 from tests.support.rows import a_request, a_run
 
@@ -25,6 +28,14 @@ def receiver(configure: Any) -> Iterator[Receiver]:
     configure(WEBHOOKS_TO_PRIVATE_ADDRESSES=True, WEBHOOKS_OVER_HTTP=True)
     with receiving() as running:
         yield running
+
+
+def as_of_elsewhere(act: Callable[..., Any], *args: Any, **columns: Any) -> None:
+    """Do something on a connection of its own, for receivers answer in a thread."""
+    try:
+        act(*args, **columns)
+    finally:
+        connection.close()
 
 
 def test_a_request_is_told_to_a_webhook_with_a_signature(receiver: Receiver) -> None:
@@ -177,9 +188,152 @@ def test_a_webhook_that_was_led_elsewhere_in_the_database_gets_nothing(
         a_request(a_run(), "user:rita")
         notices.send_notices()
         assert elsewhere.received == []
-    [of_test] = WebhookDelivery.objects.all()
+    of_test = WebhookDelivery.objects.get(notice__event="webhook.test")
     assert of_test.error == "refused here: tampered_row"
     assert not Notice.objects.filter(passed_on_at=None).exists()
+
+
+def test_what_happens_while_a_row_does_not_verify_is_sent_once_it_does(
+    receiver: Receiver,
+) -> None:
+    webhook, _ = notices.webhook_to(receiver)
+    sealed = webhook.seal
+    Webhook.objects.update(seal=b"other", events={"led": "astray"})
+    a_request(a_run(), "user:rita")
+    notices.send_notices()
+    assert WebhookDelivery.objects.get().error == "refused here: tampered_row"
+    assert receiver.received == []
+    Webhook.objects.update(seal=sealed, events=[])
+    notices.make_due()
+    notices.send_notices()
+    assert [received.document["type"] for received in receiver.received] == [
+        "request.opened"
+    ]
+
+
+def test_nothing_is_sent_for_an_author_who_manages_no_webhooks_any_more(
+    receiver: Receiver, people: People
+) -> None:
+    webhooks.add_webhook(receiver.url, by=people.steward)
+    people.steward.groups.clear()
+    a_request(a_run(), "user:rita")
+    notices.send_notices()
+    assert receiver.received == []
+    delivery = WebhookDelivery.objects.get()
+    assert delivery.status == "waiting"
+    assert "does not manage webhooks any more" in delivery.error
+
+
+def test_a_message_that_cannot_be_written_keeps_no_other_waiting(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notices.webhook_to(receiver)
+    for _ in range(2):
+        a_request(a_run(), "user:rita")
+    first = Notice.objects.order_by("id")[0].id
+
+    def body_of(notice: Notice) -> bytes:
+        if notice.id == first:
+            raise ArithmeticError
+        return message.body_of(notice)
+
+    monkeypatch.setattr(delivery_jobs, "body_of", body_of)
+    notices.send_notices()
+    notices.send_due()
+    assert len(receiver.received) == 1
+    delivery = WebhookDelivery.objects.get(notice=first)
+    assert (delivery.status, delivery.attempts) == ("waiting", 1)
+    assert delivery.error == "the message cannot be written"
+    assert not Job.objects.exclude(error="").exists()
+
+
+def test_a_database_that_fails_is_no_fault_of_a_message(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notices.webhook_to(receiver)
+    a_request(a_run(), "user:rita")
+
+    def body_of(notice: Notice) -> bytes:
+        raise OperationalError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(delivery_jobs, "body_of", body_of)
+        notices.send_notices()
+    assert WebhookDelivery.objects.get().attempts == 0
+
+
+@pytest.mark.parametrize(
+    ("attempt", "pause"),
+    [
+        (SendAttempt(204, "", 1.0), 0),
+        (SendAttempt(204, "", 3.0), 18),
+        (SendAttempt(500, "", 0.1), 5),
+        (SendAttempt(None, "", 10.0), 60),
+    ],
+)
+def test_after_an_attempt_that_failed_or_was_slow_a_webhook_pauses(
+    attempt: SendAttempt, pause: float
+) -> None:
+    assert attempt.pause == pause
+
+
+def test_after_a_failure_the_job_goes_on_a_moment_later_with_the_next(
+    receiver: Receiver,
+) -> None:
+    notices.webhook_to(receiver)
+    for _ in range(2):
+        a_request(a_run(), "user:rita")
+    receiver.answers = [500]
+    notices.send_notices()
+    assert len(receiver.received) == 1
+    job = Job.objects.get(kind="send_webhook")
+    assert (job.status, job.due_at > timezone.now()) == ("queued", True)
+    notices.send_due()
+    assert len(receiver.received) == 2
+
+
+def test_a_process_sends_to_a_single_webhook_at_a_time(receiver: Receiver) -> None:
+    notices.webhook_to(receiver)
+    a_request(a_run(), "user:rita")
+    with delivery_jobs._attempting:
+        notices.send_notices()
+    assert receiver.received == []
+    assert Job.objects.get(kind="send_webhook").status == "queued"
+    notices.send_due()
+    assert len(receiver.received) == 1
+
+
+def test_what_is_sent_again_during_an_attempt_is_sent_again(
+    receiver: Receiver,
+) -> None:
+    webhook, _ = notices.webhook_to(receiver)
+    delivery = webhooks.send_test(webhook.id, by=None)
+    attempts: list[int] = []
+
+    def ask_again() -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            as_of_elsewhere(webhooks.send_again, webhook.id, delivery.id, by=None)
+
+    receiver.before_answer = ask_again
+    notices.send_due()
+    assert len(receiver.received) == 2
+    assert WebhookDelivery.objects.get().status == "delivered"
+
+
+def test_what_another_worker_has_delivered_stays_delivered(
+    receiver: Receiver,
+) -> None:
+    webhook, _ = notices.webhook_to(receiver)
+    webhooks.send_test(webhook.id, by=None)
+    rows = WebhookDelivery.objects.all()
+    receiver.before_answer = lambda: as_of_elsewhere(
+        rows.update, status="delivered", attempts=1, code=204
+    )
+    receiver.answers = [500]
+    notices.send_due()
+    stored = WebhookDelivery.objects.get()
+    assert (stored.status, stored.attempts, stored.code) == ("delivered", 1, 204)
 
 
 def test_what_waits_for_a_webhook_that_is_off_waits_until_it_is_on(
@@ -193,7 +347,25 @@ def test_what_waits_for_a_webhook_that_is_off_waits_until_it_is_on(
     assert receiver.received == []
     webhooks.switch_webhook(webhook.id, active=True, by=None)
     notices.send_due()
-    assert [one.document["type"] for one in receiver.received] == ["webhook.test"]
+    assert [one.document["type"] for one in receiver.received] == [
+        "webhook.test",
+        "request.opened",
+    ]
+
+
+def test_what_waited_for_a_webhook_that_was_off_is_tried_for_another_day(
+    receiver: Receiver,
+) -> None:
+    webhook, _ = notices.webhook_to(receiver)
+    webhooks.send_test(webhook.id, by=None)
+    receiver.answers = [500, 500]
+    notices.send_due()
+    webhooks.switch_webhook(webhook.id, active=False, by=None)
+    days = timezone.now() - timedelta(days=3)
+    WebhookDelivery.objects.update(first_at=days, due_at=days)
+    webhooks.switch_webhook(webhook.id, active=True, by=None)
+    notices.send_due()
+    assert WebhookDelivery.objects.get().status == "waiting"
 
 
 def test_a_notice_of_a_run_that_was_removed_is_passed_on_to_nobody(

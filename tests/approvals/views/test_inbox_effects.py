@@ -2,7 +2,8 @@
 
 import pytest
 
-from approvals.models import ApprovalRequest
+from approvals.models import ApprovalRequest, Notice
+from approvals.notices import message
 from approvals.views import inbox_effects
 from checkpoints.models import PendingWrite
 from tests.support import claims
@@ -22,3 +23,33 @@ def test_an_amount_that_this_version_of_the_graph_does_not_declare_has_no_curren
         effects = inbox_effects.effects_of([request])[request.id]
     sums = [effect.sums for effect in effects if effect.sums]
     assert [list(by_currency) for by_currency in sums] == [[""]]
+
+
+@pytest.mark.parametrize("amount", ["1E+1000000", "9E+999999", "sNaN", "NaN"])
+def test_an_amount_that_cannot_be_summed_fails_no_page_and_no_message(
+    amount: str, people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_or_reason(row: PendingWrite, column: str) -> dict[str, str]:
+        return {"money": amount}
+
+    monkeypatch.setattr(inbox_effects, "read_or_reason", read_or_reason)
+    with claims.registered(claims.in_two_steps()):
+        claims.paused("CLM-1", people.starter, graph="two_steps")
+        request = ApprovalRequest.objects.select_related("run").get()
+        effects = inbox_effects.effects_of([request])[request.id]
+        message.body_of(Notice.objects.get(event="request.opened"))
+    assert [effect.sums for effect in effects if effect.sums] == []
+
+
+def test_without_money_no_column_of_a_write_is_read(
+    people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_or_reason(row: PendingWrite, column: str) -> None:
+        raise AssertionError("it was read")
+
+    monkeypatch.setattr(inbox_effects, "read_or_reason", read_or_reason)
+    with claims.registered(claims.in_two_steps()):
+        claims.paused("CLM-1", people.starter, graph="two_steps")
+        request = ApprovalRequest.objects.select_related("run").get()
+        effects = inbox_effects.effects_of([request], with_money=False)
+    assert sum(effect.count for effect in effects[request.id])

@@ -6,11 +6,14 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
+import pytest
+
 from approvals.display.value_types import NOTHING_DECLARED
 from approvals.views.write_effects import WriteEffect
 from approvals.views.write_groups import (
     WriteGroup,
     WriteLine,
+    amount_of,
     changed_fields,
     choose_by_drafts,
     grouped,
@@ -181,3 +184,30 @@ def test_more_groups_than_a_page_shows_stand_apart() -> None:
     groups, apart = grouped(lines)
     assert len(groups) == 12
     assert len(apart) == 32
+
+
+@pytest.mark.parametrize(
+    "money",
+    [
+        "1E+1000000",
+        "1E+999999",
+        "-1E+999999",
+        "1E-999999",
+        "1E+99999999999999999999999999",
+        "9" * 5000,
+        "NaN",
+        "sNaN",
+        "Infinity",
+        "a lot",
+        {"amount": "1"},
+        None,
+    ],
+)
+def test_what_cannot_be_counted_with_is_no_amount(money: Any) -> None:
+    assert amount_of(money) is None
+
+
+def test_money_is_an_amount() -> None:
+    assert amount_of("-12.50") == Decimal("-12.50")
+    assert amount_of(0) == 0
+    assert amount_of("1E+3") == 1000

@@ -72,6 +72,8 @@ def test_an_address_is_read_in_its_parts() -> None:
         "fe80::1",
         "fe80::1%eth0",
         "fd00::1",
+        "fec0::1",
+        "feff::1",
         "ff02::1",
         "::ffff:127.0.0.1",
         "::ffff:10.0.0.1",
@@ -102,6 +104,22 @@ def test_settings_allow_private_networks_and_plain_http(configure: Any) -> None:
     )
     assert may_connect("127.0.0.1")
     assert read_address("http://127.0.0.1:8000/").port == 8000
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",
+        "fe80::1",
+        "fe80::1%eth0",
+        "::ffff:169.254.169.254",
+        "64:ff9b::a9fe:a9fe",
+        "no address",
+    ],
+)
+def test_no_setting_allows_addresses_of_a_link(address: str, configure: Any) -> None:
+    configure(WEBHOOKS_TO_PRIVATE_ADDRESSES=True)
+    assert not may_connect(address)
 
 
 def test_debug_mode_allows_plain_http(settings: Any) -> None:

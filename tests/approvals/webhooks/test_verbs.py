@@ -71,6 +71,7 @@ def test_there_are_webhooks_only_for_who_manages_them_and_sees_all_runs(
             lambda by: webhooks.send_test(webhook.id, by=by),
             lambda by: webhooks.switch_webhook(webhook.id, active=False, by=by),
             lambda by: webhooks.send_again(webhook.id, webhook.id, by=by),
+            lambda by: webhooks.remove_webhook(webhook.id, by=by),
             lambda by: webhooks.visible_webhook(by, webhook.id),
         ):
             with pytest.raises(UnknownThing):
@@ -126,13 +127,56 @@ def test_a_webhook_is_switched_off_and_on(people: People) -> None:
     assert [line.facts["active"] for line in lines] == [False, True]
 
 
-def test_a_webhook_that_was_changed_in_the_database_is_not_switched() -> None:
+def test_a_webhook_that_was_changed_in_the_database_is_switched_off_for_good() -> None:
     webhook, _ = webhooks.add_webhook(URL, by=None)
     Webhook.objects.update(url="https://elsewhere.example.org/")
+    webhooks.switch_webhook(webhook.id, active=False, by=None)
+    assert not Webhook.objects.get().active
     with pytest.raises(TamperedRow):
-        webhooks.switch_webhook(webhook.id, active=False, by=None)
+        webhooks.switch_webhook(webhook.id, active=True, by=None)
     with pytest.raises(TamperedRow):
         webhooks.secret_of(Webhook.objects.get())
+    assert AuditLine.objects.filter(kind="webhook_switched").count() == 1
+
+
+@pytest.mark.parametrize("changed", [{}, {"url": "https://[elsewhere/"}])
+def test_a_webhook_is_removed_with_what_was_sent_and_makes_room(
+    changed: dict[str, str], people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "MOST_WEBHOOKS", 1)
+    webhook, _ = webhooks.add_webhook(URL, by=None)
+    webhooks.send_test(webhook.id, by=None)
+    Webhook.objects.filter(id=webhook.id).update(active=True, **changed)
+    webhooks.remove_webhook(webhook.id, by=people.steward)
+    assert not WebhookDelivery.objects.exists()
+    line = AuditLine.objects.get(kind="webhook_removed")
+    assert line.actor_name == "stella"
+    host = "" if changed else "hooks.example.org"
+    assert line.facts == {"webhook": str(webhook.id), "host": host}
+    with pytest.raises(UnknownThing):
+        webhooks.remove_webhook(webhook.id, by=people.steward)
+    webhooks.add_webhook(URL, by=None)
+
+
+def test_a_webhook_is_named_by_its_host_alone() -> None:
+    webhook, _ = webhooks.add_webhook(URL, by=None)
+    assert str(webhook) == f"webhook {webhook.id} to hooks.example.org"
+
+
+def test_a_webhook_is_vouched_for_while_its_author_manages_webhooks(
+    people: People,
+) -> None:
+    of_system, _ = webhooks.add_webhook(URL, by=None)
+    of_steward, _ = webhooks.add_webhook(URL, by=people.steward)
+    assert webhooks.is_vouched_for(Webhook.objects.get(id=of_system.id))
+    assert webhooks.is_vouched_for(Webhook.objects.get(id=of_steward.id))
+    people.steward.is_active = False
+    people.steward.save(update_fields=["is_active"])
+    assert not webhooks.is_vouched_for(Webhook.objects.get(id=of_steward.id))
+    people.steward.is_active = True
+    people.steward.save(update_fields=["is_active"])
+    people.steward.groups.clear()
+    assert not webhooks.is_vouched_for(Webhook.objects.get(id=of_steward.id))
 
 
 def test_a_test_is_one_delivery_and_a_job(people: People) -> None:

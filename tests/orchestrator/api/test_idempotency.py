@@ -5,11 +5,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.db import connection, connections
 from django.utils import timezone
 
 from approvals.models import ApprovalRequest
-from checkpoints.models import Run
+from checkpoints.models import AuditLine, Run
 from orchestrator.models import IdempotencyRecord
 from tests.support import api_graphs as graphs
 from tests.support.api_people import Client
@@ -138,3 +139,27 @@ def test_an_answer_is_not_given_again_to_who_may_not_see_the_run_any_more(
         (404, False)
     ] * 2
     assert write.label not in "".join(answer.content.decode() for answer in again)
+
+
+def test_an_answer_is_not_given_again_to_who_lost_the_right_to_act(
+    olive: Client, people: People
+) -> None:
+    assert olive.post("runs/", BODY, **KEY).status_code == 201
+    people.starter.groups.clear()
+    again = olive.post("runs/", BODY, **KEY)
+    assert (again.status_code, again.json()["code"]) == (403, "forbidden")
+    # The refusal is answered in the transaction, so that its line stays.
+    assert AuditLine.objects.filter(kind="refused_right").count() == 1
+
+
+def test_a_verb_is_not_answered_again_to_who_lost_its_right(
+    paused: Run, people: People
+) -> None:
+    stella = Client(people.steward)
+    path = f"runs/{paused.id}/cancel/"
+    first = stella.post(path, {"reason": "No longer needed"}, **KEY)
+    assert first.status_code == 200, first.json()
+    people.steward.groups.clear()
+    people.steward.user_permissions.add(Permission.objects.get(codename="view_run"))
+    again = stella.post(path, {"reason": "No longer needed"}, **KEY)
+    assert (again.status_code, again.json()["code"]) == (403, "forbidden")

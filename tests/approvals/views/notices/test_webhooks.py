@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 
 from approvals.models import Webhook, WebhookDelivery
@@ -74,11 +75,37 @@ def test_a_webhook_is_switched_off_and_on(stella: Client) -> None:
     assert "Switch off" in html_of(stella.post(page, {"do": "on"}, follow=True))
 
 
-@pytest.mark.parametrize("posted", [{}, {"do": "explode"}, {"delivery": "x"}])
+def test_a_webhook_is_removed_once_that_is_confirmed(stella: Client) -> None:
+    webhook, _ = webhooks.add_webhook(URL, by=None)
+    page = f"/webhooks/{webhook.id}/"
+    form = {"do": "remove", "confirm": "yes"}
+    answer = stella.post(page, form, follow=True)
+    assert answer.redirect_chain == [("/webhooks/", 302)]
+    assert "The webhook is removed" in html_of(answer)
+    assert not Webhook.objects.exists()
+    assert stella.post(page, form).status_code == 404
+
+
+def test_the_page_says_that_nothing_is_sent_for_an_author_without_the_right(
+    stella: Client,
+) -> None:
+    author = User.objects.create_superuser("before")
+    webhook, _ = webhooks.add_webhook(URL, by=author)
+    page = f"/webhooks/{webhook.id}/"
+    assert "Nothing is sent to it" not in html_of(stella.get(page))
+    User.objects.filter(id=author.id).update(is_active=False)
+    assert "Nothing is sent to it" in html_of(stella.get(page))
+
+
+@pytest.mark.parametrize(
+    "posted",
+    [{}, {"do": "explode"}, {"do": "remove"}, {"delivery": "x"}],
+)
 def test_nonsense_changes_nothing(stella: Client, posted: dict[str, str]) -> None:
     webhook, _ = webhooks.add_webhook(URL, by=None)
     answer = stella.post(f"/webhooks/{webhook.id}/", posted, follow=True)
     assert "Nothing was changed" in html_of(answer)
+    assert Webhook.objects.get().active
 
 
 def test_for_everybody_else_the_pages_do_not_exist(people: People) -> None:
