@@ -29,6 +29,10 @@ UNSET = (
     "Nothing was done: your account has no password here, as with single sign-on."
     " Ask an administrator to set one."
 )
+UNCHANGED = "Nothing was changed: that is not your password."
+UNCHANGED_LOCKED = (
+    "Nothing was changed: too many wrong passwords. Wait some minutes, then try again."
+)
 LOCKED = (
     "Nothing was signed: too many wrong passwords. Wait some minutes, then sign again."
     " Everything you chose is kept."
@@ -82,6 +86,19 @@ def is_own_password(request: HttpRequest, password: str) -> bool:
     if is_own:
         _forgive_failures(request)
     return is_own
+
+
+def require_password(request: HttpRequest) -> None:
+    """Raise `ConfirmationRequired` unless the password of the signed-in person is
+    posted. A wrong one counts as a failed log-in, and leaves an audit line.
+    """
+    if is_own_password(request, request.POST.get(FIELD, "")):
+        return
+    # A throttle of log-ins would put its sign-in page in place of the account.
+    is_locked = bool(getattr(request, "axes_locked_out", False))
+    request.axes_locked_out = False  # type: ignore[attr-defined]
+    audit_log.record("refused_confirmation", actor=request.user, method=PASSWORD)
+    raise ConfirmationRequired(UNCHANGED_LOCKED if is_locked else UNCHANGED)
 
 
 def _forgive_failures(request: HttpRequest) -> None:

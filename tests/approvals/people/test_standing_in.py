@@ -325,6 +325,19 @@ def test_two_who_decide_for_one_count_once(rita: User, ben: User) -> None:
     assert standing(run) == (ben.pk,)
 
 
+def test_an_edit_that_counts_for_nobody_uses_up_nobodys_right(
+    rita: User, ben: User
+) -> None:
+    zoe = UserFactory.create(username="zoe")
+    away(rita, ben)
+    away(rita, zoe)
+    run = advanced(gated(four_eyes=True))
+    signed(run, ben, "edit", value={"amount": "1"})
+    signed(run, zoe)
+    assert runs.advance(run.id).status == "completed"
+    assert verify_run(run.id) == []
+
+
 def test_who_decided_for_another_may_decide_again(rita: User, ben: User) -> None:
     away(rita, ben)
     run = advanced(gated(quorum=2, reject_quorum=2))
