@@ -44,7 +44,7 @@ MOST = 500
 def seen_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Note that the posted revisions are on the screen: `seen` and, of those of which
     nothing is folded, `opened`, each `<write>.<revision>`. Only newest revisions of
-    writes that this person may decide now; what else is posted is ignored.
+    writes that this person may decide now, whoever has taken them; what else is posted is ignored.
     """
     run = visible_run(request.user, ref)
     posted = _posted_revisions(request.POST)
@@ -79,7 +79,8 @@ def _revision_in(text: str) -> Revision | None:
 def _decidable(user: Any, run: Run, posted: dict[Revision, bool]) -> list[SeenRevision]:
     """Return those of the posted revisions that this person may decide now."""
     states = load_states(requests_of(run), protection_of(run))
-    rows = decidable_writes(user, run, states)
+    # Who looks while another has taken it, and signs later, has looked.
+    rows = decidable_writes(user, run, states, despite_claims=True)
     seen: list[SeenRevision] = []
     for state in states:
         for row in state.writes:

@@ -424,6 +424,54 @@ def test_who_is_not_concerned_does_not_learn_of_it(
     assert reviews.revoke_delegation(delegation.id, by=people.steward).revoked_at
 
 
+def brought_back(delegation: Delegation) -> None:
+    """Put the whole row back as it was before it was revoked, with its seal."""
+    delegation.save()
+
+
+def test_a_revoked_delegation_that_is_put_back_gives_no_right(
+    rita: User, ben: User
+) -> None:
+    delegation = away(rita, ben)
+    reviews.revoke_delegation(delegation.id, by=rita)
+    brought_back(delegation)
+    run = advanced(gated())
+    with pytest.raises(NotAReviewer):
+        signed(run, ben)
+    assert not permissions.may_see_run(ben, run)
+    with pytest.raises(TamperedRow, match="was revoked, as the audit log says"):
+        reviews.revoke_delegation(delegation.id, by=rita)
+
+
+def test_of_two_delegations_of_the_same_people_at_a_time_the_second_is_refused(
+    rita: User, ravi: User, ben: User
+) -> None:
+    first = away(rita, ben)
+    with pytest.raises(InvalidValue, match="ben decides for you then already") as no:
+        away(rita, ben)
+    assert no.value.facts["delegation"] == str(first.id)
+    # Other people, another time, and once the first is revoked.
+    away(ravi, ben)
+    begins = first.ends_at
+    away(rita, ben, begins=begins, ends=begins + timedelta(days=1))
+    reviews.revoke_delegation(first.id, by=rita)
+    away(rita, ben, ends=begins)
+    assert Delegation.objects.count() == 4
+
+
+def test_who_passed_the_right_on_takes_back_what_the_other_ended(
+    rita: User, ben: User
+) -> None:
+    delegation = away(rita, ben)
+    ended = reviews.revoke_delegation(delegation.id, by=ben)
+    taken_back = reviews.revoke_delegation(delegation.id, by=rita)
+    assert taken_back.revoked_at == ended.revoked_at
+    assert taken_back.revoked_by == rita
+    # It is not less again.
+    assert reviews.revoke_delegation(delegation.id, by=ben).revoked_by == rita
+    assert AuditLine.objects.filter(kind="delegation_revoked").count() == 2
+
+
 @pytest.mark.parametrize("by", ["delegate", "delegator"])
 def test_both_sides_end_it(rita: User, ben: User, by: str) -> None:
     delegation = away(rita, ben)

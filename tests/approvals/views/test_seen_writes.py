@@ -102,6 +102,17 @@ def test_what_is_not_known_or_not_theirs_to_decide_is_ignored(
     assert not Sighting.objects.exists()
 
 
+@pytest.mark.django_db(transaction=True)
+def test_who_looks_while_another_has_taken_it_has_looked(
+    rita: User, people: People, browse: Browse
+) -> None:
+    ravi = run_actions.reviewer(people.second_reviewer)
+    run = advanced(gated(exclusive=True, considered=timedelta(seconds=10)))
+    reviews.claim(request(run).id, by=ravi)
+    tell(browse(rita), run, seen=[name_of(row) for row in pending(run)])
+    assert Sighting.objects.filter(by=rita).count() == 1
+
+
 def test_a_write_that_is_settled_is_not_noted(
     run: Run, people: People, browse: Browse
 ) -> None:
