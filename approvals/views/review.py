@@ -96,8 +96,8 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     obstacle = obstacle_to_signing(shown, chosen, request.POST)
     if obstacle is not None:
         return show_again(request, shown, chosen, obstacle)
-    # Kept even if nothing is signed now.
-    note_signed_page(request, shown)
+    # What a gate asks for must be noted before; kept even if nothing is signed now.
+    note_signed_page(request, shown, asked_for=True)
     try:
         receipt = reviews.sign(
             run.id,
@@ -109,6 +109,9 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     # Nothing was signed: one act is one transaction.
     except REFUSALS as error:
         return _refused(request, run, chosen, error)
+    finally:
+        # Noted after, so that figures do not take it for a quick first look.
+        note_signed_page(request, shown, asked_for=False)
     return redirect("receipt", receipt.id)
 
 

@@ -90,10 +90,10 @@ def _decidable(user: Any, run: Run, posted: dict[Revision, bool]) -> list[SeenRe
     return seen
 
 
-def note_signed_page(request: HttpRequest, shown: Review) -> None:
+def note_signed_page(request: HttpRequest, shown: Review, *, asked_for: bool) -> None:
     """Note what is on the page from which a person signs, which without scripts nothing
-    has noted yet. A statement, and two for each group that they decide as one where a
-    gate asks for it.
+    has noted yet: where a gate asks for it, or everywhere else. A statement, and where a
+    gate asks for it two for each group that they decide as one.
     """
     on_page = set(request.POST.getlist("write"))
     opened = set(request.POST.getlist(OPENED))
@@ -103,8 +103,11 @@ def note_signed_page(request: HttpRequest, shown: Review) -> None:
         is_same = request.POST.get(f"h-{slip.write}") == slip.row.hash
         if slip.may and is_same and slip.write in on_page:
             of_slip = shown.standing[slip.request].request
-            seen.append(seen_row(of_slip, slip.row, opened=slip.write in opened))
+            if ("considered" in of_slip.policy) == asked_for:
+                seen.append(seen_row(of_slip, slip.row, opened=slip.write in opened))
     note_sightings(request.user, seen)
+    if not asked_for:
+        return
     for group in shown.groups:
         if request.POST.get(f"g-{group.id}") in VERDICTS and not group.errors:
             _note_group(request.user, shown, group)

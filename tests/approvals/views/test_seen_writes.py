@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.db.models import F
 from django.test import Client
 from django.urls import reverse
@@ -14,6 +15,8 @@ from django.utils import timezone
 
 from approvals import reviews
 from approvals.models import Decision, Sighting
+from approvals.people.sightings import note_sightings, seen_row
+from approvals.results import figures
 from checkpoints.models import PendingWrite, Run
 from tests.support import claims, run_actions
 from tests.support.cast import People
@@ -160,6 +163,27 @@ def test_without_scripts_the_post_that_signs_is_the_first_sighting(
     assert client.post(reverse("sign", args=[run.id]), form).status_code == 302
     # All of them stood on the page.
     assert Sighting.objects.count() == len(pending(run))
+    # It says nothing of how soon they signed.
+    decision = Decision.objects.get()
+    assert Sighting.objects.get(write=decision.write).at > decision.at
+    assert figures.figures(run.graph)[0].quick is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_signatures_and_sightings_are_by_one_clock(
+    rita: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if connection.vendor == "sqlite":
+        pytest.skip("the clock of its database is that of the host")
+    run = advanced(gated())
+    ahead = timezone.now() + timedelta(hours=1)
+    monkeypatch.setattr(timezone, "now", lambda: ahead)
+    (row,) = pending(run)
+    note_sightings(rita, [seen_row(request(run), row, opened=False)])
+    item = {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
+    reviews.sign(run.id, [item], by=rita)
+    elapsed = Decision.objects.get().at - Sighting.objects.get().at
+    assert timedelta(0) < elapsed < timedelta(minutes=1)
 
 
 def test_what_was_revised_meanwhile_was_not_on_the_page_that_signs(
