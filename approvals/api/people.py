@@ -41,7 +41,7 @@ def _sees(request: Request, request_id: UUID) -> bool:
 
 def _require_session(request: Request) -> None:
     """Raise `Forbidden` for a caller with a token: it acts as its person, and must not
-    give their right to somebody for whom no token could be revoked.
+    give their right to a person for whom no token could be revoked.
     """
     # A session leaves no credentials here, a token leaves itself.
     if request.auth is not None:

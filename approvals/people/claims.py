@@ -175,7 +175,7 @@ def is_held(taken: RequestClaim, *, at: datetime) -> bool:
 
 def still_decides(taken: RequestClaim, request: ApprovalRequest) -> bool:
     """Return whether who has taken a request may still decide something in it. A claim
-    of somebody else keeps nobody out. Reads `request.run`; some queries.
+    of another person keeps nobody out. Reads `request.run`; some queries.
     """
     return not why_nothing_to_decide(taken.by, request)
 

@@ -1,3 +1,3 @@
-"""What came of what people decided: the effects behind the gates, and what is asked
+"""Results of what people decided: the effects behind the gates, and what is asked
 again.
 """

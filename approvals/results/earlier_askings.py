@@ -1,4 +1,5 @@
-"""What a gate had asked before it asks again, who decided that, and what came of it. A
+"""Earlier askings: what a gate asked before it asks again, who decided that, and what
+came of it. A
 second asking is never shown as a first. Reads only.
 """
 
@@ -26,7 +27,7 @@ MOST_FAILURES = 3
 
 @dataclass(frozen=True, slots=True)
 class EffectEnding:
-    """What came of one node, with the error if it failed. Unless `is_sound`, a row that
+    """The result of one node, with the error if it failed. Unless `is_sound`, a row that
     says so is not as it was written.
     """
 

@@ -1,4 +1,4 @@
-"""What came of what people decided: the effects behind a decided request, as far as the
+"""Results of what people decided: the effects behind a decided request, as far as the
 next gate, and how each ended, as the journal has it. Reads only.
 
 Which nodes are behind a gate is read from the graph. An effect belongs to the newest
@@ -48,7 +48,7 @@ _OWN_TASK = (CALL_KIND, AUTHORITY_KIND)
 
 @dataclass(slots=True)
 class EffectResult:
-    """What came of one node behind a gate: how many of its tasks ended in which way (a
+    """The result of one node behind a gate: how many of its tasks ended in which way (a
     fan-out has several, and so has a run that went back), and when the last of them
     did. `attempts` are the rows that say so, `failed` that of one that failed.
     """
@@ -67,7 +67,7 @@ class EffectResult:
 
     @property
     def is_bad(self) -> bool:
-        """Return whether somebody should look at it."""
+        """Return whether a person should look at it."""
         return self.status in (FAILED, UNKNOWN)
 
     @property
@@ -240,7 +240,7 @@ def _expected(request: ApprovalRequest, outcome: str) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Journal:
-    """What was read of some runs: their lines, the rounds of gates, and attempts."""
+    """The rows that were read of some runs: their lines, the rounds of gates, and attempts."""
 
     lines: Lines
     rounds: Sequence[Round]
@@ -285,7 +285,7 @@ class _Journal:
             if node.name != request.node:
                 last -= 1
             owner = newest_before(gate, reach, last)
-            # Visits that were asked in one superstep cannot be told apart.
+            # Visits that were asked in one superstep cannot be distinguished.
             is_own = owner is not None and (owner.line, owner.superstep) == (
                 own.line,
                 own.superstep,

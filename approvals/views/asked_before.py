@@ -1,4 +1,4 @@
-"""What a gate asked before, in words for one reader: who decided it, and what came of
+"""The earlier askings of a gate, in words for one reader: who decided it, and what came of
 it.
 """
 

@@ -177,7 +177,7 @@ def _came_of_it(
     requests: Sequence[ApprovalRequest], *, sees_run: bool
 ) -> list[tuple[str, bool]]:
     """Return what came of what was signed: a sentence for each effect, and whether
-    somebody should look at it. Errors are values of the run, for those who may see it.
+    a person should look at it. Errors are values of the run, for those who may see it.
     """
     came_of_it: list[tuple[str, bool]] = []
     results = effect_results(requests)

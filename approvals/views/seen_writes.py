@@ -1,4 +1,4 @@
-"""What a person has on the screen of a review: noted by its script, and where there is
+"""The writes that a person has on the screen of a review: noted by its script, and where there is
 none, when they sign.
 """
 

@@ -1,4 +1,4 @@
-"""What a service uses that calls the API: pure, without Django."""
+"""The client of a service that calls the API: pure, without Django."""
 
 from orchestrator.client.decision_set import DecisionSet
 
