@@ -817,7 +817,7 @@ class Passkey(Sealed):
 
 
 class PasskeyChallenge(models.Model):
-    """The question that a person is about to sign with a passkey: used once, by them, in the session
+    """What a person is about to sign with a passkey: used once, by them, in the session
     that asked, within minutes.
     """
 
@@ -973,7 +973,7 @@ class WebhookDelivery(models.Model):
 
 
 class MailPreference(models.Model):
-    """The choice of a person: whether and when they get notices by mail. A person without a row gets
+    """The choice of a person about notices by mail. A person without a row gets
     digests at all hours.
     """
 

@@ -10,7 +10,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from approvals import webhooks
 from approvals.api.base import (
     Body,
     Query,
@@ -22,7 +21,8 @@ from approvals.api.base import (
 )
 from approvals.list_columns import EVENTS
 from approvals.models import Webhook, WebhookDelivery
-from approvals.webhook_address import LONGEST_URL
+from approvals.webhooks import verbs as webhooks
+from approvals.webhooks.address import LONGEST_URL
 from orchestrator.engine.errors import UnknownThing
 
 
@@ -118,7 +118,7 @@ class Webhooks(APIView):
 
 
 class Deliveries(APIView):
-    """What was sent to a webhook and what is about to be, the newest first."""
+    """The deliveries of a webhook, sent and still to be sent, the newest first."""
 
     @describe(parameters=[Query], responses=page_schema(DeliveryOut))
     def get(self, request: Request, webhook: UUID) -> Response:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Timer
 
-from approvals.webhook_address import WebhookAddress, may_connect
+from approvals.webhooks.address import WebhookAddress, may_connect
 
 SECONDS = 10.0
 """The longest time of one attempt, once the name of the host is looked up."""

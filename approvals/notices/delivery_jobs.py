@@ -24,8 +24,8 @@ from approvals.models import (
 from approvals.notices import mail_jobs
 from approvals.notices.connection import NotSent, post
 from approvals.notices.message import body_of, headers_of
-from approvals.webhook_address import read_address
-from approvals.webhooks import add_send_job, secret_of
+from approvals.webhooks.address import read_address
+from approvals.webhooks.verbs import add_send_job, secret_of
 from checkpoints.db.clock import db_in, db_now, read_now
 from checkpoints.models import Run
 from checkpoints.queue.jobs import JobLease, Step
@@ -59,7 +59,7 @@ def send_notices(lease: JobLease) -> Iterator[Step]:
         yield Step(passed_on, note="notices passed on")
     for webhook_id in _webhooks_with_due():
         add_send_job(webhook_id)
-    # Webhooks have jobs of their own by now, and wait for no mail server.
+    # Each webhook has its job by now, and waits for no mail server.
     for sent in mail_jobs.send_mails():
         yield Step(passed_on, note=f"notices passed on, {sent} messages mailed")
     yield Step(passed_on, note="notices passed on")

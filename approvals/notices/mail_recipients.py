@@ -1,4 +1,4 @@
-"""The people who get mail about a notice: the people who may decide, and those who have decided.
+"""The recipients of mail about a notice: the people who may decide, and those who have decided.
 Read when the mail is sent, so that nobody hears of what they may not see any more.
 """
 

@@ -1,5 +1,5 @@
-"""The writes that a person has on the screen of a review: noted by its script, and where there is
-none, when they sign.
+"""The writes that a person has on the screen of a review: noted by its script, and where
+there is none, when they sign.
 """
 
 from typing import Any

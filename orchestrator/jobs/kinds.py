@@ -13,9 +13,10 @@ from uuid import UUID
 import structlog
 from django.db import Error, connection
 
-from approvals import list_columns, webhooks
+from approvals import list_columns
 from approvals.gates import deadline_jobs
 from approvals.notices import delivery_jobs
+from approvals.webhooks import verbs as webhooks
 from checkpoints import anchors, erasure
 from checkpoints.conf import conf
 from checkpoints.db.caller_transaction import refuse_open_transaction

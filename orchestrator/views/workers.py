@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from approvals.views.page import needs_role, render
-from approvals.webhooks import may_manage
+from approvals.webhooks.verbs import may_manage
 from checkpoints.conf import conf, keyring
 from checkpoints.core.status import Status
 from checkpoints.db.counts import count_up_to_most

@@ -13,8 +13,9 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
-from approvals import reviews, webhooks
+from approvals import reviews
 from approvals.models import ApprovalRequest, Receipt
+from approvals.webhooks import verbs as webhooks
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs
 from tests.support import authenticators

@@ -77,10 +77,12 @@ class Gated:
             for visit, parts in frontier["waiting"].items()
             for part in parts
         ]
+        # A call that people approved has yet to run.
+        known = {**SAID, "ready": FULL_CONSENT}
         self.before = {
-            visit.split(":")[0]: SAID[said]
+            visit.split(":")[0]: known[said]
             for visit, said in sorted(parts)
-            if said in SAID
+            if said in known
         }
         tokens = {targets[edge] for edge in (*frontier["tokens"], *frontier["errors"])}
         self.places = {

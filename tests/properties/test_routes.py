@@ -24,9 +24,10 @@ from django.db import connection, transaction
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from approvals import reviews, webhooks
+from approvals import reviews
 from approvals.api.base import Body
 from approvals.models import ApprovalRequest, Receipt
+from approvals.webhooks import verbs as webhooks
 from checkpoints import retention
 from checkpoints.models import AuditLine, PendingWrite, RetentionPolicy, Run
 from checkpoints.sealing import sealed_columns

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from approvals import webhooks
 from approvals.models import Notice, Webhook, WebhookDelivery
+from approvals.webhooks import verbs as webhooks
 from checkpoints.models import Job
 from checkpoints.queue import jobs
 from orchestrator.jobs import kinds

@@ -1,4 +1,4 @@
-"""The choices of a person about notices by mail, on the page of their account."""
+"""The choice of a person about notices by mail, on the page of their account."""
 
 import zoneinfo
 from datetime import time

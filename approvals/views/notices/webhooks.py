@@ -13,10 +13,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from approvals import webhooks
 from approvals.list_columns import EVENTS
 from approvals.models import Webhook, WebhookDelivery
 from approvals.views.page import render, single_fields
+from approvals.webhooks import verbs as webhooks
 from checkpoints.core.ids import uuid_of
 from orchestrator.engine.errors import REFUSALS, CountersignError
 

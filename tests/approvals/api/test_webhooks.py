@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from approvals import webhooks
 from approvals.models import Webhook, WebhookDelivery
+from approvals.webhooks import verbs as webhooks
 from tests.support.api_people import Client
 from tests.support.cast import People
 

@@ -11,7 +11,7 @@ import pytest
 
 from approvals.notices import connection
 from approvals.notices.connection import NotSent, post
-from approvals.webhook_address import WebhookAddress
+from approvals.webhooks.address import WebhookAddress
 from tests.support.receivers import receiving
 
 

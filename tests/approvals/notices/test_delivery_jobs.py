@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from approvals import webhooks
 from approvals.models import Notice, Webhook, WebhookDelivery
 from approvals.notices import delivery_jobs
+from approvals.webhooks import verbs as webhooks
 from checkpoints.models import Job, Run
 from checkpoints.queue import jobs
 from orchestrator.jobs import kinds

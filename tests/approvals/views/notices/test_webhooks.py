@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from approvals import webhooks
 from approvals.models import Webhook, WebhookDelivery
+from approvals.webhooks import verbs as webhooks
 from tests.support.cast import People
 
 URL = "https://hooks.example.org/a"

@@ -17,7 +17,7 @@ from django.db.models import QuerySet
 from approvals.list_columns import EVENTS
 from approvals.models import DeliveryStatus, Notice, Webhook, WebhookDelivery
 from approvals.permissions import may
-from approvals.webhook_address import read_address
+from approvals.webhooks.address import read_address
 from checkpoints.audit import lines as audit_log
 from checkpoints.conf import keyring
 from checkpoints.core.arguments import checked_actor, checked_text, checked_yes_or_no

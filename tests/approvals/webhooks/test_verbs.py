@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 
-from approvals import webhooks
 from approvals.models import Webhook, WebhookDelivery
+from approvals.webhooks import verbs as webhooks
 from checkpoints.models import AuditLine, Job
 from orchestrator.engine.errors import (
     InvalidValue,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from approvals.webhook_address import is_public, may_connect, read_address
+from approvals.webhooks.address import is_public, may_connect, read_address
 from orchestrator.engine.errors import InvalidValue
 
 

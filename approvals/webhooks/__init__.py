@@ -1,0 +1,1 @@
+"""Webhooks: the addresses to which notices are sent, as people manage them."""
