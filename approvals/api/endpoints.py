@@ -92,7 +92,8 @@ def _may_be_for_deciding(request: Request) -> bool:
     """Return whether what this caller reads is read to be decided: by a person who is
     signed in, or with a token that may sign.
     """
-    return request.auth is None or "decide" in request.auth.scopes
+    token: Any = request.auth
+    return token is None or "decide" in token.scopes
 
 
 class RequestDecisions(APIView):

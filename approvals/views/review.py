@@ -16,6 +16,7 @@ from approvals import permissions, reviews
 from approvals.views import card_pages
 from approvals.views.card_pages import CardPages, DrawnCards, LinePages
 from approvals.views.composed_review import review_of
+from approvals.views.own_password import FIELD
 from approvals.views.page import (
     LISTS,
     opens_payloads,
@@ -23,7 +24,7 @@ from approvals.views.page import (
     single_fields,
     visible_run,
 )
-from approvals.views.posted_confirmation import FIELD, posted_confirmation
+from approvals.views.posted_confirmation import posted_confirmation
 from approvals.views.posted_review import as_posted, choices_posted, obstacle_to_signing
 from approvals.views.review_form import Choice
 from approvals.views.seen_writes import OPENED, note_signed_page
