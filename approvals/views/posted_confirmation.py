@@ -9,7 +9,7 @@ from uuid import UUID
 from django.http import HttpRequest
 
 from approvals.confirmation import Confirmation, PostedAssertion, Site
-from approvals.views.own_password import FIELD, is_own_password
+from approvals.views.people.own_password import FIELD, is_own_password
 from approvals.views.shown_review import Review
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.strict_json import parse_strict

@@ -16,7 +16,6 @@ from approvals import permissions, reviews
 from approvals.views import card_pages
 from approvals.views.card_pages import CardPages, DrawnCards, LinePages
 from approvals.views.composed_review import review_of
-from approvals.views.own_password import FIELD
 from approvals.views.page import (
     LISTS,
     opens_payloads,
@@ -24,6 +23,7 @@ from approvals.views.page import (
     single_fields,
     visible_run,
 )
+from approvals.views.people.own_password import FIELD
 from approvals.views.posted_confirmation import posted_confirmation
 from approvals.views.posted_review import as_posted, choices_posted, obstacle_to_signing
 from approvals.views.review_form import Choice

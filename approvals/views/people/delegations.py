@@ -17,8 +17,8 @@ from django.views.decorators.http import require_http_methods
 
 from approvals import reviews
 from approvals.people.accounts import active_account
-from approvals.views.own_password import FIELD, require_password
 from approvals.views.page import single_fields
+from approvals.views.people.own_password import FIELD, require_password
 from orchestrator.engine.errors import (
     REFUSALS,
     ConfirmationRequired,

@@ -17,8 +17,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from approvals import passkeys
-from approvals.views.own_password import FIELD, require_password
 from approvals.views.page import single_fields
+from approvals.views.people.own_password import FIELD, require_password
 from approvals.views.posted_confirmation import site_of
 from checkpoints.core.strict_json import parse_strict
 from orchestrator.engine.errors import (
