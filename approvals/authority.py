@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.db import DatabaseError, transaction
 
-from approvals.delegations import kept_delegations
+from approvals.delegations import is_taken_back, kept_delegations
 from approvals.gates.acted_on import (
     ActedGate,
     LetThrough,
@@ -324,11 +324,12 @@ def _why_not_for_another(
     decision: Decision, state: RequestState, rights: _Rights
 ) -> str:
     """Return why an approval that was made for another person does not count any more.
-    That the delegation is over by now takes nothing from it.
+    That the delegation is over by now, or that its delegate has ended it, takes nothing
+    from it.
     """
     name = decision.delegator_name
     delegation = rights.delegations.get(decision.delegation or UUID(int=0))
-    if delegation is None or delegation.revoked_at is not None:
+    if delegation is None or is_taken_back(delegation):
         return f"{name} lets them decide no more"
     is_same = (
         delegation.delegate_id == decision.by_id

@@ -46,7 +46,7 @@ class PostedAssertion:
 
 @frozen
 class Confirmation:
-    """What a person has shown in the request in which they sign: `person` is the primary
+    """The proof that a person has shown in the request in which they sign: `person` is the primary
     key of their account, `method` "password" or "passkey". The assertion of a passkey
     is verified under the run's lock, against what is decided there.
     """

@@ -4,7 +4,7 @@ being revoked here; `approvals.people.standing_in` makes and revokes them.
 The database's clock decides whether one lasts.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,9 +14,15 @@ from django.db.models import QuerySet
 from approvals.models import Delegation
 from checkpoints.db.clock import db_now
 from checkpoints.db.shared_locks import lock_rows
+from checkpoints.models import AuditLine
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
-from checkpoints.sealing.sealed_rows import PLAIN
+from checkpoints.sealing.sealed_rows import PLAIN, name_of
+from orchestrator.engine.errors import TamperedRow
+
+REVOKED = "delegation_revoked"
+"""The kind of the audit line of a revocation."""
+BROUGHT_BACK = "it was revoked, as the audit log says, and its row does not say so"
 
 log = structlog.get_logger(__name__)
 
@@ -40,14 +46,20 @@ def lasting_to(user: Any, *, keep: bool = False) -> list[Delegation]:
     first, with the people whose right it is. One query. With `keep` none of them can be
     revoked before the transaction that is open ends: one more on PostgreSQL.
 
-    One that is not as it was made gives no right, and leaves a line in the server's log.
+    One that is not as it was made, or was revoked, gives no right, and leaves a line in
+    the server's log. One query more if there are any, for what was revoked.
     """
     rows = lasting(delegate=user.pk)
     if keep:
         # Whoever is revoking one is waited for, so the rows are read after that.
         lock_rows(rows)
     ordered = rows.select_related("delegator").order_by("made_at", "id")
-    return [delegation for delegation in ordered if _is_as_made(delegation)]
+    as_made = [delegation for delegation in ordered if _is_as_made(delegation)]
+    # A whole earlier row verifies too; the audit log never forgets.
+    brought_back = those_brought_back(as_made)
+    for delegation in brought_back:
+        log.error("delegation_refused", row=name_of(delegation), code=BROUGHT_BACK)
+    return [delegation for delegation in as_made if delegation not in brought_back]
 
 
 def _is_as_made(delegation: Delegation) -> bool:
@@ -69,4 +81,40 @@ def kept_delegations(ids: Collection[UUID]) -> dict[UUID, Delegation]:
     lock_rows(rows)
     delegations = list(rows)
     sealed_rows.verify_rows(delegations, PLAIN)
+    for delegation in those_brought_back(delegations):
+        name = name_of(delegation)
+        raise TamperedRow(f"{name}: {BROUGHT_BACK}", row=name)
     return {delegation.id: delegation for delegation in delegations}
+
+
+def is_taken_back(delegation: Delegation) -> bool:
+    """Return whether what was signed by a delegation lets nothing begin any more: who
+    passed the right on has revoked it, or a steward has. That its delegate has ended it
+    stops only what they would sign later.
+    """
+    if delegation.revoked_at is None:
+        return False
+    return delegation.revoked_by_id != delegation.delegate_id
+
+
+def those_brought_back(rows: Sequence[Delegation]) -> list[Delegation]:
+    """Return those of these delegations that the audit log records as revoked otherwise
+    than their rows say. One query; none without rows.
+    """
+    if not rows:
+        return []
+    ids = [str(row.id) for row in rows]
+    lines = AuditLine.objects.filter(kind=REVOKED, facts__delegation__in=ids)
+    actors: dict[str, set[int | None]] = {}
+    for named, actor in lines.order_by().values_list("facts__delegation", "actor"):
+        actors.setdefault(named, set()).add(actor)
+    return [row for row in rows if _is_brought_back(row, actors.get(str(row.id)))]
+
+
+def _is_brought_back(row: Delegation, actors: Collection[int | None] | None) -> bool:
+    """Return whether a row says less than that these people have revoked it."""
+    if not actors:
+        return False
+    if row.revoked_at is None:
+        return True
+    return not is_taken_back(row) and bool(set(actors) - {row.delegate_id})

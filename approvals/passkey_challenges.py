@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.utils import timezone
-
 from approvals import passkeys
 from approvals.confirmation import PostedAssertion, Site
 from approvals.models import Passkey, PasskeyChallenge
@@ -35,17 +33,17 @@ Lines = Sequence[Mapping[str, Any]]
 
 
 def issue_challenge(
-    run: Run, by: Any, lines: Lines, *, site: Site, session: str
+    run: Run, by: Any, lines: Lines, *, site: Site, session: str, at: datetime
 ) -> dict[str, Any]:
     """Return the id of a new challenge over these decisions, and the options with which
-    the browser of this person signs it: {"challenge", "options"}.
+    the browser of this person signs it: {"challenge", "options"}. It is made at this
+    moment, by the database's clock.
 
     Raises `InvalidValue` if they have no passkey for this site.
     """
-    now = timezone.now()
     # Those that they did not answer in time are of no use to anyone.
     unanswered = PasskeyChallenge.objects.filter(user=by.pk)
-    unanswered.filter(created_at__lt=now - LIFETIME).delete()
+    unanswered.filter(created_at__lt=at - LIFETIME).delete()
     nonce = secrets.token_hex(16)
     challenge = challenge_of(_document(run, by, lines, site, nonce))
     options = passkeys.signing_options(by, site, challenge)
@@ -54,7 +52,7 @@ def issue_challenge(
         session=session,
         nonce=nonce,
         challenge=challenge.hex(),
-        created_at=now,
+        created_at=at,
     )
     return {"challenge": str(row.id), "options": options}
 

@@ -372,7 +372,7 @@ def _uuid_in(text: str) -> UUID | None:
 
 
 class RightToDecide(NamedTuple):
-    """Whether a person may sign a request, and for a no the sentence that says why.
+    """The answer whether a person may sign a request, and for a no the sentence that says why.
     `delegations` are those by which they may: empty where the right is their own.
     """
 

@@ -8,6 +8,7 @@ transaction. `approvals.signing` does the arithmetic; this module holds the tran
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -46,6 +47,7 @@ from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.core.ids import uuid_of
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db import query_cache, statements
+from checkpoints.db.clock import kept_now, moment_of_kept
 from checkpoints.db.rows import mark_stored
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run
@@ -79,8 +81,11 @@ __all__ = [
 
 @frozen
 class _Beside:
-    """Drafts of decisions, and claims on requests: whether a run has any."""
+    """Drafts of decisions, and claims on requests: whether a run has any; and the moment
+    at which they were read, by the database's clock.
+    """
 
+    at: datetime
     has_drafts: bool = False
     has_claims: bool = False
 
@@ -214,7 +219,7 @@ def passkey_challenge(
         act = Signing(
             run=run,
             by=by,
-            at=timezone.now(),
+            at=beside.at,
             requests_by_write=requests_by_write,
         )
         if beside.has_claims:
@@ -224,7 +229,7 @@ def passkey_challenge(
         if not any(signing.needed_confirmations(act).values()):
             return {}
         return passkey_challenges.issue_challenge(
-            run, by, lines, site=site, session=session
+            run, by, lines, site=site, session=session, at=act.at
         )
 
 
@@ -260,7 +265,7 @@ def _sign(
     act = Signing(
         run=run,
         by=by,
-        at=timezone.now(),
+        at=beside.at,
         requests_by_write=requests_by_write,
         confirmation=confirmation,
     )
@@ -322,8 +327,8 @@ def _lock_requests(
     records = query_cache.select_values(_query_of_writes, run.id, *writes)
     if not records:
         require_all_decisions(run.id, run.decisions, exactly=True)
-        return {}, _Beside()
-    *_, count, has_drafts, has_claims = records[0]
+        return {}, _Beside(timezone.now())
+    *_, count, has_drafts, has_claims, moment = records[0]
     require_count(run.id, count, run.decisions, exactly=True)
 
     tasks = {record[:4] for record in records}
@@ -343,7 +348,8 @@ def _lock_requests(
         for state in load_states(requests, protection):
             for row in state.writes:
                 requests_by_write[row.write] = state
-    return requests_by_write, _Beside(bool(has_drafts), bool(has_claims))
+    beside = _Beside(moment_of_kept(moment), bool(has_drafts), bool(has_claims))
+    return requests_by_write, beside
 
 
 def _query_of_writes(run: UUID, *writes: UUID) -> "QuerySet[Any, Any]":
@@ -352,9 +358,11 @@ def _query_of_writes(run: UUID, *writes: UUID) -> "QuerySet[Any, Any]":
         decided=Coalesce(Subquery(query_count(run)), 0),
         drafted=Exists(Draft.objects.filter(run=run)),
         claimed=Exists(RequestClaim.objects.filter(request__run=run)),
+        # Sightings are by this clock, and signatures are compared with them.
+        moment=kept_now(),
     )
     columns = ("line", "node", "visit", "index", "decided", "drafted", "claimed")
-    return with_counts.values_list(*columns)
+    return with_counts.values_list(*columns, "moment")
 
 
 def _query_at_nodes(run: UUID, *nodes: str) -> "QuerySet[ApprovalRequest]":

@@ -36,6 +36,7 @@ from approvals.models import (
 )
 from approvals.passkey_challenges import verified_assertion
 from approvals.people import claims
+from approvals.people.parts import others_who_took_part
 from approvals.people.sightings import Revision, require_considered
 from checkpoints import timeline, versions
 from checkpoints.conf import conf
@@ -380,7 +381,7 @@ def _use_delegation(
     passed_on = act.passed_on.get(state.request.id)
     if passed_on is None:
         return True
-    taken_part = _others_who_took_part(act, state, row)
+    taken_part = others_who_took_part(act.by, state, row)
     policy = policy_of(state.request)
     for delegation in passed_on:
         delegator = delegation.delegator_id
@@ -391,20 +392,6 @@ def _use_delegation(
             act.used[row.write] = delegation
             return True
     return False
-
-
-def _others_who_took_part(
-    act: Signing, state: RequestState, row: PendingWrite
-) -> set[int]:
-    """Return who has decided this revision of a write, or through whom it was decided,
-    beside the signer.
-    """
-    people: set[int] = set()
-    for vote in state.votes:
-        is_current = vote.write == row.write and vote.revision == row.revision
-        if is_current and vote.by != act.by.pk:
-            people |= vote.people
-    return people
 
 
 def _require_reason(request: ApprovalRequest, row: PendingWrite, item: Item) -> None:

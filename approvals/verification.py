@@ -12,6 +12,7 @@ from uuid import UUID
 from django.db.models import Model
 
 from approvals import list_columns
+from approvals.delegations import BROUGHT_BACK, those_brought_back
 from approvals.gates import deadline_faults, request_state, waivers
 from approvals.gates.confirmation_faults import unconfirmed
 from approvals.models import (
@@ -118,7 +119,7 @@ def _faults_of_delegations(
     subject: Subject, decisions: Sequence[Decision]
 ) -> Iterator[Fault]:
     """Yield a fault for each decision made for another person who never let its person
-    decide. One query, none if there is no such decision.
+    decide. Two queries, none if there is no such decision.
     """
     # Those of another installation stay there.
     if subject.run.imported:
@@ -127,14 +128,18 @@ def _faults_of_delegations(
     if not ids:
         return
     by_id = Delegation.objects.in_bulk(list(ids))
+    brought_back = those_brought_back(list(by_id.values()))
     for row in decisions:
         if row.delegation is not None:
-            reason = _fault_of_delegation(row, by_id.get(row.delegation))
+            delegation = by_id.get(row.delegation)
+            reason = _fault_of_delegation(row, delegation, brought_back)
             if reason:
                 yield subject.fault(row, reason)
 
 
-def _fault_of_delegation(row: Decision, delegation: Delegation | None) -> str:
+def _fault_of_delegation(
+    row: Decision, delegation: Delegation | None, brought_back: Collection[Delegation]
+) -> str:
     """Return what is wrong with the delegation by which a decision was made; empty if
     nothing is.
     """
@@ -145,6 +150,8 @@ def _fault_of_delegation(row: Decision, delegation: Delegation | None) -> str:
         return f"was made by a delegation that does not verify: {fault.reason}"
     if not _is_by_delegation(row, delegation):
         return "was made by a delegation of other people"
+    if delegation in brought_back:
+        return f"was made by a delegation that does not verify: {BROUGHT_BACK}"
     return ""
 
 

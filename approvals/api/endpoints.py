@@ -82,9 +82,18 @@ class OneRequest(APIView):
         shown = visible_request(person(request), request_id)
         answer = RequestOut(shown, context={"request": request}).data
         # Who asks only whether it is there reads nothing.
-        if request.method == "GET" and "considered" in shown.policy:
+        is_read = request.method == "GET" and "considered" in shown.policy
+        if is_read and _may_be_for_deciding(request):
             note_read_request(person(request), shown)
         return Response(answer)
+
+
+def _may_be_for_deciding(request: Request) -> bool:
+    """Return whether what this caller reads is read to be decided: by a person who is
+    signed in, or with a token that may sign.
+    """
+    token: Any = request.auth
+    return token is None or "decide" in token.scopes
 
 
 class RequestDecisions(APIView):

@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from approvals import permissions
 from approvals.api.base import Body, describe, person, read_body
 from approvals.results import figures
 from orchestrator.engine.errors import Forbidden
@@ -27,7 +28,8 @@ class GatesQuery(Body):
 
 class GateOut(serializers.Serializer[Any]):
     """The figures of one gate. Shares are of the decisions of people, from 0 to 1; null
-    where there is nothing of which one could be said.
+    where there is nothing of which one could be said. They and `seconds` are null where
+    fewer than five people have signed.
     """
 
     graph = serializers.CharField()
@@ -59,7 +61,8 @@ class GatesOut(serializers.Serializer[Any]):
 
 class GateFiguresRead(APIView):
     """How often gates ask, how long it takes, and how people decide, never per person:
-    for callers with the right to read the audit log or to reassign requests.
+    for callers who may see all runs, with the right to read the audit log or to reassign
+    requests.
     """
 
     @describe(
@@ -70,7 +73,10 @@ class GateFiguresRead(APIView):
     def get(self, request: Request) -> Response:
         query = read_body(GatesQuery, request.query_params)
         if not figures.may_read(person(request)):
-            raise Forbidden("you lack the right view_audit", right="view_audit")
+            right = "view_audit"
+            if not permissions.may(person(request), "view_run"):
+                right = "view_run"
+            raise Forbidden(f"you lack the right {right}", right=right)
         rows = figures.figures(
             query.get("graph"), query.get("gate"), query.get("since")
         )

@@ -4,6 +4,7 @@ their addresses.
 
 from uuid import UUID
 
+from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -18,14 +19,33 @@ from approvals.api.serializers import (
     EmptyBody,
     RequestOut,
 )
+from approvals.models import ApprovalRequest
 from approvals.people.accounts import active_account
+from approvals.people.claims import holds_claim
 from approvals.people.standing_in import delegations_of
+from approvals.permissions import may_see_run
+from orchestrator.engine.errors import Forbidden
 
 
 def _request_as_it_is(request: Request, request_id: UUID) -> Response:
     """Return the answer with the request as it stands after the act."""
     shown = visible_request(person(request), request_id)
     return Response(RequestOut(shown, context={"request": request}).data)
+
+
+def _sees(request: Request, request_id: UUID) -> bool:
+    """Return whether the caller may see the run of a request that there is."""
+    asked = ApprovalRequest.objects.select_related("run").get(id=request_id)
+    return may_see_run(person(request), asked.run)
+
+
+def _require_session(request: Request) -> None:
+    """Raise `Forbidden` for a caller with a token: it acts as its person, and must not
+    give their right to a person for whom no token could be revoked.
+    """
+    # A session leaves no credentials here, a token leaves itself.
+    if request.auth is not None:
+        raise Forbidden(f"no token makes a delegation; make it on {reverse('account')}")
 
 
 class RequestClaimed(APIView):
@@ -45,15 +65,21 @@ class RequestClaimed(APIView):
 
 
 class RequestReleased(APIView):
-    """Give back a request that you have taken; stewards give back any."""
+    """Give back a request that you have taken; stewards give back any. Who may not see
+    it any more gives it back all the same, and gets an empty answer.
+    """
 
     scopes = {"POST": "decide"}
 
-    @describe(request=EmptyBody, responses=RequestOut)
+    @describe(request=EmptyBody, responses={200: RequestOut, 204: None})
     def post(self, request: Request, request_id: UUID) -> Response:
         read_body(EmptyBody, request.data)
-        visible_request(person(request), request_id)
+        is_own = holds_claim(person(request), request_id)
+        if not is_own:
+            visible_request(person(request), request_id)
         reviews.release(request_id, by=person(request))
+        if is_own and not _sees(request, request_id):
+            return Response(status=204)
         return _request_as_it_is(request, request_id)
 
 
@@ -90,6 +116,7 @@ class Delegations(APIView):
 
     @describe(request=DelegationBody, responses={201: DelegationOut})
     def post(self, request: Request) -> Response:
+        _require_session(request)
         posted = read_body(DelegationBody, request.data)
         delegation = reviews.delegate(
             to=active_account(posted["to"], "to"),

@@ -16,6 +16,7 @@ from approvals import permissions
 from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest, RequestClaim, RequestReviewer
 from approvals.people.acts import RequestAct, act_on, require_right
+from approvals.people.parts import NOTHING_LEFT, why_nothing_to_decide
 from checkpoints.core.arguments import checked_person
 from checkpoints.db.clock import read_now
 from checkpoints.sealing import sealed_rows
@@ -34,12 +35,12 @@ def claim(request_id: UUID | str, *, by: Any) -> RequestClaim:
     """
     by = checked_person(by, "by")
     with act_on(request_id, by=by) as act:
-        allowed, why_not = permissions.may_decide(by, act.request)
-        if not allowed:
+        why_not = why_nothing_to_decide(by, act.request)
+        if why_not:
             raise NotAReviewer(why_not, request=str(act.request.id))
         current = _locked_claim(act.request)
         if current is not None:
-            require_free(current, by, at=act.at)
+            require_free(current, act.request, by, at=act.at)
         taken = _put(act, current, holder=by)
         act.record("request_claimed", **_end_in_words(taken))
         return taken
@@ -90,15 +91,14 @@ def assign(request_id: UUID | str, *, to: Any, by: Any) -> RequestClaim:
 
 def _require_decider(person: Any, request: ApprovalRequest) -> None:
     """Raise `InvalidValue` if a person may not decide a request."""
-    allowed, why_not = permissions.may_decide(person, request)
-    if not person.is_active:
-        allowed = False
-        why_not = "The account is not active."
-    if not allowed:
+    why_not = why_nothing_to_decide(person, request)
+    if why_not:
         name = person.get_username()
         # The reasons are written for the person whom they are about.
         reason = "is not one of its reviewers"
-        if permissions.is_reviewer(person, request):
+        if why_not == NOTHING_LEFT:
+            reason = "has nothing left to decide in it"
+        elif permissions.is_reviewer(person, request):
             reason = "shaped what it is about, so somebody else must sign"
         raise InvalidValue(
             f"{name} may not decide this review: {name} {reason}",
@@ -173,9 +173,23 @@ def is_held(taken: RequestClaim, *, at: datetime) -> bool:
     return taken.until is None or taken.until > at
 
 
-def require_free(taken: RequestClaim, by: Any, *, at: datetime) -> None:
-    """Raise `Claimed` if another person holds this claim at this moment."""
+def still_decides(taken: RequestClaim, request: ApprovalRequest) -> bool:
+    """Return whether who has taken a request may still decide something in it. A claim
+    of another person keeps nobody out. Reads `request.run`; some queries.
+    """
+    return not why_nothing_to_decide(taken.by, request)
+
+
+def require_free(
+    taken: RequestClaim, request: ApprovalRequest, by: Any, *, at: datetime
+) -> None:
+    """Raise `Claimed` if another person, who may still decide there, holds this claim
+    on a request at this moment.
+    """
     if taken.by_id == by.pk or not is_held(taken, at=at):
+        return
+    # Otherwise nobody could sign what only others may sign.
+    if not still_decides(taken, request):
         return
     until = taken.until.isoformat() if taken.until is not None else None
     raise Claimed(
@@ -204,6 +218,11 @@ def _moment(at: datetime) -> str:
     return f"{local:%H:%M} on {local.day} {local:%B}"
 
 
+def holds_claim(person: Any, request_id: UUID) -> bool:
+    """Return whether the claim on a request is this person's. One query."""
+    return RequestClaim.objects.filter(request=request_id, by=person.pk).exists()
+
+
 def is_exclusive(request: ApprovalRequest) -> bool:
     """Return whether nobody but its holder signs a request while a claim lasts."""
     return bool(request.policy.get("exclusive"))
@@ -222,12 +241,12 @@ def verified_claims(states: Iterable[RequestState]) -> dict[UUID, RequestClaim]:
 def require_signable(
     claims: Mapping[UUID, RequestClaim], request: ApprovalRequest, by: Any
 ) -> None:
-    """Raise `Claimed` if another person holds an exclusive claim on a request. One query
-    on PostgreSQL, if there is a claim at all.
+    """Raise `Claimed` if another person, who may still decide there, holds an exclusive
+    claim on a request. No query unless there is such a claim.
     """
     taken = claims.get(request.id)
     if taken is not None and is_exclusive(request):
-        require_free(taken, by, at=read_now())
+        require_free(taken, request, by, at=read_now())
 
 
 def end_claims(

@@ -9,10 +9,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from approvals import permissions
+from approvals.delegations import BROUGHT_BACK, REVOKED, those_brought_back
 from approvals.models import Delegation
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.arguments import checked_moment, checked_person, checked_text
@@ -20,7 +22,7 @@ from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.db.clock import read_now
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import PLAIN
-from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.errors import InvalidValue, TamperedRow
 
 LONGEST_REASON = 1000
 LONGEST_TIME = timedelta(days=366)
@@ -41,7 +43,8 @@ def delegate(
     set) until `ends`. They see what `by` sees as a reviewer, and sign with their own
     password or passkey; each decision says for whom it was made.
 
-    Raises `InvalidValue`: the times, the person, or too many at a time.
+    Raises `InvalidValue`: the times, the person, too many at a time, or that they decide
+    for `by` in a part of this time already.
     """
     by = checked_person(by, "by")
     to = checked_person(to, "to")
@@ -51,6 +54,7 @@ def delegate(
         begins = max(checked_moment(begins, "begins"), now) if begins else now
         _require_times(begins, checked_moment(ends, "ends"))
         _require_other(to, by)
+        _require_none_yet(to, by, begins, ends)
         _require_few(to, begins, ends)
         delegation = Delegation(
             delegator=by,
@@ -83,11 +87,33 @@ def _require_other(to: Any, by: Any) -> None:
         raise InvalidValue(f"there is no user {to.get_username()}", path="to")
 
 
+def _require_none_yet(to: Any, by: Any, begins: datetime, ends: datetime) -> None:
+    """Raise `InvalidValue` if a person decides for the other in this time already: of
+    two delegations one would stay when the other is revoked.
+    """
+    # Two that are made at once wait for each other here.
+    accounts = get_user_model()._default_manager.filter(pk=by.pk)
+    list(accounts.select_for_update(no_key=True).values_list("pk"))
+    earlier = _lasting_between(begins, ends).filter(delegator=by, delegate=to).first()
+    if earlier is not None:
+        raise InvalidValue(
+            f"{to.get_username()} decides for you then already, by the delegation "
+            f"{earlier.id}; revoke that first",
+            path="to",
+            delegation=str(earlier.id),
+        )
+
+
+def _lasting_between(begins: datetime, ends: datetime) -> "QuerySet[Delegation]":
+    """Return the delegations that last in a part of this time."""
+    return Delegation.objects.filter(
+        revoked_at=None, begins_at__lt=ends, ends_at__gt=begins
+    )
+
+
 def _require_few(to: Any, begins: datetime, ends: datetime) -> None:
     """Raise `InvalidValue` if a person decides for too many others in this time."""
-    others = Delegation.objects.filter(
-        delegate=to, revoked_at=None, begins_at__lt=ends, ends_at__gt=begins
-    )
+    others = _lasting_between(begins, ends).filter(delegate=to)
     if others.count() >= MOST_AT_A_TIME:
         raise InvalidValue(
             f"{to.get_username()} decides for {MOST_AT_A_TIME} others then already",
@@ -108,7 +134,7 @@ def _facts_of(row: Delegation) -> dict[str, Any]:
 def revoke_delegation(delegation_id: UUID | str, *, by: Any) -> Delegation:
     """End a delegation at once and for good: who passed the right on does, who got it,
     and stewards. What was signed by it stays signed; an effect that has not begun does
-    not begin on it.
+    not begin on it, unless only who got it has ended it.
 
     Raises `UnknownThing` (also where it is none of theirs), `TamperedRow`.
     """
@@ -121,15 +147,26 @@ def revoke_delegation(delegation_id: UUID | str, *, by: Any) -> Delegation:
         if row is None or not _is_concerned(row, by):
             raise unknown_thing("delegation", delegation_id)
         sealed_rows.verify_row(row, PLAIN)
-        # The first time counts: it never goes back, and never moves.
-        if row.revoked_at is not None:
+        _require_not_brought_back(row)
+        # Who passed the right on takes back, too, what the other has ended before.
+        is_less = row.revoked_by_id == row.delegate_id and by.pk != row.delegate_id
+        if row.revoked_at is not None and not is_less:
             return row
-        changed = sealed_rows.seal_again(
-            row, PLAIN, revoked_at=read_now(), revoked_by=by
-        )
+        # The first time counts: it never goes back, and never moves.
+        at = row.revoked_at or read_now()
+        changed = sealed_rows.seal_again(row, PLAIN, revoked_at=at, revoked_by=by)
         row.save(update_fields=changed)
-        audit_log.record("delegation_revoked", actor=by, **_facts_of(row))
+        audit_log.record(REVOKED, actor=by, **_facts_of(row))
     return row
+
+
+def _require_not_brought_back(row: Delegation) -> None:
+    """Raise `TamperedRow` for a delegation that was revoked before, though its row does
+    not say so.
+    """
+    if those_brought_back([row]):
+        name = sealed_rows.name_of(row)
+        raise TamperedRow(f"{name}: {BROUGHT_BACK}", row=name)
 
 
 def _is_concerned(row: Delegation, by: Any) -> bool:

@@ -26,6 +26,8 @@ from orchestrator.engine.errors import InvalidValue
 
 MOST_REQUESTS = 10_000
 """The most requests that are looked at: of more the newest."""
+FEWEST_SIGNERS = 5
+"""Where fewer people have signed, shares and medians would say how each of them works."""
 QUICK = timedelta(seconds=3)
 """Who signs within this time of the first sight can hardly have read it."""
 
@@ -37,8 +39,9 @@ class GateFigures:
     so many `requests` were opened; `decided` were settled by people, in the median after
     `seconds`; `overdue` were closed by their deadline, or are open past it. Of the
     decisions of people these shares, from 0 to 1, were made within `QUICK` of the first
-    sight (of those of which there is a sighting), edit, or reject. None where there is
-    nothing of which it could be said.
+    sight (of those of which there is a sighting), edit, or reject. `seconds` and shares
+    are None where fewer than `FEWEST_SIGNERS` people have signed, or there is nothing of
+    which it could be said.
     """
 
     graph: str
@@ -63,6 +66,7 @@ class _Counts:
     rejections: int = 0
     seen: int = 0
     quick: int = 0
+    signers: int = 0
     durations: list[float] = field(default_factory=list)
 
 
@@ -71,7 +75,7 @@ def figures(
 ) -> list[GateFigures]:
     """Return the figures of each gate, by graph and gate: of all graphs or one, of one
     gate of it, of requests that were opened since then. Of more than `MOST_REQUESTS`
-    only the newest are looked at: see `is_capped`. Two queries.
+    only the newest are looked at: see `is_capped`. Three queries.
 
     Raises `InvalidValue` for a gate without its graph.
     """
@@ -80,10 +84,14 @@ def figures(
         records = list(requests.annotate(now=db_now()).values(*_COLUMNS, "now"))
     with few_rows():
         decided = _decisions_by_request(requests)
+        signers = _signers_by_gate(requests)
     counts: dict[tuple[str, str], _Counts] = {}
     for record in records:
         of_gate = counts.setdefault((record["graph"], record["node"]), _Counts())
         _add(of_gate, record, decided.get(record["id"], {}))
+    for key, number in signers.items():
+        if key in counts:
+            counts[key].signers = number
     return [_figures_of(key, of_gate) for key, of_gate in sorted(counts.items())]
 
 
@@ -143,6 +151,19 @@ def _decisions_by_request(
     return {row["request"]: row for row in rows}
 
 
+def _signers_by_gate(
+    requests: "QuerySet[ApprovalRequest]",
+) -> dict[tuple[str, str], int]:
+    """Return how many people have signed these requests, by graph and gate. One query."""
+    rows = (
+        Decision.objects.filter(request__in=requests.values("id"), by__isnull=False)
+        .order_by()
+        .values_list("request__graph", "request__node")
+        .annotate(signers=Count("by", distinct=True))
+    )
+    return {(graph, node): signers for graph, node, signers in rows}
+
+
 def _add(
     counts: _Counts, record: Mapping[str, Any], decided: Mapping[str, Any]
 ) -> None:
@@ -172,16 +193,17 @@ def _is_overdue(record: Mapping[str, Any], decided: Mapping[str, Any]) -> bool:
 def _figures_of(key: tuple[str, str], counts: _Counts) -> GateFigures:
     durations = counts.durations
     graph, gate = key
+    are_few = counts.signers < FEWEST_SIGNERS
     return GateFigures(
         graph=graph,
         gate=gate,
         requests=counts.requests,
         decided=len(durations),
-        seconds=median(durations) if durations else None,
+        seconds=None if are_few or not durations else median(durations),
         overdue=counts.overdue,
-        quick=_share(counts.quick, counts.seen),
-        edited=_share(counts.edits, counts.signed),
-        rejected=_share(counts.rejections, counts.signed),
+        quick=None if are_few else _share(counts.quick, counts.seen),
+        edited=None if are_few else _share(counts.edits, counts.signed),
+        rejected=None if are_few else _share(counts.rejections, counts.signed),
     )
 
 
@@ -191,6 +213,8 @@ def _share(part: int, whole: int) -> float | None:
 
 def may_read(user: Any) -> bool:
     """Return whether this person may read the figures of all gates: they look after the
-    audit log, or after requests.
+    audit log, or after requests, and may see all runs.
     """
+    if not may(user, "view_run"):
+        return False
     return may(user, "view_audit") or may(user, "reassign")

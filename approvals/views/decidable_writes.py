@@ -14,11 +14,17 @@ def decidable_writes(
     user: Any,
     run: Run,
     states: Sequence[RequestState],
+    *,
+    despite_claims: bool = False,
 ) -> dict[str, PendingWrite]:
-    """Return the writes of these requests that this person may decide now, by id."""
+    """Return the writes of these requests that this person may decide now, by id; with
+    `despite_claims` also those from which another person's claim keeps them.
+    """
     refused = refusal_to_sign(run) is not None
     requests = [state.request for state in states]
-    why_not = reasons_not_to_sign(user, requests, refused=refused)
+    why_not = reasons_not_to_sign(
+        user, requests, refused=refused, despite_claims=despite_claims
+    )
     rows: dict[str, PendingWrite] = {}
     for state in states:
         if why_not[state.request.id]:

@@ -4,31 +4,21 @@ checked as at a log-in and kept nowhere, or the assertion of their passkey.
 
 import hashlib
 import json
-from typing import cast
 from uuid import UUID
 
-from django.apps import apps
-from django.conf import settings
-from django.contrib.auth import authenticate
-from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest
 
 from approvals.confirmation import Confirmation, PostedAssertion, Site
+from approvals.views.people.own_password import FIELD, is_own_password
 from approvals.views.shown_review import Review
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.strict_json import parse_strict
 from orchestrator.engine.errors import ConfirmationRequired
 from orchestrator.engine.graphs.confirmation import PASSKEY, PASSWORD
 
-FIELD = "password"
-"""The name of the field. Error reports hide it, and the sign-in page carries it nowhere."""
 LONGEST_ASSERTION = 20_000
 """The most characters of what a passkey answers."""
 WRONG = "Nothing was signed: that is not your password. Everything you chose is kept."
-UNSET = (
-    "Nothing was done: your account has no password here, as with single sign-on."
-    " Ask an administrator to set one."
-)
 LOCKED = (
     "Nothing was signed: too many wrong passwords. Wait some minutes, then sign again."
     " Everything you chose is kept."
@@ -65,36 +55,6 @@ def posted_confirmation(request: HttpRequest, shown: Review) -> Confirmation | N
     is_locked = bool(getattr(request, "axes_locked_out", False))
     request.axes_locked_out = False  # type: ignore[attr-defined]
     raise ConfirmationRequired(LOCKED if is_locked else WRONG)
-
-
-def is_own_password(request: HttpRequest, password: str) -> bool:
-    """Return whether this is the password of the signed-in person. A wrong one counts
-    as a failed log-in. Raises `ConfirmationRequired` where their account has none.
-    """
-    # Nothing that they type could be right, so it is no attempt.
-    account = cast(AbstractBaseUser, request.user)
-    if not account.has_usable_password():
-        raise ConfirmationRequired(UNSET)
-    person = authenticate(
-        request, username=request.user.get_username(), password=password
-    )
-    is_own = person is not None and person.pk == request.user.pk
-    if is_own:
-        _forgive_failures(request)
-    return is_own
-
-
-def _forgive_failures(request: HttpRequest) -> None:
-    """Reset the failed log-ins of this person at this address, as their log-in does."""
-    # A project may do without the throttle, or forgive nothing.
-    if not apps.is_installed("axes") or not settings.AXES_RESET_ON_SUCCESS:
-        return
-    from axes.utils import reset
-
-    # An address that is not known would reset those of all addresses.
-    address = getattr(request, "axes_ip_address", None)
-    if address:
-        reset(ip=address, username=request.user.get_username())
 
 
 def _posted_assertion(request: HttpRequest) -> Confirmation | None:

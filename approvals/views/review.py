@@ -23,7 +23,8 @@ from approvals.views.page import (
     single_fields,
     visible_run,
 )
-from approvals.views.posted_confirmation import FIELD, posted_confirmation
+from approvals.views.people.own_password import FIELD
+from approvals.views.posted_confirmation import posted_confirmation
 from approvals.views.posted_review import as_posted, choices_posted, obstacle_to_signing
 from approvals.views.review_form import Choice
 from approvals.views.seen_writes import OPENED, note_signed_page
@@ -96,8 +97,8 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     obstacle = obstacle_to_signing(shown, chosen, request.POST)
     if obstacle is not None:
         return show_again(request, shown, chosen, obstacle)
-    # Kept even if nothing is signed now.
-    note_signed_page(request, shown)
+    # What a gate asks for must be noted before; kept even if nothing is signed now.
+    note_signed_page(request, shown, asked_for=True)
     try:
         receipt = reviews.sign(
             run.id,
@@ -109,6 +110,9 @@ def sign_page(request: HttpRequest, ref: str) -> HttpResponse:
     # Nothing was signed: one act is one transaction.
     except REFUSALS as error:
         return _refused(request, run, chosen, error)
+    finally:
+        # Noted after, so that figures do not take it for a quick first look.
+        note_signed_page(request, shown, asked_for=False)
     return redirect("receipt", receipt.id)
 
 

@@ -44,7 +44,7 @@ MOST = 500
 def seen_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Note that the posted revisions are on the screen: `seen` and, of those of which
     nothing is folded, `opened`, each `<write>.<revision>`. Only newest revisions of
-    writes that this person may decide now; what else is posted is ignored.
+    writes that this person may decide now, whoever has taken them; what else is posted is ignored.
     """
     run = visible_run(request.user, ref)
     posted = _posted_revisions(request.POST)
@@ -79,7 +79,8 @@ def _revision_in(text: str) -> Revision | None:
 def _decidable(user: Any, run: Run, posted: dict[Revision, bool]) -> list[SeenRevision]:
     """Return those of the posted revisions that this person may decide now."""
     states = load_states(requests_of(run), protection_of(run))
-    rows = decidable_writes(user, run, states)
+    # Who looks while another has taken it, and signs later, has looked.
+    rows = decidable_writes(user, run, states, despite_claims=True)
     seen: list[SeenRevision] = []
     for state in states:
         for row in state.writes:
@@ -89,10 +90,10 @@ def _decidable(user: Any, run: Run, posted: dict[Revision, bool]) -> list[SeenRe
     return seen
 
 
-def note_signed_page(request: HttpRequest, shown: Review) -> None:
+def note_signed_page(request: HttpRequest, shown: Review, *, asked_for: bool) -> None:
     """Note what is on the page from which a person signs, which without scripts nothing
-    has noted yet. A statement, and two for each group that they decide as one where a
-    gate asks for it.
+    has noted yet: where a gate asks for it, or everywhere else. A statement, and where a
+    gate asks for it two for each group that they decide as one.
     """
     on_page = set(request.POST.getlist("write"))
     opened = set(request.POST.getlist(OPENED))
@@ -102,8 +103,11 @@ def note_signed_page(request: HttpRequest, shown: Review) -> None:
         is_same = request.POST.get(f"h-{slip.write}") == slip.row.hash
         if slip.may and is_same and slip.write in on_page:
             of_slip = shown.standing[slip.request].request
-            seen.append(seen_row(of_slip, slip.row, opened=slip.write in opened))
+            if ("considered" in of_slip.policy) == asked_for:
+                seen.append(seen_row(of_slip, slip.row, opened=slip.write in opened))
     note_sightings(request.user, seen)
+    if not asked_for:
+        return
     for group in shown.groups:
         if request.POST.get(f"g-{group.id}") in VERDICTS and not group.errors:
             _note_group(request.user, shown, group)

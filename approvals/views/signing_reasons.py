@@ -19,10 +19,13 @@ def reasons_not_to_sign(
     requests: Sequence[ApprovalRequest],
     *,
     refused: bool,
+    despite_claims: bool = False,
 ) -> dict[UUID, str]:
     """Return for each request why this person may not sign it; empty if they may.
-    `refused`: the version that is here could not go on with the run, so nobody may. The
-    number of queries grows with those for whom they decide, and not with requests.
+    `refused`: the version that is here could not go on with the run, so nobody may.
+    `despite_claims`: that another person has taken it is no reason.
+
+    The number of queries grows with those for whom they decide, and not with requests.
     """
     held = permissions.held_shown(user)
     exclusions = _Exclusions()
@@ -32,7 +35,7 @@ def reasons_not_to_sign(
         # Reasons that hold for everybody come first.
         if not reason:
             reason = _reason_of_person(user, request, held, exclusions)
-        if not reason:
+        if not reason and not despite_claims:
             reason = keeps_out(user, request)
         if not reason and refused:
             reason = NO_VERSION

@@ -35,6 +35,15 @@ def kept_now() -> Any:
     return Now()
 
 
+def moment_of_kept(read: Any) -> datetime:
+    """Return the moment that a driver has read of `kept_now`."""
+    # SQLite's driver reads back a text, of a moment ago by the clock of this host.
+    if connection.vendor == "sqlite":
+        return timezone.now()
+    moment: datetime = read
+    return moment
+
+
 def read_now() -> datetime:
     """Return the moment by the database's clock. One query on PostgreSQL."""
     if connection.vendor == "sqlite":

@@ -28,13 +28,13 @@ FIELDS = ("graph", "gate", "since")
 @needs_role
 @refuses_unreadable_filters
 def gate_figures_page(request: HttpRequest) -> HttpResponse:
-    """Show the figures of the gates that the address names. Two queries, beside those of
+    """Show the figures of the gates that the address names. Three queries, beside those of
     every page.
     """
     if not figures.may_read(request.user):
         raise PermissionDenied(
-            "The figures of gates are for people with the right to read the audit log or"
-            " to reassign requests."
+            "The figures of gates are for people who see all runs, with the right to read"
+            " the audit log or to reassign requests."
         )
     # The form sends empty fields along.
     graph, gate, _ = (request.GET.get(name, "").strip() or None for name in FIELDS)
@@ -45,6 +45,7 @@ def gate_figures_page(request: HttpRequest) -> HttpResponse:
         "narrowed": any(request.GET.get(name) for name in FIELDS),
         "of_newest": figures.MOST_REQUESTS if figures.is_capped(rows) else 0,
         "quick_seconds": int(figures.QUICK.total_seconds()),
+        "fewest_signers": figures.FEWEST_SIGNERS,
         "reads_audit": permissions.may(request.user, "view_audit"),
     }
     return render(request, "approvals/gate_figures.html", context, section="audit")

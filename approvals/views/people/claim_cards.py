@@ -14,11 +14,19 @@ from django.shortcuts import redirect
 from approvals import permissions, reviews
 from approvals.models import ApprovalRequest, RequestClaim, RequestStatus
 from approvals.people.accounts import active_account
-from approvals.people.claims import is_exclusive, sentence_of, shown_claim
+from approvals.people.claims import (
+    holds_claim,
+    is_exclusive,
+    sentence_of,
+    shown_claim,
+    still_decides,
+)
 from approvals.views.inbox import names_of
 from approvals.views.page import posted_from_review, single_fields, visible_run
 from checkpoints.models import Run
 from orchestrator.engine.errors import REFUSALS, InvalidValue, UnknownThing
+
+RELEASED = "The review is given back."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,8 @@ def claim_cards(
     why_not: Mapping[UUID, str],
 ) -> list[ClaimCard]:
     """Return the claims on the open requests of a review about which this person can
-    read or do something. One query if there are any, else none.
+    read or do something. One query if there are any, else none; some for each exclusive
+    claim of another person.
     """
     open_requests: list[ApprovalRequest] = []
     for request in requests:
@@ -78,12 +87,16 @@ def _card(
 ) -> ClaimCard:
     taken = shown_claim(request)
     is_own = taken is not None and taken.by_id == user.pk
+    keeps_out = taken is not None and is_exclusive(request)
+    if taken is not None and keeps_out and not is_own:
+        keeps_out = still_decides(taken, request)
+    is_free = taken is None or (is_exclusive(request) and not keeps_out)
     return ClaimCard(
         request=request.id,
         node=request.node,
         sentence=_sentence(taken, names, is_own=is_own),
-        keeps_out=taken is not None and is_exclusive(request),
-        may_take=taken is None and not why_not,
+        keeps_out=keeps_out,
+        may_take=is_free and not why_not,
         may_release=is_own or (taken is not None and is_steward),
         may_assign=is_own or is_steward,
     )
@@ -104,10 +117,12 @@ def _sentence(
 
 def keeps_out(user: Any, request: ApprovalRequest) -> str:
     """Return the sentence that says why an exclusive claim keeps this person from
-    signing; empty if none does. Makes no query for requests with their claims.
+    signing; empty if none does. No query where nobody else has taken it.
     """
     taken = shown_claim(request)
     if taken is None or taken.by_id == user.pk or not is_exclusive(request):
+        return ""
+    if not still_decides(taken, request):
         return ""
     return f"{_begun(sentence_of(taken))}. Nobody else can sign until then."
 
@@ -123,8 +138,10 @@ def claim_page(request: HttpRequest, ref: str) -> HttpResponse:
     """Take a request, give it back, or hand it to another person, and lead back to the
     review with what came of it.
     """
-    run = visible_run(request.user, ref)
     act = _ACTS.get(request.POST.get("act", ""))
+    if act is _release and _holds_posted(request, ref):
+        return _released_unseen(request)
+    run = visible_run(request.user, ref)
     try:
         if act is None:
             raise InvalidValue("“act” is claim, release or assign", path="act")
@@ -134,13 +151,43 @@ def claim_page(request: HttpRequest, ref: str) -> HttpResponse:
     return redirect("review", run.id)
 
 
+def _holds_posted(request: HttpRequest, ref: str) -> bool:
+    """Return whether this person has taken the posted request of a run that they may
+    not see any more.
+    """
+    run = Run.objects.filter(requests=_uuid_in(request.POST.get("request", ""))).first()
+    if run is None or ref not in (str(run.id), run.key):
+        return False
+    named = UUID(request.POST["request"])
+    is_own = holds_claim(request.user, named)
+    return is_own and not permissions.may_see_run(request.user, run)
+
+
+def _released_unseen(request: HttpRequest) -> HttpResponse:
+    """Give the posted request back, and lead to the inbox: its review is not shown to
+    this person.
+    """
+    try:
+        reviews.release(UUID(request.POST["request"]), by=request.user)
+        messages.success(request, RELEASED)
+    except REFUSALS as error:
+        messages.error(request, f"Nothing was changed: {error.message}.")
+    return redirect("inbox")
+
+
+def _uuid_in(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
 def _posted_request(request: HttpRequest, run: Run) -> UUID:
     """Return the request of this run that was posted. Raises `UnknownThing`."""
     text = request.POST.get("request", "")
-    try:
-        named = UUID(text)
-    except ValueError:
-        raise UnknownThing(f"there is no request {text[:100]}") from None
+    named = _uuid_in(text)
+    if named is None:
+        raise UnknownThing(f"there is no request {text[:100]}")
     if not ApprovalRequest.objects.filter(id=named, run=run).exists():
         raise UnknownThing(f"there is no request {named}")
     return named
@@ -153,7 +200,7 @@ def _claim(request: HttpRequest, named: UUID) -> str:
 
 def _release(request: HttpRequest, named: UUID) -> str:
     reviews.release(named, by=request.user)
-    return "The review is given back."
+    return RELEASED
 
 
 def _assign(request: HttpRequest, named: UUID) -> str:

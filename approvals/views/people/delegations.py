@@ -12,12 +12,18 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from approvals import reviews
 from approvals.people.accounts import active_account
 from approvals.views.page import single_fields
-from orchestrator.engine.errors import REFUSALS, InvalidValue
+from approvals.views.people.own_password import FIELD, require_password
+from orchestrator.engine.errors import (
+    REFUSALS,
+    ConfirmationRequired,
+    InvalidValue,
+)
 
 View = Callable[..., HttpResponse]
 
@@ -27,6 +33,7 @@ def changes_delegations(act: Callable[..., str]) -> View:
     leads back to the account with the sentence that the act returns.
     """
 
+    @sensitive_post_parameters(FIELD)
     @login_required
     @require_http_methods(["GET", "POST"])
     @single_fields()
@@ -37,6 +44,9 @@ def changes_delegations(act: Callable[..., str]) -> View:
             return redirect("account")
         try:
             messages.success(request, act(request, *args, **kwargs))
+        except ConfirmationRequired as error:
+            # Its sentence says already that nothing was changed.
+            messages.error(request, error.message)
         except REFUSALS as error:
             messages.error(request, f"Nothing was changed: {error.message}.")
         return redirect("account")
@@ -45,6 +55,9 @@ def changes_delegations(act: Callable[..., str]) -> View:
 
 
 def _pass_on(request: HttpRequest) -> str:
+    # What is passed on is a right to sign, so whoever finds a browser that is signed in
+    # must not pass it on.
+    require_password(request)
     to = active_account(request.POST.get("to", ""), "to")
     reviews.delegate(
         to=to,

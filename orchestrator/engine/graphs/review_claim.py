@@ -7,24 +7,31 @@ A gate declares it, a request carries it in its policy.
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
-from orchestrator.engine.graphs.gate import LONGEST_DEADLINE, Gate
+from orchestrator.engine.graphs.gate import Gate
 from orchestrator.engine.values.canonical import Json
 
 USUAL_CLAIM = timedelta(hours=1)
 """How long an exclusive claim lasts where its gate does not say."""
 SHORTEST_CLAIM = timedelta(seconds=1)
+LONGEST_CLAIM = timedelta(days=7)
 
 
 def faults_of_claims(gate: Gate) -> Iterator[str]:
     """Yield what is wrong with what an author wrote about claims."""
     if not isinstance(gate.exclusive, bool):
         yield "exclusive must be True or False"
+    # Who takes it could keep the others out until it approves itself.
+    if gate.exclusive and gate.on_deadline == "approve":
+        yield (
+            "exclusive=True cannot go with on_deadline='approve': who takes the review "
+            "and waits would approve it alone; take 'reject' or 'fail'"
+        )
     if gate.claim_for is None:
         return
     is_time = isinstance(gate.claim_for, timedelta)
-    if not is_time or not SHORTEST_CLAIM <= gate.claim_for <= LONGEST_DEADLINE:
+    if not is_time or not SHORTEST_CLAIM <= gate.claim_for <= LONGEST_CLAIM:
         yield (
-            f"claim_for={gate.claim_for!r} is no time from a second on; "
+            f"claim_for={gate.claim_for!r} is no time from a second to seven days; "
             "write claim_for=timedelta(hours=1)"
         )
 

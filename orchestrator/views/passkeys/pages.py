@@ -18,8 +18,8 @@ from django.views.decorators.http import require_http_methods
 
 from approvals import passkeys
 from approvals.views.page import single_fields
-from approvals.views.posted_confirmation import FIELD, is_own_password, site_of
-from checkpoints.audit import lines as audit_log
+from approvals.views.people.own_password import FIELD, require_password
+from approvals.views.posted_confirmation import site_of
 from checkpoints.core.strict_json import parse_strict
 from orchestrator.engine.errors import (
     REFUSALS,
@@ -32,10 +32,6 @@ ASKED = "countersign_passkey_registration"
 """Where the session keeps the challenge of a registration that is under way."""
 LIFETIME = 300
 """Seconds in which a registration must be completed."""
-WRONG = "Nothing was changed: that is not your password."
-LOCKED = (
-    "Nothing was changed: too many wrong passwords. Wait some minutes, then try again."
-)
 
 View = Callable[..., HttpResponse]
 
@@ -75,7 +71,7 @@ def begin_registration(request: HttpRequest) -> HttpResponse:
     """Return the options with which the browser makes a passkey, as JSON, once the
     password is right.
     """
-    _require_password(request)
+    require_password(request)
     challenge = secrets.token_bytes(32)
     options = passkeys.registration_options(request.user, site_of(request), challenge)
     request.session[ASKED] = {
@@ -119,20 +115,7 @@ def rename(request: HttpRequest, key: int) -> HttpResponse:
 @changes_keys
 def revoke(request: HttpRequest, key: int) -> HttpResponse:
     """Revoke a passkey for good, once the password is right."""
-    _require_password(request)
+    require_password(request)
     passkeys.revoke_key(request.user, key)
     messages.success(request, "The passkey is revoked: it signs nothing any more.")
     return redirect("account")
-
-
-def _require_password(request: HttpRequest) -> None:
-    """Raise `ConfirmationRequired` for a wrong password, which counts as a failed
-    log-in and leaves an audit line.
-    """
-    if is_own_password(request, request.POST.get(FIELD, "")):
-        return
-    # A throttle of log-ins would put its sign-in page in place of the account.
-    is_locked = bool(getattr(request, "axes_locked_out", False))
-    request.axes_locked_out = False  # type: ignore[attr-defined]
-    audit_log.record("refused_confirmation", actor=request.user, method="password")
-    raise ConfirmationRequired(LOCKED if is_locked else WRONG)

@@ -348,8 +348,10 @@ def test_who_reads_a_request_whole_has_looked_at_it_where_its_gate_asks(
     body = {
         "decisions": [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}]
     }
-    # Neither a list, nor a look at whether it is there, nor one by somebody else.
+    # Neither a list, nor a look at whether it is there, nor one by somebody else, nor by
+    # a program that may not sign.
     client.http.head(f"/api/v1/{here}")
+    assert Client(reviewer, ["read"]).get(here).status_code == 200
     Client(people.steward).get(here)
     refused = client.post(f"{here}decisions/", body)
     assert refused.status_code == 409

@@ -3,9 +3,12 @@
 from datetime import timedelta
 from typing import Any
 
+from django.contrib.auth.models import User
+from django.urls import reverse
 from django.utils import timezone
+from rest_framework.test import APIClient
 
-from approvals.models import RequestClaim
+from approvals.models import Delegation, RequestClaim
 from checkpoints.models import Run
 from tests.support.api_people import Client
 from tests.support.cast import People, UserFactory
@@ -81,13 +84,43 @@ def in_a_day() -> str:
     return (timezone.now() + timedelta(days=1)).isoformat()
 
 
+def in_session(user: User, delegation: dict[str, str]) -> Any:
+    """What a person gets who makes a delegation while signed in, without a token."""
+    http = APIClient()
+    http.force_login(user)
+    return http.post("/api/v1/delegations/", delegation, format="json")
+
+
+def test_no_token_makes_a_delegation(rita: Client, people: People) -> None:
+    UserFactory.create(username="ben")
+    refused = rita.post("delegations/", {"to": "ben", "ends": in_a_day()})
+    assert refused.status_code == 403
+    assert reverse("account") in refused.json()["detail"]
+    assert not Delegation.objects.exists()
+
+
+def test_who_lost_sight_of_what_they_took_still_gives_it_back(
+    rita: Client, paused: Run, people: People
+) -> None:
+    line = asked(rita)
+    rita.post(f"requests/{line['id']}/claim/")
+    # The gate names its reviewer by the name of their account.
+    people.reviewer.username = "rea"
+    people.reviewer.save()
+    assert rita.get(f"requests/{line['id']}/").status_code == 404
+    answer = rita.post(f"requests/{line['id']}/release/")
+    assert answer.status_code == 204
+    assert not RequestClaim.objects.exists()
+    assert rita.post(f"requests/{line['id']}/release/").status_code == 404
+
+
 def test_a_person_lets_another_decide_over_the_api(
     rita: Client, paused: Run, people: People
 ) -> None:
     ben = Client(UserFactory.create(username="ben"))
     line = asked(rita)
     assert ben.get(f"requests/{line['id']}/").status_code == 404
-    answer = rita.post("delegations/", {"to": "ben", "ends": in_a_day()})
+    answer = in_session(people.reviewer, {"to": "ben", "ends": in_a_day()})
     assert answer.status_code == 201
     made = answer.json()
     assert made["delegator"] == "rita"
@@ -116,8 +149,8 @@ def test_a_delegation_that_does_not_concern_one_is_unknown(
     rita: Client, nobody: Client, people: People
 ) -> None:
     UserFactory.create(username="ben")
-    made = rita.post("delegations/", {"to": "ben", "ends": in_a_day()}).json()
+    made = in_session(people.reviewer, {"to": "ben", "ends": in_a_day()}).json()
     assert nobody.post(f"delegations/{made['id']}/revoke/").status_code == 404
     assert nobody.get("delegations/").json()["results"] == []
-    refused = rita.post("delegations/", {"to": "zoe", "ends": in_a_day()})
+    refused = in_session(people.reviewer, {"to": "zoe", "ends": in_a_day()})
     assert refused.status_code == 422

@@ -76,6 +76,53 @@ def test_that_the_delegation_is_over_takes_nothing_from_it(
     assert paid == [7]
 
 
+def test_that_the_other_ended_it_takes_nothing_from_what_they_signed(
+    paid: list[int], about_to_pay: Run, delegation: Delegation, ben: User
+) -> None:
+    reviews.revoke_delegation(delegation.id, by=ben)
+    assert runs.advance(about_to_pay.id).status == Status.COMPLETED
+    assert paid == [7]
+    assert verify_run(about_to_pay.id) == []
+
+
+@pytest.mark.parametrize("who", ["rita", "stella"])
+def test_nothing_begins_once_it_is_taken_back_after_the_other_ended_it(
+    paid: list[int],
+    about_to_pay: Run,
+    delegation: Delegation,
+    people: cast.People,
+    rita: User,
+    ben: User,
+    who: str,
+) -> None:
+    reviews.revoke_delegation(delegation.id, by=ben)
+    by = rita if who == "rita" else people.steward
+    reviews.revoke_delegation(delegation.id, by=by)
+    assert runs.advance(about_to_pay.id).status == Status.PAUSED
+    assert paid == []
+
+
+@pytest.mark.parametrize("ended_first", [False, True])
+def test_nothing_begins_on_a_revoked_delegation_that_was_put_back(
+    paid: list[int],
+    about_to_pay: Run,
+    delegation: Delegation,
+    rita: User,
+    ben: User,
+    *,
+    ended_first: bool,
+) -> None:
+    if ended_first:
+        delegation = reviews.revoke_delegation(delegation.id, by=ben)
+    reviews.revoke_delegation(delegation.id, by=rita)
+    # The whole earlier row, with its seal.
+    delegation.save()
+    runs.advance(about_to_pay.id)
+    assert paid == []
+    reasons = [fault.reason for fault in verify_run(about_to_pay.id)]
+    assert any("as the audit log says" in reason for reason in reasons)
+
+
 @pytest.mark.parametrize(
     ("what", "why"),
     [

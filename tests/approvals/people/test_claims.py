@@ -233,6 +233,66 @@ def test_a_claim_that_was_put_into_the_database_is_refused(
     assert not Decision.objects.exists()
 
 
+# Who holds a review and has nothing left to decide in it keeps nobody out.
+
+
+def lost(rita: User, how: str) -> None:
+    if how == "inactive":
+        rita.is_active = False
+        rita.save()
+    else:
+        rita.groups.clear()
+
+
+@pytest.mark.parametrize("how", ["inactive", "left"])
+def test_a_claim_of_who_may_not_decide_any_more_keeps_nobody_out(
+    rita: User, ravi: User, how: str
+) -> None:
+    run = advanced(gated(exclusive=True))
+    reviews.claim(request(run).id, by=rita)
+    lost(rita, how)
+    reviews.sign(run.id, items_of(run), by=ravi)
+    assert Decision.objects.get().by == ravi
+
+
+@pytest.mark.parametrize("how", ["inactive", "left"])
+def test_others_take_what_is_held_by_who_may_not_decide_any_more(
+    rita: User, ravi: User, how: str
+) -> None:
+    run = advanced(gated(exclusive=True))
+    reviews.claim(request(run).id, by=rita)
+    lost(rita, how)
+    assert reviews.claim(request(run).id, by=ravi).by == ravi
+
+
+def test_who_has_signed_all_that_is_open_cannot_take_it_again(
+    rita: User, ravi: User, people: cast.People
+) -> None:
+    run = advanced(gated(quorum=2, exclusive=True))
+    reviews.sign(run.id, items_of(run), by=rita)
+    with pytest.raises(NotAReviewer, match="nothing left to decide"):
+        reviews.claim(request(run).id, by=rita)
+    with pytest.raises(InvalidValue, match="rita has nothing left to decide"):
+        reviews.assign(request(run).id, to=rita, by=people.steward)
+    assert reviews.claim(request(run).id, by=ravi).by == ravi
+
+
+def test_who_edited_all_that_is_open_under_four_eyes_cannot_take_it(
+    rita: User, ravi: User
+) -> None:
+    run = advanced(gated(four_eyes=True, exclusive=True))
+    edit = items_of(run, "edit", value={"amount": "1"})
+    reviews.sign(run.id, edit, by=rita)
+    with pytest.raises(NotAReviewer, match="nothing left to decide"):
+        reviews.claim(request(run).id, by=rita)
+    # Once taken, a part that ends keeps nobody out either.
+    reviews.claim(request(run).id, by=ravi)
+    edit = items_of(run, "edit", value={"amount": "2"})
+    reviews.sign(run.id, edit, by=ravi)
+    reviews.sign(run.id, items_of(run), by=rita)
+    assert runs.advance(run.id).status == "completed"
+
+
 # Handing it to somebody.
 
 

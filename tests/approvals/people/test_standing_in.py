@@ -325,6 +325,19 @@ def test_two_who_decide_for_one_count_once(rita: User, ben: User) -> None:
     assert standing(run) == (ben.pk,)
 
 
+def test_an_edit_that_counts_for_nobody_uses_up_nobodys_right(
+    rita: User, ben: User
+) -> None:
+    zoe = UserFactory.create(username="zoe")
+    away(rita, ben)
+    away(rita, zoe)
+    run = advanced(gated(four_eyes=True))
+    signed(run, ben, "edit", value={"amount": "1"})
+    signed(run, zoe)
+    assert runs.advance(run.id).status == "completed"
+    assert verify_run(run.id) == []
+
+
 def test_who_decided_for_another_may_decide_again(rita: User, ben: User) -> None:
     away(rita, ben)
     run = advanced(gated(quorum=2, reject_quorum=2))
@@ -409,6 +422,54 @@ def test_who_is_not_concerned_does_not_learn_of_it(
     with pytest.raises(UnknownThing):
         reviews.revoke_delegation(delegation.id, by=ravi)
     assert reviews.revoke_delegation(delegation.id, by=people.steward).revoked_at
+
+
+def brought_back(delegation: Delegation) -> None:
+    """Put the whole row back as it was before it was revoked, with its seal."""
+    delegation.save()
+
+
+def test_a_revoked_delegation_that_is_put_back_gives_no_right(
+    rita: User, ben: User
+) -> None:
+    delegation = away(rita, ben)
+    reviews.revoke_delegation(delegation.id, by=rita)
+    brought_back(delegation)
+    run = advanced(gated())
+    with pytest.raises(NotAReviewer):
+        signed(run, ben)
+    assert not permissions.may_see_run(ben, run)
+    with pytest.raises(TamperedRow, match="was revoked, as the audit log says"):
+        reviews.revoke_delegation(delegation.id, by=rita)
+
+
+def test_of_two_delegations_of_the_same_people_at_a_time_the_second_is_refused(
+    rita: User, ravi: User, ben: User
+) -> None:
+    first = away(rita, ben)
+    with pytest.raises(InvalidValue, match="ben decides for you then already") as no:
+        away(rita, ben)
+    assert no.value.facts["delegation"] == str(first.id)
+    # Other people, another time, and once the first is revoked.
+    away(ravi, ben)
+    begins = first.ends_at
+    away(rita, ben, begins=begins, ends=begins + timedelta(days=1))
+    reviews.revoke_delegation(first.id, by=rita)
+    away(rita, ben, ends=begins)
+    assert Delegation.objects.count() == 4
+
+
+def test_who_passed_the_right_on_takes_back_what_the_other_ended(
+    rita: User, ben: User
+) -> None:
+    delegation = away(rita, ben)
+    ended = reviews.revoke_delegation(delegation.id, by=ben)
+    taken_back = reviews.revoke_delegation(delegation.id, by=rita)
+    assert taken_back.revoked_at == ended.revoked_at
+    assert taken_back.revoked_by == rita
+    # It is not less again.
+    assert reviews.revoke_delegation(delegation.id, by=ben).revoked_by == rita
+    assert AuditLine.objects.filter(kind="delegation_revoked").count() == 2
 
 
 @pytest.mark.parametrize("by", ["delegate", "delegator"])

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.db.models import F
 from django.test import Client
 from django.urls import reverse
@@ -14,6 +15,8 @@ from django.utils import timezone
 
 from approvals import reviews
 from approvals.models import Decision, Sighting
+from approvals.people.sightings import note_sightings, seen_row
+from approvals.results import figures
 from checkpoints.models import PendingWrite, Run
 from tests.support import claims, run_actions
 from tests.support.cast import People
@@ -102,6 +105,17 @@ def test_what_is_not_known_or_not_theirs_to_decide_is_ignored(
     assert not Sighting.objects.exists()
 
 
+@pytest.mark.django_db(transaction=True)
+def test_who_looks_while_another_has_taken_it_has_looked(
+    rita: User, people: People, browse: Browse
+) -> None:
+    ravi = run_actions.reviewer(people.second_reviewer)
+    run = advanced(gated(exclusive=True, considered=timedelta(seconds=10)))
+    reviews.claim(request(run).id, by=ravi)
+    tell(browse(rita), run, seen=[name_of(row) for row in pending(run)])
+    assert Sighting.objects.filter(by=rita).count() == 1
+
+
 def test_a_write_that_is_settled_is_not_noted(
     run: Run, people: People, browse: Browse
 ) -> None:
@@ -149,6 +163,27 @@ def test_without_scripts_the_post_that_signs_is_the_first_sighting(
     assert client.post(reverse("sign", args=[run.id]), form).status_code == 302
     # All of them stood on the page.
     assert Sighting.objects.count() == len(pending(run))
+    # It says nothing of how soon they signed.
+    decision = Decision.objects.get()
+    assert Sighting.objects.get(write=decision.write).at > decision.at
+    assert figures.figures(run.graph)[0].quick is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_signatures_and_sightings_are_by_one_clock(
+    rita: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if connection.vendor == "sqlite":
+        pytest.skip("the clock of its database is that of the host")
+    run = advanced(gated())
+    ahead = timezone.now() + timedelta(hours=1)
+    monkeypatch.setattr(timezone, "now", lambda: ahead)
+    (row,) = pending(run)
+    note_sightings(rita, [seen_row(request(run), row, opened=False)])
+    item = {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
+    reviews.sign(run.id, [item], by=rita)
+    elapsed = Decision.objects.get().at - Sighting.objects.get().at
+    assert timedelta(0) < elapsed < timedelta(minutes=1)
 
 
 def test_what_was_revised_meanwhile_was_not_on_the_page_that_signs(

@@ -12,6 +12,8 @@ from orchestrator.engine.graphs.review_claim import (
     faults_of_claims,
 )
 
+DAY = timedelta(days=1)
+
 
 @pytest.mark.parametrize(
     ("options", "policy"),
@@ -38,7 +40,8 @@ def test_a_policy_says_of_claims_only_what_its_gate_says(
         {"exclusive": "yes"},
         {"claim_for": 60},
         {"claim_for": timedelta(0)},
-        {"claim_for": timedelta(days=40_000)},
+        {"claim_for": timedelta(days=8)},
+        {"exclusive": True, "deadline": DAY, "on_deadline": "approve"},
     ],
 )
 def test_what_no_claim_can_be_is_a_fault_of_the_graph(options: dict[str, Any]) -> None:

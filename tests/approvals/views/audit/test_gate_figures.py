@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
 from django.test import Client as Browser
 from django.urls import reverse
 
@@ -26,7 +26,7 @@ def text_of(answer: object) -> str:
 
 
 def test_who_looks_after_gates_reads_their_figures_and_nobody_elses_name(
-    run: Run, people: People, browse: Browse
+    run: Run, people: People, browse: Browse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     items = [
         {"write": str(row.write), "hash": row.hash, "verdict": "reject", "reason": "no"}
@@ -37,8 +37,22 @@ def test_who_looks_after_gates_reads_their_figures_and_nobody_elses_name(
         html = text_of(browse(person).get(URL))
         assert html.count('data-test="gate"') == 1
         assert "page_claim" in html
-        assert "100%" in html
+        assert "100%" not in html
+        assert "Where fewer than 5 people have signed" in html
         assert people.reviewer.username not in html
+    monkeypatch.setattr(figures, "FEWEST_SIGNERS", 1)
+    assert "100%" in text_of(browse(people.auditor).get(URL))
+
+
+def test_who_may_not_see_all_runs_reads_no_figures(
+    run: Run, people: People, browse: Browse
+) -> None:
+    right = Permission.objects.get(codename="view_audit")
+    people.reviewer.user_permissions.add(right)
+    assert browse(people.reviewer).get(URL).status_code == 403
+    refused = Client(people.reviewer).get("gates/figures/")
+    assert refused.status_code == 403
+    assert refused.json()["right"] == "view_run"
 
 
 def test_who_may_not_learns_as_little_as_of_other_pages(
@@ -120,7 +134,7 @@ def test_the_endpoint_says_the_same(run: Run, people: People) -> None:
     assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid_value")
 
 
-def test_the_page_takes_two_queries_for_them(
+def test_the_page_takes_three_queries_for_them(
     run: Run, people: People, browse: Browse
 ) -> None:
     client = browse(people.auditor)
@@ -128,4 +142,4 @@ def test_the_page_takes_two_queries_for_them(
     with counted() as sent:
         client.get(URL)
     reads = [one for one in sent if "approvals_approvalrequest" in one]
-    assert len(reads) == 2
+    assert len(reads) == 3

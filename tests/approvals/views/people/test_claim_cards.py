@@ -123,3 +123,25 @@ def test_a_request_of_another_run_is_unknown_here(
 def test_a_stranger_gets_no_page(run: Run, people: People, browse: Browse) -> None:
     answer = post(browse, people.nobody, run, act="claim")
     assert answer.status_code == 404
+
+
+def test_who_lost_sight_of_what_they_took_gives_it_back(
+    run: Run, people: People, browse: Browse
+) -> None:
+    reviews.claim(request(run).id, by=people.reviewer)
+    people.reviewer.groups.clear()
+    assert page_of(browse, people.reviewer, run).status_code == 404
+    answer = post(browse, people.reviewer, run, act="release")
+    assert "The review is given back." in answer.content.decode()
+    assert not RequestClaim.objects.exists()
+    assert post(browse, people.reviewer, run, act="release").status_code == 404
+
+
+def test_a_claim_of_who_may_not_decide_any_more_leaves_others_the_form(
+    exclusive: Run, people: People, browse: Browse
+) -> None:
+    reviews.claim(request(exclusive).id, by=people.reviewer)
+    people.reviewer.groups.clear()
+    html = page_of(browse, people.second_reviewer, exclusive).content.decode()
+    assert "Nobody else can sign" not in html
+    assert 'id="review"' in html

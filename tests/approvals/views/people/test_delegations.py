@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from approvals import reviews
 from approvals.models import Decision, Delegation, Receipt
-from checkpoints.models import Run
+from checkpoints.models import AuditLine, Run
 from tests.support import claims
-from tests.support.cast import People, UserFactory, named
+from tests.support.cast import PASSWORD, People, UserFactory, named
 from tests.support.review_forms import choose
 
 Browse = Callable[[User], Client]
@@ -30,7 +30,8 @@ def in_a_day() -> str:
 
 
 def post(browse: Browse, user: User, **posted: str) -> Any:
-    return browse(user).post(reverse("delegate"), posted, follow=True)
+    fields = {"password": PASSWORD, **posted}
+    return browse(user).post(reverse("delegate"), fields, follow=True)
 
 
 def test_a_person_lets_another_decide_and_ends_it_with_plain_forms(
@@ -53,6 +54,18 @@ def test_a_person_lets_another_decide_and_ends_it_with_plain_forms(
     assert "nobody decides by it any more" in ended.content.decode()
     made.refresh_from_db()
     assert made.revoked_by == people.reviewer
+
+
+@pytest.mark.parametrize("password", ["", "not the right words"])
+def test_without_the_password_nobody_is_let_decide(
+    people: People, browse: Browse, ben: User, password: str
+) -> None:
+    answer = post(browse, people.reviewer, to="ben", ends=in_a_day(), password=password)
+    html = answer.content.decode()
+    assert html.count("Nothing was changed") == 1
+    assert "that is not your password" in html
+    assert not Delegation.objects.exists()
+    assert AuditLine.objects.filter(kind="refused_confirmation").count() == 1
 
 
 @pytest.mark.parametrize(
