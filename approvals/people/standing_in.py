@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from approvals import permissions
-from approvals.delegations import BROUGHT_BACK, REVOKED, those_brought_back
+from approvals.delegations import BROUGHT_BACK, those_brought_back
 from approvals.models import Delegation
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.arguments import checked_moment, checked_person, checked_text
@@ -156,7 +156,7 @@ def revoke_delegation(delegation_id: UUID | str, *, by: Any) -> Delegation:
         at = row.revoked_at or read_now()
         changed = sealed_rows.seal_again(row, PLAIN, revoked_at=at, revoked_by=by)
         row.save(update_fields=changed)
-        audit_log.record(REVOKED, actor=by, **_facts_of(row))
+        audit_log.record("delegation_revoked", actor=by, **_facts_of(row))
     return row
 
 

@@ -87,9 +87,7 @@ def _card(
 ) -> ClaimCard:
     taken = shown_claim(request)
     is_own = taken is not None and taken.by_id == user.pk
-    keeps_out = taken is not None and is_exclusive(request)
-    if taken is not None and keeps_out and not is_own:
-        keeps_out = still_decides(taken, request)
+    keeps_out = _keeps_others_out(taken, request, is_own=is_own)
     is_free = taken is None or (is_exclusive(request) and not keeps_out)
     return ClaimCard(
         request=request.id,
@@ -100,6 +98,17 @@ def _card(
         may_release=is_own or (taken is not None and is_steward),
         may_assign=is_own or is_steward,
     )
+
+
+def _keeps_others_out(
+    taken: RequestClaim | None, request: ApprovalRequest, *, is_own: bool
+) -> bool:
+    """Return whether a claim keeps others from signing, as far as its reader knows: of
+    their own they know it.
+    """
+    if taken is None or not is_exclusive(request):
+        return False
+    return is_own or still_decides(taken, request)
 
 
 def _sentence(
