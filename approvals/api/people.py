@@ -35,8 +35,8 @@ def _request_as_it_is(request: Request, request_id: UUID) -> Response:
 
 def _sees(request: Request, request_id: UUID) -> bool:
     """Return whether the caller may see the run of a request that there is."""
-    asked = ApprovalRequest.objects.select_related("run").get(id=request_id)
-    return may_see_run(person(request), asked.run)
+    claimed = ApprovalRequest.objects.select_related("run").get(id=request_id)
+    return may_see_run(person(request), claimed.run)
 
 
 def _require_session(request: Request) -> None:

@@ -68,12 +68,12 @@ that begin and end transactions of SQLite.
 MOST = {
     "sqlite": {
         "superstep": (61, 239, 473),
-        "signature": (27, 130, 633),
+        "signature": (28, 131, 634),
         "fork": (60, 251, 744),
     },
     "postgresql": {
         "superstep": (61, 241, 458),
-        "signature": (27, 129, 585),
+        "signature": (28, 130, 586),
         "fork": (60, 250, 731),
     },
 }
