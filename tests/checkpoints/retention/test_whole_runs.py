@@ -283,7 +283,7 @@ def test_a_run_goes_in_few_statements_however_long_it_was() -> None:
     assert taken[0] == ["SELECT"] * 3 + ["INSERT", "SELECT"] + ["DELETE"] * (
         len(whole_runs.PARTS) + 1
     )
-    assert len(taken[0]) == 18
+    assert len(taken[0]) == 19
 
 
 def test_bytes_that_lie_outside_the_rows_go_with_their_run(

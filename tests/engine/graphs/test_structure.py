@@ -288,6 +288,8 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         )
     ],
     "Gate.considered": [({}, {"gate": {"considered": "opened"}})],
+    "Gate.exclusive": [({}, {"gate": {"exclusive": True}})],
+    "Gate.claim_for": [({}, {"gate": {"claim_for": timedelta(minutes=5)}})],
     "Gate.auto": [({}, {"gate": {"auto": guard}})],
     "Gate.veto": [({}, {"gate": {"veto": guard}})],
     "Show.label": [({}, {"show": {"label": "The note"}})],
