@@ -62,6 +62,11 @@ WHO = {
     "who may see the run": ("olive", "rita"),
     "who may see the run; signing: its reviewers": ("olive", "rita"),
     "who may see the run; keeping: who may decide": ("olive", "rita"),
+    "who may see the run; noting: who may decide": ("olive", "rita"),
+    "the right to see all runs, and to read the log or to reassign requests": (
+        "ada",
+        "rita",
+    ),
     "who may see the run; doing it: the right to settle": ("olive", "rita"),
     "who may see the run; doing it: who may steer runs": ("olive", "rita"),
     "who may see the run; doing it: who may manage retention": ("olive", "rita"),
@@ -396,6 +401,8 @@ def test_deciding_is_walked_from_the_first_choice_to_the_receipt(
     page.click("#sign")
     page.wait_for_url("**/receipts/**")
     assert Decision.objects.filter(run=asked.id).count() == 4
+    window.open("/reviews/?folder=decided")
+    docs.sees(page, "Decided", within="#folders")
 
     # What somebody changed by hand
     made = forked_by_hand(demo("olive"))
