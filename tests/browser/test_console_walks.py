@@ -79,6 +79,7 @@ WHO = {
         "",
     ),
     "who may read the log and export": ("ada", "stella"),
+    "who may manage webhooks": ("stella", "olive"),
 }
 """Who a page is for, in the words of the documentation -> a person of the demo for whom
 it is there, and one for whom it is not. The runs that are looked at did not ask Rita.
