@@ -24,6 +24,7 @@ from checkpoints.sealing.seal_fault import fault_of, json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import PLAIN
 from orchestrator.engine.gates.verdicts import EXCLUDED, excludes
+from orchestrator.engine.graphs.tiers import tiers_in
 
 VERDICTS = ("approve", "reject", "edit")
 
@@ -70,6 +71,21 @@ class ClaimOut(serializers.Serializer[RequestClaim]):
 
     def get_exclusive(self, taken: RequestClaim) -> bool:
         return is_exclusive(taken.request)
+
+
+class TierOut(serializers.Serializer[Any]):
+    """A tier of a request: what it does while people have not decided."""
+
+    after = serializers.IntegerField(help_text="seconds from the opening")
+    act = serializers.CharField(help_text="remind or escalate")
+    to = serializers.ListField(
+        child=serializers.CharField(),
+        allow_null=True,
+        help_text="whom it names; null for those who may decide",
+    )
+    acted_at = serializers.DateTimeField(
+        allow_null=True, help_text="null as long as it has not acted"
+    )
 
 
 class EmptyBody(Body):
@@ -137,6 +153,7 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
         help_text="what the deadline does to writes that are open then: reject, "
         "approve or fail; empty without a deadline"
     )
+    tiers = serializers.SerializerMethodField()
     claim = serializers.SerializerMethodField()
 
     class Meta:
@@ -157,6 +174,7 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
             "quorum",
             "deadline",
             "on_deadline",
+            "tiers",
             "status",
             "outcome",
             "writes",
@@ -174,7 +192,16 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
         return str(request.policy.get("on_deadline", ""))
 
     def get_reviewers(self, request: ApprovalRequest) -> list[str]:
-        return list(request.policy["reviewers"])
+        return request.reviewers_now
+
+    @extend_schema_field(TierOut(many=True))
+    def get_tiers(self, request: ApprovalRequest) -> list[dict[str, Any]]:
+        passed = request.passed_tiers or []
+        tiers: list[dict[str, Any]] = []
+        for number, tier in enumerate(tiers_in(request.policy)):
+            acted_at = passed[number] if number < len(passed) else None
+            tiers.append({**tier, "acted_at": acted_at})
+        return tiers
 
     @extend_schema_field(ClaimOut(allow_null=True))
     def get_claim(self, request: ApprovalRequest) -> dict[str, Any] | None:

@@ -82,7 +82,7 @@ def _people_who_count(states: Mapping[UUID, RequestState]) -> set[int | None]:
 def _reviewers(states: Mapping[UUID, RequestState]) -> list[str]:
     principals: set[str] = set()
     for state in states.values():
-        principals.update(state.request.policy["reviewers"])
+        principals.update(state.request.reviewers_now)
     return sorted(principals)
 
 

@@ -28,6 +28,7 @@ from orchestrator.engine.graphs.gate import (
     present,
     recheck,
 )
+from orchestrator.engine.graphs.tiers import escalated, tiers_in, tiers_policy
 from orchestrator.engine.graphs.trace import JOURNALED, is_memory
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
@@ -437,8 +438,18 @@ def covers(
         return False
     if asks_for_less(consideration_policy(other), consideration_policy(gate)):
         return False
-    mine = named_reviewers(compiled, gate)
-    return _are_among(mine, named_reviewers(compiled, other))
+    mine = _asked_in_the_end(compiled, gate)
+    return _are_among(mine, _asked_in_the_end(compiled, other))
+
+
+def _asked_in_the_end(compiled: Compiled, gate: Gate) -> Any:
+    """Return the reviewers that a gate names, with those whom its tiers ask too; of a
+    function, the function.
+    """
+    reviewers = named_reviewers(compiled, gate)
+    if callable(reviewers):
+        return reviewers
+    return [*(reviewers or ()), *escalated(tiers_in(tiers_policy(gate)))]
 
 
 def _are_among(mine: Any, others: Any) -> bool:

@@ -38,6 +38,7 @@ from orchestrator.engine.graphs.node import END, START, Edge, Node
 from orchestrator.engine.graphs.retry import Interval, Retry
 from orchestrator.engine.graphs.review_claim import faults_of_claims
 from orchestrator.engine.graphs.state import schema_of
+from orchestrator.engine.graphs.tiers import faults_of_tiers
 from orchestrator.engine.values.hints import nearest
 from orchestrator.engine.values.numbers import is_number, is_whole
 
@@ -533,6 +534,7 @@ def _faults_of_gate_parts(
     yield from faults_of_confirmation(gate)
     yield from faults_of_consideration(gate)
     yield from faults_of_claims(gate)
+    yield from faults_of_tiers(gate)
     for option, allowed in (("shows", channels), ("writes", writable)):
         for channel in getattr(gate, option):
             if channel not in allowed:

@@ -105,7 +105,6 @@ class Gate:
     def unavailable(self) -> list[str]:
         """Return the options that the gate uses and this version lacks."""
         is_used = {
-            "tiers": bool(self.tiers),
             "auto": self.auto is not None,
             "veto": self.veto is not None,
         }

@@ -23,6 +23,11 @@ from orchestrator.engine.graphs.node import Edge, Node
 from orchestrator.engine.graphs.reducer import Custom
 from orchestrator.engine.graphs.retry import Interval
 from orchestrator.engine.graphs.state import schema_of
+from orchestrator.engine.graphs.tiers import (
+    escalation_policy,
+    tiers_in_words,
+    tiers_policy,
+)
 from orchestrator.engine.values.canonical import Json
 
 
@@ -89,6 +94,8 @@ def _gate_in_words(gate: Gate) -> str:
         words += ", all writes or none"
     if gate.deadline is not None:
         words += f"; {AT_DEADLINE[gate.on_deadline]} when its deadline has passed"
+    for tier in tiers_in_words(tiers_policy(gate)):
+        words += f"; {tier}"
     words += _confirmation_in_words(gate)
     considered = consideration_in_words(consideration_policy(gate))
     if considered:
@@ -176,6 +183,7 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         **_recheck(gate),
         **confirmation_policy(gate),
         **consideration_policy(gate),
+        **escalation_policy(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.
     if needs:

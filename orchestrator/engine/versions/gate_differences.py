@@ -89,6 +89,7 @@ def _policy_changes(
     yield from _deadline_changes(old, new)
     yield from _confirmation_changes(old, new)
     yield from _consideration_changes(old, new)
+    yield from _escalation_changes(old, new)
     yield from _needs_changes(old.get("needs", {}), new.get("needs", {}))
     yield from _limit_changes(old.get("limits", {}), new.get("limits", {}))
     for key, words in _LISTS.items():
@@ -188,6 +189,18 @@ def _consideration_changes(
         yield GateChange(
             f"who signs looks first: {before or 'no'} became {after or 'no'}",
             weaker=asks_for_less(old, new),
+        )
+
+
+def _escalation_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    before = old.get("escalates", [])
+    after = new.get("escalates", [])
+    if before != after:
+        yield GateChange(
+            f"asked too in time: {_in_words(before)} became {_in_words(after)}",
+            weaker=not set(after) <= set(before),
         )
 
 
