@@ -591,6 +591,9 @@ def _signed_line(act: Signing, row: PendingWrite, item: Item) -> dict[str, Any]:
         "hash": item.hash,
         "verdict": item.verdict,
     }
+    delegation = act.used.get(item.write)
+    if delegation is not None:
+        line["for"] = delegation.delegator.get_username()
     # The hash of what was seen holds its value; an edit decides another one.
     if item.verdict == "edit":
         value = read_bytes(act.revised[item.write], "value")

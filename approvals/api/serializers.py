@@ -98,19 +98,6 @@ class AssignBody(Body):
     to = serializers.CharField(max_length=150)
 
 
-class DelegationBody(Body):
-    """The person who decides for you, and when."""
-
-    to = serializers.CharField(max_length=150, help_text="the name of an account")
-    begins = serializers.DateTimeField(
-        required=False, allow_null=True, help_text="now unless it is set"
-    )
-    ends = serializers.DateTimeField()
-    reason = serializers.CharField(
-        required=False, default="", allow_blank=True, max_length=1000
-    )
-
-
 class DelegationOut(serializers.ModelSerializer[Delegation]):
     """A right to review that one person passed on to another for a time."""
 

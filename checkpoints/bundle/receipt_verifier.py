@@ -252,6 +252,7 @@ def _require_signed_line(receipt: dict[str, Any], document: dict[str, Any]) -> N
         "hash": decision["seen_hash"],
         "revision": write["seen"]["revision"],
         "verdict": decision["verdict"],
+        "for": decision["delegator"],
     }
     line = signed_line(document, decided)
     if line is None:

@@ -412,6 +412,8 @@ class Contents:
 
     def check_request(self, row: Fields) -> None:
         policy = row.policy
+        is_signed_under = digest(canonical_json(policy)) == row.policy_hash
+        must(is_signed_under, "the policy is not the one that was signed under")
         # Where an amount decides, only its installation can say.
         is_needed = policy.get("confirm") == "passkey" and "confirm_above" not in policy
         self.requests[row.id] = is_needed
@@ -481,6 +483,7 @@ class Contents:
             "revision": revision,
             "hash": row.seen_hash,
             "verdict": row.verdict,
+            "for": row.get("delegator_name") or "",
         }
         line = signed_line(document or {}, decided)
         must(line is not None, f"the passkey of {what} signed something else")
@@ -659,16 +662,15 @@ def _bytes(assertion: Row, name: str) -> bytes:
 
 
 def challenge_of(document: Row) -> bytes:
-    """Return the challenge for a document: the SHA-256 of its canonical JSON. It holds
-    texts and whole numbers only.
+    """Return the challenge for a document: the SHA-256 of its canonical JSON."""
+    return bytes.fromhex(digest(canonical_json(document)))
+
+
+def canonical_json(value: Row) -> str:
+    """Return the canonical JSON of a value of texts, whole numbers, and short
+    fractions.
     """
-    text = json.dumps(
-        document,
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-    )
-    return hashlib.sha256(text.encode()).digest()
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def fingerprint_of(public_key: bytes) -> str:
@@ -680,7 +682,7 @@ def fingerprint_of(public_key: bytes) -> str:
 
 def signed_line(document: Row, decided: Row) -> Any:
     """Return what a document says of one decision; None unless it is this one: {run, by,
-    request, write, revision, hash, verdict}.
+    request, write, revision, hash, verdict, for: whose right it used, if another's}.
     """
     of_write = []
     for line in document["decisions"]:
@@ -689,6 +691,7 @@ def signed_line(document: Row, decided: Row) -> Any:
     if len(of_write) != 1:
         return None
     signed = {
+        "for": "",
         **of_write[0],
         "run": document["run"],
         "by": document["by"],
