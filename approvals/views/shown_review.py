@@ -106,6 +106,11 @@ class Review:
         return slips
 
     @property
+    def said_by_claims(self) -> set[UUID]:
+        """The requests of which their claim says why this person cannot sign."""
+        return {card.request for card in self.claims if card.is_reason}
+
+    @property
     def cells(self) -> list[WriteCard]:
         return [slip for slip in self.slips if slip.may]
 
