@@ -71,6 +71,7 @@ _POLICY = {
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,
     "considered?": _is_considered,
+    "skip?": bool,
     "exclusive?": bool,
     "claim_seconds?": int,
     "tiers?": [_TIER],
@@ -80,7 +81,7 @@ _LINE = {
     "label?": str,
     "revision": int,
     "hash": str,
-    "verdict": frozenset({"approve", "edit", "reject"}),
+    "verdict": frozenset({"approve", "edit", "reject", "skip"}),
     "result": str,
     "why?": (str, type(None)),
     "by?": ([str], type(None)),
@@ -602,14 +603,14 @@ class Decision(Sealed):
     )
     verdict = models.CharField(
         max_length=10,
-        choices=[(v, v) for v in ("approve", "reject", "edit", "not_needed")],
+        choices=[(v, v) for v in ("approve", "reject", "edit", "skip", "not_needed")],
     )
     old_value = models.BinaryField(
         help_text="Packed canonical JSON: the channel's value when it was decided."
     )
     proposed_value = models.BinaryField(help_text="Packed canonical JSON.")
     final_value = models.BinaryField(
-        default=b"", help_text="Packed canonical JSON; empty for a rejection."
+        default=b"", help_text="Packed canonical JSON; empty for a rejection or a skip."
     )
     reason = models.BinaryField(
         default=b"", help_text="Packed canonical JSON: a string."

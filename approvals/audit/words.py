@@ -14,6 +14,7 @@ VERDICTS = {
     "approve": "approved",
     "edit": "edited",
     "reject": "rejected",
+    "skip": "skipped",
     "not_needed": "not needed",
 }
 ACCOUNT = "user:"

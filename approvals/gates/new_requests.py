@@ -220,6 +220,7 @@ def _open(
     asked_on = moment.asked_on or moment.state
     reviewers, reads = _reviewers(compiled, reached, asked_on)
     policy = policy_of(task, reached, reviewers, reads, deadline)
+    policy |= _policy_on(proposal, reached.gate)
     policy_hash = canonical.digest(canonical.dumps(policy))
     shown = reached.shown or present(
         reached.gate,
@@ -303,6 +304,14 @@ def _new_revisions(
             moment=moment,
             revision=reached.revisions.get(write.position, 1),
         )
+
+
+def _policy_on(proposal: Sequence[HeldWrite], gate: Gate) -> dict[str, Any]:
+    """Return what a policy says of what is asked about: whether it may be skipped."""
+    # A value that was proposed, or acted on before, cannot be left undone.
+    if gate.skip and _kind_of(proposal) == "call":
+        return {"skip": True}
+    return {}
 
 
 def _kind_of(proposal: Sequence[HeldWrite]) -> str:

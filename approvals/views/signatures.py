@@ -12,7 +12,12 @@ from approvals.gates.request_state import RequestState
 from approvals.models import Decision, RequestStatus
 from approvals.views.inbox import asked_of, name_of
 
-VERBS = {"approve": "approved", "edit": "edited", "reject": "rejected"}
+VERBS = {
+    "approve": "approved",
+    "edit": "edited",
+    "reject": "rejected",
+    "skip": "skipped",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,7 @@ def _lacking(state: RequestState) -> int:
     lacking = []
     for standing in state.standings.values():
         if not standing.settled:
-            lacking.append(state.request.quorum - len(standing.by))
+            lacking.append(state.request.quorum - standing.alike)
     return max(lacking, default=0)
 
 

@@ -19,7 +19,7 @@ from orchestrator.engine.graphs.consideration import (
     asks_for_less,
     consideration_policy,
 )
-from orchestrator.engine.graphs.effect import APPROVED, REJECTED
+from orchestrator.engine.graphs.effect import APPROVED, REJECTED, SKIPPED
 from orchestrator.engine.graphs.gate import (
     PRINCIPALS,
     Gate,
@@ -83,7 +83,9 @@ class WaitingRequest(Generic[R]):
 
     @property
     def outcome(self) -> str | None:
-        """approved, rejected or partial once each write is settled; None before."""
+        """approved, rejected, skipped or partial once each write is settled; None
+        before.
+        """
         return outcome(self.standings.values())
 
     @property
@@ -99,6 +101,15 @@ class WaitingRequest(Generic[R]):
             if self.standings[revision.write].verdict == APPROVED:
                 approved.append(revision)
         return approved
+
+    @property
+    def binding(self) -> list[R]:
+        """The writes whose decision holds only on the values that people saw."""
+        binding: list[R] = []
+        for revision in self.writes:
+            if self.standings[revision.write].verdict in (APPROVED, SKIPPED):
+                binding.append(revision)
+        return binding
 
 
 class GateCheck(NamedTuple):
@@ -201,7 +212,7 @@ def _has_moved_base(
     state: State,
 ) -> bool:
     # A rejected write changes nothing, so it depends on no base.
-    return any(_is_moved(revision, compiled, state) for revision in request.approved)
+    return any(_is_moved(revision, compiled, state) for revision in request.binding)
 
 
 def _in_order(
@@ -278,15 +289,13 @@ def as_settled(request: WaitingRequest[R]) -> Settled:
     """Return a request whose writes are settled, in the form that a settlement
     applies.
     """
-    # Only what is approved binds: a rejected write changes nothing.
+    # A rejected write changes nothing, so it binds nothing.
     shows: set[str] = set()
-    writes: list[WriteValue] = []
-    for revision in request.approved:
+    for revision in request.binding:
         shows.update(revision.shows)
-        writes.append(revision.applied())
     return Settled(
         request.task,
-        tuple(writes),
+        tuple(revision.applied() for revision in request.approved),
         str(request.outcome),
         tuple(sorted(shows)),
     )
@@ -433,6 +442,8 @@ def covers(
     if gate.quorum < other.quorum or gate.reject_quorum > other.reject_quorum:
         return False
     if other.four_eyes and not gate.four_eyes:
+        return False
+    if gate.skip and not other.skip:
         return False
     if is_weaker(confirmation_policy(other), confirmation_policy(gate)):
         return False

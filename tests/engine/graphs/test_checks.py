@@ -243,6 +243,8 @@ def bad_branch(labels: Any) -> Graph:
             lambda: gated(confirm="password", confirm_above=10),
             "the gate names none; write writes={channel: Show(money='amount')}",
         ),
+        (lambda: gated(skip=True), "skip=True goes with approve='call'"),
+        (lambda: gated(skip="no"), "skip must be True or False"),
         (lambda: gated(considered=10), "considered=10 is neither a time nor 'opened'"),
         (lambda: gated(writes={"note": Show(limits=[1])}), "limits=[1] of Show"),
         (lambda: gated(writes={"note": Show(needs="log")}), "needs='log' of Show"),
