@@ -5,6 +5,7 @@ Like `approvals.reviews` it locks the run, then the request. Whoever has the run
 first wins: a deadline that comes second finds nothing left to decide.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from approvals.drafts import forget_drafts
+from approvals.gates.deadline_faults import was_approved
 from approvals.gates.deadline_jobs import add_missing_jobs, is_due, replace_jobs
 from approvals.gates.edited_texts import has_other_texts, request_texts
 from approvals.gates.request_state import (
@@ -187,7 +189,7 @@ def _decide(passing: _Passing) -> None:
         decision, event = signed_decision(
             passing.request,
             row,
-            verdict,
+            _verdict_on(passing, row, verdict),
             at=passing.at,
             by_name=BY_DEADLINE,
             proposed_value=decrypted(row, "value"),
@@ -217,6 +219,15 @@ def _decide(passing: _Passing) -> None:
     writes = [row.write for row in state.writes]
     forget_drafts(passing.run, None, signed=[], settled=writes)
     notify.notify_workers()
+
+
+def _verdict_on(passing: _Passing, row: PendingWrite, verdict: str) -> str:
+    """Return what a deadline decides on an open write. What it approved before, and a
+    veto kept open, it rejects, so that nothing stays open past its deadline.
+    """
+    if was_approved(passing.state, row):
+        return "reject"
+    return verdict
 
 
 def _expire(passing: _Passing) -> None:
@@ -356,6 +367,6 @@ def _append_events(
         # There is no receipt, so the line finds its decisions by their numbers.
         last=first_seq + len(decisions) - 1,
         request=request.id,
-        verdicts={decisions[0].verdict: len(decisions)},
+        verdicts=dict(Counter(decision.verdict for decision in decisions)),
     )
     return last_seq

@@ -28,6 +28,7 @@ from approvals.gates.lost_version import require_signable
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import (
     BY_DEADLINE,
+    VETO,
     ApprovalRequest,
     Decision,
     Delegation,
@@ -657,7 +658,7 @@ def signed_decision(
     log that names it. `columns` are the others that a person's decision has.
     """
     final_value = b""
-    if verdict != "reject":
+    if verdict not in ("reject", VETO):
         final_value = decrypted(row, "value")
     columns.setdefault("seen_hash", row.hash)
     decision = Decision(

@@ -61,6 +61,8 @@ ROWS = KINDS[1:-3]
 ONCE = ("manifest", "run", "counts", "signature")
 # Events that record a decision, and whether nobody was asked for it.
 DECISIONS = {"decision_signed": False, "approval_not_needed": True}
+# Verdicts that let nothing happen, and their names.
+WITHOUT_FINAL = {"reject": "a rejection", "veto": "a veto"}
 # Events whose facts are compared with other rows.
 READABLE = ("run_started", "checkpoint_noted", "erased")
 
@@ -443,10 +445,10 @@ class Contents:
         must(number <= row.revision, "what was seen is no revision of the write")
         decided_hash = dict(revisions.values()).get(row.revision)
         must(decided_hash is not None, "the revision that was decided is missing")
-        if row.verdict != "reject":
+        if row.verdict not in WITHOUT_FINAL:
             self._require_final_value(row, decided_hash)
         elif not self.encrypted:
-            must(not row.final_value, "a rejection has a final value")
+            must(not row.final_value, f"{WITHOUT_FINAL[row.verdict]} has a final value")
         # Only an edit may decide another value than the one that was seen.
         if row.verdict == "approve":
             self._require_final_value(row, seen_hash)

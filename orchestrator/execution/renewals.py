@@ -40,6 +40,8 @@ def renewed_gate(session: Session, task: Task, held: FinishedTask) -> ReachedGat
         deadline=None,
         on_deadline="reject",
         confirm_above=None,
+        # Its recheck is what is asked about this.
+        veto=None,
     )
     reached = ReachedGate(
         bare,

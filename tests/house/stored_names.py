@@ -85,6 +85,7 @@ AUDIT = {
         "signed",
         "not_needed",
         "deadline_passed",
+        "veto_asked",
         "request_expired",
         "cancelled",
         "resumed",

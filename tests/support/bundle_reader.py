@@ -380,7 +380,7 @@ def _decision(told: _Told, body: dict[str, Any]) -> bool:
         return False
     if not _confirmed(told, body, seen):
         return False
-    if told.plain and row["verdict"] == "reject":
+    if told.plain and row["verdict"] in ("reject", "veto"):
         return not row["final_value"]
     if not told.plain or "final_value" in _erased(body):
         return True

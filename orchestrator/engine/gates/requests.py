@@ -29,6 +29,7 @@ from orchestrator.engine.graphs.gate import (
     recheck,
 )
 from orchestrator.engine.graphs.trace import JOURNALED, is_memory
+from orchestrator.engine.graphs.veto import objection
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.held_patch import (
@@ -122,7 +123,12 @@ def asks_people(
     """
     # What the gate's function reads is recorded, for a decision depends on it.
     view, record = compiled.recorded_state(state)
-    needed, why = needs_approval(gate, view, compiled.proposal(node, output.writes))
+    proposal = compiled.proposal(node, output.writes)
+    needed, why = needs_approval(gate, view, proposal)
+    # What nobody has to approve would be approved at once.
+    if not needed and gate.veto is not None:
+        why = objection(gate, view, proposal)
+        needed = why is not None
     return GateCheck(needed, why, tuple(sorted(record)))
 
 
@@ -150,6 +156,34 @@ def recheck_approved(
     view, record = compiled.recorded_state(state)
     why = recheck(gate, view, compiled.proposal(node, writes))
     return Recheck(why, tuple(sorted(record)))
+
+
+class Veto(NamedTuple):
+    """The answer of a gate's veto: why what would be approved stays open (None if it may
+    be approved), and the channels that it read.
+    """
+
+    why: str | None
+    reads: tuple[str, ...]
+
+
+def veto_of(
+    compiled: Compiled,
+    node: str,
+    state: State,
+    writes: Sequence[WriteValue],
+) -> Veto:
+    """Return what the veto of a node's gate says, on this state, of writes that would be
+    approved. Never raises.
+    """
+    gate = compiled.nodes[node].gate if node in compiled.nodes else None
+    view, record = compiled.recorded_state(state)
+    try:
+        proposal = compiled.proposal(node, writes)
+    except BROKEN as error:
+        return Veto(f"its veto was not asked: {described(error)}", ())
+    why = objection(gate, view, proposal)
+    return Veto(why, tuple(sorted(record)))
 
 
 def is_applied_as_one(
@@ -436,6 +470,9 @@ def covers(
     if is_weaker(confirmation_policy(other), confirmation_policy(gate)):
         return False
     if asks_for_less(consideration_policy(other), consideration_policy(gate)):
+        return False
+    # Each would be asked about its own.
+    if other.veto is not None and other.veto is not gate.veto:
         return False
     mine = named_reviewers(compiled, gate)
     return _are_among(mine, named_reviewers(compiled, other))

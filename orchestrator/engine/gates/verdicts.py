@@ -10,6 +10,9 @@ from uuid import UUID
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED
 from orchestrator.engine.graphs.gate import outcome_of
 
+VETO = "veto"
+"""The verdict of a veto, which keeps open what people have approved."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -61,13 +64,14 @@ class Given:
 class Standing:
     """The standing of one write. `verdict` is empty while it is open; `by` are those
     whose signatures count now. `cause` is the write whose rejection rejected this one
-    too.
+    too. `vetoed`: it is open because of a veto, whoever has signed.
     """
 
     verdict: str = ""
     by: tuple[int | None, ...] = ()
     seq: int = 0
     cause: UUID | None = None
+    vetoed: bool = False
 
     @property
     def settled(self) -> bool:
@@ -83,7 +87,8 @@ def judge(
 
     A write is approved by `quorum` approvals of its current revision and rejected by
     `reject_quorum` rejections of one revision, whichever came first. A later revision
-    opens an approved write again; a rejected one stays rejected. A person's latest
+    opens an approved write again; a rejected one stays rejected. So does a veto of the
+    current revision: its approvals stay, and settle it with the next approval. A person's latest
     verdict on a revision counts, once, whether they decided themselves or another did
     for them. A deadline's verdict settles a write whatever
     the quorum. Under `all_or_nothing` one settled rejection rejects all writes. A write
@@ -91,15 +96,22 @@ def judge(
     """
     by_write: dict[UUID, list[Given]] = {held.write: [] for held in writes}
     is_passed_on = False
+    is_vetoed = False
     # What came first is decided by the log, not by the order in which rows were read.
     for decision in sorted(decisions, key=_seq):
         if decision.write in by_write:
             by_write[decision.write].append(decision)
             is_passed_on = is_passed_on or decision.delegator is not None
+            is_vetoed = is_vetoed or decision.verdict == VETO
     standings: dict[UUID, Standing] = {}
     for held in writes:
+        decided = by_write[held.write]
+        last_veto = 0
+        if is_vetoed:
+            last_veto = _last_veto(held, decided)
+            decided = _without_vetoed(held, decided, last_veto)
         standings[held.write] = _standing(
-            held, by_write[held.write], policy, is_passed_on=is_passed_on
+            held, decided, policy, is_passed_on=is_passed_on, last_veto=last_veto
         )
     if policy.all_or_nothing:
         _reject_all_if_any_is(standings)
@@ -110,6 +122,36 @@ def judge(
 
 def _seq(decision: Given) -> int:
     return decision.seq
+
+
+def _last_veto(held: Held, decisions: Iterable[Given]) -> int:
+    """Return the number of the last veto of a write's current revision; 0 if there is
+    none.
+    """
+    last = 0
+    for decision in decisions:
+        if decision.verdict == VETO and decision.revision == held.revision:
+            last = decision.seq
+    return last
+
+
+def _without_vetoed(
+    held: Held, decisions: Iterable[Given], last_veto: int
+) -> list[Given]:
+    """Return the decisions without vetoes, and without what a deadline approved before
+    the last one: that is no signature which could count again.
+    """
+    remaining: list[Given] = []
+    for decision in decisions:
+        is_undone = (
+            decision.by_deadline
+            and decision.verdict == "approve"
+            and decision.revision == held.revision
+            and decision.seq < last_veto
+        )
+        if decision.verdict != VETO and not is_undone:
+            remaining.append(decision)
+    return remaining
 
 
 def _reject_all_if_any_is(standings: dict[UUID, Standing]) -> None:
@@ -174,9 +216,11 @@ def _standing(
     policy: Policy,
     *,
     is_passed_on: bool,
+    last_veto: int = 0,
 ) -> Standing:
     """Return the standing of one write after its decisions, which are in the order of
-    the log. `is_passed_on`: some of them may have been made for another person.
+    the log. `is_passed_on`: some of them may have been made for another person. Only a
+    decision after the `last_veto` approves.
     """
     author = _first_author(held, decisions)
     by_revision: dict[int, dict[int | None, Given]] = {}
@@ -198,13 +242,19 @@ def _standing(
             return Standing(REJECTED, rejected_by, decision.seq)
         approved_by = _signers(counting, rejecting=False)
         # A quorum on an older revision is no approval: the write has changed since.
-        is_current = decision.revision == held.revision
-        if is_current and len(approved_by) >= policy.quorum:
+        conditions = (
+            decision.revision == held.revision,
+            decision.seq > last_veto,
+            # What others approved before a veto is not settled by who rejects it.
+            decision.verdict != "reject",
+        )
+        if all(conditions) and len(approved_by) >= policy.quorum:
             return Standing(APPROVED, approved_by, decision.seq)
 
     on_current = by_revision.get(held.revision, {}).values()
     counting = _counting(on_current, held.author, policy)
-    return Standing("", tuple(decision.by for decision in counting), 0)
+    signers = tuple(decision.by for decision in counting)
+    return Standing("", signers, 0, vetoed=last_veto > 0)
 
 
 def _replace_same_people(by_person: dict[int | None, Given], decision: Given) -> None:

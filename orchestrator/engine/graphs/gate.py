@@ -107,7 +107,6 @@ class Gate:
         is_used = {
             "tiers": bool(self.tiers),
             "auto": self.auto is not None,
-            "veto": self.veto is not None,
         }
         return [f"gate {option}" for option, used in is_used.items() if used]
 
