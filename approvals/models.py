@@ -15,6 +15,7 @@ from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.graphs.confirmation import METHODS
 from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.limit import number_of
+from orchestrator.engine.graphs.tiers import ACTS, escalated, tiers_in
 
 
 def _is_needs(value: Any, row: Any) -> bool:
@@ -50,6 +51,11 @@ def _is_considered(value: Any, row: Any) -> bool:
     return is_consideration(value)
 
 
+_TIER = {
+    "after": int,
+    "act": frozenset(ACTS),
+    "to": ([str], type(None)),
+}
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -65,8 +71,10 @@ _POLICY = {
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,
     "considered?": _is_considered,
+    "skip?": bool,
     "exclusive?": bool,
     "claim_seconds?": int,
+    "tiers?": [_TIER],
     "veto?": str,
 }
 _LINE = {
@@ -74,7 +82,7 @@ _LINE = {
     "label?": str,
     "revision": int,
     "hash": str,
-    "verdict": frozenset({"approve", "edit", "reject"}),
+    "verdict": frozenset({"approve", "edit", "reject", "skip"}),
     "result": str,
     "why?": (str, type(None)),
     "by?": ([str], type(None)),
@@ -93,12 +101,13 @@ VETO = "veto"
 NO_VETO = "no_veto"
 VETO_ANSWERS = (VETO, NO_VETO)
 """The verdicts of a veto: what would be approved stays open, or may be approved."""
-VERDICTS = ("approve", "reject", "edit", "not_needed", *VETO_ANSWERS)
+VERDICTS = ("approve", "reject", "edit", "skip", "not_needed", *VETO_ANSWERS)
 REQUEST: dict[str, Any] = {
     "title": str,
     "facts": [{"label": str}],
     "why": (str, dict),
     "policy": _POLICY,
+    "passed_tiers": ([str], type(None)),
 }
 _ASSERTION = {
     "document": {"decisions": [dict]},
@@ -134,6 +143,7 @@ class ApprovalRequest(OfTask, Sealed):
     PAYLOADS = ("title", "facts", "why")
     SHAPES = REQUEST
     IDENTITY = ("run_id", "id")
+    ADDED = ("tier_at", "passed_tiers")
     # These change after the request was sealed; a verifier derives them from the
     # decisions and the log.
     UNSEALED = ("status", "outcome", "settled_at", "settled_seq")
@@ -182,6 +192,14 @@ class ApprovalRequest(OfTask, Sealed):
     outcome = models.CharField(max_length=10, blank=True, default="")
     opened_at = models.DateTimeField()
     deadline = models.DateTimeField(null=True, blank=True)
+    tier_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the next tier of its policy acts."
+    )
+    passed_tiers = models.JSONField(
+        null=True,
+        blank=True,
+        help_text="[moment at which each tier of its policy has acted, in order].",
+    )
     settled_at = models.DateTimeField(null=True, blank=True)
     settled_seq = models.PositiveBigIntegerField(
         null=True,
@@ -233,6 +251,14 @@ class ApprovalRequest(OfTask, Sealed):
 
     def __str__(self) -> str:
         return f"{self.graph} {self.task}"
+
+    @property
+    def reviewers_now(self) -> list[str]:
+        """The principals that may decide it: those of the policy that it was opened
+        under, and those whom its tiers have asked too since.
+        """
+        passed = tiers_in(self.policy)[: len(self.passed_tiers or ())]
+        return list(dict.fromkeys([*self.policy["reviewers"], *escalated(passed)]))
 
 
 class RequestReviewer(models.Model):
@@ -594,7 +620,7 @@ class Decision(Sealed):
     proposed_value = models.BinaryField(help_text="Packed canonical JSON.")
     final_value = models.BinaryField(
         default=b"",
-        help_text="Packed canonical JSON; empty for a rejection or a veto.",
+        help_text="Packed canonical JSON; empty for a rejection, a skip or a veto.",
     )
     reason = models.BinaryField(
         default=b"", help_text="Packed canonical JSON: a string."
@@ -865,6 +891,9 @@ class Notice(models.Model):
         blank=True,
         default="",
         help_text="The outcome of the request, or the status of the run.",
+    )
+    tier = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="Which tier of the request acted, from 0."
     )
     at = models.DateTimeField()
     passed_on_at = models.DateTimeField(
