@@ -75,6 +75,7 @@ _POLICY = {
     "exclusive?": bool,
     "claim_seconds?": int,
     "tiers?": [_TIER],
+    "veto?": str,
 }
 _LINE = {
     "write": str,
@@ -94,6 +95,13 @@ BY_DEADLINE = "the deadline"
 """The name under which decisions of a deadline stand. An account of that name signs with
 a receipt, which a deadline has not.
 """
+BY_VETO = "the veto"
+"""The name under which the answers of a gate's veto stand."""
+VETO = "veto"
+NO_VETO = "no_veto"
+VETO_ANSWERS = (VETO, NO_VETO)
+"""The verdicts of a veto: what would be approved stays open, or may be approved."""
+VERDICTS = ("approve", "reject", "edit", "skip", "not_needed", *VETO_ANSWERS)
 REQUEST: dict[str, Any] = {
     "title": str,
     "facts": [{"label": str}],
@@ -564,7 +572,8 @@ class Receipt(Sealed):
 
 class Decision(Sealed):
     """One person's verdict on one revision of one write, that of the request's deadline
-    (`by_deadline`), or the system's that it needs none (`not_needed`).
+    (`by_deadline`), the system's that it needs none (`not_needed`), or the answer of the
+    gate's veto (`veto`, `no_veto`).
 
     Append-only: the ORM refuses, and so does the database.
     """
@@ -603,14 +612,15 @@ class Decision(Sealed):
     )
     verdict = models.CharField(
         max_length=10,
-        choices=[(v, v) for v in ("approve", "reject", "edit", "skip", "not_needed")],
+        choices=[(v, v) for v in VERDICTS],
     )
     old_value = models.BinaryField(
         help_text="Packed canonical JSON: the channel's value when it was decided."
     )
     proposed_value = models.BinaryField(help_text="Packed canonical JSON.")
     final_value = models.BinaryField(
-        default=b"", help_text="Packed canonical JSON; empty for a rejection or a skip."
+        default=b"",
+        help_text="Packed canonical JSON; empty for a rejection, a skip or a veto.",
     )
     reason = models.BinaryField(
         default=b"", help_text="Packed canonical JSON: a string."
@@ -626,8 +636,8 @@ class Decision(Sealed):
     checked = models.JSONField(
         null=True,
         help_text=(
-            "{reads: [channel]}: what the gate read to say that it needed nobody; "
-            "empty where somebody decided."
+            "{reads: [channel]}: what the gate read to say that it needed nobody, or its "
+            "veto to answer; empty where somebody decided."
         ),
     )
     confirmed_by = models.CharField(
