@@ -5,11 +5,12 @@ that they were about are shown to those who may see the run, as everywhere.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
+from django.db.models import Exists, OuterRef
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
@@ -28,7 +29,7 @@ from approvals.models import (
 from approvals.results.earlier_askings import EffectEnding, endings_of
 from approvals.results.effect_results import effect_results
 from approvals.views.asked_before import ending_in_words
-from approvals.views.inbox import names_of, time_of
+from approvals.views.inbox import name_of, names_of, time_of
 from approvals.views.page import read_page, refuses_unreadable_filters, render
 from approvals.views.write_cards import LARGE, Shown, first_page
 from checkpoints import versions
@@ -78,7 +79,8 @@ EXCLUDED = (
 @dataclass(slots=True)
 class SignedWrite:
     """One write of the receipt. `shown` is the value that was signed, beside the
-    proposal if they differ.
+    proposal if they differ. `before`: the people who had signed the same revision, with
+    their verdicts.
     """
 
     number: int
@@ -98,6 +100,7 @@ class SignedWrite:
     decision: UUID | None = None
     confirmed_by: str = ""
     delegator: str = ""
+    before: list[str] = field(default_factory=list)
 
     @property
     def anchor(self) -> str:
@@ -130,6 +133,8 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     lines = _lines(receipt, start) if sees_run else _verdicts(receipt, start)
     _add_decisions(lines, receipt)
     askings = _requests_of(receipt, run)
+    if sees_run and any(request.quorum > 1 for request in askings):
+        _add_earlier_signatures(lines, receipt)
 
     results = [line["result"] for line in receipt.lines]
     came_back = "came_back" in results
@@ -172,6 +177,27 @@ def _add_decisions(lines: Sequence[SignedWrite], receipt: Receipt) -> None:
         if UUID(line.write) in by_write:
             columns_of_line = by_write[UUID(line.write)]
             line.decision, line.confirmed_by, line.delegator = columns_of_line
+
+
+def _add_earlier_signatures(lines: Sequence[SignedWrite], receipt: Receipt) -> None:
+    """Add to each line who had signed the same revision before. One query."""
+    own = Decision.objects.filter(
+        receipt=receipt, write=OuterRef("write"), revision=OuterRef("revision")
+    )
+    earlier = Decision.objects.filter(
+        Exists(own.filter(event_seq__gt=OuterRef("event_seq"))),
+        write__in=[line.write for line in lines],
+        by__isnull=False,
+    )
+    signed: dict[str, dict[Any, str]] = {line.write: {} for line in lines}
+    for decision in earlier.select_related("by").order_by("event_seq"):
+        # Who had signed twice counts by what they signed last.
+        if decision.by_id != receipt.by_id:
+            word, _ = LOOKS[decision.verdict]
+            words = f"{name_of(decision.by)} ({word.lower()})"
+            signed[str(decision.write)][decision.by_id] = words
+    for line in lines:
+        line.before = list(signed[line.write].values())
 
 
 MOST_ASKINGS = 20
