@@ -273,6 +273,52 @@ def test_a_deployment_adds_no_veto_to_what_is_asked_and_takes_none(rita: Any) ->
     assert said.asked == []
 
 
+def test_a_deployment_swaps_no_veto_under_what_is_asked(rita: Any) -> None:
+    asked: list[Any] = []
+
+    def lax(state: Any, proposal: Any) -> bool:
+        asked.append(proposal)
+        return False
+
+    run, said = vetoed_run("no", False)
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    registered(gated("with-veto", deadline=None, veto=lax))
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "paused", run.error_code
+    assert "the gate has another veto now" in str(reasons(run))
+    assert (len(said.asked), asked) == (1, [])
+
+    # The old one lets it pass once a newer version has it again.
+    registered(gated("with-veto", deadline=None, veto=said.veto, four_eyes=True))
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed", run.error_code
+    assert (len(said.asked), asked) == (2, [])
+    assert verify_run(run.id) == []
+
+
+def test_who_is_asked_again_after_a_deadline_is_asked_under_the_same_veto(
+    rita: Any, people: cast.People
+) -> None:
+    options: dict[str, Any] = {"deadline": timedelta(hours=1), "on_deadline": "fail"}
+    run, _ = vetoed_run("no", **options)
+    let_come(run)
+    work_off(run)
+    assert runs.advance(run.id).status == "failed"
+    registered(gated("with-veto", veto=lambda state, proposal: False, **options))
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    asked_again = ApprovalRequest.objects.get(run=run.id, status="open")
+    assert asked_again.policy["veto"] == "Answers.veto"
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "paused", run.error_code
+    assert "the gate has another veto now" in str(reasons(run))
+    assert verify_run(run.id) == []
+
+
 def _two(veto: Any) -> Graph:
     """Two gates beside each other; the second has a veto that looks at the total."""
     made = graph("two-vetoes")
