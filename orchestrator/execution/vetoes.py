@@ -5,18 +5,24 @@ Gates are applied one after another, so each veto sees the state that those befo
 make.
 """
 
+import math
+import time
 from collections.abc import Sequence
 
 from approvals.gates.request_state import RequestState
 from approvals.gates.settlement import Settlement, settle_gates
 from approvals.models import ApprovalRequest
 from approvals.vetoes import VetoAnswer, reasons_shown
+from checkpoints.conf import conf
 from checkpoints.core.visible_text import LONGEST_JOB_ERROR
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.gates.requests import veto_of
+from orchestrator.engine.gates.requests import Veto, veto_of
 from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.graphs.node import Node
 from orchestrator.engine.graphs.veto import with_veto_of
+from orchestrator.engine.step.output import WriteValue
 from orchestrator.engine.step.reduce import state_before
+from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.memory import State
 from orchestrator.execution.secrets import hide_secrets, writable
 from orchestrator.execution.session import Session
@@ -45,7 +51,7 @@ class Vetted:
         return [*self.settlement.requests, *vetoed]
 
 
-def vetted_settlement(session: Session, state: State) -> Vetted:
+def vetted_settlement(session: Session, heart: Heartbeat, state: State) -> Vetted:
     """Return what is applied on this state, with memory as gates see it. A gate that its
     veto keeps open is left out, and the ones behind it are asked on the state without it.
     Raises as `settle_gates` does.
@@ -60,7 +66,7 @@ def vetted_settlement(session: Session, state: State) -> Vetted:
             state,
             session.lease.protection,
         )
-        answers = _answers(session, settlement, waiting)
+        answers = _answers(session, heart, settlement, waiting)
         objections = [answer for answer in answers if answer.why]
         if not objections:
             return Vetted(settlement, [*refused, *answers])
@@ -69,7 +75,10 @@ def vetted_settlement(session: Session, state: State) -> Vetted:
 
 
 def _answers(
-    session: Session, settlement: Settlement, waiting: Sequence[RequestState]
+    session: Session,
+    heart: Heartbeat,
+    settlement: Settlement,
+    waiting: Sequence[RequestState],
 ) -> list[VetoAnswer]:
     """Return the answers of the vetoes of what a settlement applies, up to the first that
     keeps something open.
@@ -81,7 +90,7 @@ def _answers(
         # The policy says whether people signed under a veto, not the graph of today.
         if not settled.writes or "veto" not in gate.request.policy:
             continue
-        answer = _answer(session, settlement, position, gate)
+        answer = _answer(session, heart, settlement, position, gate)
         answers.append(answer)
         if answer.why:
             break
@@ -89,7 +98,11 @@ def _answers(
 
 
 def _answer(
-    session: Session, settlement: Settlement, position: int, gate: RequestState
+    session: Session,
+    heart: Heartbeat,
+    settlement: Settlement,
+    position: int,
+    gate: RequestState,
 ) -> VetoAnswer:
     settled = settlement.settled
     seen = state_before(
@@ -99,13 +112,7 @@ def _answer(
         settled,
         position,
     )
-    policy = gate.request.policy
-    guard = policy.get("gate") or gate.request.node
-    node = session.graph.nodes.get(guard)
-    declared = node.gate if node is not None else None
-    # A deployment gives no veto to people who were asked under another.
-    asking = with_veto_of(declared or Gate(), policy)
-    veto = veto_of(session.graph, guard, asking, seen, settled[position].writes)
+    veto = _asked(session, heart, gate.request, seen, settled[position].writes)
     why = hide_secrets(writable(veto.why or ""))[:LONGEST_JOB_ERROR]
     if not why:
         # Nobody may lift a veto by a value that they set themselves, unless those who
@@ -114,3 +121,33 @@ def _answer(
         if unsigned not in reasons_shown(gate):
             why = unsigned
     return VetoAnswer(gate, why, veto.reads)
+
+
+def _asked(
+    session: Session,
+    heart: Heartbeat,
+    request: ApprovalRequest,
+    state: State,
+    writes: Sequence[WriteValue],
+) -> Veto:
+    """Return what the veto of a request says. If it never returns, the run is given back
+    once the time of the gate's node is over.
+    """
+    guard = request.policy.get("gate") or request.node
+    node = session.graph.nodes.get(guard)
+    declared = node.gate if node is not None else None
+    # A deployment gives no veto to people who were asked under another.
+    gate = with_veto_of(declared or Gate(), request.policy)
+
+    # This thread cannot be interrupted; the heartbeat acts instead.
+    heart.busy_until = time.monotonic() + _seconds_for(node)
+    try:
+        return veto_of(session.graph, guard, gate, state, writes)
+    finally:
+        heart.busy_until = math.inf
+
+
+def _seconds_for(node: Node | None) -> float:
+    if node is None or node.timeout is None:
+        return conf().node_timeout
+    return float(node.timeout)

@@ -1,6 +1,7 @@
 """A veto is asked last: what people approved is applied only if it answers False."""
 
 import io
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +22,7 @@ from checkpoints.bundle.receipt_verifier import verify_receipt
 from checkpoints.bundle.verifier import verify
 from checkpoints.lines import past
 from checkpoints.models import AuditLine, Job, Run
+from checkpoints.queue import leases
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification import verify_run
@@ -316,6 +318,34 @@ def test_who_is_asked_again_after_a_deadline_is_asked_under_the_same_veto(
     run = runs.advance(run.id)
     assert run.status == "paused", run.error_code
     assert "the gate has another veto now" in str(reasons(run))
+    assert verify_run(run.id) == []
+
+
+def test_one_that_hangs_gives_its_run_back(
+    rita: Any, configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(LEASE_SECONDS=0.9, NODE_TIMEOUT=0.5)
+    given_back = threading.Event()
+    give_back = leases.give_back
+
+    def noted(*args: Any, **options: Any) -> None:
+        give_back(*args, **options)
+        given_back.set()
+
+    monkeypatch.setattr("orchestrator.execution.heartbeat.leases.give_back", noted)
+    waits: list[bool] = []
+
+    def hanging(state: Any, proposal: Any) -> bool:
+        waits.append(given_back.wait(10))
+        return False
+
+    run = paused_run("with-veto", deadline=None, veto=hanging)
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    # What it said too late is not written: it is asked again.
+    assert waits == [True, True]
+    assert Decision.objects.filter(run=run.id, verdict="no_veto").count() == 2
     assert verify_run(run.id) == []
 
 
