@@ -7,7 +7,8 @@ make.
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 from approvals.gates.request_state import RequestState
 from approvals.gates.settlement import Settlement, settle_gates
@@ -15,13 +16,14 @@ from approvals.models import ApprovalRequest
 from approvals.vetoes import VetoAnswer, reasons_shown
 from checkpoints.conf import conf
 from checkpoints.core.visible_text import LONGEST_JOB_ERROR
+from orchestrator.engine import Task
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.requests import Veto, veto_of
 from orchestrator.engine.graphs.gate import Gate
 from orchestrator.engine.graphs.node import Node
 from orchestrator.engine.graphs.veto import with_veto_of
 from orchestrator.engine.step.output import WriteValue
-from orchestrator.engine.step.reduce import state_before
+from orchestrator.engine.step.reduce import Settled
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.memory import State
 from orchestrator.execution.secrets import hide_secrets, writable
@@ -57,94 +59,69 @@ def vetted_settlement(session: Session, heart: Heartbeat, state: State) -> Vette
     Raises as `settle_gates` does.
     """
     waiting = session.settled_gates()
-    refused: list[VetoAnswer] = []
-    while True:
-        settlement = settle_gates(
-            waiting,
-            session.graph,
-            session.frontier,
-            state,
-            session.lease.protection,
-        )
-        answers = _answers(session, heart, settlement, waiting)
-        objections = [answer for answer in answers if answer.why]
-        if not objections:
-            return Vetted(settlement, [*refused, *answers])
-        refused.append(objections[0])
-        waiting = [gate for gate in waiting if gate is not objections[0].state]
-
-
-def _answers(
-    session: Session,
-    heart: Heartbeat,
-    settlement: Settlement,
-    waiting: Sequence[RequestState],
-) -> list[VetoAnswer]:
-    """Return the answers of the vetoes of what a settlement applies, up to the first that
-    keeps something open.
-    """
-    by_task = {gate.task: gate for gate in waiting}
-    answers: list[VetoAnswer] = []
-    for position, settled in enumerate(settlement.settled):
-        gate = by_task[settled.task]
-        # The policy says whether people signed under a veto, not the graph of today.
-        if not settled.writes or "veto" not in gate.request.policy:
-            continue
-        answer = _answer(session, heart, settlement, position, gate)
-        answers.append(answer)
-        if answer.why:
-            break
-    return answers
-
-
-def _answer(
-    session: Session,
-    heart: Heartbeat,
-    settlement: Settlement,
-    position: int,
-    gate: RequestState,
-) -> VetoAnswer:
-    settled = settlement.settled
-    seen = state_before(
+    asking = _Asking(session, heart, {gate.task: gate for gate in waiting})
+    settlement = settle_gates(
+        waiting,
         session.graph,
         session.frontier,
-        session.head.payload.state,
-        settled,
-        position,
+        state,
+        session.lease.protection,
+        asking.stays_open,
     )
-    veto = _asked(session, heart, gate.request, seen, settled[position].writes)
-    why = hide_secrets(writable(veto.why or ""))[:LONGEST_JOB_ERROR]
-    if not why:
-        # Nobody may lift a veto by a value that they set themselves, unless those who
-        # sign have seen who did.
-        unsigned = session.unsigned_change(veto.reads, DECIDES)
-        if unsigned not in reasons_shown(gate):
-            why = unsigned
-    return VetoAnswer(gate, why, veto.reads)
+    applied = {settled.task for settled in settlement.settled}
+    # Of a patch that stays open, what other vetoes let pass is asked again with it.
+    answers: list[VetoAnswer] = []
+    for answer in asking.answers:
+        if answer.why or answer.state.task in applied:
+            answers.append(answer)
+    return Vetted(settlement, answers)
 
 
-def _asked(
-    session: Session,
-    heart: Heartbeat,
-    request: ApprovalRequest,
-    state: State,
-    writes: Sequence[WriteValue],
-) -> Veto:
-    """Return what the veto of a request says. If it never returns, the run is given back
-    once the time of the gate's node is over.
-    """
-    guard = request.policy.get("gate") or request.node
-    node = session.graph.nodes.get(guard)
-    declared = node.gate if node is not None else None
-    # A deployment gives no veto to people who were asked under another.
-    gate = with_veto_of(declared or Gate(), request.policy)
+@frozen
+class _Asking:
+    """The vetoes of a session's settled gates, and what they have answered so far."""
 
-    # This thread cannot be interrupted; the heartbeat acts instead.
-    heart.busy_until = time.monotonic() + _seconds_for(node)
-    try:
-        return veto_of(session.graph, guard, gate, state, writes)
-    finally:
-        heart.busy_until = math.inf
+    session: Session
+    heart: Heartbeat
+    gates: Mapping[Task, RequestState]
+    answers: list[VetoAnswer] = field(default_factory=list)
+
+    def stays_open(self, settled: Settled, state: State) -> bool:
+        """Return whether its veto keeps a gate open on this state."""
+        gate = self.gates[settled.task]
+        # The policy says whether people signed under a veto, not the graph of today.
+        if "veto" not in gate.request.policy:
+            return False
+        veto = self._asked(gate.request, state, settled.writes)
+        why = hide_secrets(writable(veto.why or ""))[:LONGEST_JOB_ERROR]
+        if not why:
+            # Nobody may lift a veto by a value that they set themselves, unless those
+            # who sign have seen who did.
+            unsigned = self.session.unsigned_change(veto.reads, DECIDES)
+            if unsigned not in reasons_shown(gate):
+                why = unsigned
+        self.answers.append(VetoAnswer(gate, why, veto.reads))
+        return bool(why)
+
+    def _asked(
+        self, request: ApprovalRequest, state: State, writes: Sequence[WriteValue]
+    ) -> Veto:
+        """Return what the veto of a request says. If it never returns, the run is given
+        back once the time of the gate's node is over.
+        """
+        graph = self.session.graph
+        guard = request.policy.get("gate") or request.node
+        node = graph.nodes.get(guard)
+        declared = node.gate if node is not None else None
+        # A deployment gives no veto to people who were asked under another.
+        gate = with_veto_of(declared or Gate(), request.policy)
+
+        # This thread cannot be interrupted; the heartbeat acts instead.
+        self.heart.busy_until = time.monotonic() + _seconds_for(node)
+        try:
+            return veto_of(graph, guard, gate, state, writes)
+        finally:
+            self.heart.busy_until = math.inf
 
 
 def _seconds_for(node: Node | None) -> float:
