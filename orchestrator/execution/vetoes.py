@@ -98,7 +98,7 @@ class _Asking:
             # Nobody may lift a veto by a value that they set themselves, unless those
             # who sign have seen who did.
             unsigned = self.session.unsigned_change(veto.reads, DECIDES)
-            if unsigned not in reasons_shown(gate):
+            if unsigned and unsigned not in reasons_shown(gate):
                 why = unsigned
         self.answers.append(VetoAnswer(gate, why, veto.reads))
         return bool(why)

@@ -677,3 +677,33 @@ def test_nobody_lifts_a_veto_by_a_value_that_they_set_themselves(
     sign(fork, rita, ["approve", "approve"])
     assert runs.advance(fork.id).status == "completed"
     assert verify_run(fork.id) == []
+
+
+def test_silence_lifts_no_veto_that_names_an_unsigned_change(
+    rita: Any, people: cast.People
+) -> None:
+    def reading(state: Any, proposal: Any) -> Any:
+        return False if state.notes else "there is no note"
+
+    options: dict[str, Any] = {
+        "deadline": timedelta(hours=1),
+        "on_deadline": "approve",
+        "veto": reading,
+    }
+    run = paused_run("patched-veto", **options)
+    fork = runs.fork(run.head, patch={"scratch": {"notes": ["x"]}}, by=people.steward)
+    fork = runs.advance(fork.id)
+    sign(fork, rita, ["approve", "approve"])
+    fork = runs.advance(fork.id)
+    assert fork.status == "paused"
+    # One of them is signed again by who has read the reason; the deadline approves the
+    # other.
+    sign(fork, rita, ["approve", None])
+    for _ in range(3):
+        let_come(fork)
+        work_off(fork)
+        fork = runs.advance(fork.id)
+    assert fork.status == "rejected", verdicts(fork)
+    assert state(fork)["letter"] == ""
+    assert len(reasons(fork)) == 1
+    assert verify_run(fork.id) == []
