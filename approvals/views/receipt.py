@@ -120,14 +120,8 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     those who may read the audit log and see the run. A signer who may no longer see the
     run gets verdicts and results alone.
     """
-    receipt = Receipt.objects.select_related("by", "run").filter(id=receipt_id).first()
-    if receipt is None:
-        raise Http404("there is no such receipt")
+    receipt, sees_run = _readable_receipt(request.user, receipt_id)
     run = receipt.run
-    # Rights may have been withdrawn since the signing; the signature remains theirs.
-    sees_run = permissions.may_see_run(request.user, run)
-    if receipt.by_id != request.user.pk and not _may_read(request.user, sees_run):
-        raise Http404("there is no such receipt")
     number = read_page(request)
     start = (number - 1) * PAGE
     lines = _lines(receipt, start) if sees_run else _verdicts(receipt, start)
@@ -158,6 +152,18 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
         "next": inbox.waiting_for(request.user, first=1, beside=run.id).first(),
     }
     return render(request, "approvals/receipt.html", context, section="reviews")
+
+
+def _readable_receipt(user: Any, receipt_id: UUID) -> tuple[Receipt, bool]:
+    """Return the receipt, and whether the person may see its run. Raises `Http404`."""
+    receipt = Receipt.objects.select_related("by", "run").filter(id=receipt_id).first()
+    if receipt is None:
+        raise Http404("there is no such receipt")
+    # Rights may have been withdrawn since the signing; the signature remains theirs.
+    sees_run = permissions.may_see_run(user, receipt.run)
+    if receipt.by_id != user.pk and not _may_read(user, sees_run):
+        raise Http404("there is no such receipt")
+    return receipt, sees_run
 
 
 def _may_read(user: Any, sees_run: bool) -> bool:
