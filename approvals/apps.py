@@ -14,9 +14,9 @@ class ApprovalsConfig(AppConfig):
 
     def ready(self) -> None:
         from approvals import append_only, list_columns
-        from approvals.gates import retention_needs
         from approvals import erasure as approvals_erasure
         from approvals import verification as approvals_verification
+        from approvals.gates import retention_needs
         from approvals.models import (
             ApprovalRequest,
             Decision,

@@ -2,6 +2,7 @@
 signing made of it.
 """
 
+from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, NoReturn
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.graphs.confirmation import METHODS
 from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.limit import number_of
-from orchestrator.engine.graphs.tiers import ACTS, escalated, tiers_in
+from orchestrator.engine.graphs.tiers import are_tiers, escalated, tiers_in
 
 
 def _is_needs(value: Any, row: Any) -> bool:
@@ -51,11 +52,28 @@ def _is_considered(value: Any, row: Any) -> bool:
     return is_consideration(value)
 
 
-_TIER = {
-    "after": int,
-    "act": frozenset(ACTS),
-    "to": ([str], type(None)),
-}
+def _has_tiers(value: Any, row: Any) -> bool:
+    """Return whether a policy may hold this as its tiers."""
+    return are_tiers(value)
+
+
+def _has_passed(value: Any, row: Any) -> bool:
+    """Return whether a request may hold this as the moments at which its tiers acted."""
+    if value is None:
+        return True
+    tiers = tiers_in(row.policy)
+    if not isinstance(value, list) or len(value) > len(tiers):
+        return False
+    return all(map(_is_moment, value))
+
+
+def _is_moment(value: Any) -> bool:
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except (TypeError, ValueError):
+        return False
+
+
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -74,7 +92,7 @@ _POLICY = {
     "skip?": bool,
     "exclusive?": bool,
     "claim_seconds?": int,
-    "tiers?": [_TIER],
+    "tiers?": _has_tiers,
     "veto?": str,
 }
 _LINE = {
@@ -107,7 +125,7 @@ REQUEST: dict[str, Any] = {
     "facts": [{"label": str}],
     "why": (str, dict),
     "policy": _POLICY,
-    "passed_tiers": ([str], type(None)),
+    "passed_tiers": _has_passed,
 }
 _ASSERTION = {
     "document": {"decisions": [dict]},

@@ -144,7 +144,7 @@ def _request_escalated(facts: Facts) -> str:
 
 
 def _named_to(facts: Facts) -> str:
-    return ", ".join(map(str, facts.get("to", ())))
+    return ", ".join(_name_of_holder(str(name)) for name in facts.get("to", ()))
 
 
 def _delegated(facts: Facts) -> str:

@@ -487,18 +487,20 @@ def covers(
     )
     if any(lacks):
         return False
-    mine = _asked_in_the_end(compiled, gate)
-    return _are_among(mine, _asked_in_the_end(compiled, other))
+    mine = named_reviewers(compiled, gate)
+    others = named_reviewers(compiled, other)
+    if not _are_among(mine, others):
+        return False
+    # Whom it asks later, the other gate must ask by itself, whenever that is.
+    also_asked = set(_escalated(other))
+    if not callable(others):
+        also_asked.update(others or ())
+    return also_asked.issuperset(_escalated(gate))
 
 
-def _asked_in_the_end(compiled: Compiled, gate: Gate) -> Any:
-    """Return the reviewers that a gate names, with those whom its tiers ask too; of a
-    function, the function.
-    """
-    reviewers = named_reviewers(compiled, gate)
-    if callable(reviewers):
-        return reviewers
-    return [*(reviewers or ()), *escalated(tiers_in(tiers_policy(gate)))]
+def _escalated(gate: Gate) -> list[str]:
+    """Return whom the tiers of a gate ask too."""
+    return escalated(tiers_in(tiers_policy(gate)))
 
 
 def _are_among(mine: Any, others: Any) -> bool:

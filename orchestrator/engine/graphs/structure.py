@@ -25,6 +25,7 @@ from orchestrator.engine.graphs.retry import Interval
 from orchestrator.engine.graphs.state import schema_of
 from orchestrator.engine.graphs.tiers import (
     escalation_policy,
+    principal_in_words,
     tiers_in_words,
     tiers_policy,
 )
@@ -85,7 +86,7 @@ def _gate_in_words(gate: Gate) -> str:
     if callable(gate.reviewers):
         who = "people named by the state"
     elif gate.reviewers:
-        who = ", ".join(map(_reviewer_in_words, gate.reviewers))
+        who = ", ".join(map(principal_in_words, gate.reviewers))
     else:
         who = "the graph's reviewers"
     signatures = "one signature" if gate.quorum == 1 else f"{gate.quorum} signatures"
@@ -95,7 +96,7 @@ def _gate_in_words(gate: Gate) -> str:
     if gate.all_or_nothing:
         words += ", all writes or none"
     if gate.skip:
-        words += ", who may skip the call"
+        words += "; they may skip the call"
     if gate.deadline is not None:
         words += f"; {AT_DEADLINE[gate.on_deadline]} when its deadline has passed"
     for tier in tiers_in_words(tiers_policy(gate)):
@@ -122,11 +123,6 @@ AT_DEADLINE = {
     "fail": "the run fails",
 }
 """What becomes of open writes at a deadline, in words."""
-
-
-def _reviewer_in_words(principal: str) -> str:
-    kind, _, name = principal.partition(":")
-    return {"group": "members of ", "perm": "holders of "}.get(kind, "") + name
 
 
 def _node(node: Node, graph: Definition) -> dict[str, Json]:
