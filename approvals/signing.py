@@ -784,9 +784,7 @@ def _note_standings(
             line["settled"] = standing.verdict
             if standing.cause is not None:
                 line["rejected_with"] = str(standing.cause)
-            line["signatures"] = (
-                len(standing.by) if standing.settled else standing.alike
-            )
+            line["signatures"] = standing.beside(line["verdict"])
             line["needed"] = state.request.quorum
 
 

@@ -48,7 +48,7 @@ LOOKS = {
     "approve": ("Approved", "check"),
     "edit": ("Edited", "pen"),
     "reject": ("Rejected", "x"),
-    "skip": ("Skipped: not run", "slash"),
+    "skip": ("Skipped", "slash"),
 }
 SETTLED_BY = {"approve": "approved", "reject": "rejected", "skip": "skipped"}
 """The state of a write that is settled by a verdict. Where a write is in it, the

@@ -65,8 +65,8 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The standing of one write. `verdict` is empty while it is open; `by` are those
-    whose signatures count now; `alike` how many of them can add up, because approvals
-    and skips do not. `cause` is the write whose rejection rejected this one too.
+    whose signatures count now, `approving` and `skipping` how many of them approve and
+    skip as long as it is open. `cause` is the write whose rejection rejected this one too.
     `vetoed`: it is open because of a veto, whoever has signed.
     """
 
@@ -74,12 +74,24 @@ class Standing:
     by: tuple[int | None, ...] = ()
     seq: int = 0
     cause: UUID | None = None
-    alike: int = field(default=0, compare=False)
+    approving: int = field(default=0, compare=False)
+    skipping: int = field(default=0, compare=False)
     vetoed: bool = False
 
     @property
     def settled(self) -> bool:
         return bool(self.verdict)
+
+    @property
+    def alike(self) -> int:
+        """Return how many signatures can add up: approvals and skips do not."""
+        return len(self.by) - min(self.approving, self.skipping)
+
+    def beside(self, verdict: str) -> int:
+        """Return how many signatures there are that can add up with this verdict."""
+        if self.settled:
+            return len(self.by)
+        return len(self.by) - (self.approving if verdict == "skip" else self.skipping)
 
 
 def judge(
@@ -254,18 +266,12 @@ def _standing(
 
     on_current = by_revision.get(held.revision, {}).values()
     counting = _counting(on_current, held.author, policy)
-    alike = len(counting)
-    if policy.skip:
-        alike = _alike(counting)
-    people = tuple(decision.by for decision in counting)
-    return Standing("", people, 0, alike=alike, vetoed=last_veto > 0)
-
-
-def _alike(counting: list[Given]) -> int:
-    """Return how many of these can add up: of approvals and skips the more."""
-    approvals = len(_signers(counting, APPROVED))
-    skips = len(_signers(counting, SKIPPED))
-    return len(counting) - min(approvals, skips)
+    return Standing(
+        by=tuple(decision.by for decision in counting),
+        approving=len(_signers(counting, APPROVED)),
+        skipping=len(_signers(counting, SKIPPED)),
+        vetoed=last_veto > 0,
+    )
 
 
 def _replace_same_people(by_person: dict[int | None, Given], decision: Given) -> None:

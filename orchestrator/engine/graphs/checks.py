@@ -350,14 +350,15 @@ def _faults_of_ways_after_skip(
     """Yield a fault if a run that skips the node's call would end there: what was not
     run names no goto and sends nothing.
     """
-    if not isinstance(node.gate, Gate) or node.gate.skip is not True:
+    if not _may_be_skipped(node):
         return
-    for edge in leading_on:
-        if edge.kind in ("edge", "branch") and edge.when in (None, APPROVED):
-            return
+    followed = {edge.when for edge in leading_on if edge.kind in ("edge", "branch")}
+    # Of several calls some may be rejected, and none of them have run.
+    if None in followed or followed >= {APPROVED, PARTIAL}:
+        return
     yield (
         f"node {node.name} has skip=True, but leads nowhere once its call is skipped; "
-        f"add edge({node.name!r}, ..., when='approved')"
+        f"add edge({node.name!r}, ..., when=('approved', 'partial'))"
     )
 
 
@@ -453,6 +454,15 @@ def faults_of_authority(graph: Definition, node: Node) -> Iterator[str]:
             yield f"{at}: authority= names {name!r}, which is no node; {nearest(str(name), nodes)}"
         elif not nodes[name].gated:
             yield f"{at}: authority= names {name}, which has no gate"
+        elif name != node.name and _may_be_skipped(nodes[name]):
+            yield (
+                f"{at}: authority= names {name}, whose call may be skipped: then nothing "
+                "is approved there to act on; leave out skip=True, or the authority"
+            )
+
+
+def _may_be_skipped(node: Node) -> bool:
+    return isinstance(node.gate, Gate) and node.gate.skip is True
 
 
 def _faults_of_recheck(graph: Definition, node: Node) -> Iterator[str]:

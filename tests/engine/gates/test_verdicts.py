@@ -113,6 +113,14 @@ def test_approvals_and_skips_do_not_add_up() -> None:
     assert _standing(policy, *mixed, (CARL, "skip", 1)).by == (BOB, CARL)
 
 
+def test_who_approves_is_no_signature_of_a_skip() -> None:
+    policy = Policy(quorum=3, skip=True)
+    two: list[Signed] = [(ANN, "approve", 1), (BOB, "approve", 1)]
+    standing = _standing(policy, *two, (CARL, "skip", 1))
+    assert (standing.beside("skip"), standing.beside("approve")) == (1, 2)
+    assert standing.alike == 2
+
+
 def test_a_skip_of_an_older_revision_does_not_count() -> None:
     policy = Policy(skip=True)
     assert not _standing(policy, (ANN, "skip", 1), revision=2).settled
