@@ -316,10 +316,11 @@ class Reviewers:
     ) -> _PlayedRequest | None:
         for position, settlement in enumerate(settled):
             node = settlement.task.node
-            if not settlement.writes or self._gate(node).veto is None:
+            gate = self._gate(node)
+            if not settlement.writes or gate.veto is None:
                 continue
             seen = state_before(self._compiled, frontier, state, settled, position)
-            veto = veto_of(self._compiled, node, seen, settlement.writes)
+            veto = veto_of(self._compiled, node, gate, seen, settlement.writes)
             if veto.why is not None:
                 return self._waiting[settlement.task]
         return None

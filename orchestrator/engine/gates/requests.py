@@ -182,13 +182,13 @@ class Veto(NamedTuple):
 def veto_of(
     compiled: Compiled,
     node: str,
+    gate: Gate,
     state: State,
     writes: Sequence[WriteValue],
 ) -> Veto:
-    """Return what the veto of a node's gate says, on this state, of writes that would be
-    approved. Never raises.
+    """Return what the veto of this gate says, on this state, of writes of a node that
+    would be approved. Never raises.
     """
-    gate = compiled.nodes[node].gate if node in compiled.nodes else None
     view, record = compiled.recorded_state(state)
     try:
         proposal = compiled.proposal(node, writes)
