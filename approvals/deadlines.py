@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from approvals.drafts import forget_drafts
+from approvals.gates.deadline_faults import verdict_of_deadline
 from approvals.gates.deadline_jobs import add_missing_jobs, is_due, replace_jobs
 from approvals.gates.edited_texts import has_other_texts, request_texts
 from approvals.gates.request_state import (
@@ -187,7 +188,7 @@ def _decide(passing: _Passing) -> None:
         decision, event = signed_decision(
             passing.request,
             row,
-            verdict,
+            verdict_of_deadline(passing.request, row.position),
             at=passing.at,
             by_name=BY_DEADLINE,
             proposed_value=decrypted(row, "value"),
