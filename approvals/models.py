@@ -15,6 +15,7 @@ from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.graphs.confirmation import METHODS
 from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.limit import number_of
+from orchestrator.engine.graphs.tiers import ACTS, escalated, tiers_in
 
 
 def _is_needs(value: Any, row: Any) -> bool:
@@ -50,6 +51,11 @@ def _is_considered(value: Any, row: Any) -> bool:
     return is_consideration(value)
 
 
+_TIER = {
+    "after": int,
+    "act": frozenset(ACTS),
+    "to": ([str], type(None)),
+}
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -69,6 +75,8 @@ _POLICY = {
     "asks?": [int],
     "exclusive?": bool,
     "claim_seconds?": int,
+    "tiers?": [_TIER],
+    "veto?": str,
 }
 _LINE = {
     "write": str,
@@ -88,11 +96,19 @@ BY_DEADLINE = "the deadline"
 """The name under which decisions of a deadline stand. An account of that name signs with
 a receipt, which a deadline has not.
 """
+BY_VETO = "the veto"
+"""The name under which the answers of a gate's veto stand."""
+VETO = "veto"
+NO_VETO = "no_veto"
+VETO_ANSWERS = (VETO, NO_VETO)
+"""The verdicts of a veto: what would be approved stays open, or may be approved."""
+VERDICTS = ("approve", "reject", "edit", "skip", "not_needed", *VETO_ANSWERS)
 REQUEST: dict[str, Any] = {
     "title": str,
     "facts": [{"label": str}],
     "why": (str, dict),
     "policy": _POLICY,
+    "passed_tiers": ([str], type(None)),
 }
 _ASSERTION = {
     "document": {"decisions": [dict]},
@@ -128,6 +144,7 @@ class ApprovalRequest(OfTask, Sealed):
     PAYLOADS = ("title", "facts", "why")
     SHAPES = REQUEST
     IDENTITY = ("run_id", "id")
+    ADDED = ("tier_at", "passed_tiers")
     # These change after the request was sealed; a verifier derives them from the
     # decisions and the log.
     UNSEALED = ("status", "outcome", "settled_at", "settled_seq")
@@ -176,6 +193,14 @@ class ApprovalRequest(OfTask, Sealed):
     outcome = models.CharField(max_length=10, blank=True, default="")
     opened_at = models.DateTimeField()
     deadline = models.DateTimeField(null=True, blank=True)
+    tier_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the next tier of its policy acts."
+    )
+    passed_tiers = models.JSONField(
+        null=True,
+        blank=True,
+        help_text="[moment at which each tier of its policy has acted, in order].",
+    )
     settled_at = models.DateTimeField(null=True, blank=True)
     settled_seq = models.PositiveBigIntegerField(
         null=True,
@@ -228,6 +253,14 @@ class ApprovalRequest(OfTask, Sealed):
     def __str__(self) -> str:
         return f"{self.graph} {self.task}"
 
+    @property
+    def reviewers_now(self) -> list[str]:
+        """The principals that may decide it: those of the policy that it was opened
+        under, and those whom its tiers have asked too since.
+        """
+        passed = tiers_in(self.policy)[: len(self.passed_tiers or ())]
+        return list(dict.fromkeys([*self.policy["reviewers"], *escalated(passed)]))
+
 
 class RequestReviewer(models.Model):
     """A principal that may decide a request, one to a row, with copies of what lists are
@@ -267,6 +300,12 @@ class RequestReviewer(models.Model):
         editable=False,
         help_text="The request is open, and the run is not closed to decisions.",
     )
+    expired = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Its deadline closed the request, or decided what was left open.",
+    )
     changes = models.IntegerField(
         null=True,
         editable=False,
@@ -299,6 +338,11 @@ class RequestReviewer(models.Model):
                 fields=["principal", "graph", "opened_at", "request"],
                 name="reviewer_waiting_of_graph",
                 condition=models.Q(waits=True),
+            ),
+            models.Index(
+                fields=["principal", "-opened_at", "-request"],
+                name="reviewer_expired",
+                condition=models.Q(expired=True),
             ),
             models.Index(
                 fields=["principal", "-run_created_at", "-run"],
@@ -422,6 +466,14 @@ class RequestSigner(models.Model):
     run = models.UUIDField()
     opened_at = models.DateTimeField()
     is_open = models.BooleanField()
+    behind = models.IntegerField(
+        null=True,
+        editable=False,
+        help_text=(
+            "How many of the writes that they decided have a newer revision, which they "
+            "have not decided; empty for none."
+        ),
+    )
 
     class Meta:
         constraints = [
@@ -438,6 +490,11 @@ class RequestSigner(models.Model):
                 fields=["by", "-opened_at", "-request"],
                 name="signer_decided",
                 condition=models.Q(is_open=False),
+            ),
+            models.Index(
+                fields=["by", "-opened_at", "-request"],
+                name="signer_came_back",
+                condition=models.Q(is_open=True, behind__isnull=False),
             ),
         ]
 
@@ -540,7 +597,8 @@ class Receipt(Sealed):
 
 class Decision(Sealed):
     """One person's verdict on one revision of one write, that of the request's deadline
-    (`by_deadline`), or the system's that it needs none (`not_needed`).
+    (`by_deadline`), the system's that it needs none (`not_needed`), or the answer of the
+    gate's veto (`veto`, `no_veto`).
 
     Append-only: the ORM refuses, and so does the database.
     """
@@ -579,14 +637,15 @@ class Decision(Sealed):
     )
     verdict = models.CharField(
         max_length=10,
-        choices=[(v, v) for v in ("approve", "reject", "edit", "skip", "not_needed")],
+        choices=[(v, v) for v in VERDICTS],
     )
     old_value = models.BinaryField(
         help_text="Packed canonical JSON: the channel's value when it was decided."
     )
     proposed_value = models.BinaryField(help_text="Packed canonical JSON.")
     final_value = models.BinaryField(
-        default=b"", help_text="Packed canonical JSON; empty for a rejection or a skip."
+        default=b"",
+        help_text="Packed canonical JSON; empty for a rejection, a skip or a veto.",
     )
     reason = models.BinaryField(
         default=b"", help_text="Packed canonical JSON: a string."
@@ -602,8 +661,8 @@ class Decision(Sealed):
     checked = models.JSONField(
         null=True,
         help_text=(
-            "{reads: [channel]}: what the gate read to say that it needed nobody; "
-            "empty where somebody decided."
+            "{reads: [channel]}: what the gate read to say that it needed nobody, or its "
+            "veto to answer; empty where somebody decided."
         ),
     )
     confirmed_by = models.CharField(
@@ -739,6 +798,8 @@ class Draft(Sealed):
         constraints = [
             models.UniqueConstraint(fields=["by", "write"], name="draft_by_write")
         ]
+        # The runs in which a person has drafted something.
+        indexes = [models.Index(fields=["by", "run"], name="draft_by_person")]
 
     def __str__(self) -> str:
         return f"draft for {self.write} r{self.revision}"
@@ -857,6 +918,9 @@ class Notice(models.Model):
         blank=True,
         default="",
         help_text="The outcome of the request, or the status of the run.",
+    )
+    tier = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="Which tier of the request acted, from 0."
     )
     at = models.DateTimeField()
     passed_on_at = models.DateTimeField(

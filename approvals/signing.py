@@ -28,6 +28,7 @@ from approvals.gates.lost_version import require_signable
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import (
     BY_DEADLINE,
+    VETO,
     ApprovalRequest,
     Decision,
     Delegation,
@@ -76,7 +77,7 @@ from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.values import canonical
 
 VERDICTS = ("approve", "reject", "edit", "skip")
-DECIDES_NO_VALUE = ("reject", "skip")
+DECIDES_NO_VALUE = ("reject", "skip", VETO)
 """The verdicts after which no value is applied."""
 LONGEST_REASON = 10_000
 NOBODY_LEFT = (
@@ -615,6 +616,9 @@ def _signed_line(act: Signing, row: PendingWrite, item: Item) -> dict[str, Any]:
         "hash": item.hash,
         "verdict": item.verdict,
     }
+    delegation = act.used.get(item.write)
+    if delegation is not None:
+        line["for"] = delegation.delegator.get_username()
     # The hash of what was seen holds its value; an edit decides another one.
     if item.verdict == "edit":
         value = read_bytes(act.revised[item.write], "value")

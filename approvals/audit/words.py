@@ -16,6 +16,8 @@ VERDICTS = {
     "reject": "rejected",
     "skip": "skipped",
     "not_needed": "not needed",
+    "veto": "kept open",
+    "no_veto": "let through",
 }
 ACCOUNT = "user:"
 """Precedes the name of an account, where facts name people, groups and permissions."""
@@ -111,6 +113,13 @@ def _not_needed(facts: Facts) -> str:
     return f"decided that {counted(count, 'write')} needed no approval"
 
 
+def _veto_asked(facts: Facts) -> str:
+    acts = []
+    for verdict, count in facts.get("verdicts", {}).items():
+        acts.append(f"{VERDICTS.get(verdict, verdict)} {counted(count, 'write')}")
+    return f"{' and '.join(acts) or 'answered'}: the veto of the gate was asked"
+
+
 def _deadline_passed(facts: Facts) -> str:
     acts = []
     for verdict, count in facts.get("verdicts", {}).items():
@@ -124,6 +133,18 @@ def _request_released(facts: Facts) -> str:
 
 def _request_assigned(facts: Facts) -> str:
     return f"handed a review to {_subject(facts)}"
+
+
+def _request_reminded(facts: Facts) -> str:
+    return f"reminded {_named_to(facts) or 'those who may decide'} of a review"
+
+
+def _request_escalated(facts: Facts) -> str:
+    return f"asked {_named_to(facts)} too: a review had waited"
+
+
+def _named_to(facts: Facts) -> str:
+    return ", ".join(map(str, facts.get("to", ())))
 
 
 def _delegated(facts: Facts) -> str:
@@ -483,10 +504,13 @@ KINDS: dict[str, tuple[str, Words]] = {
     "signed": ("Decisions signed", _signed),
     "not_needed": ("No approval needed", _not_needed),
     "deadline_passed": ("Deadline passed", _deadline_passed),
+    "veto_asked": ("Veto asked", _veto_asked),
     "request_expired": (
         "Review closed by its deadline",
         _always("closed a review: the deadline had passed"),
     ),
+    "request_reminded": ("Reminded of a review", _request_reminded),
+    "request_escalated": ("Others asked too", _request_escalated),
     "request_claimed": ("Review taken", _always("took a review")),
     "request_released": ("Review given back", _request_released),
     "request_assigned": ("Review handed over", _request_assigned),

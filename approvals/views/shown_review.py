@@ -24,6 +24,7 @@ from approvals.views.card_pages import LinePages
 from approvals.views.drafted_outcome import Next
 from approvals.views.page import render
 from approvals.views.people.claim_cards import ClaimCard
+from approvals.views.people.shown_tiers import TierLine, asked_too, next_tiers
 from approvals.views.signatures import Slot
 from approvals.views.write_cards import Question, WriteCard
 from approvals.views.write_groups import WriteGroup, WriteLine
@@ -111,6 +112,11 @@ class Review:
         for question in self.requests:
             slips += question.slips
         return slips
+
+    @property
+    def said_by_claims(self) -> set[UUID]:
+        """The requests of which their claim says why this person cannot sign."""
+        return {card.request for card in self.claims if card.is_reason}
 
     @property
     def cells(self) -> list[WriteCard]:
@@ -342,7 +348,7 @@ class Review:
     def asked_of(self) -> str:
         principals: set[str] = set()
         for request in self._requests:
-            principals.update(request.policy["reviewers"])
+            principals.update(request.reviewers_now)
         reviewers = inbox.asked_of(sorted(principals), self.user)
         # One person can sign for all requests, so the largest number decides.
         quorum = max(map(attrgetter("quorum"), self._requests), default=1)
@@ -367,6 +373,16 @@ class Review:
             if request.deadline is not None:
                 acts.add((request.deadline, inbox.at_deadline(request)))
         return sorted(acts)
+
+    @property
+    def asked_too(self) -> list[TierLine]:
+        """Whom tiers of the open requests have asked too, by time."""
+        return asked_too(self._open_requests, self.user)
+
+    @property
+    def next_tiers(self) -> list[TierLine]:
+        """What the next tiers of the open requests do, by time."""
+        return next_tiers(self._open_requests, self.user)
 
     @property
     def silence_approves(self) -> bool:

@@ -61,6 +61,8 @@ ROWS = KINDS[1:-3]
 ONCE = ("manifest", "run", "counts", "signature")
 # Events that record a decision, and whether nobody was asked for it.
 DECISIONS = {"decision_signed": False, "approval_not_needed": True}
+# Verdicts that let nothing happen.
+WITHOUT_FINAL = ("reject", "skip", "veto")
 # Events whose facts are compared with other rows.
 READABLE = ("run_started", "checkpoint_noted", "erased")
 
@@ -413,6 +415,8 @@ class Contents:
 
     def check_request(self, row: Fields) -> None:
         policy = row.policy
+        is_signed_under = digest(canonical_json(policy)) == row.policy_hash
+        must(is_signed_under, "the policy is not the one that was signed under")
         # Where an amount decides, only its installation can say.
         is_needed = policy.get("confirm") == "passkey" and "confirm_above" not in policy
         self.requests[row.id] = is_needed
@@ -446,7 +450,7 @@ class Contents:
         must(number <= row.revision, "what was seen is no revision of the write")
         decided_hash = dict(revisions.values()).get(row.revision)
         must(decided_hash is not None, "the revision that was decided is missing")
-        if row.verdict not in ("reject", "skip"):
+        if row.verdict not in WITHOUT_FINAL:
             self._require_final_value(row, decided_hash)
         elif not self.encrypted:
             must(not row.final_value, f"a decision to {row.verdict} has a final value")
@@ -486,6 +490,7 @@ class Contents:
             "revision": revision,
             "hash": row.seen_hash,
             "verdict": row.verdict,
+            "for": row.get("delegator_name") or "",
         }
         line = signed_line(document or {}, decided)
         must(line is not None, f"the passkey of {what} signed something else")
@@ -664,16 +669,15 @@ def _bytes(assertion: Row, name: str) -> bytes:
 
 
 def challenge_of(document: Row) -> bytes:
-    """Return the challenge for a document: the SHA-256 of its canonical JSON. It holds
-    texts and whole numbers only.
+    """Return the challenge for a document: the SHA-256 of its canonical JSON."""
+    return bytes.fromhex(digest(canonical_json(document)))
+
+
+def canonical_json(value: Row) -> str:
+    """Return the canonical JSON of a value of texts, whole numbers, and short
+    fractions.
     """
-    text = json.dumps(
-        document,
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-    )
-    return hashlib.sha256(text.encode()).digest()
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def fingerprint_of(public_key: bytes) -> str:
@@ -685,7 +689,7 @@ def fingerprint_of(public_key: bytes) -> str:
 
 def signed_line(document: Row, decided: Row) -> Any:
     """Return what a document says of one decision; None unless it is this one: {run, by,
-    request, write, revision, hash, verdict}.
+    request, write, revision, hash, verdict, for: whose right it used, if another's}.
     """
     of_write = []
     for line in document["decisions"]:
@@ -694,6 +698,7 @@ def signed_line(document: Row, decided: Row) -> Any:
     if len(of_write) != 1:
         return None
     signed = {
+        "for": "",
         **of_write[0],
         "run": document["run"],
         "by": document["by"],

@@ -39,7 +39,10 @@ def renewed_gate(session: Session, task: Task, held: FinishedTask) -> ReachedGat
         shows=(),
         deadline=None,
         on_deadline="reject",
+        tiers=(),
         confirm_above=None,
+        # Its recheck is what is asked about this.
+        veto=None,
     )
     reached = ReachedGate(
         bare,
@@ -99,7 +102,7 @@ def _as_asked(reached: ReachedGate, request: ApprovalRequest) -> ReachedGate:
         gate=gate,
         reads=reads,
         # Later changes must not name others.
-        reviewers=policy["reviewers"],
+        reviewers=request.reviewers_now,
         shown=shown,
         renews=request.id,
     )

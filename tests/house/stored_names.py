@@ -60,6 +60,7 @@ EVENTS = {
     ),
     *("task_diverged", "version_changed"),
     *("request_claimed", "request_released", "request_assigned"),
+    *("request_reminded", "request_escalated"),
 }
 """Types of the lines of a run's log."""
 
@@ -85,6 +86,7 @@ AUDIT = {
         "signed",
         "not_needed",
         "deadline_passed",
+        "veto_asked",
         "request_expired",
         "cancelled",
         "resumed",
@@ -110,6 +112,7 @@ AUDIT = {
     ),
     *("run_marked", "keys_changed", "delegated", "delegation_revoked"),
     *("request_claimed", "request_released", "request_assigned"),
+    *("request_reminded", "request_escalated"),
 }
 """Kinds of the lines of the audit log."""
 
@@ -117,6 +120,7 @@ JOBS = {
     *(
         "fork_runs",
         "meet_deadline",
+        "meet_tier",
         "prune_runs",
         "rotate_keys",
         "sweep_access",

@@ -106,9 +106,7 @@ class Gate:
     def unavailable(self) -> list[str]:
         """Return the options that the gate uses and this version lacks."""
         is_used = {
-            "tiers": bool(self.tiers),
             "auto": self.auto is not None,
-            "veto": self.veto is not None,
         }
         return [f"gate {option}" for option, used in is_used.items() if used]
 

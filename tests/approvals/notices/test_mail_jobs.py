@@ -4,12 +4,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.core import mail
 from django.core.mail.backends import locmem
 from django.utils import timezone
 
+from approvals import reviews
 from approvals.models import (
     ApprovalRequest,
+    Delegation,
     MailPreference,
     Notice,
     NoticeMail,
@@ -17,9 +20,11 @@ from approvals.models import (
 from approvals.notices import mail_jobs
 from checkpoints.ledger.pending_writes import StoredBase
 from checkpoints.models import Job
-from tests.support import notices
-from tests.support.cast import People
+from tests.support import notices, run_actions
+from tests.support.cast import People, UserFactory
+from tests.support.deadlines import paused_run
 from tests.support.rows import a_decision, a_request, a_run, a_write
+from tests.support.tiers import HOUR, ONE_OF_EACH, let_tiers_come, work_off_tiers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SENDER = "Countersign <runs@example.org>"
@@ -208,3 +213,84 @@ def test_what_the_mail_server_refuses_is_tried_again_for_a_day(
         NoticeMail.objects.update(made_at=made_at, due_at=timezone.now())
         notices.send_notices()
     assert NoticeMail.objects.get().status == "given_up"
+
+
+def test_a_reminder_goes_to_those_who_have_not_decided_and_an_escalation_to_whom_it_names(
+    people: People,
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    run_actions.reviewer(people.second_reviewer)
+    lena = UserFactory.create(username="lena")
+    lena.groups.add(Group.objects.create(name="leads"))
+    run = paused_run(tiers=ONE_OF_EACH, quorum=2, deadline=None)
+    run_actions.sign(run, rita, ["approve", "approve"])
+    notices.send_notices()
+    mail.outbox.clear()
+    let_pass(minutes=20)
+
+    let_tiers_come(run, by=5 * HOUR)
+    work_off_tiers(run)
+    notices.send_notices()
+    assert {message.to[0]: message.subject for message in mail.outbox} == {
+        "ravi@example.org": "A review still waits: propose",
+        "lena@example.org": "A review waits for you too: propose",
+    }
+
+
+def test_whom_a_reminder_names_hear_of_it_if_they_may_see_the_run(
+    people: People,
+) -> None:
+    assert people.steward.email
+    UserFactory.create(username="stranger")
+    run = paused_run(
+        tiers=[(HOUR, "remind", ["user:stella", "user:stranger"])], deadline=None
+    )
+    notices.send_notices()
+    mail.outbox.clear()
+    let_tiers_come(run)
+    work_off_tiers(run)
+    notices.send_notices()
+    assert [message.to for message in mail.outbox] == [["stella@example.org"]]
+
+
+def stands_in(delegator: Any, delegate: Any, **times: Any) -> Any:
+    times = {"ends": timezone.now() + timedelta(days=1), **times}
+    return reviews.delegate(to=delegate, by=delegator, **times)
+
+
+def test_who_stands_in_for_a_reviewer_hears_of_a_review_and_nobody_twice(
+    people: People,
+) -> None:
+    # Rita and Ravi are in the group, and Rita stands in for Ravi besides.
+    stands_in(people.reviewer, people.starter)
+    stands_in(people.second_reviewer, people.starter)
+    stands_in(people.second_reviewer, people.reviewer)
+    a_request(a_run(), "group:reviewer", title="Pay Marta?")
+    notices.send_notices()
+    recipients = sorted(address for message in mail.outbox for address in message.to)
+    expected = (people.reviewer, people.second_reviewer, people.starter)
+    assert recipients == sorted(person.email for person in expected)
+
+
+@pytest.mark.parametrize(
+    "case", ["over", "to come", "revoked", "put back", "passed on"]
+)
+def test_who_does_not_stand_in_now_gets_none(people: People, case: str) -> None:
+    now = timezone.now()
+    times = {"begins": now + timedelta(hours=1)} if case == "to come" else {}
+    passed_on = stands_in(people.reviewer, people.nobody, **times)
+    if case == "over":
+        earlier = {"begins_at": now - timedelta(2), "ends_at": now - timedelta(1)}
+        Delegation.objects.update(**earlier)
+    if case in ("revoked", "put back"):
+        reviews.revoke_delegation(passed_on.id, by=people.reviewer)
+    if case == "put back":
+        passed_on.save()
+    if case == "passed on":
+        reviews.revoke_delegation(passed_on.id, by=people.reviewer)
+        stands_in(people.reviewer, people.starter)
+        stands_in(people.starter, people.nobody)
+    a_request(a_run(), "user:rita")
+    notices.send_notices()
+    addresses = [address for message in mail.outbox for address in message.to]
+    assert people.nobody.email not in addresses

@@ -220,9 +220,12 @@ def bad_branch(labels: Any) -> Graph:
             lambda: gated(deadline=timedelta(hours=1), on_deadline="escalate"),
             "on_deadline='escalate' is none of reject, approve, fail",
         ),
-        (lambda: gated(tiers=[(timedelta(hours=1), "remind", "ann")]), "no gate tiers"),
+        (
+            lambda: gated(tiers=[(timedelta(hours=1), "remind", "ann")]),
+            "a tier names 'ann', which is neither user:",
+        ),
         (lambda: gated(auto=print), "no gate auto"),
-        (lambda: gated(veto=print), "no gate veto"),
+        (lambda: gated(veto="yes"), "veto must be a function of (state, proposal)"),
         (lambda: gated(confirm_above=10), "confirm_above= needs a confirm="),
         (
             lambda: gated(confirm="retina"),

@@ -279,7 +279,7 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         )
     ],
     "Gate.tiers": [
-        ({}, {"gate": {"tiers": [(timedelta(hours=1), "remind", "user:ann")]}})
+        ({}, {"gate": {"tiers": [(timedelta(hours=1), "escalate", "user:ann")]}})
     ],
     "Gate.confirm": [({}, {"gate": {"confirm": "password"}})],
     "Gate.confirm_above": [
