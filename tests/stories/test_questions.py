@@ -14,6 +14,7 @@ from django.urls import reverse
 from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints import bundle
 from checkpoints.core.status import Status
+from checkpoints.ledger.run_error import stored_error
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
@@ -29,6 +30,7 @@ from tests.support.review_forms import form_of
 from tests.support.run_actions import pending, sign, sign_open, state
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import advanced
+from tests.support.versioned_graphs import deployed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -246,6 +248,32 @@ def test_a_fork_asks_again_and_an_answer_that_comes_with_it_counts(
     assert state(runs.advance(answered.id))["notes"] == ["total 9"]
     for one in (run, fork, answered):
         assert verify_run(one.id) == []
+
+
+@pytest.mark.parametrize("answers_before", [False, True])
+def test_a_question_goes_onto_a_new_version_and_is_answered_there(
+    rita: User, answers_before: bool
+) -> None:
+    run = advanced(asking(fn=ask_only, settings={"version": "1"}, quorum=2))
+    if answers_before:
+        sign(run, rita, [("edit", 7)])
+    newer = asking(fn=ask_only, settings={"version": "2"}, quorum=2)
+
+    @newer.migration(from_version="1")
+    def with_a_note(state: Any) -> None:
+        state["scratch"]["notes"] = ["migrated"]
+
+    deployed(newer)
+    Run.objects.filter(id=run.id).update(status=Status.QUEUED)
+    run = runs.advance(run.id)
+    assert (run.version, run.status) == ("2", Status.PAUSED), stored_error(run)
+    ravi = run_actions.reviewer(User.objects.create_user("ravi"))
+    sign(run, ravi, [("edit", 8)])
+    sign(run, rita, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED, stored_error(run)
+    assert (run.version, state(run)["notes"]) == ("2", ["migrated", "total 8"])
+    assert verify_run(run.id) == []
 
 
 def test_a_rewind_asks_again(rita: User) -> None:

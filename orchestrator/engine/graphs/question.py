@@ -7,6 +7,7 @@ value null.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -20,6 +21,9 @@ from orchestrator.engine.values.canonical import Json
 
 LARGEST_SCHEMA = 65_536
 """The most bytes of the JSON Schema of an answer."""
+MOST_FAULTS = 20
+"""The most parts of an answer of which it is said what is wrong."""
+LONGEST_FAULT = 300
 NOT_ANSWERED = (
     "nobody has answered it yet, so there is nothing to approve; answer it with an edit, "
     "or reject it"
@@ -111,10 +115,12 @@ def require_fitting(
     question = stored_question(shown)
     if question is None or question["schema"] is None:
         return
+    faults = Draft202012Validator(question["schema"]).iter_errors(answer)
     errors: list[dict[str, str]] = []
-    for fault in Draft202012Validator(question["schema"]).iter_errors(answer):
+    for fault in islice(faults, MOST_FAULTS):
         path = ".".join([channel, *map(str, fault.absolute_path)])
-        errors.append({"path": path, "reason": fault.message})
+        # It quotes the value, which may be large.
+        errors.append({"path": path, "reason": fault.message[:LONGEST_FAULT]})
     if not errors:
         return
     sentences = [f"{error['path']}: {error['reason']}" for error in errors]
