@@ -90,6 +90,7 @@ _POLICY = {
     "confirm_money?": _is_paths,
     "considered?": _is_considered,
     "skip?": bool,
+    "asks?": [int],
     "exclusive?": bool,
     "claim_seconds?": int,
     "tiers?": _has_tiers,

@@ -72,6 +72,7 @@ from orchestrator.engine.gates.verdicts import (
 from orchestrator.engine.graphs.call import is_authority
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import REJECTED
+from orchestrator.engine.graphs.question import NOT_ANSWERED, is_unanswered
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.values import canonical
 
@@ -327,9 +328,7 @@ def _judge_item(act: Signing, item: Item) -> _ItemResult:
     why_excluded = _why_excluded(act, state, row, item)
     if why_excluded:
         return _ItemResult(item, row, "excluded", {"why": why_excluded})
-    _require_reason(state.request, row, item)
-    if item.verdict == "skip":
-        _require_skippable(state.request, item)
+    _require_possible(state.request, row, item)
     return _ItemResult(item, row)
 
 
@@ -400,8 +399,18 @@ def _use_delegation(
     return False
 
 
+def _require_possible(request: ApprovalRequest, row: PendingWrite, item: Item) -> None:
+    """Raise `InvalidValue` if a write cannot be decided with this verdict."""
+    if item.verdict == "reject":
+        _require_reason(request, row, item)
+    elif item.verdict == "skip":
+        _require_skippable(request, item)
+    elif item.verdict == "approve" and "asks" in request.policy:
+        _require_answered(row)
+
+
 def _require_reason(request: ApprovalRequest, row: PendingWrite, item: Item) -> None:
-    if item.verdict != "reject" or item.reason.strip():
+    if item.reason.strip():
         return
     if row.channel in request.policy["reason_required"]:
         raise InvalidValue(
@@ -412,6 +421,11 @@ def _require_reason(request: ApprovalRequest, row: PendingWrite, item: Item) -> 
 def _require_skippable(request: ApprovalRequest, item: Item) -> None:
     if not request.policy.get("skip"):
         raise InvalidValue(NOT_SKIPPABLE, path="verdict", write=str(item.write))
+
+
+def _require_answered(row: PendingWrite) -> None:
+    if is_unanswered(read_value(row, "shown")):
+        raise InvalidValue(NOT_ANSWERED, path="verdict", write=str(row.write))
 
 
 # Making the revisions that edits lead to.

@@ -37,6 +37,7 @@ from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.consideration import consideration_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
+from orchestrator.engine.graphs.question import shown_of
 from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.graphs.tiers import next_tier_at, tiers_policy
 from orchestrator.engine.graphs.veto import veto_policy
@@ -221,7 +222,7 @@ def _open(
     asked_on = moment.asked_on or moment.state
     reviewers, reads = _reviewers(compiled, reached, asked_on)
     policy = policy_of(task, reached, reviewers, reads, deadline)
-    policy |= _policy_on(proposal, reached.gate)
+    policy |= _policy_on(proposal, reached.gate) | _policy_on_questions(proposal)
     policy_hash = canonical.digest(canonical.dumps(policy))
     shown = reached.shown or present(
         reached.gate,
@@ -300,6 +301,7 @@ def _new_revisions(
                 "title": shown["title"],
                 "facts": shown["facts"],
                 **shown_write,
+                **shown_of(write.question),
             },
             policy_hash=policy_hash,
             moment=moment,
@@ -313,6 +315,14 @@ def _policy_on(proposal: Sequence[HeldWrite], gate: Gate) -> dict[str, Any]:
     if gate.skip and _kind_of(proposal) == "call":
         return {"skip": True}
     return {}
+
+
+def _policy_on_questions(proposal: Sequence[HeldWrite]) -> dict[str, Any]:
+    """Return what a policy says of questions: the positions of the writes for whose
+    values people are asked.
+    """
+    positions = [write.position for write in proposal if write.question is not None]
+    return {"asks": positions} if positions else {}
 
 
 def _kind_of(proposal: Sequence[HeldWrite]) -> str:

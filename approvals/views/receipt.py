@@ -447,7 +447,8 @@ def _fill(
     if line.result not in ("counted", "kept"):
         return
     value = read_value(row, "value")
-    line.differs = first is not None and row.author_id is not None
+    is_edited = row.author_id is not None and "ask" not in shown
+    line.differs = first is not None and is_edited
     # An edited value is shown with the changes that people made to the proposal.
     if first is not None and line.differs:
         proposed = read_value(first, "value")

@@ -34,6 +34,13 @@ from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import REJECTED
 from orchestrator.engine.graphs.gate import Gate, present, present_edit
 from orchestrator.engine.graphs.limit import require_within_limits
+from orchestrator.engine.graphs.question import (
+    NO_VALUE,
+    NOT_ANSWERED,
+    is_unanswered,
+    require_fitting,
+    shown_of,
+)
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.output import WriteValue
@@ -86,7 +93,7 @@ class PlayedState(dict[str, Any]):
 @dataclass(frozen=True, slots=True)
 class RequestWrite:
     """A write to decide: the proposed and the present value of its channel, as JSON;
-    `verdict` if it has one already.
+    `verdict` if it has one already; `unanswered` where people are asked for its value.
     """
 
     position: int
@@ -95,6 +102,7 @@ class RequestWrite:
     value: Json
     current: Json
     verdict: str | None = None
+    unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +237,7 @@ class Reviewers:
         revisions: list[_HeldRevision] = []
         for write in held:
             shown_write = shown["writes"][write.position]
+            shown_write |= shown_of(write.question)
             base = Base.read(
                 self._compiled,
                 state,
@@ -392,6 +401,7 @@ class Reviewers:
                     value=write.value,
                     current=_current_value(write, state),
                     verdict=standings[write.write].verdict or None,
+                    unanswered=is_unanswered(write.shown),
                 )
             )
         return Request(
@@ -420,7 +430,7 @@ class Reviewers:
             verdict, value = _verdict_of(answer, request.task)
             if standings[write.write].settled:
                 continue
-            _require_skippable(request, verdict)
+            _require_decidable(request, write, verdict)
             self._count(request, write, verdict, value)
             if verdict == "edit":
                 edited.add(write.write)
@@ -445,7 +455,9 @@ class Reviewers:
         for write in request.writes:
             if standings[write.write].settled:
                 continue
-            self._add(request, write, gate.on_deadline, by_deadline=True)
+            # Silence answers nothing.
+            verdict = "reject" if "ask" in write.shown else gate.on_deadline
+            self._add(request, write, verdict, by_deadline=True)
 
     def _show_anew(
         self,
@@ -509,10 +521,12 @@ class Reviewers:
             node = request.task.node
             channel = self._compiled.channel_of(node, write.channel)
             value = channel.stage(value)
+            is_asked = "ask" in write.shown
+            require_fitting(write.shown, write.channel, value, task=str(request.task))
             require_within_limits(
                 write.shown,
                 write.channel,
-                proposed=write.original,
+                proposed=NO_VALUE if is_asked else write.original,
                 edited=value,
                 task=str(request.task),
             )
@@ -547,9 +561,13 @@ def _refuse_unknown_position(request: _PlayedRequest, position: Any) -> None:
     raise UnknownThing(message, task=str(request.task))
 
 
-def _require_skippable(request: _PlayedRequest, verdict: str) -> None:
+def _require_decidable(
+    request: _PlayedRequest, write: _HeldRevision, verdict: str
+) -> None:
     if verdict == "skip" and not request.policy.skip:
         raise InvalidValue(NOT_SKIPPABLE, task=str(request.task))
+    if verdict == "approve" and is_unanswered(write.shown):
+        raise InvalidValue(f"{write.channel}: {NOT_ANSWERED}", task=str(request.task))
 
 
 def _answers_of(answered: Any) -> Mapping[int, Any]:

@@ -28,6 +28,7 @@ from orchestrator.engine.errors import DeadlinePassed
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.consideration import considered_by
 from orchestrator.engine.graphs.gate import Show, present
+from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.graphs.review_claim import claim_time
 from orchestrator.engine.graphs.tiers import tiers_by
 from orchestrator.engine.graphs.veto import with_veto_of
@@ -330,16 +331,23 @@ def _proposal(
     for row in rows:
         version = pending_writes.base_of(row).version
         value = read_value(row, "value")
-        plain = HeldWrite(task, row.position, row.channel, value, None, version)
         shown = read_value(row, "shown") or {}
+        plain = HeldWrite(
+            task,
+            row.position,
+            row.channel,
+            value,
+            None,
+            version,
+            stored_question(shown),
+        )
         label = str(shown.get("label") or row.label)
         # In an encrypted run only a label of the node may stand in a plain column.
         is_secret = session.lease.protection.encrypted and label != row.label
         if is_secret or label == _label_by_gate(session, gate, plain):
             held.append(plain)
         else:
-            named = HeldWrite(task, row.position, row.channel, value, label, version)
-            held.append(named)
+            held.append(replace(plain, label=label))
     return held
 
 

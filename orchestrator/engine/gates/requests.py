@@ -133,6 +133,9 @@ def asks_people(
     """Return whether people must decide what a task of the node proposed on this state,
     and why.
     """
+    # Nobody but people can answer, whatever the gate's function would say.
+    if any(write.question is not None for write in output.writes):
+        return GateCheck(True, None, ())
     # What the gate's function reads is recorded, for a decision depends on it.
     view, record = compiled.recorded_state(state)
     proposal = compiled.proposal(node, output.writes)

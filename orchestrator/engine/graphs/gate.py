@@ -342,8 +342,11 @@ def present_edit(
     shown_now.pop("as_proposed", None)
     if show.money:
         shown_now["money"] = fields.at(show.money)
+    question = shown.get("ask")
+    if question is not None:
+        shown_now["ask"] = {**question, "answered": True}
     # An edit back to the proposal is no edit.
-    if same(value, original):
+    elif same(value, original):
         shown_now["label"] = proposed_label
         return shown_now
     if show.label and _paths(show.label):

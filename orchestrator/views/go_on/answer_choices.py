@@ -168,7 +168,9 @@ def _choice(
         recorded = [read_value(decision, "final_value")]
 
     answer = recorded[0] if recorded else ABSENT
-    change = draw_change(write.value, answer, declared=type_of(channel))
+    # A question has no value, which differs from null.
+    proposed = write.value if write.question is None else ABSENT
+    change = draw_change(proposed, answer, declared=type_of(channel))
 
     control = controls.root(
         schema,
