@@ -2,6 +2,7 @@
 signing made of it.
 """
 
+from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, NoReturn
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.graphs.confirmation import METHODS
 from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.limit import number_of
-from orchestrator.engine.graphs.tiers import ACTS, escalated, tiers_in
+from orchestrator.engine.graphs.tiers import are_tiers, escalated, tiers_in
 
 
 def _is_needs(value: Any, row: Any) -> bool:
@@ -46,16 +47,29 @@ def _is_limit(value: Any, row: Any) -> bool:
     return isinstance(value, str) and number_of(value) is not None
 
 
+def _is_tiers(value: Any, row: Any) -> bool:
+    """Return whether it is tiers as policies have them."""
+    return are_tiers(value)
+
+
+def _is_moments(value: Any, row: Any) -> bool:
+    """Return whether it is null, or [moment with a time zone, in ISO 8601]."""
+    if value is None:
+        return True
+    if not isinstance(value, list):
+        return False
+    try:
+        moments = [datetime.fromisoformat(text) for text in value]
+    except (TypeError, ValueError):
+        return False
+    return all(moment.tzinfo is not None for moment in moments)
+
+
 def _is_considered(value: Any, row: Any) -> bool:
     """Return whether a policy may ask for it as consideration."""
     return is_consideration(value)
 
 
-_TIER = {
-    "after": int,
-    "act": frozenset(ACTS),
-    "to": ([str], type(None)),
-}
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -73,7 +87,7 @@ _POLICY = {
     "considered?": _is_considered,
     "exclusive?": bool,
     "claim_seconds?": int,
-    "tiers?": [_TIER],
+    "tiers?": _is_tiers,
 }
 _LINE = {
     "write": str,
@@ -98,7 +112,7 @@ REQUEST: dict[str, Any] = {
     "facts": [{"label": str}],
     "why": (str, dict),
     "policy": _POLICY,
-    "passed_tiers": ([str], type(None)),
+    "passed_tiers": _is_moments,
 }
 _ASSERTION = {
     "document": {"decisions": [dict]},

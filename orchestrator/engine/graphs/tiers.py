@@ -112,6 +112,33 @@ def tiers_in(policy: Mapping[str, Json]) -> list[Mapping[str, Json]]:
     return tiers
 
 
+def tiers_by(policy: Mapping[str, Json]) -> list[tuple[timedelta, str, Any]]:
+    """Return the tiers of a policy as a gate declares them."""
+    return [(time_of(tier), tier["act"], tier["to"]) for tier in tiers_in(policy)]
+
+
+def are_tiers(value: Any) -> bool:
+    """Return whether it is the tiers of a policy, as `tiers_policy` has them: those of
+    another installation may be anything.
+    """
+    return isinstance(value, list) and all(map(_is_tier, value))
+
+
+def _is_tier(tier: Any) -> bool:
+    if not isinstance(tier, dict) or tier.get("act") not in ACTS:
+        return False
+    after = tier.get("after")
+    # To Python a truth value is a number.
+    if not isinstance(after, int) or isinstance(after, bool):
+        return False
+    if not 0 < after <= LONGEST_DEADLINE.total_seconds():
+        return False
+    to = tier.get("to")
+    if to is None:
+        return bool(tier["act"] == REMIND)
+    return isinstance(to, list) and all(map(_is_principal, to))
+
+
 def time_of(tier: Mapping[str, Json]) -> timedelta:
     """Return how long after the opening a tier of a policy acts."""
     return timedelta(seconds=tier["after"])
