@@ -85,16 +85,18 @@ _POLICY = {
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,
     "considered?": _is_considered,
+    "skip?": bool,
     "exclusive?": bool,
     "claim_seconds?": int,
     "tiers?": _is_tiers,
+    "veto?": str,
 }
 _LINE = {
     "write": str,
     "label?": str,
     "revision": int,
     "hash": str,
-    "verdict": frozenset({"approve", "edit", "reject"}),
+    "verdict": frozenset({"approve", "edit", "reject", "skip"}),
     "result": str,
     "why?": (str, type(None)),
     "by?": ([str], type(None)),
@@ -107,6 +109,13 @@ BY_DEADLINE = "the deadline"
 """The name under which decisions of a deadline stand. An account of that name signs with
 a receipt, which a deadline has not.
 """
+BY_VETO = "the veto"
+"""The name under which the answers of a gate's veto stand."""
+VETO = "veto"
+NO_VETO = "no_veto"
+VETO_ANSWERS = (VETO, NO_VETO)
+"""The verdicts of a veto: what would be approved stays open, or may be approved."""
+VERDICTS = ("approve", "reject", "edit", "skip", "not_needed", *VETO_ANSWERS)
 REQUEST: dict[str, Any] = {
     "title": str,
     "facts": [{"label": str}],
@@ -304,6 +313,12 @@ class RequestReviewer(models.Model):
         editable=False,
         help_text="The request is open, and the run is not closed to decisions.",
     )
+    expired = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Its deadline closed the request, or decided what was left open.",
+    )
     changes = models.IntegerField(
         null=True,
         editable=False,
@@ -336,6 +351,11 @@ class RequestReviewer(models.Model):
                 fields=["principal", "graph", "opened_at", "request"],
                 name="reviewer_waiting_of_graph",
                 condition=models.Q(waits=True),
+            ),
+            models.Index(
+                fields=["principal", "-opened_at", "-request"],
+                name="reviewer_expired",
+                condition=models.Q(expired=True),
             ),
             models.Index(
                 fields=["principal", "-run_created_at", "-run"],
@@ -459,6 +479,14 @@ class RequestSigner(models.Model):
     run = models.UUIDField()
     opened_at = models.DateTimeField()
     is_open = models.BooleanField()
+    behind = models.IntegerField(
+        null=True,
+        editable=False,
+        help_text=(
+            "How many of the writes that they decided have a newer revision, which they "
+            "have not decided; empty for none."
+        ),
+    )
 
     class Meta:
         constraints = [
@@ -475,6 +503,11 @@ class RequestSigner(models.Model):
                 fields=["by", "-opened_at", "-request"],
                 name="signer_decided",
                 condition=models.Q(is_open=False),
+            ),
+            models.Index(
+                fields=["by", "-opened_at", "-request"],
+                name="signer_came_back",
+                condition=models.Q(is_open=True, behind__isnull=False),
             ),
         ]
 
@@ -577,7 +610,8 @@ class Receipt(Sealed):
 
 class Decision(Sealed):
     """One person's verdict on one revision of one write, that of the request's deadline
-    (`by_deadline`), or the system's that it needs none (`not_needed`).
+    (`by_deadline`), the system's that it needs none (`not_needed`), or the answer of the
+    gate's veto (`veto`, `no_veto`).
 
     Append-only: the ORM refuses, and so does the database.
     """
@@ -616,14 +650,15 @@ class Decision(Sealed):
     )
     verdict = models.CharField(
         max_length=10,
-        choices=[(v, v) for v in ("approve", "reject", "edit", "not_needed")],
+        choices=[(v, v) for v in VERDICTS],
     )
     old_value = models.BinaryField(
         help_text="Packed canonical JSON: the channel's value when it was decided."
     )
     proposed_value = models.BinaryField(help_text="Packed canonical JSON.")
     final_value = models.BinaryField(
-        default=b"", help_text="Packed canonical JSON; empty for a rejection."
+        default=b"",
+        help_text="Packed canonical JSON; empty for a rejection, a skip or a veto.",
     )
     reason = models.BinaryField(
         default=b"", help_text="Packed canonical JSON: a string."
@@ -639,8 +674,8 @@ class Decision(Sealed):
     checked = models.JSONField(
         null=True,
         help_text=(
-            "{reads: [channel]}: what the gate read to say that it needed nobody; "
-            "empty where somebody decided."
+            "{reads: [channel]}: what the gate read to say that it needed nobody, or its "
+            "veto to answer; empty where somebody decided."
         ),
     )
     confirmed_by = models.CharField(
@@ -776,6 +811,8 @@ class Draft(Sealed):
         constraints = [
             models.UniqueConstraint(fields=["by", "write"], name="draft_by_write")
         ]
+        # The runs in which a person has drafted something.
+        indexes = [models.Index(fields=["by", "run"], name="draft_by_person")]
 
     def __str__(self) -> str:
         return f"draft for {self.write} r{self.revision}"

@@ -26,7 +26,7 @@ from checkpoints.sealing.sealed_rows import PLAIN
 from orchestrator.engine.gates.verdicts import EXCLUDED, excludes
 from orchestrator.engine.graphs.tiers import tiers_in
 
-VERDICTS = ("approve", "reject", "edit")
+VERDICTS = ("approve", "reject", "edit", "skip")
 
 
 class DecisionBody(Body):

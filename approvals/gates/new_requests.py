@@ -39,6 +39,7 @@ from orchestrator.engine.graphs.consideration import consideration_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
 from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.graphs.tiers import next_tier_at, tiers_policy
+from orchestrator.engine.graphs.veto import veto_policy
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.engine.values import canonical
@@ -220,6 +221,7 @@ def _open(
     asked_on = moment.asked_on or moment.state
     reviewers, reads = _reviewers(compiled, reached, asked_on)
     policy = policy_of(task, reached, reviewers, reads, deadline)
+    policy |= _policy_on(proposal, reached.gate)
     policy_hash = canonical.digest(canonical.dumps(policy))
     shown = reached.shown or present(
         reached.gate,
@@ -303,6 +305,14 @@ def _new_revisions(
             moment=moment,
             revision=reached.revisions.get(write.position, 1),
         )
+
+
+def _policy_on(proposal: Sequence[HeldWrite], gate: Gate) -> dict[str, Any]:
+    """Return what a policy says of what is asked about: whether it may be skipped."""
+    # A value that was proposed, or acted on before, cannot be left undone.
+    if gate.skip and _kind_of(proposal) == "call":
+        return {"skip": True}
+    return {}
 
 
 def _kind_of(proposal: Sequence[HeldWrite]) -> str:
@@ -453,6 +463,7 @@ def policy_of(
         **consideration_policy(gate),
         **claim_policy(gate),
         **tiers_policy(gate),
+        **veto_policy(gate),
     }
 
 

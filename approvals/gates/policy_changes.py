@@ -25,6 +25,8 @@ _WORDS = {
     "exclusive": "who has taken it keeps others out",
     "claim_seconds": "seconds for which it stays taken",
     "tiers": "while nobody has decided",
+    "skip": "a call may be skipped",
+    "veto": "asked last",
 }
 """Part of a policy -> its words. The others say how it came about, not what it asks."""
 

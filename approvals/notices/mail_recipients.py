@@ -11,7 +11,7 @@ from django.contrib.auth import get_user_model
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from approvals import permissions
+from approvals import delegations, permissions
 from approvals.list_columns import CAME_BACK, OPENED
 from approvals.models import (
     ApprovalRequest,
@@ -30,8 +30,9 @@ TO_REVIEWERS = (OPENED, CAME_BACK, REMINDED, ESCALATED)
 
 
 def people_for(notice: Notice) -> "QuerySet[Any]":
-    """Return the active people with an address who may be meant by a notice. They are
-    judged one by one when it is sent: see `still_concerns`.
+    """Return the active people with an address who may be meant by a notice, each once:
+    reviewers and who decides for them now, or who signed. They are judged one by one
+    when it is sent: see `still_concerns`.
     """
     accounts: Any = get_user_model()._default_manager.filter(is_active=True)
     accounts = accounts.exclude(email="")
@@ -39,7 +40,9 @@ def people_for(notice: Notice) -> "QuerySet[Any]":
         request = _request_of(notice)
         if request is None:
             return accounts.none()  # type: ignore[no-any-return]
-        return accounts.filter(_named(_principals(request, notice))).distinct()  # type: ignore[no-any-return]
+        named = _named(_principals(request, notice))
+        stand_in = Q(pk__in=_delegates_of(named))
+        return accounts.filter(named | stand_in).distinct()  # type: ignore[no-any-return]
     return accounts.filter(pk__in=_signers(notice))  # type: ignore[no-any-return]
 
 
@@ -93,6 +96,13 @@ def _named(principals: Iterable[str]) -> Q:
                     }
                 )
     return named
+
+
+def _delegates_of(named: Q) -> "QuerySet[Any, Any]":
+    """Return the ids of who decides now for one of the accounts that are named."""
+    reviewers = get_user_model()._default_manager.filter(named)
+    lasting = delegations.lasting(delegator__in=reviewers.values("pk"))
+    return lasting.order_by().values("delegate")
 
 
 def _signers(notice: Notice) -> "QuerySet[Any, Any]":

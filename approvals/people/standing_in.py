@@ -21,8 +21,10 @@ from checkpoints.core.arguments import checked_moment, checked_person, checked_t
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.db.clock import read_now
 from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_rows import PLAIN
 from orchestrator.engine.errors import InvalidValue, TamperedRow
+from orchestrator.engine.frozen import frozen
 
 LONGEST_REASON = 1000
 LONGEST_TIME = timedelta(days=366)
@@ -182,3 +184,26 @@ def delegations_of(user: Any) -> "QuerySet[Delegation]":
     of_user = Q(delegator=user.pk) | Q(delegate=user.pk)
     rows = Delegation.objects.filter(of_user)
     return rows.select_related("delegator", "delegate")
+
+
+@frozen
+class ListedDelegation:
+    """A delegation in a list. `refused`: it gives no right, because its row is not as it
+    was made, or was put back after it had been revoked. It cannot be ended either.
+    """
+
+    row: Delegation
+    refused: bool
+
+
+def listed_delegations(user: Any, *, most: int) -> list[ListedDelegation]:
+    """Return the first of `delegations_of`, and which of them are refused. Two queries,
+    one without any.
+    """
+    rows = list(delegations_of(user)[:most])
+    brought_back = those_brought_back(rows)
+    listed: list[ListedDelegation] = []
+    for row in rows:
+        is_changed = fault_of(row, PLAIN) is not None
+        listed.append(ListedDelegation(row, is_changed or row in brought_back))
+    return listed

@@ -41,6 +41,7 @@ class Tally:
     approve: int
     edit: int
     reject: int
+    skip: int
     undecided: int
 
     @classmethod
@@ -50,12 +51,13 @@ class Tally:
             approve=verdicts.count("approve"),
             edit=verdicts.count("edit"),
             reject=verdicts.count("reject"),
+            skip=verdicts.count("skip"),
             undecided=verdicts.count(""),
         )
 
     @property
     def total(self) -> int:
-        return self.approve + self.edit + self.reject + self.undecided
+        return self.approve + self.edit + self.reject + self.skip + self.undecided
 
     @property
     def done(self) -> int:
@@ -70,6 +72,11 @@ class Tally:
     def reject_from(self) -> int:
         """The place in the meter at which the rejected writes begin."""
         return self.approve + self.edit
+
+    @property
+    def skip_from(self) -> int:
+        """The place in the meter at which the skipped writes begin."""
+        return self.reject_from + self.reject
 
 
 @dataclass
@@ -96,6 +103,7 @@ class Review:
         ("approve", "check"),
         ("edit", "pen"),
         ("reject", "x"),
+        ("skip", "slash"),
     )
 
     @property
@@ -104,6 +112,11 @@ class Review:
         for question in self.requests:
             slips += question.slips
         return slips
+
+    @property
+    def said_by_claims(self) -> set[UUID]:
+        """The requests of which their claim says why this person cannot sign."""
+        return {card.request for card in self.claims if card.is_reason}
 
     @property
     def cells(self) -> list[WriteCard]:

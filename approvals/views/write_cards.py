@@ -23,7 +23,7 @@ from approvals.forms.controls import Control
 from approvals.gates.departed_line import DepartedLine
 from approvals.gates.edited_texts import gate_of
 from approvals.gates.request_state import RequestState, policy_of, why_of
-from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.models import VETO, ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages
 from approvals.views.asked_before import AskedBefore
 from approvals.views.card_pages import FIELDS, JSON, CardPages, DrawnCards, Pager, Raw
@@ -76,9 +76,23 @@ STALE = {
 """The note on an open write, by the reason of its revision."""
 MOST_NEEDS = 6
 """The most needed writes that are listed by number."""
-DID = {"approve": "approved it", "edit": "edited it", "reject": "rejected it"}
-CHOSEN = {"approve": "Approved", "edit": "Edited", "reject": "Rejected"}
-LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
+DID = {
+    "approve": "approved it",
+    "edit": "edited it",
+    "reject": "rejected it",
+    "skip": "skipped it",
+}
+CHOSEN = {
+    "approve": "Approved",
+    "edit": "Edited",
+    "reject": "Rejected",
+    "skip": "Skipped",
+}
+LOOKS = {
+    "approved": ("Approved", "check", ""),
+    "rejected": ("Rejected", "x", "n"),
+    "skipped": ("Skipped", "slash", "n"),
+}
 """Label, icon and style of a settled write, by its verdict."""
 
 
@@ -127,6 +141,7 @@ class WriteCard:
     signed: list[DecisionOnSlip]
     drawing: DrawnCards
     editable: bool = False
+    skippable: bool = False
     as_proposed: str = ""
     why_not: str = ""
     own: str = ""
@@ -134,6 +149,7 @@ class WriteCard:
     edit: "EditCard | None" = None
     before: list[DecisionOnSlip] = field(default_factory=list)
     stale: str = ""
+    vetoed: str = ""
     settled_line: str = ""
     limits: Sequence[str] = ()
     needs: str = ""
@@ -589,12 +605,29 @@ def _slip(
         signed=[_signed(decision) for decision in decisions],
         drawing=drawing,
         editable=editable,
+        skippable=policy_of(state.request).skip,
         as_proposed=str(shown.get("as_proposed") or ""),
         why_not=why_not,
         own=own,
         stale=stale,
+        vetoed=_objection_to(state, row),
         limits=_limits_in_words(shown),
     )
+
+
+def _objection_to(state: RequestState, row: PendingWrite) -> str:
+    """Return why a veto keeps a write open, as a sentence; empty if none does."""
+    last = ""
+    if not _is_open(state, state.standings[row.write]):
+        return last
+    for answer in state.answers:
+        is_current = (answer.write, answer.revision) == (row.write, row.revision)
+        if is_current and answer.verdict == VETO:
+            reason = sealed_columns.read_value(answer, "reason") or ""
+            last = (
+                f"Kept open by the veto of its gate at {time_of(answer.at)}: {reason}"
+            )
+    return last
 
 
 def _adds(row: PendingWrite, base: pending_writes.StoredBase) -> bool:

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from checkpoints.bundle.envelope import authenticated_bytes
 from checkpoints.bundle.verifier import (
+    WITHOUT_FINAL,
     Bad,
     Verdict,
     fault_of_assertion,
@@ -36,7 +37,7 @@ UNKNOWN_AMOUNT = (
     "no passkey signed it, and without its amount nobody can say whether the gate asked"
     " for one"
 )
-NOBODY = ("", "the deadline")
+NOBODY = ("", "the deadline", "the veto")
 """Who decided where no person did."""
 _VALUES = ("old_value", "proposed_value", "final_value")
 _SIDES = ("seen", "signed")
@@ -128,6 +129,9 @@ def _require_policy(receipt: dict[str, Any]) -> None:
     write = receipt["write"]
     hashes = {request["policy_hash"], *(write[name]["policy_hash"] for name in _SIDES)}
     _require(hashes == {hash_}, "the policy is not the one that was signed under")
+    is_skipped = receipt["decision"]["verdict"] == "skip"
+    is_skippable = request["policy"].get("skip") is True
+    _require(not is_skipped or is_skippable, "its gate lets nobody skip")
 
 
 def _require_label(label: Any, seen: dict[str, Any]) -> None:
@@ -279,8 +283,8 @@ def _require_hashed(value: Any, hash_: str, what: str) -> None:
 def _require_final(verdict: str, write: dict[str, Any]) -> None:
     """Raise `Bad` if the final value does not fit the verdict."""
     final = write["final_value"]
-    if verdict == "reject":
-        _require(final is None, "a rejection has a final value")
+    if verdict in WITHOUT_FINAL:
+        _require(final is None, f"a decision to {verdict} has a final value")
         return
     _require_same(
         final,

@@ -61,6 +61,8 @@ ROWS = KINDS[1:-3]
 ONCE = ("manifest", "run", "counts", "signature")
 # Events that record a decision, and whether nobody was asked for it.
 DECISIONS = {"decision_signed": False, "approval_not_needed": True}
+# Verdicts that let nothing happen.
+WITHOUT_FINAL = ("reject", "skip", "veto")
 # Events whose facts are compared with other rows.
 READABLE = ("run_started", "checkpoint_noted", "erased")
 
@@ -236,6 +238,7 @@ class Contents:
         self.logged_erasures: set[str] = set()
         self.decided: Numbered = {}  # event of a decision -> whether nobody was asked
         self.requests: dict[str, bool] = {}  # -> whether each decision needs a passkey
+        self.skippable: set[str] = set()  # requests whose gates let people skip
         # Receipt that a passkey signed -> the document, and why it does not hold.
         self.assertions: dict[str, tuple[Row, str]] = {}
         # Write -> hash of a revision -> number of the revision, hash of its value.
@@ -417,6 +420,8 @@ class Contents:
         # Where an amount decides, only its installation can say.
         is_needed = policy.get("confirm") == "passkey" and "confirm_above" not in policy
         self.requests[row.id] = is_needed
+        if policy.get("skip"):
+            self.skippable.add(row.id)
 
     def check_receipt(self, row: Fields) -> None:
         assertion = row.get("assertion")
@@ -445,10 +450,12 @@ class Contents:
         must(number <= row.revision, "what was seen is no revision of the write")
         decided_hash = dict(revisions.values()).get(row.revision)
         must(decided_hash is not None, "the revision that was decided is missing")
-        if row.verdict != "reject":
+        if row.verdict not in WITHOUT_FINAL:
             self._require_final_value(row, decided_hash)
         elif not self.encrypted:
-            must(not row.final_value, "a rejection has a final value")
+            must(not row.final_value, f"a decision to {row.verdict} has a final value")
+        is_skippable = row.request in self.skippable
+        must(row.verdict != "skip" or is_skippable, "its gate lets nobody skip")
         # Only an edit may decide another value than the one that was seen.
         if row.verdict == "approve":
             self._require_final_value(row, seen_hash)

@@ -44,6 +44,7 @@ VERDICT = {
     "approve": Look("Approved", "check", "a"),
     "edit": Look("Edited", "pen", "e"),
     "reject": Look("Rejected", "x", "n"),
+    "skip": Look("Skipped", "slash", "n"),
 }
 
 EFFECTS = {

@@ -6,6 +6,7 @@ transaction under the run's lock. No node runs for it, and nothing is woken: the
 waits as before.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -50,6 +51,8 @@ from orchestrator.engine.versions.pending_parts import Pending
 from orchestrator.execution.memory import memory_values
 
 LONGEST_REASON = 10_000
+
+Policy = Mapping[str, Any]
 
 
 @frozen
@@ -119,6 +122,7 @@ def _require_change(request: ApprovalRequest, opened: ApprovalRequest) -> None:
             "the policy of its graph asks for what this request asks for already",
             status=request.run.status,
         )
+    _require_own_veto(request.run, request.policy, opened.policy)
     # The version that the run is of was not examined for what silence would let act.
     silence = "approve"
     was_silent = request.policy.get("on_deadline") == silence
@@ -127,6 +131,21 @@ def _require_change(request: ApprovalRequest, opened: ApprovalRequest) -> None:
             "under the policy of its graph silence would approve, which no open request "
             "is turned into",
             status=request.run.status,
+        )
+
+
+def _require_own_veto(run: Run, old: Policy, new: Policy) -> None:
+    """Raise `WrongStatus` where a veto would come in that the run's own version, which
+    is asked for it, need not have: then nothing could be approved any more.
+    """
+    veto = new.get("veto")
+    if veto is None or veto == old.get("veto"):
+        return
+    if registry.current(run.graph).fingerprint != run.fingerprint:
+        raise WrongStatus(
+            f"the policy of its graph has the veto {veto}, which the version that the run "
+            "is pinned to need not have",
+            status=run.status,
         )
 
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from approvals.passkeys import is_available, listed_keys
-from approvals.people.standing_in import delegations_of
+from approvals.people.standing_in import listed_delegations
 from approvals.permissions import may
 from approvals.views.notices.mail_choice import mail_facts
 from approvals.views.page import (
@@ -35,7 +35,7 @@ _YEAR = 365 * 24 * 3600
 @refuses_unreadable_filters
 def account_page(request: HttpRequest) -> HttpResponse:
     """Show the account of the signed-in person. Six queries beside those of every
-    page, seven with passkeys.
+    page, one more with passkeys, and one more with delegations.
     """
     user = request.user
     number = read_page(request)
@@ -53,7 +53,7 @@ def account_page(request: HttpRequest) -> HttpResponse:
         "more_passkeys": len(keys) > PASSKEYS,
         "has_passkeys": is_available,
         **mail_facts(user),
-        "delegations": list(delegations_of(user)[:DELEGATIONS]),
+        "delegations": listed_delegations(user, most=DELEGATIONS),
         "now": timezone.now(),
     }
     return render(request, "orchestrator/account.html", {"page": context})

@@ -32,13 +32,15 @@ RELEASED = "The review is given back."
 @dataclass(frozen=True, slots=True)
 class ClaimCard:
     """The claim on one request as one person sees it. `sentence` is empty where nobody
-    has taken it. `keeps_out`: nobody but the holder can sign.
+    has taken it. `keeps_out`: nobody but the holder can sign. `is_reason`: it is why this
+    person cannot, so no other sentence has to say so.
     """
 
     request: UUID
     node: str
     sentence: str
     keeps_out: bool
+    is_reason: bool
     may_take: bool
     may_release: bool
     may_assign: bool
@@ -95,6 +97,7 @@ def _card(
         node=request.node,
         sentence=_sentence(taken, names, is_own=is_own),
         keeps_out=keeps_out,
+        is_reason=taken is not None and why_not == _kept_out_by(taken),
         may_take=is_free and not why_not,
         may_release=is_own or (taken is not None and is_steward),
         may_assign=is_own or is_steward,
@@ -135,6 +138,10 @@ def keeps_out(user: Any, request: ApprovalRequest) -> str:
         return ""
     if not still_decides(taken, request):
         return ""
+    return _kept_out_by(taken)
+
+
+def _kept_out_by(taken: RequestClaim) -> str:
     return f"{_begun(sentence_of(taken))}. Nobody else can sign until then."
 
 

@@ -19,7 +19,7 @@ from orchestrator.engine.graphs.consideration import (
     asks_for_less,
     consideration_policy,
 )
-from orchestrator.engine.graphs.effect import APPROVED, REJECTED
+from orchestrator.engine.graphs.effect import APPROVED, REJECTED, SKIPPED
 from orchestrator.engine.graphs.gate import (
     PRINCIPALS,
     Gate,
@@ -30,6 +30,7 @@ from orchestrator.engine.graphs.gate import (
 )
 from orchestrator.engine.graphs.tiers import escalated, tiers_in, tiers_policy
 from orchestrator.engine.graphs.trace import JOURNALED, is_memory
+from orchestrator.engine.graphs.veto import objection
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.held_patch import (
@@ -83,7 +84,9 @@ class WaitingRequest(Generic[R]):
 
     @property
     def outcome(self) -> str | None:
-        """approved, rejected or partial once each write is settled; None before."""
+        """approved, rejected, skipped or partial once each write is settled; None
+        before.
+        """
         return outcome(self.standings.values())
 
     @property
@@ -99,6 +102,15 @@ class WaitingRequest(Generic[R]):
             if self.standings[revision.write].verdict == APPROVED:
                 approved.append(revision)
         return approved
+
+    @property
+    def binding(self) -> list[R]:
+        """The writes whose decision holds only on the values that people saw."""
+        binding: list[R] = []
+        for revision in self.writes:
+            if self.standings[revision.write].verdict in (APPROVED, SKIPPED):
+                binding.append(revision)
+        return binding
 
 
 class GateCheck(NamedTuple):
@@ -123,7 +135,12 @@ def asks_people(
     """
     # What the gate's function reads is recorded, for a decision depends on it.
     view, record = compiled.recorded_state(state)
-    needed, why = needs_approval(gate, view, compiled.proposal(node, output.writes))
+    proposal = compiled.proposal(node, output.writes)
+    needed, why = needs_approval(gate, view, proposal)
+    # What nobody has to approve would be approved at once.
+    if not needed and gate.veto is not None:
+        why = objection(gate, view, proposal)
+        needed = why is not None
     return GateCheck(needed, why, tuple(sorted(record)))
 
 
@@ -151,6 +168,34 @@ def recheck_approved(
     view, record = compiled.recorded_state(state)
     why = recheck(gate, view, compiled.proposal(node, writes))
     return Recheck(why, tuple(sorted(record)))
+
+
+class Veto(NamedTuple):
+    """The answer of a gate's veto: why what would be approved stays open (None if it may
+    be approved), and the channels that it read.
+    """
+
+    why: str | None
+    reads: tuple[str, ...]
+
+
+def veto_of(
+    compiled: Compiled,
+    node: str,
+    state: State,
+    writes: Sequence[WriteValue],
+) -> Veto:
+    """Return what the veto of a node's gate says, on this state, of writes that would be
+    approved. Never raises.
+    """
+    gate = compiled.nodes[node].gate if node in compiled.nodes else None
+    view, record = compiled.recorded_state(state)
+    try:
+        proposal = compiled.proposal(node, writes)
+    except BROKEN as error:
+        return Veto(f"its veto was not asked: {described(error)}", ())
+    why = objection(gate, view, proposal)
+    return Veto(why, tuple(sorted(record)))
 
 
 def is_applied_as_one(
@@ -201,7 +246,7 @@ def _has_moved_base(
     state: State,
 ) -> bool:
     # A rejected write changes nothing, so it depends on no base.
-    return any(_is_moved(revision, compiled, state) for revision in request.approved)
+    return any(_is_moved(revision, compiled, state) for revision in request.binding)
 
 
 def _in_order(
@@ -278,15 +323,13 @@ def as_settled(request: WaitingRequest[R]) -> Settled:
     """Return a request whose writes are settled, in the form that a settlement
     applies.
     """
-    # Only what is approved binds: a rejected write changes nothing.
+    # A rejected write changes nothing, so it binds nothing.
     shows: set[str] = set()
-    writes: list[WriteValue] = []
-    for revision in request.approved:
+    for revision in request.binding:
         shows.update(revision.shows)
-        writes.append(revision.applied())
     return Settled(
         request.task,
-        tuple(writes),
+        tuple(revision.applied() for revision in request.approved),
         str(request.outcome),
         tuple(sorted(shows)),
     )
@@ -434,9 +477,15 @@ def covers(
         return False
     if other.four_eyes and not gate.four_eyes:
         return False
-    if is_weaker(confirmation_policy(other), confirmation_policy(gate)):
+    if gate.skip and not other.skip:
         return False
-    if asks_for_less(consideration_policy(other), consideration_policy(gate)):
+    lacks = (
+        is_weaker(confirmation_policy(other), confirmation_policy(gate)),
+        asks_for_less(consideration_policy(other), consideration_policy(gate)),
+        # Each would be asked about its own.
+        other.veto not in (None, gate.veto),
+    )
+    if any(lacks):
         return False
     mine = _asked_in_the_end(compiled, gate)
     return _are_among(mine, _asked_in_the_end(compiled, other))

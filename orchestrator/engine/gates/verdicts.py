@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from uuid import UUID
 
-from orchestrator.engine.graphs.effect import APPROVED, REJECTED
+from orchestrator.engine.graphs.effect import APPROVED, REJECTED, SKIPPED
 from orchestrator.engine.graphs.gate import outcome_of
+
+VETO = "veto"
+"""The verdict of a veto, which keeps open what people have approved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The rules under which a request was opened. `needs` are, by channel, the channels
-    without whose writes a write to it makes no sense.
+    without whose writes a write to it makes no sense. `skip`: people may decide that
+    nothing is done, and that the way goes on.
     """
 
     quorum: int = 1
@@ -22,6 +26,7 @@ class Policy:
     four_eyes: bool = False
     all_or_nothing: bool = False
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    skip: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +65,17 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The standing of one write. `verdict` is empty while it is open; `by` are those
-    whose signatures count now. `cause` is the write whose rejection rejected this one
-    too.
+    whose signatures count now; `alike` how many of them can add up, because approvals
+    and skips do not. `cause` is the write whose rejection rejected this one too.
+    `vetoed`: it is open because of a veto, whoever has signed.
     """
 
     verdict: str = ""
     by: tuple[int | None, ...] = ()
     seq: int = 0
     cause: UUID | None = None
+    alike: int = field(default=0, compare=False)
+    vetoed: bool = False
 
     @property
     def settled(self) -> bool:
@@ -81,9 +89,11 @@ def judge(
 ) -> dict[UUID, Standing]:
     """Return each write's standing.
 
-    A write is approved by `quorum` approvals of its current revision and rejected by
-    `reject_quorum` rejections of one revision, whichever came first. A later revision
-    opens an approved write again; a rejected one stays rejected. A person's latest
+    A write is approved by `quorum` approvals of its current revision, skipped by as many
+    skips of it, and rejected by `reject_quorum` rejections of one revision, whichever
+    came first. Approvals and skips do not add up. A later revision opens an approved or
+    skipped write again; a rejected one stays rejected. So does a veto of the current
+    revision: its approvals stay, and settle it with the next one. A person's latest
     verdict on a revision counts, once, whether they decided themselves or another did
     for them. A deadline's verdict settles a write whatever
     the quorum. Under `all_or_nothing` one settled rejection rejects all writes. A write
@@ -91,15 +101,22 @@ def judge(
     """
     by_write: dict[UUID, list[Given]] = {held.write: [] for held in writes}
     is_passed_on = False
+    is_vetoed = False
     # What came first is decided by the log, not by the order in which rows were read.
     for decision in sorted(decisions, key=_seq):
         if decision.write in by_write:
             by_write[decision.write].append(decision)
             is_passed_on = is_passed_on or decision.delegator is not None
+            is_vetoed = is_vetoed or decision.verdict == VETO
     standings: dict[UUID, Standing] = {}
     for held in writes:
+        decided = by_write[held.write]
+        last_veto = 0
+        if is_vetoed:
+            last_veto = _last_veto(held, decided)
+            decided = _without_vetoed(held, decided, last_veto)
         standings[held.write] = _standing(
-            held, by_write[held.write], policy, is_passed_on=is_passed_on
+            held, decided, policy, is_passed_on=is_passed_on, last_veto=last_veto
         )
     if policy.all_or_nothing:
         _reject_all_if_any_is(standings)
@@ -110,6 +127,36 @@ def judge(
 
 def _seq(decision: Given) -> int:
     return decision.seq
+
+
+def _last_veto(held: Held, decisions: Iterable[Given]) -> int:
+    """Return the number of the last veto of a write's current revision; 0 if there is
+    none.
+    """
+    last = 0
+    for decision in decisions:
+        if decision.verdict == VETO and decision.revision == held.revision:
+            last = decision.seq
+    return last
+
+
+def _without_vetoed(
+    held: Held, decisions: Iterable[Given], last_veto: int
+) -> list[Given]:
+    """Return the decisions without vetoes, and without what a deadline approved before
+    the last one: that is no signature which could count again.
+    """
+    remaining: list[Given] = []
+    for decision in decisions:
+        is_undone = (
+            decision.by_deadline
+            and decision.verdict == "approve"
+            and decision.revision == held.revision
+            and decision.seq < last_veto
+        )
+        if decision.verdict != VETO and not is_undone:
+            remaining.append(decision)
+    return remaining
 
 
 def _reject_all_if_any_is(standings: dict[UUID, Standing]) -> None:
@@ -174,15 +221,17 @@ def _standing(
     policy: Policy,
     *,
     is_passed_on: bool,
+    last_veto: int = 0,
 ) -> Standing:
     """Return the standing of one write after its decisions, which are in the order of
-    the log. `is_passed_on`: some of them may have been made for another person.
+    the log. `is_passed_on`: some of them may have been made for another person. Only a
+    decision after the `last_veto` approves.
     """
     author = _first_author(held, decisions)
     by_revision: dict[int, dict[int | None, Given]] = {}
     for decision in decisions:
         if decision.by_deadline and _settles_alone(decision, held):
-            return Standing(_verdict_of(decision), (decision.by,), decision.seq)
+            return Standing(_LEADS_TO[decision.verdict], (decision.by,), decision.seq)
         if decision.verdict == "edit":
             # Author of the revision that the edit made, and of later ones that only
             # have a new base.
@@ -192,19 +241,31 @@ def _standing(
             _replace_same_people(by_person, decision)
         by_person[decision.by] = decision
 
+        # Only the verdict that has just been given can be the one that settles it.
+        verdict = _LEADS_TO[decision.verdict]
         counting = _counting(by_person.values(), author, policy)
-        rejected_by = _signers(counting, rejecting=True)
-        if len(rejected_by) >= policy.reject_quorum:
-            return Standing(REJECTED, rejected_by, decision.seq)
-        approved_by = _signers(counting, rejecting=False)
-        # A quorum on an older revision is no approval: the write has changed since.
-        is_current = decision.revision == held.revision
-        if is_current and len(approved_by) >= policy.quorum:
-            return Standing(APPROVED, approved_by, decision.seq)
+        signers = _signers(counting, verdict)
+        needed = {REJECTED: policy.reject_quorum}.get(verdict, policy.quorum)
+        # Unlike an approval of it, the rejection of an older revision stays.
+        revision = {REJECTED: decision.revision}.get(verdict, held.revision)
+        is_of_revision = decision.revision == revision
+        if all((is_of_revision, decision.seq > last_veto, len(signers) >= needed)):
+            return Standing(verdict, signers, decision.seq)
 
     on_current = by_revision.get(held.revision, {}).values()
     counting = _counting(on_current, held.author, policy)
-    return Standing("", tuple(decision.by for decision in counting), 0)
+    alike = len(counting)
+    if policy.skip:
+        alike = _alike(counting)
+    people = tuple(decision.by for decision in counting)
+    return Standing("", people, 0, alike=alike, vetoed=last_veto > 0)
+
+
+def _alike(counting: list[Given]) -> int:
+    """Return how many of these can add up: of approvals and skips the more."""
+    approvals = len(_signers(counting, APPROVED))
+    skips = len(_signers(counting, SKIPPED))
+    return len(counting) - min(approvals, skips)
 
 
 def _replace_same_people(by_person: dict[int | None, Given], decision: Given) -> None:
@@ -233,8 +294,13 @@ def _settles_alone(decision: Given, held: Held) -> bool:
     return decision.verdict == "reject" or decision.revision == held.revision
 
 
-def _verdict_of(decision: Given) -> str:
-    return REJECTED if decision.verdict == "reject" else APPROVED
+_LEADS_TO = {
+    "approve": APPROVED,
+    "edit": APPROVED,
+    "reject": REJECTED,
+    "skip": SKIPPED,
+}
+"""What each verdict is for; an edit approves the value that it sets."""
 
 
 def _counting(
@@ -249,6 +315,8 @@ def _counting(
     """
     counting: list[Given] = []
     for decision in decisions:
+        if decision.verdict == "skip" and not policy.skip:
+            continue
         # Neither by themselves, nor through a person who decides for them.
         if excludes(policy, author, decision.by):
             continue
@@ -261,11 +329,11 @@ def _counting(
     return counting
 
 
-def _signers(decisions: list[Given], *, rejecting: bool) -> tuple[int | None, ...]:
-    """Return who rejected, or else who approved."""
+def _signers(decisions: list[Given], verdict: str) -> tuple[int | None, ...]:
+    """Return whose decisions lead to this verdict."""
     signers: list[int | None] = []
     for decision in decisions:
-        if (decision.verdict == "reject") == rejecting:
+        if _LEADS_TO[decision.verdict] == verdict:
             signers.append(decision.by)
     return tuple(signers)
 
@@ -281,10 +349,15 @@ def excludes(
     return policy.four_eyes and by is not None and by == author
 
 
+NOT_SKIPPABLE = (
+    "this gate lets nobody skip; skip=True is for calls whose node may stay undone"
+)
 EXCLUDED = "You edited this write, so somebody else must approve or reject it."
 
 
 def outcome(standings: Iterable[Standing]) -> str | None:
-    """Return approved, rejected or partial once every write is settled, else None."""
+    """Return approved, rejected, skipped or partial once every write is settled, else
+    None.
+    """
     verdicts = [standing.verdict for standing in standings]
     return outcome_of(verdicts) if all(verdicts) else None

@@ -28,7 +28,9 @@ from orchestrator.engine.graphs.tiers import (
     tiers_in_words,
     tiers_policy,
 )
+from orchestrator.engine.graphs.veto import veto_policy
 from orchestrator.engine.values.canonical import Json
+from orchestrator.engine.values.functions import name_of
 
 
 def document(
@@ -92,6 +94,8 @@ def _gate_in_words(gate: Gate) -> str:
         words += " under four eyes"
     if gate.all_or_nothing:
         words += ", all writes or none"
+    if gate.skip:
+        words += ", who may skip the call"
     if gate.deadline is not None:
         words += f"; {AT_DEADLINE[gate.on_deadline]} when its deadline has passed"
     for tier in tiers_in_words(tiers_policy(gate)):
@@ -139,7 +143,7 @@ def _node(node: Node, graph: Definition) -> dict[str, Json]:
         "sends": list(node.sends),
         "reads": None if node.reads is None else list(node.reads),
         "gate": _gate(node.gate, graph) if node.gate else None,
-        "not_done": sorted(_name_of(error) for error in node.not_done),
+        "not_done": sorted(name_of(error) for error in node.not_done),
     }
     # Only where they are declared, so that other graphs keep their fingerprints.
     if node.authority:
@@ -174,16 +178,18 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         "four_eyes": gate.four_eyes,
         "all_or_nothing": gate.all_or_nothing,
         "needs_approval": (
-            _name_of(gate.needs_approval) if gate.needs_approval else None
+            name_of(gate.needs_approval) if gate.needs_approval else None
         ),
         "shows": sorted(gate.shows),
         "writes": sorted(gate.writes),
         "reason_required": sorted(reason_required),
         **_on_deadline(gate),
         **_recheck(gate),
+        **_skip(gate),
         **confirmation_policy(gate),
         **consideration_policy(gate),
         **escalation_policy(gate),
+        **veto_policy(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.
     if needs:
@@ -209,14 +215,18 @@ def _on_deadline(gate: Gate) -> dict[str, Json]:
 def _recheck(gate: Gate) -> dict[str, Json]:
     if gate.recheck is None:
         return {}
-    return {"recheck": _name_of(gate.recheck)}
+    return {"recheck": name_of(gate.recheck)}
+
+
+def _skip(gate: Gate) -> dict[str, Json]:
+    return {"skip": True} if gate.skip else {}
 
 
 def _reviewers(reviewers: Sequence[str] | Callable[[Any], Any] | None) -> Json:
     if reviewers is None:
         return None
     if callable(reviewers):
-        return _name_of(reviewers)
+        return name_of(reviewers)
     # Their order decides nothing, so it must not change the fingerprint.
     return sorted(set(reviewers))
 
@@ -229,10 +239,6 @@ def _channel(channel: Channel) -> dict[str, Json]:
         "partition": channel.partition,
         "default": channel.default,
     }
-
-
-def _name_of(thing: Any) -> str:
-    return getattr(thing, "__qualname__", None) or type(thing).__qualname__
 
 
 _NAMED = ("properties", "patternProperties", "$defs", "dependentSchemas")

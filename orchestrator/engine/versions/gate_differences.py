@@ -89,7 +89,9 @@ def _policy_changes(
     yield from _deadline_changes(old, new)
     yield from _confirmation_changes(old, new)
     yield from _consideration_changes(old, new)
+    yield from _veto_changes(old, new)
     yield from _escalation_changes(old, new)
+    yield from _skip_changes(old.get("skip", False), new.get("skip", False))
     yield from _needs_changes(old.get("needs", {}), new.get("needs", {}))
     yield from _limit_changes(old.get("limits", {}), new.get("limits", {}))
     for key, words in _LISTS.items():
@@ -98,6 +100,14 @@ def _policy_changes(
                 f"{words}: {_in_words(old[key])} became {_in_words(new[key])}",
                 weaker=not set(old[key]) <= set(new[key]),
             )
+
+
+def _skip_changes(old: bool, new: bool) -> Iterator[GateChange]:
+    if old != new:
+        # Whoever skips lets the way go on without what the gate asked about.
+        yield GateChange(
+            f"a call may be skipped {_yes(old)} became {_yes(new)}", weaker=new
+        )
 
 
 def _needs_changes(
@@ -189,6 +199,19 @@ def _consideration_changes(
         yield GateChange(
             f"who signs looks first: {before or 'no'} became {after or 'no'}",
             weaker=asks_for_less(old, new),
+        )
+
+
+def _veto_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    before = old.get("veto")
+    after = new.get("veto")
+    if before != after:
+        yield GateChange(
+            f"its veto: {before or 'none'} became {after or 'none'}",
+            # Of two functions nobody can say which lets more pass.
+            weaker=before is not None,
         )
 
 

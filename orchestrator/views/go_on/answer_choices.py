@@ -12,7 +12,7 @@ from approvals.display.leaf import ABSENT, Leaf
 from approvals.display.value_types import schema_of_channel
 from approvals.forms import controls, reading
 from approvals.forms.controls import Control
-from approvals.models import Decision
+from approvals.models import VETO_ANSWERS, Decision
 from approvals.views.inbox import name_of
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
@@ -122,6 +122,7 @@ def _decisions(
             # Without a request it was the system that decided.
             request__isnull=False,
         )
+        .exclude(verdict__in=VETO_ANSWERS)
         .select_related("by")
         .order_by("event_seq")
     )
@@ -161,9 +162,9 @@ def _choice(
     if channel is not None:
         schema = schema_of_channel(channel)
 
-    # A list, because an answer may be null: a rejected write has none to use again.
+    # A list, because an answer may be null: a rejected or skipped write has none to use again.
     recorded: list[Any] = []
-    if decision and decision.verdict != "reject":
+    if decision and decision.verdict not in ("reject", "skip"):
         recorded = [read_value(decision, "final_value")]
 
     answer = recorded[0] if recorded else ABSENT
@@ -193,6 +194,8 @@ def _who_decided(decision: Decision | None) -> str:
     name = name_of(decision.by) if decision.by else "The system"
     if decision.verdict == "reject":
         return f"{name} rejected it"
+    if decision.verdict == "skip":
+        return f"{name} skipped it"
     return f"{name} answered"
 
 

@@ -9,8 +9,10 @@ from django.core import mail
 from django.core.mail.backends import locmem
 from django.utils import timezone
 
+from approvals import reviews
 from approvals.models import (
     ApprovalRequest,
+    Delegation,
     MailPreference,
     Notice,
     NoticeMail,
@@ -249,3 +251,46 @@ def test_whom_a_reminder_names_hear_of_it_if_they_may_see_the_run(
     work_off_tiers(run)
     notices.send_notices()
     assert [message.to for message in mail.outbox] == [["stella@example.org"]]
+
+
+def stands_in(delegator: Any, delegate: Any, **times: Any) -> Any:
+    times = {"ends": timezone.now() + timedelta(days=1), **times}
+    return reviews.delegate(to=delegate, by=delegator, **times)
+
+
+def test_who_stands_in_for_a_reviewer_hears_of_a_review_and_nobody_twice(
+    people: People,
+) -> None:
+    # Rita and Ravi are in the group, and Rita stands in for Ravi besides.
+    stands_in(people.reviewer, people.starter)
+    stands_in(people.second_reviewer, people.starter)
+    stands_in(people.second_reviewer, people.reviewer)
+    a_request(a_run(), "group:reviewer", title="Pay Marta?")
+    notices.send_notices()
+    recipients = sorted(address for message in mail.outbox for address in message.to)
+    expected = (people.reviewer, people.second_reviewer, people.starter)
+    assert recipients == sorted(person.email for person in expected)
+
+
+@pytest.mark.parametrize(
+    "case", ["over", "to come", "revoked", "put back", "passed on"]
+)
+def test_who_does_not_stand_in_now_gets_none(people: People, case: str) -> None:
+    now = timezone.now()
+    times = {"begins": now + timedelta(hours=1)} if case == "to come" else {}
+    passed_on = stands_in(people.reviewer, people.nobody, **times)
+    if case == "over":
+        earlier = {"begins_at": now - timedelta(2), "ends_at": now - timedelta(1)}
+        Delegation.objects.update(**earlier)
+    if case in ("revoked", "put back"):
+        reviews.revoke_delegation(passed_on.id, by=people.reviewer)
+    if case == "put back":
+        passed_on.save()
+    if case == "passed on":
+        reviews.revoke_delegation(passed_on.id, by=people.reviewer)
+        stands_in(people.reviewer, people.starter)
+        stands_in(people.starter, people.nobody)
+    a_request(a_run(), "user:rita")
+    notices.send_notices()
+    addresses = [address for message in mail.outbox for address in message.to]
+    assert people.nobody.email not in addresses

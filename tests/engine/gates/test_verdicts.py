@@ -13,11 +13,14 @@ from orchestrator.engine import END, START, Gate
 from orchestrator.engine.gates.verdicts import (
     APPROVED,
     REJECTED,
+    SKIPPED,
     Given,
     Held,
     Policy,
     Standing,
     judge,
+    outcome,
+    outcome_of,
 )
 from tests.support import cast, run_actions
 from tests.support.run_actions import sign, state
@@ -93,6 +96,40 @@ def test_approvals_of_an_older_revision_do_not_count() -> None:
 
 def test_a_rejected_write_stays_rejected_on_a_new_base() -> None:
     assert _standing(Policy(), (ANN, "reject", 1), revision=2).verdict == REJECTED
+
+
+def test_a_write_is_skipped_by_as_many_skips_as_approvals_would_be_needed() -> None:
+    policy = Policy(quorum=2, skip=True)
+    assert not _standing(policy, (ANN, "skip", 1)).settled
+    skipped = _standing(policy, (ANN, "skip", 1), (BOB, "skip", 1))
+    assert skipped == Standing(SKIPPED, (ANN, BOB), 2)
+    assert outcome([skipped]) == SKIPPED
+
+
+def test_approvals_and_skips_do_not_add_up() -> None:
+    policy = Policy(quorum=2, skip=True)
+    mixed: list[Signed] = [(ANN, "approve", 1), (BOB, "skip", 1)]
+    assert not _standing(policy, *mixed).settled
+    assert _standing(policy, *mixed, (CARL, "skip", 1)).by == (BOB, CARL)
+
+
+def test_a_skip_of_an_older_revision_does_not_count() -> None:
+    policy = Policy(skip=True)
+    assert not _standing(policy, (ANN, "skip", 1), revision=2).settled
+
+
+def test_a_skip_counts_for_nothing_where_the_gate_lets_nobody_skip() -> None:
+    assert _standing(Policy(), (ANN, "skip", 1)) == Standing()
+
+
+def test_under_four_eyes_who_edited_a_call_cannot_skip_it() -> None:
+    policy = Policy(four_eyes=True, skip=True)
+    assert not _standing(policy, (ANN, "skip", 2), revision=2, author=ANN).settled
+
+
+def test_what_was_skipped_in_part_is_approved_and_else_partial() -> None:
+    assert outcome_of([APPROVED, SKIPPED]) == APPROVED
+    assert outcome_of([REJECTED, SKIPPED]) == "partial"
 
 
 def test_an_edit_is_its_authors_approval() -> None:
@@ -323,3 +360,31 @@ def test_an_edit_is_not_approved_for_its_author() -> None:
     decisions = [Given(ONE, 2, "approve", BOB, 1, delegator=ANN)]
     standing = judge([Held(ONE, 2, author=ANN)], decisions, policy)[ONE]
     assert standing.by == ()
+
+
+def test_a_veto_keeps_an_approval_open_until_the_next_one() -> None:
+    signed: list[Signed] = [(ANN, "approve", 1), (None, "veto", 1)]
+    assert _standing(Policy(), *signed) == Standing("", (ANN,), 0, vetoed=True)
+    again = _standing(Policy(), *signed, (BOB, "approve", 1))
+    assert again == Standing(APPROVED, (ANN, BOB), 3)
+    assert _standing(Policy(), *signed, (ANN, "approve", 1)).seq == 3
+
+
+def test_a_veto_of_an_older_revision_says_nothing_of_a_newer_one() -> None:
+    signed: list[Signed] = [(ANN, "approve", 1), (None, "veto", 1), (ANN, "edit", 2)]
+    assert _standing(Policy(), *signed, revision=2) == Standing(APPROVED, (ANN,), 3)
+
+
+def test_after_a_veto_a_rejection_rejects_and_approves_nothing() -> None:
+    signed: list[Signed] = [(ANN, "approve", 1), (None, "veto", 1), (BOB, "reject", 1)]
+    assert _standing(Policy(), *signed).verdict == REJECTED
+    assert not _standing(Policy(reject_quorum=2), *signed).settled
+
+
+def test_what_a_deadline_approved_does_not_count_once_it_is_vetoed() -> None:
+    approved = Given(ONE, 1, "approve", None, 1, by_deadline=True)
+    vetoed = Given(ONE, 1, "veto", None, 2)
+    assert judge([Held(ONE, 1)], [approved, vetoed], Policy())[ONE].verdict == ""
+    rejected = Given(ONE, 1, "reject", None, 3, by_deadline=True)
+    standing = judge([Held(ONE, 1)], [approved, vetoed, rejected], Policy())[ONE]
+    assert standing.verdict == REJECTED

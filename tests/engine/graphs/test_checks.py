@@ -225,7 +225,7 @@ def bad_branch(labels: Any) -> Graph:
             "a tier names 'ann', which is neither user:",
         ),
         (lambda: gated(auto=print), "no gate auto"),
-        (lambda: gated(veto=print), "no gate veto"),
+        (lambda: gated(veto="yes"), "veto must be a function of (state, proposal)"),
         (lambda: gated(confirm_above=10), "confirm_above= needs a confirm="),
         (
             lambda: gated(confirm="retina"),
@@ -243,6 +243,8 @@ def bad_branch(labels: Any) -> Graph:
             lambda: gated(confirm="password", confirm_above=10),
             "the gate names none; write writes={channel: Show(money='amount')}",
         ),
+        (lambda: gated(skip=True), "skip=True goes with approve='call'"),
+        (lambda: gated(skip="no"), "skip must be True or False"),
         (lambda: gated(considered=10), "considered=10 is neither a time nor 'opened'"),
         (lambda: gated(writes={"note": Show(limits=[1])}), "limits=[1] of Show"),
         (lambda: gated(writes={"note": Show(needs="log")}), "needs='log' of Show"),

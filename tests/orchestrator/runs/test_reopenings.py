@@ -213,6 +213,15 @@ def test_a_policy_under_which_silence_approves_is_refused(people: cast.People) -
         reopen(open_request(run).id, by=people.steward, reason=WHY)
 
 
+def test_a_veto_that_the_version_of_the_run_lacks_is_refused(
+    people: cast.People,
+) -> None:
+    run = waiting_run()
+    deploy(quorum=2, veto=lambda state, proposal: False)
+    with pytest.raises((WrongStatus, IncompatibleGraph)):
+        reopen(open_request(run).id, by=people.steward, reason=WHY)
+
+
 def test_where_the_gate_or_the_version_is_gone_it_is_refused(
     people: cast.People,
 ) -> None:

@@ -234,7 +234,6 @@ def test_in_a_run_that_had_stopped_tiers_wait_too() -> None:
     _restored()
     work_off_tiers(run)
     assert request(run).passed_tiers is None
-    assert verify_run(run.id) == []
 
 
 @pytest.mark.parametrize("status", ["failed", "unknown"])

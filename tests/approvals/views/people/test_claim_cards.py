@@ -98,6 +98,21 @@ def test_an_exclusive_claim_takes_the_form_from_others(
     assert not Decision.objects.exists()
 
 
+def test_who_is_kept_out_by_a_claim_reads_so_once_and_by_name(
+    exclusive: Run, people: People, browse: Browse
+) -> None:
+    named(people.reviewer, "Rita Rivers")
+    reviews.claim(request(exclusive).id, by=people.reviewer)
+    html = page_of(browse, people.second_reviewer, exclusive).content.decode()
+    assert html.count("Nobody else can sign until then.") == 1
+    assert "Taken by Rita Rivers since" in html
+    assert "Taken by rita" not in html
+    # What the claim does not say stays.
+    html = page_of(browse, people.starter, exclusive).content.decode()
+    assert "Taken by Rita Rivers since" in html
+    assert "You are not one of its reviewers." in html
+
+
 @pytest.mark.parametrize("posted", [{"act": "steal"}, {"act": "claim", "request": "x"}])
 def test_nonsense_changes_nothing(
     run: Run, people: People, browse: Browse, posted: dict[str, str]

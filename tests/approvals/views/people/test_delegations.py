@@ -142,3 +142,34 @@ def test_a_delegation_for_a_person_whom_four_eyes_exclude_shows_why_not(
     page = browse(ben).get(reverse("review", args=[mine.id])).content.decode()
     assert "Four eyes exclude rita, for whom you would decide." in page
     assert 'id="review"' not in page
+
+
+def account_page(browse: Browse, user: User) -> str:
+    return str(browse(user).get(reverse("account")).content.decode())
+
+
+def test_a_delegation_that_was_put_back_is_marked_and_offers_no_end(
+    people: People, browse: Browse, ben: User
+) -> None:
+    post(browse, people.reviewer, to="ben", ends=in_a_day())
+    made = Delegation.objects.get()
+    for person in (people.reviewer, ben):
+        page = account_page(browse, person)
+        assert "End it now" in page
+        assert "Gives no right" not in page
+    reviews.revoke_delegation(made.id, by=people.reviewer)
+    assert "Gives no right" not in account_page(browse, people.reviewer)
+    # The whole earlier row, with its seal.
+    made.save()
+    for person in (people.reviewer, ben):
+        page = account_page(browse, person)
+        assert "Gives no right" in page
+        assert "End it now" not in page
+
+
+def test_a_delegation_that_was_changed_in_the_database_is_marked(
+    people: People, browse: Browse, ben: User
+) -> None:
+    post(browse, people.reviewer, to="ben", ends=in_a_day())
+    Delegation.objects.update(ends_at=timezone.now() + timedelta(days=300))
+    assert "Gives no right" in account_page(browse, ben)
