@@ -47,31 +47,32 @@ def _is_limit(value: Any, row: Any) -> bool:
     return isinstance(value, str) and number_of(value) is not None
 
 
-def _is_considered(value: Any, row: Any) -> bool:
-    """Return whether a policy may ask for it as consideration."""
-    return is_consideration(value)
-
-
-def _has_tiers(value: Any, row: Any) -> bool:
-    """Return whether a policy may hold this as its tiers."""
+def _is_tiers(value: Any, row: Any) -> bool:
+    """Return whether it is tiers as policies have them."""
     return are_tiers(value)
+
+
+def _is_moments(value: Any, row: Any) -> bool:
+    """Return whether it is null, or [moment with a time zone, in ISO 8601]."""
+    if value is None:
+        return True
+    if not isinstance(value, list):
+        return False
+    try:
+        moments = [datetime.fromisoformat(text) for text in value]
+    except (TypeError, ValueError):
+        return False
+    return all(moment.tzinfo is not None for moment in moments)
 
 
 def _has_passed(value: Any, row: Any) -> bool:
     """Return whether a request may hold this as the moments at which its tiers acted."""
-    if value is None:
-        return True
-    tiers = tiers_in(row.policy)
-    if not isinstance(value, list) or len(value) > len(tiers):
-        return False
-    return all(map(_is_moment, value))
+    return _is_moments(value, row) and len(value or ()) <= len(tiers_in(row.policy))
 
 
-def _is_moment(value: Any) -> bool:
-    try:
-        return datetime.fromisoformat(value).tzinfo is not None
-    except (TypeError, ValueError):
-        return False
+def _is_considered(value: Any, row: Any) -> bool:
+    """Return whether a policy may ask for it as consideration."""
+    return is_consideration(value)
 
 
 # Without `gate` and `reads`, which the policies of older requests may lack.
@@ -93,7 +94,7 @@ _POLICY = {
     "asks?": [int],
     "exclusive?": bool,
     "claim_seconds?": int,
-    "tiers?": _has_tiers,
+    "tiers?": _is_tiers,
     "veto?": str,
 }
 _LINE = {

@@ -360,9 +360,12 @@ def _without_earlier(
     """Return the types of the events that close this request: a task that asks again
     has the events of its earlier requests as well.
     """
-    if row.status == RequestStatus.EXPIRED:
-        return _expiry_of(subject, row)
+    if row.status in (RequestStatus.EXPIRED, RequestStatus.WITHDRAWN):
+        return _closing_of(subject, row, _CLOSING_EVENTS[row.status])
     earlier = {"request_expired"}
+    # An earlier one may have been withdrawn, when it was re-opened; this one was not.
+    if not _closing_of(subject, row, "request_withdrawn"):
+        earlier.add("request_withdrawn")
     if row.status != RequestStatus.APPLIED and _was_applied_before(row):
         earlier.add("gate_applied")
     return logged - earlier
@@ -383,13 +386,11 @@ def _was_applied_before(row: ApprovalRequest) -> bool:
     return earlier.filter(status=RequestStatus.APPLIED).exists()
 
 
-def _expiry_of(subject: Subject, row: ApprovalRequest) -> set[str]:
-    """Return the type of the event that records that this very request expired; nothing
-    if there is none.
+def _closing_of(subject: Subject, row: ApprovalRequest, closing: str) -> set[str]:
+    """Return the type of the event of this type that records that this very request was
+    closed; nothing if there is none.
     """
-    events = RunEvent.objects.filter(
-        run=subject.run.id, task=row.task, type="request_expired"
-    )
+    events = RunEvent.objects.filter(run=subject.run.id, task=row.task, type=closing)
     for event in events:
         facts = _readable_facts(subject, event)
         if facts is not None and facts["request"] == str(row.id):

@@ -143,6 +143,11 @@ def _request_escalated(facts: Facts) -> str:
     return f"asked {_named_to(facts)} too: a review had waited"
 
 
+def _request_reopened(facts: Facts) -> str:
+    changed = ", ".join(map(str, facts.get("changed", ())))
+    return f"re-opened a review under another policy: {changed.replace('_', ' ')}"
+
+
 def _named_to(facts: Facts) -> str:
     return ", ".join(_name_of_holder(str(name)) for name in facts.get("to", ()))
 
@@ -511,6 +516,7 @@ KINDS: dict[str, tuple[str, Words]] = {
     ),
     "request_reminded": ("Reminded of a review", _request_reminded),
     "request_escalated": ("Others asked too", _request_escalated),
+    "request_reopened": ("Review re-opened", _request_reopened),
     "request_claimed": ("Review taken", _always("took a review")),
     "request_released": ("Review given back", _request_released),
     "request_assigned": ("Review handed over", _request_assigned),
