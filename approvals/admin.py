@@ -111,7 +111,7 @@ class ApprovalRequestAdmin(ReadOnlyRows):
     @admin.display(description="asked of")
     def asked_of(self, row: ApprovalRequest) -> str:
         """Return who may decide it, and how many must."""
-        names = ", ".join(map(str, row.policy.get("reviewers", ())))
+        names = ", ".join(map(str, row.reviewers_now))
         return f"{names}; {row.quorum:,} needed" if names else f"{row.quorum:,} needed"
 
     @admin.display(description="times")

@@ -6,21 +6,22 @@ first wins: a deadline that comes second finds nothing left to decide.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from approvals.drafts import forget_drafts
-from approvals.gates.deadline_jobs import add_missing_jobs, is_due, replace_jobs
+from approvals.gates.deadline_jobs import (
+    KIND,
+    TIMED,
+    add_missing_jobs,
+    replace_jobs,
+)
 from approvals.gates.edited_texts import has_other_texts, request_texts
 from approvals.gates.request_state import (
-    RequestState,
     load_states,
-    require_all_decisions,
 )
 from approvals.models import (
     BY_DEADLINE,
@@ -29,49 +30,25 @@ from approvals.models import (
     RequestStatus,
 )
 from approvals.signing import signed_decision, texts_changed_events
+from approvals.silence.moments import Passing, act_when_due
+from approvals.silence.tiers import meet_tiers
 from checkpoints import timeline, versions
 from checkpoints.audit import lines as audit_log
-from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db import query_cache, statements
 from checkpoints.db.clock import kept_now, read_now
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run, pending_writes
-from checkpoints.ledger.run_error import RESTORED
 from checkpoints.models import PendingWrite, Run
 from checkpoints.queue import notify
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
-from checkpoints.sealing.sealed_rows import Protection, decrypted, protection_of
-from orchestrator.engine.errors import TamperedRow, UnknownThing
+from checkpoints.sealing.sealed_rows import decrypted
 from orchestrator.engine.values.ops import same
 
 GRACE = timedelta(minutes=30)
 """The time that people have, from the resume of a restored run, before a deadline acts
 that came while they could not look.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class _Passing:
-    """A deadline that has come: its locked run and request, and the moment."""
-
-    run: Run
-    state: RequestState
-    at: datetime
-
-    @property
-    def request(self) -> ApprovalRequest:
-        return self.state.request
-
-    @property
-    def protection(self) -> Protection:
-        return protection_of(self.run)
-
-    @property
-    def undecided(self) -> list[PendingWrite]:
-        """Return the writes that nobody has settled, by position."""
-        standings = self.state.standings
-        return [row for row in self.state.writes if not standings[row.write].settled]
 
 
 def meet_deadline(run_id: UUID, request_id: UUID) -> bool:
@@ -83,48 +60,39 @@ def meet_deadline(run_id: UUID, request_id: UUID) -> bool:
     A deadline that is still to come gets a new job. A row that does not verify leaves
     the run tampered.
     """
-    try:
-        with transaction.atomic():
-            return _meet_locked(run_id, request_id)
-    except UnknownThing:
-        # Retention has removed the run.
-        return False
-    except TamperedRow as fault:
-        # The transaction is rolled back by now, so these lines outlive it.
-        locked_run.mark_tampered(run_id, fault)
-        row = str(fault.facts.get("row", ""))
-        audit_log.record("refused_tampered", actor=None, run=run_id, row=row)
-        return False
+    return act_when_due(KIND, run_id, request_id, _meet)
 
 
 def meet_due_deadlines(run_id: UUID) -> bool:
-    """Let the deadlines of a run decide that have come, as their jobs would. Returns
-    whether any did. One query where none has.
+    """Let the deadlines and tiers of a run act that have come, as their jobs would.
+    Returns whether any did. One query where none has.
     """
     # Most runs have none, and a look whose query is kept costs less.
     if not query_cache.exists(_query_due, run_id):
         return False
-    has_decided = False
+    has_acted = False
     for request in list(_query_due(run_id)):
-        has_decided |= meet_deadline(run_id, request.id)
-    return has_decided
+        if request.deadline is not None:
+            has_acted |= meet_deadline(run_id, request.id)
+        if request.tier_at is not None:
+            has_acted |= meet_tiers(run_id, request.id)
+    return has_acted
 
 
 def _query_due(run: UUID) -> "QuerySet[ApprovalRequest]":
-    due = ApprovalRequest.objects.filter(
-        run=run, status=RequestStatus.OPEN, deadline__lte=kept_now()
-    )
-    return due.order_by("deadline", "id").only("id")
+    has_come = Q(deadline__lte=kept_now()) | Q(tier_at__lte=kept_now())
+    due = ApprovalRequest.objects.filter(has_come, run=run, status=RequestStatus.OPEN)
+    return due.order_by("deadline", "id").only("id", "deadline", "tier_at")
 
 
 def go_on(run: Run, *, was_restored: bool = False) -> None:
-    """Add the jobs that are missing of the deadlines of a locked, stopped run that goes
-    on: they may have come while nothing could be decided. If it `was_restored`, people
-    get `GRACE` first, and the jobs that `restored` paused end. One query where there is
-    neither a deadline nor, after a restore, a job.
+    """Add the jobs that are missing of the deadlines and tiers of a locked, stopped run
+    that goes on: they may have come while nothing could be decided. If it
+    `was_restored`, people get `GRACE` first, and the jobs that `restored` paused end.
+    One query where there is neither a deadline nor a tier nor, after a restore, a job.
     """
     requests = ApprovalRequest.objects.filter(
-        run=run.id, status=RequestStatus.OPEN, deadline__isnull=False
+        TIMED, run=run.id, status=RequestStatus.OPEN
     )
     if was_restored:
         replace_jobs(run.id, requests, earliest=read_now() + GRACE)
@@ -132,43 +100,14 @@ def go_on(run: Run, *, was_restored: bool = False) -> None:
         add_missing_jobs(run.id, requests)
 
 
-def _meet_locked(run_id: UUID, request_id: UUID) -> bool:
-    run = locked_run.lock_run(run_id)
-    # When such a run goes on, its open requests get new jobs.
-    if run.cancel_at or run.status in CLOSED_TO_DECISIONS:
-        return False
-    # People may have signed in the time that a copy of the database lacks.
-    if run.error_code == RESTORED:
-        return False
-    if not is_due(run_id, request_id):
-        return False
-    requests = query_cache.select_locked(
-        ApprovalRequest, _query_open, run_id, request_id
-    )
-    require_all_decisions(run.id, run.decisions, exactly=True)
-    states = load_states(requests, protection_of(run))
-    if not states or states[0].request.deadline is None:
-        return False
-    at = read_now()
-    # Only the request's own time is sealed, not that of the job.
-    if states[0].request.deadline > at:
-        add_missing_jobs(run_id, requests)
-        return False
-    passing = _Passing(run, states[0], at)
+def _meet(passing: Passing) -> bool:
     if not passing.undecided:
         return False
     _decide(passing)
     return True
 
 
-def _query_open(run: UUID, request: UUID) -> "QuerySet[ApprovalRequest]":
-    requests = ApprovalRequest.objects.filter(
-        id=request, run=run, status=RequestStatus.OPEN
-    )
-    return requests.order_by("id").select_for_update()
-
-
-def _decide(passing: _Passing) -> None:
+def _decide(passing: Passing) -> None:
     """Write a decision for each open write, with events, the audit line and the run's
     row; settle the request, and wake the run. A gate that lets its run fail decides
     nothing: its request is closed.
@@ -219,7 +158,7 @@ def _decide(passing: _Passing) -> None:
     notify.notify_workers()
 
 
-def _expire(passing: _Passing) -> None:
+def _expire(passing: Passing) -> None:
     """Close the request, and wake the run, so that its worker lets it fail. A run that
     has failed already asks again when it is resumed.
     """
@@ -244,7 +183,7 @@ def _expire(passing: _Passing) -> None:
     notify.notify_workers()
 
 
-def _without_edits(passing: _Passing) -> list[PendingWrite]:
+def _without_edits(passing: Passing) -> list[PendingWrite]:
     """Return the open writes as their nodes proposed them: a write that a person has
     edited, and too few have signed since, gets a next revision with the proposal.
     """
@@ -282,7 +221,7 @@ def _without_edits(passing: _Passing) -> list[PendingWrite]:
 
 
 def _texts_without_edits(
-    passing: _Passing, firsts: Sequence[PendingWrite]
+    passing: Passing, firsts: Sequence[PendingWrite]
 ) -> dict[str, Any]:
     """Return title and facts of a request after the writes of these proposals are put
     back to them. One query or more if an edit of another write stays.
@@ -306,7 +245,7 @@ def _texts_without_edits(
     return {name: shown[name] for name in ("title", "facts") if name in shown}
 
 
-def _has_settled_edits(passing: _Passing) -> bool:
+def _has_settled_edits(passing: Passing) -> bool:
     """Return whether a settled write of the request was edited."""
     open_writes = {row.write for row in passing.undecided}
     return any(
@@ -315,7 +254,7 @@ def _has_settled_edits(passing: _Passing) -> bool:
     )
 
 
-def _restore_texts(passing: _Passing, texts: Mapping[str, Any]) -> None:
+def _restore_texts(passing: Passing, texts: Mapping[str, Any]) -> None:
     """Give a request the texts of its proposal back, if an edit changed them."""
     request = passing.request
     packed: dict[str, bytes] = {}
@@ -328,7 +267,7 @@ def _restore_texts(passing: _Passing, texts: Mapping[str, Any]) -> None:
 
 
 def _append_events(
-    passing: _Passing,
+    passing: Passing,
     decisions: Sequence[Decision],
     about_writes: Sequence[NewEvent],
     outcome: str,

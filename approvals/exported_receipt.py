@@ -179,6 +179,7 @@ def _request(
         "facts": _text(request, seen, "facts", hidden),
         "policy": request.policy,
         "policy_hash": request.policy_hash,
+        "passed_tiers": request.passed_tiers or [],
     }
 
 

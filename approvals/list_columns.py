@@ -62,8 +62,7 @@ SETTLED = "request.settled"
 EXPIRED = "request.expired"
 WITHDRAWN = "request.withdrawn"
 STOPPED_RUN = "run.stopped"
-"""The events of notices."""
-EVENTS = (OPENED, CAME_BACK, SETTLED, EXPIRED, WITHDRAWN, STOPPED_RUN)
+"""The events of the notices that the triggers write."""
 APPS = {model._meta.app_label for model in TRIGGERS.values()}
 NOW = {
     "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')",

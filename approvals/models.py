@@ -15,6 +15,7 @@ from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.graphs.confirmation import METHODS
 from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.limit import number_of
+from orchestrator.engine.graphs.tiers import ACTS, escalated, tiers_in
 
 
 def _is_needs(value: Any, row: Any) -> bool:
@@ -50,6 +51,11 @@ def _is_considered(value: Any, row: Any) -> bool:
     return is_consideration(value)
 
 
+_TIER = {
+    "after": int,
+    "act": frozenset(ACTS),
+    "to": ([str], type(None)),
+}
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -65,15 +71,17 @@ _POLICY = {
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,
     "considered?": _is_considered,
+    "skip?": bool,
     "exclusive?": bool,
     "claim_seconds?": int,
+    "tiers?": [_TIER],
 }
 _LINE = {
     "write": str,
     "label?": str,
     "revision": int,
     "hash": str,
-    "verdict": frozenset({"approve", "edit", "reject"}),
+    "verdict": frozenset({"approve", "edit", "reject", "skip"}),
     "result": str,
     "why?": (str, type(None)),
     "by?": ([str], type(None)),
@@ -91,6 +99,7 @@ REQUEST: dict[str, Any] = {
     "facts": [{"label": str}],
     "why": (str, dict),
     "policy": _POLICY,
+    "passed_tiers": ([str], type(None)),
 }
 _ASSERTION = {
     "document": {"decisions": [dict]},
@@ -126,6 +135,7 @@ class ApprovalRequest(OfTask, Sealed):
     PAYLOADS = ("title", "facts", "why")
     SHAPES = REQUEST
     IDENTITY = ("run_id", "id")
+    ADDED = ("tier_at", "passed_tiers")
     # These change after the request was sealed; a verifier derives them from the
     # decisions and the log.
     UNSEALED = ("status", "outcome", "settled_at", "settled_seq")
@@ -174,6 +184,14 @@ class ApprovalRequest(OfTask, Sealed):
     outcome = models.CharField(max_length=10, blank=True, default="")
     opened_at = models.DateTimeField()
     deadline = models.DateTimeField(null=True, blank=True)
+    tier_at = models.DateTimeField(
+        null=True, blank=True, help_text="When the next tier of its policy acts."
+    )
+    passed_tiers = models.JSONField(
+        null=True,
+        blank=True,
+        help_text="[moment at which each tier of its policy has acted, in order].",
+    )
     settled_at = models.DateTimeField(null=True, blank=True)
     settled_seq = models.PositiveBigIntegerField(
         null=True,
@@ -225,6 +243,14 @@ class ApprovalRequest(OfTask, Sealed):
 
     def __str__(self) -> str:
         return f"{self.graph} {self.task}"
+
+    @property
+    def reviewers_now(self) -> list[str]:
+        """The principals that may decide it: those of the policy that it was opened
+        under, and those whom its tiers have asked too since.
+        """
+        passed = tiers_in(self.policy)[: len(self.passed_tiers or ())]
+        return list(dict.fromkeys([*self.policy["reviewers"], *escalated(passed)]))
 
 
 class RequestReviewer(models.Model):
@@ -601,14 +627,14 @@ class Decision(Sealed):
     )
     verdict = models.CharField(
         max_length=10,
-        choices=[(v, v) for v in ("approve", "reject", "edit", "not_needed")],
+        choices=[(v, v) for v in ("approve", "reject", "edit", "skip", "not_needed")],
     )
     old_value = models.BinaryField(
         help_text="Packed canonical JSON: the channel's value when it was decided."
     )
     proposed_value = models.BinaryField(help_text="Packed canonical JSON.")
     final_value = models.BinaryField(
-        default=b"", help_text="Packed canonical JSON; empty for a rejection."
+        default=b"", help_text="Packed canonical JSON; empty for a rejection or a skip."
     )
     reason = models.BinaryField(
         default=b"", help_text="Packed canonical JSON: a string."
@@ -881,6 +907,9 @@ class Notice(models.Model):
         blank=True,
         default="",
         help_text="The outcome of the request, or the status of the run.",
+    )
+    tier = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="Which tier of the request acted, from 0."
     )
     at = models.DateTimeField()
     passed_on_at = models.DateTimeField(

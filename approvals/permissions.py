@@ -493,12 +493,15 @@ def is_reviewer(
     permission that he holds now. Those for whom he decides count for nothing here.
     `principals` are the user's, where the caller has just read them.
 
-    The policy decides, because it is sealed; the rows of reviewers only find requests
-    for inboxes.
+    What is sealed with the request decides, its policy and the tiers that have acted;
+    the rows of reviewers only find requests for inboxes.
     """
     if principals is None:
         principals = _read_principals(user)
-    return not set(request.policy["reviewers"]).isdisjoint(principals)
+    reviewers = request.policy["reviewers"]
+    if request.passed_tiers:
+        reviewers = request.reviewers_now
+    return not set(reviewers).isdisjoint(principals)
 
 
 def excluded(user: Any, request: ApprovalRequest) -> str:

@@ -103,7 +103,7 @@ def sign(
     because others had settled the write. Under four eyes an edit is kept but counts for
     nobody, and its author is excluded from deciding that write.
 
-    Each decision is {"write", "hash", "verdict": "approve" | "reject" | "edit",
+    Each decision is {"write", "hash", "verdict": "approve" | "reject" | "edit" | "skip",
     "value", "reason"}; `hash` is that of what was on the screen. The same
     `idempotency_key` with the same decisions returns the same receipt again. Where a gate
     asks for it, `confirmation` says how this person has just shown who they are.

@@ -60,6 +60,7 @@ from orchestrator.engine.errors import (
 )
 from orchestrator.engine.gates.verdicts import (
     EXCLUDED,
+    NOT_SKIPPABLE,
     Given,
     Held,
     Standing,
@@ -73,7 +74,9 @@ from orchestrator.engine.graphs.effect import REJECTED
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.values import canonical
 
-VERDICTS = ("approve", "reject", "edit")
+VERDICTS = ("approve", "reject", "edit", "skip")
+DECIDES_NO_VALUE = ("reject", "skip")
+"""The verdicts after which no value is applied."""
 LONGEST_REASON = 10_000
 NOBODY_LEFT = (
     "Those for whom you decide have decided this already, or may not decide it, so your "
@@ -165,7 +168,7 @@ def _parse_item(path: str, posted: Any) -> Item:
     _require_known_fields(path, posted)
     verdict = posted.get("verdict")
     if verdict not in VERDICTS:
-        raise _invalid(path, "verdict", "must be approve, reject or edit")
+        raise _invalid(path, "verdict", "must be approve, reject, edit or skip")
     shown_hash = posted.get("hash")
     if not isinstance(shown_hash, str) or not shown_hash:
         raise _invalid(path, "hash", "must be the hash of what was shown")
@@ -324,6 +327,8 @@ def _judge_item(act: Signing, item: Item) -> _ItemResult:
     if why_excluded:
         return _ItemResult(item, row, "excluded", {"why": why_excluded})
     _require_reason(state.request, row, item)
+    if item.verdict == "skip":
+        _require_skippable(state.request, item)
     return _ItemResult(item, row)
 
 
@@ -401,6 +406,11 @@ def _require_reason(request: ApprovalRequest, row: PendingWrite, item: Item) -> 
         raise InvalidValue(
             "rejecting this write needs a reason", path="reason", write=str(row.write)
         )
+
+
+def _require_skippable(request: ApprovalRequest, item: Item) -> None:
+    if not request.policy.get("skip"):
+        raise InvalidValue(NOT_SKIPPABLE, path="verdict", write=str(item.write))
 
 
 # Making the revisions that edits lead to.
@@ -591,6 +601,9 @@ def _signed_line(act: Signing, row: PendingWrite, item: Item) -> dict[str, Any]:
         "hash": item.hash,
         "verdict": item.verdict,
     }
+    delegation = act.used.get(item.write)
+    if delegation is not None:
+        line["for"] = delegation.delegator.get_username()
     # The hash of what was seen holds its value; an edit decides another one.
     if item.verdict == "edit":
         value = read_bytes(act.revised[item.write], "value")
@@ -657,7 +670,7 @@ def signed_decision(
     log that names it. `columns` are the others that a person's decision has.
     """
     final_value = b""
-    if verdict != "reject":
+    if verdict not in DECIDES_NO_VALUE:
         final_value = decrypted(row, "value")
     columns.setdefault("seen_hash", row.hash)
     decision = Decision(
@@ -770,7 +783,9 @@ def _note_standings(
             line["settled"] = standing.verdict
             if standing.cause is not None:
                 line["rejected_with"] = str(standing.cause)
-            line["signatures"] = len(standing.by)
+            line["signatures"] = (
+                len(standing.by) if standing.settled else standing.alike
+            )
             line["needed"] = state.request.quorum
 
 

@@ -13,7 +13,7 @@ from django.db.models import Model
 
 from approvals import list_columns
 from approvals.delegations import BROUGHT_BACK, those_brought_back
-from approvals.gates import deadline_faults, request_state, waivers
+from approvals.gates import deadline_faults, request_state, tier_faults, waivers
 from approvals.gates.confirmation_faults import unconfirmed
 from approvals.models import (
     ApprovalRequest,
@@ -290,7 +290,9 @@ def _fault_of_request(
         or _other_reviewers(subject, row, reviewers)
         or _wrongly_closed(subject, row)
         or _contradicting_decisions(subject, row)
+        or tier_faults.wrong_tiers(subject, row)
         or deadline_faults.unmet_deadline(subject, row)
+        or deadline_faults.unmet_tier(subject, row)
     )
 
 
@@ -304,7 +306,7 @@ def _other_reviewers(
     subject: Subject, row: ApprovalRequest, reviewers: list[str]
 ) -> Fault | None:
     # Nobody here is asked about an imported run.
-    expected = [] if subject.run.imported else row.policy["reviewers"]
+    expected = [] if subject.run.imported else row.reviewers_now
     if sorted(reviewers) == sorted(expected):
         return None
     return subject.fault(

@@ -4,7 +4,6 @@ their addresses.
 
 from uuid import UUID
 
-from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -14,7 +13,6 @@ from approvals.api.base import Query, describe, page_schema, paginate, person, r
 from approvals.api.endpoints import visible_request
 from approvals.api.serializers import (
     AssignBody,
-    DelegationBody,
     DelegationOut,
     EmptyBody,
     RequestOut,
@@ -24,7 +22,6 @@ from approvals.people.accounts import active_account
 from approvals.people.claims import holds_claim
 from approvals.people.standing_in import delegations_of
 from approvals.permissions import may_see_run
-from orchestrator.engine.errors import Forbidden
 
 
 def _request_as_it_is(request: Request, request_id: UUID) -> Response:
@@ -37,15 +34,6 @@ def _sees(request: Request, request_id: UUID) -> bool:
     """Return whether the caller may see the run of a request that there is."""
     claimed = ApprovalRequest.objects.select_related("run").get(id=request_id)
     return may_see_run(person(request), claimed.run)
-
-
-def _require_session(request: Request) -> None:
-    """Raise `Forbidden` for a caller with a token: it acts as its person, and must not
-    give their right to a person for whom no token could be revoked.
-    """
-    # A session leaves no credentials here, a token leaves itself.
-    if request.auth is not None:
-        raise Forbidden(f"no token makes a delegation; make it on {reverse('account')}")
 
 
 class RequestClaimed(APIView):
@@ -100,9 +88,9 @@ class RequestAssigned(APIView):
 
 
 class Delegations(APIView):
-    """The delegations of your right to review, and those by which you decide for others."""
-
-    scopes = {"POST": "decide"}
+    """The delegations of your right to review, and those by which you decide for
+    others. They are made on the page of the account alone, which asks for the password.
+    """
 
     @describe(
         operation_id="delegations_list",
@@ -113,19 +101,6 @@ class Delegations(APIView):
         read_body(Query, request.query_params)
         rows = delegations_of(person(request))
         return paginate(request, rows, DelegationOut, by=("-made_at", "-id"))
-
-    @describe(request=DelegationBody, responses={201: DelegationOut})
-    def post(self, request: Request) -> Response:
-        _require_session(request)
-        posted = read_body(DelegationBody, request.data)
-        delegation = reviews.delegate(
-            to=active_account(posted["to"], "to"),
-            begins=posted.get("begins"),
-            ends=posted["ends"],
-            reason=posted["reason"],
-            by=person(request),
-        )
-        return Response(DelegationOut(delegation).data, status=201)
 
 
 class DelegationRevoked(APIView):

@@ -24,8 +24,9 @@ from checkpoints.sealing.seal_fault import fault_of, json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import PLAIN
 from orchestrator.engine.gates.verdicts import EXCLUDED, excludes
+from orchestrator.engine.graphs.tiers import tiers_in
 
-VERDICTS = ("approve", "reject", "edit")
+VERDICTS = ("approve", "reject", "edit", "skip")
 
 
 class DecisionBody(Body):
@@ -72,6 +73,21 @@ class ClaimOut(serializers.Serializer[RequestClaim]):
         return is_exclusive(taken.request)
 
 
+class TierOut(serializers.Serializer[Any]):
+    """A tier of a request: what it does while people have not decided."""
+
+    after = serializers.IntegerField(help_text="seconds from the opening")
+    act = serializers.CharField(help_text="remind or escalate")
+    to = serializers.ListField(
+        child=serializers.CharField(),
+        allow_null=True,
+        help_text="whom it names; null for those who may decide",
+    )
+    acted_at = serializers.DateTimeField(
+        allow_null=True, help_text="null as long as it has not acted"
+    )
+
+
 class EmptyBody(Body):
     """A body without fields."""
 
@@ -80,19 +96,6 @@ class AssignBody(Body):
     """The person who gets a request: the name of an account."""
 
     to = serializers.CharField(max_length=150)
-
-
-class DelegationBody(Body):
-    """The person who decides for you, and when."""
-
-    to = serializers.CharField(max_length=150, help_text="the name of an account")
-    begins = serializers.DateTimeField(
-        required=False, allow_null=True, help_text="now unless it is set"
-    )
-    ends = serializers.DateTimeField()
-    reason = serializers.CharField(
-        required=False, default="", allow_blank=True, max_length=1000
-    )
 
 
 class DelegationOut(serializers.ModelSerializer[Delegation]):
@@ -137,6 +140,7 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
         help_text="what the deadline does to writes that are open then: reject, "
         "approve or fail; empty without a deadline"
     )
+    tiers = serializers.SerializerMethodField()
     claim = serializers.SerializerMethodField()
 
     class Meta:
@@ -157,6 +161,7 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
             "quorum",
             "deadline",
             "on_deadline",
+            "tiers",
             "status",
             "outcome",
             "writes",
@@ -174,7 +179,16 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
         return str(request.policy.get("on_deadline", ""))
 
     def get_reviewers(self, request: ApprovalRequest) -> list[str]:
-        return list(request.policy["reviewers"])
+        return request.reviewers_now
+
+    @extend_schema_field(TierOut(many=True))
+    def get_tiers(self, request: ApprovalRequest) -> list[dict[str, Any]]:
+        passed = request.passed_tiers or []
+        tiers: list[dict[str, Any]] = []
+        for number, tier in enumerate(tiers_in(request.policy)):
+            acted_at = passed[number] if number < len(passed) else None
+            tiers.append({**tier, "acted_at": acted_at})
+        return tiers
 
     @extend_schema_field(ClaimOut(allow_null=True))
     def get_claim(self, request: ApprovalRequest) -> dict[str, Any] | None:

@@ -19,8 +19,8 @@ from approvals.api.base import (
     person,
     read_body,
 )
-from approvals.list_columns import EVENTS
 from approvals.models import Webhook, WebhookDelivery
+from approvals.notice_rows import EVENTS
 from approvals.webhooks import verbs as webhooks
 from approvals.webhooks.address import LONGEST_URL
 from orchestrator.engine.errors import UnknownThing

@@ -14,6 +14,7 @@ VERDICTS = {
     "approve": "approved",
     "edit": "edited",
     "reject": "rejected",
+    "skip": "skipped",
     "not_needed": "not needed",
 }
 ACCOUNT = "user:"
@@ -123,6 +124,18 @@ def _request_released(facts: Facts) -> str:
 
 def _request_assigned(facts: Facts) -> str:
     return f"handed a review to {_subject(facts)}"
+
+
+def _request_reminded(facts: Facts) -> str:
+    return f"reminded {_named_to(facts) or 'those who may decide'} of a review"
+
+
+def _request_escalated(facts: Facts) -> str:
+    return f"asked {_named_to(facts)} too: a review had waited"
+
+
+def _named_to(facts: Facts) -> str:
+    return ", ".join(map(str, facts.get("to", ())))
 
 
 def _delegated(facts: Facts) -> str:
@@ -486,6 +499,8 @@ KINDS: dict[str, tuple[str, Words]] = {
         "Review closed by its deadline",
         _always("closed a review: the deadline had passed"),
     ),
+    "request_reminded": ("Reminded of a review", _request_reminded),
+    "request_escalated": ("Others asked too", _request_escalated),
     "request_claimed": ("Review taken", _always("took a review")),
     "request_released": ("Review given back", _request_released),
     "request_assigned": ("Review handed over", _request_assigned),

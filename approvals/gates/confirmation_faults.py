@@ -100,6 +100,7 @@ def _is_signed(subject: Subject, row: Decision, document: dict[str, Any]) -> boo
         # It is over the revision too.
         "hash": row.seen_hash,
         "verdict": row.verdict,
+        "for": row.delegator_name,
     }
     line = signed_line(document, decided)
     if line is None:

@@ -5,7 +5,7 @@ have made, and deadlines that nothing would meet.
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from approvals.gates.deadline_jobs import KIND, is_job_of
+from approvals.gates.deadline_jobs import KIND, TIER_KIND, is_job_of, moment_of
 from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.core.status import CLOSED_TO_DECISIONS
@@ -57,19 +57,40 @@ def unmet_deadline(
     """Return the fault of an open request whose deadline no job would meet. One query
     for a request with a deadline.
     """
-    if row.deadline is None or not _is_open(subject.run, row):
+    return _unmet(subject, row, KIND, "deadline")
+
+
+def unmet_tier(
+    subject: Subject,
+    row: ApprovalRequest,
+) -> Fault | None:
+    """Return the fault of an open request whose next tier no job would meet. One query
+    for a request with a tier to come.
+    """
+    # A deadline that has come decides in its place.
+    if row.deadline is not None and row.deadline <= read_now():
         return None
-    jobs_of_run = Job.objects.filter(run=subject.run.id, kind=KIND)
+    return _unmet(subject, row, TIER_KIND, "tier")
+
+
+def _unmet(
+    subject: Subject, row: ApprovalRequest, kind: str, name: str
+) -> Fault | None:
+    """Return the fault of an open request whose moment of this kind no job would meet."""
+    moment = moment_of(kind, row)
+    if moment is None or not _is_open(subject.run, row):
+        return None
+    jobs_of_run = Job.objects.filter(run=subject.run.id, kind=kind)
     every_job = jobs_of_run.order_by("created_at", "id")
     own_jobs = [job for job in every_job if is_job_of(job, row)]
     # A job that is tried again after its deadline is due a while from now.
-    latest = max(row.deadline, read_now()) + LATEST
+    latest = max(moment, read_now()) + LATEST
     if any(_will_meet(job, latest) for job in own_jobs):
         return None
     stopped = [job for job in own_jobs if job.status in _STOPPED]
     if stopped:
-        return _stopped_job(subject, row, stopped[-1])
-    return subject.fault(row, "has a deadline, but no job that would meet it")
+        return _stopped_job(subject, row, stopped[-1], name)
+    return subject.fault(row, f"has a {name}, but no job that would meet it")
 
 
 def _is_open(run: Run, row: ApprovalRequest) -> bool:
@@ -87,13 +108,13 @@ def _will_meet(job: Job, latest: datetime) -> bool:
     return job.status in LIVE and (jobs.is_paused(job) or job.due_at <= latest)
 
 
-def _stopped_job(subject: Subject, row: ApprovalRequest, job: Job) -> Fault:
+def _stopped_job(subject: Subject, row: ApprovalRequest, job: Job, name: str) -> Fault:
     """Return the fault of a request whose job was ended by somebody or by errors: all
-    rows are as they were written, but nothing meets the deadline.
+    rows are as they were written, but nothing meets the moment.
     """
-    reason = f"has a deadline that nothing will meet, for its job was {job.status}"
+    reason = f"has a {name} that nothing will meet, for its job was {job.status}"
     if job.status == JobStatus.FAILED:
-        reason = f"has a deadline that nothing will meet, for its job {job.status}"
+        reason = f"has a {name} that nothing will meet, for its job {job.status}"
     if job.error_code:
         reason = f"{reason} with the error {job.error_code}"
     return replace(subject.fault(row, reason), code=DEADLINE_UNMET)

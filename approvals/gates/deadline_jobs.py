@@ -1,8 +1,9 @@
-"""The jobs that meet deadlines: one for each request with a deadline, written in the
-transaction that opens or reopens the request. `approvals.deadlines` does their work.
+"""The jobs that meet the deadline of a request, and the next of its tiers: one of each,
+written in the transaction that opens or reopens the request. `approvals.deadlines` and
+`approvals.silence.tiers` do their work.
 
 When a job is due decides when silence may act, for whoever looks: never before, though
-the deadline has passed.
+the moment has passed.
 """
 
 from collections.abc import Iterable
@@ -18,47 +19,67 @@ from checkpoints.queue import job_seals, jobs
 from orchestrator.engine.errors import CountersignError
 
 KIND = "meet_deadline"
-"""The kind of these jobs. Their fact `request` is the id of the request."""
+"""The kind of the jobs of deadlines. Their fact `request` is the id of the request."""
+TIER_KIND = "meet_tier"
+"""The kind of the jobs of tiers, with the same fact: each acts for the next tier."""
+KINDS = (KIND, TIER_KIND)
+TIMED = Q(deadline__isnull=False) | Q(tier_at__isnull=False)
+"""The condition of requests that have a job."""
 
 
-def add_deadline_jobs(
-    requests: Iterable[ApprovalRequest], *, earliest: datetime | None = None
+def moment_of(kind: str, request: ApprovalRequest) -> datetime | None:
+    """Return when a job of this kind is to act for a request; None: never."""
+    if kind == TIER_KIND:
+        return request.tier_at
+    return request.deadline
+
+
+def add_request_jobs(
+    requests: Iterable[ApprovalRequest],
+    *,
+    earliest: datetime | None = None,
+    kinds: Iterable[str] = KINDS,
 ) -> None:
-    """Queue a job for each of these requests that has a deadline, in the caller's
+    """Queue the jobs of the deadlines and next tiers of these requests, in the caller's
     transaction, due then or at `earliest` if that is later. A second job for a request
-    does no harm: it finds nothing to decide.
+    does no harm: it finds nothing to do.
     """
+    requests = list(requests)
+    for kind in kinds:
+        _add(kind, requests, earliest)
+
+
+def _add(
+    kind: str, requests: Iterable[ApprovalRequest], earliest: datetime | None = None
+) -> None:
     added: list[jobs.RunJob] = []
     for request in requests:
-        if request.deadline is not None:
+        at = moment_of(kind, request)
+        if at is not None:
             facts = {"request": str(request.id)}
-            due_at = max(request.deadline, earliest or request.deadline)
-            added.append(jobs.RunJob(request.run_id, due_at, facts))
-    jobs.add_run_jobs(KIND, added)
+            added.append(jobs.RunJob(request.run_id, max(at, earliest or at), facts))
+    jobs.add_run_jobs(kind, added)
 
 
 def add_missing_jobs(run_id: UUID, requests: Iterable[ApprovalRequest]) -> None:
-    """Queue a job, as `add_deadline_jobs` does, for each of these requests of a locked
-    run that has none in the queue. One that is queued stays as it is: it may be due
-    later than the deadline, or be paused.
+    """Queue the jobs, as `add_request_jobs` does, that these requests of a locked run
+    lack in the queue. One that is queued stays as it is: it may be due later than its
+    moment, or be paused.
     """
-    waiting = [request for request in requests if request.deadline is not None]
-    if not waiting:
-        return
-    with_job = _requests_in_queue(run_id)
-    missing = []
-    for request in waiting:
-        if str(request.id) not in with_job:
-            missing.append(request)
-    add_deadline_jobs(missing)
+    requests = list(requests)
+    for kind in KINDS:
+        timed = [row for row in requests if moment_of(kind, row) is not None]
+        if timed:
+            with_job = _requests_in_queue(kind, run_id)
+            _add(kind, [row for row in timed if str(row.id) not in with_job])
 
 
-def _requests_in_queue(run_id: UUID) -> set[str]:
-    """Return the ids of the requests of a run whose deadlines have a job that has not
+def _requests_in_queue(kind: str, run_id: UUID) -> set[str]:
+    """Return the ids of the requests of a run that have a job of this kind that has not
     begun: one that runs may have looked already, before the run could be decided.
     """
     with_job = set()
-    for job in _jobs_of(run_id).filter(status=JobStatus.QUEUED):
+    for job in _jobs_of(kind, run_id).filter(status=JobStatus.QUEUED):
         if _is_sound(job):
             with_job.add(job.facts["request"])
     return with_job
@@ -67,18 +88,25 @@ def _requests_in_queue(run_id: UUID) -> set[str]:
 def replace_jobs(
     run_id: UUID, requests: Iterable[ApprovalRequest], *, earliest: datetime
 ) -> None:
-    """End every job of the deadlines of a locked run, also those that are paused, and
-    queue one for each of these requests, due at `earliest` or later.
+    """End every job of the deadlines and tiers of a locked run, also those that are
+    paused, and queue those of these requests, due at `earliest` or later.
     """
-    jobs.cancel_jobs_of(run_id, kind=KIND)
-    add_deadline_jobs(requests, earliest=earliest)
+    for kind in KINDS:
+        jobs.cancel_jobs_of(run_id, kind=kind)
+    add_request_jobs(requests, earliest=earliest)
 
 
-def is_due(run_id: UUID, request_id: UUID) -> bool:
-    """Return whether silence may act in a request now: whether a job of its deadline is
-    due, or runs. One query.
+def pause_jobs(run_id: UUID) -> None:
+    """Pause every job of the deadlines and tiers of a run that has not begun."""
+    for kind in KINDS:
+        jobs.pause_jobs_of(run_id, kind)
+
+
+def is_due(run_id: UUID, request_id: UUID, *, kind: str = KIND) -> bool:
+    """Return whether silence may act in a request now: whether a job of this kind is
+    due for it, or runs. One query.
     """
-    jobs_of_request = _jobs_of(run_id).filter(facts__request=str(request_id))
+    jobs_of_request = _jobs_of(kind, run_id).filter(facts__request=str(request_id))
     has_come = Q(due_at__lte=db_now())
     # A worker has found that it is due.
     has_begun = Q(status=JobStatus.RUNNING)
@@ -87,13 +115,13 @@ def is_due(run_id: UUID, request_id: UUID) -> bool:
 
 
 def is_job_of(job: Job, request: ApprovalRequest) -> bool:
-    """Return whether a job, as it was sealed, is that of the request's deadline."""
+    """Return whether a job, as it was sealed, is one of this request."""
     return job.facts.get("request") == str(request.id) and _is_sound(job)
 
 
-def _jobs_of(run_id: UUID) -> "QuerySet[Job]":
-    """Return the jobs of deadlines of a run that have not ended."""
-    live = Job.objects.filter(run=run_id, kind=KIND, status__in=LIVE)
+def _jobs_of(kind: str, run_id: UUID) -> "QuerySet[Job]":
+    """Return the jobs of this kind of a run that have not ended."""
+    live = Job.objects.filter(run=run_id, kind=kind, status__in=LIVE)
     return live.order_by("id")
 
 

@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from approvals.gates.deadline_jobs import add_deadline_jobs
+from approvals.gates.deadline_jobs import add_request_jobs
 from approvals.gates.renewals import AUTHORITY_KIND, renewed_at
+from approvals.gates.reviewer_rows import reviewer_rows
 from approvals.models import ApprovalRequest, RequestReviewer
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import Status
@@ -37,6 +38,7 @@ from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.consideration import consideration_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
 from orchestrator.engine.graphs.review_claim import claim_policy
+from orchestrator.engine.graphs.tiers import next_tier_at, tiers_policy
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.engine.values import canonical
@@ -143,13 +145,13 @@ class NewRequests:
 
     def insert(self) -> None:
         """Insert the rows in the caller's transaction: three statements for some
-        hundred rows, and the jobs of those that have a deadline.
+        hundred rows, and the jobs of those that have a deadline or tiers.
         """
         if self.requests:
             statements.insert_rows(ApprovalRequest, self.requests)
             statements.insert_rows(RequestReviewer, self.reviewers)
             statements.insert_rows(PendingWrite, self.writes)
-            add_deadline_jobs(self.requests)
+            add_request_jobs(self.requests)
 
 
 @frozen
@@ -218,6 +220,7 @@ def _open(
     asked_on = moment.asked_on or moment.state
     reviewers, reads = _reviewers(compiled, reached, asked_on)
     policy = policy_of(task, reached, reviewers, reads, deadline)
+    policy |= _policy_on(proposal, reached.gate)
     policy_hash = canonical.digest(canonical.dumps(policy))
     shown = reached.shown or present(
         reached.gate,
@@ -245,22 +248,12 @@ def _open(
         writes=len(proposal),
         opened_at=moment.at,
         deadline=deadline.at,
+        tier_at=deadline.tier_at,
     )
     opening.requests.append(request)
-    for principal in policy["reviewers"]:
-        # What triggers copy into it too: without them no new request is hidden.
-        reviewer = RequestReviewer(
-            request=request,
-            principal=principal,
-            run=asker.id,
-            run_graph=asker.graph,
-            run_status=Status.PAUSED.value,
-            graph=asker.graph,
-            opened_at=moment.at,
-            deadline=deadline.at,
-            waits=True,
-        )
-        opening.reviewers.append(reviewer)
+    opening.reviewers.extend(
+        reviewer_rows(request, policy["reviewers"], status=Status.PAUSED.value)
+    )
 
     revisions = _new_revisions(
         asker, compiled, reached, proposal, shown, policy_hash, moment
@@ -313,6 +306,14 @@ def _new_revisions(
         )
 
 
+def _policy_on(proposal: Sequence[HeldWrite], gate: Gate) -> dict[str, Any]:
+    """Return what a policy says of what is asked about: whether it may be skipped."""
+    # A value that was proposed, or acted on before, cannot be left undone.
+    if gate.skip and _kind_of(proposal) == "call":
+        return {"skip": True}
+    return {}
+
+
 def _kind_of(proposal: Sequence[HeldWrite]) -> str:
     """Return what a request asks about: a call before its node runs, what a node acts
     on, or writes.
@@ -326,17 +327,22 @@ def _kind_of(proposal: Sequence[HeldWrite]) -> str:
 def _deadlines(
     compiled: Compiled, reached: Mapping[Task, ReachedGate], state: State
 ) -> dict[Task, GateDeadline]:
-    """Return the deadlines of requests that are opened on this state. One query on
-    PostgreSQL, none if no gate has a deadline.
+    """Return the deadlines and first tiers of requests that are opened on this state.
+    One query on PostgreSQL, none if no gate has either.
     """
-    timed = {task: gate for task, gate in reached.items() if gate.gate.deadline}
+    timed: dict[Task, Gate] = {}
+    for task, reached_gate in reached.items():
+        if reached_gate.gate.deadline or reached_gate.gate.tiers:
+            timed[task] = reached_gate.gate
     if not timed:
         return {}
     now = read_now()
-    return {
-        task: deadline_on(compiled, reached_gate.gate, state, now)
-        for task, reached_gate in timed.items()
-    }
+    deadlines: dict[Task, GateDeadline] = {}
+    for task, gate in timed.items():
+        deadline = deadline_on(compiled, gate, state, now)
+        tier_at = next_tier_at(tiers_policy(gate), 0, now, deadline.at)
+        deadlines[task] = deadline._replace(tier_at=tier_at)
+    return deadlines
 
 
 def _why(
@@ -455,6 +461,7 @@ def policy_of(
         **confirmation_policy(gate),
         **consideration_policy(gate),
         **claim_policy(gate),
+        **tiers_policy(gate),
     }
 
 

@@ -80,6 +80,7 @@ def policy_of(request: ApprovalRequest) -> Policy:
         policy["all_or_nothing"],
         # A request of an older version has none.
         policy.get("needs", {}),
+        policy.get("skip", False),
     )
 
 

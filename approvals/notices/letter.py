@@ -17,6 +17,8 @@ from checkpoints.core.visible_text import visible_text
 LONGEST_SUBJECT = 120
 SENTENCES = {
     "request.opened": "A review waits for you",
+    "request.reminded": "A review still waits",
+    "request.escalated": "A review waits for you too",
     "request.came_back": "A review came back",
     "request.settled": "A review that you signed was decided",
     "request.expired": "A review that you signed was closed by its deadline",

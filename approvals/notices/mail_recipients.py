@@ -20,9 +20,12 @@ from approvals.models import (
     Notice,
     RequestStatus,
 )
+from approvals.notice_rows import ESCALATED, REMINDED
+from approvals.people.parts import why_nothing_to_decide
 from checkpoints.models import Run
+from orchestrator.engine.graphs.tiers import escalated, tiers_in
 
-TO_REVIEWERS = (OPENED, CAME_BACK)
+TO_REVIEWERS = (OPENED, CAME_BACK, REMINDED, ESCALATED)
 """The events of which reviewers hear; of all others those who signed."""
 
 
@@ -37,10 +40,24 @@ def people_for(notice: Notice) -> "QuerySet[Any]":
         request = _request_of(notice)
         if request is None:
             return accounts.none()  # type: ignore[no-any-return]
-        named = _named(request.policy["reviewers"])
+        named = _named(_principals(request, notice))
         stand_in = Q(pk__in=_delegates_of(named))
         return accounts.filter(named | stand_in).distinct()  # type: ignore[no-any-return]
     return accounts.filter(pk__in=_signers(notice))  # type: ignore[no-any-return]
+
+
+def _principals(request: ApprovalRequest, notice: Notice) -> list[str]:
+    """Return whom a notice of an open request is meant for: those whom its tier names,
+    else the reviewers of that moment.
+    """
+    tiers = tiers_in(request.policy)
+    if notice.tier is None or notice.tier >= len(tiers):
+        return request.reviewers_now
+    named = tiers[notice.tier]["to"]
+    if named is not None:
+        return list(named)
+    # Whom a later tier asks too hear of that.
+    return [*request.policy["reviewers"], *escalated(tiers[: notice.tier])]
 
 
 def _request_of(notice: Notice) -> ApprovalRequest | None:
@@ -99,7 +116,19 @@ def still_concerns(person: Any, notice: Notice) -> bool:
         return False
     if permissions.closed(request):
         return False
+    if notice.event == REMINDED:
+        return _waits_for(person, request, notice)
     return permissions.may_decide(person, request).yes
+
+
+def _waits_for(person: Any, request: ApprovalRequest, notice: Notice) -> bool:
+    """Return whether a reminder concerns a person: they may decide and have not; or the
+    tier names them, and they may see the run.
+    """
+    if tiers_in(request.policy)[notice.tier or 0]["to"] is None:
+        return not why_nothing_to_decide(person, request)
+    runs = Run.objects.filter(id=request.run_id)
+    return permissions.visible_among(person, runs).exists()
 
 
 def is_quiet(preference: MailPreference, now: datetime) -> bool:

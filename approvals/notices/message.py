@@ -14,6 +14,7 @@ from django.urls import reverse
 
 from approvals.list_columns import CAME_BACK, OPENED
 from approvals.models import ApprovalRequest, Notice, WebhookDelivery
+from approvals.notice_rows import ESCALATED, REMINDED
 from approvals.views.inbox_effects import effects_of
 from checkpoints.conf import conf
 from checkpoints.models import Run
@@ -22,6 +23,8 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 
 LONGEST_QUESTION = 500
+STILL_OPEN = (OPENED, REMINDED, ESCALATED, CAME_BACK)
+"""The events of reviews that wait for people."""
 
 
 def body_of(notice: Notice) -> bytes:
@@ -69,7 +72,7 @@ def _about(notice: Notice, request: ApprovalRequest) -> dict[str, Any]:
     """Return what a message says of the request itself."""
     about: dict[str, Any] = {"node": request.node, "question": question_of(request)}
     # Whatever is settled has no effects ahead that one could still prevent here.
-    if notice.event in (OPENED, CAME_BACK):
+    if notice.event in STILL_OPEN:
         counts = effects_of([request], with_money=False)[request.id]
         about["effects"] = {count.effect: count.count for count in counts}
         if request.deadline is not None:

@@ -26,6 +26,7 @@ from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Task
 from orchestrator.engine.errors import UNREADABLE
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.effect import SKIPPED
 from orchestrator.engine.graphs.node import Node
 from orchestrator.engine.step.held_patch import PATCH
 
@@ -35,8 +36,18 @@ UNKNOWN = "unknown"
 UNDER_WAY = "under way"
 NOT_YET = "not yet"
 NOT_REACHED = "not reached"
+AS_DECIDED = "not run, as decided"
 LATER = "counted with a later question"
-GRAVEST_FIRST = (UNKNOWN, FAILED, UNDER_WAY, NOT_YET, NOT_REACHED, LATER, DONE)
+GRAVEST_FIRST = (
+    UNKNOWN,
+    FAILED,
+    UNDER_WAY,
+    NOT_YET,
+    NOT_REACHED,
+    LATER,
+    AS_DECIDED,
+    DONE,
+)
 JOURNALED = ("write", "external")
 MOST_ATTEMPTS = 5_000
 """The most attempts that are counted; of more nothing is said."""
@@ -240,9 +251,14 @@ def _expected(request: ApprovalRequest, outcome: str) -> set[str]:
     names = {node.name for node in nodes_behind(compiled, request.node, outcome)}
     if request.kind in _OWN_TASK and request.outcome != "rejected":
         names.add(request.node)
-    if outcome != "rejected":
+    # No effect rests on a skip.
+    if outcome != "rejected" and request.outcome != SKIPPED:
         names.update(node.name for node in _acting_on(compiled, request.node))
     return names
+
+
+def _is_skipped(request: ApprovalRequest, node: Node) -> bool:
+    return request.outcome == SKIPPED and node.name == request.node
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +291,10 @@ class _Journal:
             for attempt in self._own_attempts(request, node, gate, own):
                 _add(result, attempt, request)
             if not result.counts and node.name in expected:
-                result.counts[self._word_without(request, node, gate, own)] = 1
+                word = AS_DECIDED
+                if not _is_skipped(request, node):
+                    word = self._word_without(request, node, gate, own)
+                result.counts[word] = 1
             if result.counts:
                 results.append(result)
         return results

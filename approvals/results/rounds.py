@@ -13,7 +13,7 @@ from django.db.models import Max, Min, OuterRef, Subquery
 
 from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints.models import Checkpoint, RunLine
-from orchestrator.engine.graphs.gate import outcome_of
+from orchestrator.engine.graphs.gate import outcome_of, way_of
 
 CLOSED = (RequestStatus.WITHDRAWN, RequestStatus.EXPIRED)
 """Requests with one of these let nothing through."""
@@ -130,7 +130,7 @@ def _outcome(parts: Iterable[_Part]) -> str:
         if part.status != RequestStatus.APPLIED:
             return ""
         outcomes.append(part.outcome)
-    return outcome_of(outcomes) if outcomes else ""
+    return way_of(outcome_of(outcomes)) if outcomes else ""
 
 
 def newest_before(

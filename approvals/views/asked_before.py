@@ -11,7 +11,12 @@ from approvals.results.earlier_askings import EarlierAsking, EffectEnding
 from approvals.results.effect_results import NOT_YET
 from approvals.views.inbox import name_of_decider, time_of
 
-DECIDED = {"approved": "approved", "rejected": "rejected", "partial": "decided"}
+DECIDED = {
+    "approved": "approved",
+    "rejected": "rejected",
+    "skipped": "skipped",
+    "partial": "decided",
+}
 """What people did, by the outcome of their request."""
 
 

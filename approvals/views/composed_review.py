@@ -40,7 +40,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine.graphs.compile import Compiled
 
-WORDS = {"approve": "Approve", "edit": "Edit", "reject": "Reject"}
+WORDS = {"approve": "Approve", "edit": "Edit", "reject": "Reject", "skip": "Skip"}
 
 
 def review_of(

@@ -16,6 +16,8 @@ from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.effect import SKIPPED
+from orchestrator.engine.graphs.gate import way_of
 from orchestrator.engine.graphs.node import END, Edge, Node
 from orchestrator.engine.step.held_patch import PATCH
 
@@ -23,6 +25,7 @@ WHEN = {
     "approved": "If all are approved",
     "rejected": "If all are rejected",
     "partial": "If some are rejected",
+    "skipped": "If it is skipped",
 }
 FIRST = {
     "approved": "What you approved is written into the run",
@@ -102,6 +105,8 @@ def _parts(
     # A single write, and writes that stand or fall together, have no third outcome.
     if request.writes > 1 and not request.policy.get("all_or_nothing"):
         outcomes.append("partial")
+    if request.policy.get("skip"):
+        outcomes.append(SKIPPED)
     parts = []
     renews = request.kind == AUTHORITY_KIND
     for outcome in outcomes:
@@ -188,8 +193,11 @@ def lines_after(
         return _lines_after_patch(compiled, outcome, fates, ahead)
     starts = []
     for edge in compiled.edges:
-        if edge.source == node and takes(edge, outcome):
+        if edge.source == node and takes(edge, way_of(outcome)):
             starts.append((edge, _is_sure(edge)))
+    if outcome == SKIPPED:
+        following = _lines_ahead(compiled, starts, (), ahead)
+        return [_not_called(compiled.nodes[node]), *following]
     waits = _waits(compiled, node, renews=renews)
     if waits and outcome != "rejected":
         # What it writes is decided by nobody, so all that follows may read it.

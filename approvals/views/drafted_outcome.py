@@ -33,7 +33,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.gates.verdicts import Given, Held, Standing, judge, outcome
 from orchestrator.engine.graphs.compile import Compiled, State
-from orchestrator.engine.graphs.effect import APPROVED, REJECTED
+from orchestrator.engine.graphs.effect import APPROVED, REJECTED, SKIPPED
 from orchestrator.engine.graphs.gate import present_edit
 from orchestrator.engine.graphs.limit import require_within_limits
 
@@ -43,6 +43,7 @@ WHEN = {
     "approved": "all is approved",
     "rejected": "all is rejected",
     "partial": "some is approved and some rejected",
+    "skipped": "it is skipped",
 }
 
 
@@ -346,8 +347,9 @@ def _line_of(drafted: _Drafted, state: RequestState, after: Standing) -> Line:
     if drafted.wrong:
         text = f"Your edit cannot be signed yet: {drafted.wrong}"
         return Line(drafted.title, text, icon="warn")
-    if after.verdict == REJECTED:
-        return Line(drafted.title, "Rejected: it does not happen.", icon="x")
+    if after.verdict in _NOT_HAPPENING:
+        word, icon = _NOT_HAPPENING[after.verdict]
+        return Line(drafted.title, f"{word}: it does not happen.", icon=icon)
 
     amount = f" Amount: {drafted.amount}." if drafted.amount else ""
     if after.verdict == APPROVED:
@@ -360,10 +362,14 @@ def _line_of(drafted: _Drafted, state: RequestState, after: Standing) -> Line:
         needed_rejections = state.request.policy["reject_quorum"]
         text = f"One rejection of {needed_rejections}; it stays open."
         return Line(drafted.title, text, icon="x")
-    have = len(after.by)
+    have = after.alike
     needed = state.request.quorum
     text = f"{have} of {needed} signatures; it waits for {needed - have} more."
     return Line(drafted.title, f"{text}{amount}", icon="clock")
+
+
+_NOT_HAPPENING = {REJECTED: ("Rejected", "x"), SKIPPED: ("Skipped", "slash")}
+"""The word and the icon of a write of which nothing comes."""
 
 
 def _after_edit(state: RequestState, row: PendingWrite) -> str:

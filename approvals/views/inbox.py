@@ -338,8 +338,8 @@ def _open(requests: Iterable[ApprovalRequest]) -> list[ApprovalRequest]:
 
 
 def _principals(request: ApprovalRequest) -> list[str]:
-    """Return the reviewers of a request, from its sealed policy."""
-    return list(request.policy["reviewers"])
+    """Return the reviewers of a request, from what is sealed of it."""
+    return request.reviewers_now
 
 
 def _drafted(requests: Sequence[ApprovalRequest], user: Any) -> dict[UUID, int]:

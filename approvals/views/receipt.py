@@ -40,8 +40,9 @@ LOOKS = {
     "approve": ("Approved", "check"),
     "edit": ("Edited", "pen"),
     "reject": ("Rejected", "x"),
+    "skip": ("Skipped: not run", "slash"),
 }
-SETTLED_BY = {"approve": "approved", "reject": "rejected"}
+SETTLED_BY = {"approve": "approved", "reject": "rejected", "skip": "skipped"}
 """The state of a write that is settled by a verdict. Where a write is in it, the
 receipt need not add to the verdict.
 """
@@ -96,6 +97,11 @@ class SignedWrite:
     @property
     def anchor(self) -> str:
         return f"w{self.number}"
+
+    @property
+    def against(self) -> bool:
+        """Return whether the verdict lets nothing happen."""
+        return self.verdict in ("reject", "skip")
 
 
 @login_required

@@ -14,7 +14,7 @@ from approvals.forms.controls import Control
 from checkpoints.models import PendingWrite
 from orchestrator.engine.values.ops import same
 
-VERDICTS = ("approve", "edit", "reject")
+VERDICTS = ("approve", "edit", "reject", "skip")
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from approvals.views.card_pages import LinePages
 from approvals.views.drafted_outcome import Next
 from approvals.views.page import render
 from approvals.views.people.claim_cards import ClaimCard
+from approvals.views.people.shown_tiers import TierLine, asked_too, next_tiers
 from approvals.views.signatures import Slot
 from approvals.views.write_cards import Question, WriteCard
 from approvals.views.write_groups import WriteGroup, WriteLine
@@ -40,6 +41,7 @@ class Tally:
     approve: int
     edit: int
     reject: int
+    skip: int
     undecided: int
 
     @classmethod
@@ -49,12 +51,13 @@ class Tally:
             approve=verdicts.count("approve"),
             edit=verdicts.count("edit"),
             reject=verdicts.count("reject"),
+            skip=verdicts.count("skip"),
             undecided=verdicts.count(""),
         )
 
     @property
     def total(self) -> int:
-        return self.approve + self.edit + self.reject + self.undecided
+        return self.approve + self.edit + self.reject + self.skip + self.undecided
 
     @property
     def done(self) -> int:
@@ -69,6 +72,11 @@ class Tally:
     def reject_from(self) -> int:
         """The place in the meter at which the rejected writes begin."""
         return self.approve + self.edit
+
+    @property
+    def skip_from(self) -> int:
+        """The place in the meter at which the skipped writes begin."""
+        return self.reject_from + self.reject
 
 
 @dataclass
@@ -95,6 +103,7 @@ class Review:
         ("approve", "check"),
         ("edit", "pen"),
         ("reject", "x"),
+        ("skip", "slash"),
     )
 
     @property
@@ -339,7 +348,7 @@ class Review:
     def asked_of(self) -> str:
         principals: set[str] = set()
         for request in self._requests:
-            principals.update(request.policy["reviewers"])
+            principals.update(request.reviewers_now)
         reviewers = inbox.asked_of(sorted(principals), self.user)
         # One person can sign for all requests, so the largest number decides.
         quorum = max(map(attrgetter("quorum"), self._requests), default=1)
@@ -364,6 +373,16 @@ class Review:
             if request.deadline is not None:
                 acts.add((request.deadline, inbox.at_deadline(request)))
         return sorted(acts)
+
+    @property
+    def asked_too(self) -> list[TierLine]:
+        """Whom tiers of the open requests have asked too, by time."""
+        return asked_too(self._open_requests, self.user)
+
+    @property
+    def next_tiers(self) -> list[TierLine]:
+        """What the next tiers of the open requests do, by time."""
+        return next_tiers(self._open_requests, self.user)
 
     @property
     def silence_approves(self) -> bool:

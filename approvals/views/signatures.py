@@ -12,7 +12,12 @@ from approvals.gates.request_state import RequestState
 from approvals.models import Decision, RequestStatus
 from approvals.views.inbox import asked_of, name_of
 
-VERBS = {"approve": "approved", "edit": "edited", "reject": "rejected"}
+VERBS = {
+    "approve": "approved",
+    "edit": "edited",
+    "reject": "rejected",
+    "skip": "skipped",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ def _people_who_count(states: Mapping[UUID, RequestState]) -> set[int | None]:
 def _reviewers(states: Mapping[UUID, RequestState]) -> list[str]:
     principals: set[str] = set()
     for state in states.values():
-        principals.update(state.request.policy["reviewers"])
+        principals.update(state.request.reviewers_now)
     return sorted(principals)
 
 
@@ -114,7 +119,7 @@ def _lacking(state: RequestState) -> int:
     lacking = []
     for standing in state.standings.values():
         if not standing.settled:
-            lacking.append(state.request.quorum - len(standing.by))
+            lacking.append(state.request.quorum - standing.alike)
     return max(lacking, default=0)
 
 

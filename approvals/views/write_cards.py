@@ -76,9 +76,23 @@ STALE = {
 """The note on an open write, by the reason of its revision."""
 MOST_NEEDS = 6
 """The most needed writes that are listed by number."""
-DID = {"approve": "approved it", "edit": "edited it", "reject": "rejected it"}
-CHOSEN = {"approve": "Approved", "edit": "Edited", "reject": "Rejected"}
-LOOKS = {"approved": ("Approved", "check", ""), "rejected": ("Rejected", "x", "n")}
+DID = {
+    "approve": "approved it",
+    "edit": "edited it",
+    "reject": "rejected it",
+    "skip": "skipped it",
+}
+CHOSEN = {
+    "approve": "Approved",
+    "edit": "Edited",
+    "reject": "Rejected",
+    "skip": "Skipped",
+}
+LOOKS = {
+    "approved": ("Approved", "check", ""),
+    "rejected": ("Rejected", "x", "n"),
+    "skipped": ("Skipped", "slash", "n"),
+}
 """Label, icon and style of a settled write, by its verdict."""
 
 
@@ -127,6 +141,7 @@ class WriteCard:
     signed: list[DecisionOnSlip]
     drawing: DrawnCards
     editable: bool = False
+    skippable: bool = False
     as_proposed: str = ""
     why_not: str = ""
     own: str = ""
@@ -589,6 +604,7 @@ def _slip(
         signed=[_signed(decision) for decision in decisions],
         drawing=drawing,
         editable=editable,
+        skippable=policy_of(state.request).skip,
         as_proposed=str(shown.get("as_proposed") or ""),
         why_not=why_not,
         own=own,

@@ -14,8 +14,8 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import QuerySet
 
-from approvals.list_columns import EVENTS
 from approvals.models import DeliveryStatus, Notice, Webhook, WebhookDelivery
+from approvals.notice_rows import EVENTS
 from approvals.permissions import may
 from approvals.webhooks.address import read_address
 from checkpoints.audit import lines as audit_log

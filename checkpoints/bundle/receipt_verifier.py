@@ -128,6 +128,9 @@ def _require_policy(receipt: dict[str, Any]) -> None:
     write = receipt["write"]
     hashes = {request["policy_hash"], *(write[name]["policy_hash"] for name in _SIDES)}
     _require(hashes == {hash_}, "the policy is not the one that was signed under")
+    is_skipped = receipt["decision"]["verdict"] == "skip"
+    is_skippable = request["policy"].get("skip") is True
+    _require(not is_skipped or is_skippable, "its gate lets nobody skip")
 
 
 def _require_label(label: Any, seen: dict[str, Any]) -> None:
@@ -252,6 +255,7 @@ def _require_signed_line(receipt: dict[str, Any], document: dict[str, Any]) -> N
         "hash": decision["seen_hash"],
         "revision": write["seen"]["revision"],
         "verdict": decision["verdict"],
+        "for": decision["delegator"],
     }
     line = signed_line(document, decided)
     if line is None:
@@ -278,8 +282,8 @@ def _require_hashed(value: Any, hash_: str, what: str) -> None:
 def _require_final(verdict: str, write: dict[str, Any]) -> None:
     """Raise `Bad` if the final value does not fit the verdict."""
     final = write["final_value"]
-    if verdict == "reject":
-        _require(final is None, "a rejection has a final value")
+    if verdict in ("reject", "skip"):
+        _require(final is None, f"a decision to {verdict} has a final value")
         return
     _require_same(
         final,

@@ -236,6 +236,7 @@ class Contents:
         self.logged_erasures: set[str] = set()
         self.decided: Numbered = {}  # event of a decision -> whether nobody was asked
         self.requests: dict[str, bool] = {}  # -> whether each decision needs a passkey
+        self.skippable: set[str] = set()  # requests whose gates let people skip
         # Receipt that a passkey signed -> the document, and why it does not hold.
         self.assertions: dict[str, tuple[Row, str]] = {}
         # Write -> hash of a revision -> number of the revision, hash of its value.
@@ -412,9 +413,13 @@ class Contents:
 
     def check_request(self, row: Fields) -> None:
         policy = row.policy
+        is_signed_under = digest(canonical_json(policy)) == row.policy_hash
+        must(is_signed_under, "the policy is not the one that was signed under")
         # Where an amount decides, only its installation can say.
         is_needed = policy.get("confirm") == "passkey" and "confirm_above" not in policy
         self.requests[row.id] = is_needed
+        if policy.get("skip"):
+            self.skippable.add(row.id)
 
     def check_receipt(self, row: Fields) -> None:
         assertion = row.get("assertion")
@@ -443,10 +448,12 @@ class Contents:
         must(number <= row.revision, "what was seen is no revision of the write")
         decided_hash = dict(revisions.values()).get(row.revision)
         must(decided_hash is not None, "the revision that was decided is missing")
-        if row.verdict != "reject":
+        if row.verdict not in ("reject", "skip"):
             self._require_final_value(row, decided_hash)
         elif not self.encrypted:
-            must(not row.final_value, "a rejection has a final value")
+            must(not row.final_value, f"a decision to {row.verdict} has a final value")
+        is_skippable = row.request in self.skippable
+        must(row.verdict != "skip" or is_skippable, "its gate lets nobody skip")
         # Only an edit may decide another value than the one that was seen.
         if row.verdict == "approve":
             self._require_final_value(row, seen_hash)
@@ -481,6 +488,7 @@ class Contents:
             "revision": revision,
             "hash": row.seen_hash,
             "verdict": row.verdict,
+            "for": row.get("delegator_name") or "",
         }
         line = signed_line(document or {}, decided)
         must(line is not None, f"the passkey of {what} signed something else")
@@ -659,16 +667,15 @@ def _bytes(assertion: Row, name: str) -> bytes:
 
 
 def challenge_of(document: Row) -> bytes:
-    """Return the challenge for a document: the SHA-256 of its canonical JSON. It holds
-    texts and whole numbers only.
+    """Return the challenge for a document: the SHA-256 of its canonical JSON."""
+    return bytes.fromhex(digest(canonical_json(document)))
+
+
+def canonical_json(value: Row) -> str:
+    """Return the canonical JSON of a value of texts, whole numbers, and short
+    fractions.
     """
-    text = json.dumps(
-        document,
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-    )
-    return hashlib.sha256(text.encode()).digest()
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def fingerprint_of(public_key: bytes) -> str:
@@ -680,7 +687,7 @@ def fingerprint_of(public_key: bytes) -> str:
 
 def signed_line(document: Row, decided: Row) -> Any:
     """Return what a document says of one decision; None unless it is this one: {run, by,
-    request, write, revision, hash, verdict}.
+    request, write, revision, hash, verdict, for: whose right it used, if another's}.
     """
     of_write = []
     for line in document["decisions"]:
@@ -689,6 +696,7 @@ def signed_line(document: Row, decided: Row) -> Any:
     if len(of_write) != 1:
         return None
     signed = {
+        "for": "",
         **of_write[0],
         "run": document["run"],
         "by": document["by"],

@@ -102,7 +102,7 @@ class RunJob:
     facts: dict[str, Any]
 
 
-UNFAILING = {"meet_deadline": 300.0}
+UNFAILING = {"meet_deadline": 300.0, "meet_tier": 300.0}
 """Kinds whose jobs are tried again whatever the error, and the seconds until then: what
 they do, nothing else would do in their place.
 """
@@ -365,6 +365,20 @@ def continue_job(job_id: UUID | str) -> bool:
     if continued:
         notify.notify_workers(notify.JOB_DUE)
     return continued
+
+
+def wake_named(name: str) -> bool:
+    """Let a job of this name be due now, in the caller's transaction. Returns False if
+    none waits for its next turn: one that is paused, or waits after a failure, is left
+    as it is.
+    """
+    rows = Job.objects.filter(name=name, status=JobStatus.QUEUED, attempts=0)
+    woken = bool(
+        rows.filter(due_at__gt=db_now(), due_at__lt=PAUSED).update(due_at=db_now())
+    )
+    if woken:
+        notify.notify_workers(notify.JOB_DUE)
+    return woken
 
 
 def is_paused(job: Job) -> bool:

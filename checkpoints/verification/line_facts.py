@@ -130,6 +130,8 @@ NEEDED: Mapping[str, Mapping[str, Kind]] = {
     "request_settled": {"request": _id, "outcome": _name},
     "request_withdrawn": {"request": _id},
     "request_expired": {"request": _id},
+    "request_reminded": {"request": _id, "tier": _number},
+    "request_escalated": {"request": _id, "tier": _number, "to": _names},
     "request_claimed": {"request": _id},
     "request_released": {"request": _id, "subject": _name},
     "request_assigned": {"request": _id, "subject": _name},
@@ -162,6 +164,7 @@ POSSIBLE: Mapping[str, Mapping[str, Kind]] = {
     "memory_deleted": {"did": _name},
     "cancel_requested": {"cancel_at": _name},
     "decision_signed": {"delegator": _name},
+    "request_reminded": {"to": _names},
     "request_claimed": {"until": _name},
     "request_assigned": {"until": _name},
     "history_removed": {

@@ -13,6 +13,7 @@ from orchestrator.engine.errors import (
     NotAReviewer,
     UnknownThing,
 )
+from orchestrator.engine.gates.verdicts import NOT_SKIPPABLE
 
 Json = Mapping[str, Any]
 _UNSET = object()
@@ -55,6 +56,14 @@ class DecisionSet:
                 )
         return self._decide("reject", writes, reason=reason)
 
+    def skip(self, *writes: UUID | str, reason: str = "") -> Self:
+        """Let the way go on without these calls. Raises as `approve`; `InvalidValue`
+        where the gate lets nobody skip.
+        """
+        if not self.request["policy"].get("skip"):
+            raise InvalidValue(NOT_SKIPPABLE, path="verdict")
+        return self._decide("skip", writes, reason=reason)
+
     def edit(self, write: UUID | str, value: Any, *, reason: str = "") -> Self:
         """Approve this write with another value, JSON. Raises as `approve`."""
         return self._decide("edit", [write], reason=reason, value=value)
@@ -82,8 +91,8 @@ class DecisionSet:
         """
         if not self._decisions:
             raise InvalidValue(
-                f"nothing was decided on request {self.request['id']}: approve, edit "
-                "or reject a write first",
+                f"nothing was decided on request {self.request['id']}: approve, edit, "
+                "reject or skip a write first",
                 path="decisions",
             )
         return list(self._decisions.values())

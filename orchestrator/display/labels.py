@@ -44,6 +44,7 @@ VERDICT = {
     "approve": Look("Approved", "check", "a"),
     "edit": Look("Edited", "pen", "e"),
     "reject": Look("Rejected", "x", "n"),
+    "skip": Look("Skipped", "slash", "n"),
 }
 
 EFFECTS = {
@@ -81,6 +82,7 @@ JOBS = {
     "send_webhook": "Sends notices to another service",
     "sweep_access": "Removes expired tokens, sessions and kept answers of the API",
     "meet_deadline": "Decides in a review what was left open at its deadline",
+    "meet_tier": "Reminds of a review, or asks others too",
     "sweep_bulk_forks": "Removes old lists of forks made in bulk",
     "sweep_jobs": "Removes jobs that ended long ago",
     "sweep_memory": "Forgets memory that is too old",
@@ -117,6 +119,8 @@ EVENTS = {
     "cancel_requested": "cancelling was asked for",
     "request_withdrawn": "review was withdrawn",
     "request_expired": "review was closed by its deadline",
+    "request_reminded": "people were reminded of a review",
+    "request_escalated": "others were asked too",
     "request_claimed": "review taken",
     "request_released": "review given back",
     "request_assigned": "review handed over",

@@ -123,8 +123,8 @@ def play(
     `decisions` does not give.
 
     At each pause `decisions(request)` is called once for every waiting request and
-    returns {write position: (verdict, value)}, verdict being "approve", "reject" or
-    "edit", None to leave it, or "deadline" to let its deadline pass. `store.save`
+    returns {write position: (verdict, value)}, verdict being "approve", "reject",
+    "skip" or "edit", None to leave it, or "deadline" to let its deadline pass. `store.save`
     receives each `Superstep`. `memory` is the memory from before:
     {namespace: {key: content}}. Raises `InvalidGraph`, and
     `InvalidValue` for an input that does not fit.

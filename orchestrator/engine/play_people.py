@@ -20,7 +20,7 @@ from orchestrator.engine.gates.requests import (
     settle_requests,
     texts_after_edit,
 )
-from orchestrator.engine.gates.verdicts import Given, Held, Policy, judge
+from orchestrator.engine.gates.verdicts import NOT_SKIPPABLE, Given, Held, Policy, judge
 from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import REJECTED
@@ -40,7 +40,7 @@ DEADLINE = "deadline"
 """The answer of a decider who lets the deadline pass."""
 DECIDER = 1
 """The person who stands for all reviewers."""
-VERDICTS = ("approve", "reject", "edit")
+VERDICTS = ("approve", "reject", "edit", "skip")
 
 
 class PlayedState(dict[str, Any]):
@@ -239,6 +239,7 @@ class Reviewers:
         policy = Policy(
             all_or_nothing=gate.all_or_nothing or as_one,
             needs={channel: show.needs for channel, show in gate.writes.items()},
+            skip=gate.skip,
         )
         return _PlayedRequest(task, shown, policy, revisions)
 
@@ -348,6 +349,7 @@ class Reviewers:
             verdict, value = _verdict_of(answer, request.task)
             if standings[write.write].settled:
                 continue
+            _require_skippable(request, verdict)
             self._count(request, write, verdict, value)
             if verdict == "edit":
                 edited.add(write.write)
@@ -484,6 +486,11 @@ def _refuse_unknown_position(request: _PlayedRequest, position: Any) -> None:
     raise UnknownThing(message, task=str(request.task))
 
 
+def _require_skippable(request: _PlayedRequest, verdict: str) -> None:
+    if verdict == "skip" and not request.policy.skip:
+        raise InvalidValue(NOT_SKIPPABLE, task=str(request.task))
+
+
 def _answers_of(answered: Any) -> Mapping[int, Any]:
     """Return the answers of `decisions` about a request: {position: answer}; nothing
     for None. Raises `InvalidValue`.
@@ -510,14 +517,15 @@ def _verdict_of(answer: Any, task: Task) -> tuple[str, Any]:
     if len(parts) == 1 and isinstance(parts[0], str) and parts[0] != "edit":
         parts = (parts[0], None)
     if len(parts) != 2:
-        cure = 'say "approve", "reject" or ("edit", value)'
+        cure = 'say "approve", "reject", "skip" or ("edit", value)'
         raise InvalidValue(
             f"{answer!r} is no answer on a write of {task}; {cure}", task=str(task)
         )
     verdict, value = parts
     if verdict not in VERDICTS:
         raise InvalidValue(
-            f"{verdict!r} is no verdict; say approve, reject or edit", task=str(task)
+            f"{verdict!r} is no verdict; say approve, reject, edit or skip",
+            task=str(task),
         )
     return verdict, value
 

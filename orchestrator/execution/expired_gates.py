@@ -180,6 +180,7 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         considered=considered_by(policy),
         exclusive=policy.get("exclusive", False),
         claim_for=claim_time(policy),
+        skip=policy.get("skip", False),
     )
 
 

@@ -39,6 +39,7 @@ def renewed_gate(session: Session, task: Task, held: FinishedTask) -> ReachedGat
         shows=(),
         deadline=None,
         on_deadline="reject",
+        tiers=(),
         confirm_above=None,
     )
     reached = ReachedGate(
@@ -99,7 +100,7 @@ def _as_asked(reached: ReachedGate, request: ApprovalRequest) -> ReachedGate:
         gate=gate,
         reads=reads,
         # Later changes must not name others.
-        reviewers=policy["reviewers"],
+        reviewers=request.reviewers_now,
         shown=shown,
         renews=request.id,
     )

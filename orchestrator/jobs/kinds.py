@@ -43,6 +43,7 @@ KINDS: dict[str, Kind] = {
     erasure.KIND: erasure.erase_job,
     bulk_fork.KIND: bulk_fork.fork_job,
     deadline_jobs.KIND: passed_deadlines.meet_job,
+    deadline_jobs.TIER_KIND: passed_deadlines.meet_tier_job,
     policy_schedules.KIND: policy_schedules.run_policies,
     stock.KIND: stock.measure_storage,
     prune_job.KIND: prune_job.prune_job,

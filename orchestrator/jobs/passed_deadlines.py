@@ -1,9 +1,12 @@
-"""The job of a deadline: it decides in one request what people have left open."""
+"""The jobs of deadlines and tiers: what time does in one request while people have not
+decided.
+"""
 
 from collections.abc import Iterator
 from uuid import UUID
 
 from approvals import deadlines
+from approvals.silence import tiers
 from checkpoints.queue.jobs import JobLease, Step
 
 
@@ -14,4 +17,14 @@ def meet_job(lease: JobLease) -> Iterator[Step]:
     request = UUID(lease.facts["request"])
     if lease.run is not None:
         deadlines.meet_deadline(lease.run, request)
+    yield Step(1, 1)
+
+
+def meet_tier_job(lease: JobLease) -> Iterator[Step]:
+    """Let the tiers act that have come in the request that the job names. Done twice
+    none of them acts again.
+    """
+    request = UUID(lease.facts["request"])
+    if lease.run is not None:
+        tiers.meet_tiers(lease.run, request)
     yield Step(1, 1)

@@ -23,7 +23,6 @@ from checkpoints.ledger.run_error import RESTORED, error_columns
 from checkpoints.models import Job, Run, TaskResult
 from checkpoints.models.job import JobStatus
 from checkpoints.models.task_result import Outcome
-from checkpoints.queue import jobs
 from checkpoints.queue.queue import BACK
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import CountersignError
@@ -94,13 +93,13 @@ def stop_runs(*, by: Any) -> StoppedRuns:
 
 
 def _give_people_time() -> None:
-    """Put off the deadlines of runs that had stopped when the copy was made, by
+    """Put off the deadlines and tiers of runs that had stopped when the copy was made, by
     `GRACE` at least: people may have signed in the time that is missing, and silence
     acts in such a run too.
     """
     waiting = ApprovalRequest.objects.filter(
+        deadline_jobs.TIMED,
         status=RequestStatus.OPEN,
-        deadline__isnull=False,
         run__status__in=STANDING,
         run__imported=False,
     ).exclude(run__error_code=RESTORED)
@@ -121,7 +120,7 @@ def _stop(run_id: UUID, *, by: Any) -> str:
             return Run.objects.values_list("status", flat=True).get(id=run_id)
         # The time that is missing may have brought signatures; deadlines that came in it
         # decide nothing before a person has let the run go on.
-        jobs.pause_jobs_of(run.id, deadline_jobs.KIND)
+        deadline_jobs.pause_jobs(run.id)
         attempts = _open_attempts(run)
         for row in attempts:
             journal.amend_result(row, protection_of(run), outcome=Outcome.UNKNOWN)

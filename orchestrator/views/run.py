@@ -526,7 +526,7 @@ def _asks(run: Run, user: Any) -> Asks:
     reviewers: set[str] = set()
     for request in requests:
         writes += request.writes
-        reviewers.update(request.policy["reviewers"])
+        reviewers.update(request.reviewers_now)
     mine = False
     if reviewers:
         mine = not reviewers.isdisjoint(permissions.principals_shown(user))

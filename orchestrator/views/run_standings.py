@@ -162,7 +162,7 @@ def _accounts(requests_by_run: RequestsByRun) -> set[str]:
 def _reviewers(requests: Sequence[ApprovalRequest]) -> set[str]:
     reviewers: set[str] = set()
     for request in requests:
-        reviewers.update(request.policy["reviewers"])
+        reviewers.update(request.reviewers_now)
     return reviewers
 
 

@@ -11,6 +11,7 @@ import time
 from uuid import UUID
 
 import structlog
+from django.db import transaction
 
 from checkpoints.db.clock import db_now
 from checkpoints.db.statements import update_returning
@@ -59,15 +60,15 @@ class Registration:
         return bool(updated)
 
     def _appear(self) -> None:
-        discovery.note_versions()
-        for compiled, missing in claimable.without_secrets():
-            log.warning(
-                "secrets_missing",
-                graph=compiled.name,
-                version=compiled.version,
-                secrets=missing,
-            )
-        kinds.ensure_standing()
+        # In one transaction, because each commit waits for the disk.
+        with transaction.atomic():
+            discovery.note_versions()
+            kinds.ensure_standing()
+            self._insert_row()
+        self._known = True
+        _warn_of_missing_secrets()
+
+    def _insert_row(self) -> None:
         # The sentinel's process stands for the cluster: when it ends, all others are
         # killed.
         sentinel = os.getppid()
@@ -83,7 +84,16 @@ class Registration:
             busy=self._state.slots.busy(),
             fingerprints=claimable.fingerprints(),
         )
-        self._known = True
+
+
+def _warn_of_missing_secrets() -> None:
+    for compiled, missing in claimable.without_secrets():
+        log.warning(
+            "secrets_missing",
+            graph=compiled.name,
+            version=compiled.version,
+            secrets=missing,
+        )
 
 
 def leave(worker: UUID) -> None:

@@ -17,8 +17,8 @@ const open = () => slips().filter((slip) => slip.querySelector('.trip:not([disab
 const verdict = (slip) => slip.querySelector('.trip:not([disabled]) input:checked')?.value ?? '';
 const number = (n) => n.toLocaleString('en-GB');
 const plural = (n, one, many) => `${number(n)} ${n === 1 ? one : many}`;
-const WORDS = { approve: 'Approved', edit: 'Edited', reject: 'Rejected' };
-const CELL = { approve: 'y', edit: 'e', reject: 'n' };
+const WORDS = { approve: 'Approved', edit: 'Edited', reject: 'Rejected', skip: 'Skipped' };
+const CELL = { approve: 'y', edit: 'e', reject: 'n', skip: 'n' };
 let signing = false;
 // A gate asks this person to look at the writes for longer.
 let early = false;
@@ -26,14 +26,15 @@ let early = false;
 // ── what is chosen ──
 // Of many writes the server counts: most of them are not on the page.
 const talliedByServer = () => {
-  const { approve, edit, reject, left } = document.getElementById('meter').dataset;
+  const { approve, edit, reject, skip, left } = document.getElementById('meter').dataset;
   const counts = {
     approve: Number(approve),
     edit: Number(edit),
     reject: Number(reject),
+    skip: Number(skip),
     left: Number(left),
   };
-  const done = counts.approve + counts.edit + counts.reject;
+  const done = counts.approve + counts.edit + counts.reject + counts.skip;
   return { ...counts, all: open(), chosen: open().map(verdict), done, total: done + counts.left };
 };
 
@@ -52,6 +53,7 @@ const tally = () => {
     approve: count('approve'),
     edit: count('edit'),
     reject: count('reject'),
+    skip: count('skip'),
   };
 };
 
@@ -62,6 +64,7 @@ const paint = () => {
     t.approve && `${number(t.approve)} approved`,
     t.edit && `${number(t.edit)} edited`,
     t.reject && `${number(t.reject)} rejected`,
+    t.skip && `${number(t.skip)} skipped`,
     t.left && `${number(t.left)} left`,
   ];
   const summary = parts.filter(Boolean).join(', ');
@@ -89,7 +92,7 @@ const paintList = (t) => {
   t.all.forEach((slip, n) => {
     const mark = document.querySelector(`.wlist a[href="#${slip.id}"] .st`);
     if (!mark) return;
-    mark.className = `st ${t.chosen[n] === 'reject' ? 'n' : t.chosen[n] ? 'y' : ''}`;
+    mark.className = `st ${{ y: 'y', e: 'y', n: 'n' }[CELL[t.chosen[n]]] ?? ''}`;
     mark.querySelectorAll('[data-for]').forEach((icon) => {
       icon.toggleAttribute('hidden', icon.dataset.for !== t.chosen[n]);
     });
@@ -185,6 +188,7 @@ const KEYS = {
   a: () => choose('a'),
   e: () => choose('e'),
   r: () => choose('r'),
+  s: () => choose('s'),
 };
 
 // Nothing has focus on a fresh page; the first slip that is left to decide is marked there.

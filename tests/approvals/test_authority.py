@@ -10,6 +10,7 @@ from django.contrib.auth.models import Group, Permission, User
 from approvals.authority import Judge
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
+from checkpoints.ledger.run_error import stored_error
 from checkpoints.models import Run, RunEvent, TaskResult
 from checkpoints.models.task_result import Outcome
 from checkpoints.sealing.sealed_columns import read_value
@@ -17,7 +18,7 @@ from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Write
 from orchestrator.execution.executor import Executor
-from tests.support import cast, run_actions, statements
+from tests.support import call_graphs, cast, run_actions, statements
 from tests.support.authority_graphs import leave, pay, paying, payments, signed
 from tests.support.forging import remove, tamper
 from tests.support.small_graphs import advanced, graph, slice_of
@@ -47,6 +48,22 @@ def test_a_node_acts_while_its_signatures_count(paid: list[int], rita: User) -> 
     assert run.status == Status.COMPLETED
     assert paid == [7]
     assert verify_run(run.id) == []
+
+
+def test_no_effect_rests_on_a_skipped_call(paid: list[int], rita: User) -> None:
+    made = call_graphs.paying(gate=call_graphs.call_gate(skip=True))
+    made.node("book", effect="external", authority="pay")(
+        lambda state, ctx: paid.append(1)
+    )
+    made.edge("paid", "book")
+    made.edge("book", END)
+    run = advanced(made)
+    run_actions.sign(run, rita, ["skip"])
+    run = runs.advance(run.id)
+    assert run.status == Status.FAILED
+    assert "nothing was approved at the gate of pay" in str(stored_error(run))
+    assert paid == []
+    _nothing_began(run)
 
 
 def _deactivate(user: User) -> None:

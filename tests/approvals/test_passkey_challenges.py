@@ -404,6 +404,19 @@ def test_a_receipt_without_the_passkey_that_its_gate_asked_for_fails(
     )
 
 
+def test_a_receipt_that_names_another_person_for_whom_it_was_signed_fails(
+    receipt: tuple[bytes, dict[str, Any]],
+) -> None:
+    _, content = receipt
+    content["decision"]["delegator"] = "ravi"
+    forged = sealed_envelope(PAYLOAD_TYPE, content)
+    verdict = verify_receipt(forged, bundle.public_key())
+    assert (verdict.ok, verdict.reason) == (
+        False,
+        "its passkey signed another decision",
+    )
+
+
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_a_receipt_below_the_limit_needs_no_passkey(
     rita: User, configure: Any, encrypted: bool

@@ -174,7 +174,7 @@ def built(
 
 
 def _gate(spec: Spec, seed: int) -> Gate:
-    gate = Gate(reviewers=["user:ann"], needs_approval=_guard(seed))
+    gate = Gate(reviewers=["user:ann"], needs_approval=_guard(seed), skip=spec.skips)
     if not spec.deadline:
         return gate
     return replace(gate, deadline=HOUR, on_deadline=spec.deadline)
@@ -241,6 +241,7 @@ def _node(spec: Spec, seed: int) -> Any:
 def reviewer(seed: int, specs: list[Spec]) -> Any:
     """The one who decides, or lets the time pass, as the model does."""
     timed = {spec.name for spec in specs if spec.deadline}
+    skipping = {spec.name for spec in specs if spec.skips}
     asked: dict[Any, int] = {}
 
     def decide(request: Any) -> Any:
@@ -249,7 +250,8 @@ def reviewer(seed: int, specs: list[Spec]) -> Any:
         if request.node in timed and lets_pass:
             return "deadline"
         if request.writes[0].channel == CALL:
-            return _decided_call(seed, request, asked[request.task])
+            skips = request.node in skipping
+            return _decided_call(seed, request, asked[request.task], skips=skips)
         answer = reference.verdicts(seed, tuple(request.task), asked[request.task])
         return answer and {
             position: (verdict, None) for position, verdict in answer.items()
@@ -258,8 +260,9 @@ def reviewer(seed: int, specs: list[Spec]) -> Any:
     return decide
 
 
-def _decided_call(seed: int, request: Any, asked: int) -> Any:
-    verdict = reference.call_verdict(seed, tuple(request.task), asked)
+def _decided_call(seed: int, request: Any, asked: int, *, skips: bool) -> Any:
+    task = tuple(request.task)
+    verdict = reference.call_verdict(seed, task, asked, skips=skips)
     if verdict is None:
         return None
     text = reference.edited(request.writes[0].value["text"])

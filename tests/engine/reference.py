@@ -28,6 +28,12 @@ class Spec:
     goto: list[str] = field(default_factory=list)
     sends: list[str] = field(default_factory=list)
 
+    @property
+    def skips(self) -> bool:
+        """Whether people may skip its call: only where it then leads anywhere."""
+        leads = self.plain or self.branch or self.when.get("approved")
+        return self.call and bool(leads)
+
 
 @dataclass
 class Behaviour:
@@ -69,12 +75,14 @@ def verdicts(
     }
 
 
-def call_verdict(seed: int, task: tuple[str, int, int], asked: int) -> str | None:
+def call_verdict(
+    seed: int, task: tuple[str, int, int], asked: int, *, skips: bool
+) -> str | None:
     """What the reviewer says of a call the n-th time that he is asked about it."""
     dice = Random(f"{seed}/call/{task}/{asked}")
     if dice.random() < 0.3:
         return None
-    return dice.choice(["approve", "approve", "edit", "reject"])
+    return dice.choice(["approve", "edit", "reject", "skip" if skips else "approve"])
 
 
 class TimeIsUp(Exception):
@@ -457,11 +465,16 @@ class Model:
 
     def _ask_about_call(self, task: tuple[str, int, int], part: Part) -> str | None:
         """Ask before a node runs: approved, its task goes on in the next superstep."""
-        verdict = call_verdict(self.seed, task, self.asked[task])
+        skips = self.specs[task[0]].skips
+        verdict = call_verdict(self.seed, task, self.asked[task], skips=skips)
         if verdict is None:
             return None
         if verdict == "reject":
             return "rejected"
+        if verdict == "skip":
+            # Nothing is done, so that it names no goto and sends nothing either.
+            part.does = Behaviour(False, None, [])
+            return "approved"
         if verdict == "edit":
             part.call = edited(part.call)
         return "ready"

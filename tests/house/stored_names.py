@@ -60,6 +60,7 @@ EVENTS = {
     ),
     *("task_diverged", "version_changed"),
     *("request_claimed", "request_released", "request_assigned"),
+    *("request_reminded", "request_escalated"),
 }
 """Types of the lines of a run's log."""
 
@@ -110,6 +111,7 @@ AUDIT = {
     ),
     *("run_marked", "keys_changed", "delegated", "delegation_revoked"),
     *("request_claimed", "request_released", "request_assigned"),
+    *("request_reminded", "request_escalated"),
 }
 """Kinds of the lines of the audit log."""
 
@@ -117,6 +119,7 @@ JOBS = {
     *(
         "fork_runs",
         "meet_deadline",
+        "meet_tier",
         "prune_runs",
         "rotate_keys",
         "sweep_access",

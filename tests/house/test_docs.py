@@ -170,7 +170,6 @@ def test_the_options_that_a_gate_refuses_are_marked_and_no_others() -> None:
     asked = Gate(
         reviewers=["user:ann"],
         deadline=timedelta(1),
-        tiers=[()],
         auto=print,
         veto=print,
     )

@@ -178,7 +178,8 @@ def _decided(request: ApprovalRequest, seed: int) -> list[dict[str, Any]]:
     ).order_by("position")
     own = [row for row in rows if (row.line, row.task) == (request.line, request.task)]
     if request.kind == "call":
-        return [_decided_call(row, task, seed) for row in own]
+        skips = bool(request.policy.get("skip"))
+        return [_decided_call(row, task, seed, skips=skips) for row in own]
     answer = next(
         content for n in range(100) if (content := reference.verdicts(seed, task, n))
     )
@@ -188,10 +189,11 @@ def _decided(request: ApprovalRequest, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def _decided_call(row: PendingWrite, task: Any, seed: int) -> dict[str, Any]:
-    verdict = next(
-        word for n in range(100) if (word := reference.call_verdict(seed, task, n))
-    )
+def _decided_call(
+    row: PendingWrite, task: Any, seed: int, *, skips: bool
+) -> dict[str, Any]:
+    words = (reference.call_verdict(seed, task, n, skips=skips) for n in range(100))
+    verdict = next(word for word in words if word)
     item = {"write": str(row.write), "hash": row.hash, "verdict": verdict}
     if verdict == "edit":
         text = reference.edited(read_value(row, "value")["text"])

@@ -300,8 +300,10 @@ def _write(told: _Told, body: dict[str, Any]) -> bool:
 
 
 def _request(told: _Told, body: dict[str, Any]) -> bool:
-    told.requests[body["row"]["id"]] = body["row"]["policy"]
-    return True
+    policy = body["row"]["policy"]
+    told.requests[body["row"]["id"]] = policy
+    text = json.dumps(policy, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _sha(text) == body["row"]["policy_hash"]
 
 
 def _receipt(told: _Told, body: dict[str, Any]) -> bool:
@@ -354,6 +356,10 @@ def _confirmed(told: _Told, body: dict[str, Any], seen: list[dict[str, Any]]) ->
         told_line["value_hash"] = _sha(row["final_value"])
     if told.plain and row["reason"] and "reason" not in _erased(body):
         told_line["reason_hash"] = _sha(row["reason"])
+    if row.get("delegator_name"):
+        told_line["for"] = row["delegator_name"]
+    elif "for" in lines[0]:
+        return False
     return {**lines[0], **told_line} == lines[0]
 
 
@@ -380,7 +386,9 @@ def _decision(told: _Told, body: dict[str, Any]) -> bool:
         return False
     if not _confirmed(told, body, seen):
         return False
-    if told.plain and row["verdict"] == "reject":
+    if row["verdict"] == "skip" and not told.requests[row["request"]].get("skip"):
+        return False
+    if told.plain and row["verdict"] in ("reject", "skip"):
         return not row["final_value"]
     if not told.plain or "final_value" in _erased(body):
         return True

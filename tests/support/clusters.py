@@ -119,7 +119,7 @@ class Cluster(Command):
             pid for pid in self.workers() if len(os.listdir(f"/proc/{pid}/task")) > 1
         )
 
-    def ready(self, *, seconds: float = 60.0) -> "Cluster":
+    def ready(self, *, seconds: float = 120.0) -> "Cluster":
         """Wait until it has shown itself."""
         self.until(self._shown, seconds=seconds)
         return self

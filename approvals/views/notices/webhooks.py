@@ -13,8 +13,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from approvals.list_columns import EVENTS
 from approvals.models import Webhook, WebhookDelivery
+from approvals.notice_rows import EVENTS
 from approvals.views.page import render, single_fields
 from approvals.webhooks import verbs as webhooks
 from checkpoints.core.ids import uuid_of
@@ -24,6 +24,8 @@ SHOWN = 50
 """The most deliveries on the page, the newest first."""
 WORDS = {
     "request.opened": "A review waits for people",
+    "request.reminded": "A review still waits for people",
+    "request.escalated": "A review asks others too",
     "request.came_back": "A review came back",
     "request.settled": "A review was decided",
     "request.expired": "A review was closed by its deadline",

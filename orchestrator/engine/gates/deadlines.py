@@ -12,12 +12,14 @@ from orchestrator.engine.graphs.gate import LONGEST_DEADLINE, Gate
 
 class GateDeadline(NamedTuple):
     """When a request is due (None: never), why the gate's function gave no deadline
-    (empty if it did), and the channels that the function read.
+    (empty if it did), the channels that the function read, and when the first tier
+    acts.
     """
 
     at: datetime | None = None
     fault: str = ""
     reads: tuple[str, ...] = ()
+    tier_at: datetime | None = None
 
 
 def deadline_on(

@@ -19,7 +19,7 @@ from orchestrator.engine.graphs.consideration import (
     asks_for_less,
     consideration_policy,
 )
-from orchestrator.engine.graphs.effect import APPROVED, REJECTED
+from orchestrator.engine.graphs.effect import APPROVED, REJECTED, SKIPPED
 from orchestrator.engine.graphs.gate import (
     PRINCIPALS,
     Gate,
@@ -28,6 +28,7 @@ from orchestrator.engine.graphs.gate import (
     present,
     recheck,
 )
+from orchestrator.engine.graphs.tiers import escalated, tiers_in, tiers_policy
 from orchestrator.engine.graphs.trace import JOURNALED, is_memory
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
@@ -82,7 +83,9 @@ class WaitingRequest(Generic[R]):
 
     @property
     def outcome(self) -> str | None:
-        """approved, rejected or partial once each write is settled; None before."""
+        """approved, rejected, skipped or partial once each write is settled; None
+        before.
+        """
         return outcome(self.standings.values())
 
     @property
@@ -98,6 +101,15 @@ class WaitingRequest(Generic[R]):
             if self.standings[revision.write].verdict == APPROVED:
                 approved.append(revision)
         return approved
+
+    @property
+    def binding(self) -> list[R]:
+        """The writes whose decision holds only on the values that people saw."""
+        binding: list[R] = []
+        for revision in self.writes:
+            if self.standings[revision.write].verdict in (APPROVED, SKIPPED):
+                binding.append(revision)
+        return binding
 
 
 class GateCheck(NamedTuple):
@@ -200,7 +212,7 @@ def _has_moved_base(
     state: State,
 ) -> bool:
     # A rejected write changes nothing, so it depends on no base.
-    return any(_is_moved(revision, compiled, state) for revision in request.approved)
+    return any(_is_moved(revision, compiled, state) for revision in request.binding)
 
 
 def _in_order(
@@ -277,15 +289,13 @@ def as_settled(request: WaitingRequest[R]) -> Settled:
     """Return a request whose writes are settled, in the form that a settlement
     applies.
     """
-    # Only what is approved binds: a rejected write changes nothing.
+    # A rejected write changes nothing, so it binds nothing.
     shows: set[str] = set()
-    writes: list[WriteValue] = []
-    for revision in request.approved:
+    for revision in request.binding:
         shows.update(revision.shows)
-        writes.append(revision.applied())
     return Settled(
         request.task,
-        tuple(writes),
+        tuple(revision.applied() for revision in request.approved),
         str(request.outcome),
         tuple(sorted(shows)),
     )
@@ -433,12 +443,24 @@ def covers(
         return False
     if other.four_eyes and not gate.four_eyes:
         return False
+    if gate.skip and not other.skip:
+        return False
     if is_weaker(confirmation_policy(other), confirmation_policy(gate)):
         return False
     if asks_for_less(consideration_policy(other), consideration_policy(gate)):
         return False
-    mine = named_reviewers(compiled, gate)
-    return _are_among(mine, named_reviewers(compiled, other))
+    mine = _asked_in_the_end(compiled, gate)
+    return _are_among(mine, _asked_in_the_end(compiled, other))
+
+
+def _asked_in_the_end(compiled: Compiled, gate: Gate) -> Any:
+    """Return the reviewers that a gate names, with those whom its tiers ask too; of a
+    function, the function.
+    """
+    reviewers = named_reviewers(compiled, gate)
+    if callable(reviewers):
+        return reviewers
+    return [*(reviewers or ()), *escalated(tiers_in(tiers_policy(gate)))]
 
 
 def _are_among(mine: Any, others: Any) -> bool:

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from uuid import UUID
 
-from orchestrator.engine.graphs.effect import APPROVED, REJECTED
+from orchestrator.engine.graphs.effect import APPROVED, REJECTED, SKIPPED
 from orchestrator.engine.graphs.gate import outcome_of
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The rules under which a request was opened. `needs` are, by channel, the channels
-    without whose writes a write to it makes no sense.
+    without whose writes a write to it makes no sense. `skip`: people may decide that
+    nothing is done, and that the way goes on.
     """
 
     quorum: int = 1
@@ -22,6 +23,7 @@ class Policy:
     four_eyes: bool = False
     all_or_nothing: bool = False
     needs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    skip: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +62,15 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The standing of one write. `verdict` is empty while it is open; `by` are those
-    whose signatures count now. `cause` is the write whose rejection rejected this one
-    too.
+    whose signatures count now; `alike` how many of them can add up, because approvals
+    and skips do not. `cause` is the write whose rejection rejected this one too.
     """
 
     verdict: str = ""
     by: tuple[int | None, ...] = ()
     seq: int = 0
     cause: UUID | None = None
+    alike: int = field(default=0, compare=False)
 
     @property
     def settled(self) -> bool:
@@ -81,9 +84,10 @@ def judge(
 ) -> dict[UUID, Standing]:
     """Return each write's standing.
 
-    A write is approved by `quorum` approvals of its current revision and rejected by
-    `reject_quorum` rejections of one revision, whichever came first. A later revision
-    opens an approved write again; a rejected one stays rejected. A person's latest
+    A write is approved by `quorum` approvals of its current revision, skipped by as many
+    skips of it, and rejected by `reject_quorum` rejections of one revision, whichever
+    came first. Approvals and skips do not add up. A later revision opens an approved or
+    skipped write again; a rejected one stays rejected. A person's latest
     verdict on a revision counts, once, whether they decided themselves or another did
     for them. A deadline's verdict settles a write whatever
     the quorum. Under `all_or_nothing` one settled rejection rejects all writes. A write
@@ -182,7 +186,7 @@ def _standing(
     by_revision: dict[int, dict[int | None, Given]] = {}
     for decision in decisions:
         if decision.by_deadline and _settles_alone(decision, held):
-            return Standing(_verdict_of(decision), (decision.by,), decision.seq)
+            return Standing(_LEADS_TO[decision.verdict], (decision.by,), decision.seq)
         if decision.verdict == "edit":
             # Author of the revision that the edit made, and of later ones that only
             # have a new base.
@@ -192,19 +196,29 @@ def _standing(
             _replace_same_people(by_person, decision)
         by_person[decision.by] = decision
 
+        # Only the verdict that has just been given can be the one that settles it.
+        verdict = _LEADS_TO[decision.verdict]
         counting = _counting(by_person.values(), author, policy)
-        rejected_by = _signers(counting, rejecting=True)
-        if len(rejected_by) >= policy.reject_quorum:
-            return Standing(REJECTED, rejected_by, decision.seq)
-        approved_by = _signers(counting, rejecting=False)
-        # A quorum on an older revision is no approval: the write has changed since.
-        is_current = decision.revision == held.revision
-        if is_current and len(approved_by) >= policy.quorum:
-            return Standing(APPROVED, approved_by, decision.seq)
+        signers = _signers(counting, verdict)
+        needed = {REJECTED: policy.reject_quorum}.get(verdict, policy.quorum)
+        # Unlike an approval of it, the rejection of an older revision stays.
+        revision = {REJECTED: decision.revision}.get(verdict, held.revision)
+        if decision.revision == revision and len(signers) >= needed:
+            return Standing(verdict, signers, decision.seq)
 
     on_current = by_revision.get(held.revision, {}).values()
     counting = _counting(on_current, held.author, policy)
-    return Standing("", tuple(decision.by for decision in counting), 0)
+    alike = len(counting)
+    if policy.skip:
+        alike = _alike(counting)
+    return Standing("", tuple(decision.by for decision in counting), 0, alike=alike)
+
+
+def _alike(counting: list[Given]) -> int:
+    """Return how many of these can add up: of approvals and skips the more."""
+    approvals = len(_signers(counting, APPROVED))
+    skips = len(_signers(counting, SKIPPED))
+    return len(counting) - min(approvals, skips)
 
 
 def _replace_same_people(by_person: dict[int | None, Given], decision: Given) -> None:
@@ -233,8 +247,13 @@ def _settles_alone(decision: Given, held: Held) -> bool:
     return decision.verdict == "reject" or decision.revision == held.revision
 
 
-def _verdict_of(decision: Given) -> str:
-    return REJECTED if decision.verdict == "reject" else APPROVED
+_LEADS_TO = {
+    "approve": APPROVED,
+    "edit": APPROVED,
+    "reject": REJECTED,
+    "skip": SKIPPED,
+}
+"""What each verdict is for; an edit approves the value that it sets."""
 
 
 def _counting(
@@ -249,6 +268,8 @@ def _counting(
     """
     counting: list[Given] = []
     for decision in decisions:
+        if decision.verdict == "skip" and not policy.skip:
+            continue
         # Neither by themselves, nor through a person who decides for them.
         if excludes(policy, author, decision.by):
             continue
@@ -261,11 +282,11 @@ def _counting(
     return counting
 
 
-def _signers(decisions: list[Given], *, rejecting: bool) -> tuple[int | None, ...]:
-    """Return who rejected, or else who approved."""
+def _signers(decisions: list[Given], verdict: str) -> tuple[int | None, ...]:
+    """Return whose decisions lead to this verdict."""
     signers: list[int | None] = []
     for decision in decisions:
-        if (decision.verdict == "reject") == rejecting:
+        if _LEADS_TO[decision.verdict] == verdict:
             signers.append(decision.by)
     return tuple(signers)
 
@@ -281,10 +302,15 @@ def excludes(
     return policy.four_eyes and by is not None and by == author
 
 
+NOT_SKIPPABLE = (
+    "this gate lets nobody skip; skip=True is for calls whose node may stay undone"
+)
 EXCLUDED = "You edited this write, so somebody else must approve or reject it."
 
 
 def outcome(standings: Iterable[Standing]) -> str | None:
-    """Return approved, rejected or partial once every write is settled, else None."""
+    """Return approved, rejected, skipped or partial once every write is settled, else
+    None.
+    """
     verdicts = [standing.verdict for standing in standings]
     return outcome_of(verdicts) if all(verdicts) else None

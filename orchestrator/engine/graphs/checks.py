@@ -38,6 +38,7 @@ from orchestrator.engine.graphs.node import END, START, Edge, Node
 from orchestrator.engine.graphs.retry import Interval, Retry
 from orchestrator.engine.graphs.review_claim import faults_of_claims
 from orchestrator.engine.graphs.state import schema_of
+from orchestrator.engine.graphs.tiers import faults_of_tiers
 from orchestrator.engine.values.hints import nearest
 from orchestrator.engine.values.numbers import is_number, is_whole
 
@@ -320,6 +321,7 @@ def faults_of_coverage(node: Node, edges: Collection[Edge]) -> Iterator[str]:
     if not node.gated:
         yield from _faults_of_ways_after_rejection(node, leading_on)
         return
+    yield from _faults_of_ways_after_skip(node, leading_on)
     outcomes = {edge.when for edge in leading_on}
     # A rejection needs no edge: without one only its token ends.
     missing = [outcome for outcome in (APPROVED, PARTIAL) if outcome not in outcomes]
@@ -338,6 +340,23 @@ def _faults_of_ways_after_rejection(
 ) -> Iterator[str]:
     if all(edge.when == REJECTED for edge in leading_on):
         yield f"node {node.name} leads nowhere once it has run"
+
+
+def _faults_of_ways_after_skip(
+    node: Node, leading_on: Collection[Edge]
+) -> Iterator[str]:
+    """Yield a fault if a run that skips the node's call would end there: what was not
+    run names no goto and sends nothing.
+    """
+    if not isinstance(node.gate, Gate) or node.gate.skip is not True:
+        return
+    for edge in leading_on:
+        if edge.kind in ("edge", "branch") and edge.when in (None, APPROVED):
+            return
+    yield (
+        f"node {node.name} has skip=True, but leads nowhere once its call is skipped; "
+        f"add edge({node.name!r}, ..., when='approved')"
+    )
 
 
 def _edges_leading_on(node: Node, edges: Collection[Edge]) -> list[Edge]:
@@ -372,10 +391,21 @@ def faults_of_gate(
             f"{at}: approve='writes' is for pure, read and human nodes; "
             f"{node.effect} acts before people see it; write approve='call'"
         )
+    yield from (f"{at}: {fault}" for fault in _faults_of_skip(node, node.gate))
     # Before a node runs there are no writes: people decide on its arguments alone.
     writable = (CALL,) if node.calls else channels
     for fault in _faults_of_gate_parts(node.gate, graph, channels, writable):
         yield f"{at}: {fault}"
+
+
+def _faults_of_skip(node: Node, gate: Gate) -> Iterator[str]:
+    if not isinstance(gate.skip, bool):
+        yield "skip must be True or False"
+    elif gate.skip and not node.calls:
+        yield (
+            "skip=True goes with approve='call': what a node has proposed is approved, "
+            "edited or rejected"
+        )
 
 
 def _faults_of_call(node: Node) -> Iterator[str]:
@@ -533,6 +563,7 @@ def _faults_of_gate_parts(
     yield from faults_of_confirmation(gate)
     yield from faults_of_consideration(gate)
     yield from faults_of_claims(gate)
+    yield from faults_of_tiers(gate)
     for option, allowed in (("shows", channels), ("writes", writable)):
         for channel in getattr(gate, option):
             if channel not in allowed:

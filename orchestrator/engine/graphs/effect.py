@@ -33,6 +33,11 @@ REJECTED = "rejected"
 PARTIAL = "partial"
 ERROR = "error"
 
+SKIPPED = "skipped"
+"""Where people decided that a call is not made, and that the way goes on as approved. No
+edge names it.
+"""
+
 DIVERGED = "diverged"
 """The outcome of a branch of a replay for which nothing was recorded. No edge names
 it.

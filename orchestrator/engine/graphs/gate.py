@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from orchestrator.engine.errors import BROKEN, described
 from orchestrator.engine.graphs.call import CALL
-from orchestrator.engine.graphs.effect import APPROVED, PARTIAL, REJECTED
+from orchestrator.engine.graphs.effect import APPROVED, PARTIAL, REJECTED, SKIPPED
 from orchestrator.engine.graphs.limit import UNKNOWN, Limit, as_json, field_of
 from orchestrator.engine.graphs.write import Write
 from orchestrator.engine.values import canonical
@@ -99,13 +99,13 @@ class Gate:
     considered: timedelta | str | None = None
     exclusive: bool = False
     claim_for: timedelta | None = None
+    skip: bool = False
     auto: Callable[..., Any] | None = None
     veto: Callable[..., Any] | None = None
 
     def unavailable(self) -> list[str]:
         """Return the options that the gate uses and this version lacks."""
         is_used = {
-            "tiers": bool(self.tiers),
             "auto": self.auto is not None,
             "veto": self.veto is not None,
         }
@@ -179,14 +179,23 @@ def recheck(
 
 
 def outcome_of(verdicts: Sequence[str]) -> str:
-    """Return approved if all are, rejected if all are, else partial. Nothing at all is
-    approved.
+    """Return approved if all are, rejected if all are, skipped if all are, else partial.
+    Nothing at all is approved, and so is what was approved in part and else skipped.
     """
-    if all(verdict == APPROVED for verdict in verdicts):
+    different = {*verdicts}
+    for outcome in (REJECTED, SKIPPED):
+        if different == {outcome}:
+            return outcome
+    if different <= {APPROVED, SKIPPED}:
         return APPROVED
-    if all(verdict == REJECTED for verdict in verdicts):
-        return REJECTED
     return PARTIAL
+
+
+def way_of(outcome: str) -> str:
+    """Return the outcome whose edges are taken after this one: after a skip the way goes
+    on as approved.
+    """
+    return APPROVED if outcome == SKIPPED else outcome
 
 
 class Proposed(Protocol):

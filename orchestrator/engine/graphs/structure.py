@@ -23,6 +23,11 @@ from orchestrator.engine.graphs.node import Edge, Node
 from orchestrator.engine.graphs.reducer import Custom
 from orchestrator.engine.graphs.retry import Interval
 from orchestrator.engine.graphs.state import schema_of
+from orchestrator.engine.graphs.tiers import (
+    escalation_policy,
+    tiers_in_words,
+    tiers_policy,
+)
 from orchestrator.engine.values.canonical import Json
 
 
@@ -87,8 +92,12 @@ def _gate_in_words(gate: Gate) -> str:
         words += " under four eyes"
     if gate.all_or_nothing:
         words += ", all writes or none"
+    if gate.skip:
+        words += ", who may skip the call"
     if gate.deadline is not None:
         words += f"; {AT_DEADLINE[gate.on_deadline]} when its deadline has passed"
+    for tier in tiers_in_words(tiers_policy(gate)):
+        words += f"; {tier}"
     words += _confirmation_in_words(gate)
     considered = consideration_in_words(consideration_policy(gate))
     if considered:
@@ -174,8 +183,10 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         "reason_required": sorted(reason_required),
         **_on_deadline(gate),
         **_recheck(gate),
+        **_skip(gate),
         **confirmation_policy(gate),
         **consideration_policy(gate),
+        **escalation_policy(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.
     if needs:
@@ -202,6 +213,10 @@ def _recheck(gate: Gate) -> dict[str, Json]:
     if gate.recheck is None:
         return {}
     return {"recheck": _name_of(gate.recheck)}
+
+
+def _skip(gate: Gate) -> dict[str, Json]:
+    return {"skip": True} if gate.skip else {}
 
 
 def _reviewers(reviewers: Sequence[str] | Callable[[Any], Any] | None) -> Json:

@@ -13,6 +13,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.call import is_authority, is_call
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import APPROVED, DIVERGED, ERROR
+from orchestrator.engine.graphs.gate import way_of
 from orchestrator.engine.graphs.reducer import First, Replace
 from orchestrator.engine.graphs.trace import Landing, address_of, is_memory
 from orchestrator.engine.step.flow import Finished, Flow
@@ -259,7 +260,7 @@ def _waiting_after(
             raise InvalidValue(f"{task} does not wait for a decision", task=str(task))
         # The task's goto and sends stay in its part, and follow the outcome. A call has
         # none before it has run, and its edges wait for that.
-        status = READY if settlement.starts_call else settlement.outcome
+        status = READY if settlement.starts_call else way_of(settlement.outcome)
         parts[task.index] = replace(parts[task.index], status=status, renews=False)
         waiting[key] = tuple(parts)
     return waiting

@@ -89,6 +89,8 @@ def _policy_changes(
     yield from _deadline_changes(old, new)
     yield from _confirmation_changes(old, new)
     yield from _consideration_changes(old, new)
+    yield from _escalation_changes(old, new)
+    yield from _skip_changes(old.get("skip", False), new.get("skip", False))
     yield from _needs_changes(old.get("needs", {}), new.get("needs", {}))
     yield from _limit_changes(old.get("limits", {}), new.get("limits", {}))
     for key, words in _LISTS.items():
@@ -97,6 +99,14 @@ def _policy_changes(
                 f"{words}: {_in_words(old[key])} became {_in_words(new[key])}",
                 weaker=not set(old[key]) <= set(new[key]),
             )
+
+
+def _skip_changes(old: bool, new: bool) -> Iterator[GateChange]:
+    if old != new:
+        # Whoever skips lets the way go on without what the gate asked about.
+        yield GateChange(
+            f"a call may be skipped {_yes(old)} became {_yes(new)}", weaker=new
+        )
 
 
 def _needs_changes(
@@ -188,6 +198,18 @@ def _consideration_changes(
         yield GateChange(
             f"who signs looks first: {before or 'no'} became {after or 'no'}",
             weaker=asks_for_less(old, new),
+        )
+
+
+def _escalation_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    before = old.get("escalates", [])
+    after = new.get("escalates", [])
+    if before != after:
+        yield GateChange(
+            f"asked too in time: {_in_words(before)} became {_in_words(after)}",
+            weaker=not set(after) <= set(before),
         )
 
 

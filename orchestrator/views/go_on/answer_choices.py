@@ -161,9 +161,9 @@ def _choice(
     if channel is not None:
         schema = schema_of_channel(channel)
 
-    # A list, because an answer may be null: a rejected write has none to use again.
+    # A list, because an answer may be null: a rejected or skipped write has none to use again.
     recorded: list[Any] = []
-    if decision and decision.verdict != "reject":
+    if decision and decision.verdict not in ("reject", "skip"):
         recorded = [read_value(decision, "final_value")]
 
     answer = recorded[0] if recorded else ABSENT
@@ -193,6 +193,8 @@ def _who_decided(decision: Decision | None) -> str:
     name = name_of(decision.by) if decision.by else "The system"
     if decision.verdict == "reject":
         return f"{name} rejected it"
+    if decision.verdict == "skip":
+        return f"{name} skipped it"
     return f"{name} answered"
 
 

@@ -49,6 +49,7 @@ def test_a_request_shows_each_write_with_its_current_value_and_its_hash(
     assert request["quorum"] == 1
     assert request["deadline"] is None
     assert request["on_deadline"] == ""
+    assert request["tiers"] == []
     assert request["may_decide"] == {"yes": True, "why_not": ""}
     payout, letter, notes = request["writes"]
     assert payout["position"] == 0

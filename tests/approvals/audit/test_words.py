@@ -32,6 +32,7 @@ PASSED_ON = {
         "request_released",
         "request_assigned",
     },
+    "approvals/silence/tiers.py": {"request_reminded", "request_escalated"},
     "approvals/views/page.py": set(),  # the keyword `refusal`
     "orchestrator/login_throttle.py": {"refused_login", "login_locked"},
     "orchestrator/account_changes.py": {"members_changed", "rights_changed"},

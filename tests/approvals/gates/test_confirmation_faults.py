@@ -4,11 +4,13 @@ their gates wanted confirmed.
 
 import copy
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.db.models import Model
+from django.utils import timezone
 
 from approvals import append_only, reviews
 from approvals.confirmation import Confirmation
@@ -16,6 +18,7 @@ from checkpoints import retention
 from checkpoints.models import Run
 from checkpoints.verification import verify_run
 from tests.support import cast, forging, run_actions
+from tests.support.cast import UserFactory
 from tests.support.confirmed_graphs import gated, items_of
 from tests.support.passkey_runs import (
     FORGED_ASSERTIONS,
@@ -101,3 +104,15 @@ def test_what_was_signed_without_the_password_of_its_gate_is_named(
     assert verify_run(run.id) == []
     rewrite(decision_of(run), confirmed_by="")
     assert bool(verify_run(run.id)) == is_named
+
+
+def test_that_it_was_signed_for_another_person_than_its_passkey_says_is_named(
+    rita: User,
+) -> None:
+    ben = UserFactory.create(username="ben")
+    ends = timezone.now() + timedelta(days=1)
+    reviews.delegate(to=ben, by=rita, ends=ends)
+    run = passkey_run(ben)
+    assert verify_run(run.id) == []
+    rewrite(decision_of(run), delegator=None, delegator_name="", delegation=None)
+    assert "is another decision than its passkey signed" in reason_against(run)

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.core import mail
 from django.core.mail.backends import locmem
 from django.utils import timezone
@@ -19,9 +20,11 @@ from approvals.models import (
 from approvals.notices import mail_jobs
 from checkpoints.ledger.pending_writes import StoredBase
 from checkpoints.models import Job
-from tests.support import notices
-from tests.support.cast import People
+from tests.support import notices, run_actions
+from tests.support.cast import People, UserFactory
+from tests.support.deadlines import paused_run
 from tests.support.rows import a_decision, a_request, a_run, a_write
+from tests.support.tiers import HOUR, ONE_OF_EACH, let_tiers_come, work_off_tiers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SENDER = "Countersign <runs@example.org>"
@@ -210,6 +213,44 @@ def test_what_the_mail_server_refuses_is_tried_again_for_a_day(
         NoticeMail.objects.update(made_at=made_at, due_at=timezone.now())
         notices.send_notices()
     assert NoticeMail.objects.get().status == "given_up"
+
+
+def test_a_reminder_goes_to_those_who_have_not_decided_and_an_escalation_to_whom_it_names(
+    people: People,
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    run_actions.reviewer(people.second_reviewer)
+    lena = UserFactory.create(username="lena")
+    lena.groups.add(Group.objects.create(name="leads"))
+    run = paused_run(tiers=ONE_OF_EACH, quorum=2, deadline=None)
+    run_actions.sign(run, rita, ["approve", "approve"])
+    notices.send_notices()
+    mail.outbox.clear()
+    let_pass(minutes=20)
+
+    let_tiers_come(run, by=5 * HOUR)
+    work_off_tiers(run)
+    notices.send_notices()
+    assert {message.to[0]: message.subject for message in mail.outbox} == {
+        "ravi@example.org": "A review still waits: propose",
+        "lena@example.org": "A review waits for you too: propose",
+    }
+
+
+def test_whom_a_reminder_names_hear_of_it_if_they_may_see_the_run(
+    people: People,
+) -> None:
+    assert people.steward.email
+    UserFactory.create(username="stranger")
+    run = paused_run(
+        tiers=[(HOUR, "remind", ["user:stella", "user:stranger"])], deadline=None
+    )
+    notices.send_notices()
+    mail.outbox.clear()
+    let_tiers_come(run)
+    work_off_tiers(run)
+    notices.send_notices()
+    assert [message.to for message in mail.outbox] == [["stella@example.org"]]
 
 
 def stands_in(delegator: Any, delegate: Any, **times: Any) -> Any:

@@ -126,6 +126,12 @@ def test_a_rejected_call_did_nothing(rita: User) -> None:
     assert words(run_actions.request(run)) == {}
 
 
+def test_a_skipped_call_was_not_run_as_decided(rita: User) -> None:
+    made = call_graphs.paying(gate=call_graphs.call_gate(skip=True))
+    run = runs.advance(decided(made, rita, "skip").id)
+    assert words(run_actions.request(run)) == {"pay": "not run, as decided"}
+
+
 def test_what_is_done_after_a_rewind_belongs_to_the_approval_it_went_on_from(
     rita: User,
 ) -> None:

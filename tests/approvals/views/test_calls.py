@@ -89,6 +89,43 @@ def test_arguments_are_edited_in_a_form_made_from_their_model(
     assert Receipt.objects.count() == 1
 
 
+def test_a_call_is_skipped_where_its_gate_lets_people(
+    client: Client, ada: User, made: list[Any]
+) -> None:
+    run = advanced(paying(gate=call_gate(skip=True)))
+    page = review(client, run)
+    text = text_of(page)
+    assert "Skipped, it is not run and writes nothing" in text
+    assert "If it is skipped" in text
+    (slip,) = page.context["page"].slips
+    posted = form_of(page) | {f"v-{slip.write}": "skip"}
+    answer = client.post(reverse("draft", args=[run.id]), posted)
+    assert answer.status_code == 302
+    assert "Skipped: it does not happen." in text_of(review(client, run))
+    posted["key"] = form_of(review(client, run))["key"]
+    answer = client.post(reverse("sign", args=[run.id]), posted)
+    assert answer.status_code == 302
+    assert "Skipped: not run" in text_of(client.get(answer.url))
+    run = runs.advance(run.id)
+    assert (run.status, made) == ("completed", [])
+    text = text_of(client.get(answer.url))
+    assert "pay: not run, as decided" in text
+    assert "Skipped by ada" in text_of(review(client, run))
+
+
+def test_nothing_else_offers_to_be_skipped(
+    client: Client, ada: User, made: list[Any]
+) -> None:
+    run = advanced(paying())
+    page = review(client, run)
+    (slip,) = page.context["page"].slips
+    assert not slip.skippable
+    posted = form_of(page) | {f"v-{slip.write}": "skip"}
+    answer = client.post(reverse("sign", args=[run.id]), posted)
+    assert answer.status_code != 302
+    assert "this gate lets nobody skip" in text_of(answer)
+
+
 def test_the_pages_of_a_run_with_a_call_open_at_each_point(
     client: Client, ada: User, made: list[Any]
 ) -> None:

@@ -18,6 +18,7 @@ from orchestrator.engine import END, START, Gate
 from tests.support import deadlines, run_actions
 from tests.support.cast import People, named
 from tests.support.small_graphs import advanced, graph
+from tests.support.tiers import ONE_OF_EACH, let_tiers_come, work_off_tiers
 
 Browse = Callable[[User], Client]
 
@@ -168,3 +169,24 @@ def test_a_review_that_its_deadline_closed_says_that_the_run_failed(
     address = reverse("review", args=[waiting.id])
     page = browse(rita).get(address, {"seen": str(asked.id)}).content.decode()
     assert "; the run failed by the deadline." in page
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_review_says_whom_it_asks_too_since_when_and_what_comes_next(
+    people: People, browse: Browse
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    waiting = deadlines.paused_run(tiers=ONE_OF_EACH, deadline=None)
+    page = open_review(browse, rita, waiting).content.decode()
+    assert "those who may decide are reminded." in page
+    assert "Also asks" not in page
+    let_tiers_come(waiting)
+    work_off_tiers(waiting)
+    assert (
+        "leads may decide too." in open_review(browse, rita, waiting).content.decode()
+    )
+    let_tiers_come(waiting)
+    work_off_tiers(waiting)
+    page = open_review(browse, rita, waiting).content.decode()
+    assert "Also asks leads since" in page
+    assert "may decide too" not in page

@@ -5,16 +5,20 @@ with the decision, offline.
 import copy
 import io
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 
+from approvals import reviews
 from checkpoints import bundle
 from checkpoints.models import Run
 from tests.support import cast, run_actions
 from tests.support.bundle_reader import first_bad_line
 from tests.support.bundles import KEY, PUBLIC, exported, lines_of, written
+from tests.support.cast import UserFactory
 from tests.support.passkey_runs import (
     FORGED_ASSERTIONS,
     Assertion,
@@ -87,6 +91,30 @@ def test_a_decision_without_the_passkey_that_its_gate_asks_for_is_named(
     bodies = lines_of(exported(run))
     row_of(bodies, "receipt")["assertion"] = None
     row_of(bodies, "decision")["confirmed_by"] = confirmed_by
+    assert_named(bodies, str(decision_of(run).id))
+
+
+def test_a_policy_that_is_not_the_one_that_was_signed_under_is_named(run: Run) -> None:
+    bodies = lines_of(exported(run))
+    row_of(bodies, "request")["policy"]["confirm"] = "password"
+    data = written(bodies, KEY)
+    verdict = bundle.verify(io.BytesIO(data), PUBLIC)
+    [line] = [n for n, body in enumerate(bodies, 1) if body["kind"] == "request"]
+    assert (verdict.ok, verdict.bad_line) == (False, line), verdict
+    assert "policy" in verdict.reason
+    assert first_bad_line(data, PUBLIC) == line
+
+
+def test_for_whom_a_passkey_signed_is_part_of_what_it_signed(rita: User) -> None:
+    ben = UserFactory.create(username="ben")
+    ends = timezone.now() + timedelta(days=1)
+    reviews.delegate(to=ben, by=rita, ends=ends)
+    run = passkey_run(ben)
+    bodies = lines_of(exported(run))
+    assert row_of(bodies, "decision")["delegator_name"] == "rita"
+    unchanged = written(copy.deepcopy(bodies), KEY)
+    assert bundle.verify(io.BytesIO(unchanged), PUBLIC) == (True, 0, "")
+    row_of(bodies, "decision")["delegator_name"] = "ravi"
     assert_named(bodies, str(decision_of(run).id))
 
 

@@ -21,11 +21,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 
 from checkpoints import bundle
 from checkpoints.bundle import verifier
+from orchestrator import runs
 from orchestrator.engine import END, START
-from tests.support import cast, small_graphs
+from tests.support import call_graphs, cast, run_actions, small_graphs
 from tests.support.bundle_reader import first_bad_line
 from tests.support.bundles import (
     ReplacedFile,
+    exported,
     lines_of,
     signed_run,
     with_last_line,
@@ -621,3 +623,24 @@ def test_an_encrypted_run_verifies_without_any_key_but_the_public_one(
     for _ in range(50):
         at = chance.randrange(len(data))
         assert _bad_line(_flipped(data, at, 3)) == data.count(b"\n", 0, at) + 1
+
+
+def test_a_skip_verifies_only_where_its_gate_lets_people_skip(
+    people: cast.People,
+) -> None:
+    ada = run_actions.reviewer(people.reviewer)
+    made = call_graphs.paying(gate=call_graphs.call_gate(skip=True))
+    with call_graphs.calls():
+        run = small_graphs.advanced(made)
+        run_actions.sign(run, ada, ["skip"])
+        run = runs.advance(run.id)
+    bodies = lines_of(exported(run))
+    data = written(bodies, KEY)
+    assert bundle.verify(io.BytesIO(data), PUBLIC) == (True, 0, "")
+    assert first_bad_line(data, PUBLIC) == 0
+    [request] = [body["row"] for body in bodies if body["kind"] == "request"]
+    del request["policy"]["skip"]
+    data = written(bodies, KEY)
+    verdict = bundle.verify(io.BytesIO(data), PUBLIC)
+    assert "its gate lets nobody skip" in verdict.reason
+    assert first_bad_line(data, PUBLIC) == verdict.bad_line

@@ -13,11 +13,14 @@ from orchestrator.engine import END, START, Gate
 from orchestrator.engine.gates.verdicts import (
     APPROVED,
     REJECTED,
+    SKIPPED,
     Given,
     Held,
     Policy,
     Standing,
     judge,
+    outcome,
+    outcome_of,
 )
 from tests.support import cast, run_actions
 from tests.support.run_actions import sign, state
@@ -93,6 +96,40 @@ def test_approvals_of_an_older_revision_do_not_count() -> None:
 
 def test_a_rejected_write_stays_rejected_on_a_new_base() -> None:
     assert _standing(Policy(), (ANN, "reject", 1), revision=2).verdict == REJECTED
+
+
+def test_a_write_is_skipped_by_as_many_skips_as_approvals_would_be_needed() -> None:
+    policy = Policy(quorum=2, skip=True)
+    assert not _standing(policy, (ANN, "skip", 1)).settled
+    skipped = _standing(policy, (ANN, "skip", 1), (BOB, "skip", 1))
+    assert skipped == Standing(SKIPPED, (ANN, BOB), 2)
+    assert outcome([skipped]) == SKIPPED
+
+
+def test_approvals_and_skips_do_not_add_up() -> None:
+    policy = Policy(quorum=2, skip=True)
+    mixed: list[Signed] = [(ANN, "approve", 1), (BOB, "skip", 1)]
+    assert not _standing(policy, *mixed).settled
+    assert _standing(policy, *mixed, (CARL, "skip", 1)).by == (BOB, CARL)
+
+
+def test_a_skip_of_an_older_revision_does_not_count() -> None:
+    policy = Policy(skip=True)
+    assert not _standing(policy, (ANN, "skip", 1), revision=2).settled
+
+
+def test_a_skip_counts_for_nothing_where_the_gate_lets_nobody_skip() -> None:
+    assert _standing(Policy(), (ANN, "skip", 1)) == Standing()
+
+
+def test_under_four_eyes_who_edited_a_call_cannot_skip_it() -> None:
+    policy = Policy(four_eyes=True, skip=True)
+    assert not _standing(policy, (ANN, "skip", 2), revision=2, author=ANN).settled
+
+
+def test_what_was_skipped_in_part_is_approved_and_else_partial() -> None:
+    assert outcome_of([APPROVED, SKIPPED]) == APPROVED
+    assert outcome_of([REJECTED, SKIPPED]) == "partial"
 
 
 def test_an_edit_is_its_authors_approval() -> None:

@@ -99,6 +99,7 @@ CALLED = {
     "prepare": logs,
 }
 """The options of a node that people let run."""
+SKIPPABLE = Gate(reviewers=["user:ann"], skip=True)
 
 
 def other_router(state: Any) -> str:
@@ -278,7 +279,7 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         )
     ],
     "Gate.tiers": [
-        ({}, {"gate": {"tiers": [(timedelta(hours=1), "remind", "user:ann")]}})
+        ({}, {"gate": {"tiers": [(timedelta(hours=1), "escalate", "user:ann")]}})
     ],
     "Gate.confirm": [({}, {"gate": {"confirm": "password"}})],
     "Gate.confirm_above": [
@@ -290,6 +291,7 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Gate.considered": [({}, {"gate": {"considered": "opened"}})],
     "Gate.exclusive": [({}, {"gate": {"exclusive": True}})],
     "Gate.claim_for": [({}, {"gate": {"claim_for": timedelta(minutes=5)}})],
+    "Gate.skip": [({"node": CALLED}, {"node": {**CALLED, "gate": SKIPPABLE}})],
     "Gate.auto": [({}, {"gate": {"auto": guard}})],
     "Gate.veto": [({}, {"gate": {"veto": guard}})],
     "Show.label": [({}, {"show": {"label": "The note"}})],

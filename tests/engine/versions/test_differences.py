@@ -65,6 +65,13 @@ def declared(
     return compile(made).structure
 
 
+def declared_call(*, skip: bool) -> Any:
+    """The structure in which people decide before "pay" runs."""
+    gate = Gate(reviewers=["user:ann"], skip=skip)
+    call = {"effect": "external", "approve": "call", "args": Nothing, "prepare": logs}
+    return declared(options={"pay": {**call, "gate": gate}})
+
+
 def said(new: Any, at: Pending | None = None, old: Any = None) -> list[tuple[str, str]]:
     return [(one.weight, one.words) for one in differences(old or declared(), new, at)]
 
@@ -367,6 +374,15 @@ def test_a_gate_that_asks_to_look_for_less_breaks_until_its_request_is_open() ->
     words = "who signs looks first: 10 seconds each became 5 seconds each"
     assert (BREAKING, f"gate of node `pay`: {words}") in said(new, AT_FETCH, old)
     assert BREAKING not in {weight for weight, _ in said(new, ASKED, old)}
+
+
+def test_a_gate_at_which_people_may_skip_breaks_until_its_request_is_open() -> None:
+    calling = declared_call(skip=False)
+    new = declared_call(skip=True)
+    words = "a call may be skipped no became yes"
+    assert (BREAKING, f"gate of node `pay`: {words}") in said(new, AT_FETCH, calling)
+    assert BREAKING not in {weight for weight, _ in said(new, ASKED, calling)}
+    assert {weight for weight, _ in said(calling, AT_FETCH, new)} == {WARNING}
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import (
+    END,
+    START,
     Gate,
     Graph,
     Limit,
@@ -36,6 +38,7 @@ from tests.support.call_graphs import (
     CALLS,
     Payment,
     call_gate,
+    noting,
     pay,
     paying,
     paying_beside,
@@ -154,6 +157,94 @@ def test_a_rejected_call_is_never_made_and_its_visit_counts(
     assert run.status == Status.COMPLETED
     assert run_actions.state(run)["notes"] == ["refused"]
     assert run_actions.request(run).outcome == "rejected"
+    assert verify_run(run.id) == []
+
+
+def test_a_skipped_call_is_never_made_and_the_way_goes_on_as_approved(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying(gate=call_gate(skip=True)))
+    run_actions.sign(run, ada, ["skip"])
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert made == []
+    assert not TaskResult.objects.filter(run=run).exists()
+    assert run_actions.state(run)["notes"] == ["paid"]
+    assert run_actions.request(run).outcome == "skipped"
+    decision = Decision.objects.get(run=run.id)
+    assert (decision.verdict, bytes(decision.final_value)) == ("skip", b"")
+    [applied] = run_actions.event_payloads(run, "gate_applied")
+    assert applied["outcome"] == "skipped"
+    assert verify_run(run.id) == []
+
+
+def test_the_visit_of_a_skipped_call_counts(made: list[Any], ada: User) -> None:
+    graph = paying("skipped_again", gate=call_gate(skip=True))
+    graph.edges[:] = [edge for edge in graph.edges if edge.source != "paid"]
+    graph.branch(
+        "paid",
+        lambda state: "again" if len(state.notes) < 2 else "over",
+        {"again": "pay", "over": "END"},
+    )
+    run = advanced(graph)
+    run_actions.sign_open(run, ada, "skip")
+    run = runs.advance(run.id)
+    assert run.status == Status.PAUSED
+    run_actions.sign_open(run, ada, "approve")
+    runs.advance(run.id)
+    assert [key for _, _, key in made] == [
+        idempotency_key(run.id, 1, Task("pay", 2, 0))
+    ]
+    assert verify_run(run.id) == []
+
+
+def test_of_a_fan_out_each_call_is_skipped_by_itself(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying_many(gate=call_gate(skip=True)))
+    run_actions.sign(run, ada, ["approve", "skip", "reject"])
+    run = runs.advance(run.id)
+    assert [args.payee for args, _, _ in made] == ["ada"]
+    # Approved, skipped and rejected in part: the way goes on as for a partial outcome.
+    assert run_actions.state(run)["notes"] == ["paid 10 to ada", "paid"]
+    assert verify_run(run.id) == []
+
+
+def test_a_skip_comes_back_when_what_was_shown_beside_it_moves(
+    made: list[Any], ada: User
+) -> None:
+    graph = paying("skipped_beside", gate=call_gate(shows=["amount"], skip=True))
+    gate = Gate(reviewers=["group:claims"])
+    graph.node("price", effect="human", gate=gate)(noting("priced", amount=Decimal(99)))
+    graph.edge(START, "price")
+    graph.edge("price", END)
+    run = advanced(graph)
+    run_actions.sign(run, ada, [None, "approve", "approve"])
+    run_actions.sign(run, ada, ["skip", None, None])
+    run = runs.advance(run.id)
+    assert run_actions.pending(run)[0].revision == 2
+    assert run.status == Status.PAUSED
+    run_actions.sign_open(run, ada, "skip")
+    assert runs.advance(run.id).status == Status.COMPLETED
+    assert made == []
+    assert verify_run(run.id) == []
+
+
+def test_only_a_call_is_skipped_and_only_where_its_gate_lets_people(
+    made: list[Any], ada: User
+) -> None:
+    run = advanced(paying())
+    with pytest.raises(InvalidValue, match="lets nobody skip"):
+        run_actions.sign(run, ada, ["skip"])
+    assert not Decision.objects.filter(run=run.id).exists()
+
+
+def test_a_deadline_never_skips(made: list[Any], ada: User) -> None:
+    run = advanced(paying(gate=call_gate(skip=True, deadline=HOUR)))
+    let_come(run)
+    run = runs.advance(run.id)
+    assert run_actions.request(run).outcome == "rejected"
+    assert run_actions.state(run)["notes"] == ["refused"]
     assert verify_run(run.id) == []
 
 

@@ -1,0 +1,49 @@
+"""The notices that no trigger writes: those of acts that change no column which a
+trigger could follow. Written in the transaction of the act, as the others are.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from approvals.list_columns import (
+    CAME_BACK,
+    EXPIRED,
+    OPENED,
+    SEND_NOTICES,
+    SETTLED,
+    STOPPED_RUN,
+    WITHDRAWN,
+)
+from approvals.models import ApprovalRequest, Notice
+from checkpoints.queue import jobs
+
+REMINDED = "request.reminded"
+ESCALATED = "request.escalated"
+"""The events of these notices."""
+EVENTS = (
+    OPENED,
+    REMINDED,
+    ESCALATED,
+    CAME_BACK,
+    SETTLED,
+    EXPIRED,
+    WITHDRAWN,
+    STOPPED_RUN,
+)
+"""The events of all notices."""
+
+
+def write_notices(
+    request: ApprovalRequest, events: Sequence[tuple[str, int | None]], *, at: datetime
+) -> None:
+    """Write a notice of a request for each of these events, with the number of its tier
+    if it is one of a tier, and wake the job that sends notices.
+    """
+    rows: list[Notice] = []
+    for event, tier in events:
+        row = Notice(
+            event=event, run=request.run_id, request=request.id, tier=tier, at=at
+        )
+        rows.append(row)
+    Notice.objects.bulk_create(rows)
+    jobs.wake_named(SEND_NOTICES)

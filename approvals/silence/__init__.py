@@ -1,0 +1,1 @@
+"""Silence: what time does in a request while people have not decided."""

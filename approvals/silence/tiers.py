@@ -1,0 +1,137 @@
+"""Tiers of requests: what time does while people have not decided. A tier that has come
+reminds them, or asks others too, once, under the run's lock.
+
+Who becomes a reviewer stays one, whatever comes later, until the request is closed.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from approvals.gates import deadline_jobs
+from approvals.gates.reviewer_rows import reviewer_rows
+from approvals.models import ApprovalRequest
+from approvals.notice_rows import ESCALATED, REMINDED, write_notices
+from approvals.silence.moments import Passing, act_when_due
+from checkpoints.audit import lines as audit_log
+from checkpoints.db import statements
+from checkpoints.event_log import NewEvent
+from checkpoints.ledger import locked_run
+from checkpoints.sealing import sealed_rows
+from orchestrator.engine.graphs.tiers import (
+    ESCALATE,
+    escalated,
+    next_tier_at,
+    tiers_in,
+    time_of,
+)
+
+EVENTS = {"remind": "request_reminded", "escalate": "request_escalated"}
+"""What a tier does -> the type of its lines in the logs."""
+_NOTICES = {"remind": REMINDED, "escalate": ESCALATED}
+
+Tier = Mapping[str, Any]
+
+
+def meet_tiers(run_id: UUID, request_id: UUID) -> bool:
+    """Let the tiers of a request act that have come, in their order, each once. Returns
+    whether any did: none does in a request that is closed, in a run in which nothing
+    can be decided now, before the request's job is due, or once its deadline has come,
+    which decides instead.
+    """
+    return act_when_due(deadline_jobs.TIER_KIND, run_id, request_id, _act)
+
+
+def _act(passing: Passing) -> bool:
+    request = passing.request
+    if request.deadline is not None and request.deadline <= passing.at:
+        return False
+    number = len(request.passed_tiers or ())
+    acting: list[Tier] = []
+    # The first has come, or the caller would have left.
+    next_at = request.tier_at
+    while next_at is not None and next_at <= passing.at:
+        acting.append(tiers_in(request.policy)[number + len(acting)])
+        next_at = _next_after(request, number + len(acting), next_at)
+    _ask_too(passing, acting)
+    _record(passing, acting, number)
+    _pass(passing, len(acting), next_at)
+    return True
+
+
+def _next_after(
+    request: ApprovalRequest, passed: int, last_at: datetime
+) -> datetime | None:
+    """Return when the tier acts that follows so many; `last_at` is when the one before
+    it was due.
+    """
+    last = tiers_in(request.policy)[passed - 1]
+    opened_at = last_at - time_of(last)
+    return next_tier_at(request.policy, passed, opened_at, request.deadline)
+
+
+def _ask_too(passing: Passing, acting: Sequence[Tier]) -> None:
+    """Add the principals whom these tiers ask too to the reviewers of the request."""
+    reviewers = set(passing.request.reviewers_now)
+    added = [name for name in escalated(acting) if name not in reviewers]
+    rows = reviewer_rows(passing.request, added, status=passing.run.status)
+    if rows:
+        statements.insert_rows(type(rows[0]), rows)
+
+
+def _record(passing: Passing, acting: Sequence[Tier], number: int) -> None:
+    """Write what these tiers do into both logs, and a notice of each. `number` is that
+    of the first, from 0.
+    """
+    run = passing.run
+    request = passing.request
+    first_seq = run.event_seq + 1
+    events = [_event(request, number + i, tier) for i, tier in enumerate(acting)]
+    locked_run.append_locked(run, events, at=passing.at)
+    for i, tier in enumerate(acting):
+        kind = EVENTS[tier["act"]]
+        facts = {} if tier["to"] is None else {"to": tier["to"]}
+        audit_log.record_act(
+            kind,
+            run,
+            actor=None,
+            seq=first_seq + i,
+            request=request.id,
+            **facts,
+        )
+    write_notices(
+        request,
+        [(_NOTICES[tier["act"]], number + i) for i, tier in enumerate(acting)],
+        at=passing.at,
+    )
+
+
+def _event(request: ApprovalRequest, number: int, tier: Tier) -> NewEvent:
+    facts: dict[str, Any] = {"request": str(request.id), "tier": number}
+    if tier["to"] is not None:
+        facts["to"] = tier["to"]
+    return NewEvent(EVENTS[tier["act"]], facts, node=request.node, task=request.task)
+
+
+def _pass(passing: Passing, count: int, next_at: datetime | None) -> None:
+    """Keep under the request's seal that these tiers have acted and when the next one
+    is to, and queue the job of that one.
+    """
+    request = passing.request
+    passed = [*(request.passed_tiers or ()), *[passing.at.isoformat()] * count]
+    changed = sealed_rows.seal_again(
+        request, passing.protection, passed_tiers=passed, tier_at=next_at
+    )
+    request.save(update_fields=changed)
+    deadline_jobs.add_request_jobs([request], kinds=[deadline_jobs.TIER_KIND])
+
+
+def escalations(request: ApprovalRequest) -> list[tuple[datetime, list[str]]]:
+    """Return whom the tiers of a request have asked too, and when, in order."""
+    rows: list[tuple[datetime, list[str]]] = []
+    tiers = tiers_in(request.policy)
+    for at, tier in zip(request.passed_tiers or (), tiers, strict=False):
+        if tier["act"] == ESCALATE:
+            rows.append((datetime.fromisoformat(at), list(tier["to"])))
+    return rows
