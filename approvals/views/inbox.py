@@ -27,6 +27,7 @@ from approvals.models import (
     Decision,
     Draft,
     RequestStatus,
+    SavedFilter,
 )
 from approvals.people.claims import shown_claim
 from approvals.results.effect_results import EffectResult, effect_results
@@ -129,17 +130,11 @@ class InboxRow:
 @permissions.remembering_principals()
 def inbox_page(request: HttpRequest) -> HttpResponse:
     """Show one folder, in pages of fifty."""
-    folder = request.GET.get("folder", "mine")
-    if folder not in FOLDERS:
-        folder = "mine"
-    words = request.GET.get("q", "").strip()[:200]
+    folder, words, taken = _read_filter(request.GET)
     # Read before the rows: what changes meanwhile changes the mark, and the page asks
     # for it.
     principals = permissions.principals_of(request.user)
     mark = inbox.mark_of(request.user, principals=principals)
-    taken = request.GET.get("taken", "")
-    if taken not in inbox_search.TAKEN:
-        taken = ""
     if words or taken:
         page = _page_of_search(request, folder, words, taken)
     else:
@@ -158,6 +153,8 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
         "q": words,
         "taken": taken,
         "filters": _filters(folder, words, taken),
+        "query": _query(folder, words, taken),
+        "saved": list(SavedFilter.objects.filter(user=request.user.pk)),
         "zone": timezone.get_current_timezone_name(),
     }
     return render(request, "approvals/inbox.html", context, section="reviews")
@@ -194,11 +191,37 @@ def _filters(folder: str, words: str, taken: str) -> list[dict[str, Any]]:
     """Return the links to the same list, by whose claim is wanted."""
     links: list[dict[str, Any]] = []
     for name, label in inbox_search.TAKEN.items():
-        query = {"folder": folder, "q": words, "taken": name}
-        kept = {key: value for key, value in query.items() if value}
-        is_current = name == taken
-        links.append({"label": label, "query": urlencode(kept), "current": is_current})
+        query = _query(folder, words, name)
+        links.append({"label": label, "query": query, "current": name == taken})
     return links
+
+
+def _read_filter(fields: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return the folder, the words and whose claim is wanted, as an address or a form
+    says; what is no folder is what waits, and what is nobody's claim any.
+    """
+    folder = fields.get("folder", "mine")
+    if folder not in FOLDERS:
+        folder = "mine"
+    words = fields.get("q", "").strip()[:200]
+    taken = fields.get("taken", "")
+    if taken not in inbox_search.TAKEN:
+        taken = ""
+    return folder, words, taken
+
+
+def filter_query(fields: Mapping[str, str]) -> str:
+    """Return the query of the address that shows what these fields ask for."""
+    return _query(*_read_filter(fields))
+
+
+def _query(folder: str, words: str, taken: str) -> str:
+    query = {"folder": folder}
+    if words:
+        query["q"] = words
+    if taken:
+        query["taken"] = taken
+    return urlencode(query)
 
 
 def _page_of_search(request: HttpRequest, folder: str, words: str, taken: str) -> _Page:
