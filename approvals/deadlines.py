@@ -5,6 +5,7 @@ Like `approvals.reviews` it locks the run, then the request. Whoever has the run
 first wins: a deadline that comes second finds nothing left to decide.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,6 +14,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from approvals.drafts import forget_drafts
+from approvals.gates.deadline_faults import was_approved
 from approvals.gates.deadline_jobs import (
     KIND,
     TIMED,
@@ -126,7 +128,7 @@ def _decide(passing: Passing) -> None:
         decision, event = signed_decision(
             passing.request,
             row,
-            verdict,
+            _verdict_on(passing, row, verdict),
             at=passing.at,
             by_name=BY_DEADLINE,
             proposed_value=decrypted(row, "value"),
@@ -156,6 +158,15 @@ def _decide(passing: Passing) -> None:
     writes = [row.write for row in state.writes]
     forget_drafts(passing.run, None, signed=[], settled=writes)
     notify.notify_workers()
+
+
+def _verdict_on(passing: Passing, row: PendingWrite, verdict: str) -> str:
+    """Return what a deadline decides on an open write. What it approved before, and a
+    veto kept open, it rejects, so that nothing stays open past its deadline.
+    """
+    if was_approved(passing.state, row):
+        return "reject"
+    return verdict
 
 
 def _expire(passing: Passing) -> None:
@@ -295,6 +306,6 @@ def _append_events(
         # There is no receipt, so the line finds its decisions by their numbers.
         last=first_seq + len(decisions) - 1,
         request=request.id,
-        verdicts={decisions[0].verdict: len(decisions)},
+        verdicts=dict(Counter(decision.verdict for decision in decisions)),
     )
     return last_seq

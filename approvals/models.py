@@ -2,6 +2,7 @@
 signing made of it.
 """
 
+from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, NoReturn
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.graphs.confirmation import METHODS
 from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.limit import number_of
-from orchestrator.engine.graphs.tiers import ACTS, escalated, tiers_in
+from orchestrator.engine.graphs.tiers import are_tiers, escalated, tiers_in
 
 
 def _is_needs(value: Any, row: Any) -> bool:
@@ -51,11 +52,28 @@ def _is_considered(value: Any, row: Any) -> bool:
     return is_consideration(value)
 
 
-_TIER = {
-    "after": int,
-    "act": frozenset(ACTS),
-    "to": ([str], type(None)),
-}
+def _has_tiers(value: Any, row: Any) -> bool:
+    """Return whether a policy may hold this as its tiers."""
+    return are_tiers(value)
+
+
+def _has_passed(value: Any, row: Any) -> bool:
+    """Return whether a request may hold this as the moments at which its tiers acted."""
+    if value is None:
+        return True
+    tiers = tiers_in(row.policy)
+    if not isinstance(value, list) or len(value) > len(tiers):
+        return False
+    return all(map(_is_moment, value))
+
+
+def _is_moment(value: Any) -> bool:
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except (TypeError, ValueError):
+        return False
+
+
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -74,7 +92,8 @@ _POLICY = {
     "skip?": bool,
     "exclusive?": bool,
     "claim_seconds?": int,
-    "tiers?": [_TIER],
+    "tiers?": _has_tiers,
+    "veto?": str,
 }
 _LINE = {
     "write": str,
@@ -94,12 +113,19 @@ BY_DEADLINE = "the deadline"
 """The name under which decisions of a deadline stand. An account of that name signs with
 a receipt, which a deadline has not.
 """
+BY_VETO = "the veto"
+"""The name under which the answers of a gate's veto stand."""
+VETO = "veto"
+NO_VETO = "no_veto"
+VETO_ANSWERS = (VETO, NO_VETO)
+"""The verdicts of a veto: what would be approved stays open, or may be approved."""
+VERDICTS = ("approve", "reject", "edit", "skip", "not_needed", *VETO_ANSWERS)
 REQUEST: dict[str, Any] = {
     "title": str,
     "facts": [{"label": str}],
     "why": (str, dict),
     "policy": _POLICY,
-    "passed_tiers": ([str], type(None)),
+    "passed_tiers": _has_passed,
 }
 _ASSERTION = {
     "document": {"decisions": [dict]},
@@ -588,7 +614,8 @@ class Receipt(Sealed):
 
 class Decision(Sealed):
     """One person's verdict on one revision of one write, that of the request's deadline
-    (`by_deadline`), or the system's that it needs none (`not_needed`).
+    (`by_deadline`), the system's that it needs none (`not_needed`), or the answer of the
+    gate's veto (`veto`, `no_veto`).
 
     Append-only: the ORM refuses, and so does the database.
     """
@@ -627,14 +654,15 @@ class Decision(Sealed):
     )
     verdict = models.CharField(
         max_length=10,
-        choices=[(v, v) for v in ("approve", "reject", "edit", "skip", "not_needed")],
+        choices=[(v, v) for v in VERDICTS],
     )
     old_value = models.BinaryField(
         help_text="Packed canonical JSON: the channel's value when it was decided."
     )
     proposed_value = models.BinaryField(help_text="Packed canonical JSON.")
     final_value = models.BinaryField(
-        default=b"", help_text="Packed canonical JSON; empty for a rejection or a skip."
+        default=b"",
+        help_text="Packed canonical JSON; empty for a rejection, a skip or a veto.",
     )
     reason = models.BinaryField(
         default=b"", help_text="Packed canonical JSON: a string."
@@ -650,8 +678,8 @@ class Decision(Sealed):
     checked = models.JSONField(
         null=True,
         help_text=(
-            "{reads: [channel]}: what the gate read to say that it needed nobody; "
-            "empty where somebody decided."
+            "{reads: [channel]}: what the gate read to say that it needed nobody, or its "
+            "veto to answer; empty where somebody decided."
         ),
     )
     confirmed_by = models.CharField(

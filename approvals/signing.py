@@ -28,6 +28,7 @@ from approvals.gates.lost_version import require_signable
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import (
     BY_DEADLINE,
+    VETO,
     ApprovalRequest,
     Decision,
     Delegation,
@@ -75,7 +76,7 @@ from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.values import canonical
 
 VERDICTS = ("approve", "reject", "edit", "skip")
-DECIDES_NO_VALUE = ("reject", "skip")
+DECIDES_NO_VALUE = ("reject", "skip", VETO)
 """The verdicts after which no value is applied."""
 LONGEST_REASON = 10_000
 NOBODY_LEFT = (

@@ -16,6 +16,7 @@ from approvals.delegations import BROUGHT_BACK, those_brought_back
 from approvals.gates import deadline_faults, request_state, tier_faults, waivers
 from approvals.gates.confirmation_faults import unconfirmed
 from approvals.models import (
+    NO_VETO,
     ApprovalRequest,
     Decision,
     Delegation,
@@ -31,6 +32,7 @@ from checkpoints.sealing.sealed_rows import PLAIN
 from checkpoints.verification import LIST_DIFFERS, Fault, Subject
 from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
+from orchestrator.engine.graphs.effect import APPROVED
 
 _EVENTS_OF_PEOPLE = (
     "request_opened",
@@ -415,7 +417,29 @@ def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | 
         fault = _fault_of_open(subject, row, state.outcome)
     else:
         fault = _fault_of_settled(subject, row, state.outcome)
-    return fault or deadline_faults.wrong_decision(subject, state)
+    return (
+        fault
+        or deadline_faults.wrong_decision(subject, state)
+        or _unasked_veto(subject, state)
+    )
+
+
+def _unasked_veto(subject: Subject, state: request_state.RequestState) -> Fault | None:
+    """Return the fault of a request that was applied though its veto has not let each
+    approved write pass.
+    """
+    row = state.request
+    if row.status != RequestStatus.APPLIED or "veto" not in row.policy:
+        return None
+    let_pass: dict[UUID, int] = {}
+    for answer in state.answers:
+        if answer.verdict == NO_VETO:
+            let_pass[answer.write] = answer.event_seq
+    for write, standing in state.standings.items():
+        is_approved = standing.verdict == APPROVED
+        if is_approved and let_pass.get(write, 0) < standing.seq:
+            return subject.fault(row, "was applied, but its veto was not asked")
+    return None
 
 
 def _fault_of_open(

@@ -16,6 +16,8 @@ VERDICTS = {
     "reject": "rejected",
     "skip": "skipped",
     "not_needed": "not needed",
+    "veto": "kept open",
+    "no_veto": "let through",
 }
 ACCOUNT = "user:"
 """Precedes the name of an account, where facts name people, groups and permissions."""
@@ -111,6 +113,13 @@ def _not_needed(facts: Facts) -> str:
     return f"decided that {counted(count, 'write')} needed no approval"
 
 
+def _veto_asked(facts: Facts) -> str:
+    acts = []
+    for verdict, count in facts.get("verdicts", {}).items():
+        acts.append(f"{VERDICTS.get(verdict, verdict)} {counted(count, 'write')}")
+    return f"{' and '.join(acts) or 'answered'}: the veto of the gate was asked"
+
+
 def _deadline_passed(facts: Facts) -> str:
     acts = []
     for verdict, count in facts.get("verdicts", {}).items():
@@ -135,7 +144,7 @@ def _request_escalated(facts: Facts) -> str:
 
 
 def _named_to(facts: Facts) -> str:
-    return ", ".join(map(str, facts.get("to", ())))
+    return ", ".join(_name_of_holder(str(name)) for name in facts.get("to", ()))
 
 
 def _delegated(facts: Facts) -> str:
@@ -495,6 +504,7 @@ KINDS: dict[str, tuple[str, Words]] = {
     "signed": ("Decisions signed", _signed),
     "not_needed": ("No approval needed", _not_needed),
     "deadline_passed": ("Deadline passed", _deadline_passed),
+    "veto_asked": ("Veto asked", _veto_asked),
     "request_expired": (
         "Review closed by its deadline",
         _always("closed a review: the deadline had passed"),

@@ -13,7 +13,12 @@ from django.db.models import CharField, Min, QuerySet
 from django.db.models.functions import Cast
 
 from approvals.gates.waivers import VERDICT
-from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.models import (
+    VETO_ANSWERS,
+    ApprovalRequest,
+    Decision,
+    RequestStatus,
+)
 from checkpoints.lines import Stretch, in_parts
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
@@ -59,7 +64,7 @@ def asked_gates(
     for gate in _gates_of_requests(runs):
         gate_with_reads = _with_reads(gate, declared)
         gates[gate_with_reads] = None
-    for gate in _gates_of_waivers(runs, declared):
+    for gate in _gates_of_answers(runs, declared):
         gate_with_reads = _with_reads(gate, declared)
         gates[gate_with_reads] = None
 
@@ -129,20 +134,27 @@ def _gate_of_request(request: ApprovalRequest) -> AskedGate:
     )
 
 
-def _gates_of_waivers(
+def _gates_of_answers(
     runs: Collection[UUID], declared: Mapping[str, Any]
 ) -> Iterable[AskedGate]:
-    """Yield the gates that let writes through because their check needed nobody."""
+    """Yield the gates that let writes through because their check needed nobody, and
+    those whose veto was asked.
+    """
+    answers = (VERDICT, *VETO_ANSWERS)
+    columns = ("task", "checked", "verdict", "request__policy__gate")
     for part_of_runs in in_parts(runs):
-        waivers = Decision.objects.filter(run__in=part_of_runs, verdict=VERDICT)
-        rows = waivers.order_by().values_list("task", "checked")
-        for task, checked in rows.distinct():
-            node = Task.parse(task).node
+        rows = Decision.objects.filter(run__in=part_of_runs, verdict__in=answers)
+        for task, checked, verdict, guard in (
+            rows.order_by().values_list(*columns).distinct()
+        ):
+            node = guard or Task.parse(task).node
             gate = declared.get(node) or {"shows": ()}
+            # What people decided on is bound as their request says.
+            bound = gate["shows"] if verdict == VERDICT else ()
             facts_of_check = checked or {}
             yield AskedGate(
                 node=node,
-                shows=frozenset(gate["shows"]),
+                shows=frozenset(bound),
                 reads=_recorded_reads(facts_of_check.get("reads")),
             )
 

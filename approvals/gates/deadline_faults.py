@@ -10,7 +10,7 @@ from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest, Decision, RequestStatus
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db.clock import read_now
-from checkpoints.models import Run
+from checkpoints.models import PendingWrite, Run
 from checkpoints.models.job import LIVE, Job, JobStatus
 from checkpoints.queue import jobs
 from checkpoints.verification import DEADLINE_UNMET, Fault, Subject
@@ -32,21 +32,39 @@ def wrong_decision(
     for decision in state.decisions:
         if not decision.by_deadline:
             continue
-        if not _can_be(decision, state.request):
+        if not _can_be(decision, state):
             reason = "is that of a deadline, but the request has no such deadline"
             return subject.fault(decision, reason)
     return None
 
 
+def was_approved(
+    state: RequestState,
+    row: PendingWrite | Decision,
+) -> bool:
+    """Return whether a deadline has approved this revision of a write: where that is still
+    open, or decided again, a veto kept it open.
+    """
+    for decision in state.decisions:
+        is_approval = decision.by_deadline and decision.verdict == "approve"
+        is_same = (decision.write, decision.revision) == (row.write, row.revision)
+        if is_approval and is_same and decision is not row:
+            return True
+    return False
+
+
 def _can_be(
     decision: Decision,
-    request: ApprovalRequest,
+    state: RequestState,
 ) -> bool:
+    request = state.request
     if request.deadline is None:
         return False
     if decision.at < request.deadline:
         return False
     verdict = request.policy.get("on_deadline")
+    if decision.verdict == "reject" and was_approved(state, decision):
+        return True
     return bool(verdict == decision.verdict)
 
 

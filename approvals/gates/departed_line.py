@@ -7,7 +7,12 @@ from collections.abc import Collection, Sequence
 
 from approvals.gates.repeated_effects import repeats_of
 from approvals.gates.request_state import RequestState
-from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.models import (
+    VETO_ANSWERS,
+    ApprovalRequest,
+    Decision,
+    RequestStatus,
+)
 from checkpoints import lines, timeline
 from checkpoints.models import PendingWrite, Run, RunLine
 from checkpoints.sealing import sealed_rows
@@ -134,6 +139,7 @@ def _earlier_decisions(
             # Without a request it was the system that decided.
             request__isnull=False,
         )
+        .exclude(verdict__in=VETO_ANSWERS)
         .select_related("by")
         .order_by("event_seq")
     )

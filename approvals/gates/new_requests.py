@@ -39,6 +39,7 @@ from orchestrator.engine.graphs.consideration import consideration_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
 from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.graphs.tiers import next_tier_at, tiers_policy
+from orchestrator.engine.graphs.veto import veto_policy
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.engine.values import canonical
@@ -462,6 +463,7 @@ def policy_of(
         **consideration_policy(gate),
         **claim_policy(gate),
         **tiers_policy(gate),
+        **veto_policy(gate),
     }
 
 

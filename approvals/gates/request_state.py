@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Count, F, QuerySet
 
 from approvals.gates.renewals import AUTHORITY_KIND, FIRST_POSITION
-from approvals.models import ApprovalRequest, Decision
+from approvals.models import VETO, VETO_ANSWERS, ApprovalRequest, Decision
 from checkpoints.core.visible_json import json_text
 from checkpoints.db import query_cache
 from checkpoints.ledger import pending_writes
@@ -34,17 +34,19 @@ from orchestrator.engine.gates.verdicts import (
 @frozen
 class RequestState:
     """One request with its writes as they stand, in order of position, and the
-    decisions on them.
+    decisions on them; apart from these the answers of its veto.
     """
 
     request: ApprovalRequest
     writes: tuple[PendingWrite, ...]
     standings: dict[UUID, Standing]
     decisions: tuple[Decision, ...] = ()
+    answers: tuple[Decision, ...] = ()
 
     @property
     def votes(self) -> list[Given]:
         """Return the decisions as the engine judges them."""
+        vetoes = [row for row in self.answers if row.verdict == VETO]
         return [
             Given(
                 row.write,
@@ -55,7 +57,7 @@ class RequestState:
                 by_deadline=row.by_id is None and row.by_deadline,
                 delegator=row.delegator_id,
             )
-            for row in self.decisions
+            for row in (*self.decisions, *vetoes)
         ]
 
     @property
@@ -173,7 +175,9 @@ def _state_of(
     writes = writes_by_place.get((request.task, place), [])
     sealed_rows.verify_rows([request, *writes, *decisions], protection)
     _require_whole(request, writes, decisions)
-    state = RequestState(request, tuple(writes), {}, tuple(decisions))
+    signed = tuple(row for row in decisions if row.verdict not in VETO_ANSWERS)
+    answers = tuple(row for row in decisions if row.verdict in VETO_ANSWERS)
+    state = RequestState(request, tuple(writes), {}, signed, answers)
     held = [Held(row.write, row.revision, row.author_id, row.channel) for row in writes]
     return replace(state, standings=judge(held, state.votes, policy_of(request)))
 

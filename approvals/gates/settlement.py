@@ -67,16 +67,22 @@ class Rebasing:
         """
         if self.rows:
             statements.insert_rows(PendingWrite, self.rows)
-        if self.reopened:
-            ids = [request.id for request in self.reopened]
-            ApprovalRequest.objects.filter(id__in=ids).update(
-                status=RequestStatus.OPEN,
-                outcome="",
-                settled_at=None,
-                settled_seq=None,
-            )
-            # The jobs of their deadlines may have come, and found them settled.
-            add_missing_jobs(self.reopened[0].run_id, self.reopened)
+        reopen_requests(self.reopened)
+
+
+def reopen_requests(requests: Sequence[ApprovalRequest]) -> None:
+    """Open settled requests of a run again, in the caller's transaction."""
+    if not requests:
+        return
+    ids = [request.id for request in requests]
+    ApprovalRequest.objects.filter(id__in=ids).update(
+        status=RequestStatus.OPEN,
+        outcome="",
+        settled_at=None,
+        settled_seq=None,
+    )
+    # The jobs of their deadlines may have come, and found them settled.
+    add_missing_jobs(requests[0].run_id, requests)
 
 
 @frozen

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0019_tiers'),
+        ('approvals', '0020_vetoes'),
         ('checkpoints', '0031_jobs_by_due_time'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

@@ -44,7 +44,9 @@ def _is_left(
     they decide for others, for one of these.
     """
     standing = state.standings[row.write]
-    if standing.settled or person.pk in standing.by:
+    # After a veto everybody may sign again.
+    has_signed = person.pk in standing.by and not standing.vetoed
+    if standing.settled or has_signed:
         return False
     policy = policy_of(state.request)
     if excludes(policy, row.author_id, person.pk):

@@ -23,6 +23,8 @@ from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
 from approvals.models import (
     BY_DEADLINE,
+    BY_VETO,
+    VETO_ANSWERS,
     ApprovalRequest,
     Decision,
     Draft,
@@ -573,6 +575,8 @@ def name_of_decider(decision: Decision) -> str:
     """Return the name of the person who decided, else "the deadline" or "the system"."""
     if decision.by is not None:
         return name_of(decision.by)
+    if decision.verdict in VETO_ANSWERS:
+        return BY_VETO
     return BY_DEADLINE if decision.by_deadline else "the system"
 
 

@@ -18,14 +18,22 @@ from approvals import inbox, permissions
 from approvals.display import comparison
 from approvals.display.value_types import ValueType, type_of_channel
 from approvals.exported_receipt import export_receipt, find_exportable
-from approvals.models import ApprovalRequest, Decision, Receipt, RequestStatus
+from approvals.models import (
+    VETO,
+    VETO_ANSWERS,
+    ApprovalRequest,
+    Decision,
+    Receipt,
+    RequestStatus,
+)
 from approvals.results.earlier_askings import EffectEnding, endings_of
 from approvals.results.effect_results import effect_results
 from approvals.views.asked_before import ending_in_words
-from approvals.views.inbox import name_of, names_of
+from approvals.views.inbox import name_of, names_of, time_of
 from approvals.views.page import read_page, refuses_unreadable_filters, render
 from approvals.views.write_cards import LARGE, Shown, first_page
 from checkpoints import versions
+from checkpoints.core.plural import counted
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
@@ -112,14 +120,8 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     those who may read the audit log and see the run. A signer who may no longer see the
     run gets verdicts and results alone.
     """
-    receipt = Receipt.objects.select_related("by", "run").filter(id=receipt_id).first()
-    if receipt is None:
-        raise Http404("there is no such receipt")
+    receipt, sees_run = _readable_receipt(request.user, receipt_id)
     run = receipt.run
-    # Rights may have been withdrawn since the signing; the signature remains theirs.
-    sees_run = permissions.may_see_run(request.user, run)
-    if receipt.by_id != request.user.pk and not _may_read(request.user, sees_run):
-        raise Http404("there is no such receipt")
     number = read_page(request)
     start = (number - 1) * PAGE
     lines = _lines(receipt, start) if sees_run else _verdicts(receipt, start)
@@ -146,9 +148,22 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
         "still_open": still_open,
         "now": _now(sees_run, came_back, still_open),
         "came_of_it": _came_of_it(askings, sees_run=sees_run),
+        "vetoes": _vetoes_in_words(askings, sees_run=sees_run),
         "next": inbox.waiting_for(request.user, first=1, beside=run.id).first(),
     }
     return render(request, "approvals/receipt.html", context, section="reviews")
+
+
+def _readable_receipt(user: Any, receipt_id: UUID) -> tuple[Receipt, bool]:
+    """Return the receipt, and whether the person may see its run. Raises `Http404`."""
+    receipt = Receipt.objects.select_related("by", "run").filter(id=receipt_id).first()
+    if receipt is None:
+        raise Http404("there is no such receipt")
+    # Rights may have been withdrawn since the signing; the signature remains theirs.
+    sees_run = permissions.may_see_run(user, receipt.run)
+    if receipt.by_id != user.pk and not _may_read(user, sees_run):
+        raise Http404("there is no such receipt")
+    return receipt, sees_run
 
 
 def _may_read(user: Any, sees_run: bool) -> bool:
@@ -220,6 +235,48 @@ def _came_of_it(
         for ending in endings:
             came_of_it.append((ending_in_words(ending), ending.is_bad))
     return came_of_it
+
+
+def _vetoes_in_words(
+    requests: Sequence[ApprovalRequest], *, sees_run: bool
+) -> list[tuple[str, bool]]:
+    """Return what the vetoes of these requests have answered: a sentence for each time,
+    and whether it keeps something open; without reasons for who may not see the run. One
+    query, none for gates without a veto. Each request has its run.
+    """
+    under_veto = {row.id: row for row in requests if "veto" in row.policy}
+    if not under_veto:
+        return []
+    rows = Decision.objects.filter(request__in=under_veto, verdict__in=VETO_ANSWERS)
+    by_time: dict[tuple[object, object, str], list[Decision]] = {}
+    for row in rows.order_by("event_seq"):
+        key = (row.request_id, row.at, row.verdict)
+        by_time.setdefault(key, []).append(row)
+    sentences: list[tuple[str, bool]] = []
+    for (request, _, verdict), answers in by_time.items():
+        sentence = _veto_sentence(under_veto[request], answers, sees_run=sees_run)  # type: ignore[index]
+        sentences.append((sentence, verdict == VETO))
+    return sentences
+
+
+def _veto_sentence(
+    request: ApprovalRequest, answers: Sequence[Decision], *, sees_run: bool
+) -> str:
+    first = answers[0]
+    writes = counted(len(answers), "write")
+    did = "kept" if first.verdict == VETO else "let"
+    end = "open" if first.verdict == VETO else "pass"
+    sentence = f"The veto of the gate {did} {writes} {end} at {time_of(first.at)}"
+    reason = _veto_reason(request, first) if sees_run else ""
+    return f"{sentence}: {reason}" if reason else f"{sentence}."
+
+
+def _veto_reason(request: ApprovalRequest, answer: Decision) -> str:
+    try:
+        sealed_rows.verify_row(answer, protection_of(request.run))
+        return str(read_value(answer, "reason") or "")
+    except UNREADABLE as error:
+        return f"its reason {unreadable_reason(error)}"
 
 
 def _has_open_request(run: Run) -> bool:

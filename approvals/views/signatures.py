@@ -95,7 +95,8 @@ def _may_still_sign(states: Mapping[UUID, RequestState], user: Any) -> bool:
     """Return whether a write is open that this person has not signed."""
     for state in states.values():
         for standing in state.standings.values():
-            if not standing.settled and user.pk not in standing.by:
+            has_signed = user.pk in standing.by and not standing.vetoed
+            if not standing.settled and not has_signed:
                 return True
     return False
 
@@ -119,7 +120,9 @@ def _lacking(state: RequestState) -> int:
     lacking = []
     for standing in state.standings.values():
         if not standing.settled:
-            lacking.append(state.request.quorum - standing.alike)
+            # After a veto one more is lacking, however many there are.
+            fewest = 1 if standing.vetoed else 0
+            lacking.append(max(fewest, state.request.quorum - standing.alike))
     return max(lacking, default=0)
 
 

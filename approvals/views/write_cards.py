@@ -23,7 +23,7 @@ from approvals.forms.controls import Control
 from approvals.gates.departed_line import DepartedLine
 from approvals.gates.edited_texts import gate_of
 from approvals.gates.request_state import RequestState, policy_of, why_of
-from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.models import VETO, ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages
 from approvals.views.asked_before import AskedBefore
 from approvals.views.card_pages import FIELDS, JSON, CardPages, DrawnCards, Pager, Raw
@@ -149,6 +149,7 @@ class WriteCard:
     edit: "EditCard | None" = None
     before: list[DecisionOnSlip] = field(default_factory=list)
     stale: str = ""
+    vetoed: str = ""
     settled_line: str = ""
     limits: Sequence[str] = ()
     needs: str = ""
@@ -609,8 +610,24 @@ def _slip(
         why_not=why_not,
         own=own,
         stale=stale,
+        vetoed=_objection_to(state, row),
         limits=_limits_in_words(shown),
     )
+
+
+def _objection_to(state: RequestState, row: PendingWrite) -> str:
+    """Return why a veto keeps a write open, as a sentence; empty if none does."""
+    last = ""
+    if not _is_open(state, state.standings[row.write]):
+        return last
+    for answer in state.answers:
+        is_current = (answer.write, answer.revision) == (row.write, row.revision)
+        if is_current and answer.verdict == VETO:
+            reason = sealed_columns.read_value(answer, "reason") or ""
+            last = (
+                f"Kept open by the veto of its gate at {time_of(answer.at)}: {reason}"
+            )
+    return last
 
 
 def _adds(row: PendingWrite, base: pending_writes.StoredBase) -> bool:

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from checkpoints.bundle.envelope import authenticated_bytes
 from checkpoints.bundle.verifier import (
+    WITHOUT_FINAL,
     Bad,
     Verdict,
     fault_of_assertion,
@@ -36,7 +37,7 @@ UNKNOWN_AMOUNT = (
     "no passkey signed it, and without its amount nobody can say whether the gate asked"
     " for one"
 )
-NOBODY = ("", "the deadline")
+NOBODY = ("", "the deadline", "the veto")
 """Who decided where no person did."""
 _VALUES = ("old_value", "proposed_value", "final_value")
 _SIDES = ("seen", "signed")
@@ -282,7 +283,7 @@ def _require_hashed(value: Any, hash_: str, what: str) -> None:
 def _require_final(verdict: str, write: dict[str, Any]) -> None:
     """Raise `Bad` if the final value does not fit the verdict."""
     final = write["final_value"]
-    if verdict in ("reject", "skip"):
+    if verdict in WITHOUT_FINAL:
         _require(final is None, f"a decision to {verdict} has a final value")
         return
     _require_same(

@@ -61,6 +61,8 @@ ROWS = KINDS[1:-3]
 ONCE = ("manifest", "run", "counts", "signature")
 # Events that record a decision, and whether nobody was asked for it.
 DECISIONS = {"decision_signed": False, "approval_not_needed": True}
+# Verdicts that let nothing happen.
+WITHOUT_FINAL = ("reject", "skip", "veto")
 # Events whose facts are compared with other rows.
 READABLE = ("run_started", "checkpoint_noted", "erased")
 
@@ -448,7 +450,7 @@ class Contents:
         must(number <= row.revision, "what was seen is no revision of the write")
         decided_hash = dict(revisions.values()).get(row.revision)
         must(decided_hash is not None, "the revision that was decided is missing")
-        if row.verdict not in ("reject", "skip"):
+        if row.verdict not in WITHOUT_FINAL:
             self._require_final_value(row, decided_hash)
         elif not self.encrypted:
             must(not row.final_value, f"a decision to {row.verdict} has a final value")

@@ -246,16 +246,23 @@ def commit_superstep(
     *,
     events: Sequence[NewEvent],
     inside: Callable[[], None] | None = None,
+    decided: int = 0,
 ) -> Head:
     """Move the head in one fenced transaction (semantics 4). Returns the new head and
     updates the lease.
 
-    `inside` writes other rows in it. Raises, having written nothing, `StaleLease` if
-    another epoch has the run, `ConcurrentUpdate` if the log has newer events,
-    `SaveFailed` if the payload backend refuses.
+    `inside` writes other rows in it, `decided` of them decisions. Raises, having written
+    nothing, `StaleLease` if another epoch has the run, `ConcurrentUpdate` if the log has
+    newer events, `SaveFailed` if the payload backend refuses.
     """
     prepared = prepare_commit(
-        lease, head, checkpoint, run_update, events=events, inside=inside
+        lease,
+        head,
+        checkpoint,
+        run_update,
+        events=events,
+        inside=inside,
+        decided=decided,
     )
     wait_for_commit = prepared.send()
     wait_for_commit()
@@ -365,6 +372,11 @@ def first_event_seq(lease: Lease) -> int:
     return lease.end.seq + len(lease.unsaved) + 2
 
 
+def first_appended_seq(lease: Lease) -> int:
+    """Return the number of the first of the `events` that are appended now."""
+    return lease.end.seq + len(lease.unsaved) + 1
+
+
 def _saved_event(
     checkpoint_id: UUID,
     checkpoint: NewCheckpoint,
@@ -460,9 +472,10 @@ def append_events(
     events: Sequence[NewEvent],
     *,
     inside: Callable[[], None] | None = None,
+    decided: int = 0,
 ) -> None:
-    """Append events to a leased run's log, extend the lease, do `inside` with it.
-    Raises as `commit_superstep` does.
+    """Append events to a leased run's log, extend the lease, do `inside` with it, which
+    writes so many decisions (`decided`). Raises as `commit_superstep` does.
     """
     rows, end = event_log.chain(
         lease.id,
@@ -471,13 +484,17 @@ def append_events(
         at=timezone.now(),
         protection=lease.protection,
     )
-    fence = _fence(lease, end, lease_until=db_in(conf().lease_seconds))
+    values: dict[str, Any] = {"lease_until": db_in(conf().lease_seconds)}
+    if decided:
+        values["decisions"] = lease.decisions + decided
+    fence = _fence(lease, end, **values)
     send = fenced_transaction.prepare(
         fence, [Rows(RunEvent, rows, _SHARED_BY_EVENTS)], inside=inside
     )
     outcome = send()
     _require_fence_met(lease, outcome())
     _update_lease(lease, fence, end, tape=lease.tape, superstep=lease.superstep)
+    lease.decisions += decided
 
 
 def refresh_lease(lease: Lease) -> None:

@@ -19,8 +19,16 @@ from orchestrator.engine.gates.requests import (
     principals_of,
     settle_requests,
     texts_after_edit,
+    veto_of,
 )
-from orchestrator.engine.gates.verdicts import NOT_SKIPPABLE, Given, Held, Policy, judge
+from orchestrator.engine.gates.verdicts import (
+    NOT_SKIPPABLE,
+    VETO,
+    Given,
+    Held,
+    Policy,
+    judge,
+)
 from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import REJECTED
@@ -29,7 +37,7 @@ from orchestrator.engine.graphs.limit import require_within_limits
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.output import WriteValue
-from orchestrator.engine.step.reduce import HeldWrite, Settled
+from orchestrator.engine.step.reduce import HeldWrite, Settled, state_before
 from orchestrator.engine.values.canonical import Json
 from orchestrator.engine.values.identity import Task, write_id
 from orchestrator.engine.values.ops import same
@@ -41,6 +49,8 @@ DEADLINE = "deadline"
 DECIDER = 1
 """The person who stands for all reviewers."""
 VERDICTS = ("approve", "reject", "edit", "skip")
+MOST_VETOES = 10
+"""How often a veto may keep one request open before its decider is asked no more."""
 
 
 class PlayedState(dict[str, Any]):
@@ -139,6 +149,7 @@ class _PlayedRequest:
     policy: Policy
     writes: list[_HeldRevision]
     decisions: list[Given] = field(default_factory=list)
+    vetoes: int = 0
 
     def stands(self) -> WaitingRequest[_HeldRevision]:
         """Return the request with the standing of each of its writes."""
@@ -267,6 +278,8 @@ class Reviewers:
         # Settled only when all were asked, so that no answer changes what another sees.
         if self._decisions is not None:
             for request in self._undecided():
+                if request.vetoes >= MOST_VETOES:
+                    continue
                 answered = self._decisions(self._shown_request(request, state))
                 if answered == DEADLINE:
                     self._pass_deadline(request)
@@ -283,9 +296,66 @@ class Reviewers:
         frontier: Frontier,
         state: State,
     ) -> list[Settled]:
-        """Return what settled requests apply to this state."""
-        waiting = [request.stands() for request in self._waiting.values()]
-        return settle_requests(waiting, self._compiled, frontier, state)
+        """Return what settled requests apply to this state, without those that their veto
+        keeps open.
+        """
+        while True:
+            waiting = [request.stands() for request in self._waiting.values()]
+            settled = settle_requests(waiting, self._compiled, frontier, state)
+            vetoed = self._first_vetoed(settled, frontier, state)
+            if vetoed is None:
+                return settled
+            # Those behind it are asked on the state without it.
+            self._keep_open(vetoed)
+
+    def _first_vetoed(
+        self,
+        settled: Sequence[Settled],
+        frontier: Frontier,
+        state: State,
+    ) -> _PlayedRequest | None:
+        for position, settlement in enumerate(settled):
+            node = settlement.task.node
+            if not settlement.writes or self._gate(node).veto is None:
+                continue
+            seen = state_before(self._compiled, frontier, state, settled, position)
+            veto = veto_of(self._compiled, node, seen, settlement.writes)
+            if veto.why is not None:
+                return self._waiting[settlement.task]
+        return None
+
+    def _keep_open(self, request: _PlayedRequest) -> None:
+        """Note a veto of what was approved. What a deadline approved is rejected then."""
+        request.vetoes += 1
+        standings = request.stands().standings
+        at_deadline = {row.write for row in request.decisions if row.by_deadline}
+        for write in request.writes:
+            if standings[write.write].verdict == REJECTED:
+                continue
+            self._add(request, write, VETO)
+            if write.write in at_deadline:
+                self._add(request, write, "reject", by_deadline=True)
+
+    def _add(
+        self,
+        request: _PlayedRequest,
+        write: _HeldRevision,
+        verdict: str,
+        *,
+        by_deadline: bool = False,
+    ) -> None:
+        """Add what no person decided."""
+        self._seq += 1
+        request.decisions.append(
+            Given(
+                write.write,
+                write.revision,
+                verdict,
+                None,
+                self._seq,
+                by_deadline=by_deadline,
+            )
+        )
 
     def forget(self, settled: Sequence[Settled]) -> None:
         """Remove requests that were applied."""
@@ -374,17 +444,7 @@ class Reviewers:
         for write in request.writes:
             if standings[write.write].settled:
                 continue
-            self._seq += 1
-            request.decisions.append(
-                Given(
-                    write.write,
-                    write.revision,
-                    gate.on_deadline,
-                    None,
-                    self._seq,
-                    by_deadline=True,
-                )
-            )
+            self._add(request, write, gate.on_deadline, by_deadline=True)
 
     def _show_anew(
         self,

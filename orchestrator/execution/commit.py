@@ -21,10 +21,11 @@ from approvals.gates.new_requests import (
     prepare_requests,
 )
 from approvals.gates.request_state import RequestState
-from approvals.gates.settlement import Rebasing, Settlement, rebase_writes, settle_gates
+from approvals.gates.settlement import Rebasing, Settlement, rebase_writes
 from approvals.gates.waivers import NotNeeded, Passed, prepare_not_needed
 from approvals.gates.withdrawal import mark_withdrawn, withdrawn_events
 from approvals.models import ApprovalRequest, RequestStatus
+from approvals.vetoes import VetoAnswer, prepare_vetoes
 from checkpoints.core import keep_policy, tape
 from checkpoints.core.status import ENDS, Status
 from checkpoints.db.statements import Update
@@ -66,6 +67,7 @@ from orchestrator.execution.session import (
     SuperstepResult,
     retry_when_log_moved,
 )
+from orchestrator.execution.vetoes import Vetted, vetted_settlement
 
 
 @frozen
@@ -386,21 +388,22 @@ def _settle(session: Session, replayed: Sequence[Settled]) -> tuple[Head, str]:
     # Which decisions still stand on what is there now.
     channels = execution_memory.held_channels(session.open_requests())
     state = execution_memory.memory_values(lease.protection, before, channels)
-    settlement = _settlement(session, state, replayed)
+    vetted = _vetted(session, state, replayed)
+    settlement = vetted.settlement
     unsettled = [
         waiting
         for waiting in session.requests
         if waiting.request not in settlement.requests
     ]
     if not settlement.settled:
-        return _commit_rebased(session, unsettled, state, at)
+        return _commit_rebased(session, unsettled, vetted.answers, state, at)
 
     step = settle_step(graph, session.frontier, before, settlement.settled)
     memory = _settled_memory(session, step, at)
     after = session.plan_after(step.frontier)
     # A superstep that is open is planned again with the stops that it began with.
     session.next_plan = None if session.opened else after
-    status = _status(session, step.frontier, after, apart_from=settlement.requests)
+    status = _status(session, step.frontier, after, apart_from=vetted.closed)
     if session.opened and status == Status.PAUSED:
         # The superstep that is open comes next.
         status = Status.RUNNING
@@ -409,23 +412,27 @@ def _settle(session: Session, replayed: Sequence[Settled]) -> tuple[Head, str]:
     # A rejected patch ends the run, whatever else people are still asked or have
     # decided: open requests are withdrawn, and no write is rebased.
     withdrawn: list[ApprovalRequest] = []
+    answers = vetted.answers
     state_after = _state_reviewers_see(session, step, memory)
     if ends:
-        withdrawn = [
-            waiting.request
-            for waiting in unsettled
-            if waiting.request.status == RequestStatus.OPEN
-        ]
+        withdrawn = _still_open(unsettled)
         unsettled = []
+        # Nor is anything opened again.
+        answers = vetted.let_pass
     rebased = rebase_writes(
         unsettled, graph, state_after, at=at, protection=lease.protection
+    )
+    vetoes = prepare_vetoes(
+        lease, answers, first_seq=ledger.first_event_seq(lease), at=at
     )
 
     checkpoint = _settlement_checkpoint(session, step, settlement.settled, ends=ends)
     stopped = session.stopped_before(step.frontier)
     place = summary.place_of(step.frontier, after, stopped)
     run_update = RunUpdate(status, place, tape.extend(lease.tape, "s"))
+    # Those of vetoes come first, because their rows name them by their numbers.
     events = [
+        *vetoes.events,
         *summary.gate_events(settlement.settled),
         *withdrawn_events(withdrawn),
         *memory.events,
@@ -436,41 +443,63 @@ def _settle(session: Session, replayed: Sequence[Settled]) -> tuple[Head, str]:
     # Requests and writes before memory: the order of locks is the same everywhere.
     def inside() -> None:
         settlement.insert()
+        vetoes.insert()
         rebased.insert()
         mark_withdrawn(withdrawn)
         memory.insert(lease, Commit(session.head.next_seq, lease.superstep, at))
 
     head = ledger.commit_superstep(
-        lease, session.head, checkpoint, run_update, events=events, inside=inside
+        lease,
+        session.head,
+        checkpoint,
+        run_update,
+        events=events,
+        inside=inside,
+        decided=len(vetoes.decisions),
     )
     return head, status
 
 
-def _settlement(
-    session: Session, state: State, replayed: Sequence[Settled]
-) -> Settlement:
+def _still_open(waiting: Sequence[RequestState]) -> list[ApprovalRequest]:
+    requests = [state.request for state in waiting]
+    return [request for request in requests if request.status == RequestStatus.OPEN]
+
+
+def _vetted(session: Session, state: State, replayed: Sequence[Settled]) -> Vetted:
+    # A replay applies what its origin has applied, where vetoes were asked.
     if replayed:
-        return Settlement([*replayed], [])
-    return settle_gates(
-        session.settled_gates(),
-        session.graph,
-        session.frontier,
-        state,
-        session.lease.protection,
-    )
+        return Vetted(Settlement([*replayed], []), [])
+    return vetted_settlement(session, state)
 
 
 def _commit_rebased(
-    session: Session, waiting: Sequence[RequestState], state: State, at: datetime
+    session: Session,
+    waiting: Sequence[RequestState],
+    answers: Sequence[VetoAnswer],
+    state: State,
+    at: datetime,
 ) -> tuple[Head, str]:
-    """Commit only that writes are rebased: nothing that was settled still stands on the
-    present state, so it returns to the reviewers.
+    """Commit only that writes come back: nothing that was settled still stands on the
+    present state, or passes its veto, so it returns to the reviewers.
     """
     lease = session.lease
     rebased = rebase_writes(
         waiting, session.graph, state, at=at, protection=lease.protection
     )
-    ledger.append_events(lease, rebased.events, inside=rebased.insert)
+    vetoes = prepare_vetoes(
+        lease, answers, first_seq=ledger.first_appended_seq(lease), at=at
+    )
+
+    def inside() -> None:
+        vetoes.insert()
+        rebased.insert()
+
+    ledger.append_events(
+        lease,
+        [*vetoes.events, *rebased.events],
+        inside=inside,
+        decided=len(vetoes.decisions),
+    )
     # The next look has to see the requests as open again.
     lease.moved = True
     return session.head, Status.RUNNING

@@ -29,6 +29,8 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.consideration import considered_by
 from orchestrator.engine.graphs.gate import Show, present
 from orchestrator.engine.graphs.review_claim import claim_time
+from orchestrator.engine.graphs.tiers import tiers_by
+from orchestrator.engine.graphs.veto import with_veto_of
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.execution import memory as execution_memory
@@ -166,7 +168,7 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
     if gate is None:
         gate = Gate(title=_literal(str(read_value(request, "title") or "")))
     return replace(
-        gate,
+        with_veto_of(gate, policy),
         deadline=gate.deadline or _time_of(request),
         quorum=policy["quorum"],
         reject_quorum=policy["reject_quorum"],
@@ -181,6 +183,7 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         exclusive=policy.get("exclusive", False),
         claim_for=claim_time(policy),
         skip=policy.get("skip", False),
+        tiers=tiers_by(policy),
     )
 
 

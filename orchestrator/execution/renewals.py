@@ -41,6 +41,8 @@ def renewed_gate(session: Session, task: Task, held: FinishedTask) -> ReachedGat
         on_deadline="reject",
         tiers=(),
         confirm_above=None,
+        # Its recheck is what is asked about this.
+        veto=None,
     )
     reached = ReachedGate(
         bare,

@@ -1,5 +1,6 @@
 """Playing a graph: what nodes are given, retries, errors, and what the player shows."""
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -334,3 +335,28 @@ def test_ids_of_writes_are_the_same_however_often_they_are_computed() -> None:
     assert write_id("r", 1, Task("a", 1), 0) == write_id("r", 1, Task("a", 1), 0)
     assert write_id("r", 1, Task("a", 1), 0) != write_id("r", 1, Task("a", 1), 1)
     assert write_id("r", 11, Task("a", 1), 0) != write_id("r", 1, Task("a", 11), 0)
+
+
+def _vetoed(*answers: Any, **gate: Any) -> Any:
+    left = list(answers)
+
+    def veto(state: Any, proposal: Any) -> Any:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    asking = Gate(reviewers=["user:ann"], veto=veto, **gate)
+    return graph_of(chain("a", "b"), {"a": {"effect": "human", "gate": asking}})
+
+
+def test_a_veto_is_played() -> None:
+    approving = lambda request: {0: "approve"}  # noqa: E731
+    assert run(_vetoed(False), approving).status == "completed"
+    assert run(_vetoed("no", "no", False), approving).status == "completed"
+    # Nobody is asked for ever.
+    assert run(_vetoed("no"), approving).status == "paused"
+    assert run(_vetoed("no"), lambda request: {0: "reject"}).status == "rejected"
+
+
+def test_what_a_played_deadline_approves_is_rejected_by_a_veto() -> None:
+    gate = {"deadline": timedelta(hours=1), "on_deadline": "approve"}
+    played = run(_vetoed("no", **gate), lambda request: "deadline")
+    assert played.status == "rejected"

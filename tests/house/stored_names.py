@@ -86,6 +86,7 @@ AUDIT = {
         "signed",
         "not_needed",
         "deadline_passed",
+        "veto_asked",
         "request_expired",
         "cancelled",
         "resumed",

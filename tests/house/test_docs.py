@@ -171,7 +171,6 @@ def test_the_options_that_a_gate_refuses_are_marked_and_no_others() -> None:
         reviewers=["user:ann"],
         deadline=timedelta(1),
         auto=print,
-        veto=print,
     )
     refused = {name.split()[1] for name in asked.unavailable()}
     marked = {

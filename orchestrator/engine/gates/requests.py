@@ -30,6 +30,7 @@ from orchestrator.engine.graphs.gate import (
 )
 from orchestrator.engine.graphs.tiers import escalated, tiers_in, tiers_policy
 from orchestrator.engine.graphs.trace import JOURNALED, is_memory
+from orchestrator.engine.graphs.veto import objection
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.held_patch import (
@@ -134,7 +135,12 @@ def asks_people(
     """
     # What the gate's function reads is recorded, for a decision depends on it.
     view, record = compiled.recorded_state(state)
-    needed, why = needs_approval(gate, view, compiled.proposal(node, output.writes))
+    proposal = compiled.proposal(node, output.writes)
+    needed, why = needs_approval(gate, view, proposal)
+    # What nobody has to approve would be approved at once.
+    if not needed and gate.veto is not None:
+        why = objection(gate, view, proposal)
+        needed = why is not None
     return GateCheck(needed, why, tuple(sorted(record)))
 
 
@@ -162,6 +168,34 @@ def recheck_approved(
     view, record = compiled.recorded_state(state)
     why = recheck(gate, view, compiled.proposal(node, writes))
     return Recheck(why, tuple(sorted(record)))
+
+
+class Veto(NamedTuple):
+    """The answer of a gate's veto: why what would be approved stays open (None if it may
+    be approved), and the channels that it read.
+    """
+
+    why: str | None
+    reads: tuple[str, ...]
+
+
+def veto_of(
+    compiled: Compiled,
+    node: str,
+    state: State,
+    writes: Sequence[WriteValue],
+) -> Veto:
+    """Return what the veto of a node's gate says, on this state, of writes that would be
+    approved. Never raises.
+    """
+    gate = compiled.nodes[node].gate if node in compiled.nodes else None
+    view, record = compiled.recorded_state(state)
+    try:
+        proposal = compiled.proposal(node, writes)
+    except BROKEN as error:
+        return Veto(f"its veto was not asked: {described(error)}", ())
+    why = objection(gate, view, proposal)
+    return Veto(why, tuple(sorted(record)))
 
 
 def is_applied_as_one(
@@ -445,22 +479,28 @@ def covers(
         return False
     if gate.skip and not other.skip:
         return False
-    if is_weaker(confirmation_policy(other), confirmation_policy(gate)):
+    lacks = (
+        is_weaker(confirmation_policy(other), confirmation_policy(gate)),
+        asks_for_less(consideration_policy(other), consideration_policy(gate)),
+        # Each would be asked about its own.
+        other.veto not in (None, gate.veto),
+    )
+    if any(lacks):
         return False
-    if asks_for_less(consideration_policy(other), consideration_policy(gate)):
+    mine = named_reviewers(compiled, gate)
+    others = named_reviewers(compiled, other)
+    if not _are_among(mine, others):
         return False
-    mine = _asked_in_the_end(compiled, gate)
-    return _are_among(mine, _asked_in_the_end(compiled, other))
+    # Whom it asks later, the other gate must ask by itself, whenever that is.
+    also_asked = set(_escalated(other))
+    if not callable(others):
+        also_asked.update(others or ())
+    return also_asked.issuperset(_escalated(gate))
 
 
-def _asked_in_the_end(compiled: Compiled, gate: Gate) -> Any:
-    """Return the reviewers that a gate names, with those whom its tiers ask too; of a
-    function, the function.
-    """
-    reviewers = named_reviewers(compiled, gate)
-    if callable(reviewers):
-        return reviewers
-    return [*(reviewers or ()), *escalated(tiers_in(tiers_policy(gate)))]
+def _escalated(gate: Gate) -> list[str]:
+    """Return whom the tiers of a gate ask too."""
+    return escalated(tiers_in(tiers_policy(gate)))
 
 
 def _are_among(mine: Any, others: Any) -> bool:

@@ -10,6 +10,9 @@ from uuid import UUID
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED, SKIPPED
 from orchestrator.engine.graphs.gate import outcome_of
 
+VETO = "veto"
+"""The verdict of a veto, which keeps open what people have approved."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -64,6 +67,7 @@ class Standing:
     """The standing of one write. `verdict` is empty while it is open; `by` are those
     whose signatures count now; `alike` how many of them can add up, because approvals
     and skips do not. `cause` is the write whose rejection rejected this one too.
+    `vetoed`: it is open because of a veto, whoever has signed.
     """
 
     verdict: str = ""
@@ -71,6 +75,7 @@ class Standing:
     seq: int = 0
     cause: UUID | None = None
     alike: int = field(default=0, compare=False)
+    vetoed: bool = False
 
     @property
     def settled(self) -> bool:
@@ -87,7 +92,8 @@ def judge(
     A write is approved by `quorum` approvals of its current revision, skipped by as many
     skips of it, and rejected by `reject_quorum` rejections of one revision, whichever
     came first. Approvals and skips do not add up. A later revision opens an approved or
-    skipped write again; a rejected one stays rejected. A person's latest
+    skipped write again; a rejected one stays rejected. So does a veto of the current
+    revision: its approvals stay, and settle it with the next one. A person's latest
     verdict on a revision counts, once, whether they decided themselves or another did
     for them. A deadline's verdict settles a write whatever
     the quorum. Under `all_or_nothing` one settled rejection rejects all writes. A write
@@ -95,15 +101,22 @@ def judge(
     """
     by_write: dict[UUID, list[Given]] = {held.write: [] for held in writes}
     is_passed_on = False
+    is_vetoed = False
     # What came first is decided by the log, not by the order in which rows were read.
     for decision in sorted(decisions, key=_seq):
         if decision.write in by_write:
             by_write[decision.write].append(decision)
             is_passed_on = is_passed_on or decision.delegator is not None
+            is_vetoed = is_vetoed or decision.verdict == VETO
     standings: dict[UUID, Standing] = {}
     for held in writes:
+        decided = by_write[held.write]
+        last_veto = 0
+        if is_vetoed:
+            last_veto = _last_veto(held, decided)
+            decided = _without_vetoed(held, decided, last_veto)
         standings[held.write] = _standing(
-            held, by_write[held.write], policy, is_passed_on=is_passed_on
+            held, decided, policy, is_passed_on=is_passed_on, last_veto=last_veto
         )
     if policy.all_or_nothing:
         _reject_all_if_any_is(standings)
@@ -114,6 +127,36 @@ def judge(
 
 def _seq(decision: Given) -> int:
     return decision.seq
+
+
+def _last_veto(held: Held, decisions: Iterable[Given]) -> int:
+    """Return the number of the last veto of a write's current revision; 0 if there is
+    none.
+    """
+    last = 0
+    for decision in decisions:
+        if decision.verdict == VETO and decision.revision == held.revision:
+            last = decision.seq
+    return last
+
+
+def _without_vetoed(
+    held: Held, decisions: Iterable[Given], last_veto: int
+) -> list[Given]:
+    """Return the decisions without vetoes, and without what a deadline approved before
+    the last one: that is no signature which could count again.
+    """
+    remaining: list[Given] = []
+    for decision in decisions:
+        is_undone = (
+            decision.by_deadline
+            and decision.verdict == "approve"
+            and decision.revision == held.revision
+            and decision.seq < last_veto
+        )
+        if decision.verdict != VETO and not is_undone:
+            remaining.append(decision)
+    return remaining
 
 
 def _reject_all_if_any_is(standings: dict[UUID, Standing]) -> None:
@@ -178,9 +221,11 @@ def _standing(
     policy: Policy,
     *,
     is_passed_on: bool,
+    last_veto: int = 0,
 ) -> Standing:
     """Return the standing of one write after its decisions, which are in the order of
-    the log. `is_passed_on`: some of them may have been made for another person.
+    the log. `is_passed_on`: some of them may have been made for another person. Only a
+    decision after the `last_veto` approves.
     """
     author = _first_author(held, decisions)
     by_revision: dict[int, dict[int | None, Given]] = {}
@@ -203,7 +248,8 @@ def _standing(
         needed = {REJECTED: policy.reject_quorum}.get(verdict, policy.quorum)
         # Unlike an approval of it, the rejection of an older revision stays.
         revision = {REJECTED: decision.revision}.get(verdict, held.revision)
-        if decision.revision == revision and len(signers) >= needed:
+        is_of_revision = decision.revision == revision
+        if all((is_of_revision, decision.seq > last_veto, len(signers) >= needed)):
             return Standing(verdict, signers, decision.seq)
 
     on_current = by_revision.get(held.revision, {}).values()
@@ -211,7 +257,8 @@ def _standing(
     alike = len(counting)
     if policy.skip:
         alike = _alike(counting)
-    return Standing("", tuple(decision.by for decision in counting), 0, alike=alike)
+    people = tuple(decision.by for decision in counting)
+    return Standing("", people, 0, alike=alike, vetoed=last_veto > 0)
 
 
 def _alike(counting: list[Given]) -> int:

@@ -39,6 +39,8 @@ from orchestrator.engine.graphs.retry import Interval, Retry
 from orchestrator.engine.graphs.review_claim import faults_of_claims
 from orchestrator.engine.graphs.state import schema_of
 from orchestrator.engine.graphs.tiers import faults_of_tiers
+from orchestrator.engine.graphs.veto import faults_of_veto
+from orchestrator.engine.values.functions import takes_two
 from orchestrator.engine.values.hints import nearest
 from orchestrator.engine.values.numbers import is_number, is_whole
 
@@ -185,7 +187,7 @@ def faults_of_node(node: Node, channels: Collection[str]) -> Iterator[str]:
             f"{node.name!r} is no name for a node: letters, digits, _ . -, "
             "and neither START nor END"
         )
-    if not _takes_two(node.fn):
+    if not takes_two(node.fn):
         yield f"node {node.name} must be a function of (state, ctx)"
     yield from _faults_of_options(node)
     for channel in node.reads or ():
@@ -422,7 +424,7 @@ def _faults_of_call(node: Node) -> Iterator[str]:
         yield f"{at}: approve='call' needs args=, a pydantic model class"
     elif not _has_schema(node.args):
         yield f"{at}: args= has a type without a JSON Schema"
-    if not callable(node.prepare) or not _takes_two(node.prepare):
+    if not callable(node.prepare) or not takes_two(node.prepare):
         yield (
             f"{at}: approve='call' needs prepare=, a function of (state, ctx) "
             "that returns the arguments"
@@ -458,7 +460,7 @@ def _faults_of_recheck(graph: Definition, node: Node) -> Iterator[str]:
     gate = node.gate
     if not isinstance(gate, Gate) or gate.recheck is None:
         return
-    if not callable(gate.recheck) or not _takes_two(gate.recheck):
+    if not callable(gate.recheck) or not takes_two(gate.recheck):
         yield f"{at}: recheck must be a function of (state, proposal)"
     if not any(node.name in other.authority for other in graph.nodes):
         yield (
@@ -564,6 +566,7 @@ def _faults_of_gate_parts(
     yield from faults_of_consideration(gate)
     yield from faults_of_claims(gate)
     yield from faults_of_tiers(gate)
+    yield from faults_of_veto(gate)
     for option, allowed in (("shows", channels), ("writes", writable)):
         for channel in getattr(gate, option):
             if channel not in allowed:
@@ -604,7 +607,7 @@ def _faults_of_deadline(gate: Gate) -> Iterator[str]:
     if isinstance(gate.deadline, timedelta):
         if not timedelta(0) < gate.deadline <= LONGEST_DEADLINE:
             yield "deadline must be longer than 0 and at most a hundred years"
-    elif not _takes_two(gate.deadline):
+    elif not takes_two(gate.deadline):
         yield (
             f"deadline={gate.deadline!r} is neither a timedelta nor a function "
             "of (now, state) that returns a datetime"
@@ -705,12 +708,3 @@ def _are_two_keys(keys: Any) -> bool:
     if not all(isinstance(key, str) for key in keys):
         return False
     return len(keys) == len(set(keys)) == 2
-
-
-def _takes_two(fn: Any) -> bool:
-    try:
-        # Bound instead of counted, for defaults and *args fit as well.
-        inspect.signature(fn).bind(None, None)
-    except (TypeError, ValueError):
-        return False
-    return True

@@ -107,7 +107,6 @@ class Gate:
         """Return the options that the gate uses and this version lacks."""
         is_used = {
             "auto": self.auto is not None,
-            "veto": self.veto is not None,
         }
         return [f"gate {option}" for option, used in is_used.items() if used]
 

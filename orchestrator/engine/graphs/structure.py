@@ -25,10 +25,13 @@ from orchestrator.engine.graphs.retry import Interval
 from orchestrator.engine.graphs.state import schema_of
 from orchestrator.engine.graphs.tiers import (
     escalation_policy,
+    principal_in_words,
     tiers_in_words,
     tiers_policy,
 )
+from orchestrator.engine.graphs.veto import veto_policy
 from orchestrator.engine.values.canonical import Json
+from orchestrator.engine.values.functions import name_of
 
 
 def document(
@@ -83,7 +86,7 @@ def _gate_in_words(gate: Gate) -> str:
     if callable(gate.reviewers):
         who = "people named by the state"
     elif gate.reviewers:
-        who = ", ".join(map(_reviewer_in_words, gate.reviewers))
+        who = ", ".join(map(principal_in_words, gate.reviewers))
     else:
         who = "the graph's reviewers"
     signatures = "one signature" if gate.quorum == 1 else f"{gate.quorum} signatures"
@@ -93,7 +96,7 @@ def _gate_in_words(gate: Gate) -> str:
     if gate.all_or_nothing:
         words += ", all writes or none"
     if gate.skip:
-        words += ", who may skip the call"
+        words += "; they may skip the call"
     if gate.deadline is not None:
         words += f"; {AT_DEADLINE[gate.on_deadline]} when its deadline has passed"
     for tier in tiers_in_words(tiers_policy(gate)):
@@ -122,11 +125,6 @@ AT_DEADLINE = {
 """What becomes of open writes at a deadline, in words."""
 
 
-def _reviewer_in_words(principal: str) -> str:
-    kind, _, name = principal.partition(":")
-    return {"group": "members of ", "perm": "holders of "}.get(kind, "") + name
-
-
 def _node(node: Node, graph: Definition) -> dict[str, Json]:
     structure: dict[str, Json] = {
         "name": node.name,
@@ -141,7 +139,7 @@ def _node(node: Node, graph: Definition) -> dict[str, Json]:
         "sends": list(node.sends),
         "reads": None if node.reads is None else list(node.reads),
         "gate": _gate(node.gate, graph) if node.gate else None,
-        "not_done": sorted(_name_of(error) for error in node.not_done),
+        "not_done": sorted(name_of(error) for error in node.not_done),
     }
     # Only where they are declared, so that other graphs keep their fingerprints.
     if node.authority:
@@ -176,7 +174,7 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         "four_eyes": gate.four_eyes,
         "all_or_nothing": gate.all_or_nothing,
         "needs_approval": (
-            _name_of(gate.needs_approval) if gate.needs_approval else None
+            name_of(gate.needs_approval) if gate.needs_approval else None
         ),
         "shows": sorted(gate.shows),
         "writes": sorted(gate.writes),
@@ -187,6 +185,7 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         **confirmation_policy(gate),
         **consideration_policy(gate),
         **escalation_policy(gate),
+        **veto_policy(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.
     if needs:
@@ -212,7 +211,7 @@ def _on_deadline(gate: Gate) -> dict[str, Json]:
 def _recheck(gate: Gate) -> dict[str, Json]:
     if gate.recheck is None:
         return {}
-    return {"recheck": _name_of(gate.recheck)}
+    return {"recheck": name_of(gate.recheck)}
 
 
 def _skip(gate: Gate) -> dict[str, Json]:
@@ -223,7 +222,7 @@ def _reviewers(reviewers: Sequence[str] | Callable[[Any], Any] | None) -> Json:
     if reviewers is None:
         return None
     if callable(reviewers):
-        return _name_of(reviewers)
+        return name_of(reviewers)
     # Their order decides nothing, so it must not change the fingerprint.
     return sorted(set(reviewers))
 
@@ -236,10 +235,6 @@ def _channel(channel: Channel) -> dict[str, Json]:
         "partition": channel.partition,
         "default": channel.default,
     }
-
-
-def _name_of(thing: Any) -> str:
-    return getattr(thing, "__qualname__", None) or type(thing).__qualname__
 
 
 _NAMED = ("properties", "patternProperties", "$defs", "dependentSchemas")

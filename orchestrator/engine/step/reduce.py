@@ -312,6 +312,26 @@ def settleable(
     return apply, back
 
 
+def state_before(
+    compiled: Compiled,
+    frontier: Frontier,
+    state: State,
+    settled: Sequence[Settled],
+    position: int,
+) -> State:
+    """Return the state on which the gate at a position is applied: after those before it,
+    without other gates of the same patch, which decide on one state.
+    """
+    own = settled[position].task
+    for settlement in settled[:position]:
+        if is_patch(own) and is_patch(settlement.task):
+            continue
+        writes, _ = apart(_writes_of(settlement))
+        state, _, written = _apply_writes(compiled, frontier, state, writes)
+        frontier = replace(frontier, written=written)
+    return state
+
+
 def _has_changed(
     channels: set[str],
     before: State,

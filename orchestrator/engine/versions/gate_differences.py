@@ -89,6 +89,7 @@ def _policy_changes(
     yield from _deadline_changes(old, new)
     yield from _confirmation_changes(old, new)
     yield from _consideration_changes(old, new)
+    yield from _veto_changes(old, new)
     yield from _escalation_changes(old, new)
     yield from _skip_changes(old.get("skip", False), new.get("skip", False))
     yield from _needs_changes(old.get("needs", {}), new.get("needs", {}))
@@ -198,6 +199,19 @@ def _consideration_changes(
         yield GateChange(
             f"who signs looks first: {before or 'no'} became {after or 'no'}",
             weaker=asks_for_less(old, new),
+        )
+
+
+def _veto_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    before = old.get("veto")
+    after = new.get("veto")
+    if before != after:
+        yield GateChange(
+            f"its veto: {before or 'none'} became {after or 'none'}",
+            # Of two functions nobody can say which lets more pass.
+            weaker=before is not None,
         )
 
 

@@ -360,3 +360,31 @@ def test_an_edit_is_not_approved_for_its_author() -> None:
     decisions = [Given(ONE, 2, "approve", BOB, 1, delegator=ANN)]
     standing = judge([Held(ONE, 2, author=ANN)], decisions, policy)[ONE]
     assert standing.by == ()
+
+
+def test_a_veto_keeps_an_approval_open_until_the_next_one() -> None:
+    signed: list[Signed] = [(ANN, "approve", 1), (None, "veto", 1)]
+    assert _standing(Policy(), *signed) == Standing("", (ANN,), 0, vetoed=True)
+    again = _standing(Policy(), *signed, (BOB, "approve", 1))
+    assert again == Standing(APPROVED, (ANN, BOB), 3)
+    assert _standing(Policy(), *signed, (ANN, "approve", 1)).seq == 3
+
+
+def test_a_veto_of_an_older_revision_says_nothing_of_a_newer_one() -> None:
+    signed: list[Signed] = [(ANN, "approve", 1), (None, "veto", 1), (ANN, "edit", 2)]
+    assert _standing(Policy(), *signed, revision=2) == Standing(APPROVED, (ANN,), 3)
+
+
+def test_after_a_veto_a_rejection_rejects_and_approves_nothing() -> None:
+    signed: list[Signed] = [(ANN, "approve", 1), (None, "veto", 1), (BOB, "reject", 1)]
+    assert _standing(Policy(), *signed).verdict == REJECTED
+    assert not _standing(Policy(reject_quorum=2), *signed).settled
+
+
+def test_what_a_deadline_approved_does_not_count_once_it_is_vetoed() -> None:
+    approved = Given(ONE, 1, "approve", None, 1, by_deadline=True)
+    vetoed = Given(ONE, 1, "veto", None, 2)
+    assert judge([Held(ONE, 1)], [approved, vetoed], Policy())[ONE].verdict == ""
+    rejected = Given(ONE, 1, "reject", None, 3, by_deadline=True)
+    standing = judge([Held(ONE, 1)], [approved, vetoed, rejected], Policy())[ONE]
+    assert standing.verdict == REJECTED

@@ -225,7 +225,7 @@ def bad_branch(labels: Any) -> Graph:
             "a tier names 'ann', which is neither user:",
         ),
         (lambda: gated(auto=print), "no gate auto"),
-        (lambda: gated(veto=print), "no gate veto"),
+        (lambda: gated(veto="yes"), "veto must be a function of (state, proposal)"),
         (lambda: gated(confirm_above=10), "confirm_above= needs a confirm="),
         (
             lambda: gated(confirm="retina"),

@@ -68,6 +68,7 @@ def whole() -> dict[str, Any]:
         shows=["log", "own"],
         needs_approval=_asked,
         recheck=_asked,
+        veto=_asked,
     )
     made.node("fetch", effect="read", reads=["note", "log"], goto=["send", "ask"])(logs)
     made.node("ask", effect="human", gate=gate)(logs)

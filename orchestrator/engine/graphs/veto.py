@@ -1,0 +1,73 @@
+"""Vetoes: a function of the author that is asked last, when what a gate holds would
+count as approved. Pure.
+
+A gate declares it, a request carries its name in its policy.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.engine.errors import BROKEN, described
+from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.values.canonical import Json
+from orchestrator.engine.values.functions import name_of, takes_two
+
+REMOVED = (
+    "the gate has no veto any more, though these people were asked under one; reject it,"
+    " or install a version of the graph whose gate has a veto"
+)
+"""The answer of a veto that a deployment has removed: it lets nothing pass."""
+
+
+def faults_of_veto(gate: Gate) -> Iterator[str]:
+    """Yield what is wrong with what an author wrote about a veto."""
+    if gate.veto is None:
+        return
+    if not callable(gate.veto) or not takes_two(gate.veto):
+        yield "veto must be a function of (state, proposal)"
+
+
+def veto_policy(gate: Gate) -> dict[str, Json]:
+    """Return what a gate says of its veto, as its structure and the policies of its
+    requests have it: {veto: name of the function}; nothing where it has none.
+    """
+    # A gate without it is hashed as before there was any.
+    if gate.veto is None:
+        return {}
+    return {"veto": name_of(gate.veto)}
+
+
+def with_veto_of(gate: Gate, policy: Mapping[str, Json]) -> Gate:
+    """Return a gate with a veto if and only if a policy asks for one."""
+    if "veto" not in policy:
+        return replace(gate, veto=None)
+    return replace(gate, veto=gate.veto or removed_veto)
+
+
+def removed_veto(state: Any, proposal: Any) -> str:
+    """Stand for a veto that a deployment has removed."""
+    return REMOVED
+
+
+def objection(gate: Gate | None, state: Any, proposal: Any) -> str | None:
+    """Return why a gate's veto keeps open what would be approved; None if it lets that
+    pass. Never raises: only the literal `False` lets it pass; a text is the reason, and
+    so is an exception.
+    """
+    if gate is None or gate.veto is None:
+        return REMOVED
+    name = name_of(gate.veto)
+    try:
+        answer = gate.veto(state, proposal)
+    except BROKEN as error:
+        return f"its veto {name} failed: {described(error)}"
+    # Only the literal False: a function that forgets to return lets nothing pass.
+    if answer is False:
+        return None
+    if isinstance(answer, str) and answer.strip():
+        return answer
+    in_words = type(answer).__name__
+    if answer is None or answer is True:
+        in_words = str(answer)
+    return f"its veto {name} said {in_words}"

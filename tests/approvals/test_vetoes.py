@@ -1,0 +1,482 @@
+"""A veto is asked last: what people approved is applied only if it answers False."""
+
+import io
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import strip_tags
+from pydantic import BaseModel
+
+from approvals import vetoes
+from approvals.exported_receipt import export_receipt
+from approvals.gates import guarded_channels
+from approvals.gates.request_state import load_states
+from approvals.models import ApprovalRequest, Decision
+from checkpoints import bundle
+from checkpoints.bundle.receipt_verifier import verify_receipt
+from checkpoints.bundle.verifier import verify
+from checkpoints.lines import past
+from checkpoints.models import AuditLine, Job, Run
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, Graph, registry
+from tests.support import cast, run_actions
+from tests.support.bundles import exported, forgotten, loaded
+from tests.support.deadlines import gated, let_come, paused_run, work_off
+from tests.support.forging import remove, rewrite
+from tests.support.run_actions import pending, request, sign, sources, state
+from tests.support.small_graphs import advanced, graph, registered
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def rita(people: cast.People) -> Any:
+    return run_actions.reviewer(people.reviewer)
+
+
+@pytest.fixture
+def reto(people: cast.People) -> Any:
+    return run_actions.reviewer(people.steward)
+
+
+class Answers:
+    """A veto that gives these answers in turn, the last one again and again."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[dict[str, Any]] = []
+
+    def veto(self, state: Any, proposal: Any) -> Any:
+        self.asked.append(dict(proposal))
+        answer = self.answers[0]
+        if len(self.answers) > 1:
+            self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def vetoed_run(*answers: Any, **gate: Any) -> tuple[Run, Answers]:
+    """A run that waits at the gate of two writes, whose veto gives these answers."""
+    said = Answers(*answers)
+    options = {"deadline": None, "veto": said.veto, **gate}
+    return paused_run("with-veto", **options), said
+
+
+def verdicts(run: Run) -> list[tuple[str, str, int]]:
+    rows = Decision.objects.filter(run=run.id).order_by("event_seq")
+    return [(row.by_name, row.verdict, row.position) for row in rows]
+
+
+def reasons(run: Run) -> set[str]:
+    rows = Decision.objects.filter(run=run.id, verdict="veto")
+    return {read_value(row, "reason") for row in rows}
+
+
+def standings(run: Run) -> list[tuple[str, int, bool]]:
+    [standing] = load_states([request(run)], protection_of(run))
+    return [
+        (
+            standing.standings[row.write].verdict,
+            len(standing.standings[row.write].by),
+            standing.standings[row.write].vetoed,
+        )
+        for row in standing.writes
+    ]
+
+
+def test_what_its_veto_lets_pass_is_applied(rita: Any) -> None:
+    run, said = vetoed_run(False)
+    sign(run, rita, ["approve", "approve"])
+    assert said.asked == [], "nobody asks it before people have approved"
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert said.asked == [{"letter": "Dear Marta", "total": 4}]
+    assert verdicts(run)[2:] == [("the veto", "no_veto", 0), ("the veto", "no_veto", 1)]
+    assert sources(run) == ["input", "superstep", "settlement", "superstep"]
+    assert verify_run(run.id) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("the payee is under embargo", "the payee is under embargo"),
+        (True, "its veto Answers.veto said True"),
+        (None, "its veto Answers.veto said None"),
+        (0, "its veto Answers.veto said int"),
+        ("", "its veto Answers.veto said str"),
+        (ValueError("no list"), "its veto Answers.veto failed: ValueError: no list"),
+    ],
+)
+def test_anything_but_false_keeps_it_open_with_the_reason(
+    rita: Any, answer: Any, reason: str
+) -> None:
+    run, _ = vetoed_run(answer)
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    assert state(run)["letter"] == ""
+    assert request(run).status == "open"
+    assert request(run).outcome == ""
+    assert reasons(run) == {reason}
+    assert standings(run) == [("", 1, True), ("", 1, True)], "approvals stay recorded"
+    assert verify_run(run.id) == []
+
+
+def test_a_further_decision_of_anybody_asks_it_again(rita: Any, reto: Any) -> None:
+    run, said = vetoed_run("not yet", "not yet", False)
+    sign(run, rita, ["approve", "approve"])
+    runs.advance(run.id)
+    sign(run, rita, ["approve", "approve"])
+    assert runs.advance(run.id).status == "paused"
+    sign(run, reto, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert len(said.asked) == 3
+    assert verify_run(run.id) == []
+
+
+def test_nothing_asks_it_again_by_itself(rita: Any) -> None:
+    run, said = vetoed_run("no", False)
+    sign(run, rita, ["approve", "approve"])
+    for _ in range(3):
+        assert runs.advance(run.id).status == "paused"
+    assert len(said.asked) == 1
+
+
+def test_a_write_that_is_decided_anew_waits_for_the_other(rita: Any) -> None:
+    run, said = vetoed_run("no", False)
+    sign(run, rita, ["approve", "approve"])
+    runs.advance(run.id)
+    sign(run, rita, ["approve", None])
+    assert runs.advance(run.id).status == "paused"
+    assert len(said.asked) == 1
+    assert standings(run) == [("approved", 1, False), ("", 1, True)]
+
+
+def test_an_edit_asks_it_about_the_edited_value(rita: Any) -> None:
+    run, said = vetoed_run("too much", False)
+    sign(run, rita, ["approve", "approve"])
+    runs.advance(run.id)
+    sign(run, rita, ["approve", ("edit", 3)])
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert said.asked[1] == {"letter": "Dear Marta", "total": 3}
+    assert state(run)["total"] == 3
+    assert verify_run(run.id) == []
+
+
+def test_a_rejection_needs_no_veto(rita: Any) -> None:
+    run, said = vetoed_run("no")
+    sign(run, rita, ["reject", "reject"])
+    run = runs.advance(run.id)
+    assert run.status == "rejected"
+    assert said.asked == []
+    assert verify_run(run.id) == []
+
+
+def test_it_is_asked_about_what_was_approved_alone(rita: Any) -> None:
+    run, said = vetoed_run(False)
+    sign(run, rita, ["approve", "reject"])
+    run = runs.advance(run.id)
+    assert said.asked == [{"letter": "Dear Marta"}]
+    assert request(run).outcome == "partial"
+    assert verdicts(run)[2:] == [("the veto", "no_veto", 0)]
+    assert verify_run(run.id) == []
+
+
+def test_what_it_kept_open_can_be_rejected(rita: Any) -> None:
+    run, said = vetoed_run("no")
+    sign(run, rita, ["approve", "approve"])
+    runs.advance(run.id)
+    sign(run, rita, ["reject", "reject"])
+    run = runs.advance(run.id)
+    assert run.status == "rejected"
+    assert len(said.asked) == 1
+    assert verify_run(run.id) == []
+
+
+def test_who_rejects_settles_no_approval_of_others(rita: Any, reto: Any) -> None:
+    run, _ = vetoed_run("no", False, reject_quorum=2)
+    sign(run, rita, ["approve", "approve"])
+    runs.advance(run.id)
+    sign(run, reto, ["reject", "reject"])
+    assert standings(run) == [("", 2, True), ("", 2, True)]
+    assert runs.advance(run.id).status == "paused"
+
+
+def test_under_all_or_nothing_nothing_is_applied(rita: Any) -> None:
+    run, _ = vetoed_run("no", False, all_or_nothing=True)
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert state(run)["total"] == 0
+    sign(run, rita, ["approve", "reject"])
+    assert runs.advance(run.id).status == "rejected"
+    assert verify_run(run.id) == []
+
+
+def test_what_a_deadline_approves_is_vetoed_too_and_then_rejected() -> None:
+    run, said = vetoed_run("no", deadline=timedelta(hours=1), on_deadline="approve")
+    let_come(run)
+    work_off(run)
+    assert request(run).outcome == "approved"
+    run = runs.advance(run.id)
+    # Its job comes again by itself, and nothing stays open past its deadline.
+    assert run.status == "rejected", verdicts(run)
+    assert [verdict for _, verdict, position in verdicts(run) if position == 0] == [
+        "approve",
+        "veto",
+        "reject",
+    ]
+    assert len(said.asked) == 1
+    assert verify_run(run.id) == []
+
+
+def test_what_a_veto_keeps_open_past_its_deadline_meets_it(rita: Any) -> None:
+    run, _ = vetoed_run("no", deadline=timedelta(hours=1))
+    sign(run, rita, ["approve", "approve"])
+    # It comes while all is settled, and nothing is applied yet.
+    past_time = timezone.now() - timedelta(minutes=1)
+    rewrite(request(run), deadline=past_time)
+    Job.objects.filter(run=run.id).update(due_at=past_time)
+    work_off(run)
+    run = runs.advance(run.id)
+    work_off(run)
+    run = runs.advance(run.id)
+    assert run.status == "rejected"
+    assert not Job.objects.filter(run=run.id, status="queued").exists()
+    assert verify_run(run.id) == []
+
+
+def test_where_nobody_is_needed_it_lets_people_be_asked() -> None:
+    run, said = vetoed_run(
+        "under embargo", needs_approval=lambda state, proposal: False
+    )
+    assert said.asked == [{"letter": "Dear Marta", "total": 4}]
+    assert read_value(request(run), "why") == "under embargo"
+
+
+def test_a_deployment_adds_no_veto_to_what_is_asked_and_takes_none(rita: Any) -> None:
+    run, said = vetoed_run("no")
+    registered(gated("with-veto", deadline=None))
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "paused", run.error_code
+    assert "has no veto any more" in str(reasons(run))
+    assert said.asked == []
+
+
+def _two(veto: Any) -> Graph:
+    """Two gates beside each other; the second has a veto that looks at the total."""
+    made = graph("two-vetoes")
+
+    def proposing(name: str) -> None:
+        @made.node(
+            name, effect="human", gate=Gate(reviewers=["group:claims"], veto=veto)
+        )
+        def propose(state: Any, ctx: Any) -> dict[str, Any]:
+            return {"notes": [name]}
+
+        made.edge(START, name)
+        made.edge(name, END)
+
+    proposing("first")
+    proposing("second")
+    return made
+
+
+def test_of_two_in_one_settlement_the_second_sees_what_the_first_changes(
+    rita: Any,
+) -> None:
+    def only_one(state: Any, proposal: Any) -> Any:
+        return "there is a note already" if state.notes else False
+
+    run = advanced(_two(only_one))
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    assert state(run)["notes"] == ["first"]
+    assert {
+        row.node: row.status for row in ApprovalRequest.objects.filter(run=run)
+    } == {
+        "first": "applied",
+        "second": "open",
+    }
+    assert verify_run(run.id) == []
+
+
+def test_what_a_veto_read_is_guarded_from_then_on(rita: Any) -> None:
+    def reading(state: Any, proposal: Any) -> bool:
+        return bool(state.notes)
+
+    run = paused_run("reading-veto", deadline=None, veto=reading)
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    compiled = registry.get("reading-veto")
+    guards = guarded_channels.guards_of_each(past(run.id, 1), compiled, ["notes"])
+    assert guards == {"notes": ("propose",)}
+
+
+def test_the_audit_log_has_a_line_for_each_time(rita: Any) -> None:
+    run, _ = vetoed_run("no", False)
+    sign(run, rita, ["approve", "approve"])
+    runs.advance(run.id)
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    lines = AuditLine.objects.filter(run=run.id, kind="veto_asked").order_by("id")
+    assert [line.facts["verdicts"] for line in lines] == [{"veto": 2}, {"no_veto": 2}]
+
+
+def test_a_retried_commit_asks_again_and_writes_one_answer(
+    rita: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, said = vetoed_run(False)
+    sign(run, rita, ["approve", "approve"])
+    prepare = vetoes.prepare_vetoes
+    # Somebody writes to the log between the question and the commit.
+    first = [True]
+
+    def with_a_wake(*args: Any, **options: Any) -> Any:
+        if first:
+            first.clear()
+            Run.objects.filter(id=run.id).update(wakes=9)
+        return prepare(*args, **options)
+
+    monkeypatch.setattr("orchestrator.execution.commit.prepare_vetoes", with_a_wake)
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert len(said.asked) == 2
+    assert Decision.objects.filter(run=run.id, verdict="no_veto").count() == 2
+    assert verify_run(run.id) == []
+
+
+def test_rejected_by_hand_after_an_edit_keeps_the_record(rita: Any) -> None:
+    run, _ = vetoed_run("no")
+    sign(run, rita, [("edit", "Dear Sir"), "approve"])
+    run = runs.advance(run.id)
+    assert {row.position: row.revision for row in pending(run)} == {0: 2, 1: 1}
+    rows = Decision.objects.filter(run=run.id, verdict="veto").order_by("position")
+    assert [(row.revision, bytes(row.final_value)) for row in rows] == [
+        (2, b""),
+        (1, b""),
+    ]
+
+
+def test_review_api_and_receipt_show_why_it_is_open(people: cast.People) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    run, _ = vetoed_run("the payee is <under> embargo")
+    receipt = sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    browser = Client()
+    browser.force_login(rita)
+    for name, thing in (("review", run.id), ("receipt", receipt.id)):
+        page = browser.get(reverse(name, args=[thing])).content.decode()
+        text = strip_tags(page)
+        assert "the payee is &lt;under&gt; embargo" in text, name
+    # Who signed may sign again.
+    asked = browser.get(f"/api/v1/requests/{request(run).id}/").json()
+    written = asked["writes"][0]
+    assert written["settled"] == ""
+    assert [(each["by"], each["verdict"]) for each in written["verdicts"]] == [
+        ("rita", "approve"),
+        ("the veto", "veto"),
+    ]
+    assert written["verdicts"][1]["reason"] == "the payee is <under> embargo"
+    sign(run, rita, ["reject", "reject"])
+    page = browser.get(reverse("receipt", args=[receipt.id])).content.decode()
+    assert "The veto of the gate kept 2 writes open" in page
+
+
+def test_bundles_and_receipts_with_its_answers_verify(rita: Any) -> None:
+    run, _ = vetoed_run("no", False)
+    sign(run, rita, ["approve", "approve"])
+    runs.advance(run.id)
+    sign(run, rita, ["approve", "reject"])
+    run = runs.advance(run.id)
+    data = exported(run)
+    key = bundle.public_key()
+    verdict = verify(io.BytesIO(data), key)
+    assert verdict.ok, verdict.reason
+    for decision in Decision.objects.filter(run=run.id):
+        assert verify_receipt(export_receipt(decision.id), key).ok
+    forgotten(run)
+    imported = loaded(data)
+    assert verify_run(imported.id) == []
+
+
+def test_a_request_that_was_applied_without_it_is_named(rita: Any) -> None:
+    run, _ = vetoed_run(False)
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    for answer in Decision.objects.filter(run=run.id, verdict="no_veto"):
+        remove(answer)
+    assert any("veto was not asked" in str(fault) for fault in verify_run(run.id))
+
+
+def test_a_replay_asks_no_veto(rita: Any, people: cast.People) -> None:
+    run, said = vetoed_run("no", False)
+    sign(run, rita, ["approve", "approve"])
+    runs.advance(run.id)
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    replayed = runs.advance(runs.replay(run.head, by=people.steward).id)
+    assert replayed.status == "completed"
+    assert len(said.asked) == 2
+
+
+def test_a_call_is_made_only_if_its_veto_lets_it(rita: Any) -> None:
+    said = Answers("closed", False)
+    calls: list[int] = []
+    made = graph("vetoed-call")
+
+    class Args(BaseModel):
+        total: int
+
+    @made.node(
+        effect="external",
+        idempotent=True,
+        approve="call",
+        prepare=lambda state, ctx: Args(total=7),
+        args=Args,
+        gate=Gate(reviewers=["group:claims"], veto=said.veto),
+    )
+    def pay(state: Any, ctx: Any) -> None:
+        calls.append(ctx.args.total)
+
+    made.edge(START, "pay")
+    made.edge("pay", END)
+    run = advanced(made)
+    sign(run, rita, ["approve"])
+    run = runs.advance(run.id)
+    assert (run.status, calls) == ("paused", [])
+    sign(run, rita, ["approve"])
+    run = runs.advance(run.id)
+    assert (run.status, calls) == ("completed", [7])
+    assert verify_run(run.id) == []
+
+
+def test_nobody_lifts_a_veto_by_a_value_that_they_set_themselves(
+    rita: Any, people: cast.People
+) -> None:
+    def reading(state: Any, proposal: Any) -> Any:
+        return False if state.notes else "there is no note"
+
+    run = paused_run("patched-veto", deadline=None, veto=reading)
+    fork = runs.fork(run.head, patch={"scratch": {"notes": ["x"]}}, by=people.steward)
+    fork = runs.advance(fork.id)
+    sign(fork, rita, ["approve"] * len(pending(fork)))
+    fork = runs.advance(fork.id)
+    assert fork.status == "paused"
+    [reason] = reasons(fork)
+    assert "its veto lets this pass" in reason
+    sign(fork, rita, ["approve", "approve"])
+    assert runs.advance(fork.id).status == "completed"
+    assert verify_run(fork.id) == []
