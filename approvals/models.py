@@ -1111,6 +1111,35 @@ class MailPreference(models.Model):
         return row or cls(user_id=person.pk)
 
 
+class SavedFilter(models.Model):
+    """A filter of the inbox that a person has kept under a name. It gives no right: what
+    it leads to is judged when it is opened.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # The constraint below begins with it.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    name = models.CharField(max_length=60)
+    query = models.CharField(
+        max_length=3000,
+        help_text="Of the address of the inbox: its folder, words and whose claim.",
+    )
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["user", "name"], name="saved_filter_name")
+        ]
+
+    def __str__(self) -> str:
+        return f"filter of {self.user_id}"
+
+
 class NoticeMail(models.Model):
     """One notice on its way to one person. `batch` is the id of the message in which it
     goes, fixed before that is sent.
