@@ -182,6 +182,7 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         exclusive=policy.get("exclusive", False),
         claim_for=claim_time(policy),
         skip=policy.get("skip", False),
+        auto=gate.auto if "auto" in policy else None,
     )
 
 
