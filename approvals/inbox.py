@@ -81,10 +81,12 @@ class InboxPlace:
         less_urgent = Q(deadline__gt=self.deadline) | Q(deadline__isnull=True)
         return less_urgent | Q(later, deadline=self.deadline)
 
-    def behind_in_signed(self) -> Q:
-        """Return the filter for signers behind this place, the newest request first."""
+    def behind_in_signed(self, request: str = "request") -> Q:
+        """Return the filter for signers behind this place, the newest request first;
+        for other rows with the name of their column of the `request`.
+        """
         earlier = Q(opened_at__lt=self.opened_at)
-        earlier |= Q(opened_at=self.opened_at, request__lt=self.request)
+        earlier |= Q(**{f"{request}__lt": self.request}, opened_at=self.opened_at)
         return earlier & Q(opened_at__lte=self.opened_at)
 
 
@@ -201,7 +203,7 @@ def signed_by(
     still see, newest first: those that are still open, or the others. With `first` at
     most so many, with `behind` only those behind this place.
     """
-    signed = _signed(user, is_open=is_open)
+    signed = signers_of(user, is_open=is_open)
     if behind is not None:
         signed = signed.filter(behind.behind_in_signed())
     ids = signed.values("request")[:first]
@@ -209,14 +211,14 @@ def signed_by(
     return listed(requests).order_by("-opened_at", "-id")
 
 
-def _signed(
+def signers_of(
     user: Any,
     *,
     is_open: bool,
     principals: Sequence[str] | None = None,
 ) -> "QuerySet[RequestSigner]":
-    """Return this user's signers, newest request first, of the runs that he may see.
-    `principals` are his, where the caller has just read them.
+    """Return the rows of this user's signed requests, newest first, of the runs that he
+    may see. `principals` are his, where the caller has just read them.
     """
     signers = RequestSigner.objects.filter(by=user, is_open=is_open)
     run = Run.objects.filter(id=OuterRef("run"))
@@ -236,23 +238,25 @@ def listed(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]"
     )
 
 
-def mark_of(user: Any) -> Mark:
+def mark_of(user: Any, *, principals: Sequence[str] | None = None) -> Mark:
     """Return the state of this user's inbox: two queries, besides those for his
-    principals.
+    principals, unless the caller has just read them.
     """
-    principals = principals_of(user)
+    if principals is None:
+        principals = principals_of(user)
     changes, waiting = _changes_and_waiting(principals)
-    signed = _signed(user, is_open=True, principals=principals)
+    signed = signers_of(user, is_open=True, principals=principals)
     of_request = signed.values_list(
         "request",
         "request__run__decisions",
+        "behind",
     )
     signed_rows = list(of_request[:MANY])
 
     # A row of zeros separates the two lists.
     lines = [str(waiting)]
-    for request, number in (*changes, (0, 0), *signed_rows):
-        lines.append(f"{request} {number}")
+    for row in (*changes, (0, 0), *signed_rows):
+        lines.append(" ".join(str(value) for value in row))
     text = "\n".join(lines)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Mark(

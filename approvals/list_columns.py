@@ -27,6 +27,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.models import Case, Exists, F, OuterRef, Q, QuerySet, Value, When
 
 from approvals.models import (
+    BY_DEADLINE,
     ApprovalRequest,
     Decision,
     Notice,
@@ -49,6 +50,7 @@ TRIGGERS = {
     "reviewer_run_changed": Run,
     "reviewer_run_status": Run,
     "signer_decided": Decision,
+    "signer_write_revised": PendingWrite,
     "viewer_request_opened": ApprovalRequest,
 }
 """Name of each trigger -> the table whose changes it follows."""
@@ -112,6 +114,8 @@ def _names() -> dict[str, str]:
         "decisions": _table(Decision),
         "signers": _table(RequestSigner),
         "viewers": _table(RequestViewer),
+        "pending": _table(PendingWrite),
+        "by_deadline": f"'{BY_DEADLINE}'",
         "starter": f"'{STARTER}'",
         "of_run": f"'{RUN}'",
         "open": f"'{RequestStatus.OPEN}'",
@@ -123,6 +127,11 @@ def _names() -> dict[str, str]:
     names["waits"] = "(request.status = {open} AND run.status NOT IN {closed})".format(
         **names
     )
+    names["expired"] = HAS_EXPIRED.format(
+        is_expired=f"'{RequestStatus.EXPIRED}'", **names
+    )
+    names["newest_revision"] = NEWEST_REVISION.format(**names)
+    names["behind"] = BEHIND.format(**names)
     names["request_differs"] = " OR ".join(
         f"OLD.{column} {names['is_not']} NEW.{column}"
         for column in ("status", "opened_at", "deadline")
@@ -139,6 +148,28 @@ def _names() -> dict[str, str]:
     return names
 
 
+HAS_EXPIRED = """
+    (request.status = {is_expired} OR (request.deadline IS NOT NULL AND EXISTS (
+        SELECT 1 FROM {decisions} decision
+        WHERE decision.request_id = request.id AND decision.by_id IS NULL
+            AND decision.receipt_id IS NULL AND decision.by_name = {by_deadline}
+    )))
+"""
+"""Whether the deadline of a request closed it, or decided what was left open."""
+NEWEST_REVISION = """
+    (SELECT max(revised.revision) FROM {pending} revised
+    WHERE revised.write = decided.write)
+"""
+"""The newest revision of the write of a decision `decided`."""
+BEHIND = """
+    (SELECT nullif(count(*), 0) FROM (
+        SELECT 1 FROM {decisions} decided
+        WHERE decided.request_id = signer.request_id AND decided.by_id = signer.by_id
+        GROUP BY decided.write
+        HAVING max(decided.revision) < {newest_revision}
+    ) AS changed_since)
+"""
+"""How many writes that a signer decided have changed since; NULL for none."""
 BY_RUN = """
     EXISTS (
         SELECT 1 FROM {reviewers} other
@@ -206,7 +237,6 @@ def _names_of_notices() -> dict[str, str]:
     names = {
         "notices": _table(Notice),
         "jobs": _table(Job),
-        "pending": _table(PendingWrite),
         "stops": f"({stops})",
         "noticed": f"({changes})",
         "event": f"CASE NEW.status{cases} END",
@@ -250,10 +280,11 @@ SQLITE = (
     """
     CREATE TRIGGER reviewer_named AFTER INSERT ON {reviewers} BEGIN
         UPDATE {reviewers}
-        SET (run, run_created_at, graph, opened_at, deadline, waits, changes, changed_at)
+        SET (run, run_created_at, graph, opened_at, deadline, waits, expired, changes,
+            changed_at)
         = (
             SELECT request.run_id, run.created_at, request.graph, request.opened_at,
-                request.deadline, {waits}, 0, {now}
+                request.deadline, {waits}, {expired}, 0, {now}
             FROM {requests} request JOIN {runs} run ON run.id = request.run_id
             WHERE request.id = NEW.request_id
         )
@@ -318,8 +349,9 @@ SQLITE = (
     WHEN {request_differs}
     BEGIN
         UPDATE {reviewers}
-        SET (opened_at, deadline, waits, changes, changed_at) = (
-            SELECT request.opened_at, request.deadline, {waits}, changes + 1, {now}
+        SET (opened_at, deadline, waits, expired, changes, changed_at) = (
+            SELECT request.opened_at, request.deadline, {waits}, {expired}, changes + 1,
+                {now}
             FROM {requests} request JOIN {runs} run ON run.id = request.run_id
             WHERE request.id = NEW.id
         )
@@ -356,6 +388,31 @@ SQLITE = (
         WHERE request.id = NEW.request_id AND NEW.by_id IS NOT NULL;
         UPDATE {reviewers} SET changes = changes + 1, changed_at = {now}
         WHERE request_id = NEW.request_id;
+        UPDATE {signers} SET behind = nullif(behind - 1, 0)
+        WHERE request_id = NEW.request_id AND by_id = NEW.by_id AND behind IS NOT NULL
+            AND EXISTS (
+                SELECT 1 FROM {decisions} decided
+                WHERE decided.write = NEW.write AND decided.by_id = NEW.by_id
+                    AND decided.event_seq < NEW.event_seq
+                GROUP BY decided.write
+                HAVING max(decided.revision) < {newest_revision}
+                    AND NEW.revision >= {newest_revision}
+            );
+    END
+    """,
+    """
+    CREATE TRIGGER signer_write_revised AFTER INSERT ON {pending}
+    WHEN NEW.revision > 1
+    BEGIN
+        UPDATE {signers} SET behind = coalesce(behind, 0) + 1
+        WHERE id IN (
+            SELECT signer.id
+            FROM {decisions} decided JOIN {signers} signer
+                ON signer.request_id = decided.request_id
+                AND signer.by_id = decided.by_id
+            WHERE decided.write = NEW.write
+            GROUP BY signer.id HAVING max(decided.revision) = NEW.revision - 1
+        );
     END
     """,
     """
@@ -405,9 +462,9 @@ POSTGRESQL = (
     CREATE OR REPLACE FUNCTION countersign_reviewer_named()
     RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         SELECT request.run_id, run.created_at, request.graph, request.opened_at,
-            request.deadline, {waits}, 0, {now}
+            request.deadline, {waits}, {expired}, 0, {now}
         INTO NEW.run, NEW.run_created_at, NEW.graph, NEW.opened_at,
-            NEW.deadline, NEW.waits, NEW.changes, NEW.changed_at
+            NEW.deadline, NEW.waits, NEW.expired, NEW.changes, NEW.changed_at
         FROM {requests} request JOIN {runs} run ON run.id = request.run_id
         WHERE request.id = NEW.request_id;
         SELECT run.graph, run.status INTO NEW.run_graph, NEW.run_status
@@ -486,7 +543,8 @@ POSTGRESQL = (
     RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
         UPDATE {reviewers} reviewer
         SET opened_at = request.opened_at, deadline = request.deadline,
-            waits = {waits}, changes = reviewer.changes + 1, changed_at = {now}
+            waits = {waits}, expired = {expired}, changes = reviewer.changes + 1,
+            changed_at = {now}
         FROM {requests} request JOIN {runs} run ON run.id = request.run_id
         WHERE reviewer.request_id = NEW.id AND request.id = NEW.id;
         UPDATE {signers}
@@ -534,6 +592,23 @@ POSTGRESQL = (
         ON CONFLICT DO NOTHING;
         UPDATE {reviewers} SET changes = changes + 1, changed_at = {now}
         WHERE request_id IN (SELECT request_id FROM made);
+        UPDATE {signers} signer SET behind = nullif(signer.behind - again.number, 0)
+        FROM (
+            SELECT behind_before.id, count(*) AS number
+            FROM made JOIN {signers} behind_before
+                ON behind_before.request_id = made.request_id
+                AND behind_before.by_id = made.by_id
+            WHERE behind_before.behind IS NOT NULL AND EXISTS (
+                SELECT 1 FROM {decisions} decided
+                WHERE decided.write = made.write AND decided.by_id = made.by_id
+                    AND decided.event_seq < made.event_seq
+                GROUP BY decided.write
+                HAVING max(decided.revision) < {newest_revision}
+                    AND made.revision >= {newest_revision}
+            )
+            GROUP BY behind_before.id
+        ) again
+        WHERE signer.id = again.id;
         RETURN NULL;
     END $$
     """,
@@ -541,6 +616,26 @@ POSTGRESQL = (
     CREATE OR REPLACE TRIGGER signer_decided AFTER INSERT ON {decisions}
     REFERENCING NEW TABLE AS made
     FOR EACH STATEMENT EXECUTE FUNCTION countersign_signer_decided()
+    """,
+    """
+    CREATE OR REPLACE FUNCTION countersign_signer_write_revised()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        UPDATE {signers} SET behind = coalesce(behind, 0) + 1
+        WHERE id IN (
+            SELECT signer.id
+            FROM {decisions} decided JOIN {signers} signer
+                ON signer.request_id = decided.request_id
+                AND signer.by_id = decided.by_id
+            WHERE decided.write = NEW.write
+            GROUP BY signer.id HAVING max(decided.revision) = NEW.revision - 1
+        );
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER signer_write_revised AFTER INSERT ON {pending}
+    FOR EACH ROW WHEN (NEW.revision > 1)
+    EXECUTE FUNCTION countersign_signer_write_revised()
     """,
     # Whoever holds the row wakes the job, and nobody waits for them. If they roll back,
     # its next turn comes within a minute.
@@ -627,10 +722,11 @@ COPIES = (
     # before keeps its number of changes.
     """
     UPDATE {reviewers}
-    SET (run, run_created_at, graph, opened_at, deadline, waits, changes, changed_at)
+    SET (run, run_created_at, graph, opened_at, deadline, waits, expired, changes,
+        changed_at)
     = (
         SELECT request.run_id, run.created_at, request.graph, request.opened_at,
-            request.deadline, {waits}, coalesce(changes, 0),
+            request.deadline, {waits}, {expired}, coalesce(changes, 0),
             coalesce(changed_at, request.opened_at)
         FROM {requests} request JOIN {runs} run ON run.id = request.run_id
         WHERE request.id = {reviewers}.request_id
@@ -645,6 +741,7 @@ COPIES = (
             OR named.opened_at {is_not} request.opened_at
             OR named.deadline {is_not} request.deadline
             OR named.waits {is_not} {waits}
+            OR named.expired {is_not} {expired}
             OR named.changes IS NULL OR named.changed_at IS NULL
     )
     """,
@@ -690,6 +787,14 @@ COPIES = (
         SELECT signer.id FROM {signers} signer
         JOIN {requests} request ON request.id = signer.request_id
         WHERE signer.is_open <> (request.status = {open})
+    )
+    """,
+    """
+    UPDATE {signers} SET behind = (
+        SELECT {behind} FROM {signers} signer WHERE signer.id = {signers}.id
+    )
+    WHERE id IN (
+        SELECT signer.id FROM {signers} signer WHERE signer.behind {is_not} {behind}
     )
     """,
     "DELETE FROM {viewers} WHERE {unexpected}",
@@ -798,7 +903,7 @@ def _has_columns() -> bool:
     # The newest of the columns.
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT * FROM {_table(RequestReviewer)} LIMIT 0")  # noqa: S608
-        return "by_run" in {column[0] for column in cursor.description}
+        return "expired" in {column[0] for column in cursor.description}
 
 
 def remove_triggers() -> None:
@@ -854,9 +959,19 @@ def with_copied(
         run_status=F("request__run__status"),
     )
     another_is_listed = Q(Exists(listed), run_status__isnull=True, by_run=False)
+    by_deadline = Decision.objects.filter(
+        request=OuterRef("request"),
+        by__isnull=True,
+        receipt__isnull=True,
+        by_name=BY_DEADLINE,
+    )
+    has_expired = Q(request__status=RequestStatus.EXPIRED) | Q(
+        Exists(by_deadline), request__deadline__isnull=False
+    )
+    expired = Q(has_expired, expired=True) | Q(~has_expired, expired=False)
     is_copied = Case(
         When(
-            is_same & has_deadline & waits & (is_listed | another_is_listed),
+            is_same & has_deadline & waits & expired & (is_listed | another_is_listed),
             then=Value(True),
         ),
         default=Value(False),

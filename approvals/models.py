@@ -309,6 +309,12 @@ class RequestReviewer(models.Model):
         editable=False,
         help_text="The request is open, and the run is not closed to decisions.",
     )
+    expired = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Its deadline closed the request, or decided what was left open.",
+    )
     changes = models.IntegerField(
         null=True,
         editable=False,
@@ -341,6 +347,11 @@ class RequestReviewer(models.Model):
                 fields=["principal", "graph", "opened_at", "request"],
                 name="reviewer_waiting_of_graph",
                 condition=models.Q(waits=True),
+            ),
+            models.Index(
+                fields=["principal", "-opened_at", "-request"],
+                name="reviewer_expired",
+                condition=models.Q(expired=True),
             ),
             models.Index(
                 fields=["principal", "-run_created_at", "-run"],
@@ -464,6 +475,14 @@ class RequestSigner(models.Model):
     run = models.UUIDField()
     opened_at = models.DateTimeField()
     is_open = models.BooleanField()
+    behind = models.IntegerField(
+        null=True,
+        editable=False,
+        help_text=(
+            "How many of the writes that they decided have a newer revision, which they "
+            "have not decided; empty for none."
+        ),
+    )
 
     class Meta:
         constraints = [
@@ -480,6 +499,11 @@ class RequestSigner(models.Model):
                 fields=["by", "-opened_at", "-request"],
                 name="signer_decided",
                 condition=models.Q(is_open=False),
+            ),
+            models.Index(
+                fields=["by", "-opened_at", "-request"],
+                name="signer_came_back",
+                condition=models.Q(is_open=True, behind__isnull=False),
             ),
         ]
 
@@ -798,6 +822,8 @@ class Draft(Sealed):
         constraints = [
             models.UniqueConstraint(fields=["by", "write"], name="draft_by_write")
         ]
+        # The runs in which a person has drafted something.
+        indexes = [models.Index(fields=["by", "run"], name="draft_by_person")]
 
     def __str__(self) -> str:
         return f"draft for {self.write} r{self.revision}"

@@ -27,7 +27,11 @@ LOOPBACK = () if PRODUCTION else ("localhost", "127.0.0.1", "[::1]")
 ALLOWED_HOSTS = list(env.allowed_hosts or LOOPBACK)
 CSRF_TRUSTED_ORIGINS = list(env.trusted_origins)
 
-DEMO_APPS = ["orchestrator.demo.claims", "orchestrator.demo.imports"]
+DEMO_APPS = [
+    "orchestrator.demo.accounts",
+    "orchestrator.demo.claims",
+    "orchestrator.demo.imports",
+]
 # Only its `runserver` is used, and it brings Twisted into every process: a sixth of a
 # worker's memory.
 DEVELOPMENT_SERVER = ["daphne"] if "runserver" in sys.argv else []

@@ -9,11 +9,17 @@ from checkpoints.verification import Fault, Subject
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.graphs.tiers import tiers_in
 
-TYPES = {"request_reminded": "remind", "request_escalated": "escalate"}
+TYPES = {
+    "request_reminded": "remind",
+    "request_escalated": "escalate",
+}
 """Type of a line of the log -> what its tier does."""
 
 
-def wrong_tiers(subject: Subject, row: ApprovalRequest) -> Fault | None:
+def wrong_tiers(
+    subject: Subject,
+    row: ApprovalRequest,
+) -> Fault | None:
     """Return the fault of a request whose tiers have acted otherwise than the log says:
     each has its line there, and each line its tier. One query for a request with tiers.
     """

@@ -17,7 +17,7 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
-from approvals import inbox, permissions
+from approvals import folders, inbox, permissions
 from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effects
@@ -54,9 +54,21 @@ from orchestrator.engine.step.held_patch import PATCH
 PAGE = 50
 FOLDERS = {
     "mine": "Waiting for you",
+    "drafts": "Your drafts",
+    "back": "Came back",
     "signed": "Signed, not final",
     "decided": "Decided",
+    "expired": "Expired",
 }
+EMPTY = {
+    "mine": "Reviews asked of you or your groups are listed here.",
+    "drafts": "Reviews in which you have chosen something and not signed it.",
+    "back": "Reviews in which something that you signed has changed since.",
+    "signed": "Reviews that you signed, and that wait for others.",
+    "decided": "Reviews that you signed are listed here once they are decided.",
+    "expired": "Reviews asked of you or your groups that their deadline ended.",
+}
+"""What each folder holds, for where it is empty."""
 _SIGNED = (
     "request",
     "receipt",
@@ -120,7 +132,8 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     words = request.GET.get("q", "").strip()[:200]
     # Read before the rows: what changes meanwhile changes the mark, and the page asks
     # for it.
-    mark = inbox.mark_of(request.user)
+    principals = permissions.principals_of(request.user)
+    mark = inbox.mark_of(request.user, principals=principals)
     if words:
         page = _page_of_search(request, folder, words)
     else:
@@ -129,7 +142,8 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     context = {
         "folder": folder,
         "label": FOLDERS[folder],
-        "folders": _counts(mark),
+        "empty": EMPTY[folder],
+        "folders": _counts(mark, folders.count_folders(request.user, principals)),
         "rows": rows,
         "columns": _columns(rows),
         "mark": mark,
@@ -251,16 +265,23 @@ def _folder(
     """
     if folder == "mine":
         return inbox.waiting_for(user, first=first, behind=behind)
+    if folder == "drafts":
+        return folders.drafted_by(user, first=first, behind=behind)
+    if folder == "back":
+        return folders.came_back_to(user, first=first, behind=behind)
+    if folder == "expired":
+        return folders.expired_for(user, first=first, behind=behind)
     is_open = folder == "signed"
     return inbox.signed_by(user, is_open=is_open, first=first, behind=behind)
 
 
-def _counts(mark: inbox.Mark) -> list[dict[str, Any]]:
-    counts = {"mine": mark.waiting, "signed": mark.signed, "decided": None}
-    folders = []
+def _counts(mark: inbox.Mark, others: Mapping[str, int]) -> list[dict[str, Any]]:
+    # What is decided and expired only grows.
+    counts = {"mine": mark.waiting, "signed": mark.signed, **others}
+    links = []
     for name, label in FOLDERS.items():
-        folders.append({"name": name, "label": label, "count": counts[name]})
-    return folders
+        links.append({"name": name, "label": label, "count": counts.get(name)})
+    return links
 
 
 def _columns(rows: Sequence[InboxRow]) -> str:

@@ -14,6 +14,10 @@ SIGN_IN = "Sign in as:"
 """The beginning of the line that lists who can sign in."""
 CLAIMS = "claims"
 """The group whose members decide on claims."""
+ACCOUNTS = "accounts"
+"""The group whose members decide on accounts: two of them, and never who started it."""
+FURTHER_GROUPS = {"reviewer": (CLAIMS, ACCOUNTS), "operator": (ACCOUNTS,)}
+"""The groups of the people of a role, beside that of the role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ def _person(username: str, name: str, role: str) -> DemoUser:
         # The Django admin shows them rows, which nobody can change there.
         user.is_staff = role in ("steward", "auditor")
         user.save()
-    names = [role, CLAIMS] if role == "reviewer" else [role]
+    names = [role, *FURTHER_GROUPS.get(role, ())]
     groups = [Group.objects.get_or_create(name=group_name)[0] for group_name in names]
     user.groups.add(*groups)
     is_unchanged = is_new or user.check_password(password)

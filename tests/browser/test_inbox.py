@@ -12,7 +12,7 @@ from approvals import reviews
 from checkpoints.models import PendingWrite, Run
 from orchestrator import runs
 from tests.browser.conftest import Page
-from tests.support import claims, deadlines
+from tests.support import claims, deadlines, run_actions
 from tests.support.cast import People, named
 
 Browse = Callable[..., Page]
@@ -255,3 +255,35 @@ def test_the_button_that_is_not_ready_can_be_read_under_the_pointer(
             )
             == still
         )
+
+
+def test_what_another_edited_appears_by_itself_under_came_back_until_it_is_signed_again(
+    people: People, browse: Browse
+) -> None:
+    two = claims.graph_of("two", quorum=2)
+    with claims.registered(two):
+        run = claims.paused("CLM-1", people.starter, graph="two")
+        claims.decide_all(run, by=people.reviewer)
+        reviewer = browse(people.reviewer)
+        reviewer.open("/reviews/?folder=back")
+        page = reviewer.page
+        assert "something that you signed has changed" in page.inner_text("#inbox")
+        page.wait_for_selector(".live:not([hidden])")
+        letter = PendingWrite.objects.get(run=run, channel="letter")
+        edit = {
+            "write": str(letter.write),
+            "hash": letter.hash,
+            "verdict": "edit",
+            "value": "Dear Ines",
+        }
+        reviews.sign(run.id, [edit], by=people.second_reviewer)
+        page.wait_for_selector("#inbox :text('Pay CLM-1?')")
+        folder = page.inner_text("#folders [aria-current]")
+        assert folder.split() == ["Came", "back", "1"]
+        # Only the edited write is signed again: the other signatures stand.
+        (edited,) = run_actions.pending(run)[1:2]
+        again = {"write": str(edited.write), "hash": edited.hash, "verdict": "approve"}
+        reviews.sign(run.id, [again], by=people.reviewer)
+        reviewer.open("/reviews/?folder=back")
+        assert "something that you signed has changed" in page.inner_text("#inbox")
+        assert reviewer.complaints == []

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from approvals import reviews
-from approvals.models import ApprovalRequest, Decision
+from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints.core.status import Status
 from checkpoints.models import AuditLine, PendingWrite, Run
 from orchestrator import runs
@@ -156,6 +156,75 @@ def test_the_same_person_who_signs_twice_counts_once_and_after_two_people_the_ru
     choose_all(second.page)
     sign(second.page)
     second.page.wait_for_url("**/receipts/**")
+    run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    assert len(run_actions.event_payloads(run, "gate_applied")) == 1
+
+
+def test_in_the_demo_two_people_sign_what_its_starter_cannot(
+    demo: Callable[[str], User], browse: Browse
+) -> None:
+    olive = browse(demo("olive"))
+    olive.open("/graphs/account_change/start/")
+    for name, value in {
+        "i.policy": "POL-2207",
+        "i.payee": "Nora Field",
+        "i.account": "NL91ABNA0417164300",
+        "i.email": "nora@example.com",
+    }.items():
+        olive.page.fill(f"[name='{name}']", value)
+    olive.page.fill("#key", "POL-2207")
+    olive.page.click("button:has-text('Start run')")
+    olive.page.wait_for_url("**/runs/**")
+    run = runs.advance(runs.get("POL-2207").id)
+    # She is among those who are asked, and could sign if she had not started it.
+    olive.open("/reviews/POL-2207/")
+    assert "You started this run, so somebody else must sign." in olive.page.inner_text(
+        "main"
+    )
+    assert olive.page.locator("input[value=approve]").count() == 0
+    for name in ("rita", "jonas"):
+        assert run.status == Status.PAUSED
+        window = browse(demo(name))
+        window.open("/reviews/POL-2207/")
+        choose(window.page, 1, "approve")
+        sign(window.page)
+        window.page.wait_for_url("**/receipts/**")
+        run = runs.advance(run.id)
+    assert run.status == Status.COMPLETED
+    receipt = window.page.inner_text("main")
+    assert "Signed before by Rita Lund (approved)." in receipt
+    assert "Jonas Weber" in receipt
+
+
+def test_two_who_sign_the_deciding_decision_at_once_get_one_receipt_and_one_wake(
+    graphs: None, people: People, browse: Browse
+) -> None:
+    named(people.reviewer, "Rita Rivers")
+    named(people.second_reviewer, "Ravi Shah")
+    run = claims.paused("CLM-36", people.starter)
+    windows = [browse(people.reviewer), browse(people.second_reviewer)]
+    for window in windows:
+        window.open("/reviews/CLM-36/")
+        choose_all(window.page)
+        window.page.wait_for_selector("#sign:text-is('Sign 3 decisions')")
+    for window in windows:
+        # Neither waits for the answer to the other.
+        window.page.evaluate("document.getElementById('sign').click()")
+    by = "already settled by|was settled|approved by"
+    for window in windows:
+        window.page.wait_for_function(
+            "by => location.pathname.startsWith('/receipts/') "
+            "|| new RegExp(by, 'i').test(document.getElementById('message')?.innerText)",
+            arg=by,
+        )
+    ends = ["/receipts/" in window.page.url for window in windows]
+    assert sorted(ends) == [False, True]
+    winner = ("Rita Rivers", "Ravi Shah")[ends.index(True)]
+    loser = windows[ends.index(False)]
+    assert winner in loser.page.inner_text("#message")
+    assert Receipt.objects.filter(run=run).count() == 1
+    assert len(run_actions.event_payloads(run, "decision_signed")) == 3
     run = runs.advance(run.id)
     assert run.status == Status.COMPLETED
     assert len(run_actions.event_payloads(run, "gate_applied")) == 1

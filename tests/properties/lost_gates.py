@@ -61,6 +61,7 @@ class Gated:
     def __init__(self, source: Source, run: Run) -> None:
         self.run, self.ways = run, _ways(source)
         self.gates = [spec.name for spec in source.specs if spec.gated]
+        self.calls = {spec.name for spec in source.specs if spec.call}
         document = timeline.head_document(run.id)
         targets = {
             id: target for id, _, target in Model(source.specs, source.starts, 0).edges
@@ -78,7 +79,7 @@ class Gated:
             for part in parts
         ]
         # A call that people approved has yet to run.
-        known = {**SAID, "ready": FULL_CONSENT}
+        known = {**SAID, "call": FULL_CONSENT}
         self.before = {
             visit.split(":")[0]: known[said]
             for visit, said in sorted(parts)
@@ -138,6 +139,9 @@ class Gated:
         here = (self.places, self.waiting)
         known = self.before | dict.fromkeys(self.open, FULL_CONSENT)
         said = {gate: max(since[gate], known.get(gate, NOTHING)) for gate in self.gates}
+        # What was said at the gate of a call is about its own node.
+        if node in self.calls & self.waiting and said[node] == FULL_CONSENT:
+            return
         if node in self._came(*here) - self._came(*here, said):
             yield f"{node} began, and no way that lay ahead to it was signed: {said}"
 

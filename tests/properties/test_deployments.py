@@ -81,9 +81,8 @@ def test_what_becomes_of_each_run_is_what_check_versions_said(
     @given(graphs(), st.integers(0, 2**32))
     def is_as_said(made: tuple[list[Spec], list[str]], dice: int) -> None:
         specs, starts = made
-        # What `Gated` knows of a run holds for gates behind nodes, without deadlines.
+        # What `Gated` knows of a run holds without deadlines.
         for spec in specs:
-            spec.call = False
             spec.deadline = ""
         specs = with_payment(specs, Random(f"{dice}/payment")) if dice % 2 else specs
         statuses.update(_deployed_under_runs(Source(specs, starts), dice, ann))

@@ -355,8 +355,10 @@ def test_pages_api_and_audit_log_name_it(people: cast.People) -> None:
     assert (verdict["by"], verdict["verdict"]) == (POLICY, "approve")
     [line] = AuditLine.objects.filter(run=run.id, kind="policy_asked")
     assert line.facts["verdicts"] == {"approve": 2}
-    sign(run, rita, ["approve", "approve"])
+    receipt = sign(run, rita, ["approve", "approve"])
     runs.advance(run.id)
+    page = browser.get(reverse("receipt", args=[receipt.id])).content.decode()
+    assert "The policy of the gate approved 2 writes at" in page
     page = browser.get(reverse("review", args=[run.id])).content.decode()
     assert "the policy of propose" in strip_tags(page).lower()
     assert browser.get(reverse("inbox") + "?folder=decided").status_code == 200

@@ -115,3 +115,33 @@ def test_a_row_says_what_its_deadline_does_and_afterwards_that_it_did(
     page = browse(rita).get(reverse("inbox_rows"), {"id": [str(asked.id)]})
     [row] = page.context["rows"]
     assert row.state.startswith("rejected by the deadline at ")
+
+
+@pytest.mark.parametrize(
+    ("folder", "says"),
+    [
+        ("mine", "Reviews asked of you or your groups are listed here."),
+        ("drafts", "Reviews in which you have chosen something and not signed it."),
+        ("back", "Reviews in which something that you signed has changed since."),
+        ("signed", "Reviews that you signed, and that wait for others."),
+        ("decided", "Reviews that you signed are listed here once they are decided."),
+        ("expired", "Reviews asked of you or your groups that their deadline ended."),
+        ("nonsense", "Reviews asked of you or your groups are listed here."),
+    ],
+)
+def test_each_folder_says_what_it_holds_where_it_is_empty(
+    people: People, browse: Callable[[User], Client], folder: str, says: str
+) -> None:
+    page = browse(people.reviewer).get(reverse("inbox"), {"folder": folder})
+    assert says in page.content.decode()
+
+
+def test_what_its_deadline_ended_is_in_a_folder_of_who_was_asked_and_of_nobody_else(
+    people: People, browse: Callable[[User], Client]
+) -> None:
+    run = a_run(label="Payout of Nora Field")
+    a_request(run, "user:rita", status="expired")
+    for person, is_listed in ((people.reviewer, True), (people.nobody, False)):
+        for query in ({}, {"q": "Nora"}):
+            page = browse(person).get(reverse("inbox"), {"folder": "expired", **query})
+            assert (b"Payout of Nora Field" in page.content) == is_listed

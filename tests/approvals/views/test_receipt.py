@@ -21,7 +21,7 @@ from orchestrator import runs
 from orchestrator.engine import Fact, Show
 from orchestrator.engine.errors import NotAReviewer
 from tests.support import claims
-from tests.support.cast import People
+from tests.support.cast import People, named
 from tests.support.forging import tamper
 from tests.support.run_actions import pending
 
@@ -307,3 +307,20 @@ def test_a_receipt_of_somebody_else_is_for_who_reads_the_audit_log_and_sees_the_
         browse(user).get(address).status_code
         for user in (watch, people.starter, people.nobody)
     ] == [404] * 3
+
+
+def test_a_receipt_names_who_had_signed_the_same_before_while_its_run_is_seen(
+    people: People, browse: Browse, claim_graph: None
+) -> None:
+    named(people.reviewer, "Rita Rivers")
+    with claims.registered(claims.graph_of("two", quorum=2)):
+        run = claims.paused("CLM-2", people.starter, graph="two")
+        first = decide(run, people.reviewer, payout="approve", count="approve")
+        assert "Signed before by" not in shown(browse(people.reviewer), first)
+        second = decide(run, people.second_reviewer, payout=LOWER, count="approve")
+        html = shown(browse(people.second_reviewer), second)
+        # The payout is another one now.
+        assert html.count("Signed before by Rita Rivers (approved).") == 1
+        people.second_reviewer.groups.clear()
+        html = shown(browse(people.second_reviewer), second)
+        assert "Rita Rivers" not in html

@@ -17,6 +17,10 @@ from orchestrator.demo.people import DemoUser, make_people, sign_in_line
 from orchestrator.demo.samples import Sample, start_samples
 
 PAUSE = 0.25
+TWO_SIGN = (
+    "Two must sign: start account_change as olive, who cannot sign it then;"
+    " sign it as rita, and as jonas."
+)
 
 
 class Command(BaseCommand):
@@ -67,6 +71,7 @@ class Command(BaseCommand):
         for sample, run in started:
             self.stdout.write(f"  {run.key:14} {run.status:10} {sample.will}")
         self.stdout.write("")
+        self.stdout.write(TWO_SIGN)
         if any(run.status == Status.QUEUED for _, run in started):
             self.stdout.write(
                 "Some are still queued: they go on as soon as a worker runs."

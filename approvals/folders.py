@@ -1,0 +1,112 @@
+"""The folders of the inbox beside what waits and what was signed: what came back to a
+person, what they have drafted, and what its deadline ended. Changes nothing.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Exists, OuterRef, QuerySet
+
+from approvals import inbox
+from approvals.models import ApprovalRequest, Draft, RequestReviewer, RequestStatus
+from approvals.permissions import principals_shown, visible_among
+from checkpoints.core.status import CLOSED_TO_DECISIONS
+from checkpoints.db.first_rows import SOURCE, first_of_each
+from checkpoints.models import PendingWrite, Run
+
+
+def came_back_to(
+    user: Any,
+    *,
+    first: int | None = None,
+    behind: inbox.InboxPlace | None = None,
+) -> "QuerySet[ApprovalRequest]":
+    """Return the open requests in which something that this user decided has changed
+    since, of the runs that he may still see, newest first. With `first` at most so many,
+    with `behind` only those behind this place.
+    """
+    signers = inbox.signers_of(user, is_open=True).filter(behind__isnull=False)
+    if behind is not None:
+        signers = signers.filter(behind.behind_in_signed())
+    requests = ApprovalRequest.objects.filter(id__in=signers.values("request")[:first])
+    return inbox.listed(requests).order_by("-opened_at", "-id")
+
+
+def drafted_by(
+    user: Any,
+    *,
+    first: int | None = None,
+    behind: inbox.InboxPlace | None = None,
+) -> "QuerySet[ApprovalRequest]":
+    """Return the open requests for which this user has drafted a choice that is not
+    signed, of the runs that he may still see, newest first. With `first` at most so many,
+    with `behind` only those behind this place.
+    """
+    drafted = _drafted(user)
+    if behind is not None:
+        drafted = drafted.filter(behind.behind_in_signed("id"))
+    requests = ApprovalRequest.objects.filter(id__in=drafted.values("id")[:first])
+    return inbox.listed(requests).order_by("-opened_at", "-id")
+
+
+def _drafted(
+    user: Any, *, principals: Sequence[str] | None = None
+) -> "QuerySet[ApprovalRequest]":
+    """Return the open requests in whose writes this user has drafts, newest first, of the
+    runs that he may see. `principals` are his, where the caller has just read them.
+    """
+    drafts = Draft.objects.filter(by=user.pk)
+    # Of a run that asks several things at once only those with a draft.
+    writes = PendingWrite.objects.filter(
+        run=OuterRef("run"),
+        line=OuterRef("line"),
+        node=OuterRef("node"),
+        visit=OuterRef("visit"),
+        index=OuterRef("index"),
+        write__in=drafts.values("write"),
+    )
+    run = Run.objects.filter(id=OuterRef("run")).exclude(status__in=CLOSED_TO_DECISIONS)
+    requests = ApprovalRequest.objects.filter(
+        Exists(writes),
+        Exists(visible_among(user, run, principals=principals)),
+        run__in=drafts.order_by().values("run"),
+        status=RequestStatus.OPEN,
+    )
+    return requests.order_by("-opened_at", "-id")
+
+
+def expired_for(
+    user: Any,
+    *,
+    first: int | None = None,
+    behind: inbox.InboxPlace | None = None,
+) -> "QuerySet[ApprovalRequest]":
+    """Return the requests naming this user that their deadline closed, or in which it
+    decided what was left open, newest first. The first ones are sure to be complete, and
+    no others are read than so many of each of the user's principals.
+    """
+    reviewers = RequestReviewer.objects.filter(principal=SOURCE, expired=True)
+    if behind is not None:
+        reviewers = reviewers.filter(behind.behind_in_signed())
+    ids = first_of_each(
+        principals_shown(user),
+        reviewers.order_by("-opened_at", "-request_id"),
+        "request_id",
+        first,
+    )
+    expired = ApprovalRequest.objects.filter(id__in=ids)
+    return inbox.listed(expired).order_by("-opened_at", "-id")
+
+
+def count_folders(user: Any, principals: Sequence[str]) -> dict[str, int]:
+    """Return how many requests came back to this user and how many have drafts of his,
+    each at most `inbox.MANY`, by the name of the folder. `principals` are the user's,
+    as the caller has just read them. Two queries.
+    """
+    signed = inbox.signers_of(user, is_open=True, principals=principals)
+    came_back = signed.filter(behind__isnull=False).values("request")
+    drafted = _drafted(user, principals=principals).values("id")
+    return {
+        "back": came_back[: inbox.MANY].count(),
+        "drafts": drafted[: inbox.MANY].count(),
+    }
