@@ -13,6 +13,7 @@ from django.db import models
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
+from orchestrator.engine.gates.verdicts import AUTOMATIC
 from orchestrator.engine.graphs.confirmation import METHODS
 from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.limit import number_of
@@ -96,6 +97,7 @@ _POLICY = {
     "claim_seconds?": int,
     "tiers?": _is_tiers,
     "veto?": str,
+    "auto?": str,
 }
 _LINE = {
     "write": str,
@@ -121,7 +123,15 @@ VETO = "veto"
 NO_VETO = "no_veto"
 VETO_ANSWERS = (VETO, NO_VETO)
 """The verdicts of a veto: what would be approved stays open, or may be approved."""
-VERDICTS = ("approve", "reject", "edit", "skip", "not_needed", *VETO_ANSWERS)
+BY_POLICY = "the policy of"
+"""The beginning of the name under which a gate's automatic policy signs, before the name
+of the gate's node.
+"""
+NO_AUTO = "no_auto"
+"""The answer of an automatic policy that does not sign."""
+ANSWERS = (*VETO_ANSWERS, NO_AUTO)
+"""The verdicts that count for nobody."""
+VERDICTS = ("approve", "reject", "edit", "skip", "not_needed", *ANSWERS)
 REQUEST: dict[str, Any] = {
     "title": str,
     "facts": [{"label": str}],
@@ -617,7 +627,7 @@ class Receipt(Sealed):
 class Decision(Sealed):
     """One person's verdict on one revision of one write, that of the request's deadline
     (`by_deadline`), the system's that it needs none (`not_needed`), or the answer of the
-    gate's veto (`veto`, `no_veto`).
+    gate's veto (`veto`, `no_veto`) or of its automatic policy (`by_policy`, `no_auto`).
 
     Append-only: the ORM refuses, and so does the database.
     """
@@ -664,7 +674,7 @@ class Decision(Sealed):
     proposed_value = models.BinaryField(help_text="Packed canonical JSON.")
     final_value = models.BinaryField(
         default=b"",
-        help_text="Packed canonical JSON; empty for a rejection, a skip or a veto.",
+        help_text="Packed canonical JSON; empty where the verdict lets nothing happen.",
     )
     reason = models.BinaryField(
         default=b"", help_text="Packed canonical JSON: a string."
@@ -681,7 +691,7 @@ class Decision(Sealed):
         null=True,
         help_text=(
             "{reads: [channel]}: what the gate read to say that it needed nobody, or its "
-            "veto to answer; empty where somebody decided."
+            "veto or its policy (policy: name) to answer; empty where somebody decided."
         ),
     )
     confirmed_by = models.CharField(
@@ -728,6 +738,21 @@ class Decision(Sealed):
         is_unsigned = self.by_id is None and self.receipt_id is None
         is_of_request = self.request_id is not None
         return is_unsigned and is_of_request and self.by_name == BY_DEADLINE
+
+    @property
+    def by_policy(self) -> bool:
+        """Return whether the automatic policy of its gate signed, and nobody."""
+        is_unsigned = self.by_id is None and self.receipt_id is None
+        is_of_request = self.request_id is not None
+        is_named = self.by_name.startswith(f"{BY_POLICY} ")
+        return is_unsigned and is_of_request and is_named
+
+    @property
+    def voter(self) -> int | None:
+        """Return whose decision it is, as verdicts count it."""
+        if self.by_id is None and self.by_policy:
+            return AUTOMATIC
+        return self.by_id
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Insert only."""

@@ -423,7 +423,21 @@ def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | 
         fault
         or deadline_faults.wrong_decision(subject, state)
         or _unasked_veto(subject, state)
+        or _unknown_policy(subject, state)
     )
+
+
+def _unknown_policy(
+    subject: Subject, state: request_state.RequestState
+) -> Fault | None:
+    """Return the fault of a decision of a policy that the request was not opened under."""
+    if "auto" in state.request.policy:
+        return None
+    for decision in state.decisions:
+        if decision.by_policy:
+            reason = "is that of a policy, but the request has no such policy"
+            return subject.fault(decision, reason)
+    return None
 
 
 def _unasked_veto(subject: Subject, state: request_state.RequestState) -> Fault | None:

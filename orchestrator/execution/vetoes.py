@@ -7,10 +7,10 @@ make.
 
 from collections.abc import Sequence
 
+from approvals.answers.vetoes import VetoAnswer, reasons_shown
 from approvals.gates.request_state import RequestState
 from approvals.gates.settlement import Settlement, settle_gates
 from approvals.models import ApprovalRequest
-from approvals.vetoes import VetoAnswer, reasons_shown
 from checkpoints.core.visible_text import LONGEST_JOB_ERROR
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.requests import veto_of

@@ -10,6 +10,8 @@ from uuid import UUID
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED, SKIPPED
 from orchestrator.engine.graphs.gate import outcome_of
 
+AUTOMATIC = -1
+"""Who decided where an automatic policy did: the id of no account."""
 VETO = "veto"
 """The verdict of a veto, which keeps open what people have approved."""
 
@@ -59,7 +61,8 @@ class Given:
     @property
     def people(self) -> set[int]:
         """Return who decided, and for whom."""
-        return {person for person in (self.by, self.delegator) if person is not None}
+        people = (self.by, self.delegator)
+        return {person for person in people if person not in (None, AUTOMATIC)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +121,10 @@ def judge(
     for decision in sorted(decisions, key=_seq):
         if decision.write in by_write:
             by_write[decision.write].append(decision)
-            is_passed_on = is_passed_on or decision.delegator is not None
-            is_vetoed = is_vetoed or decision.verdict == VETO
+            is_passed_on |= decision.delegator is not None
+            # What a policy signed does not count beside a rejection either.
+            is_passed_on |= decision.by == AUTOMATIC
+            is_vetoed |= decision.verdict == VETO
     standings: dict[UUID, Standing] = {}
     for held in writes:
         decided = by_write[held.write]
@@ -236,7 +241,7 @@ def _standing(
     last_veto: int = 0,
 ) -> Standing:
     """Return the standing of one write after its decisions, which are in the order of
-    the log. `is_passed_on`: some of them may have been made for another person. Only a
+    the log. `is_passed_on`: some of them may take others out. Only a
     decision after the `last_veto` approves.
     """
     author = _first_author(held, decisions)
@@ -276,8 +281,11 @@ def _standing(
 
 def _replace_same_people(by_person: dict[int | None, Given], decision: Given) -> None:
     """Take out the earlier decisions in which a person of this one has a part: nobody
-    counts twice, neither by themselves and through another, nor through two others.
+    counts twice, neither by themselves and through another, nor through two others. A
+    rejection takes out what an automatic policy signed: a person beats it.
     """
+    if decision.verdict == "reject":
+        by_person.pop(AUTOMATIC, None)
     people = decision.people
     for earlier in list(by_person.values()):
         if not people.isdisjoint(earlier.people):

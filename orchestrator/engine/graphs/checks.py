@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.graphs.auto import faults_of_auto
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.confirmation import faults_of_confirmation
 from orchestrator.engine.graphs.consideration import faults_of_consideration
@@ -533,7 +534,9 @@ def _surely_asks(node: Node) -> bool:
     """
     if not node.gated:
         return False
-    return not isinstance(node.gate, Gate) or node.gate.needs_approval is None
+    if not isinstance(node.gate, Gate):
+        return True
+    return node.gate.needs_approval is None and node.gate.auto is None
 
 
 def _edges_without_people(node: Node, edges: Collection[Edge]) -> list[Edge]:
@@ -563,8 +566,6 @@ def _faults_of_gate_parts(
     channels: Collection[str],
     writable: Collection[str],
 ) -> Iterator[str]:
-    for option in gate.unavailable():
-        yield f"this version has no {option}"
     # A gate that names nobody is a mistake; one that says nothing asks the graph's.
     reviewers = graph.reviewers if gate.reviewers is None else gate.reviewers
     yield from _faults_of_reviewers(reviewers)
@@ -576,6 +577,7 @@ def _faults_of_gate_parts(
     yield from faults_of_consideration(gate)
     yield from faults_of_claims(gate)
     yield from faults_of_tiers(gate)
+    yield from faults_of_auto(gate)
     yield from faults_of_veto(gate)
     for option, allowed in (("shows", channels), ("writes", writable)):
         for channel in getattr(gate, option):
