@@ -34,6 +34,7 @@ from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run
 from checkpoints.models import Run
+from checkpoints.queue import notify
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import Gate, Task, registry
@@ -258,7 +259,9 @@ def _replace(
     )
     seq = act.run.event_seq + 1
     events = [reopened, *withdrawn_events([request]), *opening.events]
-    locked_run.append_locked(act.run, events, at=act.at)
+    # An automatic policy is asked by a worker.
+    wakes = notify.woken() if "auto" in opened.policy else {}
+    locked_run.append_locked(act.run, events, at=act.at, **wakes)
     mark_withdrawn([request])
     opening.insert()
     forget_drafts(
@@ -274,3 +277,5 @@ def _replace(
         changed=changed_parts(request.policy, opened.policy),
     )
     write_notices(request, [(REOPENED, None)], at=act.at)
+    if wakes:
+        notify.notify_workers()
