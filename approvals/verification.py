@@ -13,7 +13,7 @@ from django.db.models import Model
 
 from approvals import list_columns
 from approvals.delegations import BROUGHT_BACK, those_brought_back
-from approvals.gates import deadline_faults, request_state, tier_faults, waivers
+from approvals.gates import deadline_faults, request_state, waivers
 from approvals.gates.confirmation_faults import unconfirmed
 from approvals.models import (
     NO_VETO,
@@ -24,6 +24,7 @@ from approvals.models import (
     RequestReviewer,
     RequestStatus,
 )
+from approvals.silence import tier_faults
 from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
 from checkpoints.sealing import sealed_rows
@@ -360,9 +361,12 @@ def _without_earlier(
     """Return the types of the events that close this request: a task that asks again
     has the events of its earlier requests as well.
     """
-    if row.status == RequestStatus.EXPIRED:
-        return _expiry_of(subject, row)
+    if row.status in (RequestStatus.EXPIRED, RequestStatus.WITHDRAWN):
+        return _closing_of(subject, row, _CLOSING_EVENTS[row.status])
     earlier = {"request_expired"}
+    # An earlier one may have been withdrawn, when it was re-opened; this one was not.
+    if not _closing_of(subject, row, "request_withdrawn"):
+        earlier.add("request_withdrawn")
     if row.status != RequestStatus.APPLIED and _was_applied_before(row):
         earlier.add("gate_applied")
     return logged - earlier
@@ -383,13 +387,11 @@ def _was_applied_before(row: ApprovalRequest) -> bool:
     return earlier.filter(status=RequestStatus.APPLIED).exists()
 
 
-def _expiry_of(subject: Subject, row: ApprovalRequest) -> set[str]:
-    """Return the type of the event that records that this very request expired; nothing
-    if there is none.
+def _closing_of(subject: Subject, row: ApprovalRequest, closing: str) -> set[str]:
+    """Return the type of the event of this type that records that this very request was
+    closed; nothing if there is none.
     """
-    events = RunEvent.objects.filter(
-        run=subject.run.id, task=row.task, type="request_expired"
-    )
+    events = RunEvent.objects.filter(run=subject.run.id, task=row.task, type=closing)
     for event in events:
         facts = _readable_facts(subject, event)
         if facts is not None and facts["request"] == str(row.id):
@@ -422,7 +424,21 @@ def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | 
         fault
         or deadline_faults.wrong_decision(subject, state)
         or _unasked_veto(subject, state)
+        or _unknown_policy(subject, state)
     )
+
+
+def _unknown_policy(
+    subject: Subject, state: request_state.RequestState
+) -> Fault | None:
+    """Return the fault of a decision of a policy that the request was not opened under."""
+    if "auto" in state.request.policy:
+        return None
+    for decision in state.decisions:
+        if decision.by_policy:
+            reason = "is that of a policy, but the request has no such policy"
+            return subject.fault(decision, reason)
+    return None
 
 
 def _unasked_veto(subject: Subject, state: request_state.RequestState) -> Fault | None:

@@ -10,10 +10,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
+from approvals.answers.vetoes import VetoAnswer, reasons_shown
 from approvals.gates.request_state import RequestState
 from approvals.gates.settlement import Settlement, settle_gates
 from approvals.models import ApprovalRequest
-from approvals.vetoes import VetoAnswer, reasons_shown
 from checkpoints.conf import conf
 from checkpoints.core.visible_text import LONGEST_JOB_ERROR
 from orchestrator.engine import Task

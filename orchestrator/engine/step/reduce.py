@@ -86,6 +86,7 @@ class Result:
                     write.value,
                     write.label,
                     write.version,
+                    write.question,
                 )
             )
         return held
@@ -94,7 +95,7 @@ class Result:
 @frozen
 class HeldWrite:
     """A write that a gate holds. `position`: among the task's writes, from 0.
-    `version`: as in `WriteValue`.
+    `version` and `question`: as in `WriteValue`.
     """
 
     task: Task
@@ -103,6 +104,7 @@ class HeldWrite:
     value: Json
     label: str | None = None
     version: int | None = None
+    question: dict[str, Json] | None = None
 
 
 @frozen

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 from pydantic import BaseModel
 
-from approvals import vetoes
+from approvals.answers import vetoes
 from approvals.exported_receipt import export_receipt
 from approvals.gates import guarded_channels
 from approvals.gates.request_state import load_states
