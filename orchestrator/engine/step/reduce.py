@@ -302,7 +302,7 @@ def settleable(
 
 
 @frozen
-class _Point:
+class _Applied:
     """Where settled gates are applied: the state and the frontier after some of them."""
 
     state: State
@@ -327,9 +327,9 @@ class _Settling:
         self._compiled = compiled
         self._decided_on = state
         self._stays_open = stays_open
-        self._now = _Point(state, frontier)
+        self._now = _Applied(state, frontier)
         self._landed: set[str] = set()
-        self._before_patch: dict[int, _Point] = {}
+        self._before_patch: dict[int, _Applied] = {}
 
     def take(self, settlement: Settled) -> None:
         """Apply a gate, unless it comes back or stays open."""
@@ -354,7 +354,7 @@ class _Settling:
             return False
         return self._stays_open(settlement, state)
 
-    def _leave_out(self, patch: int, before: _Point) -> None:
+    def _leave_out(self, patch: int, before: _Applied) -> None:
         """Leave the patch of a gate that stays open, if it has one, out as a whole."""
         if not patch:
             return
@@ -372,7 +372,7 @@ class _Settling:
         state, _, written = _apply_writes(
             self._compiled, now.frontier, now.state, state_writes
         )
-        self._now = _Point(state, replace(now.frontier, written=written))
+        self._now = _Applied(state, replace(now.frontier, written=written))
 
 
 def _patch_of(settlement: Settled) -> int:
