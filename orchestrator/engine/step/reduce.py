@@ -303,7 +303,7 @@ def settleable(
 
 @frozen
 class _Applied:
-    """Where settled gates are applied: the state and the frontier after some of them."""
+    """The state and the frontier after some of the settled gates."""
 
     state: State
     frontier: Frontier
