@@ -392,7 +392,8 @@ SQLITE = (
         WHERE request_id = NEW.request_id AND by_id = NEW.by_id AND behind IS NOT NULL
             AND EXISTS (
                 SELECT 1 FROM {decisions} decided
-                WHERE decided.write = NEW.write AND decided.by_id = NEW.by_id
+                WHERE decided.request_id = NEW.request_id
+                    AND decided.write = NEW.write AND decided.by_id = NEW.by_id
                     AND decided.event_seq < NEW.event_seq
                 GROUP BY decided.write
                 HAVING max(decided.revision) < {newest_revision}
@@ -600,7 +601,8 @@ POSTGRESQL = (
                 AND behind_before.by_id = made.by_id
             WHERE behind_before.behind IS NOT NULL AND EXISTS (
                 SELECT 1 FROM {decisions} decided
-                WHERE decided.write = made.write AND decided.by_id = made.by_id
+                WHERE decided.request_id = made.request_id
+                    AND decided.write = made.write AND decided.by_id = made.by_id
                     AND decided.event_seq < made.event_seq
                 GROUP BY decided.write
                 HAVING max(decided.revision) < {newest_revision}
