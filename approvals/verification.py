@@ -33,7 +33,8 @@ from checkpoints.sealing.sealed_rows import PLAIN
 from checkpoints.verification import LIST_DIFFERS, Fault, Subject
 from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
-from orchestrator.engine.graphs.effect import APPROVED
+from orchestrator.engine.graphs.effect import APPROVED, REJECTED
+from orchestrator.engine.step.held_patch import PATCH
 
 _EVENTS_OF_PEOPLE = (
     "request_opened",
@@ -423,7 +424,21 @@ def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | 
         fault
         or deadline_faults.wrong_decision(subject, state)
         or _unasked_veto(subject, state)
+        or _unknown_policy(subject, state)
     )
+
+
+def _unknown_policy(
+    subject: Subject, state: request_state.RequestState
+) -> Fault | None:
+    """Return the fault of a decision of a policy that the request was not opened under."""
+    if "auto" in state.request.policy:
+        return None
+    for decision in state.decisions:
+        if decision.by_policy:
+            reason = "is that of a policy, but the request has no such policy"
+            return subject.fault(decision, reason)
+    return None
 
 
 def _unasked_veto(subject: Subject, state: request_state.RequestState) -> Fault | None:
@@ -438,10 +453,27 @@ def _unasked_veto(subject: Subject, state: request_state.RequestState) -> Fault 
         if answer.verdict == NO_VETO:
             let_pass[answer.write] = answer.event_seq
     for write, standing in state.standings.items():
-        is_approved = standing.verdict == APPROVED
-        if is_approved and let_pass.get(write, 0) < standing.seq:
-            return subject.fault(row, "was applied, but its veto was not asked")
+        if standing.verdict != APPROVED or let_pass.get(write, 0) >= standing.seq:
+            continue
+        # Nothing of a patch is applied that one of its gates rejected.
+        if _is_of_rejected_patch(row):
+            return None
+        return subject.fault(row, "was applied, but its veto was not asked")
     return None
+
+
+def _is_of_rejected_patch(row: ApprovalRequest) -> bool:
+    """Return whether people have rejected the patch of this request at another gate. One
+    query if it is of a patch.
+    """
+    if row.node != PATCH:
+        return False
+    siblings = ApprovalRequest.objects.filter(
+        run=row.run_id, line=row.line, node=PATCH, visit=row.visit
+    )
+    # Each of them is examined itself: its outcome has to follow from its decisions.
+    rejected = siblings.filter(status=RequestStatus.APPLIED, outcome=REJECTED)
+    return rejected.exists()
 
 
 def _fault_of_open(

@@ -12,8 +12,8 @@ from django.db.models import Count, F, QuerySet
 
 from approvals.gates.renewals import AUTHORITY_KIND, FIRST_POSITION
 from approvals.models import (
+    ANSWERS,
     VETO,
-    VETO_ANSWERS,
     ApprovalRequest,
     Decision,
     RequestStatus,
@@ -43,7 +43,7 @@ _DECIDES = (RequestStatus.OPEN, RequestStatus.SETTLED)
 @frozen
 class RequestState:
     """One request with its writes as they stand, in order of position, and the
-    decisions on them; apart from these the answers of its veto.
+    decisions on them; apart from these the answers that count for nobody.
     """
 
     request: ApprovalRequest
@@ -61,7 +61,7 @@ class RequestState:
                 row.write,
                 row.revision,
                 row.verdict,
-                row.by_id,
+                row.voter,
                 row.event_seq,
                 by_deadline=row.by_id is None and row.by_deadline,
                 delegator=row.delegator_id,
@@ -184,8 +184,8 @@ def _state_of(
     writes = writes_by_place.get((request.task, place), [])
     sealed_rows.verify_rows([request, *writes, *decisions], protection)
     _require_whole(request, writes, decisions)
-    signed = tuple(row for row in decisions if row.verdict not in VETO_ANSWERS)
-    answers = tuple(row for row in decisions if row.verdict in VETO_ANSWERS)
+    signed = tuple(row for row in decisions if row.verdict not in ANSWERS)
+    answers = tuple(row for row in decisions if row.verdict in ANSWERS)
     state = RequestState(request, tuple(writes), {}, signed, answers)
     held = [Held(row.write, row.revision, row.author_id, row.channel) for row in writes]
     return replace(state, standings=judge(held, state.votes, policy_of(request)))

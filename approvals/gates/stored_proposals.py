@@ -3,6 +3,7 @@ their writes. No node runs for it.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from approvals.models import ApprovalRequest
@@ -14,6 +15,7 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.gate import present
+from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.step.reduce import HeldWrite
 
 
@@ -53,17 +55,21 @@ def proposal_of(
     """Return these revisions of a task's writes as what it proposes."""
     held: list[HeldWrite] = []
     for row in rows:
-        version = pending_writes.base_of(row).version
-        value = read_value(row, "value")
-        plain = HeldWrite(task, row.position, row.channel, value, None, version)
         shown = read_value(row, "shown") or {}
+        plain = HeldWrite(
+            task,
+            row.position,
+            row.channel,
+            read_value(row, "value"),
+            version=pending_writes.base_of(row).version,
+            question=stored_question(shown),
+        )
         label = str(shown.get("label") or row.label)
         is_secret = presented.encrypted and label != row.label
         if is_secret or label == _label_by_gate(gate, plain, presented):
             held.append(plain)
         else:
-            labelled = HeldWrite(task, row.position, row.channel, value, label, version)
-            held.append(labelled)
+            held.append(replace(plain, label=label))
     return held
 
 

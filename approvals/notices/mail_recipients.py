@@ -23,6 +23,7 @@ from approvals.models import (
 from approvals.notice_rows import ESCALATED, REMINDED
 from approvals.people.parts import why_nothing_to_decide
 from checkpoints.models import Run
+from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.graphs.tiers import escalated, tiers_in
 
 TO_REVIEWERS = (OPENED, CAME_BACK, REMINDED, ESCALATED)
@@ -135,7 +136,11 @@ def _waits_for(person: Any, request: ApprovalRequest, notice: Notice) -> bool:
     tier names them, and they may see the run.
     """
     if _named_by_tier(request, notice) is None:
-        return not why_nothing_to_decide(person, request)
+        try:
+            return not why_nothing_to_decide(person, request)
+        except CountersignError:
+            # A request that does not verify is for nobody to decide.
+            return False
     runs = Run.objects.filter(id=request.run_id)
     return permissions.visible_among(person, runs).exists()
 

@@ -13,6 +13,7 @@ from approvals.gates import deadline_jobs
 from approvals.gates.reviewer_rows import reviewer_rows
 from approvals.models import ApprovalRequest, RequestReviewer
 from approvals.notice_rows import ESCALATED, REMINDED, write_notices
+from approvals.people.claims import note_in_inboxes
 from approvals.silence.moments import Passing, act_when_due
 from checkpoints.audit import lines as audit_log
 from checkpoints.db import statements
@@ -82,6 +83,7 @@ def _ask_too(passing: Passing, acting: Sequence[Tier]) -> None:
     if added:
         rows = reviewer_rows(request, added, status=passing.run.status)
         statements.insert_rows(RequestReviewer, rows)
+        note_in_inboxes(request)
 
 
 def _record(passing: Passing, acting: Sequence[Tier], number: int) -> None:

@@ -186,6 +186,7 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         claim_for=claim_time(policy),
         tiers=tiers_by(policy),
         skip=policy.get("skip", False),
+        auto=gate.auto if "auto" in policy else None,
     )
 
 

@@ -87,6 +87,7 @@ AUDIT = {
         "not_needed",
         "deadline_passed",
         "veto_asked",
+        "policy_asked",
         "request_expired",
         "cancelled",
         "resumed",

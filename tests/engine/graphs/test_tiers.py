@@ -88,8 +88,8 @@ def test_a_tier_that_is_not_before_the_deadline_never_acts() -> None:
 def test_they_read_as_what_they_do() -> None:
     gate = Gate(tiers=[(HOUR, "remind", None), (2 * HOUR, "escalate", [LEADS])])
     assert tiers_in_words(tiers_policy(gate)) == [
-        "after 1:00:00 reminds those who may decide",
-        "after 2:00:00 asks group:leads too",
+        "after 1 hour reminds those who may decide",
+        "after 2 hours asks members of leads too",
     ]
 
 
@@ -105,6 +105,7 @@ def test_they_read_as_what_they_do() -> None:
         [{"after": 10**12, "act": "remind", "to": None}],
         [{"after": 60, "act": "approve", "to": None}],
         [{"after": 60, "act": "escalate", "to": None}],
+        [{"after": 60, "act": "escalate", "to": []}],
         [{"after": 60, "act": "escalate", "to": "user:a"}],
         [{"after": 60, "act": "escalate", "to": ["a"]}],
     ],

@@ -449,3 +449,19 @@ def test_in_an_encrypted_run_the_reason_is_no_plain_text(
     line = AuditLine.objects.get(kind="request_reopened")
     assert "SECRET" not in str(line.facts)
     assert [row.label for row in pending(run)] == ["letter"]
+
+
+def test_an_automatic_policy_of_the_new_gate_is_asked_by_a_worker(
+    ravi: Any, people: cast.People
+) -> None:
+    run = waiting_run()
+    deploy(quorum=2, auto=lambda state, proposal: True)
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    run.refresh_from_db()
+    assert run.status == "queued"
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    assert verify_run(run.id) == []
+    sign(run, ravi, ["approve", "approve"])
+    runs.advance(run.id)
+    assert verify_run(run.id) == []
