@@ -236,9 +236,9 @@ def _page_of_search(request: HttpRequest, folder: str, words: str, taken: str) -
         first=inbox_search.number_read(),
         behind=_place(request.GET.get("after", "")),
     )
-    wanted = inbox_search.has_words(words)
-    wanted &= inbox_search.is_taken_by(taken, request.user)
-    search = inbox_search.search(requests, wanted, most=PAGE)
+    matching = inbox_search.has_words(words)
+    matching &= inbox_search.is_taken_by(taken, request.user)
+    search = inbox_search.search(requests, matching, most=PAGE)
     page = list(_with_people(search.requests))
     if search.end is None:
         return _Page(page, "")
@@ -342,11 +342,16 @@ def _columns(rows: Sequence[InboxRow]) -> str:
         classes.append("no-quor")
     if all(row.open and not row.deadline for row in rows):
         classes.append("no-due")
-    if len(rows) > 1 and len({row.graph for row in rows}) == 1:
+    if _are_alike(rows, "graph"):
         classes.append("no-graph")
-    if len(rows) > 1 and len({row.asked_of for row in rows}) == 1:
+    if _are_alike(rows, "asked_of"):
         classes.append("no-asked")
     return " ".join(classes)
+
+
+def _are_alike(rows: Sequence[InboxRow], column: str) -> bool:
+    """Return whether there are several rows, which all have the same there."""
+    return len(rows) > 1 and len({getattr(row, column) for row in rows}) == 1
 
 
 def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
