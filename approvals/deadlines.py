@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 
 from approvals.drafts import forget_drafts
-from approvals.gates.deadline_faults import was_approved
+from approvals.gates.deadline_faults import verdict_of_deadline, was_approved
 from approvals.gates.deadline_jobs import (
     KIND,
     TIMED,
@@ -128,7 +128,7 @@ def _decide(passing: Passing) -> None:
         decision, event = signed_decision(
             passing.request,
             row,
-            _verdict_on(passing, row, verdict),
+            _verdict_on(passing, row),
             at=passing.at,
             by_name=BY_DEADLINE,
             proposed_value=decrypted(row, "value"),
@@ -160,13 +160,13 @@ def _decide(passing: Passing) -> None:
     notify.notify_workers()
 
 
-def _verdict_on(passing: Passing, row: PendingWrite, verdict: str) -> str:
+def _verdict_on(passing: Passing, row: PendingWrite) -> str:
     """Return what a deadline decides on an open write. What it approved before, and a
     veto kept open, it rejects, so that nothing stays open past its deadline.
     """
     if was_approved(passing.state, row):
         return "reject"
-    return verdict
+    return verdict_of_deadline(passing.request, row.position)
 
 
 def _expire(passing: Passing) -> None:

@@ -28,6 +28,7 @@ from approvals.gates.lost_version import require_signable
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import (
     BY_DEADLINE,
+    NO_AUTO,
     VETO,
     ApprovalRequest,
     Decision,
@@ -72,11 +73,12 @@ from orchestrator.engine.gates.verdicts import (
 from orchestrator.engine.graphs.call import is_authority
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import REJECTED
+from orchestrator.engine.graphs.question import NOT_ANSWERED, is_unanswered
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.values import canonical
 
 VERDICTS = ("approve", "reject", "edit", "skip")
-DECIDES_NO_VALUE = ("reject", "skip", VETO)
+DECIDES_NO_VALUE = ("reject", "skip", VETO, NO_AUTO)
 """The verdicts after which no value is applied."""
 LONGEST_REASON = 10_000
 NOBODY_LEFT = (
@@ -327,9 +329,7 @@ def _judge_item(act: Signing, item: Item) -> _ItemResult:
     why_excluded = _why_excluded(act, state, row, item)
     if why_excluded:
         return _ItemResult(item, row, "excluded", {"why": why_excluded})
-    _require_reason(state.request, row, item)
-    if item.verdict == "skip":
-        _require_skippable(state.request, item)
+    _require_possible(state.request, row, item)
     return _ItemResult(item, row)
 
 
@@ -357,7 +357,7 @@ def _names_of_signers(state: RequestState, write: UUID) -> list[str]:
     signers = set(standing.by)
     # Searched in the whole request: under all-or-nothing, the rejection of another
     # write settled this one too.
-    names = {row.by_name for row in state.decisions if row.by_id in signers}
+    names = {row.by_name for row in state.decisions if row.voter in signers}
     return sorted(names)
 
 
@@ -400,8 +400,18 @@ def _use_delegation(
     return False
 
 
+def _require_possible(request: ApprovalRequest, row: PendingWrite, item: Item) -> None:
+    """Raise `InvalidValue` if a write cannot be decided with this verdict."""
+    if item.verdict == "reject":
+        _require_reason(request, row, item)
+    elif item.verdict == "skip":
+        _require_skippable(request, item)
+    elif item.verdict == "approve" and "asks" in request.policy:
+        _require_answered(row)
+
+
 def _require_reason(request: ApprovalRequest, row: PendingWrite, item: Item) -> None:
-    if item.verdict != "reject" or item.reason.strip():
+    if item.reason.strip():
         return
     if row.channel in request.policy["reason_required"]:
         raise InvalidValue(
@@ -412,6 +422,11 @@ def _require_reason(request: ApprovalRequest, row: PendingWrite, item: Item) -> 
 def _require_skippable(request: ApprovalRequest, item: Item) -> None:
     if not request.policy.get("skip"):
         raise InvalidValue(NOT_SKIPPABLE, path="verdict", write=str(item.write))
+
+
+def _require_answered(row: PendingWrite) -> None:
+    if is_unanswered(read_value(row, "shown")):
+        raise InvalidValue(NOT_ANSWERED, path="verdict", write=str(row.write))
 
 
 # Making the revisions that edits lead to.
@@ -784,9 +799,7 @@ def _note_standings(
             line["settled"] = standing.verdict
             if standing.cause is not None:
                 line["rejected_with"] = str(standing.cause)
-            line["signatures"] = (
-                len(standing.by) if standing.settled else standing.alike
-            )
+            line["signatures"] = standing.beside(line["verdict"])
             line["needed"] = state.request.quorum
 
 

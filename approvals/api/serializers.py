@@ -24,6 +24,7 @@ from checkpoints.sealing.seal_fault import fault_of, json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
 from checkpoints.sealing.sealed_rows import PLAIN
 from orchestrator.engine.gates.verdicts import EXCLUDED, excludes
+from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.graphs.tiers import tiers_in
 
 VERDICTS = ("approve", "reject", "edit", "skip")
@@ -279,6 +280,9 @@ class WriteOut(serializers.Serializer[Slip]):
     bound = serializers.BooleanField()
     shows = serializers.JSONField()
     shown = serializers.JSONField()
+    unanswered = serializers.SerializerMethodField(
+        help_text="people are asked for its value and have not answered: `value` is none"
+    )
     revision = serializers.IntegerField(source="row.revision")
     staged_at = serializers.DateTimeField(source="row.staged_at")
     hash = serializers.CharField(source="row.hash")
@@ -296,6 +300,9 @@ class WriteOut(serializers.Serializer[Slip]):
     def get_label(self, slip: Slip) -> str:
         # In an encrypted run the row's own label holds nothing of the value.
         return str(slip.shown.get("label") or slip.row.label)
+
+    def get_unanswered(self, slip: Slip) -> bool:
+        return is_unanswered(slip.shown)
 
     def get_why_not(self, slip: Slip) -> str:
         user = self.context["request"].user

@@ -62,10 +62,19 @@ def _can_be(
         return False
     if decision.at < request.deadline:
         return False
-    verdict = request.policy.get("on_deadline")
+    verdict = verdict_of_deadline(request, decision.position)
     if decision.verdict == "reject" and was_approved(state, decision):
         return True
     return bool(verdict == decision.verdict)
+
+
+def verdict_of_deadline(request: ApprovalRequest, position: int) -> str:
+    """Return the verdict of a request's deadline on an open write: silence answers no
+    question.
+    """
+    verdict = str(request.policy.get("on_deadline", ""))
+    is_asked = position in request.policy.get("asks", ())
+    return "reject" if verdict == "approve" and is_asked else verdict
 
 
 def unmet_deadline(

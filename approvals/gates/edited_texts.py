@@ -24,6 +24,7 @@ from orchestrator.engine.gates.requests import (
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.gate import present_edit
 from orchestrator.engine.graphs.limit import require_within_limits
+from orchestrator.engine.graphs.question import NO_VALUE, require_fitting
 from orchestrator.engine.values.ops import same
 
 
@@ -67,11 +68,23 @@ def shown_after_edit(
     # one large step would.
     proposed = proposed_value(row)
     shown = read_value(row, "shown") or {}
-    require_within_limits(
-        shown, row.channel, proposed=proposed, edited=value, write=str(row.write)
-    )
+    require_allowed(shown, row, value, proposed=proposed)
     return present_edit(
         gate_of(compiled, row), row.channel, value, original=proposed, shown=shown
+    )
+
+
+def require_allowed(
+    shown: Mapping[str, Any], row: PendingWrite, value: Any, *, proposed: Any
+) -> None:
+    """Raise `InvalidValue`, naming each part, if what is shown beside a write does not
+    let it be edited to this value, or answered with it.
+    """
+    if "ask" in shown:
+        proposed = NO_VALUE
+    require_fitting(shown, row.channel, value, write=str(row.write))
+    require_within_limits(
+        shown, row.channel, proposed=proposed, edited=value, write=str(row.write)
     )
 
 

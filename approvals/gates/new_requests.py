@@ -32,11 +32,13 @@ from orchestrator.engine import Gate, Task, write_id
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.deadlines import GateDeadline, deadline_on
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
+from orchestrator.engine.graphs.auto import auto_policy
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.consideration import consideration_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
+from orchestrator.engine.graphs.question import shown_of
 from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.graphs.tiers import next_tier_at, tiers_policy
 from orchestrator.engine.graphs.veto import veto_policy
@@ -221,7 +223,7 @@ def _open(
     asked_on = moment.asked_on or moment.state
     reviewers, reads = _reviewers(compiled, reached, asked_on)
     policy = policy_of(task, reached, reviewers, reads, deadline)
-    policy |= _policy_on(proposal, reached.gate)
+    policy |= _policy_on(proposal, reached.gate) | _policy_on_questions(proposal)
     policy_hash = canonical.digest(canonical.dumps(policy))
     shown = reached.shown or present(
         reached.gate,
@@ -300,6 +302,7 @@ def _new_revisions(
                 "title": shown["title"],
                 "facts": shown["facts"],
                 **shown_write,
+                **shown_of(write.question),
             },
             policy_hash=policy_hash,
             moment=moment,
@@ -313,6 +316,14 @@ def _policy_on(proposal: Sequence[HeldWrite], gate: Gate) -> dict[str, Any]:
     if gate.skip and _kind_of(proposal) == "call":
         return {"skip": True}
     return {}
+
+
+def _policy_on_questions(proposal: Sequence[HeldWrite]) -> dict[str, Any]:
+    """Return what a policy says of questions: the positions of the writes for whose
+    values people are asked.
+    """
+    positions = [write.position for write in proposal if write.question is not None]
+    return {"asks": positions} if positions else {}
 
 
 def _kind_of(proposal: Sequence[HeldWrite]) -> str:
@@ -457,6 +468,9 @@ def policy_of(
         policy["on_deadline"] = _on_deadline(gate, task, reached)
     if reached.settled_positions:
         policy["kept"] = sorted(reached.settled_positions)
+    # What a person brought in waits for people.
+    if reached.guard in ("", task.node):
+        policy.update(auto_policy(gate))
     return {
         **policy,
         **confirmation_policy(gate),

@@ -41,6 +41,7 @@ from orchestrator.engine.gates.requests import (
     settle_requests,
 )
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.reduce import Settled, WriteValue
@@ -232,11 +233,18 @@ class _StoredRevision:
 
     def applied(self) -> WriteValue:
         row = self.row
+        value = sealed_columns.read_value(row, "value")
+        # Signing refuses to approve it, so no decision that was made here can.
+        if value is None and is_unanswered(sealed_columns.read_value(row, "shown")):
+            raise TamperedRow(
+                f"write {row.write} is approved, and nobody answered it",
+                row=sealed_rows.name_of(row),
+            )
         # A write to memory lands only on the version that it was made from.
         version = pending_writes.base_of(row).version
         return WriteValue(
             row.channel,
-            sealed_columns.read_value(row, "value"),
+            value,
             row.label or None,
             version,
         )

@@ -234,7 +234,8 @@ def _add_originals(
     edited: dict[UUID, WriteCard] = {}
     for question in questions:
         for slip in question.slips:
-            if slip.row.author_id is not None:
+            # Of a question there is no proposal.
+            if slip.row.author_id is not None and not slip.is_question:
                 edited[slip.row.write] = slip
     if not edited:
         return

@@ -18,6 +18,7 @@ from approvals.gates.edited_texts import (
     has_other_texts,
     proposed_value,
     request_texts,
+    require_allowed,
 )
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.request_state import RequestState, policy_of
@@ -35,7 +36,7 @@ from orchestrator.engine.gates.verdicts import Given, Held, Standing, judge, out
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED, SKIPPED
 from orchestrator.engine.graphs.gate import present_edit
-from orchestrator.engine.graphs.limit import require_within_limits
+from orchestrator.engine.graphs.question import NOT_ANSWERED, is_unanswered
 
 LATEST = 2**62
 """The sequence number of a decision that is not in the log yet."""
@@ -158,6 +159,8 @@ def _drafted(
     amount = _amount_in(shown)
     if draft is None or not _counts(draft, state, row):
         return _Drafted(row, None, title, amount)
+    if draft.verdict == "approve" and is_unanswered(shown):
+        return _Drafted(row, draft, title, amount, NOT_ANSWERED)
     # Only an edit changes title, amount and value.
     if draft.verdict != "edit" or compiled is None:
         return _Drafted(row, draft, title, amount)
@@ -206,12 +209,8 @@ def _edited_value(
     # The check that signing makes: the real type, and the size.
     channel = compiled.channel_of(row.node, row.channel)
     value = channel.stage(choice.value, limit=conf().max_value_bytes)
-    require_within_limits(
-        read_value(row, "shown") or {},
-        row.channel,
-        proposed=proposed_value(row),
-        edited=value,
-    )
+    shown = read_value(row, "shown") or {}
+    require_allowed(shown, row, value, proposed=proposed_value(row))
     return value
 
 
@@ -345,7 +344,8 @@ def _line_of(drafted: _Drafted, state: RequestState, after: Standing) -> Line:
     """Return what becomes of a write with a draft."""
     verdict = drafted.draft.verdict if drafted.draft else ""
     if drafted.wrong:
-        text = f"Your edit cannot be signed yet: {drafted.wrong}"
+        what = {"edit": "Your edit"}.get(verdict, "It")
+        text = f"{what} cannot be signed yet: {drafted.wrong}"
         return Line(drafted.title, text, icon="warn")
     if after.verdict in _NOT_HAPPENING:
         word, icon = _NOT_HAPPENING[after.verdict]
@@ -362,7 +362,7 @@ def _line_of(drafted: _Drafted, state: RequestState, after: Standing) -> Line:
         needed_rejections = state.request.policy["reject_quorum"]
         text = f"One rejection of {needed_rejections}; it stays open."
         return Line(drafted.title, text, icon="x")
-    have = after.alike
+    have = after.beside(verdict)
     needed = state.request.quorum
     text = f"{have} of {needed} signatures; it waits for {needed - have} more."
     return Line(drafted.title, f"{text}{amount}", icon="clock")

@@ -24,6 +24,7 @@ from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effec
 from approvals.models import (
     BY_DEADLINE,
     BY_VETO,
+    NO_AUTO,
     VETO_ANSWERS,
     ApprovalRequest,
     Decision,
@@ -519,13 +520,22 @@ def _state(request: ApprovalRequest, signers: list[str]) -> str:
         return str(request.get_status_display())
     sentence = request.outcome
     by = list(signers)
-    if any(decision.by_deadline for decision in request.signed):  # type: ignore[attr-defined]
-        by.append(BY_DEADLINE)
+    by += _not_people(request.signed)  # type: ignore[attr-defined]
     if by:
         sentence += f" by {', '.join(by)}"
     if request.settled_at:
         sentence += f" at {time_of(request.settled_at)}"
     return str(sentence)
+
+
+def _not_people(signed: Iterable[Decision]) -> list[str]:
+    """Return the names of a deadline and of policies that have decided."""
+    names: dict[str, None] = {}
+    for decision in signed:
+        signs = decision.by_policy and decision.verdict != NO_AUTO
+        if signs or decision.by_deadline:
+            names[decision.by_name] = None
+    return list(names)
 
 
 _AT_DEADLINE = {
@@ -582,6 +592,8 @@ def name_of_decider(decision: Decision) -> str:
         return name_of(decision.by)
     if decision.verdict in VETO_ANSWERS:
         return BY_VETO
+    if decision.by_policy:
+        return decision.by_name
     return BY_DEADLINE if decision.by_deadline else "the system"
 
 

@@ -41,11 +41,13 @@ from approvals.views.write_groups import (
 from checkpoints.core.visible_json import label_of
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
+from checkpoints.models.pending_write import RevisionReason
 from checkpoints.sealing import sealed_columns
-from orchestrator.engine.gates.verdicts import EXCLUDED, Standing, excludes
+from orchestrator.engine.gates.verdicts import AUTOMATIC, EXCLUDED, Standing, excludes
 from orchestrator.engine.graphs.call import is_authority, is_call
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.limit import limit_in_words
+from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.graphs.trace import is_memory
 from orchestrator.engine.step.held_patch import PATCH
 
@@ -142,6 +144,8 @@ class WriteCard:
     drawing: DrawnCards
     editable: bool = False
     skippable: bool = False
+    is_question: bool = False
+    unanswered: bool = False
     as_proposed: str = ""
     why_not: str = ""
     own: str = ""
@@ -149,7 +153,7 @@ class WriteCard:
     edit: "EditCard | None" = None
     before: list[DecisionOnSlip] = field(default_factory=list)
     stale: str = ""
-    vetoed: str = ""
+    left_open: str = ""
     settled_line: str = ""
     limits: Sequence[str] = ()
     needs: str = ""
@@ -209,6 +213,8 @@ class WriteCard:
 
     @property
     def verdict_label(self) -> str:
+        if self.is_question and _is_approved_edit(self.standing, self.row):
+            return "Answered"
         return _verdict_label(self.standing, self.row)
 
     @property
@@ -225,7 +231,7 @@ class WriteCard:
 
     @property
     def by_system(self) -> bool:
-        return self.standing.by == (None,)
+        return self.standing.by in ((None,), (AUTOMATIC,))
 
     def __getattr__(self, name: str) -> Any:
         # The template reads the row's own columns through its slip.
@@ -405,6 +411,7 @@ def _line(
         others=others,
         declared=declared,
         effect=effect_of_write(compiled, row.node, row.channel, line.ahead),
+        unanswered=is_unanswered(shown),
         amount=amount_of(shown.get("money")),
         settled_line=settled_line,
     )
@@ -460,7 +467,10 @@ def _settled_line_of(
     standing = state.standings[row.write]
     cause = standing.cause
     if cause is None:
-        return _settled_line(standing, row, decisions.get(row.write, ()))
+        line = _settled_line(standing, row, decisions.get(row.write, ()))
+        if row.position in state.request.policy.get("asks", ()):
+            return line.replace("Edited", "Answered", 1)
+        return line
     # A write that was rejected with another one was settled by decisions on that.
     return _settled_line(
         standing, row, decisions.get(cause, ()), cause=f"write {numbers[cause]}"
@@ -480,7 +490,7 @@ def _settled_line(
     if not standing.settled:
         return ""
     # Signatures on older revisions, and those that four eyes exclude, settled nothing.
-    counted = [decision for decision in decisions if decision.by_id in standing.by]
+    counted = [decision for decision in decisions if decision.voter in standing.by]
     people = dict.fromkeys(name_of_decider(decision) for decision in counted)
     # A decision made after the write was settled does not show when it was settled.
     times = [decision.at for decision in counted if decision.event_seq <= standing.seq]
@@ -571,7 +581,7 @@ def _slip(
     why_not = _why_not(state, row, viewer)
     may = is_open and not (viewer.why_not or why_not)
     own = _own(state, row, decisions, viewer) if may else ""
-    stale = _stale(row) if is_open and not why_not else ""
+    stale = _stale(row, shown) if is_open and not why_not else ""
     # Without the version of the graph there is no type that an edit could be held to.
     control = None
     editable = False
@@ -606,28 +616,36 @@ def _slip(
         drawing=drawing,
         editable=editable,
         skippable=policy_of(state.request).skip,
+        is_question="ask" in shown,
+        unanswered=is_unanswered(shown),
         as_proposed=str(shown.get("as_proposed") or ""),
         why_not=why_not,
         own=own,
         stale=stale,
-        vetoed=_objection_to(state, row),
+        left_open=_answer_to(state, row),
         limits=_limits_in_words(shown),
     )
 
 
-def _objection_to(state: RequestState, row: PendingWrite) -> str:
-    """Return why a veto keeps a write open, as a sentence; empty if none does."""
-    last = ""
+def _answer_to(state: RequestState, row: PendingWrite) -> str:
+    """Return the last answer of the gate's own functions on an open write, as a sentence:
+    why its policy left it to people, or its veto keeps it open; empty if there is none.
+    """
+    sentence = ""
     if not _is_open(state, state.standings[row.write]):
-        return last
+        return sentence
     for answer in state.answers:
-        is_current = (answer.write, answer.revision) == (row.write, row.revision)
-        if is_current and answer.verdict == VETO:
-            reason = sealed_columns.read_value(answer, "reason") or ""
-            last = (
-                f"Kept open by the veto of its gate at {time_of(answer.at)}: {reason}"
-            )
-    return last
+        if (answer.write, answer.revision) == (row.write, row.revision):
+            sentence = _in_words(answer)
+    return sentence
+
+
+def _in_words(answer: Decision) -> str:
+    reason = sealed_columns.read_value(answer, "reason") or ""
+    beginning = f"Left to people by {answer.by_name}"
+    if answer.verdict == VETO:
+        beginning = f"Kept open by the veto of its gate at {time_of(answer.at)}"
+    return f"{beginning}: {reason}"
 
 
 def _adds(row: PendingWrite, base: pending_writes.StoredBase) -> bool:
@@ -800,7 +818,9 @@ def _say(reversible: Any, channel: str) -> str:
     return "Becomes part of the run once it is approved."
 
 
-def _stale(row: PendingWrite) -> str:
+def _stale(row: PendingWrite, shown: Mapping[str, Any]) -> str:
+    if row.reason == RevisionReason.EDIT and "ask" in shown:
+        return "A reviewer answered this. You decide on the answer."
     return STALE.get(row.reason, "")
 
 
@@ -820,8 +840,24 @@ def control_of(
     # An empty schema gets the plainest form, one field of JSON.
     if not drawing.fields(write):
         return controls.root({}, prefix=prefix, value=value)
-    schema = schema_of_channel(compiled.channel_of(row.node, row.channel))
+    schema: Mapping[str, Any] = schema_of_channel(
+        compiled.channel_of(row.node, row.channel)
+    )
+    shown = _shown_in(row)
+    if "ask" in shown:
+        schema = _schema_of_answer(shown, schema)
     return controls.root(schema, prefix=prefix, value=value)
+
+
+def _schema_of_answer(
+    shown: Mapping[str, Any], of_channel: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the schema by which the form of an answer is drawn: that of the question,
+    else the channel's. It begins without a value, because nobody proposed one.
+    """
+    schema = {**(shown["ask"]["schema"] or of_channel)}
+    schema.pop("default", None)
+    return schema
 
 
 def first_page(change: comparison.Comparison) -> Shown:

@@ -60,6 +60,7 @@ class WriteLine:
     declared: ValueType
     effect: WriteEffect
     amount: Decimal | None = None
+    unanswered: bool = False
     settled_line: str = ""
     chosen: str = ""
     slip: Any = None
@@ -81,6 +82,8 @@ class WriteLine:
             self.row.channel,
             self.row.reason,
             tuple(sorted(self.changed)),
+            # Each question is answered by itself.
+            self.write if self.unanswered else "",
         )
 
 

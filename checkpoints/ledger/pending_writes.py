@@ -21,6 +21,7 @@ from checkpoints.models.pending_write import RevisionReason
 from checkpoints.sealing import sealed_columns
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import Protection, decrypted
+from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step import base as bases
 from orchestrator.engine.values import canonical
 
@@ -37,6 +38,14 @@ class StoredBase(bases.Base):
 def base_of(row: PendingWrite) -> StoredBase:
     """Return the base that a revision was made from."""
     return StoredBase(**sealed_columns.read_value(row, "base"))
+
+
+def is_shown_unanswered(row: PendingWrite) -> bool:
+    """Return whether lists say of a revision that nobody has answered it: not of one
+    that cannot be opened.
+    """
+    shown = sealed_columns.read_or_reason(row, "shown")
+    return isinstance(shown, dict) and is_unanswered(shown)
 
 
 def staged(  # noqa: PLR0913

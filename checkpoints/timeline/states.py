@@ -41,7 +41,7 @@ _SHOWN_OF_RUN = ("label", "status", "origin_checkpoint", "erasure")
 _LAST = 2**31 - 1
 """The greatest number that a checkpoint can have."""
 _WITHOUT_WRITES = frozenset(
-    {"held", "rejected", "error", "diverged", "failed", "unknown", "later"}
+    {"held", "rejected", "skipped", "error", "diverged", "failed", "unknown", "later"}
 )
 """Outcomes of nodes that a checkpoint lists and that set nothing in it."""
 _REVISING = ("decision_signed", "write_rebased", "texts_changed")

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from approvals.api.base import SealedOut
 from approvals.models import Decision
 from checkpoints import timeline
-from checkpoints.ledger import notes
+from checkpoints.ledger import notes, pending_writes
 from checkpoints.lines import logged_until, past
 from checkpoints.memory.read_records import memory_at
 from checkpoints.models import Checkpoint, PendingWrite, TaskResult
@@ -26,6 +26,9 @@ class HeldOut(SealedOut, serializers.ModelSerializer[PendingWrite]):
     # The id of the write, which its revisions share; each revision is a row.
     id = serializers.UUIDField(source="write")
     value = serializers.SerializerMethodField("value_of")
+    unanswered = serializers.SerializerMethodField(
+        "unanswered_of", help_text="people are asked for its value: `value` is none"
+    )
     base = serializers.SerializerMethodField("base_of")
 
     class Meta:
@@ -37,6 +40,7 @@ class HeldOut(SealedOut, serializers.ModelSerializer[PendingWrite]):
             "channel",
             "label",
             "value",
+            "unanswered",
             "revision",
             "base",
             "staged_at",
@@ -47,6 +51,9 @@ class HeldOut(SealedOut, serializers.ModelSerializer[PendingWrite]):
 
     def value_of(self, row: PendingWrite) -> Any:
         return self.value_or_none(row, "value")
+
+    def unanswered_of(self, row: PendingWrite) -> bool:
+        return pending_writes.is_shown_unanswered(row)
 
     def base_of(self, row: PendingWrite) -> Any:
         return (self.value_or_none(row, "base") or {}).get("value")

@@ -14,6 +14,7 @@ from orchestrator.engine.errors import (
     UnknownThing,
 )
 from orchestrator.engine.gates.verdicts import NOT_SKIPPABLE
+from orchestrator.engine.graphs.question import NOT_ANSWERED, is_unanswered
 
 Json = Mapping[str, Any]
 _UNSET = object()
@@ -40,8 +41,11 @@ class DecisionSet:
     def approve(self, *writes: UUID | str) -> Self:
         """Approve these writes. Raises `UnknownThing` for one that the request has not,
         `AlreadyDecided` for one that is settled, and `NotAReviewer` for one that the
-        caller may not decide.
+        caller may not decide; `InvalidValue` for a question that nobody has answered.
         """
+        for write in writes:
+            if is_unanswered(self._pending(write).get("shown") or {}):
+                raise InvalidValue(f"write {write}: {NOT_ANSWERED}", path="verdict")
         return self._decide("approve", writes)
 
     def reject(self, *writes: UUID | str, reason: str = "") -> Self:
@@ -65,7 +69,9 @@ class DecisionSet:
         return self._decide("skip", writes, reason=reason)
 
     def edit(self, write: UUID | str, value: Any, *, reason: str = "") -> Self:
-        """Approve this write with another value, JSON. Raises as `approve`."""
+        """Approve this write with another value, JSON, or answer what it asks. Raises as
+        `without`.
+        """
         return self._decide("edit", [write], reason=reason, value=value)
 
     def without(self, *writes: UUID | str) -> Self:

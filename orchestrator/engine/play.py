@@ -40,7 +40,13 @@ from orchestrator.engine.play_people import (
 from orchestrator.engine.step.context import Context
 from orchestrator.engine.step.memory import Memory, Remembering
 from orchestrator.engine.step.notes import SCALE, Notes, figure_number
-from orchestrator.engine.step.output import call_output, require_proposal
+from orchestrator.engine.step.output import (
+    WriteValue,
+    asked_write,
+    call_output,
+    require_proposal,
+    with_questions,
+)
 from orchestrator.engine.step.plan import (
     ErrorInfo,
     Frontier,
@@ -437,6 +443,13 @@ class _Player:
             node=node.name,
         )
         notes = Notes()
+        questions: list[WriteValue] = []
+
+        def ask(channel: Any, prompt: Any, schema: Any) -> None:
+            questions.append(
+                asked_write(self.compiled, node.name, channel, prompt, schema)
+            )
+
         ctx = Context(
             run_id=RUN,
             key="play",
@@ -451,6 +464,7 @@ class _Player:
             open_log=lambda: self.log,
             memory=lambda: memory,
             notes=notes,
+            ask=ask,
         )
         state = self.state
         if start.is_call:
@@ -462,7 +476,10 @@ class _Player:
             returned = asyncio.run(returned)
         if node.calls and not start.is_call:
             return call_output(self.compiled, node.name, returned)
-        output = notes.onto(memory.onto(output_of(self.compiled, node.name, returned)))
+        output = output_of(self.compiled, node.name, returned)
+        if questions:
+            output = with_questions(output, questions)
+        output = notes.onto(memory.onto(output))
         if not output.writes and not node.calls:
             require_proposal(node, start.task)
         return output

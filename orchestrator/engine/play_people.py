@@ -14,6 +14,7 @@ from orchestrator.engine.errors import DeadlinePassed, InvalidValue, UnknownThin
 from orchestrator.engine.gates.requests import (
     ShownWrite,
     WaitingRequest,
+    auto_of,
     is_applied_as_one,
     moved_writes,
     principals_of,
@@ -22,6 +23,7 @@ from orchestrator.engine.gates.requests import (
     veto_of,
 )
 from orchestrator.engine.gates.verdicts import (
+    AUTOMATIC,
     NOT_SKIPPABLE,
     VETO,
     Given,
@@ -31,9 +33,20 @@ from orchestrator.engine.gates.verdicts import (
 )
 from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled, State
+from orchestrator.engine.graphs.confirmation import (
+    confirmation_needed,
+    confirmation_policy,
+)
 from orchestrator.engine.graphs.effect import REJECTED
 from orchestrator.engine.graphs.gate import Gate, present, present_edit
 from orchestrator.engine.graphs.limit import require_within_limits
+from orchestrator.engine.graphs.question import (
+    NO_VALUE,
+    NOT_ANSWERED,
+    is_unanswered,
+    require_fitting,
+    shown_of,
+)
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.output import WriteValue
@@ -86,7 +99,7 @@ class PlayedState(dict[str, Any]):
 @dataclass(frozen=True, slots=True)
 class RequestWrite:
     """A write to decide: the proposed and the present value of its channel, as JSON;
-    `verdict` if it has one already.
+    `verdict` if it has one already; `unanswered` where people are asked for its value.
     """
 
     position: int
@@ -95,6 +108,7 @@ class RequestWrite:
     value: Json
     current: Json
     verdict: str | None = None
+    unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +223,7 @@ class Reviewers:
             by_task.setdefault(write.task, []).append(write)
         for task, writes in by_task.items():
             self._waiting[task] = self._new_request(task, writes, state)
+            self._ask_policy(self._waiting[task], state)
 
     def _new_request(
         self,
@@ -229,6 +244,7 @@ class Reviewers:
         revisions: list[_HeldRevision] = []
         for write in held:
             shown_write = shown["writes"][write.position]
+            shown_write |= shown_of(write.question)
             base = Base.read(
                 self._compiled,
                 state,
@@ -266,6 +282,7 @@ class Reviewers:
                     write.channel,
                     shows=write.shows,
                 )
+                self._ask_policy(request, state)
 
     def requests(self, state: State) -> list[Request]:
         """Return the requests that wait, in declared order."""
@@ -308,6 +325,26 @@ class Reviewers:
             # Those behind it are asked on the state without it.
             self._keep_open(vetoed)
 
+    def _ask_policy(self, request: _PlayedRequest, state: State) -> None:
+        """Let the automatic policy of a gate sign what is open, where it decides alone:
+        beside it a decider stands for all others.
+        """
+        gate = self._gate(request.task.node)
+        if gate.auto is None or gate.quorum > 1:
+            return
+        standings = request.stands().standings
+        waiting = [
+            write for write in request.writes if not standings[write.write].settled
+        ]
+        proposed = [write.applied() for write in request.writes]
+        answer = auto_of(self._compiled, request.task.node, state, proposed)
+        policy = confirmation_policy(gate)
+        for write in waiting:
+            if answer.why is not None:
+                return
+            if not confirmation_needed(policy, write.channel, [write.value]):
+                self._add(request, write, "approve", by=AUTOMATIC)
+
     def _first_vetoed(
         self,
         settled: Sequence[Settled],
@@ -316,10 +353,11 @@ class Reviewers:
     ) -> _PlayedRequest | None:
         for position, settlement in enumerate(settled):
             node = settlement.task.node
-            if not settlement.writes or self._gate(node).veto is None:
+            gate = self._gate(node)
+            if not settlement.writes or gate.veto is None:
                 continue
             seen = state_before(self._compiled, frontier, state, settled, position)
-            veto = veto_of(self._compiled, node, seen, settlement.writes)
+            veto = veto_of(self._compiled, node, gate, seen, settlement.writes)
             if veto.why is not None:
                 return self._waiting[settlement.task]
         return None
@@ -343,6 +381,7 @@ class Reviewers:
         verdict: str,
         *,
         by_deadline: bool = False,
+        by: int | None = None,
     ) -> None:
         """Add what no person decided."""
         self._seq += 1
@@ -351,7 +390,7 @@ class Reviewers:
                 write.write,
                 write.revision,
                 verdict,
-                None,
+                by,
                 self._seq,
                 by_deadline=by_deadline,
             )
@@ -391,6 +430,7 @@ class Reviewers:
                     value=write.value,
                     current=_current_value(write, state),
                     verdict=standings[write.write].verdict or None,
+                    unanswered=is_unanswered(write.shown),
                 )
             )
         return Request(
@@ -419,7 +459,7 @@ class Reviewers:
             verdict, value = _verdict_of(answer, request.task)
             if standings[write.write].settled:
                 continue
-            _require_skippable(request, verdict)
+            _require_decidable(request, write, verdict)
             self._count(request, write, verdict, value)
             if verdict == "edit":
                 edited.add(write.write)
@@ -444,7 +484,9 @@ class Reviewers:
         for write in request.writes:
             if standings[write.write].settled:
                 continue
-            self._add(request, write, gate.on_deadline, by_deadline=True)
+            # Silence answers nothing.
+            verdict = "reject" if "ask" in write.shown else gate.on_deadline
+            self._add(request, write, verdict, by_deadline=True)
 
     def _show_anew(
         self,
@@ -508,10 +550,12 @@ class Reviewers:
             node = request.task.node
             channel = self._compiled.channel_of(node, write.channel)
             value = channel.stage(value)
+            is_asked = "ask" in write.shown
+            require_fitting(write.shown, write.channel, value, task=str(request.task))
             require_within_limits(
                 write.shown,
                 write.channel,
-                proposed=write.original,
+                proposed=NO_VALUE if is_asked else write.original,
                 edited=value,
                 task=str(request.task),
             )
@@ -546,9 +590,13 @@ def _refuse_unknown_position(request: _PlayedRequest, position: Any) -> None:
     raise UnknownThing(message, task=str(request.task))
 
 
-def _require_skippable(request: _PlayedRequest, verdict: str) -> None:
+def _require_decidable(
+    request: _PlayedRequest, write: _HeldRevision, verdict: str
+) -> None:
     if verdict == "skip" and not request.policy.skip:
         raise InvalidValue(NOT_SKIPPABLE, task=str(request.task))
+    if verdict == "approve" and is_unanswered(write.shown):
+        raise InvalidValue(f"{write.channel}: {NOT_ANSWERED}", task=str(request.task))
 
 
 def _answers_of(answered: Any) -> Mapping[int, Any]:

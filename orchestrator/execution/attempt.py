@@ -35,9 +35,11 @@ from orchestrator.engine.step.notes import Notes
 from orchestrator.engine.step.output import (
     Output,
     WriteValue,
+    asked_write,
     call_output,
     output_of,
     require_proposal,
+    with_questions,
 )
 from orchestrator.engine.step.plan import Start
 from orchestrator.engine.values import canonical
@@ -190,6 +192,7 @@ class Attempt:
     _decided: Call | None = field(init=False)
     _memory: Memory | None = None
     _notes: Notes = field(default_factory=Notes)
+    _questions: tuple[WriteValue, ...] = ()
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -384,6 +387,7 @@ class Attempt:
         self._memory = None
         self.asks_checkpoint = False
         self._notes = Notes()
+        self._questions = ()
         returned = node.fn(state, self._context())
         if inspect.iscoroutine(returned):
             self.looped = True
@@ -393,6 +397,8 @@ class Attempt:
             output = call_output(context.graph, node.name, returned, limit=limit)
             return self._without_secrets(output)
         output = output_of(context.graph, node.name, returned, limit=limit)
+        if self._questions:
+            output = with_questions(output, self._questions)
         output = _with_writable_labels(output)
         # The node opened its memory if it used it.
         if self._memory:
@@ -448,7 +454,13 @@ class Attempt:
             # What prepares a call only reads the state: nothing of it may land.
             memory=None if self._prepares else self._remember,
             notes=self._notes,
+            ask=self._ask,
         )
+
+    def _ask(self, channel: Any, prompt: Any, schema: Any) -> None:
+        node = self.task.node
+        question = asked_write(self.context.graph, node, channel, prompt, schema)
+        self._questions = (*self._questions, question)
 
     def _report(self, done: int, total: int, note: str) -> None:
         # Masked before it is cut, so that no part of a secret is left.
@@ -505,7 +517,12 @@ def _masked(output: Output, secrets: Mapping[str, str]) -> Output:
     """
     mask = partial(mask_secrets, secrets=secrets)
     writes = (
-        replace(write, value=mask(write.value), label=mask(write.label))
+        replace(
+            write,
+            value=mask(write.value),
+            label=mask(write.label),
+            question=mask(write.question),
+        )
         for write in output.writes
     )
     sends = ((target, mask(payload)) for target, payload in output.sends)

@@ -39,6 +39,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.call import AUTHORITY
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import DIVERGED, HUMAN, REJECTED
+from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.graphs.trace import LIVE
 from orchestrator.engine.step.frontier import Frontier, visit_key
 from orchestrator.engine.step.memory import Memory
@@ -572,4 +573,9 @@ def _task_of(row: TaskResult | ApprovalRequest | PendingWrite) -> Task:
 def _proposed_write(row: PendingWrite) -> WriteValue:
     shown = read_value(row, "shown") or {}
     label = str(shown.get("label") or "") or None
-    return WriteValue(row.channel, read_value(row, "value"), label)
+    return WriteValue(
+        row.channel,
+        read_value(row, "value"),
+        label,
+        question=stored_question(shown),
+    )

@@ -10,6 +10,7 @@ from approvals import reviews
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.values import canonical
 from orchestrator.travel.departure import HeldTask
@@ -89,7 +90,11 @@ def sign_answers(run: Run, answers: Answers, *, by: Any) -> None:
 
 def _decision(row: PendingWrite, value: Any) -> dict[str, Any]:
     decision: dict[str, Any] = {"write": str(row.write), "hash": row.hash}
+    # A question has no proposal, so that null answers it as any value does.
+    is_asked = is_unanswered(read_value(row, "shown"))
     # Compared in canonical form, in which 1 and true differ.
-    if canonical.dumps(value) == canonical.dumps(read_value(row, "value")):
+    if not is_asked and canonical.dumps(value) == canonical.dumps(
+        read_value(row, "value")
+    ):
         return {**decision, "verdict": "approve"}
     return {**decision, "verdict": "edit", "value": value}

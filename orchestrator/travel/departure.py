@@ -39,6 +39,7 @@ from orchestrator.engine.graphs.call import AUTHORITY, CALL, is_call
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.gate import present
+from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.graphs.trace import is_memory
 from orchestrator.engine.step.frontier import Frontier, visit_of
 from orchestrator.engine.step.held_patch import PATCH
@@ -590,12 +591,16 @@ def _proposal(point: Departure, gate: Gate, task: Task, row: PendingWrite) -> He
     shown = read_value(row, "shown") or {}
     version = pending_writes.base_of(row).version
     value = read_value(row, "value")
-    plain = HeldWrite(task, row.position, row.channel, value, None, version)
+    question = stored_question(shown)
+    plain = HeldWrite(task, row.position, row.channel, value, None, version, question)
     presented = present(
         gate, node=task.node, input=point.input, state=point.state, writes=[plain]
     )["writes"]
     label = str(shown.get("label") or row.label)
-    fitted = replace(plain, value=point.fitted(task, row.channel, value))
+    fitted = plain
+    # A question has no value that could have to fit.
+    if question is None:
+        fitted = replace(plain, value=point.fitted(task, row.channel, value))
     # A label that the gate gives by itself is not the node's.
     if presented[0]["label"] == label:
         return fitted

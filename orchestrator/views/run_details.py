@@ -19,6 +19,7 @@ from checkpoints import timeline
 from checkpoints.core.diff import ADDED, REMOVED, written
 from checkpoints.core.tombstone import is_tombstone
 from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
+from checkpoints.ledger import pending_writes
 from checkpoints.memory.read_records import memory_at
 from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResult
 from checkpoints.sealing.seal_fault import fault_of
@@ -308,9 +309,16 @@ def write_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
     withdrawn = _withdrawn_tasks(checkpoint, {row.node for row in rows})
     for row in rows:
         row.fault = fault_of(row, protection_of(checkpoint.run))  # type: ignore[attr-defined]
-        row.text = compact(read_or_reason(row, "value"))  # type: ignore[attr-defined]
+        row.text = _text_of(row)  # type: ignore[attr-defined]
         row.withdrawn = row.task in withdrawn  # type: ignore[attr-defined]
     return {"rows": rows, "count": len(rows)}
+
+
+def _text_of(row: PendingWrite) -> str:
+    value = read_or_reason(row, "value")
+    if value is None and pending_writes.is_shown_unanswered(row):
+        return "not answered yet"
+    return compact(value)
 
 
 def _writes_of(checkpoint: Checkpoint, visits: set[Visit]) -> list[PendingWrite]:

@@ -186,6 +186,8 @@ def _asking(spec: Spec, gate: Gate | None) -> dict[str, Any]:
     """
     if gate is None:
         return {}
+    if spec.asks:
+        return {"gate": gate, "effect": "human"}
     if not spec.call:
         return {"gate": gate, "approve": "writes"}
     return {
@@ -228,6 +230,8 @@ def _node(spec: Spec, seed: int) -> Any:
         lines = [_entry(ctx)]
         if spec.call:
             lines = [reference.called(ctx.args.text, lines[0], len(state.log))]
+        elif spec.asks:
+            ctx.ask("log", "What else?")
         elif spec.gated:
             lines.append(f"{lines[0]} again")
         writes = [Write("log", [line]) for line in lines]
@@ -254,10 +258,18 @@ def reviewer(seed: int, specs: list[Spec]) -> Any:
             return _decided_call(seed, request, asked[request.task], skips=skips)
         answer = reference.verdicts(seed, tuple(request.task), asked[request.task])
         return answer and {
-            position: (verdict, None) for position, verdict in answer.items()
+            position: _said(request, position, verdict)
+            for position, verdict in answer.items()
         }
 
     return decide
+
+
+def _said(request: Any, position: int, verdict: str) -> tuple[str, Any]:
+    """What is said of a write: an approval of what nobody has answered answers it."""
+    if verdict == "approve" and request.writes[position].unanswered:
+        return "edit", [f"{request.writes[0].value[0]} again"]
+    return verdict, None
 
 
 def _decided_call(seed: int, request: Any, asked: int, *, skips: bool) -> Any:

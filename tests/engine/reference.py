@@ -13,13 +13,15 @@ from random import Random
 @dataclass
 class Spec:
     """One node of a random graph; ways lead to names of nodes or END. `call`: its gate
-    is asked before it runs. `deadline`: what silence at its gate does, empty without one.
+    is asked before it runs. `asks`: people are asked for its second line. `deadline`:
+    what silence at its gate does, empty without one.
     """
 
     name: str
     join: str = "all"
     gated: bool = False
     call: bool = False
+    asks: bool = False
     deadline: str = ""
     plain: list[str] = field(default_factory=list)
     branch: list[str] = field(default_factory=list)
@@ -358,7 +360,8 @@ class Model:
             return "approved"
         if part.does.fails:
             return "error"
-        if spec.gated and not passes(self.seed, part.entry):
+        # Nobody but people can answer.
+        if spec.gated and (spec.asks or not passes(self.seed, part.entry)):
             return "gated"
         again = [part.entry + " again"] if spec.gated else []
         self.log += [part.entry, *again]
@@ -460,6 +463,10 @@ class Model:
             raise TimeIsUp
         if spec.deadline == "reject":
             return "rejected"
+        if spec.asks:
+            # Silence answers nothing.
+            self.log.append(part.entry)
+            return "partial"
         self.log += [part.entry, part.entry + " again"]
         return "approved"
 

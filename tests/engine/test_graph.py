@@ -193,8 +193,8 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str]] = {
     ),
     "ctx.ask": (
         lambda: ran(lambda s, c: c.ask("total", "?", int)),
-        "ctx.ask",
-        "this version has no",
+        "node work: ctx.ask is for nodes",
+        "effect='human'",
     ),
     # What a node returns
     "a float for a Decimal": (

@@ -245,13 +245,12 @@ def test_what_this_version_does_not_have_says_so() -> None:
     seen: list[str] = []
 
     def node(state: Any, ctx: Any) -> None:
-        for use in (lambda: ctx.ask("note", "?", {}), lambda: ctx.sleep_until(None)):
-            with pytest.raises(CountersignError) as refused:
-                use()
-            seen.append(refused.value.code)
+        with pytest.raises(CountersignError) as refused:
+            ctx.sleep_until(None)
+        seen.append(refused.value.code)
 
     assert run(graph_of(chain("a"), {"a": {"fn": node}})).status == "completed"
-    assert seen == ["not_available"] * 2
+    assert seen == ["not_available"]
 
 
 def test_progress_checkpoints_and_logs_are_taken_without_a_worker() -> None:
@@ -354,6 +353,18 @@ def test_a_veto_is_played() -> None:
     # Nobody is asked for ever.
     assert run(_vetoed("no"), approving).status == "paused"
     assert run(_vetoed("no"), lambda request: {0: "reject"}).status == "rejected"
+
+
+def test_an_automatic_policy_is_played() -> None:
+    def asking(answer: Any, **gate: Any) -> Any:
+        made = Gate(reviewers=["user:ann"], auto=lambda state, proposal: answer, **gate)
+        return graph_of(chain("a", "b"), {"a": {"effect": "human", "gate": made}})
+
+    assert run(asking(True)).status == "completed"
+    assert run(asking("too much")).status == "paused"
+    # Beside it a person is needed, for whom the decider stands.
+    assert run(asking(True, quorum=2)).status == "paused"
+    assert run(asking(True, veto=lambda state, proposal: "no")).status == "paused"
 
 
 def test_what_a_played_deadline_approves_is_rejected_by_a_veto() -> None:

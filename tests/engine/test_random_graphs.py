@@ -47,11 +47,13 @@ MANY = settings(
 
 
 @MANY
-@given(graphs(), st.integers(0, 2**32))
+@given(graphs(), st.integers(0, 2**32), st.booleans())
 def test_the_engine_plays_every_graph_as_the_rules_say(
-    made: tuple[list[Spec], list[str]], seed: int
+    made: tuple[list[Spec], list[str]], seed: int, asks: bool
 ) -> None:
     specs, starts = made
+    for spec in specs:
+        spec.asks = asks and spec.gated and not spec.call
     rounds, status, supersteps = modelled(Model(specs, starts, seed))
     played = play(
         built(specs, starts, seed),

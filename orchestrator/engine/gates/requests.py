@@ -12,6 +12,7 @@ from uuid import UUID
 
 from orchestrator.engine.errors import BROKEN, InvalidValue, described
 from orchestrator.engine.gates.verdicts import Standing, outcome
+from orchestrator.engine.graphs.auto import reservation
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy, is_weaker
@@ -133,6 +134,9 @@ def asks_people(
     """Return whether people must decide what a task of the node proposed on this state,
     and why.
     """
+    # Nobody but people can answer, whatever the gate's function would say.
+    if any(write.question is not None for write in output.writes):
+        return GateCheck(True, None, ())
     # What the gate's function reads is recorded, for a decision depends on it.
     view, record = compiled.recorded_state(state)
     proposal = compiled.proposal(node, output.writes)
@@ -182,13 +186,13 @@ class Veto(NamedTuple):
 def veto_of(
     compiled: Compiled,
     node: str,
+    gate: Gate,
     state: State,
     writes: Sequence[WriteValue],
 ) -> Veto:
-    """Return what the veto of a node's gate says, on this state, of writes that would be
-    approved. Never raises.
+    """Return what the veto of this gate says, on this state, of writes of a node that
+    would be approved. Never raises.
     """
-    gate = compiled.nodes[node].gate if node in compiled.nodes else None
     view, record = compiled.recorded_state(state)
     try:
         proposal = compiled.proposal(node, writes)
@@ -196,6 +200,34 @@ def veto_of(
         return Veto(f"its veto was not asked: {described(error)}", ())
     why = objection(gate, view, proposal)
     return Veto(why, tuple(sorted(record)))
+
+
+class AutoAnswer(NamedTuple):
+    """The answer of a gate's automatic policy: why it does not sign (None if it does),
+    and the channels that it read.
+    """
+
+    why: str | None
+    reads: tuple[str, ...]
+
+
+def auto_of(
+    compiled: Compiled,
+    node: str,
+    state: State,
+    writes: Sequence[WriteValue],
+) -> AutoAnswer:
+    """Return what the automatic policy of a node's gate says, on this state, of writes
+    that people would decide. Never raises.
+    """
+    gate = compiled.nodes[node].gate if node in compiled.nodes else None
+    view, record = compiled.recorded_state(state)
+    try:
+        proposal = compiled.proposal(node, writes)
+    except BROKEN as error:
+        return AutoAnswer(f"its policy was not asked: {described(error)}", ())
+    why = reservation(gate, view, proposal)
+    return AutoAnswer(why, tuple(sorted(record)))
 
 
 def is_applied_as_one(

@@ -103,13 +103,6 @@ class Gate:
     auto: Callable[..., Any] | None = None
     veto: Callable[..., Any] | None = None
 
-    def unavailable(self) -> list[str]:
-        """Return the options that the gate uses and this version lacks."""
-        is_used = {
-            "auto": self.auto is not None,
-        }
-        return [f"gate {option}" for option, used in is_used.items() if used]
-
 
 class Proposal(Mapping[str, Any]):
     """The proposal of a gated task, for `needs_approval`: channel -> value, the last of
@@ -342,8 +335,11 @@ def present_edit(
     shown_now.pop("as_proposed", None)
     if show.money:
         shown_now["money"] = fields.at(show.money)
+    question = shown.get("ask")
+    if question is not None:
+        shown_now["ask"] = {**question, "answered": True}
     # An edit back to the proposal is no edit.
-    if same(value, original):
+    elif same(value, original):
         shown_now["label"] = proposed_label
         return shown_now
     if show.label and _paths(show.label):

@@ -123,18 +123,25 @@ def tiers_by(policy: Mapping[str, Json]) -> list[tuple[timedelta, str, Any]]:
 
 
 def are_tiers(value: Any) -> bool:
-    """Return whether a policy may hold this as its tiers."""
+    """Return whether it is the tiers of a policy, as `tiers_policy` has them: those of
+    another installation may be anything.
+    """
     return isinstance(value, list) and all(map(_is_tier, value))
 
 
 def _is_tier(tier: Any) -> bool:
-    if not isinstance(tier, dict) or tier.keys() != {"after", "act", "to"}:
+    if not isinstance(tier, dict) or tier.get("act") not in ACTS:
         return False
-    after = tier["after"]
-    is_number = isinstance(after, int) and not isinstance(after, bool)
-    if not is_number or not 0 < after <= LONGEST_DEADLINE.total_seconds():
+    after = tier.get("after")
+    # To Python a truth value is a number.
+    if not isinstance(after, int) or isinstance(after, bool):
         return False
-    return not list(_faults_of_act(tier["act"], tier["to"]))
+    if not 0 < after <= LONGEST_DEADLINE.total_seconds():
+        return False
+    to = tier.get("to")
+    if to is None:
+        return bool(tier["act"] == REMIND)
+    return isinstance(to, list) and all(map(_is_principal, to))
 
 
 def time_of(tier: Mapping[str, Json]) -> timedelta:

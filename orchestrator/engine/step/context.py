@@ -57,6 +57,7 @@ class Context:
         checkpoint: Callable[[], None] | None = None,
         memory: Opens | None = None,
         notes: Notes | None = None,
+        ask: Callable[[Any, Any, Any], None] | None = None,
     ) -> None:
         self.run_id = run_id
         self.key = key
@@ -75,6 +76,7 @@ class Context:
         self._checkpoint = checkpoint
         self._memory = memory
         self._notes = notes or Notes()
+        self._ask = ask
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -157,12 +159,16 @@ class Context:
         self,
         channel: str,
         prompt: str,
-        schema: Any,
-    ) -> NoReturn:
-        """Raise: this version cannot ask people for a value. Propose one, and let them
-        edit it.
+        schema: Any = None,
+    ) -> None:
+        """Ask people for the value of a channel. It returns nothing: this node ends, and
+        a later one reads the channel once they have answered. `schema`, a JSON Schema or
+        a type, says what an answer must fit beside the channel's own type. Raises
+        `InvalidValue`.
         """
-        raise _missing("ctx.ask")
+        if self._ask is None:
+            raise _missing("ctx.ask here")
+        self._ask(channel, prompt, schema)
 
     def sleep_until(self, time: Any) -> NoReturn:
         """Raise: this version has no timers."""

@@ -3,6 +3,7 @@ held, reduced and replayed.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
@@ -10,7 +11,9 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.channel import LIMIT
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.effect import HUMAN
 from orchestrator.engine.graphs.node import Node
+from orchestrator.engine.graphs.question import question_of
 from orchestrator.engine.graphs.write import Command, Send, Write
 from orchestrator.engine.values.canonical import Json, normalised
 from orchestrator.engine.values.hints import nearest
@@ -23,18 +26,22 @@ SEALED = ("input", "diagnostics")
 @frozen
 class WriteValue:
     """A write with its value as canonical JSON. `version`: for a write to memory, the
-    version that it was based on.
+    version that it was based on. `question`: what people are asked for instead, where
+    the write has no value.
     """
 
     channel: str
     value: Json
     label: str | None = None
     version: int | None = None
+    question: dict[str, Json] | None = None
 
     def to_json(self) -> dict[str, Json]:
         plain = {"channel": self.channel, "value": self.value, "label": self.label}
         if self.version is not None:
             plain["version"] = self.version
+        if self.question is not None:
+            plain["question"] = self.question
         return plain
 
     @classmethod
@@ -44,6 +51,7 @@ class WriteValue:
             stored["value"],
             stored["label"],
             stored.get("version"),
+            stored.get("question"),
         )
 
 
@@ -135,6 +143,39 @@ def output_of(
         goto=_checked_goto(node, goto),
         sends=_checked_sends(node, sends),
     )
+
+
+def asked_write(
+    compiled: Compiled, node_name: str, channel: Any, prompt: Any, schema: Any
+) -> WriteValue:
+    """Return the write for whose value people are asked. Raises `InvalidValue` naming
+    node, channel and reason, or `PayloadTooLarge`.
+    """
+    node = compiled.nodes[node_name]
+    if node.effect != HUMAN:
+        raise InvalidValue(
+            f"node {node.name}: ctx.ask is for nodes with effect='human'; "
+            "others have nobody to ask",
+            node=node.name,
+        )
+    # `get` finds no channel of memory, which only `ctx.memory` may write.
+    is_channel = isinstance(channel, str) and compiled.channels.get(channel) is not None
+    if not is_channel:
+        raise _no_such_channel(compiled, node, channel)
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise InvalidValue(
+            f"node {node.name}: ctx.ask for {channel} needs a prompt, which is text",
+            node=node.name,
+            channel=channel,
+        )
+    return WriteValue(channel, None, prompt, question=question_of(schema))
+
+
+def with_questions(output: Output, questions: Sequence[WriteValue]) -> Output:
+    """Return the output with the writes for whose values people are asked, behind those
+    that the node returned.
+    """
+    return replace(output, writes=(*output.writes, *questions))
 
 
 def call_output(

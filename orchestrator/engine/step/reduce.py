@@ -82,6 +82,7 @@ class Result:
                     write.value,
                     write.label,
                     write.version,
+                    write.question,
                 )
             )
         return held
@@ -90,7 +91,7 @@ class Result:
 @frozen
 class HeldWrite:
     """A write that a gate holds. `position`: among the task's writes, from 0.
-    `version`: as in `WriteValue`.
+    `version` and `question`: as in `WriteValue`.
     """
 
     task: Task
@@ -99,6 +100,7 @@ class HeldWrite:
     value: Json
     label: str | None = None
     version: int | None = None
+    question: dict[str, Json] | None = None
 
 
 @frozen

@@ -46,6 +46,7 @@ from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, PayloadTooLarge
 from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.held_patch import hold_patch
 from orchestrator.engine.step.plan import unplanned
@@ -246,10 +247,24 @@ def _values_to_be_written(
     for result in OpenSuperstep.from_json(head.payload.open).results.values():
         if result.output:
             for write in result.output.writes:
-                values.append((write.channel, write.value))
+                value = write.value
+                if write.question is not None:
+                    value = _present_value(head, write.channel)
+                values.append((write.channel, value))
     for row in proposed:
-        values.append((row.channel, read_value(row, "value")))
+        value = read_value(row, "value")
+        if value is None and is_unanswered(read_value(row, "shown")):
+            value = _present_value(head, row.channel)
+        values.append((row.channel, value))
     return values
+
+
+def _present_value(head: Head, channel: str) -> Any:
+    """Return the value of a channel for which people are asked: nothing else says what
+    their answer will mean.
+    """
+    state = head.payload.state
+    return {**state["scratch"], **state["artifacts"]}.get(channel)
 
 
 def _channels_to_be_written(lease: Lease) -> set[str]:

@@ -12,6 +12,7 @@ from django.db.models import Q, QuerySet
 from approvals.display.drawn_change import NOT_THERE, ONE_LINE, draw_change
 from approvals.display.leaf import ABSENT, Leaf, json_leaf
 from checkpoints import timeline
+from checkpoints.ledger import pending_writes
 from checkpoints.models import Checkpoint, PendingWrite, TaskResult
 from checkpoints.sealing.sealed_columns import read_or_reason
 from checkpoints.timeline import Alignment
@@ -91,6 +92,9 @@ def write_rows(alignment: Alignment) -> list[Facts]:
     entries: Entries = {}
     for (run, place), row in newest.items():
         value = read_or_reason(row, "value")
+        # Unlike null, that nobody has answered is no value.
+        if value is None and pending_writes.is_shown_unanswered(row):
+            value = "not answered yet"
         entry = ComparedEntry(f"{row.node}: {row.channel}", row.label, value)
         entries.setdefault(place, {})[run] = entry
     return _paired(alignment, entries)
