@@ -78,7 +78,7 @@ TAKEN = {
 
 
 def is_taken_by(whose: str, user: Any) -> Q:
-    """Return the filter for requests with the claim of somebody of `TAKEN`."""
+    """Return the filter for requests by whose claim is on them, as in `TAKEN`."""
     now = timezone.now()
     lasts = Q(claim__isnull=False) & (
         Q(claim__until__isnull=True) | Q(claim__until__gt=now)
