@@ -237,9 +237,9 @@ def _page_of_search(request: HttpRequest, folder: str, words: str, taken: str) -
         first=inbox_search.number_read(),
         behind=_place(request.GET.get("after", "")),
     )
-    matching = inbox_search.has_words(words)
-    matching &= inbox_search.is_taken_by(taken, request.user)
-    search = inbox_search.search(requests, matching, most=PAGE)
+    condition = inbox_search.has_words(words)
+    condition &= inbox_search.is_taken_by(taken, request.user)
+    search = inbox_search.search(requests, condition, most=PAGE)
     page = list(_with_people(search.requests))
     if search.end is None:
         return _Page(page, "")
@@ -343,16 +343,19 @@ def _columns(rows: Sequence[InboxRow]) -> str:
         classes.append("no-quor")
     if all(row.open and not row.deadline for row in rows):
         classes.append("no-due")
-    if _are_alike(rows, "graph"):
-        classes.append("no-graph")
-    if _are_alike(rows, "asked_of"):
-        classes.append("no-asked")
+    if len(rows) > 1:
+        classes += _same_in_all(rows)
     return " ".join(classes)
 
 
-def _are_alike(rows: Sequence[InboxRow], column: str) -> bool:
-    """Return whether there are several rows, which all have the same there."""
-    return len(rows) > 1 and len({getattr(row, column) for row in rows}) == 1
+def _same_in_all(rows: Sequence[InboxRow]) -> list[str]:
+    """Return the classes that hide the graph and whom rows ask, where it is one."""
+    classes = []
+    if len({row.graph for row in rows}) == 1:
+        classes.append("no-graph")
+    if len({row.asked_of for row in rows}) == 1:
+        classes.append("no-asked")
+    return classes
 
 
 def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
