@@ -247,6 +247,25 @@ def test_what_its_deadline_ended_is_listed_for_who_was_asked(
     assert list(folders.expired_for(rita)) == []
 
 
+def test_what_is_open_again_after_its_deadline_has_not_expired(rita: User) -> None:
+    run = deadlines.paused_run(on_deadline="approve")
+    rows = pending(run)
+    deadlines.let_come(run)
+    assert deadlines.meet_deadline(run)
+    assert len(folders.expired_for(rita)) == 1
+    ApprovalRequest.objects.update(status="open")
+    assert list(folders.expired_for(rita)) == []
+    _all_are_copied()
+    # People decide the next revisions: what the deadline decided counts no more.
+    for row in rows:
+        row.pk = None
+        row.revision = 2
+        row.save()
+    ApprovalRequest.objects.update(status="settled")
+    assert list(folders.expired_for(rita)) == []
+    _all_are_copied()
+
+
 def _all_are_copied() -> None:
     rows = list_columns.with_copied(RequestReviewer.objects.all())
     assert [row.is_copied for row in rows] == [True]
