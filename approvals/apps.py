@@ -13,9 +13,10 @@ class ApprovalsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from approvals import append_only, list_columns, retention_needs
+        from approvals import append_only, list_columns
         from approvals import erasure as approvals_erasure
         from approvals import verification as approvals_verification
+        from approvals.gates import retention_needs
         from approvals.models import (
             ApprovalRequest,
             Decision,

@@ -28,7 +28,13 @@ from approvals.permissions import is_reviewer, principals_kept
 from orchestrator.engine import Task
 from orchestrator.engine.errors import described
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.gates.requests import Recheck, recheck_approved
+from orchestrator.engine.gates.requests import (
+    AutoAnswer,
+    Recheck,
+    auto_of,
+    recheck_approved,
+)
+from orchestrator.engine.gates.verdicts import AUTOMATIC
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.effect import APPROVED
 from orchestrator.engine.step.output import WriteValue
@@ -148,9 +154,10 @@ class Judge:
         reasons = [*recheck.reasons]
         if renewal is not None:
             requests = [renewal]
-        elif recheck.unsigned:
-            # Who was asked again has seen who changed what.
-            reasons.append(recheck.unsigned)
+        else:
+            # Who was asked again has seen who changed what, and signed instead of a
+            # policy.
+            reasons += [*recheck.of_policy, *filter(None, [recheck.unsigned])]
         for request in requests:
             reasons += lost_signatures(request, rights)
         if not reasons:
@@ -160,36 +167,61 @@ class Judge:
 
     def _recheck(self, gate: str, passed: Sequence[LetThrough]) -> "_Recheck":
         reasons: list[str] = []
+        of_policy: list[str] = []
         reads: set[str] = set()
         for through in passed:
-            answer = self._recheck_one(gate, through)
+            answer = self._ask(recheck_approved, gate, through)
             reads.update(answer.reads)
             if answer.why is not None:
                 reasons.append(f"recheck of {gate}: {answer.why}")
+            if not _is_by_policy(through.request):
+                continue
+            # What a policy signed counts only as long as it would sign it.
+            policy = self._ask(auto_of, gate, through)
+            reads.update(policy.reads)
+            if policy.why is not None:
+                of_policy.append(f"policy of {gate}: {policy.why}")
         return _Recheck(
-            gate, tuple(reasons), tuple(sorted(reads)), self.who_changed(reads)
+            gate,
+            tuple(reasons),
+            tuple(of_policy),
+            tuple(sorted(reads)),
+            self.who_changed(reads),
         )
 
-    def _recheck_one(self, gate: str, through: LetThrough) -> Recheck:
+    def _ask(
+        self,
+        ask: Callable[..., Recheck | AutoAnswer],
+        gate: str,
+        through: LetThrough,
+    ) -> Recheck | AutoAnswer:
         try:
             # Should it query and fail, the transaction of the intent goes on.
             with transaction.atomic():
-                return recheck_approved(self.compiled, gate, self.state, through.writes)
+                return ask(self.compiled, gate, self.state, through.writes)
         except DatabaseError as error:
             return Recheck(f"its recheck failed: {described(error)}", ())
 
 
 @frozen
 class _Recheck:
-    """The answers of a gate's recheck: why what it had let through does not hold, the
-    channels that it read, and the sentence on who changed one of these without a
-    signature.
+    """The answers of a gate's recheck: why what it had let through does not hold, also
+    `of_policy` where its automatic policy had signed that, the channels that were read,
+    and the sentence on who changed one of these without a signature.
     """
 
     gate: str
     reasons: tuple[str, ...]
+    of_policy: tuple[str, ...]
     reads: tuple[str, ...]
     unsigned: str
+
+
+def _is_by_policy(state: RequestState | None) -> bool:
+    """Return whether an approval of a gate's automatic policy counts for a request."""
+    if state is None:
+        return False
+    return any(AUTOMATIC in standing.by for standing in state.standings.values())
 
 
 def _let_through(
@@ -292,7 +324,8 @@ def lost_signatures(state: RequestState | None, rights: _Rights) -> list[str]:
         return []
     lost: list[str] = []
     for decision in state.decisions:
-        if decision.by_id is None and not decision.by_deadline:
+        is_of_gate = decision.by_deadline or decision.by_policy
+        if decision.by_id is None and not is_of_gate:
             lost.append(f"{decision.by_name} signed in another installation")
     for decision in _approvals(state):
         why = _why_lost(decision, state, rights)

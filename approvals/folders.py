@@ -16,7 +16,10 @@ from checkpoints.models import PendingWrite, Run
 
 
 def came_back_to(
-    user: Any, *, first: int | None = None, behind: inbox.InboxPlace | None = None
+    user: Any,
+    *,
+    first: int | None = None,
+    behind: inbox.InboxPlace | None = None,
 ) -> "QuerySet[ApprovalRequest]":
     """Return the open requests in which something that this user decided has changed
     since, of the runs that he may still see, newest first. With `first` at most so many,
@@ -30,7 +33,10 @@ def came_back_to(
 
 
 def drafted_by(
-    user: Any, *, first: int | None = None, behind: inbox.InboxPlace | None = None
+    user: Any,
+    *,
+    first: int | None = None,
+    behind: inbox.InboxPlace | None = None,
 ) -> "QuerySet[ApprovalRequest]":
     """Return the open requests for which this user has drafted a choice that is not
     signed, of the runs that he may still see, newest first. With `first` at most so many,
@@ -70,7 +76,10 @@ def _drafted(
 
 
 def expired_for(
-    user: Any, *, first: int | None = None, behind: inbox.InboxPlace | None = None
+    user: Any,
+    *,
+    first: int | None = None,
+    behind: inbox.InboxPlace | None = None,
 ) -> "QuerySet[ApprovalRequest]":
     """Return the requests naming this user that their deadline closed, or in which it
     decided what was left open, newest first. The first ones are sure to be complete, and

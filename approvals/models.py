@@ -2,6 +2,7 @@
 signing made of it.
 """
 
+from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, NoReturn
 from urllib.parse import urlsplit
@@ -12,10 +13,11 @@ from django.db import models
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
+from orchestrator.engine.gates.verdicts import AUTOMATIC
 from orchestrator.engine.graphs.confirmation import METHODS
 from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.limit import number_of
-from orchestrator.engine.graphs.tiers import ACTS, escalated, tiers_in
+from orchestrator.engine.graphs.tiers import are_tiers, escalated, tiers_in
 
 
 def _is_needs(value: Any, row: Any) -> bool:
@@ -46,16 +48,34 @@ def _is_limit(value: Any, row: Any) -> bool:
     return isinstance(value, str) and number_of(value) is not None
 
 
+def _is_tiers(value: Any, row: Any) -> bool:
+    """Return whether it is tiers as policies have them."""
+    return are_tiers(value)
+
+
+def _is_moments(value: Any, row: Any) -> bool:
+    """Return whether it is null, or [moment with a time zone, in ISO 8601]."""
+    if value is None:
+        return True
+    if not isinstance(value, list):
+        return False
+    try:
+        moments = [datetime.fromisoformat(text) for text in value]
+    except (TypeError, ValueError):
+        return False
+    return all(moment.tzinfo is not None for moment in moments)
+
+
+def _has_passed(value: Any, row: Any) -> bool:
+    """Return whether a request may hold this as the moments at which its tiers acted."""
+    return _is_moments(value, row) and len(value or ()) <= len(tiers_in(row.policy))
+
+
 def _is_considered(value: Any, row: Any) -> bool:
     """Return whether a policy may ask for it as consideration."""
     return is_consideration(value)
 
 
-_TIER = {
-    "after": int,
-    "act": frozenset(ACTS),
-    "to": ([str], type(None)),
-}
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -75,8 +95,9 @@ _POLICY = {
     "asks?": [int],
     "exclusive?": bool,
     "claim_seconds?": int,
-    "tiers?": [_TIER],
+    "tiers?": _is_tiers,
     "veto?": str,
+    "auto?": str,
 }
 _LINE = {
     "write": str,
@@ -102,13 +123,21 @@ VETO = "veto"
 NO_VETO = "no_veto"
 VETO_ANSWERS = (VETO, NO_VETO)
 """The verdicts of a veto: what would be approved stays open, or may be approved."""
-VERDICTS = ("approve", "reject", "edit", "skip", "not_needed", *VETO_ANSWERS)
+BY_POLICY = "the policy of"
+"""The beginning of the name under which a gate's automatic policy signs, before the name
+of the gate's node.
+"""
+NO_AUTO = "no_auto"
+"""The answer of an automatic policy that does not sign."""
+ANSWERS = (*VETO_ANSWERS, NO_AUTO)
+"""The verdicts that count for nobody."""
+VERDICTS = ("approve", "reject", "edit", "skip", "not_needed", *ANSWERS)
 REQUEST: dict[str, Any] = {
     "title": str,
     "facts": [{"label": str}],
     "why": (str, dict),
     "policy": _POLICY,
-    "passed_tiers": ([str], type(None)),
+    "passed_tiers": _has_passed,
 }
 _ASSERTION = {
     "document": {"decisions": [dict]},
@@ -598,7 +627,7 @@ class Receipt(Sealed):
 class Decision(Sealed):
     """One person's verdict on one revision of one write, that of the request's deadline
     (`by_deadline`), the system's that it needs none (`not_needed`), or the answer of the
-    gate's veto (`veto`, `no_veto`).
+    gate's veto (`veto`, `no_veto`) or of its automatic policy (`by_policy`, `no_auto`).
 
     Append-only: the ORM refuses, and so does the database.
     """
@@ -645,7 +674,7 @@ class Decision(Sealed):
     proposed_value = models.BinaryField(help_text="Packed canonical JSON.")
     final_value = models.BinaryField(
         default=b"",
-        help_text="Packed canonical JSON; empty for a rejection, a skip or a veto.",
+        help_text="Packed canonical JSON; empty where the verdict lets nothing happen.",
     )
     reason = models.BinaryField(
         default=b"", help_text="Packed canonical JSON: a string."
@@ -662,7 +691,7 @@ class Decision(Sealed):
         null=True,
         help_text=(
             "{reads: [channel]}: what the gate read to say that it needed nobody, or its "
-            "veto to answer; empty where somebody decided."
+            "veto or its policy (policy: name) to answer; empty where somebody decided."
         ),
     )
     confirmed_by = models.CharField(
@@ -709,6 +738,21 @@ class Decision(Sealed):
         is_unsigned = self.by_id is None and self.receipt_id is None
         is_of_request = self.request_id is not None
         return is_unsigned and is_of_request and self.by_name == BY_DEADLINE
+
+    @property
+    def by_policy(self) -> bool:
+        """Return whether the automatic policy of its gate signed, and nobody."""
+        is_unsigned = self.by_id is None and self.receipt_id is None
+        is_of_request = self.request_id is not None
+        is_named = self.by_name.startswith(f"{BY_POLICY} ")
+        return is_unsigned and is_of_request and is_named
+
+    @property
+    def voter(self) -> int | None:
+        """Return whose decision it is, as verdicts count it."""
+        if self.by_id is None and self.by_policy:
+            return AUTOMATIC
+        return self.by_id
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Insert only."""
@@ -1090,6 +1134,35 @@ class MailPreference(models.Model):
         """Return the choice of a person, or an unsaved one for a person without."""
         row = cls.objects.filter(user=person.pk).first()
         return row or cls(user_id=person.pk)
+
+
+class SavedFilter(models.Model):
+    """A filter of the inbox that a person has kept under a name. It gives no right: what
+    it leads to is judged when it is opened.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # The constraint below begins with it.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    name = models.CharField(max_length=60)
+    query = models.CharField(
+        max_length=3000,
+        help_text="Of the address of the inbox: its folder, words and whose claim.",
+    )
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["user", "name"], name="saved_filter_name")
+        ]
+
+    def __str__(self) -> str:
+        return f"filter of {self.user_id}"
 
 
 class NoticeMail(models.Model):

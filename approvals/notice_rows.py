@@ -19,12 +19,14 @@ from checkpoints.queue import jobs
 
 REMINDED = "request.reminded"
 ESCALATED = "request.escalated"
+REOPENED = "request.reopened"
 """The events of these notices."""
 EVENTS = (
     OPENED,
     REMINDED,
     ESCALATED,
     CAME_BACK,
+    REOPENED,
     SETTLED,
     EXPIRED,
     WITHDRAWN,

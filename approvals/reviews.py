@@ -378,7 +378,7 @@ def _write(act: Signing, receipt: Receipt, *, has_drafts: bool) -> None:
     settled, events = signing.request_outcome(act)
     _save_texts(act)
     _insert_rows(act, receipt)
-    wakes = notify.woken() if settled else {}
+    wakes = notify.woken() if settled or _asks_policy(act) else {}
     last_seq = _append_events(act, receipt, events, wakes)
     for request, outcome in settled:
         statements.update_rows(
@@ -399,8 +399,14 @@ def _write(act: Signing, receipt: Receipt, *, has_drafts: bool) -> None:
     # Who has signed is not at it any more.
     if act.claims:
         claims.end_claims(act.claims, act.by, signed=_requests_signed(act))
-    if settled:
+    if wakes:
         notify.notify_workers()
+
+
+def _asks_policy(act: Signing) -> bool:
+    """Return whether an edit has made a revision that a gate's policy may sign."""
+    requests = [act.requests_by_write[write].request for write in act.revised]
+    return any("auto" in request.policy for request in requests)
 
 
 def _requests_signed(act: Signing) -> set[UUID]:

@@ -28,6 +28,7 @@ from approvals.gates.lost_version import require_signable
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import (
     BY_DEADLINE,
+    NO_AUTO,
     VETO,
     ApprovalRequest,
     Decision,
@@ -77,7 +78,7 @@ from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.values import canonical
 
 VERDICTS = ("approve", "reject", "edit", "skip")
-DECIDES_NO_VALUE = ("reject", "skip", VETO)
+DECIDES_NO_VALUE = ("reject", "skip", VETO, NO_AUTO)
 """The verdicts after which no value is applied."""
 LONGEST_REASON = 10_000
 NOBODY_LEFT = (
@@ -356,7 +357,7 @@ def _names_of_signers(state: RequestState, write: UUID) -> list[str]:
     signers = set(standing.by)
     # Searched in the whole request: under all-or-nothing, the rejection of another
     # write settled this one too.
-    names = {row.by_name for row in state.decisions if row.by_id in signers}
+    names = {row.by_name for row in state.decisions if row.voter in signers}
     return sorted(names)
 
 
@@ -798,9 +799,7 @@ def _note_standings(
             line["settled"] = standing.verdict
             if standing.cause is not None:
                 line["rejected_with"] = str(standing.cause)
-            line["signatures"] = (
-                len(standing.by) if standing.settled else standing.alike
-            )
+            line["signatures"] = standing.beside(line["verdict"])
             line["needed"] = state.request.quorum
 
 

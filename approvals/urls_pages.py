@@ -14,12 +14,13 @@ from approvals.views import (
 )
 from approvals.views.audit import download, gate_figures, line, page
 from approvals.views.notices import mail_choice, webhooks
-from approvals.views.people import claim_cards, delegations
+from approvals.views.people import claim_cards, delegations, saved_filters
 
 urlpatterns = [
     path("reviews/", inbox.inbox_page, name="inbox"),
     # At `reviews/rows/` it would hide the review of a run whose key is “rows”.
     path("reviews/-/rows/", inbox.inbox_rows, name="inbox_rows"),
+    path("reviews/-/filters/", saved_filters.saved_filters_page, name="saved_filters"),
     path("reviews/<str:ref>/", review.review_page, name="review"),
     path("reviews/<str:ref>/sign/", review.sign_page, name="sign"),
     path(

@@ -32,7 +32,8 @@ from checkpoints.sealing.sealed_rows import PLAIN
 from checkpoints.verification import LIST_DIFFERS, Fault, Subject
 from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
-from orchestrator.engine.graphs.effect import APPROVED
+from orchestrator.engine.graphs.effect import APPROVED, REJECTED
+from orchestrator.engine.step.held_patch import PATCH
 
 _EVENTS_OF_PEOPLE = (
     "request_opened",
@@ -359,9 +360,12 @@ def _without_earlier(
     """Return the types of the events that close this request: a task that asks again
     has the events of its earlier requests as well.
     """
-    if row.status == RequestStatus.EXPIRED:
-        return _expiry_of(subject, row)
+    if row.status in (RequestStatus.EXPIRED, RequestStatus.WITHDRAWN):
+        return _closing_of(subject, row, _CLOSING_EVENTS[row.status])
     earlier = {"request_expired"}
+    # An earlier one may have been withdrawn, when it was re-opened; this one was not.
+    if not _closing_of(subject, row, "request_withdrawn"):
+        earlier.add("request_withdrawn")
     if row.status != RequestStatus.APPLIED and _was_applied_before(row):
         earlier.add("gate_applied")
     return logged - earlier
@@ -382,13 +386,11 @@ def _was_applied_before(row: ApprovalRequest) -> bool:
     return earlier.filter(status=RequestStatus.APPLIED).exists()
 
 
-def _expiry_of(subject: Subject, row: ApprovalRequest) -> set[str]:
-    """Return the type of the event that records that this very request expired; nothing
-    if there is none.
+def _closing_of(subject: Subject, row: ApprovalRequest, closing: str) -> set[str]:
+    """Return the type of the event of this type that records that this very request was
+    closed; nothing if there is none.
     """
-    events = RunEvent.objects.filter(
-        run=subject.run.id, task=row.task, type="request_expired"
-    )
+    events = RunEvent.objects.filter(run=subject.run.id, task=row.task, type=closing)
     for event in events:
         facts = _readable_facts(subject, event)
         if facts is not None and facts["request"] == str(row.id):
@@ -421,7 +423,21 @@ def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | 
         fault
         or deadline_faults.wrong_decision(subject, state)
         or _unasked_veto(subject, state)
+        or _unknown_policy(subject, state)
     )
+
+
+def _unknown_policy(
+    subject: Subject, state: request_state.RequestState
+) -> Fault | None:
+    """Return the fault of a decision of a policy that the request was not opened under."""
+    if "auto" in state.request.policy:
+        return None
+    for decision in state.decisions:
+        if decision.by_policy:
+            reason = "is that of a policy, but the request has no such policy"
+            return subject.fault(decision, reason)
+    return None
 
 
 def _unasked_veto(subject: Subject, state: request_state.RequestState) -> Fault | None:
@@ -436,10 +452,27 @@ def _unasked_veto(subject: Subject, state: request_state.RequestState) -> Fault 
         if answer.verdict == NO_VETO:
             let_pass[answer.write] = answer.event_seq
     for write, standing in state.standings.items():
-        is_approved = standing.verdict == APPROVED
-        if is_approved and let_pass.get(write, 0) < standing.seq:
-            return subject.fault(row, "was applied, but its veto was not asked")
+        if standing.verdict != APPROVED or let_pass.get(write, 0) >= standing.seq:
+            continue
+        # Nothing of a patch is applied that one of its gates rejected.
+        if _is_of_rejected_patch(row):
+            return None
+        return subject.fault(row, "was applied, but its veto was not asked")
     return None
+
+
+def _is_of_rejected_patch(row: ApprovalRequest) -> bool:
+    """Return whether people have rejected the patch of this request at another gate. One
+    query if it is of a patch.
+    """
+    if row.node != PATCH:
+        return False
+    siblings = ApprovalRequest.objects.filter(
+        run=row.run_id, line=row.line, node=PATCH, visit=row.visit
+    )
+    # Each of them is examined itself: its outcome has to follow from its decisions.
+    rejected = siblings.filter(status=RequestStatus.APPLIED, outcome=REJECTED)
+    return rejected.exists()
 
 
 def _fault_of_open(

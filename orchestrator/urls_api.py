@@ -12,6 +12,7 @@ from orchestrator.api import (
     figures,
     graphs,
     not_found,
+    reopenings,
     runs,
     schema,
     travel,
@@ -48,6 +49,11 @@ v1 = [
     ),
     path("runs/<str:run>/erase/", mount(runs.Erase), name="erase"),
     *verb_paths(),
+    path(
+        "requests/<uuid:request_id>/reopen/",
+        mount(reopenings.RequestReopened),
+        name="request-reopen",
+    ),
     path(
         "checkpoints/<str:checkpoint>/",
         mount(checkpoints.OneCheckpoint),

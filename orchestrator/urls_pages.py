@@ -22,6 +22,7 @@ from orchestrator.views.go_on.page import go_on_page
 from orchestrator.views.passkeys import pages as passkeys
 from orchestrator.views.retention.erase import erase_page
 from orchestrator.views.retention.pin import pin_page
+from orchestrator.views.reviews.reopenings import reopen_page
 
 urlpatterns = [
     path("", home.home, name="home"),
@@ -48,6 +49,11 @@ urlpatterns = [
     path("runs/<str:ref>/cancel/", cancel.cancel_page, name="cancel"),
     path("runs/<str:ref>/erase/", erase_page, name="erase"),
     path("runs/<str:ref>/settle/", settle.settle_page, name="settle"),
+    path(
+        "reviews/<str:ref>/reopen/<uuid:request_id>/",
+        reopen_page,
+        name="reopen",
+    ),
     path("checkpoints/<str:checkpoint>/go-on/", go_on_page, name="go_on"),
     path(
         "checkpoints/<str:checkpoint>/value/",

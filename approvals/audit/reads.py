@@ -24,7 +24,7 @@ from checkpoints.sealing.sealed_rows import PLAIN, Protection
 from orchestrator.engine.errors import UNREADABLE
 
 VERIFIED = "runs_verified"
-DECIDED = ("signed", "not_needed", "deadline_passed", "veto_asked")
+DECIDED = ("signed", "not_needed", "deadline_passed", "veto_asked", "policy_asked")
 """Kinds of lines whose evidence is decisions."""
 MOST_LINES = 2**63 - 1
 """The highest number of an event that the column can hold."""

@@ -18,6 +18,7 @@ VERDICTS = {
     "not_needed": "not needed",
     "veto": "kept open",
     "no_veto": "let through",
+    "no_auto": "left to people",
 }
 ACCOUNT = "user:"
 """Precedes the name of an account, where facts name people, groups and permissions."""
@@ -120,6 +121,13 @@ def _veto_asked(facts: Facts) -> str:
     return f"{' and '.join(acts) or 'answered'}: the veto of the gate was asked"
 
 
+def _policy_asked(facts: Facts) -> str:
+    acts = []
+    for verdict, count in facts.get("verdicts", {}).items():
+        acts.append(f"{VERDICTS.get(verdict, verdict)} {counted(count, 'write')}")
+    return f"{' and '.join(acts) or 'answered'}: the policy of the gate was asked"
+
+
 def _deadline_passed(facts: Facts) -> str:
     acts = []
     for verdict, count in facts.get("verdicts", {}).items():
@@ -143,8 +151,13 @@ def _request_escalated(facts: Facts) -> str:
     return f"asked {_named_to(facts)} too: a review had waited"
 
 
+def _request_reopened(facts: Facts) -> str:
+    changed = ", ".join(map(str, facts.get("changed", ())))
+    return f"re-opened a review under another policy: {changed.replace('_', ' ')}"
+
+
 def _named_to(facts: Facts) -> str:
-    return ", ".join(map(str, facts.get("to", ())))
+    return ", ".join(_name_of_holder(str(name)) for name in facts.get("to", ()))
 
 
 def _delegated(facts: Facts) -> str:
@@ -505,12 +518,14 @@ KINDS: dict[str, tuple[str, Words]] = {
     "not_needed": ("No approval needed", _not_needed),
     "deadline_passed": ("Deadline passed", _deadline_passed),
     "veto_asked": ("Veto asked", _veto_asked),
+    "policy_asked": ("Policy asked", _policy_asked),
     "request_expired": (
         "Review closed by its deadline",
         _always("closed a review: the deadline had passed"),
     ),
     "request_reminded": ("Reminded of a review", _request_reminded),
     "request_escalated": ("Others asked too", _request_escalated),
+    "request_reopened": ("Review re-opened", _request_reopened),
     "request_claimed": ("Review taken", _always("took a review")),
     "request_released": ("Review given back", _request_released),
     "request_assigned": ("Review handed over", _request_assigned),

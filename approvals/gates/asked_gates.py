@@ -9,12 +9,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db.models import CharField, Min, QuerySet
+from django.db.models import CharField, Min, Q, QuerySet
 from django.db.models.functions import Cast
 
 from approvals.gates.waivers import VERDICT
 from approvals.models import (
-    VETO_ANSWERS,
     ApprovalRequest,
     Decision,
     RequestStatus,
@@ -138,12 +137,14 @@ def _gates_of_answers(
     runs: Collection[UUID], declared: Mapping[str, Any]
 ) -> Iterable[AskedGate]:
     """Yield the gates that let writes through because their check needed nobody, and
-    those whose veto was asked.
+    those whose veto or automatic policy was asked.
     """
-    answers = (VERDICT, *VETO_ANSWERS)
     columns = ("task", "checked", "verdict", "request__policy__gate")
     for part_of_runs in in_parts(runs):
-        rows = Decision.objects.filter(run__in=part_of_runs, verdict__in=answers)
+        # Of all others nothing is checked: people decided, or a deadline.
+        rows = Decision.objects.filter(
+            Q(verdict=VERDICT) | Q(checked__isnull=False), run__in=part_of_runs
+        )
         for task, checked, verdict, guard in (
             rows.order_by().values_list(*columns).distinct()
         ):

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from approvals.gates.repeated_effects import repeats_of
 from approvals.gates.request_state import RequestState
 from approvals.models import (
-    VETO_ANSWERS,
+    ANSWERS,
     ApprovalRequest,
     Decision,
     RequestStatus,
@@ -139,7 +139,7 @@ def _earlier_decisions(
             # Without a request it was the system that decided.
             request__isnull=False,
         )
-        .exclude(verdict__in=VETO_ANSWERS)
+        .exclude(verdict__in=ANSWERS)
         .select_related("by")
         .order_by("event_seq")
     )

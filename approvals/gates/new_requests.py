@@ -32,6 +32,7 @@ from orchestrator.engine import Gate, Task, write_id
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.deadlines import GateDeadline, deadline_on
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
+from orchestrator.engine.graphs.auto import auto_policy
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
@@ -467,6 +468,9 @@ def policy_of(
         policy["on_deadline"] = _on_deadline(gate, task, reached)
     if reached.settled_positions:
         policy["kept"] = sorted(reached.settled_positions)
+    # What a person brought in waits for people.
+    if reached.guard in ("", task.node):
+        policy.update(auto_policy(gate))
     return {
         **policy,
         **confirmation_policy(gate),

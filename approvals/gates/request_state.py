@@ -11,7 +11,13 @@ from uuid import UUID
 from django.db.models import Count, F, QuerySet
 
 from approvals.gates.renewals import AUTHORITY_KIND, FIRST_POSITION
-from approvals.models import VETO, VETO_ANSWERS, ApprovalRequest, Decision
+from approvals.models import (
+    ANSWERS,
+    VETO,
+    ApprovalRequest,
+    Decision,
+    RequestStatus,
+)
 from checkpoints.core.visible_json import json_text
 from checkpoints.db import query_cache
 from checkpoints.ledger import pending_writes
@@ -30,11 +36,14 @@ from orchestrator.engine.gates.verdicts import (
     outcome,
 )
 
+_DECIDES = (RequestStatus.OPEN, RequestStatus.SETTLED)
+"""Statuses in which the decisions of a request count for what is held."""
+
 
 @frozen
 class RequestState:
     """One request with its writes as they stand, in order of position, and the
-    decisions on them; apart from these the answers of its veto.
+    decisions on them; apart from these the answers that count for nobody.
     """
 
     request: ApprovalRequest
@@ -52,7 +61,7 @@ class RequestState:
                 row.write,
                 row.revision,
                 row.verdict,
-                row.by_id,
+                row.voter,
                 row.event_seq,
                 by_deadline=row.by_id is None and row.by_deadline,
                 delegator=row.delegator_id,
@@ -175,8 +184,8 @@ def _state_of(
     writes = writes_by_place.get((request.task, place), [])
     sealed_rows.verify_rows([request, *writes, *decisions], protection)
     _require_whole(request, writes, decisions)
-    signed = tuple(row for row in decisions if row.verdict not in VETO_ANSWERS)
-    answers = tuple(row for row in decisions if row.verdict in VETO_ANSWERS)
+    signed = tuple(row for row in decisions if row.verdict not in ANSWERS)
+    answers = tuple(row for row in decisions if row.verdict in ANSWERS)
     state = RequestState(request, tuple(writes), {}, signed, answers)
     held = [Held(row.write, row.revision, row.author_id, row.channel) for row in writes]
     return replace(state, standings=judge(held, state.votes, policy_of(request)))
@@ -196,6 +205,14 @@ def _require_whole(
             f"{name} asks about {request.writes} writes, and {len(writes)} are there",
             row=name,
         )
+    # Otherwise a request that was closed could be put back, and decide under its rules
+    # what people are asked about under others.
+    if request.status in _DECIDES:
+        for row in writes:
+            if row.policy_hash != request.policy_hash and not _is_kept(request, row):
+                raise TamperedRow(
+                    f"{name} has another policy than its write {row.write}", row=name
+                )
     newest = {row.write: row.revision for row in writes}
     for decision in decisions:
         if decision.revision > newest.get(decision.write, 0):
@@ -204,6 +221,11 @@ def _require_whole(
                 f"{decision.write}, which is not there",
                 row=name,
             )
+
+
+def _is_kept(request: ApprovalRequest, row: PendingWrite) -> bool:
+    """Return whether a write was settled under the policy of an earlier request."""
+    return row.position in request.policy.get("kept", ())
 
 
 def require_all_decisions(run: UUID, recorded: int, *, exactly: bool = False) -> None:

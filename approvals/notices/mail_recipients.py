@@ -23,6 +23,7 @@ from approvals.models import (
 from approvals.notice_rows import ESCALATED, REMINDED
 from approvals.people.parts import why_nothing_to_decide
 from checkpoints.models import Run
+from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.graphs.tiers import escalated, tiers_in
 
 TO_REVIEWERS = (OPENED, CAME_BACK, REMINDED, ESCALATED)
@@ -50,14 +51,23 @@ def _principals(request: ApprovalRequest, notice: Notice) -> list[str]:
     """Return whom a notice of an open request is meant for: those whom its tier names,
     else the reviewers of that moment.
     """
-    tiers = tiers_in(request.policy)
-    if notice.tier is None or notice.tier >= len(tiers):
+    if notice.tier is None:
         return request.reviewers_now
-    named = tiers[notice.tier]["to"]
+    named = _named_by_tier(request, notice)
     if named is not None:
-        return list(named)
+        return named
     # Whom a later tier asks too hear of that.
-    return [*request.policy["reviewers"], *escalated(tiers[: notice.tier])]
+    earlier = tiers_in(request.policy)[: notice.tier]
+    return [*request.policy["reviewers"], *escalated(earlier)]
+
+
+def _named_by_tier(request: ApprovalRequest, notice: Notice) -> list[str] | None:
+    """Return whom the tier of a notice names; None for those who may decide."""
+    # A row that was changed may have fewer.
+    for tier in tiers_in(request.policy)[notice.tier : (notice.tier or 0) + 1]:
+        to = tier["to"]
+        return None if to is None else list(to)
+    return None
 
 
 def _request_of(notice: Notice) -> ApprovalRequest | None:
@@ -125,8 +135,12 @@ def _waits_for(person: Any, request: ApprovalRequest, notice: Notice) -> bool:
     """Return whether a reminder concerns a person: they may decide and have not; or the
     tier names them, and they may see the run.
     """
-    if tiers_in(request.policy)[notice.tier or 0]["to"] is None:
-        return not why_nothing_to_decide(person, request)
+    if _named_by_tier(request, notice) is None:
+        try:
+            return not why_nothing_to_decide(person, request)
+        except CountersignError:
+            # A request that does not verify is for nobody to decide.
+            return False
     runs = Run.objects.filter(id=request.run_id)
     return permissions.visible_among(person, runs).exists()
 

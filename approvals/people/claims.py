@@ -60,7 +60,7 @@ def release(request_id: UUID | str, *, by: Any) -> None:
         if current.by_id != by.pk:
             require_right(act, "reassign")
         current.delete()
-        _note_in_inboxes(act.request)
+        note_in_inboxes(act.request)
         act.record("request_released", subject=f"user:{current.by_name}")
 
 
@@ -144,7 +144,7 @@ def _put(
     )
     sealed_rows.seal(taken, PLAIN)
     taken.save(force_insert=True)
-    _note_in_inboxes(act.request)
+    note_in_inboxes(act.request)
     return taken
 
 
@@ -159,7 +159,7 @@ def _end_in_words(taken: RequestClaim) -> dict[str, str]:
     return {"until": taken.until.isoformat()}
 
 
-def _note_in_inboxes(request: ApprovalRequest) -> None:
+def note_in_inboxes(request: ApprovalRequest) -> None:
     """Count a change of the request, so that open inboxes draw it anew."""
     rows = RequestReviewer.objects.filter(request=request)
     rows.update(changes=F("changes") + 1, changed_at=read_now())

@@ -124,8 +124,8 @@ def _deciding(state: RequestState) -> list[Decision]:
             counting.update(standing.by)
     last: dict[int | None, Decision] = {}
     for decision in state.decisions:
-        if decision.by_id in counting:
-            last[decision.by_id] = decision
+        if decision.voter in counting:
+            last[decision.voter] = decision
     return list(last.values())
 
 

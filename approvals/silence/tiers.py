@@ -11,8 +11,9 @@ from uuid import UUID
 
 from approvals.gates import deadline_jobs
 from approvals.gates.reviewer_rows import reviewer_rows
-from approvals.models import ApprovalRequest
+from approvals.models import ApprovalRequest, RequestReviewer
 from approvals.notice_rows import ESCALATED, REMINDED, write_notices
+from approvals.people.claims import note_in_inboxes
 from approvals.silence.moments import Passing, act_when_due
 from checkpoints.audit import lines as audit_log
 from checkpoints.db import statements
@@ -73,11 +74,16 @@ def _next_after(
 
 def _ask_too(passing: Passing, acting: Sequence[Tier]) -> None:
     """Add the principals whom these tiers ask too to the reviewers of the request."""
-    reviewers = set(passing.request.reviewers_now)
-    added = [name for name in escalated(acting) if name not in reviewers]
-    rows = reviewer_rows(passing.request, added, status=passing.run.status)
-    if rows:
-        statements.insert_rows(type(rows[0]), rows)
+    request = passing.request
+    reviewers = set(request.reviewers_now)
+    added: list[str] = []
+    for name in escalated(acting):
+        if name not in reviewers:
+            added.append(name)
+    if added:
+        rows = reviewer_rows(request, added, status=passing.run.status)
+        statements.insert_rows(RequestReviewer, rows)
+        note_in_inboxes(request)
 
 
 def _record(passing: Passing, acting: Sequence[Tier], number: int) -> None:
@@ -86,32 +92,53 @@ def _record(passing: Passing, acting: Sequence[Tier], number: int) -> None:
     """
     run = passing.run
     request = passing.request
-    first_seq = run.event_seq + 1
-    events = [_event(request, number + i, tier) for i, tier in enumerate(acting)]
+    events: list[NewEvent] = []
+    new_notices: list[tuple[str, int | None]] = []
+    for tier in acting:
+        act = tier["act"]
+        events.append(_event(request, number, tier))
+        new_notices.append((_NOTICES[act], number))
+        number += 1
+    seq = run.event_seq
     locked_run.append_locked(run, events, at=passing.at)
-    for i, tier in enumerate(acting):
-        kind = EVENTS[tier["act"]]
-        facts = {} if tier["to"] is None else {"to": tier["to"]}
-        audit_log.record_act(
-            kind,
-            run,
-            actor=None,
-            seq=first_seq + i,
-            request=request.id,
-            **facts,
-        )
-    write_notices(
-        request,
-        [(_NOTICES[tier["act"]], number + i) for i, tier in enumerate(acting)],
-        at=passing.at,
+    for tier in acting:
+        seq += 1
+        _record_in_audit_log(passing, tier, seq)
+    write_notices(request, new_notices, at=passing.at)
+
+
+def _record_in_audit_log(passing: Passing, tier: Tier, seq: int) -> None:
+    kind = EVENTS[tier["act"]]
+    audit_log.record_act(
+        kind,
+        passing.run,
+        actor=None,
+        seq=seq,
+        request=passing.request.id,
+        **_named(tier),
     )
 
 
+def _named(tier: Tier) -> dict[str, Any]:
+    """Return whom a tier names, as a fact; nothing for those who may decide."""
+    to = tier["to"]
+    if to is None:
+        return {}
+    return {"to": to}
+
+
 def _event(request: ApprovalRequest, number: int, tier: Tier) -> NewEvent:
-    facts: dict[str, Any] = {"request": str(request.id), "tier": number}
-    if tier["to"] is not None:
-        facts["to"] = tier["to"]
-    return NewEvent(EVENTS[tier["act"]], facts, node=request.node, task=request.task)
+    facts: dict[str, Any] = {
+        "request": str(request.id),
+        "tier": number,
+        **_named(tier),
+    }
+    return NewEvent(
+        EVENTS[tier["act"]],
+        facts,
+        node=request.node,
+        task=request.task,
+    )
 
 
 def _pass(passing: Passing, count: int, next_at: datetime | None) -> None:
@@ -119,12 +146,20 @@ def _pass(passing: Passing, count: int, next_at: datetime | None) -> None:
     is to, and queue the job of that one.
     """
     request = passing.request
-    passed = [*(request.passed_tiers or ()), *[passing.at.isoformat()] * count]
+    moment = passing.at.isoformat()
+    passed = list(request.passed_tiers or ())
+    passed += [moment] * count
     changed = sealed_rows.seal_again(
-        request, passing.protection, passed_tiers=passed, tier_at=next_at
+        request,
+        passing.protection,
+        passed_tiers=passed,
+        tier_at=next_at,
     )
     request.save(update_fields=changed)
-    deadline_jobs.add_request_jobs([request], kinds=[deadline_jobs.TIER_KIND])
+    deadline_jobs.add_request_jobs(
+        [request],
+        kinds=[deadline_jobs.TIER_KIND],
+    )
 
 
 def escalations(request: ApprovalRequest) -> list[tuple[datetime, list[str]]]:

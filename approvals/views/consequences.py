@@ -195,11 +195,11 @@ def lines_after(
     for edge in compiled.edges:
         if edge.source == node and takes(edge, way_of(outcome)):
             starts.append((edge, _is_sure(edge)))
+    waits = _waits(compiled, node, renews=renews)
     if outcome == SKIPPED:
         following = _lines_ahead(compiled, starts, (), ahead)
-        return [_not_called(compiled.nodes[node]), *following]
-    waits = _waits(compiled, node, renews=renews)
-    if waits and outcome != "rejected":
+        lines = [_not_called(compiled.nodes[node]), *following]
+    elif waits and outcome != "rejected":
         # What it writes is decided by nobody, so all that follows may read it.
         following = _lines_ahead(compiled, starts, (), ahead)
         lines = _lines_of_run(compiled.nodes[node], following, fates, ahead, renews)

@@ -362,7 +362,7 @@ def _line_of(drafted: _Drafted, state: RequestState, after: Standing) -> Line:
         needed_rejections = state.request.policy["reject_quorum"]
         text = f"One rejection of {needed_rejections}; it stays open."
         return Line(drafted.title, text, icon="x")
-    have = after.alike
+    have = after.beside(verdict)
     needed = state.request.quorum
     text = f"{have} of {needed} signatures; it waits for {needed - have} more."
     return Line(drafted.title, f"{text}{amount}", icon="clock")

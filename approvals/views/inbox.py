@@ -24,11 +24,13 @@ from approvals.gates.repeated_effects import NO_REPEATS, Repeats, repeated_effec
 from approvals.models import (
     BY_DEADLINE,
     BY_VETO,
+    NO_AUTO,
     VETO_ANSWERS,
     ApprovalRequest,
     Decision,
     Draft,
     RequestStatus,
+    SavedFilter,
 )
 from approvals.people.claims import shown_claim
 from approvals.results.effect_results import EffectResult, effect_results
@@ -112,7 +114,13 @@ class InboxRow:
     repeats: Repeats
     drafted: int
     claimed: str
+    is_own_claim: bool
     for_whom: str
+
+    @property
+    def is_overdue(self) -> bool:
+        """Return whether it is still open though its deadline has come."""
+        return self.open and bool(self.deadline) and self.deadline < timezone.now()
 
     @property
     def slots(self) -> range:
@@ -125,16 +133,13 @@ class InboxRow:
 @permissions.remembering_principals()
 def inbox_page(request: HttpRequest) -> HttpResponse:
     """Show one folder, in pages of fifty."""
-    folder = request.GET.get("folder", "mine")
-    if folder not in FOLDERS:
-        folder = "mine"
-    words = request.GET.get("q", "").strip()[:200]
+    folder, words, taken = _read_filter(request.GET)
     # Read before the rows: what changes meanwhile changes the mark, and the page asks
     # for it.
     principals = permissions.principals_of(request.user)
     mark = inbox.mark_of(request.user, principals=principals)
-    if words:
-        page = _page_of_search(request, folder, words)
+    if words or taken:
+        page = _page_of_search(request, folder, words, taken)
     else:
         page = _page(request, folder)
     rows = _rows(page.requests, request.user)
@@ -149,6 +154,10 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
         "more": page.onward,
         "searched": page.searched,
         "q": words,
+        "taken": taken,
+        "filters": _filters(folder, words, taken),
+        "query": _query(folder, words, taken),
+        "saved": list(SavedFilter.objects.filter(user=request.user.pk)),
         "zone": timezone.get_current_timezone_name(),
     }
     return render(request, "approvals/inbox.html", context, section="reviews")
@@ -181,9 +190,46 @@ def _page(request: HttpRequest, folder: str) -> _Page:
     return _Page(page[:PAGE], onward)
 
 
-def _page_of_search(request: HttpRequest, folder: str, words: str) -> _Page:
-    """Return the requests of a folder that have the words, of the stretch behind the
-    place that the address names.
+def _filters(folder: str, words: str, taken: str) -> list[dict[str, Any]]:
+    """Return the links to the same list, by whose claim is wanted."""
+    links: list[dict[str, Any]] = []
+    for name, label in inbox_search.TAKEN.items():
+        query = _query(folder, words, name)
+        links.append({"label": label, "query": query, "current": name == taken})
+    return links
+
+
+def _read_filter(fields: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return the folder, the words and whose claim is wanted, as an address or a form
+    says; what is no folder is what waits, and what is nobody's claim any.
+    """
+    folder = fields.get("folder", "mine")
+    if folder not in FOLDERS:
+        folder = "mine"
+    words = fields.get("q", "").strip()[:200]
+    taken = fields.get("taken", "")
+    if taken not in inbox_search.TAKEN:
+        taken = ""
+    return folder, words, taken
+
+
+def filter_query(fields: Mapping[str, str]) -> str:
+    """Return the query of the address that shows what these fields ask for."""
+    return _query(*_read_filter(fields))
+
+
+def _query(folder: str, words: str, taken: str) -> str:
+    query = {"folder": folder}
+    if words:
+        query["q"] = words
+    if taken:
+        query["taken"] = taken
+    return urlencode(query)
+
+
+def _page_of_search(request: HttpRequest, folder: str, words: str, taken: str) -> _Page:
+    """Return the requests of a folder that have the words and are taken by whom it is
+    asked for, of the stretch behind the place that the address names.
     """
     requests = _folder(
         request.user,
@@ -191,11 +237,15 @@ def _page_of_search(request: HttpRequest, folder: str, words: str) -> _Page:
         first=inbox_search.number_read(),
         behind=_place(request.GET.get("after", "")),
     )
-    search = inbox_search.search(requests, words, most=PAGE)
+    wanted = inbox_search.has_words(words)
+    wanted &= inbox_search.is_taken_by(taken, request.user)
+    search = inbox_search.search(requests, wanted, most=PAGE)
     page = list(_with_people(search.requests))
     if search.end is None:
         return _Page(page, "")
     query = {"folder": folder, "q": words, "after": _place_text(search.end)}
+    if taken:
+        query["taken"] = taken
     return _Page(page, urlencode(query), search.searched)
 
 
@@ -284,14 +334,19 @@ def _counts(mark: inbox.Mark, others: Mapping[str, int]) -> list[dict[str, Any]]
 
 
 def _columns(rows: Sequence[InboxRow]) -> str:
-    """Return the classes that hide columns with the same content in every row:
-    signatures if each request needs one, and deadlines if there are none.
+    """Return the classes that hide what is the same in every row: signatures if each
+    request needs one, deadlines if there are none, and of several rows the graph and
+    whom they ask.
     """
     classes = []
     if all(row.quorum == 1 and not row.signers for row in rows):
         classes.append("no-quor")
     if all(row.open and not row.deadline for row in rows):
         classes.append("no-due")
+    if len(rows) > 1 and len({row.graph for row in rows}) == 1:
+        classes.append("no-graph")
+    if len(rows) > 1 and len({row.asked_of for row in rows}) == 1:
+        classes.append("no-asked")
     return " ".join(classes)
 
 
@@ -400,6 +455,7 @@ def _row(
         repeats=repeats,
         drafted=drafted,
         claimed=_claimed(request, user, names),
+        is_own_claim=_is_own_claim(request, user),
         for_whom=_for_whom(request, held),
     )
 
@@ -422,6 +478,11 @@ def _claimed(request: ApprovalRequest, user: Any, names: Mapping[str, str]) -> s
     if taken.by_id != user.pk:
         return f"taken by {names.get(taken.by_name, taken.by_name)}"
     return "handed to you" if taken.assigned_name else "taken by you"
+
+
+def _is_own_claim(request: ApprovalRequest, user: Any) -> bool:
+    taken = shown_claim(request)
+    return taken is not None and bool(taken.by_id == user.pk)
 
 
 def _signatures(request: ApprovalRequest) -> list[Decision]:
@@ -454,13 +515,22 @@ def _state(request: ApprovalRequest, signers: list[str]) -> str:
         return str(request.get_status_display())
     sentence = request.outcome
     by = list(signers)
-    if any(decision.by_deadline for decision in request.signed):  # type: ignore[attr-defined]
-        by.append(BY_DEADLINE)
+    by += _not_people(request.signed)  # type: ignore[attr-defined]
     if by:
         sentence += f" by {', '.join(by)}"
     if request.settled_at:
         sentence += f" at {time_of(request.settled_at)}"
     return str(sentence)
+
+
+def _not_people(signed: Iterable[Decision]) -> list[str]:
+    """Return the names of a deadline and of policies that have decided."""
+    names: dict[str, None] = {}
+    for decision in signed:
+        signs = decision.by_policy and decision.verdict != NO_AUTO
+        if signs or decision.by_deadline:
+            names[decision.by_name] = None
+    return list(names)
 
 
 _AT_DEADLINE = {
@@ -517,6 +587,8 @@ def name_of_decider(decision: Decision) -> str:
         return name_of(decision.by)
     if decision.verdict in VETO_ANSWERS:
         return BY_VETO
+    if decision.by_policy:
+        return decision.by_name
     return BY_DEADLINE if decision.by_deadline else "the system"
 
 

@@ -1,9 +1,13 @@
-"""The search of a folder of the inbox. It looks through a stretch of the folder at a
-time, so that it costs the same however many reviews there are; the next page goes on
-behind the last one that was looked at, whatever has left the folder meanwhile.
+"""The search of a folder of the inbox, by words and by who has taken a review. It looks
+through a stretch of the folder at a time, so that it costs the same however many reviews
+there are; the next page goes on behind the last one that was looked at, whatever has left
+the folder meanwhile.
 """
 
+from typing import Any
+
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from approvals.inbox import InboxPlace
 from approvals.models import ApprovalRequest
@@ -15,7 +19,7 @@ STRETCH = 1_000
 
 @frozen
 class InboxSearch:
-    """The requests that have the words. `searched`: how many requests of the folder were
+    """The requests that are wanted. `searched`: how many requests of the folder were
     looked at. `end`: the place up to which; None where there are no others behind it.
     """
 
@@ -24,19 +28,17 @@ class InboxSearch:
     end: InboxPlace | None
 
 
-def search(
-    folder: "QuerySet[ApprovalRequest]", words: str, *, most: int
-) -> InboxSearch:
-    """Look for the words from the beginning of a folder, of which the first
-    `number_read()` requests are sure to be complete, until a stretch ends or `most` were
-    found. Two queries.
+def search(folder: "QuerySet[ApprovalRequest]", wanted: Q, *, most: int) -> InboxSearch:
+    """Look for the wanted requests from the beginning of a folder, of which the first
+    `number_read()` are sure to be complete, until a stretch ends or `most` were found.
+    Two queries.
     """
     rows = folder.values_list("deadline", "opened_at", "id")[: number_read()]
     places = [InboxPlace(*row) for row in rows]
     is_whole = len(places) <= STRETCH
     places = places[:STRETCH]
     ids = [place.request for place in places]
-    matching = folder.filter(_has(words), id__in=ids)
+    matching = folder.filter(wanted, id__in=ids)
     matches = list(matching.values_list("id", flat=True)[: most + 1])
     if len(matches) > most:
         # The next page begins behind the last one that this page shows.
@@ -55,8 +57,35 @@ def number_read() -> int:
     return STRETCH + 1
 
 
-def _has(words: str) -> Q:
-    """Return the filter for requests with these words."""
+def has_words(words: str) -> Q:
+    """Return the filter for requests with these words; of all for none."""
+    if not words:
+        return Q()
     # Titles may be encrypted, so they cannot be searched.
     of_run = Q(run__key__icontains=words) | Q(run__label__icontains=words)
     return of_run | Q(graph__icontains=words) | Q(node__icontains=words)
+
+
+TAKEN = {
+    "": "All",
+    "nobody": "Free",
+    "me": "Taken by you",
+    "others": "Taken by others",
+}
+"""Whose claim is wanted -> its name on the page."""
+
+
+def is_taken_by(whose: str, user: Any) -> Q:
+    """Return the filter for requests with the claim of somebody of `TAKEN`."""
+    now = timezone.now()
+    lasts = Q(claim__isnull=False) & (
+        Q(claim__until__isnull=True) | Q(claim__until__gt=now)
+    )
+    own = Q(claim__by=user.pk)
+    if whose == "me":
+        return lasts & own
+    if whose == "others":
+        return lasts & ~own
+    if whose == "nobody":
+        return Q(claim__isnull=True) | Q(claim__until__lte=now)
+    return Q()

@@ -19,8 +19,9 @@ from approvals.display import comparison
 from approvals.display.value_types import ValueType, type_of_channel
 from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import (
+    NO_AUTO,
+    NO_VETO,
     VETO,
-    VETO_ANSWERS,
     ApprovalRequest,
     Decision,
     Receipt,
@@ -48,7 +49,7 @@ LOOKS = {
     "approve": ("Approved", "check"),
     "edit": ("Edited", "pen"),
     "reject": ("Rejected", "x"),
-    "skip": ("Skipped: not run", "slash"),
+    "skip": ("Skipped", "slash"),
 }
 SETTLED_BY = {"approve": "approved", "reject": "rejected", "skip": "skipped"}
 """The state of a write that is settled by a verdict. Where a write is in it, the
@@ -120,14 +121,8 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     those who may read the audit log and see the run. A signer who may no longer see the
     run gets verdicts and results alone.
     """
-    receipt = Receipt.objects.select_related("by", "run").filter(id=receipt_id).first()
-    if receipt is None:
-        raise Http404("there is no such receipt")
+    receipt, sees_run = _readable_receipt(request.user, receipt_id)
     run = receipt.run
-    # Rights may have been withdrawn since the signing; the signature remains theirs.
-    sees_run = permissions.may_see_run(request.user, run)
-    if receipt.by_id != request.user.pk and not _may_read(request.user, sees_run):
-        raise Http404("there is no such receipt")
     number = read_page(request)
     start = (number - 1) * PAGE
     lines = _lines(receipt, start) if sees_run else _verdicts(receipt, start)
@@ -154,10 +149,22 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
         "still_open": still_open,
         "now": _now(sees_run, came_back, still_open),
         "came_of_it": _came_of_it(askings, sees_run=sees_run),
-        "vetoes": _vetoes_in_words(askings, sees_run=sees_run),
+        "answers": _answers_in_words(askings, sees_run=sees_run),
         "next": inbox.waiting_for(request.user, first=1, beside=run.id).first(),
     }
     return render(request, "approvals/receipt.html", context, section="reviews")
+
+
+def _readable_receipt(user: Any, receipt_id: UUID) -> tuple[Receipt, bool]:
+    """Return the receipt, and whether the person may see its run. Raises `Http404`."""
+    receipt = Receipt.objects.select_related("by", "run").filter(id=receipt_id).first()
+    if receipt is None:
+        raise Http404("there is no such receipt")
+    # Rights may have been withdrawn since the signing; the signature remains theirs.
+    sees_run = permissions.may_see_run(user, receipt.run)
+    if receipt.by_id != user.pk and not _may_read(user, sees_run):
+        raise Http404("there is no such receipt")
+    return receipt, sees_run
 
 
 def _may_read(user: Any, sees_run: bool) -> bool:
@@ -231,41 +238,43 @@ def _came_of_it(
     return came_of_it
 
 
-def _vetoes_in_words(
+SAID = {
+    VETO: "The veto of the gate kept {writes} open",
+    NO_VETO: "The veto of the gate let {writes} pass",
+    NO_AUTO: "The policy of the gate left {writes} to people",
+    "approve": "The policy of the gate approved {writes}",
+}
+"""The words of what the functions of a gate have answered, by verdict."""
+
+
+def _answers_in_words(
     requests: Sequence[ApprovalRequest], *, sees_run: bool
 ) -> list[tuple[str, bool]]:
-    """Return what the vetoes of these requests have answered: a sentence for each time,
-    and whether it keeps something open; without reasons for who may not see the run. One
-    query, none for gates without a veto. Each request has its run.
+    """Return what the automatic policies and vetoes of these requests have answered: a
+    sentence for each time, and whether it keeps something open; without reasons for who
+    may not see the run. One query, none for gates with neither. Each request has its run.
     """
-    under_veto = {row.id: row for row in requests if "veto" in row.policy}
-    if not under_veto:
+    by_id = {row.id: row for row in requests if row.policy.keys() & {"auto", "veto"}}
+    if not by_id:
         return []
-    rows = Decision.objects.filter(request__in=under_veto, verdict__in=VETO_ANSWERS)
+    rows = Decision.objects.filter(request__in=by_id, checked__isnull=False)
     by_time: dict[tuple[object, object, str], list[Decision]] = {}
     for row in rows.order_by("event_seq"):
         key = (row.request_id, row.at, row.verdict)
         by_time.setdefault(key, []).append(row)
     sentences: list[tuple[str, bool]] = []
-    for (request, _, verdict), answers in by_time.items():
-        sentence = _veto_sentence(under_veto[request], answers, sees_run=sees_run)  # type: ignore[index]
-        sentences.append((sentence, verdict == VETO))
+    for answers in by_time.values():
+        first = answers[0]
+        request = next(row for row in by_id.values() if row.id == first.request_id)
+        words = SAID[first.verdict].format(writes=counted(len(answers), "write"))
+        reason = _reason_of(request, first) if sees_run else ""
+        end = f": {reason}" if reason else "."
+        sentence = f"{words} at {time_of(first.at)}{end}"
+        sentences.append((sentence, first.verdict == VETO))
     return sentences
 
 
-def _veto_sentence(
-    request: ApprovalRequest, answers: Sequence[Decision], *, sees_run: bool
-) -> str:
-    first = answers[0]
-    writes = counted(len(answers), "write")
-    did = "kept" if first.verdict == VETO else "let"
-    end = "open" if first.verdict == VETO else "pass"
-    sentence = f"The veto of the gate {did} {writes} {end} at {time_of(first.at)}"
-    reason = _veto_reason(request, first) if sees_run else ""
-    return f"{sentence}: {reason}" if reason else f"{sentence}."
-
-
-def _veto_reason(request: ApprovalRequest, answer: Decision) -> str:
+def _reason_of(request: ApprovalRequest, answer: Decision) -> str:
     try:
         sealed_rows.verify_row(answer, protection_of(request.run))
         return str(read_value(answer, "reason") or "")

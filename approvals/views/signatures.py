@@ -32,6 +32,7 @@ class Slot:
     at: datetime | None = None
     counts: bool = True
     deadline_did: str = ""
+    by_policy: bool = False
 
     @property
     def by_deadline(self) -> bool:
@@ -53,7 +54,7 @@ def slots(
     """
     by_person: dict[Any, list[Decision]] = {}
     for decision in decisions:
-        by_person.setdefault(decision.by_id, []).append(decision)
+        by_person.setdefault(decision.voter, []).append(decision)
     # A signature for an older revision is listed, but counts no more.
     counting = _people_who_count(states)
     signed = [
@@ -107,6 +108,10 @@ def _signed_slot(decisions: Sequence[Decision], user: Any, *, counts: bool) -> S
         at = max(decision.at for decision in decisions)
         did = VERBS[decisions[0].verdict]
         return Slot("The deadline", text, at, counts=False, deadline_did=did)
+    if decisions[0].by_policy:
+        at = max(decision.at for decision in decisions)
+        name = decisions[0].by_name
+        return Slot(name[:1].upper() + name[1:], text, at, counts, by_policy=True)
     if not counts:
         text += " It does not count for what is asked now."
     at = max(decision.at for decision in decisions)

@@ -43,7 +43,7 @@ from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.models.pending_write import RevisionReason
 from checkpoints.sealing import sealed_columns
-from orchestrator.engine.gates.verdicts import EXCLUDED, Standing, excludes
+from orchestrator.engine.gates.verdicts import AUTOMATIC, EXCLUDED, Standing, excludes
 from orchestrator.engine.graphs.call import is_authority, is_call
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.limit import limit_in_words
@@ -153,7 +153,7 @@ class WriteCard:
     edit: "EditCard | None" = None
     before: list[DecisionOnSlip] = field(default_factory=list)
     stale: str = ""
-    vetoed: str = ""
+    left_open: str = ""
     settled_line: str = ""
     limits: Sequence[str] = ()
     needs: str = ""
@@ -231,7 +231,7 @@ class WriteCard:
 
     @property
     def by_system(self) -> bool:
-        return self.standing.by == (None,)
+        return self.standing.by in ((None,), (AUTOMATIC,))
 
     def __getattr__(self, name: str) -> Any:
         # The template reads the row's own columns through its slip.
@@ -490,7 +490,7 @@ def _settled_line(
     if not standing.settled:
         return ""
     # Signatures on older revisions, and those that four eyes exclude, settled nothing.
-    counted = [decision for decision in decisions if decision.by_id in standing.by]
+    counted = [decision for decision in decisions if decision.voter in standing.by]
     people = dict.fromkeys(name_of_decider(decision) for decision in counted)
     # A decision made after the write was settled does not show when it was settled.
     times = [decision.at for decision in counted if decision.event_seq <= standing.seq]
@@ -622,24 +622,30 @@ def _slip(
         why_not=why_not,
         own=own,
         stale=stale,
-        vetoed=_objection_to(state, row),
+        left_open=_answer_to(state, row),
         limits=_limits_in_words(shown),
     )
 
 
-def _objection_to(state: RequestState, row: PendingWrite) -> str:
-    """Return why a veto keeps a write open, as a sentence; empty if none does."""
-    last = ""
+def _answer_to(state: RequestState, row: PendingWrite) -> str:
+    """Return the last answer of the gate's own functions on an open write, as a sentence:
+    why its policy left it to people, or its veto keeps it open; empty if there is none.
+    """
+    sentence = ""
     if not _is_open(state, state.standings[row.write]):
-        return last
+        return sentence
     for answer in state.answers:
-        is_current = (answer.write, answer.revision) == (row.write, row.revision)
-        if is_current and answer.verdict == VETO:
-            reason = sealed_columns.read_value(answer, "reason") or ""
-            last = (
-                f"Kept open by the veto of its gate at {time_of(answer.at)}: {reason}"
-            )
-    return last
+        if (answer.write, answer.revision) == (row.write, row.revision):
+            sentence = _in_words(answer)
+    return sentence
+
+
+def _in_words(answer: Decision) -> str:
+    reason = sealed_columns.read_value(answer, "reason") or ""
+    beginning = f"Left to people by {answer.by_name}"
+    if answer.verdict == VETO:
+        beginning = f"Kept open by the veto of its gate at {time_of(answer.at)}"
+    return f"{beginning}: {reason}"
 
 
 def _adds(row: PendingWrite, base: pending_writes.StoredBase) -> bool:

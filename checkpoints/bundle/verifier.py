@@ -62,7 +62,7 @@ ONCE = ("manifest", "run", "counts", "signature")
 # Events that record a decision, and whether nobody was asked for it.
 DECISIONS = {"decision_signed": False, "approval_not_needed": True}
 # Verdicts that let nothing happen.
-WITHOUT_FINAL = ("reject", "skip", "veto")
+WITHOUT_FINAL = ("reject", "skip", "veto", "no_auto")
 # Events whose facts are compared with other rows.
 READABLE = ("run_started", "checkpoint_noted", "erased")
 

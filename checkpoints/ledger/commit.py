@@ -473,15 +473,17 @@ def append_events(
     *,
     inside: Callable[[], None] | None = None,
     decided: int = 0,
+    at: datetime | None = None,
 ) -> None:
     """Append events to a leased run's log, extend the lease, do `inside` with it, which
-    writes so many decisions (`decided`). Raises as `commit_superstep` does.
+    writes so many decisions (`decided`). `at` is the moment of the events, else now.
+    Raises as `commit_superstep` does.
     """
     rows, end = event_log.chain(
         lease.id,
         lease.end,
         [*lease.unsaved, *events],
-        at=timezone.now(),
+        at=at or timezone.now(),
         protection=lease.protection,
     )
     values: dict[str, Any] = {"lease_until": db_in(conf().lease_seconds)}

@@ -132,6 +132,7 @@ NEEDED: Mapping[str, Mapping[str, Kind]] = {
     "request_expired": {"request": _id},
     "request_reminded": {"request": _id, "tier": _number},
     "request_escalated": {"request": _id, "tier": _number, "to": _names},
+    "request_reopened": {"request": _id, "opened": _id, "reason": _text},
     "request_claimed": {"request": _id},
     "request_released": {"request": _id, "subject": _name},
     "request_assigned": {"request": _id, "subject": _name},

@@ -121,6 +121,7 @@ EVENTS = {
     "request_expired": "review was closed by its deadline",
     "request_reminded": "people were reminded of a review",
     "request_escalated": "others were asked too",
+    "request_reopened": "review was re-opened under another policy",
     "request_claimed": "review taken",
     "request_released": "review given back",
     "request_assigned": "review handed over",

@@ -28,6 +28,13 @@ OF_PAGE: dict[str, tuple[Shortcut, ...]] = {
         (("↵",), "open it"),
         (("X",), "select it"),
     ),
+    "inbox": (
+        (("J", "K"), "next, previous review"),
+        (("↵",), "open it"),
+        (("T",), "take it, or give it back"),
+        (("H",), "hand it over, once you have taken it"),
+    ),
+    "receipt": ((("N",), "next review"),),
     "review": (
         (("J", "K"), "next, previous write"),
         (("N",), "next undecided write"),

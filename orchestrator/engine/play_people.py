@@ -14,6 +14,7 @@ from orchestrator.engine.errors import DeadlinePassed, InvalidValue, UnknownThin
 from orchestrator.engine.gates.requests import (
     ShownWrite,
     WaitingRequest,
+    auto_of,
     is_applied_as_one,
     moved_writes,
     principals_of,
@@ -22,6 +23,7 @@ from orchestrator.engine.gates.requests import (
     veto_of,
 )
 from orchestrator.engine.gates.verdicts import (
+    AUTOMATIC,
     NOT_SKIPPABLE,
     VETO,
     Given,
@@ -31,6 +33,10 @@ from orchestrator.engine.gates.verdicts import (
 )
 from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled, State
+from orchestrator.engine.graphs.confirmation import (
+    confirmation_needed,
+    confirmation_policy,
+)
 from orchestrator.engine.graphs.effect import REJECTED
 from orchestrator.engine.graphs.gate import Gate, present, present_edit
 from orchestrator.engine.graphs.limit import require_within_limits
@@ -217,6 +223,7 @@ class Reviewers:
             by_task.setdefault(write.task, []).append(write)
         for task, writes in by_task.items():
             self._waiting[task] = self._new_request(task, writes, state)
+            self._ask_policy(self._waiting[task], state)
 
     def _new_request(
         self,
@@ -275,6 +282,7 @@ class Reviewers:
                     write.channel,
                     shows=write.shows,
                 )
+                self._ask_policy(request, state)
 
     def requests(self, state: State) -> list[Request]:
         """Return the requests that wait, in declared order."""
@@ -317,6 +325,26 @@ class Reviewers:
             # Those behind it are asked on the state without it.
             self._keep_open(vetoed)
 
+    def _ask_policy(self, request: _PlayedRequest, state: State) -> None:
+        """Let the automatic policy of a gate sign what is open, where it decides alone:
+        beside it a decider stands for all others.
+        """
+        gate = self._gate(request.task.node)
+        if gate.auto is None or gate.quorum > 1:
+            return
+        standings = request.stands().standings
+        waiting = [
+            write for write in request.writes if not standings[write.write].settled
+        ]
+        proposed = [write.applied() for write in request.writes]
+        answer = auto_of(self._compiled, request.task.node, state, proposed)
+        policy = confirmation_policy(gate)
+        for write in waiting:
+            if answer.why is not None:
+                return
+            if not confirmation_needed(policy, write.channel, [write.value]):
+                self._add(request, write, "approve", by=AUTOMATIC)
+
     def _first_vetoed(
         self,
         settled: Sequence[Settled],
@@ -325,10 +353,11 @@ class Reviewers:
     ) -> _PlayedRequest | None:
         for position, settlement in enumerate(settled):
             node = settlement.task.node
-            if not settlement.writes or self._gate(node).veto is None:
+            gate = self._gate(node)
+            if not settlement.writes or gate.veto is None:
                 continue
             seen = state_before(self._compiled, frontier, state, settled, position)
-            veto = veto_of(self._compiled, node, seen, settlement.writes)
+            veto = veto_of(self._compiled, node, gate, seen, settlement.writes)
             if veto.why is not None:
                 return self._waiting[settlement.task]
         return None
@@ -352,6 +381,7 @@ class Reviewers:
         verdict: str,
         *,
         by_deadline: bool = False,
+        by: int | None = None,
     ) -> None:
         """Add what no person decided."""
         self._seq += 1
@@ -360,7 +390,7 @@ class Reviewers:
                 write.write,
                 write.revision,
                 verdict,
-                None,
+                by,
                 self._seq,
                 by_deadline=by_deadline,
             )

@@ -14,6 +14,7 @@ from typing import Any
 
 from django.db import Error
 
+from approvals.answers.vetoes import VetoAnswer, prepare_vetoes
 from approvals.gates.new_requests import (
     Moment,
     NewRequests,
@@ -25,7 +26,6 @@ from approvals.gates.settlement import Rebasing, Settlement, rebase_writes
 from approvals.gates.waivers import NotNeeded, Passed, prepare_not_needed
 from approvals.gates.withdrawal import mark_withdrawn, withdrawn_events
 from approvals.models import ApprovalRequest, RequestStatus
-from approvals.vetoes import VetoAnswer, prepare_vetoes
 from checkpoints.core import keep_policy, tape
 from checkpoints.core.status import ENDS, Status
 from checkpoints.db.statements import Update
@@ -539,7 +539,7 @@ def commit_rest(session: Session) -> bool:
     run_update = RunUpdate(status, place, session.lease.tape)
 
     def act() -> bool:
-        if session.has_settled_gate() or session.has_expired:
+        if session.has_settled_gate() or session.has_more_to_ask:
             return True
         # That look may have read other requests, so the stops are looked up again.
         stopped = session.stopped_before(frontier)
@@ -655,6 +655,9 @@ def _status(
     for settled in session.settled_gates(frontier):
         if settled.request not in apart_from:
             return Status.RUNNING
+    # A policy is asked about what waits, and after it the run may rest.
+    if session.graph.has_policies:
+        return Status.RUNNING
     # Likewise with a gate that its deadline has closed: the run fails, or asks again.
     # What was begun is committed by now, and is no hindrance.
     return Status.RUNNING if session.expired else status

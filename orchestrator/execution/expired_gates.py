@@ -17,19 +17,18 @@ from approvals.gates.new_requests import (
 )
 from approvals.gates.request_state import RequestState, load_states, why_of
 from approvals.gates.settlement import State, rebase_writes
+from approvals.gates.stored_proposals import Presented, proposal_of, revisions_of
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.ledger import commit as ledger
-from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
-from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import DeadlinePassed
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.consideration import considered_by
-from orchestrator.engine.graphs.gate import Show, present
-from orchestrator.engine.graphs.question import stored_question
+from orchestrator.engine.graphs.gate import Show
 from orchestrator.engine.graphs.review_claim import claim_time
+from orchestrator.engine.graphs.tiers import tiers_by
 from orchestrator.engine.graphs.veto import with_veto_of
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.step.reduce import HeldWrite
@@ -92,6 +91,9 @@ def _opening(session: Session) -> NewRequests:
     state = _state_reviewers_see(session, all_closed)
     reached: dict[Task, ReachedGate] = {}
     held: list[HeldWrite] = []
+    presented = Presented(
+        session.input, session.head.payload.state, lease.protection.encrypted
+    )
     for closed in all_closed:
         task = closed.state.task
         settled = _settled_positions(session, closed, state)
@@ -104,7 +106,7 @@ def _opening(session: Session) -> NewRequests:
         if _declared_gate(session, closed.request) is None:
             # Nothing else says any more what people were shown.
             reached[task] = replace(reached[task], shown=_as_shown(rows))
-        held += _proposal(session, task, gate, rows)
+        held += proposal_of(task, gate, rows, presented)
     moment = Moment(
         state,
         lease.superstep,
@@ -118,7 +120,7 @@ def _opening(session: Session) -> NewRequests:
 def _closed_request(session: Session, request: ApprovalRequest) -> _ClosedRequest:
     """Return what people were asked. Raises `TamperedRow`, `WrongKey`."""
     [state] = load_states([request], session.lease.protection)
-    first, newest = _revisions(session, request)
+    first, newest = revisions_of(request, session.lease.protection)
     return _ClosedRequest(state, first, newest)
 
 
@@ -182,7 +184,9 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         considered=considered_by(policy),
         exclusive=policy.get("exclusive", False),
         claim_for=claim_time(policy),
+        tiers=tiers_by(policy),
         skip=policy.get("skip", False),
+        auto=gate.auto if "auto" in policy else None,
     )
 
 
@@ -236,25 +240,6 @@ def _shows_of(gate: Gate, policy: Mapping[str, Any]) -> dict[str, Show]:
             needs=needs.get(channel, ()),
         )
     return shows
-
-
-def _revisions(
-    session: Session, request: ApprovalRequest
-) -> tuple[list[PendingWrite], list[PendingWrite]]:
-    """Return the first and the newest revision of each write of a request, by
-    position. Raises `TamperedRow`, `WrongKey`.
-    """
-    rows = PendingWrite.objects.filter(
-        run=request.run_id,
-        line=request.line,
-        node=request.node,
-        visit=request.visit,
-        index=request.index,
-    )
-    first = list(rows.filter(revision=1).order_by("position"))
-    newest = list(pending_writes.newest(rows).order_by("position"))
-    sealed_rows.verify_rows([*first, *newest], session.lease.protection)
-    return first, newest
 
 
 def _why(closed: _ClosedRequest) -> str | None:
@@ -319,43 +304,3 @@ def _reached(
         revisions={row.position: row.revision + 1 for row in closed.newest},
         settled_positions=settled,
     )
-
-
-def _proposal(
-    session: Session, task: Task, gate: Gate, rows: Sequence[PendingWrite]
-) -> list[HeldWrite]:
-    """Return these revisions of a task's writes as what it proposes."""
-    held: list[HeldWrite] = []
-    for row in rows:
-        version = pending_writes.base_of(row).version
-        value = read_value(row, "value")
-        shown = read_value(row, "shown") or {}
-        plain = HeldWrite(
-            task,
-            row.position,
-            row.channel,
-            value,
-            None,
-            version,
-            stored_question(shown),
-        )
-        label = str(shown.get("label") or row.label)
-        # In an encrypted run only a label of the node may stand in a plain column.
-        is_secret = session.lease.protection.encrypted and label != row.label
-        if is_secret or label == _label_by_gate(session, gate, plain):
-            held.append(plain)
-        else:
-            held.append(replace(plain, label=label))
-    return held
-
-
-def _label_by_gate(session: Session, gate: Gate, write: HeldWrite) -> str:
-    """Return the label that the gate gives a write by itself."""
-    presented = present(
-        gate,
-        node=write.task.node,
-        input=session.input,
-        state=session.head.payload.state,
-        writes=[write],
-    )
-    return str(presented["writes"][0]["label"])

@@ -59,6 +59,7 @@ from orchestrator.execution import (
     failed_save,
     failure_commit,
     open_superstep,
+    policies,
     summary,
 )
 from orchestrator.execution.adoption import pin
@@ -383,8 +384,8 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
         # hand are not among the settled gates yet.
         if replayed or session.has_settled_gate():
             return commit.commit_settlement(session, replayed)
-        if session.has_expired:
-            return expired_gates.fail_or_ask_again(session)
+        if session.has_more_to_ask:
+            return _ask_more(session)
         planned = session.planned or _next_superstep(session, before)
         if not planned.starts:
             return _rest(session)
@@ -417,6 +418,15 @@ def _rest(session: Session) -> bool:
         if replayed:
             return commit.commit_settlement(session, replayed)
     return commit.commit_rest(session)
+
+
+def _ask_more(session: Session) -> bool:
+    """Let the run fail with what a deadline has closed, or ask anew; else ask the
+    automatic policies of gates.
+    """
+    if session.has_expired:
+        return expired_gates.fail_or_ask_again(session)
+    return policies.ask_policies(session)
 
 
 def _gates_a_replay_settles(

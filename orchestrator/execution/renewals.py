@@ -41,8 +41,9 @@ def renewed_gate(session: Session, task: Task, held: FinishedTask) -> ReachedGat
         on_deadline="reject",
         tiers=(),
         confirm_above=None,
-        # Its recheck is what is asked about this.
+        # Its recheck is what is asked about this, and people decide.
         veto=None,
+        auto=None,
     )
     reached = ReachedGate(
         bare,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from approvals.answers.policies import unasked_writes
 from approvals.gates import expired_requests, settlement
 from approvals.gates.bound_channels import (
     BoundChannels,
@@ -247,6 +248,23 @@ class Session:
         superstep kept is listed, so that one is no hindrance.
         """
         return bool(self.expired) and not self.entries
+
+    @property
+    def has_more_to_ask(self) -> bool:
+        """Return whether a deadline has closed a request, or a gate's automatic policy
+        was not asked about something that waits.
+        """
+        # Most graphs have no policy, and then no request is looked at.
+        if self.graph.has_policies and self.unasked_of_policies():
+            return True
+        return bool(self.expired) and not self.entries
+
+    def unasked_of_policies(self) -> list[RequestState]:
+        """Return the open requests about which their policies were not asked as they are
+        now. A replay asks nobody.
+        """
+        requests = self.open_requests()
+        return [waiting for waiting in requests if unasked_writes(waiting)]
 
     @property
     def opened(self) -> bool:

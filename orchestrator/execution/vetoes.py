@@ -7,13 +7,15 @@ make.
 
 from collections.abc import Sequence
 
+from approvals.answers.vetoes import VetoAnswer, reasons_shown
 from approvals.gates.request_state import RequestState
 from approvals.gates.settlement import Settlement, settle_gates
 from approvals.models import ApprovalRequest
-from approvals.vetoes import VetoAnswer, reasons_shown
 from checkpoints.core.visible_text import LONGEST_JOB_ERROR
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.requests import veto_of
+from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.graphs.veto import with_veto_of
 from orchestrator.engine.step.reduce import state_before
 from orchestrator.execution.memory import State
 from orchestrator.execution.secrets import hide_secrets, writable
@@ -97,8 +99,13 @@ def _answer(
         settled,
         position,
     )
-    guard = gate.request.policy.get("gate") or gate.request.node
-    veto = veto_of(session.graph, guard, seen, settled[position].writes)
+    policy = gate.request.policy
+    guard = policy.get("gate") or gate.request.node
+    node = session.graph.nodes.get(guard)
+    declared = node.gate if node is not None else None
+    # A deployment gives no veto to people who were asked under another.
+    asking = with_veto_of(declared or Gate(), policy)
+    veto = veto_of(session.graph, guard, asking, seen, settled[position].writes)
     why = hide_secrets(writable(veto.why or ""))[:LONGEST_JOB_ERROR]
     if not why:
         # Nobody may lift a veto by a value that they set themselves, unless those who

@@ -141,7 +141,7 @@ def _open_requests(paused: Sequence[Run]) -> RequestsByRun:
         return {}
     by_run: RequestsByRun = {}
     rows = ApprovalRequest.objects.filter(run__in=lines, status=RequestStatus.OPEN)
-    for row in rows.only("run_id", "line", "policy", "writes"):
+    for row in rows.only("run_id", "line", "policy", "passed_tiers", "writes"):
         # A line that the run left may have requests that are still open.
         if row.line == lines[row.run_id]:
             requests = by_run.setdefault(row.run_id, [])

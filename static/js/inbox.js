@@ -2,7 +2,7 @@
 // and stays in its place. Nothing moves under the pointer; the server decides what this person may
 // see of each row.
 
-import { announceNews } from './tools.js';
+import { announce, announceNews, isShortcut } from './tools.js';
 import { latestInbox, untilShown } from './live.js';
 import { fetchPage, swapParts } from './swap.js';
 
@@ -97,6 +97,59 @@ const hear = ({ waiting, more, mark }) => {
   document.title = count + document.title.replace(/^\(\d+\+?\) /, '');
   if (mark !== panel().dataset.mark) update();
 };
+
+// ── keys: J and K move from review to review, T takes the one with focus, H hands it over ──
+const linkOf = (row) => row?.querySelector('h3 a');
+const current = () => document.activeElement?.closest?.('#inbox li[data-ask]');
+
+const move = (by) => {
+  const all = rows(document);
+  const here = all.indexOf(current());
+  const next = here < 0 ? 0 : Math.min(all.length - 1, Math.max(0, here + by));
+  linkOf(all[next])?.focus();
+};
+
+// The server answers with the page of the review, on which its sentence stands.
+const post = async (row, act) => {
+  const body = new URLSearchParams({ act, request: row.dataset.ask });
+  const token = document.querySelector('[name=csrfmiddlewaretoken]').value;
+  body.append('csrfmiddlewaretoken', token);
+  const answer = await fetch(row.dataset.claim, { method: 'POST', body });
+  const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+  return page.querySelector('[data-test=note]')?.textContent ?? 'Nothing was changed.';
+};
+
+const renew = async (id) => {
+  const page = await fetchPage(`${panel().dataset.rows}?id=${id}`).catch(() => null);
+  const old = document.getElementById(`ask-${id}`);
+  const fresh = page?.getElementById(`ask-${id}`);
+  if (!old || !fresh) return;
+  const hadFocus = old.contains(document.activeElement);
+  old.replaceWith(fresh);
+  if (hadFocus) linkOf(fresh).focus();
+};
+
+const take = async () => {
+  const row = current();
+  if (!row || !('open' in row.dataset)) return;
+  const act = 'mine' in row.dataset ? 'release' : 'claim';
+  const sentence = await post(row, act).catch(() => 'The server does not answer.');
+  await renew(row.dataset.ask);
+  announce(sentence);
+};
+
+const handOver = () => {
+  const row = current();
+  if (!row || !('open' in row.dataset)) return;
+  if ('mine' in row.dataset) location.href = `${linkOf(row).href}#to-${row.dataset.ask}`;
+  else announce('Take it first: press T.');
+};
+
+const KEYS = { j: () => move(1), k: () => move(-1), t: take, h: handOver };
+document.addEventListener('keydown', (event) => {
+  const act = KEYS[event.key.toLowerCase()];
+  if (act && !event.repeat && isShortcut(event)) act();
+});
 
 document.addEventListener('click', (event) => {
   if (event.target.closest('#new-reviews button')) showNew();

@@ -714,3 +714,5 @@ if (location.pathname.endsWith('/sign/')) {
 }
 mark(slips().find((slip) => location.hash === `#${slip.id}`));
 paint();
+// From the inbox, to hand it over.
+if (location.hash.startsWith('#to-')) document.getElementById(location.hash.slice(1))?.focus();

@@ -38,7 +38,8 @@ const copy = async (button) => {
 // ── shortcuts of every page ──
 const findRun = () => document.getElementById('find')?.focus();
 const showKeys = () => document.getElementById('keys')?.showModal();
-const SHORTCUTS = { '/': findRun, '?': showKeys };
+const openNext = () => document.querySelector('[data-next-review]')?.click();
+const SHORTCUTS = { '/': findRun, '?': showKeys, n: openNext };
 
 // G and a letter lead to another page, where the bar leads there too.
 const PLACES = { r: '/runs/', v: '/reviews/', g: '/graphs/', a: '/audit/' };

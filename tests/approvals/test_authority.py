@@ -17,6 +17,8 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Write
+from orchestrator.engine.errors import InvalidGraph
+from orchestrator.engine.graphs import checks
 from orchestrator.execution.executor import Executor
 from tests.support import call_graphs, cast, run_actions, statements
 from tests.support.authority_graphs import leave, pay, paying, payments, signed
@@ -50,14 +52,26 @@ def test_a_node_acts_while_its_signatures_count(paid: list[int], rita: User) -> 
     assert verify_run(run.id) == []
 
 
-def test_no_effect_rests_on_a_skipped_call(paid: list[int], rita: User) -> None:
+def _booked(paid: list[int]) -> Graph:
     made = call_graphs.paying(gate=call_graphs.call_gate(skip=True))
     made.node("book", effect="external", authority="pay")(
         lambda state, ctx: paid.append(1)
     )
     made.edge("paid", "book")
     made.edge("book", END)
-    run = advanced(made)
+    return made
+
+
+def test_no_node_acts_on_a_gate_whose_call_may_be_skipped(paid: list[int]) -> None:
+    with pytest.raises(InvalidGraph, match="pay, whose call may be skipped"):
+        advanced(_booked(paid))
+
+
+def test_no_effect_rests_on_a_skipped_call(
+    paid: list[int], rita: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "_may_be_skipped", lambda node: False)
+    run = advanced(_booked(paid))
     run_actions.sign(run, rita, ["skip"])
     run = runs.advance(run.id)
     assert run.status == Status.FAILED

@@ -512,6 +512,7 @@ def test_the_keys_of_the_documentation_are_those_that_each_page_lists(
     reviewer = browse(demo("rita"))
     pages = {
         "everywhere": (operator, "/graphs/"),
+        "inbox": (reviewer, "/reviews/"),
         "review": (reviewer, f"/reviews/{ASKS}/"),
         "run": (operator, f"/runs/{KEY}/"),
         "compare": (operator, f"/compare/?a={KEY}&b={ASKS}"),

@@ -287,3 +287,50 @@ def test_what_another_edited_appears_by_itself_under_came_back_until_it_is_signe
         reviewer.open("/reviews/?folder=back")
         assert "something that you signed has changed" in page.inner_text("#inbox")
         assert reviewer.complaints == []
+
+
+def test_keys_of_the_inbox_move_take_give_back_and_lead_to_handing_over(
+    people: People, browse: Browse
+) -> None:
+    for key in ("CLM-1", "CLM-2"):
+        claims.paused(key, people.starter)
+    reviewer = browse(people.reviewer)
+    reviewer.open("/reviews/")
+    page = reviewer.page
+    focused = "document.activeElement.textContent"
+    press = page.keyboard.press
+    press("j")
+    assert "CLM-1" in page.evaluate(focused)
+    press("j")
+    assert "CLM-2" in page.evaluate(focused)
+    press("h")
+    page.wait_for_selector("#announce:text-is('Take it first: press T.')")
+    press("t")
+    second = "#inbox li:nth-child(2)"
+    page.wait_for_selector(f"{second} [data-test=claimed]:text-is('taken by you')")
+    page.wait_for_selector("#announce:text-is('You have taken this review.')")
+    # The focus stays, so the next key is about the same review.
+    press("t")
+    page.wait_for_selector(f"{second} [data-test=claimed]", state="detached")
+    page.wait_for_selector("#announce:text-is('The review is given back.')")
+    press("t")
+    page.wait_for_selector(f"{second} [data-test=claimed]")
+    press("h")
+    page.wait_for_url("**/reviews/*/#to-*")
+    page.wait_for_function("document.activeElement.name === 'to'")
+    assert reviewer.complaints == []
+
+
+def test_a_review_that_another_has_locked_is_not_taken_by_key_and_says_so(
+    people: People, browse: Browse
+) -> None:
+    with claims.registered(claims.graph_of("locked", exclusive=True)):
+        run = claims.paused("CLM-1", people.starter, graph="locked")
+        reviews.claim(run_actions.request(run).id, by=people.second_reviewer)
+        reviewer = browse(people.reviewer)
+        reviewer.open("/reviews/")
+        page = reviewer.page
+        page.keyboard.press("j")
+        page.keyboard.press("t")
+        page.wait_for_selector("#announce:has-text('Nothing was changed')")
+        assert "taken by ravi" in page.inner_text("#inbox")

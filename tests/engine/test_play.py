@@ -355,6 +355,18 @@ def test_a_veto_is_played() -> None:
     assert run(_vetoed("no"), lambda request: {0: "reject"}).status == "rejected"
 
 
+def test_an_automatic_policy_is_played() -> None:
+    def asking(answer: Any, **gate: Any) -> Any:
+        made = Gate(reviewers=["user:ann"], auto=lambda state, proposal: answer, **gate)
+        return graph_of(chain("a", "b"), {"a": {"effect": "human", "gate": made}})
+
+    assert run(asking(True)).status == "completed"
+    assert run(asking("too much")).status == "paused"
+    # Beside it a person is needed, for whom the decider stands.
+    assert run(asking(True, quorum=2)).status == "paused"
+    assert run(asking(True, veto=lambda state, proposal: "no")).status == "paused"
+
+
 def test_what_a_played_deadline_approves_is_rejected_by_a_veto() -> None:
     gate = {"deadline": timedelta(hours=1), "on_deadline": "approve"}
     played = run(_vetoed("no", **gate), lambda request: "deadline")

@@ -60,7 +60,7 @@ EVENTS = {
     ),
     *("task_diverged", "version_changed"),
     *("request_claimed", "request_released", "request_assigned"),
-    *("request_reminded", "request_escalated"),
+    *("request_reminded", "request_escalated", "request_reopened"),
 }
 """Types of the lines of a run's log."""
 
@@ -87,6 +87,7 @@ AUDIT = {
         "not_needed",
         "deadline_passed",
         "veto_asked",
+        "policy_asked",
         "request_expired",
         "cancelled",
         "resumed",
@@ -112,7 +113,7 @@ AUDIT = {
     ),
     *("run_marked", "keys_changed", "delegated", "delegation_revoked"),
     *("request_claimed", "request_released", "request_assigned"),
-    *("request_reminded", "request_escalated"),
+    *("request_reminded", "request_escalated", "request_reopened"),
 }
 """Kinds of the lines of the audit log."""
 

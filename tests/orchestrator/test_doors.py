@@ -63,6 +63,8 @@ FORMS = {
     ":passkey_register": "/account/passkeys/",
     ":passkey_options": "/account/passkeys/options/",
     ":claim": "/reviews/CLM-1/claim/",
+    ":reopen": "/reviews/CLM-1/reopen/01a20375-2ef5-7e6f-835d-4878671b73ec/",
+    ":saved_filters": "/reviews/-/filters/",
     ":delegate": "/account/delegations/",
     ":delegation_revoke": (
         "/account/delegations/01a20375-2ef5-7e6f-835d-4878671b73ec/revoke/"

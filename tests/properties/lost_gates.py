@@ -15,7 +15,12 @@ from tests.properties.edits import Source
 
 NOTHING, REFUSAL, CONSENT, FULL_CONSENT = range(4)
 """What people must have said at a gate before a way that leaves it is taken."""
-SAID = {"rejected": REFUSAL, "partial": CONSENT, "approved": FULL_CONSENT}
+SAID = {
+    "rejected": REFUSAL,
+    "partial": CONSENT,
+    "approved": FULL_CONSENT,
+    "skipped": FULL_CONSENT,
+}
 Way = tuple[str, str, int]
 Said = tuple[int, str, int, bool]
 """Line of the log, gate, what was said there, and whether that was since the

@@ -58,6 +58,7 @@ QUERY = {
     "edit",
     "part",
     "folder",
+    "taken",
     "page",
     "next",
     "path",

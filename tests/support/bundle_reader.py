@@ -388,7 +388,7 @@ def _decision(told: _Told, body: dict[str, Any]) -> bool:
         return False
     if row["verdict"] == "skip" and not told.requests[row["request"]].get("skip"):
         return False
-    if told.plain and row["verdict"] in ("reject", "skip", "veto"):
+    if told.plain and row["verdict"] in ("reject", "skip", "veto", "no_auto"):
         return not row["final_value"]
     if not told.plain or "final_value" in _erased(body):
         return True

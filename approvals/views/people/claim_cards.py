@@ -44,6 +44,7 @@ class ClaimCard:
     may_take: bool
     may_release: bool
     may_assign: bool
+    may_reopen: bool
 
 
 def claim_cards(
@@ -100,6 +101,7 @@ def _card(
         may_take=is_free and not why_not,
         may_release=is_own or (taken is not None and is_steward),
         may_assign=is_own or is_steward,
+        may_reopen=is_steward,
     )
 
 

@@ -44,11 +44,11 @@ def next_tiers(requests: Sequence[ApprovalRequest], user: Any) -> list[TierLine]
 def _words_of_next(request: ApprovalRequest, user: Any) -> str:
     tier = tiers_in(request.policy)[len(request.passed_tiers or ())]
     if tier["to"] is None:
-        return "those who may decide are reminded"
+        return "a reminder goes to those who may decide"
     named = asked_of(tier["to"], user)
     if tier["act"] == ESCALATE:
         return f"{named} may decide too"
-    return f"{named} hear that it still waits"
+    return f"a reminder goes to {named}"
 
 
 def _time_of(line: TierLine) -> datetime:

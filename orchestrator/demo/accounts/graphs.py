@@ -24,7 +24,7 @@ from orchestrator.engine import (
 )
 
 
-class Change(BaseModel):
+class AccountChange(BaseModel):
     """The input of a run."""
 
     policy: ClaimId = Field(title="Policy", description="For example POL-2207")
@@ -53,7 +53,7 @@ class State(BaseModel):
 graph = Graph(
     "account_change",
     description="Changes the account of a policyholder once two people have signed it.",
-    input=Change,
+    input=AccountChange,
     state=State,
     label="Account of {policy}",
     facts=[Fact("Policy", "input.policy", indexed=True)],

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from orchestrator.engine.errors import BROKEN, InvalidValue, described
 from orchestrator.engine.gates.verdicts import Standing, outcome
+from orchestrator.engine.graphs.auto import reservation
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy, is_weaker
@@ -185,13 +186,13 @@ class Veto(NamedTuple):
 def veto_of(
     compiled: Compiled,
     node: str,
+    gate: Gate,
     state: State,
     writes: Sequence[WriteValue],
 ) -> Veto:
-    """Return what the veto of a node's gate says, on this state, of writes that would be
-    approved. Never raises.
+    """Return what the veto of this gate says, on this state, of writes of a node that
+    would be approved. Never raises.
     """
-    gate = compiled.nodes[node].gate if node in compiled.nodes else None
     view, record = compiled.recorded_state(state)
     try:
         proposal = compiled.proposal(node, writes)
@@ -199,6 +200,34 @@ def veto_of(
         return Veto(f"its veto was not asked: {described(error)}", ())
     why = objection(gate, view, proposal)
     return Veto(why, tuple(sorted(record)))
+
+
+class AutoAnswer(NamedTuple):
+    """The answer of a gate's automatic policy: why it does not sign (None if it does),
+    and the channels that it read.
+    """
+
+    why: str | None
+    reads: tuple[str, ...]
+
+
+def auto_of(
+    compiled: Compiled,
+    node: str,
+    state: State,
+    writes: Sequence[WriteValue],
+) -> AutoAnswer:
+    """Return what the automatic policy of a node's gate says, on this state, of writes
+    that people would decide. Never raises.
+    """
+    gate = compiled.nodes[node].gate if node in compiled.nodes else None
+    view, record = compiled.recorded_state(state)
+    try:
+        proposal = compiled.proposal(node, writes)
+    except BROKEN as error:
+        return AutoAnswer(f"its policy was not asked: {described(error)}", ())
+    why = reservation(gate, view, proposal)
+    return AutoAnswer(why, tuple(sorted(record)))
 
 
 def is_applied_as_one(
@@ -490,18 +519,20 @@ def covers(
     )
     if any(lacks):
         return False
-    mine = _asked_in_the_end(compiled, gate)
-    return _are_among(mine, _asked_in_the_end(compiled, other))
+    mine = named_reviewers(compiled, gate)
+    others = named_reviewers(compiled, other)
+    if not _are_among(mine, others):
+        return False
+    # Whom it asks later, the other gate must ask by itself, whenever that is.
+    also_asked = set(_escalated(other))
+    if not callable(others):
+        also_asked.update(others or ())
+    return also_asked.issuperset(_escalated(gate))
 
 
-def _asked_in_the_end(compiled: Compiled, gate: Gate) -> Any:
-    """Return the reviewers that a gate names, with those whom its tiers ask too; of a
-    function, the function.
-    """
-    reviewers = named_reviewers(compiled, gate)
-    if callable(reviewers):
-        return reviewers
-    return [*(reviewers or ()), *escalated(tiers_in(tiers_policy(gate)))]
+def _escalated(gate: Gate) -> list[str]:
+    """Return whom the tiers of a gate ask too."""
+    return escalated(tiers_in(tiers_policy(gate)))
 
 
 def _are_among(mine: Any, others: Any) -> bool:

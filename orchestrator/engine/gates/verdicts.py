@@ -10,6 +10,8 @@ from uuid import UUID
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED, SKIPPED
 from orchestrator.engine.graphs.gate import outcome_of
 
+AUTOMATIC = -1
+"""Who decided where an automatic policy did: the id of no account."""
 VETO = "veto"
 """The verdict of a veto, which keeps open what people have approved."""
 
@@ -59,14 +61,15 @@ class Given:
     @property
     def people(self) -> set[int]:
         """Return who decided, and for whom."""
-        return {person for person in (self.by, self.delegator) if person is not None}
+        people = (self.by, self.delegator)
+        return {person for person in people if person not in (None, AUTOMATIC)}
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The standing of one write. `verdict` is empty while it is open; `by` are those
-    whose signatures count now; `alike` how many of them can add up, because approvals
-    and skips do not. `cause` is the write whose rejection rejected this one too.
+    whose signatures count now, `approving` and `skipping` how many of them approve and
+    skip as long as it is open. `cause` is the write whose rejection rejected this one too.
     `vetoed`: it is open because of a veto, whoever has signed.
     """
 
@@ -74,12 +77,24 @@ class Standing:
     by: tuple[int | None, ...] = ()
     seq: int = 0
     cause: UUID | None = None
-    alike: int = field(default=0, compare=False)
+    approving: int = field(default=0, compare=False)
+    skipping: int = field(default=0, compare=False)
     vetoed: bool = False
 
     @property
     def settled(self) -> bool:
         return bool(self.verdict)
+
+    @property
+    def alike(self) -> int:
+        """Return how many signatures can add up: approvals and skips do not."""
+        return len(self.by) - min(self.approving, self.skipping)
+
+    def beside(self, verdict: str) -> int:
+        """Return how many signatures there are that can add up with this verdict."""
+        if self.settled:
+            return len(self.by)
+        return len(self.by) - (self.approving if verdict == "skip" else self.skipping)
 
 
 def judge(
@@ -106,8 +121,10 @@ def judge(
     for decision in sorted(decisions, key=_seq):
         if decision.write in by_write:
             by_write[decision.write].append(decision)
-            is_passed_on = is_passed_on or decision.delegator is not None
-            is_vetoed = is_vetoed or decision.verdict == VETO
+            is_passed_on |= decision.delegator is not None
+            # What a policy signed does not count beside a rejection either.
+            is_passed_on |= decision.by == AUTOMATIC
+            is_vetoed |= decision.verdict == VETO
     standings: dict[UUID, Standing] = {}
     for held in writes:
         decided = by_write[held.write]
@@ -224,7 +241,7 @@ def _standing(
     last_veto: int = 0,
 ) -> Standing:
     """Return the standing of one write after its decisions, which are in the order of
-    the log. `is_passed_on`: some of them may have been made for another person. Only a
+    the log. `is_passed_on`: some of them may take others out. Only a
     decision after the `last_veto` approves.
     """
     author = _first_author(held, decisions)
@@ -254,24 +271,21 @@ def _standing(
 
     on_current = by_revision.get(held.revision, {}).values()
     counting = _counting(on_current, held.author, policy)
-    alike = len(counting)
-    if policy.skip:
-        alike = _alike(counting)
-    people = tuple(decision.by for decision in counting)
-    return Standing("", people, 0, alike=alike, vetoed=last_veto > 0)
-
-
-def _alike(counting: list[Given]) -> int:
-    """Return how many of these can add up: of approvals and skips the more."""
-    approvals = len(_signers(counting, APPROVED))
-    skips = len(_signers(counting, SKIPPED))
-    return len(counting) - min(approvals, skips)
+    return Standing(
+        by=tuple(decision.by for decision in counting),
+        approving=len(_signers(counting, APPROVED)),
+        skipping=len(_signers(counting, SKIPPED)),
+        vetoed=last_veto > 0,
+    )
 
 
 def _replace_same_people(by_person: dict[int | None, Given], decision: Given) -> None:
     """Take out the earlier decisions in which a person of this one has a part: nobody
-    counts twice, neither by themselves and through another, nor through two others.
+    counts twice, neither by themselves and through another, nor through two others. A
+    rejection takes out what an automatic policy signed: a person beats it.
     """
+    if decision.verdict == "reject":
+        by_person.pop(AUTOMATIC, None)
     people = decision.people
     for earlier in list(by_person.values()):
         if not people.isdisjoint(earlier.people):

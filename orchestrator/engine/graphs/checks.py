@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.graphs.auto import faults_of_auto
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.confirmation import faults_of_confirmation
 from orchestrator.engine.graphs.consideration import faults_of_consideration
@@ -350,14 +351,15 @@ def _faults_of_ways_after_skip(
     """Yield a fault if a run that skips the node's call would end there: what was not
     run names no goto and sends nothing.
     """
-    if not isinstance(node.gate, Gate) or node.gate.skip is not True:
+    if not _may_be_skipped(node):
         return
-    for edge in leading_on:
-        if edge.kind in ("edge", "branch") and edge.when in (None, APPROVED):
-            return
+    followed = {edge.when for edge in leading_on if edge.kind in ("edge", "branch")}
+    # Of several calls some may be rejected, and none of them have run.
+    if None in followed or followed >= {APPROVED, PARTIAL}:
+        return
     yield (
         f"node {node.name} has skip=True, but leads nowhere once its call is skipped; "
-        f"add edge({node.name!r}, ..., when='approved')"
+        f"add edge({node.name!r}, ..., when=('approved', 'partial'))"
     )
 
 
@@ -453,6 +455,15 @@ def faults_of_authority(graph: Definition, node: Node) -> Iterator[str]:
             yield f"{at}: authority= names {name!r}, which is no node; {nearest(str(name), nodes)}"
         elif not nodes[name].gated:
             yield f"{at}: authority= names {name}, which has no gate"
+        elif name != node.name and _may_be_skipped(nodes[name]):
+            yield (
+                f"{at}: authority= names {name}, whose call may be skipped: then nothing "
+                "is approved there to act on; leave out skip=True, or the authority"
+            )
+
+
+def _may_be_skipped(node: Node) -> bool:
+    return isinstance(node.gate, Gate) and node.gate.skip is True
 
 
 def _faults_of_recheck(graph: Definition, node: Node) -> Iterator[str]:
@@ -523,7 +534,9 @@ def _surely_asks(node: Node) -> bool:
     """
     if not node.gated:
         return False
-    return not isinstance(node.gate, Gate) or node.gate.needs_approval is None
+    if not isinstance(node.gate, Gate):
+        return True
+    return node.gate.needs_approval is None and node.gate.auto is None
 
 
 def _edges_without_people(node: Node, edges: Collection[Edge]) -> list[Edge]:
@@ -553,8 +566,6 @@ def _faults_of_gate_parts(
     channels: Collection[str],
     writable: Collection[str],
 ) -> Iterator[str]:
-    for option in gate.unavailable():
-        yield f"this version has no {option}"
     # A gate that names nobody is a mistake; one that says nothing asks the graph's.
     reviewers = graph.reviewers if gate.reviewers is None else gate.reviewers
     yield from _faults_of_reviewers(reviewers)
@@ -566,6 +577,7 @@ def _faults_of_gate_parts(
     yield from faults_of_consideration(gate)
     yield from faults_of_claims(gate)
     yield from faults_of_tiers(gate)
+    yield from faults_of_auto(gate)
     yield from faults_of_veto(gate)
     for option, allowed in (("shows", channels), ("writes", writable)):
         for channel in getattr(gate, option):

@@ -109,6 +109,11 @@ class Compiled:
         return {name: number for number, name in enumerate(self.nodes)}
 
     @cached_property
+    def has_policies(self) -> bool:
+        """Return whether a gate has an automatic policy."""
+        return any(node.gate and node.gate.auto for node in self.nodes.values())
+
+    @cached_property
     def has_calls(self) -> bool:
         """Return whether people decide on a node before it runs."""
         return any(node.calls for node in self.nodes.values())

@@ -103,13 +103,6 @@ class Gate:
     auto: Callable[..., Any] | None = None
     veto: Callable[..., Any] | None = None
 
-    def unavailable(self) -> list[str]:
-        """Return the options that the gate uses and this version lacks."""
-        is_used = {
-            "auto": self.auto is not None,
-        }
-        return [f"gate {option}" for option, used in is_used.items() if used]
-
 
 class Proposal(Mapping[str, Any]):
     """The proposal of a gated task, for `needs_approval`: channel -> value, the last of

@@ -9,6 +9,7 @@ waiting run goes on when these are corrected.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from orchestrator.engine.graphs.auto import auto_policy
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.consideration import (
@@ -25,6 +26,7 @@ from orchestrator.engine.graphs.retry import Interval
 from orchestrator.engine.graphs.state import schema_of
 from orchestrator.engine.graphs.tiers import (
     escalation_policy,
+    principal_in_words,
     tiers_in_words,
     tiers_policy,
 )
@@ -85,7 +87,7 @@ def _gate_in_words(gate: Gate) -> str:
     if callable(gate.reviewers):
         who = "people named by the state"
     elif gate.reviewers:
-        who = ", ".join(map(_reviewer_in_words, gate.reviewers))
+        who = ", ".join(map(principal_in_words, gate.reviewers))
     else:
         who = "the graph's reviewers"
     signatures = "one signature" if gate.quorum == 1 else f"{gate.quorum} signatures"
@@ -95,7 +97,7 @@ def _gate_in_words(gate: Gate) -> str:
     if gate.all_or_nothing:
         words += ", all writes or none"
     if gate.skip:
-        words += ", who may skip the call"
+        words += "; they may skip the call"
     if gate.deadline is not None:
         words += f"; {AT_DEADLINE[gate.on_deadline]} when its deadline has passed"
     for tier in tiers_in_words(tiers_policy(gate)):
@@ -122,11 +124,6 @@ AT_DEADLINE = {
     "fail": "the run fails",
 }
 """What becomes of open writes at a deadline, in words."""
-
-
-def _reviewer_in_words(principal: str) -> str:
-    kind, _, name = principal.partition(":")
-    return {"group": "members of ", "perm": "holders of "}.get(kind, "") + name
 
 
 def _node(node: Node, graph: Definition) -> dict[str, Json]:
@@ -189,6 +186,7 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         **confirmation_policy(gate),
         **consideration_policy(gate),
         **escalation_policy(gate),
+        **auto_policy(gate),
         **veto_policy(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.

@@ -80,7 +80,12 @@ def _principals(to: Any) -> list[Any]:
         return [to]
     if not isinstance(to, Sequence):
         return [to] if to else []
-    return list(dict.fromkeys(to))
+    principals: list[Any] = []
+    for principal in to:
+        # Whatever an author wrote: it may be nothing that a set could hold.
+        if principal not in principals:
+            principals.append(principal)
+    return principals
 
 
 def tiers_policy(gate: Gate) -> dict[str, Json]:
@@ -110,6 +115,33 @@ def tiers_in(policy: Mapping[str, Json]) -> list[Mapping[str, Json]]:
     """
     tiers: list[Mapping[str, Json]] = policy.get("tiers") or []
     return tiers
+
+
+def tiers_by(policy: Mapping[str, Json]) -> list[tuple[timedelta, str, Any]]:
+    """Return the tiers of a policy as a gate declares them."""
+    return [(time_of(tier), tier["act"], tier["to"]) for tier in tiers_in(policy)]
+
+
+def are_tiers(value: Any) -> bool:
+    """Return whether it is the tiers of a policy, as `tiers_policy` has them: those of
+    another installation may be anything.
+    """
+    return isinstance(value, list) and all(map(_is_tier, value))
+
+
+def _is_tier(tier: Any) -> bool:
+    if not isinstance(tier, dict) or tier.get("act") not in ACTS:
+        return False
+    after = tier.get("after")
+    # To Python a truth value is a number.
+    if not isinstance(after, int) or isinstance(after, bool):
+        return False
+    if not 0 < after <= LONGEST_DEADLINE.total_seconds():
+        return False
+    to = tier.get("to")
+    if to is None:
+        return bool(tier["act"] == REMIND)
+    return isinstance(to, list) and all(map(_is_principal, to))
 
 
 def time_of(tier: Mapping[str, Json]) -> timedelta:
@@ -151,10 +183,31 @@ def escalation_policy(gate: Gate) -> dict[str, Json]:
 
 
 def tiers_in_words(policy: Mapping[str, Json]) -> list[str]:
-    """Return the tiers of a policy in words: "after 3600 seconds asks group:leads too"."""
+    """Return the tiers of a policy in words: "after 6 hours asks members of leads too"."""
     words: list[str] = []
     for tier in tiers_in(policy):
-        named = ", ".join(tier["to"] or ["those who may decide"])
+        named = "those who may decide"
+        if tier["to"] is not None:
+            named = ", ".join(map(principal_in_words, tier["to"]))
         does = f"asks {named} too" if tier["act"] == ESCALATE else f"reminds {named}"
-        words.append(f"after {time_of(tier)} {does}")
+        words.append(f"after {_in_words(time_of(tier))} {does}")
     return words
+
+
+def _in_words(time: timedelta) -> str:
+    """Return a time in the largest unit of which it is a whole number: "6 hours"."""
+    seconds = int(time.total_seconds())
+    for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds % length == 0:
+            return _counted(seconds // length, unit)
+    return _counted(seconds, "second")
+
+
+def _counted(number: int, unit: str) -> str:
+    return f"1 {unit}" if number == 1 else f"{number} {unit}s"
+
+
+def principal_in_words(principal: str) -> str:
+    """Return whom a principal names: "members of leads"."""
+    kind, _, name = principal.partition(":")
+    return {"group": "members of ", "perm": "holders of "}.get(kind, "") + name

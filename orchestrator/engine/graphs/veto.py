@@ -4,7 +4,7 @@ count as approved. Pure.
 A gate declares it, a request carries its name in its policy.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,12 @@ REMOVED = (
     " or install a version of the graph whose gate has a veto"
 )
 """The answer of a veto that a deployment has removed: it lets nothing pass."""
+
+REPLACED = (
+    "the gate has another veto now, {now}, and these people were asked under {name};"
+    " reject it, or install a version of the graph whose gate has {name}"
+)
+"""The answer of a veto that a deployment has replaced: likewise."""
 
 
 def faults_of_veto(gate: Gate) -> Iterator[str]:
@@ -39,15 +45,30 @@ def veto_policy(gate: Gate) -> dict[str, Json]:
 
 
 def with_veto_of(gate: Gate, policy: Mapping[str, Json]) -> Gate:
-    """Return a gate with a veto if and only if a policy asks for one."""
+    """Return a gate with the veto that a policy names, and none if it names none. Where
+    the gate has no veto any more, or another one, what stands for it lets nothing pass.
+    """
     if "veto" not in policy:
         return replace(gate, veto=None)
-    return replace(gate, veto=gate.veto or removed_veto)
+    name = str(policy["veto"])
+    if gate.veto is None:
+        return replace(gate, veto=_missing_veto(name, REMOVED))
+    now = name_of(gate.veto)
+    if now != name:
+        why = REPLACED.format(now=now, name=name)
+        return replace(gate, veto=_missing_veto(name, why))
+    return gate
 
 
-def removed_veto(state: Any, proposal: Any) -> str:
-    """Stand for a veto that a deployment has removed."""
-    return REMOVED
+def _missing_veto(name: str, why: str) -> Callable[[Any, Any], str]:
+    """Return what stands for a veto that the gate does not have now."""
+
+    def missing(state: Any, proposal: Any) -> str:
+        return why
+
+    # A request that is asked again goes on naming the veto under which it was opened.
+    missing.__qualname__ = name
+    return missing
 
 
 def objection(gate: Gate | None, state: Any, proposal: Any) -> str | None:

@@ -90,6 +90,7 @@ def _policy_changes(
     yield from _confirmation_changes(old, new)
     yield from _consideration_changes(old, new)
     yield from _veto_changes(old, new)
+    yield from _auto_changes(old, new)
     yield from _escalation_changes(old, new)
     yield from _skip_changes(old.get("skip", False), new.get("skip", False))
     yield from _needs_changes(old.get("needs", {}), new.get("needs", {}))
@@ -212,6 +213,19 @@ def _veto_changes(
             f"its veto: {before or 'none'} became {after or 'none'}",
             # Of two functions nobody can say which lets more pass.
             weaker=before is not None,
+        )
+
+
+def _auto_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    before = old.get("auto")
+    after = new.get("auto")
+    if before != after:
+        yield GateChange(
+            f"its policy: {before or 'none'} became {after or 'none'}",
+            # Of two functions nobody can say which signs more.
+            weaker=after is not None,
         )
 
 

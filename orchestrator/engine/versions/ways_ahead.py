@@ -343,7 +343,7 @@ def _surely_asks(node: Mapping[str, Any]) -> bool:
     own may answer that nobody needs to be asked.
     """
     gate = node.get("gate") or {}
-    return bool(gate) and gate["needs_approval"] is None
+    return bool(gate) and gate["needs_approval"] is None and "auto" not in gate
 
 
 def _is_open_without_people(way: EdgeWay, node: Mapping[str, Any]) -> bool:

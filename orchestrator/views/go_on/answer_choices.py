@@ -12,7 +12,7 @@ from approvals.display.leaf import ABSENT, Leaf
 from approvals.display.value_types import schema_of_channel
 from approvals.forms import controls, reading
 from approvals.forms.controls import Control
-from approvals.models import VETO_ANSWERS, Decision
+from approvals.models import ANSWERS, Decision
 from approvals.views.inbox import name_of
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
@@ -122,7 +122,7 @@ def _decisions(
             # Without a request it was the system that decided.
             request__isnull=False,
         )
-        .exclude(verdict__in=VETO_ANSWERS)
+        .exclude(verdict__in=ANSWERS)
         .select_related("by")
         .order_by("event_seq")
     )

@@ -9,7 +9,12 @@ from django.utils import timezone
 
 from approvals import permissions
 from approvals.gates.deadline_jobs import TIER_KIND
-from approvals.models import ApprovalRequest, Decision, RequestReviewer
+from approvals.models import (
+    REQUEST,
+    ApprovalRequest,
+    Decision,
+    RequestReviewer,
+)
 from approvals.silence import tiers
 from checkpoints.models import AuditLine, Job, Run
 from checkpoints.queue import jobs
@@ -308,6 +313,25 @@ def test_bundles_carry_them(configure: Any, lena: Any) -> None:
     imported = loaded(data)
     assert verify_run(imported.id) == []
     assert request(imported).reviewers_now == ["group:claims", LEADS]
+
+
+@pytest.mark.parametrize(
+    ("columns", "tier"),
+    [
+        ({}, {"act": "escalate", "to": None}),
+        ({}, {"act": "escalate", "to": []}),
+        ({"passed_tiers": ["yesterday"]}, {}),
+        ({"passed_tiers": ["2026-01-01T00:00:00+00:00"] * 3}, {}),
+    ],
+)
+def test_a_bundle_with_tiers_that_no_gate_has_is_refused(
+    columns: dict[str, Any], tier: dict[str, Any]
+) -> None:
+    policy = request(asking_run()).policy
+    policy["tiers"] = [{**line, **tier} for line in policy["tiers"]]
+    row = ApprovalRequest(policy=policy, **{"passed_tiers": [], **columns})
+    fits = (REQUEST["policy"]["tiers?"], REQUEST["passed_tiers"])
+    assert not (fits[0](policy["tiers"], row) and fits[1](row.passed_tiers, row))
 
 
 def test_an_imported_run_has_tiers_that_do_nothing(configure: Any) -> None:

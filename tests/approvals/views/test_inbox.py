@@ -1,11 +1,13 @@
 """The inbox page shows what concerns a person, and only of runs that he may see."""
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from approvals.models import ApprovalRequest
 from checkpoints.ledger.pending_writes import StoredBase
@@ -145,3 +147,32 @@ def test_what_its_deadline_ended_is_in_a_folder_of_who_was_asked_and_of_nobody_e
         for query in ({}, {"q": "Nora"}):
             page = browse(person).get(reverse("inbox"), {"folder": "expired", **query})
             assert (b"Payout of Nora Field" in page.content) == is_listed
+
+
+def test_what_is_the_same_in_every_row_is_left_out(
+    people: People, browse: Callable[[User], Client]
+) -> None:
+    def columns() -> set[str]:
+        page = browse(people.reviewer).get(reverse("inbox"))
+        return set(page.context["columns"].split())
+
+    a_request(a_run(graph="pays"), "user:rita")
+    assert columns() == {"no-quor", "no-due"}
+    a_request(a_run(graph="pays"), "user:rita")
+    assert columns() == {"no-quor", "no-due", "no-graph", "no-asked"}
+    a_request(a_run(graph="writes"), "user:rita", "group:claims")
+    assert columns() == {"no-quor", "no-due"}
+
+
+def test_a_review_that_is_open_after_its_deadline_is_overdue(
+    people: People, browse: Callable[[User], Client]
+) -> None:
+    now = timezone.now()
+    for minutes in (-30, 30):
+        a_request(a_run(), "user:rita", deadline=now + timedelta(minutes=minutes))
+    a_request(a_run(), "user:rita")
+    page = browse(people.reviewer).get(reverse("inbox"))
+    assert [row.is_overdue for row in page.context["rows"]] == [True, False, False]
+    html = page.content.decode()
+    assert html.count('data-test="overdue"') == 1
+    assert "overdue by" in html

@@ -9,9 +9,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from approvals import inbox
-from approvals.models import ApprovalRequest
+from approvals.models import ApprovalRequest, RequestClaim
 from approvals.views import inbox as inbox_page
 from approvals.views import inbox_search
 from checkpoints.ledger.pending_writes import StoredBase
@@ -74,7 +75,7 @@ def test_a_stretch_without_a_match_says_so_and_leads_on(
     assert row.run.label == "Nora Field"
 
     last = _pages(client, q="nobody")[-1]
-    assert "No review matches these words." in last.content.decode()
+    assert "No review matches this filter." in last.content.decode()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -144,3 +145,54 @@ def test_no_search_begins_behind_what_is_no_place(
     page = browse(people.reviewer).get(reverse("inbox"), {"q": "a", "after": after})
     assert page.status_code == 400
     assert "names no review" in page.content.decode()
+
+
+def _claimed(request: ApprovalRequest, by: User, until: Any = None) -> None:
+    RequestClaim.objects.create(
+        request=request, by=by, by_name=by.username, at=START, until=until
+    )
+
+
+def test_a_folder_is_narrowed_to_what_nobody_oneself_or_others_have_taken(
+    people: People, browse: Callable[[User], Client]
+) -> None:
+    requests = [a_request(a_run(), "user:rita") for _ in range(2 * STRETCH)]
+    later = timezone.now() + timedelta(hours=1)
+    _claimed(requests[1], people.reviewer)
+    _claimed(requests[7], people.reviewer, until=later)
+    _claimed(requests[4], people.second_reviewer)
+    # A claim whose time is over is nobody's.
+    _claimed(requests[8], people.second_reviewer, until=START)
+    client = browse(people.reviewer)
+    expected = {
+        "me": {requests[1].id, requests[7].id},
+        "others": {requests[4].id},
+        "nobody": {
+            request.id
+            for number, request in enumerate(requests)
+            if number not in (1, 4, 7)
+        },
+        "": {request.id for request in requests},
+        "nonsense": {request.id for request in requests},
+    }
+    for taken, ids in expected.items():
+        pages = _pages(client, folder="mine", taken=taken)
+        listed = [row.id for page in pages for row in page.context["rows"]]
+        assert set(listed) == ids, taken
+        assert len(listed) == len(ids)
+
+
+def test_words_and_who_has_taken_it_narrow_a_folder_together(
+    people: People, browse: Callable[[User], Client]
+) -> None:
+    first, _, third = (
+        a_request(a_run(label=label), "user:rita") for label in ("Nora", "Nora", "Ines")
+    )
+    _claimed(first, people.reviewer)
+    _claimed(third, people.reviewer)
+    page = browse(people.reviewer).get(reverse("inbox"), {"q": "Nora", "taken": "me"})
+    assert [row.id for row in page.context["rows"]] == [first.id]
+    html = page.content.decode()
+    # The links of the filter keep the words, and the search keeps the filter.
+    assert 'href="?folder=mine&amp;q=Nora&amp;taken=others"' in html
+    assert '<input type="hidden" name="taken" value="me">' in html

@@ -23,7 +23,7 @@ def _on(deadline: Any) -> Any:
 
 def test_a_time_counts_from_now() -> None:
     assert _on(HOUR).at == NOW + HOUR
-    assert _on(None) == (None, "", ())
+    assert _on(None) == (None, "", (), None)
 
 
 def test_a_function_returns_the_moment_and_what_it_read_is_recorded() -> None:

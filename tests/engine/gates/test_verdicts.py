@@ -12,6 +12,7 @@ from orchestrator import runs
 from orchestrator.engine import END, START, Gate
 from orchestrator.engine.gates.verdicts import (
     APPROVED,
+    AUTOMATIC,
     REJECTED,
     SKIPPED,
     Given,
@@ -111,6 +112,14 @@ def test_approvals_and_skips_do_not_add_up() -> None:
     mixed: list[Signed] = [(ANN, "approve", 1), (BOB, "skip", 1)]
     assert not _standing(policy, *mixed).settled
     assert _standing(policy, *mixed, (CARL, "skip", 1)).by == (BOB, CARL)
+
+
+def test_who_approves_is_no_signature_of_a_skip() -> None:
+    policy = Policy(quorum=3, skip=True)
+    two: list[Signed] = [(ANN, "approve", 1), (BOB, "approve", 1)]
+    standing = _standing(policy, *two, (CARL, "skip", 1))
+    assert (standing.beside("skip"), standing.beside("approve")) == (1, 2)
+    assert standing.alike == 2
 
 
 def test_a_skip_of_an_older_revision_does_not_count() -> None:
@@ -388,3 +397,14 @@ def test_what_a_deadline_approved_does_not_count_once_it_is_vetoed() -> None:
     rejected = Given(ONE, 1, "reject", None, 3, by_deadline=True)
     standing = judge([Held(ONE, 1)], [approved, vetoed, rejected], Policy())[ONE]
     assert standing.verdict == REJECTED
+
+
+def test_an_automatic_policy_counts_as_one_and_a_rejection_beats_it() -> None:
+    policy = Policy(quorum=2, reject_quorum=2)
+    signed: list[Signed] = [(AUTOMATIC, "approve", 1)]
+    assert _standing(policy, *signed).by == (AUTOMATIC,)
+    assert _standing(policy, *signed, (ANN, "approve", 1)).verdict == APPROVED
+    beaten = [*signed, (BOB, "reject", 1), (ANN, "approve", 1)]
+    assert not _standing(policy, *beaten).settled
+    # It stays beaten, whatever that person thinks of it later.
+    assert _standing(policy, *beaten, (BOB, "approve", 1)).by == (ANN, BOB)

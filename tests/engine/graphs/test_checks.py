@@ -224,7 +224,10 @@ def bad_branch(labels: Any) -> Graph:
             lambda: gated(tiers=[(timedelta(hours=1), "remind", "ann")]),
             "a tier names 'ann', which is neither user:",
         ),
-        (lambda: gated(auto=print), "no gate auto"),
+        (lambda: gated(auto="yes"), "auto must be a function of (state, proposal)"),
+        (lambda: gated(auto=print, four_eyes=True), "with quorum=2 a person signs"),
+        (lambda: gated(auto=print, confirm="password"), "confirm_above=500"),
+        (lambda: gated(auto=print, exclusive=True), "exclusive=True keeps for"),
         (lambda: gated(veto="yes"), "veto must be a function of (state, proposal)"),
         (lambda: gated(confirm_above=10), "confirm_above= needs a confirm="),
         (

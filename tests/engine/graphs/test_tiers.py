@@ -7,10 +7,12 @@ import pytest
 
 from orchestrator.engine import Gate
 from orchestrator.engine.graphs.tiers import (
+    are_tiers,
     escalated,
     escalation_policy,
     faults_of_tiers,
     next_tier_at,
+    tiers_by,
     tiers_in,
     tiers_in_words,
     tiers_policy,
@@ -86,6 +88,33 @@ def test_a_tier_that_is_not_before_the_deadline_never_acts() -> None:
 def test_they_read_as_what_they_do() -> None:
     gate = Gate(tiers=[(HOUR, "remind", None), (2 * HOUR, "escalate", [LEADS])])
     assert tiers_in_words(tiers_policy(gate)) == [
-        "after 1:00:00 reminds those who may decide",
-        "after 2:00:00 asks group:leads too",
+        "after 1 hour reminds those who may decide",
+        "after 2 hours asks members of leads too",
     ]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "remind",
+        ["remind"],
+        [{}],
+        [{"after": 0, "act": "remind", "to": None}],
+        [{"after": True, "act": "remind", "to": None}],
+        [{"after": 10**12, "act": "remind", "to": None}],
+        [{"after": 60, "act": "approve", "to": None}],
+        [{"after": 60, "act": "escalate", "to": None}],
+        [{"after": 60, "act": "escalate", "to": "user:a"}],
+        [{"after": 60, "act": "escalate", "to": ["a"]}],
+    ],
+)
+def test_what_another_installation_sends_as_tiers_has_their_form(value: Any) -> None:
+    assert not are_tiers(value)
+
+
+def test_what_a_policy_has_is_their_form_and_leads_back_to_the_gate() -> None:
+    declared = [(HOUR, "remind", None), (2 * HOUR, "escalate", [LEADS])]
+    policy = tiers_policy(Gate(tiers=declared))
+    assert are_tiers(policy["tiers"])
+    assert tiers_by(policy) == declared

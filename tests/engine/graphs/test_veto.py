@@ -9,7 +9,6 @@ from orchestrator.engine.errors import DeadlinePassed
 from orchestrator.engine.graphs.veto import (
     REMOVED,
     objection,
-    removed_veto,
     veto_policy,
     with_veto_of,
 )
@@ -46,8 +45,25 @@ def test_the_policy_says_whether_there_is_one() -> None:
     policy = veto_policy(Gate(veto=never))
     assert policy == {"veto": "never"}
     assert with_veto_of(Gate(veto=never), policy).veto is never
-    assert with_veto_of(Gate(), policy).veto is removed_veto
     assert with_veto_of(Gate(veto=never), {}).veto is None
+
+
+def always(state: Any, proposal: Any) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("gate", "words"),
+    [(Gate(), "has no veto any more"), (Gate(veto=always), "another veto now, always")],
+)
+def test_what_stands_for_a_veto_lets_nothing_pass_and_keeps_its_name(
+    gate: Gate, words: str
+) -> None:
+    policy = veto_policy(Gate(veto=never))
+    asking = with_veto_of(gate, policy)
+    assert words in str(objection(asking, None, None))
+    # So a version that has the old one again lets it decide.
+    assert veto_policy(asking) == policy
 
 
 @pytest.mark.parametrize(

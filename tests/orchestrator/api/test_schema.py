@@ -58,6 +58,7 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
         "requests/{request_id}/decisions/",
         "uploads/",
         "requests/{request_id}/claim/",
+        "requests/{request_id}/reopen/",
         "requests/{request_id}/release/",
         "requests/{request_id}/assign/",
         "delegations/",

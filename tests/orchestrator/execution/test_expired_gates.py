@@ -121,6 +121,31 @@ def test_a_gate_that_a_deployment_made_easier_asks_anew_by_its_old_rules(
     assert verify_run(run.id) == []
 
 
+@pytest.mark.parametrize(
+    "tiers",
+    [
+        [],
+        [(HOUR / 2, "escalate", "group:interns")],
+        [(HOUR / 60, "escalate", "group:leads")],
+    ],
+    ids=["none", "others", "sooner"],
+)
+def test_who_is_asked_anew_later_is_whom_the_request_named_whatever_was_deployed(
+    people: cast.People, tiers: list[Any]
+) -> None:
+    declared = [(HOUR / 2, "escalate", "group:leads")]
+    run = paused_run("tiered", on_deadline="fail", tiers=declared)
+    let_come(run)
+    run = runs.advance(run.id)
+    deployed(gated("tiered", on_deadline="fail", tiers=tiers))
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    expected = {"after": 1800, "act": "escalate", "to": ["group:leads"]}
+    assert asked.policy["tiers"] == [expected]
+    assert verify_run(run.id) == []
+
+
 @pytest.mark.parametrize("claim", ["again", ""])
 def test_what_a_request_says_came_of_it_decides_nothing(
     people: cast.People, claim: str

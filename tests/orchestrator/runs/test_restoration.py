@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from approvals.gates.deadline_jobs import KIND
+from approvals.gates.deadline_jobs import KIND, TIER_KIND
 from approvals.models import Decision
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
@@ -24,7 +24,9 @@ from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph, Task
 from tests.support import cast, paid_claims, run_actions
 from tests.support.deadlines import HOUR, let_come, paused_run, work_off
+from tests.support.run_actions import request
 from tests.support.small_graphs import advanced, graph, held, slice_of, started
+from tests.support.tiers import ONE_OF_EACH, let_tiers_come, work_off_tiers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -202,6 +204,36 @@ def test_after_a_restore_people_have_time_before_a_deadline_of_the_lost_time_act
     last = Job.objects.filter(run=run.id, kind=KIND).order_by("-created_at")[0]
     assert before < last.due_at - timedelta(minutes=29) < timezone.now() + HOUR
     assert verify_run(run.id) == []
+
+
+def test_after_a_restore_tiers_of_the_lost_time_wait_as_deadlines_do(
+    people: cast.People,
+) -> None:
+    run = paused_run(tiers=ONE_OF_EACH, deadline=None)
+    let_tiers_come(run)
+    _restored()
+    work_off_tiers(run)
+    runs.resume(run.id, by=people.steward)
+    assert runs.advance(run.id).status == "paused"
+    work_off_tiers(run)
+    assert request(run).passed_tiers is None
+    assert verify_run(run.id) == []
+    # The time that people have is over.
+    Job.objects.filter(run=run.id, kind=TIER_KIND, status="queued").update(
+        due_at=timezone.now()
+    )
+    work_off_tiers(run)
+    assert len(request(run).passed_tiers) == 1
+    assert verify_run(run.id) == []
+
+
+def test_in_a_run_that_had_stopped_tiers_wait_too() -> None:
+    run = paused_run(tiers=ONE_OF_EACH, deadline=None)
+    let_tiers_come(run)
+    Run.objects.filter(id=run.id).update(status="failed")
+    _restored()
+    work_off_tiers(run)
+    assert request(run).passed_tiers is None
 
 
 @pytest.mark.parametrize("status", ["failed", "unknown"])

@@ -142,6 +142,23 @@ def test_the_list_costs_the_same_with_ten_times_the_rows(
     assert counts[0] == counts[1]
 
 
+def test_paused_runs_cost_no_further_query(
+    claim_graph: None,
+    people: People,
+    browse: Browse,
+    django_assert_max_num_queries: Any,
+) -> None:
+    client = browse(people.starter)
+    counts = []
+    for more in (1, 5):
+        for number in range(more):
+            claims.paused(f"CLM-{more}-{number}", people.starter)
+        with django_assert_max_num_queries(20) as seen:
+            client.get(reverse("runs"))
+        counts.append(len(seen.captured_queries))
+    assert counts[0] == counts[1]
+
+
 def test_a_run_that_failed_says_why_in_the_list(
     claim_graph: None, people: People, browse: Browse
 ) -> None:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 from pydantic import BaseModel
 
-from approvals import vetoes
+from approvals.answers import vetoes
 from approvals.exported_receipt import export_receipt
 from approvals.gates import guarded_channels
 from approvals.gates.request_state import load_states
@@ -25,7 +25,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Graph, registry
+from orchestrator.engine import END, START, Gate, Graph, Show, registry
 from tests.support import cast, run_actions
 from tests.support.bundles import exported, forgotten, loaded
 from tests.support.deadlines import gated, let_come, paused_run, work_off
@@ -271,6 +271,106 @@ def test_a_deployment_adds_no_veto_to_what_is_asked_and_takes_none(rita: Any) ->
     assert run.status == "paused", run.error_code
     assert "has no veto any more" in str(reasons(run))
     assert said.asked == []
+
+
+def test_a_deployment_swaps_no_veto_under_what_is_asked(rita: Any) -> None:
+    asked: list[Any] = []
+
+    def lax(state: Any, proposal: Any) -> bool:
+        asked.append(proposal)
+        return False
+
+    run, said = vetoed_run("no", False)
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    registered(gated("with-veto", deadline=None, veto=lax))
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "paused", run.error_code
+    assert "the gate has another veto now" in str(reasons(run))
+    assert (len(said.asked), asked) == (1, [])
+
+    # The old one lets it pass once a newer version has it again.
+    registered(gated("with-veto", deadline=None, veto=said.veto, four_eyes=True))
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed", run.error_code
+    assert (len(said.asked), asked) == (2, [])
+    assert verify_run(run.id) == []
+
+
+def test_who_is_asked_again_after_a_deadline_is_asked_under_the_same_veto(
+    rita: Any, people: cast.People
+) -> None:
+    options: dict[str, Any] = {"deadline": timedelta(hours=1), "on_deadline": "fail"}
+    run, _ = vetoed_run("no", **options)
+    let_come(run)
+    work_off(run)
+    assert runs.advance(run.id).status == "failed"
+    registered(gated("with-veto", veto=lambda state, proposal: False, **options))
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    asked_again = ApprovalRequest.objects.get(run=run.id, status="open")
+    assert asked_again.policy["veto"] == "Answers.veto"
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "paused", run.error_code
+    assert "the gate has another veto now" in str(reasons(run))
+    assert verify_run(run.id) == []
+
+
+def _two_guards(veto: Any) -> Graph:
+    """Two gates beside each other, each of which guards a channel; that of the letter
+    has a veto.
+    """
+    made = graph("two-guards")
+
+    def proposing(name: str, value: Any, gate: Gate) -> None:
+        @made.node(name, effect="human", gate=gate)
+        def propose(state: Any, ctx: Any) -> dict[str, Any]:
+            return {name: value}
+
+        made.edge(START, name)
+        made.edge(name, END)
+
+    guard: dict[str, Any] = {"reviewers": ["group:claims"]}
+    proposing(
+        "letter", "Dear Marta", Gate(writes={"letter": Show()}, veto=veto, **guard)
+    )
+    proposing("total", 4, Gate(writes={"total": Show()}, **guard))
+    return made
+
+
+def _decided_patch(by: Any, steward: Any, veto: Any, total: str) -> Run:
+    """A fork whose patch is approved at the gate with this veto, and decided so at the
+    other.
+    """
+    run = advanced(_two_guards(veto))
+    patch = {"scratch": {"letter": "Dear Sir", "total": 9}}
+    fork = runs.advance(runs.fork(run.head, patch=patch, by=steward).id)
+    verdict_by_channel = {"letter": "approve", "total": total}
+    sign(fork, by, [verdict_by_channel[row.channel] for row in pending(fork)])
+    return runs.advance(fork.id)
+
+
+def test_a_patch_that_another_gate_rejects_needs_no_veto(
+    rita: Any, people: cast.People
+) -> None:
+    said = Answers(False)
+    fork = _decided_patch(rita, people.steward, said.veto, total="reject")
+    assert (fork.status, said.asked) == ("rejected", [])
+    assert verify_run(fork.id) == []
+
+
+def test_a_patch_that_was_applied_without_it_is_named(
+    rita: Any, people: cast.People
+) -> None:
+    said = Answers(False)
+    fork = _decided_patch(rita, people.steward, said.veto, total="approve")
+    assert len(said.asked) == 1
+    assert verify_run(fork.id) == []
+    remove(Decision.objects.get(run=fork.id, verdict="no_veto"))
+    assert any("veto was not asked" in str(fault) for fault in verify_run(fork.id))
 
 
 def _two(veto: Any) -> Graph:

@@ -1,0 +1,1 @@
+"""What the own functions of gates answer about what waits: their rows in a slice."""

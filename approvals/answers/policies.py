@@ -1,0 +1,182 @@
+"""The answers of automatic policies, as rows in a runner's slice: a gate's policy signs
+once for each revision, as itself and never as a person, or leaves it to people.
+
+Nothing is written before `insert`, which rides in the commit.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import field, replace
+from datetime import datetime
+
+from approvals.confirmation import needed_for
+from approvals.gates.request_state import RequestState, policy_of
+from approvals.models import (
+    BY_POLICY,
+    NO_AUTO,
+    ApprovalRequest,
+    Decision,
+    Draft,
+    RequestStatus,
+)
+from approvals.signing import signed_decision
+from checkpoints.audit import lines as audit_log
+from checkpoints.db import statements
+from checkpoints.event_log import NewEvent
+from checkpoints.models import PendingWrite
+from checkpoints.queue.leases import Lease
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_rows import decrypted
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gates.verdicts import Held, judge
+from orchestrator.engine.gates.verdicts import outcome as outcome_of_request
+
+CONFIRMED = "a person must confirm who they are to decide this"
+REJECTED = "a person has rejected this"
+
+
+@frozen
+class PolicyAnswer:
+    """The answer of a gate's automatic policy on what it was not asked about before: why
+    it leaves that to people, empty if it signs; its name, and the channels that it read.
+    """
+
+    state: RequestState
+    why: str
+    name: str
+    reads: Sequence[str]
+
+
+@frozen
+class PolicyRows:
+    """Rows and events that ride in the commit. The events are numbered without a gap;
+    `settled` are the requests that are settled by then, with outcome and number.
+    """
+
+    lease: Lease
+    at: datetime
+    events: list[NewEvent] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    settled: list[tuple[RequestState, str, int]] = field(default_factory=list)
+
+    def insert(self) -> None:
+        """Insert the answers and their line of the audit log, and settle what is decided
+        now, in the caller's transaction.
+        """
+        statements.insert_rows(Decision, self.decisions)
+        audit_log.record_act(
+            "policy_asked",
+            self.lease,
+            actor=None,
+            # There is no receipt, so the line finds its decisions by their numbers.
+            seq=self.decisions[0].event_seq,
+            last=self.decisions[-1].event_seq,
+            verdicts=dict(Counter(row.verdict for row in self.decisions)),
+        )
+        for state, outcome, seq in self.settled:
+            statements.update_rows(
+                ApprovalRequest,
+                {"id": state.request.id},
+                outcome=outcome,
+                status=RequestStatus.SETTLED,
+                settled_at=self.at,
+                settled_seq=seq,
+            )
+            writes = [row.write for row in state.writes]
+            Draft.objects.filter(run=self.lease.id, write__in=writes).delete()
+
+
+def unasked_writes(state: RequestState) -> list[PendingWrite]:
+    """Return the open writes of a request about whose present revision its automatic
+    policy was not asked; none if it was opened without one.
+    """
+    request = state.request
+    if "auto" not in request.policy or request.status != RequestStatus.OPEN:
+        return []
+    answered: set[tuple[object, int]] = set()
+    for row in (*state.decisions, *state.answers):
+        if row.by_policy:
+            answered.add((row.write, row.revision))
+    unasked: list[PendingWrite] = []
+    for write in state.writes:
+        is_answered = (write.write, write.revision) in answered
+        if not (is_answered or state.standings[write.write].settled):
+            unasked.append(write)
+    return unasked
+
+
+def prepare_policies(
+    lease: Lease, answers: Sequence[PolicyAnswer], *, first_seq: int, at: datetime
+) -> PolicyRows:
+    """Return the rows of these answers: a decision for each write that the policies were
+    asked about. The first event is numbered `first_seq`.
+    """
+    rows = PolicyRows(lease, at)
+    added: list[tuple[RequestState, list[Decision]]] = []
+    for answer in answers:
+        decisions: list[Decision] = []
+        for row in unasked_writes(answer.state):
+            decision, event = _decision(answer, row, at)
+            decision.event_seq = first_seq + len(rows.events)
+            decisions.append(decision)
+            rows.events.append(event)
+        rows.decisions.extend(decisions)
+        added.append((answer.state, decisions))
+    # The events of all decisions come first: these are numbered by them.
+    for state, decisions in added:
+        _settle(rows, state, decisions, first_seq)
+    sealed_rows.seal_and_encrypt(rows.decisions, lease.protection)
+    return rows
+
+
+def _decision(
+    answer: PolicyAnswer, row: PendingWrite, at: datetime
+) -> tuple[Decision, NewEvent]:
+    request = answer.state.request
+    why = answer.why or _why_not(answer.state, row)
+    return signed_decision(
+        request,
+        row,
+        NO_AUTO if why else "approve",
+        at=at,
+        by_name=f"{BY_POLICY} {request.policy.get('gate') or request.node}",
+        proposed_value=decrypted(row, "value"),
+        reason=pack_json(why) if why else b"",
+        checked={"reads": sorted(answer.reads), "policy": answer.name},
+    )
+
+
+def _why_not(state: RequestState, row: PendingWrite) -> str:
+    """Return why no policy may sign a write, whatever it says; empty if it may."""
+    if needed_for(state.request, row):
+        return CONFIRMED
+    for decision in state.decisions:
+        is_current = (decision.write, decision.revision) == (row.write, row.revision)
+        if is_current and decision.verdict == "reject":
+            return REJECTED
+    return ""
+
+
+def _settle(
+    rows: PolicyRows,
+    state: RequestState,
+    decisions: Sequence[Decision],
+    first_seq: int,
+) -> None:
+    """Note that a request is settled, if it is with these decisions."""
+    signed = [row for row in decisions if row.verdict != NO_AUTO]
+    request = state.request
+    after = replace(state, decisions=(*state.decisions, *signed))
+    held: list[Held] = []
+    for row in state.writes:
+        held.append(Held(row.write, row.revision, row.author_id, row.channel))
+    standings = judge(held, after.votes, policy_of(request))
+    outcome = outcome_of_request(standings.values())
+    if not outcome:
+        return
+    facts = {"request": str(request.id), "outcome": outcome}
+    rows.settled.append((state, outcome, first_seq + len(rows.events)))
+    rows.events.append(
+        NewEvent("request_settled", facts, node=request.node, task=request.task)
+    )

@@ -1,0 +1,85 @@
+"""What a task proposes when people are asked about it anew: the stored revisions of its
+writes, as proposals. No node runs for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from approvals.models import ApprovalRequest
+from checkpoints.ledger import pending_writes
+from checkpoints.models import PendingWrite
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import Protection
+from orchestrator.engine import Gate, Task
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.gate import present
+from orchestrator.engine.graphs.question import stored_question
+from orchestrator.engine.step.reduce import HeldWrite
+
+
+@frozen
+class Presented:
+    """What labels are made from, beside the writes: the run's input and its state. In an
+    `encrypted` run only a label of the node may stand in a plain column.
+    """
+
+    input: Any
+    state: Mapping[str, Mapping[str, Any]]
+    encrypted: bool
+
+
+def revisions_of(
+    request: ApprovalRequest, protection: Protection
+) -> tuple[list[PendingWrite], list[PendingWrite]]:
+    """Return the first and the newest revision of each write of a request, by
+    position. Raises `TamperedRow`, `WrongKey`.
+    """
+    rows = PendingWrite.objects.filter(
+        run=request.run_id,
+        line=request.line,
+        node=request.node,
+        visit=request.visit,
+        index=request.index,
+    )
+    first = list(rows.filter(revision=1).order_by("position"))
+    newest = list(pending_writes.newest(rows).order_by("position"))
+    sealed_rows.verify_rows([*first, *newest], protection)
+    return first, newest
+
+
+def proposal_of(
+    task: Task, gate: Gate, rows: Sequence[PendingWrite], presented: Presented
+) -> list[HeldWrite]:
+    """Return these revisions of a task's writes as what it proposes."""
+    held: list[HeldWrite] = []
+    for row in rows:
+        shown = read_value(row, "shown") or {}
+        plain = HeldWrite(
+            task,
+            row.position,
+            row.channel,
+            read_value(row, "value"),
+            version=pending_writes.base_of(row).version,
+            question=stored_question(shown),
+        )
+        label = str(shown.get("label") or row.label)
+        is_secret = presented.encrypted and label != row.label
+        if is_secret or label == _label_by_gate(gate, plain, presented):
+            held.append(plain)
+        else:
+            held.append(replace(plain, label=label))
+    return held
+
+
+def _label_by_gate(gate: Gate, write: HeldWrite, presented: Presented) -> str:
+    """Return the label that the gate gives a write by itself."""
+    shown = present(
+        gate,
+        node=write.task.node,
+        input=presented.input,
+        state=presented.state,
+        writes=[write],
+    )
+    return str(shown["writes"][0]["label"])

@@ -1,0 +1,74 @@
+"""Automatic policies: a function of the author that may sign once for each revision of
+what a gate holds, as the system, and counts as one. Pure.
+
+A gate declares it, a request carries its name in its policy.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from orchestrator.engine.errors import BROKEN, described
+from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.values.canonical import Json
+from orchestrator.engine.values.functions import name_of, takes_two
+
+REMOVED = "the gate has no automatic policy any more"
+
+
+def faults_of_auto(gate: Gate) -> Iterator[str]:
+    """Yield what is wrong with what an author wrote about an automatic policy, or with
+    what stands beside it.
+    """
+    if gate.auto is None:
+        return
+    if not callable(gate.auto) or not takes_two(gate.auto):
+        yield "auto must be a function of (state, proposal)"
+    if gate.four_eyes and gate.quorum == 1:
+        yield (
+            "auto= would sign alone where four_eyes=True asks for a person who did not "
+            "shape the content; with quorum=2 a person signs beside it"
+        )
+    if gate.confirm is not None and gate.confirm_above is None:
+        yield (
+            "auto= signs nothing that a person must confirm, and confirm= asks for that "
+            "always; say above which amount, as confirm_above=500"
+        )
+    if gate.exclusive:
+        yield "auto= would sign what exclusive=True keeps for who has taken the review"
+
+
+def auto_policy(gate: Gate) -> dict[str, Json]:
+    """Return what a gate says of its automatic policy, as its structure and the policies
+    of its requests have it: {auto: name of the function}; nothing where it has none.
+    """
+    # A gate without it is hashed as before there was any.
+    if gate.auto is None:
+        return {}
+    return {"auto": name_of(gate.auto)}
+
+
+def reservation(gate: Gate | None, state: Any, proposal: Any) -> str | None:
+    """Return why a gate's automatic policy does not sign; None if it does. Never raises:
+    only the literal `True` signs; a text is the reason why not, and so is an exception.
+    """
+    if gate is None or gate.auto is None:
+        return REMOVED
+    name = name_of(gate.auto)
+    try:
+        answer = gate.auto(state, proposal)
+    except BROKEN as error:
+        return f"its policy {name} failed: {described(error)}"
+    # Only the literal True: a function that returns something else signs nothing.
+    if answer is True:
+        return None
+    if isinstance(answer, str) and answer.strip():
+        return answer
+    in_words = type(answer).__name__
+    if answer is None or answer is False:
+        in_words = str(answer)
+    return f"its policy {name} said {in_words}"
+
+
+def may_sign(policy: Mapping[str, Json]) -> bool:
+    """Return whether a request was opened under an automatic policy."""
+    return "auto" in policy

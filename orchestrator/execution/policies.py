@@ -1,0 +1,86 @@
+"""Automatic policies in a slice: each open request with a revision about which its
+gate's policy was not asked is decided by it, or left to people.
+"""
+
+from datetime import UTC, datetime
+
+from approvals.answers.policies import PolicyAnswer, prepare_policies
+from approvals.gates.request_state import RequestState
+from checkpoints.core.visible_text import LONGEST_JOB_ERROR
+from checkpoints.ledger import commit as ledger
+from checkpoints.sealing.sealed_columns import read_value
+from orchestrator.engine.gates.requests import auto_of
+from orchestrator.engine.graphs.effect import REJECTED
+from orchestrator.engine.step.output import WriteValue
+from orchestrator.execution.secrets import hide_secrets, writable
+from orchestrator.execution.session import Session, retry_when_log_moved
+
+DECIDES = "that its policy signs"
+BROUGHT_IN = "a person brought it in"
+
+
+def ask_policies(session: Session) -> bool:
+    """Ask the policies of the requests that wait for them, and commit what they answer.
+    Returns True: the slice still has the run.
+    """
+    retry_when_log_moved(session.lease, lambda: _ask(session))
+    return True
+
+
+def _ask(session: Session) -> None:
+    waiting = session.unasked_of_policies()
+    # Somebody may have decided meanwhile.
+    if not waiting:
+        return
+    lease = session.lease
+    at = datetime.now(UTC)
+    answers = [_answer(session, state) for state in waiting]
+    first_seq = ledger.first_appended_seq(lease)
+    rows = prepare_policies(
+        lease,
+        answers,
+        first_seq=first_seq,
+        at=at,
+    )
+    ledger.append_events(
+        lease,
+        rows.events,
+        inside=rows.insert,
+        decided=len(rows.decisions),
+        at=at,
+    )
+    # The next look has to see what is settled now.
+    lease.moved = True
+
+
+def _answer(session: Session, state: RequestState) -> PolicyAnswer:
+    """Return what the policy of a request's gate says of what is proposed there now."""
+    request = state.request
+    name = str(request.policy["auto"])
+    node = session.graph.nodes.get(request.node)
+    # What a call returned needs no approval, unless a person says what it was.
+    if request.kind != "call" and node is not None and node.calls:
+        return PolicyAnswer(state, BROUGHT_IN, name, ())
+    answer = auto_of(
+        session.graph,
+        request.node,
+        session.head.payload.state,
+        _proposed(state),
+    )
+    why = writable(answer.why or "")
+    why = hide_secrets(why)[:LONGEST_JOB_ERROR]
+    # Nobody makes a policy sign by a value that they set themselves.
+    why = why or session.unsigned_change(answer.reads, DECIDES)
+    return PolicyAnswer(state, why, name, answer.reads)
+
+
+def _proposed(state: RequestState) -> list[WriteValue]:
+    """Return the writes that may still be applied, as they are now."""
+    writes: list[WriteValue] = []
+    for row in state.writes:
+        if state.standings[row.write].verdict == REJECTED:
+            continue
+        value = read_value(row, "value")
+        label = row.label or None
+        writes.append(WriteValue(row.channel, value, label))
+    return writes

@@ -1,0 +1,1 @@
+"""Pages of floor 3 about reviews."""

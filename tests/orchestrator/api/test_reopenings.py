@@ -1,0 +1,46 @@
+"""The endpoint that re-opens a request."""
+
+import pytest
+
+from approvals.models import ApprovalRequest
+from checkpoints.models import Run
+from orchestrator.engine import registry
+from tests.support import run_actions
+from tests.support.api_people import Client
+from tests.support.cast import People
+from tests.support.deadlines import gated, paused_run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def run() -> Run:
+    waiting = paused_run(deadline=None)
+    registry.replace(gated("with-deadline", deadline=None, quorum=2))
+    return waiting
+
+
+def address(run: Run) -> str:
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    return f"requests/{asked.id}/reopen/"
+
+
+def test_a_steward_reads_the_changes_and_re_opens_it(people: People, run: Run) -> None:
+    stella = Client(people.steward)
+    changes = stella.get(address(run)).json()
+    assert changes == {"changes": ["signatures needed: 1 became 2"]}
+    answer = stella.post(address(run), {"reason": "stricter now"})
+    assert answer.status_code == 201, answer.json()
+    assert answer.json()["quorum"] == 2
+    again = stella.post(address(run), {"reason": "once more"})
+    assert (again.status_code, again.json()["code"]) == (409, "wrong_status")
+
+
+def test_others_may_not_and_who_sees_nothing_finds_nothing(
+    people: People, run: Run
+) -> None:
+    rita = Client(run_actions.reviewer(people.reviewer))
+    assert rita.post(address(run), {"reason": "x"}).status_code == 403
+    nobody = Client(people.nobody)
+    assert nobody.get(address(run)).status_code == 404
+    assert nobody.post(address(run), {"reason": "x"}).status_code == 404

@@ -1,0 +1,326 @@
+"""A steward re-opens an open request under the policy that its graph has now."""
+
+import json
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from approvals import deadlines
+from approvals.drafts import DraftChoice, save_drafts
+from approvals.exported_receipt import export_receipt
+from approvals.models import ApprovalRequest, Decision, Draft, RequestStatus
+from checkpoints.models import AuditLine, Run
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START, Graph, Show, registry
+from orchestrator.engine.errors import (
+    CountersignError,
+    Forbidden,
+    IncompatibleGraph,
+    InvalidValue,
+    NotAReviewer,
+    StaleProposal,
+    WrongStatus,
+)
+from orchestrator.runs.reopenings import changes_of_reopening, reopen
+from tests.support import cast, notices, run_actions
+from tests.support.bundles import PUBLIC, exported, forgotten, loaded
+from tests.support.deadlines import HOUR, gated, let_come, paused_run
+from tests.support.run_actions import (
+    event_payloads,
+    log,
+    pending,
+    sign,
+    sign_open,
+    state,
+)
+from tests.support.sealed_tables import ONE_KEY
+from tests.support.small_graphs import graph
+
+pytestmark = pytest.mark.django_db(transaction=True)
+WHY = "the rules are stricter now"
+
+
+@pytest.fixture
+def rita(people: cast.People) -> Any:
+    return run_actions.reviewer(people.reviewer)
+
+
+@pytest.fixture
+def ravi(people: cast.People) -> Any:
+    return run_actions.reviewer(people.second_reviewer)
+
+
+def waiting_run(**gate: Any) -> Run:
+    """A run that waits under one signature; its graph asks for two by now."""
+    run = paused_run(**{"deadline": None, "reviewers": ["group:claims"], **gate})
+    deploy(quorum=2)
+    return run
+
+
+def deploy(**gate: Any) -> None:
+    """Register the graph with another gate."""
+    options = {"deadline": None, "reviewers": ["group:claims"], **gate}
+    registry.replace(gated("with-deadline", **options))
+
+
+def open_request(run: Run) -> ApprovalRequest:
+    return ApprovalRequest.objects.select_related("run").get(run=run, status="open")
+
+
+def test_it_is_asked_anew_under_the_new_policy_and_old_signatures_do_not_count(
+    rita: Any, ravi: Any, people: cast.People
+) -> None:
+    run = waiting_run()
+    sign(run, rita, ["approve", None])
+    old = open_request(run)
+    opened = reopen(old.id, by=people.steward, reason=WHY)
+    assert verify_run(run.id) == []
+    old.refresh_from_db()
+    assert (old.status, old.quorum) == (RequestStatus.WITHDRAWN, 1)
+    assert open_request(run).id == opened.id
+    assert (opened.quorum, opened.ordinal) == (2, 1)
+    assert [row.revision for row in pending(run)] == [2, 2]
+    assert Decision.objects.filter(request=old).count() == 1
+
+    sign(run, rita, ["approve", "approve"])
+    assert open_request(run).id == opened.id
+    sign(run, ravi, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert state(run)["letter"] == "Dear Marta"
+    assert verify_run(run.id) == []
+
+
+def test_what_was_on_the_screen_before_is_stale(rita: Any, people: cast.People) -> None:
+    run = waiting_run()
+    items = [
+        {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
+        for row in pending(run)
+    ]
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    with pytest.raises(StaleProposal):
+        run_actions.reviews.sign(run.id, items, by=rita)
+    assert not Decision.objects.filter(run=run.id).exists()
+
+
+def test_an_edit_is_put_back_to_what_the_node_proposed(
+    rita: Any, ravi: Any, people: cast.People
+) -> None:
+    run = waiting_run(quorum=3)
+    sign(run, rita, [("edit", "Dear Mallory"), "approve"])
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    for person in (rita, ravi):
+        sign(run, person, ["approve", "approve"])
+    assert state(runs.advance(run.id))["letter"] == "Dear Marta"
+    assert verify_run(run.id) == []
+
+
+def test_other_reviewers_are_asked_and_the_others_no_more(
+    rita: Any, people: cast.People
+) -> None:
+    run = waiting_run()
+    deploy(reviewers=["user:ravi"])
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    with pytest.raises(NotAReviewer):
+        sign(run, rita, ["approve", "approve"])
+    sign(run, people.second_reviewer, ["approve", "approve"])
+    assert runs.advance(run.id).status == "completed"
+    assert verify_run(run.id) == []
+
+
+def test_its_deadline_and_tiers_begin_anew(people: cast.People) -> None:
+    run = waiting_run()
+    deploy(deadline=2 * HOUR, tiers=[(HOUR, "remind", None)])
+    opened = reopen(open_request(run).id, by=people.steward, reason=WHY)
+    assert opened.deadline is not None
+    assert opened.tier_at == opened.deadline - HOUR
+    assert verify_run(run.id) == []
+    let_come(run)
+    assert deadlines.meet_deadline(run.id, opened.id)
+    assert runs.advance(run.id).status == "rejected"
+    assert verify_run(run.id) == []
+
+
+def test_it_is_in_log_and_audit_with_who_and_why_and_signers_hear_of_it(
+    rita: Any, people: cast.People
+) -> None:
+    run = waiting_run()
+    sign(run, rita, ["approve", None])
+    old = open_request(run)
+    opened = reopen(old.id, by=people.steward, reason=WHY)
+    assert log(run)[-3:] == ["request_reopened", "request_withdrawn", "request_opened"]
+    facts = {"request": str(old.id), "opened": str(opened.id), "reason": WHY}
+    assert event_payloads(run, "request_reopened") == [facts]
+    line = AuditLine.objects.get(kind="request_reopened")
+    assert (line.actor_name, line.request) == ("stella", old.id)
+    assert line.facts["changed"] == ["quorum"]
+    assert ("request.reopened", "") in notices.events()
+
+
+def test_it_says_before_what_would_change(people: cast.People) -> None:
+    run = waiting_run()
+    deploy(quorum=2, four_eyes=True, reviewers=["group:claims", "group:leads"])
+    changes = changes_of_reopening(open_request(run), at=timezone.now())
+    assert changes == [
+        "reviewers: group:claims became group:claims, group:leads",
+        "signatures needed: 1 became 2",
+        "four eyes: no became yes",
+    ]
+    assert log(run).count("request_opened") == 1
+
+
+def test_drafts_of_it_are_gone(rita: Any, people: cast.People) -> None:
+    run = waiting_run()
+    [row, _] = pending(run)
+    chosen = DraftChoice(
+        write=str(row.write),
+        revision=row.revision,
+        hash=row.hash,
+        verdict="approve",
+        reason="",
+        fields={},
+    )
+    assert save_drafts(rita, run, [chosen], number=1)
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    assert not Draft.objects.exists()
+
+
+def test_only_stewards_may_and_only_with_a_reason(
+    rita: Any, people: cast.People
+) -> None:
+    run = waiting_run()
+    with pytest.raises(Forbidden):
+        reopen(open_request(run).id, by=rita, reason=WHY)
+    with pytest.raises(InvalidValue, match="say why"):
+        reopen(open_request(run).id, by=people.steward, reason="  ")
+    assert log(run).count("request_reopened") == 0
+    assert AuditLine.objects.filter(kind="refused_right").count() == 1
+
+
+def test_where_the_policy_asks_for_the_same_it_is_refused(people: cast.People) -> None:
+    run = waiting_run()
+    deploy()
+    with pytest.raises(WrongStatus, match="asks for already"):
+        reopen(open_request(run).id, by=people.steward, reason=WHY)
+
+
+def test_a_policy_under_which_silence_approves_is_refused(people: cast.People) -> None:
+    run = waiting_run()
+    deploy(deadline=HOUR, on_deadline="approve")
+    with pytest.raises((WrongStatus, IncompatibleGraph)):
+        reopen(open_request(run).id, by=people.steward, reason=WHY)
+
+
+def test_a_veto_that_the_version_of_the_run_lacks_is_refused(
+    people: cast.People,
+) -> None:
+    run = waiting_run()
+    deploy(quorum=2, veto=lambda state, proposal: False)
+    with pytest.raises((WrongStatus, IncompatibleGraph)):
+        reopen(open_request(run).id, by=people.steward, reason=WHY)
+
+
+def test_where_the_gate_or_the_version_is_gone_it_is_refused(
+    people: cast.People,
+) -> None:
+    run = waiting_run()
+    made: Graph = graph("with-deadline")
+
+    @made.node()
+    def finish(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"notes": ["finished"]}
+
+    made.edge(START, "finish")
+    made.edge("finish", END)
+    registry.replace(made)
+    with pytest.raises((WrongStatus, IncompatibleGraph)):
+        reopen(open_request(run).id, by=people.steward, reason=WHY)
+
+
+def test_a_request_that_was_decided_is_not_re_opened(
+    rita: Any, people: cast.People
+) -> None:
+    run = waiting_run()
+    asked = open_request(run)
+    sign(run, rita, ["approve", "approve"])
+    with pytest.raises(WrongStatus):
+        reopen(asked.id, by=people.steward, reason=WHY)
+
+
+def test_what_asks_about_a_patch_is_not_re_opened(people: cast.People) -> None:
+    run = paused_run(deadline=None, writes={"letter": Show()})
+    fork = runs.fork(run.head, patch={"scratch": {"letter": "x"}}, by=people.steward)
+    deploy(quorum=2, writes={"letter": Show()})
+    asked = ApprovalRequest.objects.get(run=fork, node="$patch")
+    with pytest.raises(WrongStatus, match="about a patch"):
+        reopen(asked.id, by=people.steward, reason=WHY)
+
+
+def test_twice_and_then_a_rewind_and_a_fork(
+    rita: Any, ravi: Any, people: cast.People
+) -> None:
+    run = waiting_run()
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    deploy(quorum=1, four_eyes=True)
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    assert open_request(run).ordinal == 2
+    assert verify_run(run.id) == []
+    fork = runs.fork(run.head, by=people.steward)
+    assert verify_run(fork.id) == []
+    deploy()
+    runs.rewind(run.id, run.head, by=people.steward)
+    assert verify_run(run.id) == []
+    sign_open(run, rita, "approve")
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert verify_run(run.id) == []
+
+
+def test_a_run_that_waits_in_a_second_slice_goes_on_after_it(
+    rita: Any, ravi: Any, people: cast.People
+) -> None:
+    run = waiting_run()
+    Run.objects.filter(id=run.id).update(status="failed")
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    for person in (rita, ravi):
+        sign(run, person, ["approve", "approve"])
+    assert runs.advance(run.id).status == "completed"
+    assert verify_run(run.id) == []
+
+
+def test_the_old_request_put_back_decides_nothing(
+    rita: Any, people: cast.People
+) -> None:
+    run = waiting_run()
+    old = open_request(run)
+    opened = reopen(old.id, by=people.steward, reason=WHY)
+    ApprovalRequest.objects.filter(id=old.id).update(status="open")
+    assert verify_run(run.id) != []
+    ApprovalRequest.objects.filter(id=opened.id).update(status="withdrawn")
+    assert verify_run(run.id) != []
+    with pytest.raises(CountersignError):
+        sign(run, rita, ["approve", "approve"])
+    assert runs.advance(run.id).status != "completed"
+
+
+def test_bundles_and_receipts_of_the_old_signatures_still_verify(
+    configure: Any, rita: Any, ravi: Any, people: cast.People
+) -> None:
+    configure(**ONE_KEY, TRUSTED_KEYS={"north": PUBLIC.hex()})
+    run = waiting_run()
+    sign(run, rita, ["approve", None])
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    for person in (rita, ravi):
+        sign(run, person, ["approve", "approve"])
+    run = runs.advance(run.id)
+    for row in Decision.objects.filter(run=run.id):
+        assert json.loads(export_receipt(row.id))
+    data = exported(run)
+    forgotten(run)
+    imported = loaded(data)
+    assert verify_run(imported.id) == []

@@ -1,0 +1,54 @@
+"""A re-opening that meets a signature: whoever has the run's lock first wins."""
+
+import random
+
+import pytest
+
+from approvals.models import ApprovalRequest, Decision
+from checkpoints.models import Run
+from orchestrator.engine import registry
+from orchestrator.engine.errors import CountersignError
+from orchestrator.runs.reopenings import reopen
+from tests.races.meeting import TRIALS, meet, whole
+from tests.support import cast, run_actions
+from tests.support.deadlines import gated, paused_run
+from tests.support.run_actions import pending, request
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_of_a_signature_and_a_re_opening_at_once_one_stands(
+    people: cast.People,
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    chance = random.Random(11)
+    for _ in range(TRIALS):
+        run = paused_run(deadline=None)
+        registry.replace(gated("with-deadline", deadline=None, quorum=2))
+        asked = request(run)
+        items = [
+            {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
+            for row in pending(run)
+        ]
+
+        def decide(run: Run = run, items: list[dict[str, str]] = items) -> bool:
+            try:
+                run_actions.reviews.sign(run.id, items, by=rita)
+            except CountersignError:
+                return False
+            return True
+
+        def anew(asked: ApprovalRequest = asked) -> bool:
+            try:
+                reopen(asked.id, by=people.steward, reason="stricter now")
+            except CountersignError:
+                return False
+            return True
+
+        has_signed, has_reopened = meet(chance, decide, anew)
+        assert has_signed != has_reopened
+        statuses = ApprovalRequest.objects.filter(run=run).order_by("ordinal")
+        expected = ["withdrawn", "open"] if has_reopened else ["settled"]
+        assert list(statuses.values_list("status", flat=True)) == expected
+        assert Decision.objects.filter(run=run.id).count() == 2 * has_signed
+        whole(Run.objects.get(id=run.id))
