@@ -333,10 +333,9 @@ class Reviewers:
         if gate.auto is None or gate.quorum > 1:
             return
         standings = request.stands().standings
-        waiting = [
-            write for write in request.writes if not standings[write.write].settled
-        ]
-        proposed = [write.applied() for write in request.writes]
+        answered = [write for write in request.writes if not is_unanswered(write.shown)]
+        waiting = [write for write in answered if not standings[write.write].settled]
+        proposed = [write.applied() for write in answered]
         answer = auto_of(self._compiled, request.task.node, state, proposed)
         policy = confirmation_policy(gate)
         for write in waiting:

@@ -11,6 +11,7 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.gates.requests import auto_of
 from orchestrator.engine.graphs.effect import REJECTED
+from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step.output import WriteValue
 from orchestrator.execution.secrets import hide_secrets, writable
 from orchestrator.execution.session import Session, retry_when_log_moved
@@ -81,6 +82,9 @@ def _proposed(state: RequestState) -> list[WriteValue]:
         if state.standings[row.write].verdict == REJECTED:
             continue
         value = read_value(row, "value")
+        # Nobody has proposed anything where people are asked.
+        if value is None and is_unanswered(read_value(row, "shown")):
+            continue
         label = row.label or None
         writes.append(WriteValue(row.channel, value, label))
     return writes

@@ -3,13 +3,14 @@ answer.
 """
 
 import io
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from pydantic import BaseModel
 
 from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints import bundle
@@ -19,7 +20,7 @@ from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Send
+from orchestrator.engine import END, START, Append, Gate, Send
 from orchestrator.engine.errors import InvalidValue, NotAReviewer
 from tests.support import cast, run_actions
 from tests.support.bundle_reader import first_bad_line
@@ -315,6 +316,25 @@ def test_in_an_encrypted_graph_the_answer_is_read_with_its_key_alone(
     sign(run, rita, [("edit", 7)])
     run = runs.advance(run.id)
     assert state(run)["notes"] == ["total 7"]
+    assert verify_run(run.id) == []
+
+
+class Possible(BaseModel):
+    total: int | None = None
+    letter: str = ""
+    notes: Annotated[list[str], Append] = []
+
+
+def test_no_automatic_policy_approves_what_nobody_has_answered(rita: User) -> None:
+    made = asking("asking_possibly", auto=lambda state, proposal: True)
+    made.state = Possible
+    run = advanced(made)
+    assert run.status == Status.PAUSED
+    assert run_actions.request(run).status == "open"
+    assert verify_run(run.id) == []
+    sign(run, rita, [None, ("edit", None)])
+    run = runs.advance(run.id)
+    assert (run.status, state(run)["notes"]) == (Status.COMPLETED, ["total None"])
     assert verify_run(run.id) == []
 
 
