@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0020_folders_of_inboxes'),
+        ('approvals', '0021_saved_filters'),
     ]
 
     operations = [
