@@ -165,6 +165,10 @@ class _PlayedRequest:
     decisions: list[Given] = field(default_factory=list)
     vetoes: int = 0
 
+    def answered(self) -> list[_HeldRevision]:
+        """Return the writes that have a value."""
+        return [write for write in self.writes if not is_unanswered(write.shown)]
+
     def stands(self) -> WaitingRequest[_HeldRevision]:
         """Return the request with the standing of each of its writes."""
         held = [
@@ -333,7 +337,7 @@ class Reviewers:
         if gate.auto is None or gate.quorum > 1:
             return
         standings = request.stands().standings
-        answered = [write for write in request.writes if not is_unanswered(write.shown)]
+        answered = request.answered()
         waiting = [write for write in answered if not standings[write.write].settled]
         proposed = [write.applied() for write in answered]
         answer = auto_of(self._compiled, request.task.node, state, proposed)

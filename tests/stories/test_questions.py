@@ -24,7 +24,7 @@ from orchestrator.engine import END, START, Append, Gate, Send
 from orchestrator.engine.errors import InvalidValue, NotAReviewer
 from tests.support import cast, run_actions
 from tests.support.bundle_reader import first_bad_line
-from tests.support.bundles import exported
+from tests.support.bundles import exported, lines_of, written
 from tests.support.deadlines import HOUR, let_come
 from tests.support.question_graphs import asking
 from tests.support.review_forms import form_of
@@ -306,6 +306,19 @@ def test_a_bundle_with_a_question_verifies_offline(rita: User, configure: Any) -
     public = key.public_key().public_bytes_raw()
     assert bundle.verify(io.BytesIO(data), public) == (True, 0, "")
     assert first_bad_line(data, public) == 0
+
+    # Its house says that the question itself was approved.
+    bodies = lines_of(data)
+    [decision] = [
+        body["row"]
+        for body in bodies
+        if body["kind"] == "decision" and body["row"]["channel"] == "total"
+    ]
+    decision |= {"verdict": "approve", "revision": 1, "final_value": "null"}
+    forged = written(bodies, key)
+    verdict = bundle.verify(io.BytesIO(forged), public)
+    assert "it approves what nobody has answered" in verdict.reason
+    assert first_bad_line(forged, public) == verdict.bad_line
 
 
 def test_in_an_encrypted_graph_the_answer_is_read_with_its_key_alone(
