@@ -13,7 +13,7 @@ from django.db.models import Model
 
 from approvals import list_columns
 from approvals.delegations import BROUGHT_BACK, those_brought_back
-from approvals.gates import deadline_faults, request_state, tier_faults, waivers
+from approvals.gates import deadline_faults, request_state, waivers
 from approvals.gates.confirmation_faults import unconfirmed
 from approvals.models import (
     NO_VETO,
@@ -24,6 +24,7 @@ from approvals.models import (
     RequestReviewer,
     RequestStatus,
 )
+from approvals.silence import tier_faults
 from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
 from checkpoints.sealing import sealed_rows

@@ -237,9 +237,9 @@ def _page_of_search(request: HttpRequest, folder: str, words: str, taken: str) -
         first=inbox_search.number_read(),
         behind=_place(request.GET.get("after", "")),
     )
-    wanted = inbox_search.has_words(words)
-    wanted &= inbox_search.is_taken_by(taken, request.user)
-    search = inbox_search.search(requests, wanted, most=PAGE)
+    condition = inbox_search.has_words(words)
+    condition &= inbox_search.is_taken_by(taken, request.user)
+    search = inbox_search.search(requests, condition, most=PAGE)
     page = list(_with_people(search.requests))
     if search.end is None:
         return _Page(page, "")
@@ -343,11 +343,19 @@ def _columns(rows: Sequence[InboxRow]) -> str:
         classes.append("no-quor")
     if all(row.open and not row.deadline for row in rows):
         classes.append("no-due")
-    if len(rows) > 1 and len({row.graph for row in rows}) == 1:
-        classes.append("no-graph")
-    if len(rows) > 1 and len({row.asked_of for row in rows}) == 1:
-        classes.append("no-asked")
+    if len(rows) > 1:
+        classes += _same_in_all(rows)
     return " ".join(classes)
+
+
+def _same_in_all(rows: Sequence[InboxRow]) -> list[str]:
+    """Return the classes that hide the graph and whom rows ask, where it is one."""
+    classes = []
+    if len({row.graph for row in rows}) == 1:
+        classes.append("no-graph")
+    if len({row.asked_of for row in rows}) == 1:
+        classes.append("no-asked")
+    return classes
 
 
 def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:

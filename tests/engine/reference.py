@@ -33,7 +33,8 @@ class Spec:
     @property
     def skips(self) -> bool:
         """Whether people may skip its call: only where it then leads anywhere."""
-        leads = self.plain or self.branch or self.when.get("approved")
+        by_outcome = self.when.get("approved") and self.when.get("partial")
+        leads = self.plain or self.branch or by_outcome
         return self.call and bool(leads)
 
 

@@ -48,9 +48,9 @@ def _keep(user: Any, posted: Mapping[str, str], query: str) -> str:
     checked_text(name, "name", most=LONGEST_NAME)
     if not name:
         raise InvalidValue("a filter has a name", path="name")
-    kept = SavedFilter.objects.filter(user=user.pk)
+    filters = SavedFilter.objects.filter(user=user.pk)
     # One of that name is replaced, so it needs no room.
-    if kept.exclude(name=name).count() >= MOST:
+    if filters.exclude(name=name).count() >= MOST:
         raise InvalidValue(f"nobody has more than {MOST} filters", path="name")
     SavedFilter.objects.update_or_create(
         user_id=user.pk, name=name, defaults={"query": query}

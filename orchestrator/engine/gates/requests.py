@@ -518,6 +518,11 @@ def covers(
     )
     if any(lacks):
         return False
+    return _asks_among(compiled, gate, other)
+
+
+def _asks_among(compiled: Compiled, gate: Gate, other: Gate) -> bool:
+    """Return whether a gate asks nobody whom the other one does not ask, or later."""
     mine = named_reviewers(compiled, gate)
     others = named_reviewers(compiled, other)
     if not _are_among(mine, others):
