@@ -262,8 +262,6 @@ def _replace(
     # A worker asks the automatic policy of the gate, if it has one.
     wakes = notify.woken() if "auto" in opened.policy else {}
     locked_run.append_locked(act.run, events, at=act.at, **wakes)
-    if wakes:
-        notify.notify_workers()
     mark_withdrawn([request])
     opening.insert()
     forget_drafts(
