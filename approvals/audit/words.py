@@ -116,15 +116,15 @@ def _not_needed(facts: Facts) -> str:
 
 def _veto_asked(facts: Facts) -> str:
     verdicts = facts.get("verdicts", {})
-    kept = verdicts.get("veto", 0)
+    open_count = verdicts.get("veto", 0)
     let_pass = verdicts.get("no_veto", 0)
-    if kept and let_pass:
+    if open_count and let_pass:
         return (
-            f"the gate's veto kept {counted(kept, 'write')} open "
+            f"the gate's veto kept {counted(open_count, 'write')} open "
             f"and let {let_pass:,} through"
         )
-    if kept:
-        return f"the gate's veto kept {counted(kept, 'write')} open"
+    if open_count:
+        return f"the gate's veto kept {counted(open_count, 'write')} open"
     if let_pass:
         return f"the gate's veto let {counted(let_pass, 'write')} through"
     return "the gate's veto was asked"

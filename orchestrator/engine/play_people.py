@@ -166,6 +166,10 @@ class _PlayedRequest:
     decisions: list[Given] = field(default_factory=list)
     vetoes: int = 0
 
+    def answered(self) -> list[_HeldRevision]:
+        """Return the writes that have a value."""
+        return [write for write in self.writes if not is_unanswered(write.shown)]
+
     def stands(self) -> WaitingRequest[_HeldRevision]:
         """Return the request with the standing of each of its writes."""
         held = [
@@ -347,7 +351,7 @@ class Reviewers:
         if gate.auto is None or gate.quorum > 1:
             return
         # Only a person can answer what the node has asked.
-        answered = [write for write in request.writes if not is_unanswered(write.shown)]
+        answered = request.answered()
         answer = auto_of(
             self._compiled,
             request.task.node,

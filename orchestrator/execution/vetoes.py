@@ -92,7 +92,7 @@ class _Asking:
         # The policy says whether people signed under a veto, not the graph of today.
         if "veto" not in gate.request.policy:
             return False
-        veto = self._ask(gate.request, state, settled.writes)
+        veto = self._answered(gate.request, state, settled.writes)
         why = hide_secrets(writable(veto.why or ""))[:LONGEST_JOB_ERROR]
         if not why:
             # Nobody may lift a veto by a value that they set themselves, unless those
@@ -103,7 +103,7 @@ class _Asking:
         self.answers.append(VetoAnswer(gate, why, veto.reads))
         return bool(why)
 
-    def _ask(
+    def _answered(
         self, request: ApprovalRequest, state: State, writes: Sequence[WriteValue]
     ) -> Veto:
         """Return what the veto of a request says. If it never returns, the run is given

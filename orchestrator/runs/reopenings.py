@@ -2,8 +2,8 @@
 graph has now. Its signatures stay as rows, and count no more.
 
 The old request is withdrawn, and another one asks about the same proposals, in one
-transaction under the run's lock. No node runs for it, and nothing is woken: the run
-waits as before.
+transaction under the run's lock. No node runs for it, and the run waits as before; it
+is woken only where the gate has an automatic policy, which a worker asks.
 """
 
 from collections.abc import Mapping
@@ -259,7 +259,7 @@ def _replace(
     )
     seq = act.run.event_seq + 1
     events = [reopened, *withdrawn_events([request]), *opening.events]
-    # An automatic policy is asked by a worker.
+    # A worker asks the automatic policy of the gate, if it has one.
     wakes = notify.woken() if "auto" in opened.policy else {}
     locked_run.append_locked(act.run, events, at=act.at, **wakes)
     mark_withdrawn([request])

@@ -511,9 +511,8 @@ def covers(
         return False
     if other.four_eyes and not gate.four_eyes:
         return False
-    if gate.skip and not other.skip:
-        return False
     lacks = (
+        gate.skip > other.skip,
         is_weaker(confirmation_policy(other), confirmation_policy(gate)),
         asks_for_less(consideration_policy(other), consideration_policy(gate)),
         # Each would be asked about its own.
