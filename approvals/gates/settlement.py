@@ -132,8 +132,11 @@ def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState
     applied: at least those of these tasks, which wait for people. Three queries, two if
     there are none. Raises `TamperedRow` and `WrongKey`.
     """
-    requests = _waiting_requests(lease)
-    states = load_states(requests, lease.protection)
+    states = load_states(_waiting_requests(lease), lease.protection)
+    # A steward may re-open a request between the queries; then another one waits. The
+    # next commit notices that the log has moved.
+    while any(state.was_closed for state in states):
+        states = load_states(_waiting_requests(lease), lease.protection)
     # Without this check the run would wait for ever for a request that was deleted.
     tasks_without_request = set(tasks) - {state.task for state in states}
     _require_closed(lease, tasks_without_request)
