@@ -10,6 +10,7 @@ from checkpoints.core.visible_text import LONGEST_JOB_ERROR
 from checkpoints.ledger import commit as ledger
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.gates.requests import auto_of
+from orchestrator.engine.graphs.auto import why_other
 from orchestrator.engine.graphs.effect import REJECTED
 from orchestrator.engine.step.output import WriteValue
 from orchestrator.execution.secrets import hide_secrets, writable
@@ -61,6 +62,10 @@ def _answer(session: Session, state: RequestState) -> PolicyAnswer:
     # What a call returned needs no approval, unless a person says what it was.
     if request.kind != "call" and node is not None and node.calls:
         return PolicyAnswer(state, BROUGHT_IN, name, ())
+    # The record names the policy of the request, so no other signs.
+    other = why_other(node.gate if node is not None else None, request.policy)
+    if other:
+        return PolicyAnswer(state, other, name, ())
     answer = auto_of(
         session.graph,
         request.node,

@@ -13,6 +13,13 @@ from orchestrator.engine.values.canonical import Json
 from orchestrator.engine.values.functions import name_of, takes_two
 
 REMOVED = "the gate has no automatic policy any more"
+REPLACED = (
+    "the gate this run goes by has another policy, {now}, than the one these people were"
+    " asked under, {name}"
+)
+"""The reason where a deployment has replaced a policy, or a request was re-opened under
+that of another version: nobody signs in the name of another.
+"""
 
 
 def faults_of_auto(gate: Gate) -> Iterator[str]:
@@ -67,6 +74,17 @@ def reservation(gate: Gate | None, state: Any, proposal: Any) -> str | None:
     if answer is None or answer is False:
         in_words = str(answer)
     return f"its policy {name} said {in_words}"
+
+
+def why_other(gate: Gate | None, policy: Mapping[str, Json]) -> str:
+    """Return why the automatic policy that a gate has is not the one under which a
+    request was opened; empty if it is, or if the gate has none.
+    """
+    if gate is None or gate.auto is None:
+        return ""
+    now = name_of(gate.auto)
+    name = str(policy["auto"])
+    return "" if now == name else REPLACED.format(now=now, name=name)
 
 
 def may_sign(policy: Mapping[str, Json]) -> bool:

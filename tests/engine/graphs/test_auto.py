@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from orchestrator.engine import Gate
-from orchestrator.engine.graphs.auto import REMOVED, auto_policy, reservation
+from orchestrator.engine.graphs.auto import (
+    REMOVED,
+    auto_policy,
+    reservation,
+    why_other,
+)
 from orchestrator.engine.versions.gate_differences import gate_changes
 
 
@@ -32,6 +37,13 @@ def test_one_that_is_gone_signs_nothing() -> None:
     assert reservation(Gate(), None, None) == REMOVED
     assert auto_policy(Gate()) == {}
     assert auto_policy(Gate(auto=always)) == {"auto": "always"}
+
+
+def test_another_is_told_by_its_name() -> None:
+    policy = {"auto": "sometimes"}
+    assert "has another policy, always," in why_other(Gate(auto=always), policy)
+    assert why_other(Gate(auto=always), {"auto": "always"}) == ""
+    assert why_other(Gate(), policy) == why_other(None, policy) == ""
 
 
 @pytest.mark.parametrize(
