@@ -163,7 +163,7 @@ class RequestStatus(models.TextChoices):
     OPEN = "open", "waits for people"
     SETTLED = "settled", "each write is settled; the run has not applied it yet"
     APPLIED = "applied", "a settlement has applied it"
-    WITHDRAWN = "withdrawn", "its line was left, or its run cancelled"
+    WITHDRAWN = "withdrawn", "its line was left, its run cancelled, or it was re-opened"
     EXPIRED = "expired", "closed by its deadline"
 
 

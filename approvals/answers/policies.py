@@ -26,13 +26,15 @@ from checkpoints.event_log import NewEvent
 from checkpoints.models import PendingWrite
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_rows
-from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import decrypted
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.verdicts import Held, judge
 from orchestrator.engine.gates.verdicts import outcome as outcome_of_request
+from orchestrator.engine.graphs.question import is_unanswered
 
 CONFIRMED = "a person must confirm who they are to decide this"
+UNANSWERED = "only a person can answer this"
 REJECTED = "a person has rejected this"
 
 
@@ -149,6 +151,8 @@ def _decision(
 
 def _why_not(state: RequestState, row: PendingWrite) -> str:
     """Return why no policy may sign a write, whatever it says; empty if it may."""
+    if is_unanswered(read_value(row, "shown")):
+        return UNANSWERED
     if needed_for(state.request, row):
         return CONFIRMED
     for decision in state.decisions:

@@ -52,6 +52,7 @@ from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.output import WriteValue
 from orchestrator.engine.step.reduce import HeldWrite, Settled, state_before
 from orchestrator.engine.values.canonical import Json
+from orchestrator.engine.values.functions import name_of
 from orchestrator.engine.values.identity import Task, write_id
 from orchestrator.engine.values.ops import same
 
@@ -332,16 +333,29 @@ class Reviewers:
         gate = self._gate(request.task.node)
         if gate.auto is None or gate.quorum > 1:
             return
+        # Only a person can answer what the node has asked.
+        answered = [write for write in request.writes if not is_unanswered(write.shown)]
+        answer = auto_of(
+            self._compiled,
+            request.task.node,
+            name_of(gate.auto),
+            state,
+            [write.applied() for write in answered],
+        )
+        if answer.why is None:
+            self._sign_by_policy(request, answered, confirmation_policy(gate))
+
+    def _sign_by_policy(
+        self,
+        request: _PlayedRequest,
+        writes: Sequence[_HeldRevision],
+        policy: Mapping[str, Json],
+    ) -> None:
+        """Add the approval of each open write that no person has to confirm."""
         standings = request.stands().standings
-        waiting = [
-            write for write in request.writes if not standings[write.write].settled
-        ]
-        proposed = [write.applied() for write in request.writes]
-        answer = auto_of(self._compiled, request.task.node, state, proposed)
-        policy = confirmation_policy(gate)
-        for write in waiting:
-            if answer.why is not None:
-                return
+        for write in writes:
+            if standings[write.write].settled:
+                continue
             if not confirmation_needed(policy, write.channel, [write.value]):
                 self._add(request, write, "approve", by=AUTOMATIC)
 

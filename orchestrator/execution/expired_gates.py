@@ -25,6 +25,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import DeadlinePassed
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.auto import with_auto_of
 from orchestrator.engine.graphs.consideration import considered_by
 from orchestrator.engine.graphs.gate import Show
 from orchestrator.engine.graphs.review_claim import claim_time
@@ -186,7 +187,7 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         claim_for=claim_time(policy),
         tiers=tiers_by(policy),
         skip=policy.get("skip", False),
-        auto=gate.auto if "auto" in policy else None,
+        auto=with_auto_of(gate, policy).auto,
     )
 
 

@@ -10,8 +10,8 @@ from checkpoints.core.visible_text import LONGEST_JOB_ERROR
 from checkpoints.ledger import commit as ledger
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.gates.requests import auto_of
-from orchestrator.engine.graphs.auto import why_other
 from orchestrator.engine.graphs.effect import REJECTED
+from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step.output import WriteValue
 from orchestrator.execution.secrets import hide_secrets, writable
 from orchestrator.execution.session import Session, retry_when_log_moved
@@ -62,13 +62,10 @@ def _answer(session: Session, state: RequestState) -> PolicyAnswer:
     # What a call returned needs no approval, unless a person says what it was.
     if request.kind != "call" and node is not None and node.calls:
         return PolicyAnswer(state, BROUGHT_IN, name, ())
-    # The record names the policy of the request, so no other signs.
-    other = why_other(node.gate if node is not None else None, request.policy)
-    if other:
-        return PolicyAnswer(state, other, name, ())
     answer = auto_of(
         session.graph,
         request.node,
+        name,
         session.head.payload.state,
         _proposed(state),
     )
@@ -84,6 +81,9 @@ def _proposed(state: RequestState) -> list[WriteValue]:
     writes: list[WriteValue] = []
     for row in state.writes:
         if state.standings[row.write].verdict == REJECTED:
+            continue
+        # Without an answer there is no value yet.
+        if is_unanswered(read_value(row, "shown")):
             continue
         value = read_value(row, "value")
         label = row.label or None

@@ -214,11 +214,12 @@ class AutoAnswer(NamedTuple):
 def auto_of(
     compiled: Compiled,
     node: str,
+    name: str,
     state: State,
     writes: Sequence[WriteValue],
 ) -> AutoAnswer:
-    """Return what the automatic policy of a node's gate says, on this state, of writes
-    that people would decide. Never raises.
+    """Return what the automatic policy of this name of a node's gate says, on this state,
+    of writes that people would decide. Never raises.
     """
     gate = compiled.nodes[node].gate if node in compiled.nodes else None
     view, record = compiled.recorded_state(state)
@@ -226,7 +227,7 @@ def auto_of(
         proposal = compiled.proposal(node, writes)
     except BROKEN as error:
         return AutoAnswer(f"its policy was not asked: {described(error)}", ())
-    why = reservation(gate, view, proposal)
+    why = reservation(gate, name, view, proposal)
     return AutoAnswer(why, tuple(sorted(record)))
 
 

@@ -22,10 +22,12 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Show, registry
+from orchestrator.runs import reopenings
 from tests.support import cast, run_actions
 from tests.support.bundles import exported, forgotten, loaded
 from tests.support.deadlines import gated, let_come, work_off
-from tests.support.run_actions import request, sign, sign_open, sources, state
+from tests.support.question_graphs import asking
+from tests.support.run_actions import pending, request, sign, sign_open, sources, state
 from tests.support.small_graphs import advanced, graph, registered
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -278,6 +280,18 @@ def test_a_deployment_that_removes_it_leaves_it_to_people(rita: Any) -> None:
     assert run.status == "paused", run.error_code
 
 
+def test_a_deployment_that_swaps_it_leaves_it_to_people(rita: Any) -> None:
+    def another(state: Any, proposal: Any) -> bool:
+        return True
+
+    run, _ = asking_run("no", quorum=2)
+    registered(gated("with-policy", deadline=None, quorum=2, auto=another))
+    sign(run, rita, [None, ("edit", 3)])
+    run = runs.advance(run.id)
+    assert run.status == "paused", run.error_code
+    assert any("has another policy now" in reason for reason in reasons(run))
+
+
 def acting(policy: Any, calls: list[str]) -> Any:
     made = graph("acting-on-policy")
 
@@ -388,3 +402,27 @@ def test_bundles_and_receipts_with_its_answers_verify(rita: Any) -> None:
     forgotten(run)
     imported = loaded(data)
     assert verify_run(imported.id) == []
+
+
+def test_it_answers_no_question(rita: Any) -> None:
+    policy = Policy(True)
+    run = advanced(asking("policy-question", auto=policy.auto))
+    assert run.status == "paused"
+    assert policy.asked == [{"letter": "Dear"}]
+    assert reasons(run) == {"only a person can answer this"}
+    [row] = [row for row in pending(run) if row.channel == "total"]
+    positions = [None, None]
+    positions[row.position] = ("edit", 5)  # type: ignore[call-overload]
+    sign(run, rita, positions)
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert state(run)["total"] == 5
+    assert verify_run(run.id) == []
+
+
+def test_a_review_that_is_re_opened_under_a_policy_asks_it(people: cast.People) -> None:
+    run = advanced(gated("reopened-policy", deadline=None))
+    registered(gated("reopened-policy", deadline=None, auto=Policy(True).auto))
+    reopenings.reopen(request(run).id, by=people.steward, reason="a policy decides")
+    run.refresh_from_db()
+    assert run.status == "queued"
