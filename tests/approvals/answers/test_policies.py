@@ -147,6 +147,54 @@ def test_it_does_not_sign_what_a_person_has_rejected(rita: Any) -> None:
     assert state(run)["total"] == 0
 
 
+def moved_after(rita: Any, verdicts: list[str], **gate: Any) -> Run:
+    """A run whose letter was decided by her before another gate changes what it replaces;
+    its policy says no first, and yes to what comes back.
+    """
+    policy = Policy("no", True)
+    made = gated("moved-policy", deadline=None, auto=policy.auto, **gate)
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    def replace(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "Dear Ada"}
+
+    made.edge(START, "replace")
+    made.edge("replace", END)
+    run = advanced(made)
+    for verdict in verdicts:
+        sign(run, rita, [verdict, None, None])
+    sign(run, rita, [None, None, "approve"])
+    return runs.advance(run.id)
+
+
+def test_a_rejection_holds_though_what_it_replaces_has_moved(rita: Any) -> None:
+    run = moved_after(rita, ["reject"], reject_quorum=2)
+    assert [row.revision for row in pending(run)][0] == 2
+    assert verdicts(run)[-1] == (POLICY, "no_auto")
+    assert "a person has rejected this" in reasons(run)
+    assert state(run)["letter"] == "Dear Ada"
+    assert verify_run(run.id) == []
+
+
+def test_a_rejection_that_was_taken_back_does_not_hold(rita: Any) -> None:
+    run = moved_after(rita, ["reject", "approve"], quorum=2, reject_quorum=2)
+    assert verdicts(run)[-1] == (POLICY, "approve")
+    assert verify_run(run.id) == []
+
+
+def test_a_rejection_holds_though_the_edit_of_another_write_changes_its_texts(
+    rita: Any, reto: Any
+) -> None:
+    run, _ = asking_run("no", True, reject_quorum=2, title="Send {letter}?")
+    sign(run, rita, [None, "reject"])
+    sign(run, reto, [("edit", "Dear Ada"), None])
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    assert [row.revision for row in pending(run)] == [2, 2]
+    assert "a person has rejected this" in reasons(run)
+    assert verify_run(run.id) == []
+
+
 def test_an_edit_is_asked_about_anew_and_wakes_the_run(rita: Any) -> None:
     run, policy = asking_run("too much", True, quorum=2)
     sign(run, rita, [None, ("edit", 3)])
