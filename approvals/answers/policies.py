@@ -26,11 +26,12 @@ from checkpoints.event_log import NewEvent
 from checkpoints.models import PendingWrite
 from checkpoints.queue.leases import Lease
 from checkpoints.sealing import sealed_rows
-from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import decrypted
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.verdicts import Held, judge
 from orchestrator.engine.gates.verdicts import outcome as outcome_of_request
+from orchestrator.engine.graphs.question import NOT_ANSWERED, is_unanswered
 
 CONFIRMED = "a person must confirm who they are to decide this"
 REJECTED = "a person has rejected this"
@@ -134,7 +135,7 @@ def _decision(
     answer: PolicyAnswer, row: PendingWrite, at: datetime
 ) -> tuple[Decision, NewEvent]:
     request = answer.state.request
-    why = answer.why or _why_not(answer.state, row)
+    why = _why_unanswered(row) or answer.why or _why_not(answer.state, row)
     return signed_decision(
         request,
         row,
@@ -145,6 +146,13 @@ def _decision(
         reason=pack_json(why) if why else b"",
         checked={"reads": sorted(answer.reads), "policy": answer.name},
     )
+
+
+def _why_unanswered(row: PendingWrite) -> str:
+    """Return why no policy may sign a question that waits for its answer; empty for
+    what has a value.
+    """
+    return NOT_ANSWERED if is_unanswered(read_value(row, "shown")) else ""
 
 
 def _why_not(state: RequestState, row: PendingWrite) -> str:

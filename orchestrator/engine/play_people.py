@@ -333,10 +333,10 @@ class Reviewers:
         if gate.auto is None or gate.quorum > 1:
             return
         standings = request.stands().standings
-        waiting = [
-            write for write in request.writes if not standings[write.write].settled
-        ]
-        proposed = [write.applied() for write in request.writes]
+        # Nobody but people can answer.
+        valued = [write for write in request.writes if not is_unanswered(write.shown)]
+        waiting = [write for write in valued if not standings[write.write].settled]
+        proposed = [write.applied() for write in valued]
         answer = auto_of(self._compiled, request.task.node, state, proposed)
         policy = confirmation_policy(gate)
         for write in waiting:

@@ -11,6 +11,7 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.gates.requests import auto_of
 from orchestrator.engine.graphs.effect import REJECTED
+from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step.output import WriteValue
 from orchestrator.execution.secrets import hide_secrets, writable
 from orchestrator.execution.session import Session, retry_when_log_moved
@@ -75,10 +76,14 @@ def _answer(session: Session, state: RequestState) -> PolicyAnswer:
 
 
 def _proposed(state: RequestState) -> list[WriteValue]:
-    """Return the writes that may still be applied, as they are now."""
+    """Return the writes that may still be applied, as they are now, without what nobody
+    has answered yet: that has no value which a policy could judge.
+    """
     writes: list[WriteValue] = []
     for row in state.writes:
         if state.standings[row.write].verdict == REJECTED:
+            continue
+        if is_unanswered(read_value(row, "shown")):
             continue
         value = read_value(row, "value")
         label = row.label or None

@@ -22,9 +22,11 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Show, registry
+from orchestrator.engine.graphs.question import NOT_ANSWERED
 from tests.support import cast, run_actions
 from tests.support.bundles import exported, forgotten, loaded
 from tests.support.deadlines import gated, let_come, work_off
+from tests.support.question_graphs import asking
 from tests.support.run_actions import request, sign, sign_open, sources, state
 from tests.support.small_graphs import advanced, graph, registered
 
@@ -388,3 +390,29 @@ def test_bundles_and_receipts_with_its_answers_verify(rita: Any) -> None:
     forgotten(run)
     imported = loaded(data)
     assert verify_run(imported.id) == []
+
+
+def test_what_nobody_has_answered_is_left_to_people_and_the_rest_is_signed(
+    rita: Any,
+) -> None:
+    policy = Policy(True)
+    run = advanced(asking(auto=policy.auto))
+    assert run.status == "paused"
+    assert policy.asked == [{"letter": "Dear"}]
+    rows = Decision.objects.filter(run=run.id).order_by("event_seq")
+    assert [row.verdict for row in rows] == ["approve", "no_auto"]
+    assert read_value(rows[1], "reason") == NOT_ANSWERED
+    sign(run, rita, [None, ("edit", 7)])
+    run = runs.advance(run.id)
+    assert (run.status, state(run)["notes"]) == ("completed", ["total 7"])
+    assert verify_run(run.id) == []
+
+
+def test_a_policy_is_asked_about_an_answer(rita: Any) -> None:
+    policy = Policy(True)
+    run = advanced(asking(auto=policy.auto, quorum=2))
+    sign(run, rita, ["approve", ("edit", 7)])
+    run = runs.advance(run.id)
+    assert policy.asked[-1] == {"letter": "Dear", "total": 7}
+    assert (run.status, state(run)["notes"]) == ("completed", ["total 7"])
+    assert verify_run(run.id) == []

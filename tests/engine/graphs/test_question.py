@@ -167,3 +167,20 @@ def test_silence_answers_nothing() -> None:
     hour = {"deadline": HOUR, "on_deadline": "approve"}
     played = play(asking(ask, **hour), {}, decisions=lambda request: "deadline")
     assert (played.state.note, played.state.amount) == ("proposed", None)
+
+
+def test_an_automatic_policy_answers_nothing() -> None:
+    asked: list[dict[str, Any]] = []
+
+    def auto(state: Any, proposal: Any) -> bool:
+        asked.append(dict(proposal))
+        return True
+
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.ask("amount", "How much?")
+        return {"note": "proposed"}
+
+    played = play(asking(propose, auto=auto), {})
+    assert (played.status, asked) == ("paused", [{"note": "proposed"}])
+    [request] = played.gates
+    assert [write.verdict for write in request.writes] == ["approved", None]
