@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.db.models import Q, prefetch_related_objects
+from django.db.models import Exists, OuterRef, Q, prefetch_related_objects
 
 from approvals import permissions
 from approvals.display.value_types import type_of_channel
@@ -143,9 +143,10 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     if run.cancel_at:
         # What a cancelled run had asked for stays readable.
         statuses.append(RequestStatus.WITHDRAWN)
-    requests = list(
-        here.filter(Q(status__in=statuses) | Q(id__in=seen)).order_by("opened_at", "id")
-    )
+    shown = here.filter(Q(status__in=statuses) | Q(id__in=seen))
+    # What was re-opened stands there once, as it is asked now.
+    shown = shown.exclude(_asked_anew())
+    requests = list(shown.order_by("opened_at", "id"))
     if seen:
         # The open page may show requests of a line that the run has left since.
         requests += ApprovalRequest.objects.filter(
@@ -159,6 +160,13 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     for request in requests:
         request.run = run
     return requests
+
+
+def _asked_anew() -> Q:
+    """Return the condition of withdrawn requests whose task has asked again."""
+    task = {name: OuterRef(name) for name in ("run", "line", "node", "visit", "index")}
+    later = ApprovalRequest.objects.filter(**task, ordinal__gt=OuterRef("ordinal"))
+    return Q(Exists(later), status=RequestStatus.WITHDRAWN)
 
 
 def _decisions_with_people(states: Iterable[RequestState]) -> list[Decision]:

@@ -11,6 +11,7 @@ from checkpoints.ledger import commit as ledger
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.gates.requests import auto_of
 from orchestrator.engine.graphs.effect import REJECTED
+from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step.output import WriteValue
 from orchestrator.execution.secrets import hide_secrets, writable
 from orchestrator.execution.session import Session, retry_when_log_moved
@@ -64,6 +65,7 @@ def _answer(session: Session, state: RequestState) -> PolicyAnswer:
     answer = auto_of(
         session.graph,
         request.node,
+        name,
         session.head.payload.state,
         _proposed(state),
     )
@@ -80,7 +82,13 @@ def _proposed(state: RequestState) -> list[WriteValue]:
     for row in state.writes:
         if state.standings[row.write].verdict == REJECTED:
             continue
+        # Without an answer there is no value yet.
+        if is_unanswered(read_value(row, "shown")):
+            continue
         value = read_value(row, "value")
+        # Nobody has proposed anything where people are asked.
+        if value is None and is_unanswered(read_value(row, "shown")):
+            continue
         label = row.label or None
         writes.append(WriteValue(row.channel, value, label))
     return writes

@@ -167,3 +167,20 @@ def test_silence_answers_nothing() -> None:
     hour = {"deadline": HOUR, "on_deadline": "approve"}
     played = play(asking(ask, **hour), {}, decisions=lambda request: "deadline")
     assert (played.state.note, played.state.amount) == ("proposed", None)
+
+
+def test_no_automatic_policy_answers() -> None:
+    seen: list[list[str]] = []
+
+    def sign(state: Any, proposal: Any) -> bool:
+        seen.append(list(proposal))
+        return True
+
+    def ask(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.ask("amount", "How much?")
+        return {"note": "proposed"}
+
+    played = play(asking(ask, auto=sign), {})
+    assert played.status == "paused"
+    assert [write.verdict for write in played.gates[0].writes] == ["approved", None]
+    assert seen == [["note"]]

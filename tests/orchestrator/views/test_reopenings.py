@@ -11,6 +11,7 @@ from django.urls import reverse
 from approvals.models import ApprovalRequest
 from checkpoints.models import AuditLine, Run
 from orchestrator.engine import registry
+from orchestrator.runs.reopenings import reopen
 from tests.support import run_actions
 from tests.support.cast import People
 from tests.support.deadlines import gated, paused_run
@@ -76,6 +77,23 @@ def test_a_request_of_another_run_is_not_found(
     asked = ApprovalRequest.objects.get(run=other)
     at_run = reverse("reopen", args=[run.id, asked.id])
     assert browse(people.steward).get(at_run).status_code == 404
+
+
+def test_pages_show_what_was_re_opened_once_as_it_is_asked_now(
+    people: People, browse: Browse, run: Run
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    old = ApprovalRequest.objects.get(run=run)
+    reopen(old.id, by=people.steward, reason="stricter now")
+    client = browse(rita)
+    # As a page does that was open before.
+    review = client.get(reverse("review", args=[run.id]), {"seen": str(old.id)})
+    page = review.content.decode()
+    assert "Withdrawn." not in page
+    assert str(ApprovalRequest.objects.get(run=run, status="open").id) in page
+    writes = client.get(reverse("run", args=[run.id]), {"tab": "writes"})
+    tag = '<span class="tag">withdrawn</span>'
+    assert tag not in writes.content.decode()
 
 
 @pytest.mark.parametrize("name", ["review", "draft", "seen"])
