@@ -418,6 +418,8 @@ def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | 
     # Likewise a row whose key is missing, which nobody can judge now.
     except CountersignError:
         return None
+    if state.was_closed:
+        return None
     if row.status == RequestStatus.OPEN:
         fault = _fault_of_open(subject, row, state.outcome)
     else:

@@ -73,8 +73,9 @@ class ReachedGate:
     was asked before and nothing may name others. If the task had asked on this line
     before, `ordinal` says how often, and `revisions` have the next revision of each of
     its writes, by position; the revisions and verdicts of those at `settled_positions`
-    stay. `shown` is what `present` returns, where it is known from an
-    earlier request; `renews` names that.
+    stay, by the decisions in its requests from the ordinal `kept_since` on. `shown` is
+    what `present` returns, where it is known from an earlier request; `renews` names
+    that.
     """
 
     gate: Gate
@@ -88,6 +89,7 @@ class ReachedGate:
     ordinal: int = 0
     revisions: Mapping[int, int] = field(default_factory=dict)
     settled_positions: Collection[int] = ()
+    kept_since: int = 0
     shown: Mapping[str, Any] | None = None
     renews: UUID | None = None
 
@@ -468,6 +470,7 @@ def policy_of(
         policy["on_deadline"] = _on_deadline(gate, task, reached)
     if reached.settled_positions:
         policy["kept"] = sorted(reached.settled_positions)
+        policy["kept_since"] = reached.kept_since
     # What a person brought in waits for people.
     if reached.guard in ("", task.node):
         policy.update(auto_policy(gate))

@@ -153,7 +153,8 @@ def _earlier_decisions(
 ) -> dict[UUID, list[Decision]]:
     """Return the decisions of earlier requests that count in these, by the id of the
     request. Each of these keeps verdicts: the policy has the positions of the writes
-    that were settled when a deadline closed the earlier one. One query.
+    that were settled when a deadline closed the earlier one, and since which ordinal
+    decisions count: those before a re-opening do not. One query.
     """
     rows = Decision.objects.filter(
         run=keeping[0].run_id,
@@ -165,7 +166,9 @@ def _earlier_decisions(
     earlier: dict[UUID, list[Decision]] = {}
     for decision in rows:
         for request in keeping:
-            is_earlier = decision.ordinal < request.ordinal
+            # A policy of an older version has no such ordinal.
+            since = request.policy.get("kept_since", 0)
+            is_earlier = since <= decision.ordinal < request.ordinal
             is_kept = decision.position in request.policy["kept"]
             if decision.task == request.task and is_earlier and is_kept:
                 earlier.setdefault(request.id, []).append(decision)

@@ -99,12 +99,19 @@ def _locked_act(run_id: UUID, request_id: UUID, by: Any) -> RequestAct:
     # Otherwise it would read the run again, without its lock.
     request.run = run
     sealed_rows.verify_row(request, protection_of(run))
+    require_open(request)
+    return RequestAct(run, request, by, read_now())
+
+
+def require_open(request: ApprovalRequest) -> None:
+    """Raise `WrongStatus` if nothing can be decided in a request any more. Reads
+    `request.run`.
+    """
     why_closed = permissions.closed(request)
-    if run.cancel_at:
+    if request.run.cancel_at:
         why_closed = "The run was cancelled, so nothing can be decided in it."
     if why_closed:
-        raise WrongStatus(why_closed, status=run.status)
-    return RequestAct(run, request, by, read_now())
+        raise WrongStatus(why_closed, status=request.run.status)
 
 
 def require_right(act: RequestAct, right: str) -> None:

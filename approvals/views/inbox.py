@@ -64,7 +64,8 @@ FOLDERS = {
 EMPTY = {
     "mine": "Reviews asked of you or your groups are listed here.",
     "drafts": "Reviews in which you have chosen something and not signed it.",
-    "back": "Reviews in which something that you signed has changed since.",
+    "back": "Reviews in which something that you signed has changed since. One that was "
+    "re-opened is a new review, and is not among them.",
     "signed": "Reviews that you signed, and that wait for others.",
     "decided": "Reviews that you signed are listed here once they are decided.",
     "expired": "Reviews asked of you or your groups that their deadline ended.",

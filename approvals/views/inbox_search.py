@@ -10,7 +10,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from approvals.inbox import InboxPlace
-from approvals.models import ApprovalRequest
+from approvals.models import ApprovalRequest, RequestStatus
 from orchestrator.engine.frozen import frozen
 
 STRETCH = 1_000
@@ -78,16 +78,19 @@ TAKEN = {
 
 
 def is_taken_by(whose: str, user: Any) -> Q:
-    """Return the filter for requests by whose claim is on them, as in `TAKEN`."""
+    """Return the filter for requests by whose claim is on them, as in `TAKEN`. Nobody
+    has taken what is not open.
+    """
     now = timezone.now()
     lasts = Q(claim__isnull=False) & (
         Q(claim__until__isnull=True) | Q(claim__until__gt=now)
     )
+    lasts &= Q(status=RequestStatus.OPEN)
     own = Q(claim__by=user.pk)
     if whose == "me":
         return lasts & own
     if whose == "others":
         return lasts & ~own
     if whose == "nobody":
-        return Q(claim__isnull=True) | Q(claim__until__lte=now)
+        return ~lasts
     return Q()

@@ -292,6 +292,16 @@ def _in_sentences(state: RequestState, rejections: Iterable[Decision]) -> list[s
     return sentences
 
 
+def _kept_since(request: ApprovalRequest) -> int:
+    """Return the ordinal of the first request of its task whose decisions count in the
+    one that asks anew. One that keeps no verdicts begins at itself: what was signed
+    before it settled nothing, or was made void by a re-opening.
+    """
+    policy = request.policy
+    since: int = policy.get("kept_since", 0) if "kept" in policy else request.ordinal
+    return since
+
+
 def _reached(
     closed: _ClosedRequest, gate: Gate, settled: frozenset[int]
 ) -> ReachedGate:
@@ -316,4 +326,5 @@ def _reached(
         ordinal=request.ordinal + 1,
         revisions={row.position: row.revision + 1 for row in closed.newest},
         settled_positions=settled,
+        kept_since=_kept_since(request),
     )

@@ -27,16 +27,19 @@ from approvals.gates.unsigned_changes import sentence_of, unsigned_changes
 from approvals.gates.withdrawal import mark_withdrawn, withdrawn_events
 from approvals.models import ApprovalRequest
 from approvals.notice_rows import REOPENED, write_notices
-from approvals.people.acts import RequestAct, act_on, require_right
+from approvals.people.acts import RequestAct, act_on, require_open, require_right
 from checkpoints import lines, timeline, versions
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run
-from checkpoints.models import Run
+from checkpoints.models import Run, RunEvent
 from checkpoints.queue import notify
+from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
+from checkpoints.versions import newest_versions
+from orchestrator.discovery import note_version
 from orchestrator.engine import Gate, Task, registry
 from orchestrator.engine.errors import (
     IncompatibleGraph,
@@ -52,6 +55,7 @@ from orchestrator.engine.versions.pending_parts import Pending
 from orchestrator.execution.memory import memory_values
 
 LONGEST_REASON = 10_000
+REOPENED_EVENT = "request_reopened"
 
 Policy = Mapping[str, Any]
 
@@ -96,7 +100,7 @@ def reopen(request_id: UUID | str, *, by: Any, reason: str) -> ApprovalRequest:
         raise InvalidValue("say why: the reason is kept in the log", path="reason")
     with act_on(request_id, by=by) as act:
         require_right(act, "reassign")
-        why = f"{by.get_username()} re-opened it under another policy: {reason}"
+        why = _who_re_opened(by.get_username(), reason)
         opening = _opening(act.run, act.request, at=act.at, why=why)
         [opened] = opening.requests
         _require_change(act.request, opened)
@@ -104,10 +108,15 @@ def reopen(request_id: UUID | str, *, by: Any, reason: str) -> ApprovalRequest:
         return opened
 
 
+def _who_re_opened(username: str, reason: str) -> str:
+    return f"{username} re-opened it under another policy: {reason}"
+
+
 def changes_of_reopening(request: ApprovalRequest, *, at: datetime) -> list[str]:
     """Return in words how the policy that a request's graph has now differs from its
     own. Reads `request.run`. Raises as `reopen` does where it cannot be re-opened.
     """
+    require_open(request)
     opening = _opening(request.run, request, at=at, why="")
     [opened] = opening.requests
     _require_change(request, opened)
@@ -167,7 +176,7 @@ def _opening(
     held = proposal_of(task, gate, first, presented)
     reached = ReachedGate(
         gate,
-        ". ".join(filter(None, [why_of(request), why])) or None,
+        ". ".join(filter(None, [_why_at_first(request, protection), why])) or None,
         input_hash=request.input_hash,
         prepared_from=request.prepared_from,
         guard=request.policy.get("gate") or "",
@@ -185,6 +194,29 @@ def _sentence(changes: Any, reads: Any, decides: str) -> str:
     return sentence_of(changes, reads, decides=decides)
 
 
+def _why_at_first(request: ApprovalRequest, protection: Protection) -> str:
+    """Return why people were asked, without the sentences of earlier re-openings: the
+    log has those. One query. Raises `TamperedRow`, `WrongKey`.
+    """
+    why = why_of(request)
+    reopened = RunEvent.objects.filter(
+        run=request.run_id, task=request.task, type=REOPENED_EVENT
+    )
+    for event in reopened:
+        sealed_rows.verify_row(event, protection)
+        facts = read_value(event, "payload") or {}
+        # It may have been erased.
+        if facts.get("reason"):
+            why = _without(why, _who_re_opened(event.actor, facts["reason"]))
+    return why
+
+
+def _without(text: str, sentence: str) -> str:
+    before, _, after = text.partition(sentence)
+    remaining = [before.removesuffix(". "), after.removeprefix(". ")]
+    return ". ".join(filter(None, remaining))
+
+
 def _askings(request: ApprovalRequest) -> int:
     """Return how often the task of a request has asked on its line."""
     rows = ApprovalRequest.objects.filter(
@@ -198,8 +230,8 @@ def _askings(request: ApprovalRequest) -> int:
 
 
 def _present_version(run: Run) -> Compiled:
-    """Return the version for new runs, if the run could go on with it as it stands.
-    Raises `IncompatibleGraph`.
+    """Return the version for new runs, if the run could go on with it as it stands, and
+    no process has a newer one. Raises `IncompatibleGraph`.
     """
     try:
         compiled = registry.current(run.graph)
@@ -207,6 +239,15 @@ def _present_version(run: Run) -> Compiled:
         raise IncompatibleGraph(
             f"this process has no version of the graph {run.graph}", graph=run.graph
         ) from None
+    # Noted first, as where a version takes over a run: it may be the newest itself.
+    note_version(compiled)
+    if newest_versions({run.graph}).get(run.graph) != compiled.fingerprint:
+        raise IncompatibleGraph(
+            f"this process has version {compiled.version} of the graph {run.graph}, which "
+            "is not the newest that is known",
+            graph=run.graph,
+            version=compiled.version,
+        )
     if compiled.fingerprint == run.fingerprint:
         return compiled
     judgement = versions.judgement_of(run, compiled, Pending.from_text(run.pending))
@@ -233,6 +274,13 @@ def _present_gate(compiled: Compiled, request: ApprovalRequest) -> Gate:
             "it asks about a patch; fork or rewind the run again instead",
             status=request.run.status,
         )
+    guard = request.policy.get("gate") or request.node
+    if guard != request.node:
+        raise WrongStatus(
+            "it asks about an output that a person gave when settling what happened, "
+            f"under the rules of the gate of {guard}",
+            status=request.run.status,
+        )
     node = compiled.nodes.get(request.node)
     if node is None or node.gate is None:
         raise WrongStatus(
@@ -251,7 +299,7 @@ def _replace(
     request = act.request
     facts = {"request": str(request.id), "opened": str(opened.id), "reason": reason}
     reopened = NewEvent(
-        "request_reopened",
+        REOPENED_EVENT,
         facts,
         node=request.node,
         task=request.task,
@@ -268,7 +316,7 @@ def _replace(
         act.run, None, signed=[], settled=[row.write for row in opening.writes]
     )
     audit_log.record_act(
-        "request_reopened",
+        REOPENED_EVENT,
         act.run,
         actor=act.by,
         seq=seq,

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -48,18 +50,23 @@ def _keep(user: Any, posted: Mapping[str, str], query: str) -> str:
     checked_text(name, "name", most=LONGEST_NAME)
     if not name:
         raise InvalidValue("a filter has a name", path="name")
-    filters = SavedFilter.objects.filter(user=user.pk)
-    # One of that name is replaced, so it needs no room.
-    if filters.exclude(name=name).count() >= MOST:
-        raise InvalidValue(f"nobody has more than {MOST} filters", path="name")
-    SavedFilter.objects.update_or_create(
-        user_id=user.pk, name=name, defaults={"query": query}
-    )
+    with transaction.atomic():
+        # Two that are kept at once wait for each other here.
+        accounts = get_user_model()._default_manager.filter(pk=user.pk)
+        list(accounts.select_for_update(no_key=True).values_list("pk"))
+        filters = SavedFilter.objects.filter(user=user.pk)
+        # One of that name is replaced, so it needs no room.
+        if filters.exclude(name=name).count() >= MOST:
+            raise InvalidValue(f"nobody has more than {MOST} filters", path="name")
+        SavedFilter.objects.update_or_create(
+            user_id=user.pk, name=name, defaults={"query": query}
+        )
     return "The filter is kept."
 
 
 def _remove(user: Any, posted: Mapping[str, str], query: str) -> str:
     name = posted.get("name", "")
+    checked_text(name, "name", most=LONGEST_NAME)
     count, _ = SavedFilter.objects.filter(user=user.pk, name=name).delete()
     if not count:
         raise InvalidValue("there is no filter of that name", path="name")

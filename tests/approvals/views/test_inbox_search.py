@@ -182,6 +182,22 @@ def test_a_folder_is_narrowed_to_what_nobody_oneself_or_others_have_taken(
         assert len(listed) == len(ids)
 
 
+@pytest.mark.parametrize("folder", ["decided", "expired"])
+def test_nobody_has_taken_what_is_not_open(
+    people: People, browse: Callable[[User], Client], folder: str
+) -> None:
+    request = a_request(a_run(), "user:rita")
+    base = StoredBase("", {}, bound=True)
+    write = a_write(request, 0, channel="payout", value=1, base=base)
+    a_decision(write, request, by=people.reviewer, verdict="approve", seq=1)
+    status = "applied" if folder == "decided" else "expired"
+    ApprovalRequest.objects.filter(id=request.id).update(status=status)
+    _claimed(request, people.reviewer)
+    for taken, number in {"": 1, "nobody": 1, "me": 0, "others": 0}.items():
+        (page,) = _pages(browse(people.reviewer), folder=folder, taken=taken)
+        assert len(page.context["rows"]) == number, taken
+
+
 def test_words_and_who_has_taken_it_narrow_a_folder_together(
     people: People, browse: Callable[[User], Client]
 ) -> None:

@@ -28,11 +28,14 @@ def address(run: Run) -> str:
 
 def test_a_steward_reads_the_changes_and_re_opens_it(people: People, run: Run) -> None:
     stella = Client(people.steward)
-    changes = stella.get(address(run)).json()
+    old = address(run)
+    changes = stella.get(old).json()
     assert changes == {"changes": ["signatures needed: 1 became 2"]}
     answer = stella.post(address(run), {"reason": "stricter now"})
     assert answer.status_code == 201, answer.json()
     assert answer.json()["quorum"] == 2
+    closed = stella.get(old)
+    assert (closed.status_code, closed.json()["code"]) == (409, "wrong_status")
     again = stella.post(address(run), {"reason": "once more"})
     assert (again.status_code, again.json()["code"]) == (409, "wrong_status")
 

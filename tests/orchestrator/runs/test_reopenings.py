@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from approvals import deadlines
 from approvals.drafts import DraftChoice, save_drafts
 from approvals.exported_receipt import export_receipt
+from approvals.gates.request_state import why_of
 from approvals.models import ApprovalRequest, Decision, Draft, RequestStatus
 from checkpoints.models import AuditLine, Run
 from checkpoints.verification import verify_run
@@ -27,6 +28,7 @@ from orchestrator.engine.errors import (
 from orchestrator.runs.reopenings import changes_of_reopening, reopen
 from tests.support import cast, notices, run_actions, secret_claim
 from tests.support.bundles import PUBLIC, exported, forgotten, loaded
+from tests.support.chain import join_in_a_row
 from tests.support.deadlines import HOUR, gated, let_come, paused_run
 from tests.support.reopening import reopen_between_reads
 from tests.support.run_actions import (
@@ -310,6 +312,119 @@ def test_a_worker_that_reads_across_a_re_opening_goes_on(
         sign(run, person, ["approve", "approve"])
     assert runs.advance(run.id).status == "completed"
     assert verify_run(run.id) == []
+
+
+def test_a_verification_across_a_re_opening_finds_nothing(
+    monkeypatch: pytest.MonkeyPatch, people: cast.People
+) -> None:
+    run = waiting_run()
+    opened = reopen_between_reads(monkeypatch, run, by=people.steward)
+    assert verify_run(run.id) == []
+    assert len(opened) == 1
+
+
+def expired_and_asked_again(run: Run, people: cast.People) -> Run:
+    let_come(run)
+    run = runs.advance(run.id)
+    assert run.error_code == "deadline_passed"
+    runs.resume(run.id, by=people.steward)
+    return runs.advance(run.id)
+
+
+def test_what_it_made_void_does_not_count_again_after_a_deadline(
+    rita: Any, ravi: Any, people: cast.People
+) -> None:
+    timed = {"deadline": HOUR, "on_deadline": "fail"}
+    run = paused_run(reviewers=["group:claims"], **timed)
+    sign(run, rita, ["reject", None])
+    deploy(quorum=2, **timed)
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    for person in (rita, ravi):
+        sign(run, person, ["approve", None])
+    # It may pass again and again.
+    for _ in range(2):
+        run = expired_and_asked_again(run, people)
+        assert run.status == "paused", run.error_code
+        assert verify_run(run.id) == []
+    asked = open_request(run)
+    assert (asked.policy["kept"], asked.policy["kept_since"]) == ([0], 1)
+    for person in (rita, ravi):
+        sign(run, person, [None, "approve"])
+    run = runs.advance(run.id)
+    assert (run.status, state(run)["letter"]) == ("completed", "Dear Marta")
+    assert verify_run(run.id) == []
+
+
+def test_a_process_of_an_older_version_re_opens_nothing(people: cast.People) -> None:
+    run = waiting_run()
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    registry.clear()
+    # The first version of this graph, as a process that was not restarted has it.
+    deploy()
+    with pytest.raises(IncompatibleGraph, match="not the newest"):
+        reopen(open_request(run).id, by=people.steward, reason=WHY)
+    assert open_request(run).quorum == 2
+
+
+def test_it_keeps_the_reason_of_the_newest_re_opening_only(people: cast.People) -> None:
+    run = waiting_run()
+    for quorum in (2, 3, 4):
+        deploy(quorum=quorum)
+        opened = reopen(open_request(run).id, by=people.steward, reason=f"now {quorum}")
+    assert why_of(opened) == "stella re-opened it under another policy: now 4"
+
+
+@pytest.mark.parametrize("status", ["closed", "cancelling"])
+def test_of_what_is_closed_nothing_is_said_to_change(
+    people: cast.People, status: str
+) -> None:
+    run = waiting_run()
+    asked = open_request(run)
+    if status == "closed":
+        ApprovalRequest.objects.filter(id=asked.id).update(status="withdrawn")
+    else:
+        Run.objects.filter(id=run.id).update(cancel_at=timezone.now())
+    asked = ApprovalRequest.objects.select_related("run").get(id=asked.id)
+    with pytest.raises(WrongStatus, match="can be decided|left to decide"):
+        changes_of_reopening(asked, at=timezone.now())
+
+
+def test_an_output_that_a_person_settled_is_refused_by_its_own_reason(
+    people: cast.People,
+) -> None:
+    def settling(quorum: int) -> Graph:
+        made = graph("settled-output")
+        gate = Gate(
+            reviewers=["group:claims"], quorum=quorum, writes={"letter": Show()}
+        )
+
+        @made.node(effect="human", gate=gate)
+        def ask(state: Any, ctx: Any) -> dict[str, Any]:
+            return {"letter": "Dear"}
+
+        @made.node(effect="external")
+        def pay(state: Any, ctx: Any) -> None:
+            raise RuntimeError("the line broke")
+
+        join_in_a_row(made, "ask", "pay")
+        return made
+
+    run = advanced(settling(1))
+    sign(run, run_actions.reviewer(people.reviewer), ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == "unknown"
+    runs.settle(
+        run.id,
+        "pay:1:0",
+        happened=True,
+        output={"letter": "Yours"},
+        by=people.steward,
+        reason="seen",
+    )
+    assert runs.advance(run.id).status == "paused"
+    registry.replace(settling(2))
+    with pytest.raises(WrongStatus, match="an output that a person gave"):
+        reopen(open_request(run).id, by=people.steward, reason=WHY)
 
 
 def test_the_old_request_put_back_decides_nothing(

@@ -98,6 +98,16 @@ def test_nobody_keeps_more_than_so_many(people: People, browse: Browse) -> None:
     assert "The filter is kept." in answer.content.decode()
 
 
+def test_a_name_that_no_filter_can_have_removes_nothing(
+    people: People, browse: Browse
+) -> None:
+    post(browse, people.reviewer)
+    for name in ("a\0b", "x" * 61):
+        answer = post(browse, people.reviewer, act="remove", name=name)
+        assert "Nothing was changed" in answer.content.decode()
+    assert SavedFilter.objects.count() == 1
+
+
 def test_who_is_not_signed_in_keeps_nothing(client: Client, db: None) -> None:
     answer = client.post(reverse("saved_filters"), {"act": "keep", "name": "Nora"})
     assert answer.status_code == 302
