@@ -627,7 +627,8 @@ class Receipt(Sealed):
 class Decision(Sealed):
     """One person's verdict on one revision of one write, that of the request's deadline
     (`by_deadline`), the system's that it needs none (`not_needed`), or the answer of the
-    gate's veto (`veto`, `no_veto`) or of its automatic policy (`by_policy`, `no_auto`).
+    gate's veto about what they approved (`veto`, `no_veto`) or of its automatic policy
+    (`by_policy`, `no_auto`).
 
     Append-only: the ORM refuses, and so does the database.
     """

@@ -57,8 +57,8 @@ def review_of(
     page that is open, and stay on it once they are settled. In a review of many writes
     only the `opened` ones, and those with an unsigned edit, are drawn whole.
     """
-    requests = requests_of(run, list(filter(inbox.is_uuid, seen)))
-    states = load_states(requests, protection_of(run))
+    states = states_of(run, list(filter(inbox.is_uuid, seen)))
+    requests = [state.request for state in states]
     standing = {state.request.id: state for state in states}
     # Without the graph's version the page is drawn, but nothing can be edited.
     compiled = versions.graph_for(run)
@@ -114,6 +114,16 @@ def review_of(
     # The first pages; the view turns to those that the address requests.
     shown.turn(LinePages())
     return shown
+
+
+def states_of(run: Run, seen: Sequence[str] = ()) -> list[RequestState]:
+    """Return the state of the requests of `requests_of`, which are read once more if one
+    was re-opened between the queries. Raises `TamperedRow` and `WrongKey`.
+    """
+    states = load_states(requests_of(run, seen), protection_of(run))
+    if any(state.was_closed for state in states):
+        states = load_states(requests_of(run, seen), protection_of(run))
+    return states
 
 
 def newest_number(drafts: Mapping[str, DraftChoice]) -> int:

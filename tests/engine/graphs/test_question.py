@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 
 from orchestrator.engine import END, START, Append, Gate, Graph, Limit, Show, play
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
+from orchestrator.engine.graphs.answer_schema import LARGEST_SCHEMA
 from orchestrator.engine.graphs.question import (
-    LARGEST_SCHEMA,
     is_unanswered,
     question_of,
     require_fitting,
@@ -167,3 +167,20 @@ def test_silence_answers_nothing() -> None:
     hour = {"deadline": HOUR, "on_deadline": "approve"}
     played = play(asking(ask, **hour), {}, decisions=lambda request: "deadline")
     assert (played.state.note, played.state.amount) == ("proposed", None)
+
+
+def test_no_automatic_policy_answers() -> None:
+    seen: list[list[str]] = []
+
+    def sign(state: Any, proposal: Any) -> bool:
+        seen.append(list(proposal))
+        return True
+
+    def ask(state: Any, ctx: Any) -> dict[str, Any]:
+        ctx.ask("amount", "How much?")
+        return {"note": "proposed"}
+
+    played = play(asking(ask, auto=sign), {})
+    assert played.status == "paused"
+    assert [write.verdict for write in played.gates[0].writes] == ["approved", None]
+    assert seen == [["note"]]

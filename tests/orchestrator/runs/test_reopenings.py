@@ -28,6 +28,7 @@ from orchestrator.runs.reopenings import changes_of_reopening, reopen
 from tests.support import cast, notices, run_actions, secret_claim
 from tests.support.bundles import PUBLIC, exported, forgotten, loaded
 from tests.support.deadlines import HOUR, gated, let_come, paused_run
+from tests.support.reopening import reopen_between_reads
 from tests.support.run_actions import (
     event_payloads,
     log,
@@ -288,6 +289,23 @@ def test_a_run_that_waits_in_a_second_slice_goes_on_after_it(
     runs.resume(run.id, by=people.steward)
     run = runs.advance(run.id)
     assert run.status == "paused"
+    for person in (rita, ravi):
+        sign(run, person, ["approve", "approve"])
+    assert runs.advance(run.id).status == "completed"
+    assert verify_run(run.id) == []
+
+
+def test_a_worker_that_reads_across_a_re_opening_goes_on(
+    monkeypatch: pytest.MonkeyPatch, rita: Any, ravi: Any, people: cast.People
+) -> None:
+    run = waiting_run()
+    Run.objects.filter(id=run.id).update(status="failed")
+    runs.resume(run.id, by=people.steward)
+    opened = reopen_between_reads(monkeypatch, run, by=people.steward)
+    run = runs.advance(run.id)
+    assert run.status == "paused", run.error_code
+    assert [open_request(run)] == opened
+    assert verify_run(run.id) == []
     for person in (rita, ravi):
         sign(run, person, ["approve", "approve"])
     assert runs.advance(run.id).status == "completed"

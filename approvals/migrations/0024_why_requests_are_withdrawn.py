@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0021_policies'),
+        ('approvals', '0023_policies'),
     ]
 
     operations = [
