@@ -170,14 +170,15 @@ class Judge:
         of_policy: list[str] = []
         reads: set[str] = set()
         for through in passed:
-            answer = self._ask(recheck_approved, gate, through)
+            answer = self._ask(recheck_approved, through, gate)
             reads.update(answer.reads)
             if answer.why is not None:
                 reasons.append(f"recheck of {gate}: {answer.why}")
-            if not _is_by_policy(through.request):
+            name = _policy_that_signed(through.request)
+            if not name:
                 continue
             # What a policy signed counts only as long as it would sign it.
-            policy = self._ask(auto_of, gate, through)
+            policy = self._ask(auto_of, through, gate, name)
             reads.update(policy.reads)
             if policy.why is not None:
                 of_policy.append(f"policy of {gate}: {policy.why}")
@@ -192,13 +193,13 @@ class Judge:
     def _ask(
         self,
         ask: Callable[..., Recheck | AutoAnswer],
-        gate: str,
         through: LetThrough,
+        *which: str,
     ) -> Recheck | AutoAnswer:
         try:
             # Should it query and fail, the transaction of the intent goes on.
             with transaction.atomic():
-                return ask(self.compiled, gate, self.state, through.writes)
+                return ask(self.compiled, *which, self.state, through.writes)
         except DatabaseError as error:
             return Recheck(f"its recheck failed: {described(error)}", ())
 
@@ -217,11 +218,15 @@ class _Recheck:
     unsigned: str
 
 
-def _is_by_policy(state: RequestState | None) -> bool:
-    """Return whether an approval of a gate's automatic policy counts for a request."""
+def _policy_that_signed(state: RequestState | None) -> str:
+    """Return the name of the automatic policy whose approval counts for a request; empty
+    if none does.
+    """
     if state is None:
-        return False
-    return any(AUTOMATIC in standing.by for standing in state.standings.values())
+        return ""
+    standings = state.standings.values()
+    counts = any(AUTOMATIC in standing.by for standing in standings)
+    return str(state.request.policy.get("auto", "")) if counts else ""
 
 
 def _let_through(

@@ -127,10 +127,10 @@ def _names() -> dict[str, str]:
     names["waits"] = "(request.status = {open} AND run.status NOT IN {closed})".format(
         **names
     )
+    names["newest_revision"] = NEWEST_REVISION.format(**names)
     names["expired"] = HAS_EXPIRED.format(
         is_expired=f"'{RequestStatus.EXPIRED}'", **names
     )
-    names["newest_revision"] = NEWEST_REVISION.format(**names)
     names["behind"] = BEHIND.format(**names)
     names["request_differs"] = " OR ".join(
         f"OLD.{column} {names['is_not']} NEW.{column}"
@@ -149,13 +149,18 @@ def _names() -> dict[str, str]:
 
 
 HAS_EXPIRED = """
-    (request.status = {is_expired} OR (request.deadline IS NOT NULL AND EXISTS (
-        SELECT 1 FROM {decisions} decision
-        WHERE decision.request_id = request.id AND decision.by_id IS NULL
-            AND decision.receipt_id IS NULL AND decision.by_name = {by_deadline}
-    )))
+    (request.status = {is_expired} OR (
+        request.status <> {open} AND request.deadline IS NOT NULL AND EXISTS (
+            SELECT 1 FROM {decisions} decided
+            WHERE decided.request_id = request.id AND decided.by_id IS NULL
+                AND decided.receipt_id IS NULL AND decided.by_name = {by_deadline}
+                AND decided.revision >= {newest_revision}
+        )
+    ))
 """
-"""Whether the deadline of a request closed it, or decided what was left open."""
+"""Whether the deadline of a request closed it, or decided what was left open, and people
+have not been asked again since.
+"""
 NEWEST_REVISION = """
     (SELECT max(revised.revision) FROM {pending} revised
     WHERE revised.write = decided.write)
@@ -392,7 +397,8 @@ SQLITE = (
         WHERE request_id = NEW.request_id AND by_id = NEW.by_id AND behind IS NOT NULL
             AND EXISTS (
                 SELECT 1 FROM {decisions} decided
-                WHERE decided.write = NEW.write AND decided.by_id = NEW.by_id
+                WHERE decided.request_id = NEW.request_id
+                    AND decided.write = NEW.write AND decided.by_id = NEW.by_id
                     AND decided.event_seq < NEW.event_seq
                 GROUP BY decided.write
                 HAVING max(decided.revision) < {newest_revision}
@@ -600,7 +606,8 @@ POSTGRESQL = (
                 AND behind_before.by_id = made.by_id
             WHERE behind_before.behind IS NOT NULL AND EXISTS (
                 SELECT 1 FROM {decisions} decided
-                WHERE decided.write = made.write AND decided.by_id = made.by_id
+                WHERE decided.request_id = made.request_id
+                    AND decided.write = made.write AND decided.by_id = made.by_id
                     AND decided.event_seq < made.event_seq
                 GROUP BY decided.write
                 HAVING max(decided.revision) < {newest_revision}
@@ -959,14 +966,19 @@ def with_copied(
         run_status=F("request__run__status"),
     )
     another_is_listed = Q(Exists(listed), run_status__isnull=True, by_run=False)
+    newer = PendingWrite.objects.filter(
+        write=OuterRef("write"), revision__gt=OuterRef("revision")
+    )
     by_deadline = Decision.objects.filter(
+        ~Exists(newer),
         request=OuterRef("request"),
         by__isnull=True,
         receipt__isnull=True,
         by_name=BY_DEADLINE,
     )
+    is_decided_by_it = Q(Exists(by_deadline), request__deadline__isnull=False)
     has_expired = Q(request__status=RequestStatus.EXPIRED) | Q(
-        Exists(by_deadline), request__deadline__isnull=False
+        ~Q(request__status=RequestStatus.OPEN) & is_decided_by_it
     )
     expired = Q(has_expired, expired=True) | Q(~has_expired, expired=False)
     is_copied = Case(

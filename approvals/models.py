@@ -163,7 +163,7 @@ class RequestStatus(models.TextChoices):
     OPEN = "open", "waits for people"
     SETTLED = "settled", "each write is settled; the run has not applied it yet"
     APPLIED = "applied", "a settlement has applied it"
-    WITHDRAWN = "withdrawn", "its line was left, or its run cancelled"
+    WITHDRAWN = "withdrawn", "its line was left, its run cancelled, or it was re-opened"
     EXPIRED = "expired", "closed by its deadline"
 
 
@@ -627,7 +627,8 @@ class Receipt(Sealed):
 class Decision(Sealed):
     """One person's verdict on one revision of one write, that of the request's deadline
     (`by_deadline`), the system's that it needs none (`not_needed`), or the answer of the
-    gate's veto (`veto`, `no_veto`) or of its automatic policy (`by_policy`, `no_auto`).
+    gate's veto about what they approved (`veto`, `no_veto`) or of its automatic policy
+    (`by_policy`, `no_auto`).
 
     Append-only: the ORM refuses, and so does the database.
     """

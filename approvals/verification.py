@@ -438,7 +438,9 @@ def _unknown_policy(
     if "auto" in state.request.policy:
         return None
     for decision in state.decisions:
-        if decision.by_policy:
+        # What is kept of an earlier request was decided under the policy of that one.
+        is_own = decision.request_id == state.request.id
+        if is_own and decision.by_policy:
             reason = "is that of a policy, but the request has no such policy"
             return subject.fault(decision, reason)
     return None

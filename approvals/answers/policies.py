@@ -5,9 +5,11 @@ Nothing is written before `insert`, which rides in the commit.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import field, replace
 from datetime import datetime
+from operator import attrgetter
+from uuid import UUID
 
 from approvals.confirmation import needed_for
 from approvals.gates.request_state import RequestState, policy_of
@@ -31,9 +33,10 @@ from checkpoints.sealing.sealed_rows import decrypted
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.verdicts import Held, judge
 from orchestrator.engine.gates.verdicts import outcome as outcome_of_request
-from orchestrator.engine.graphs.question import NOT_ANSWERED, is_unanswered
+from orchestrator.engine.graphs.question import is_unanswered
 
 CONFIRMED = "a person must confirm who they are to decide this"
+UNANSWERED = "only a person can answer this"
 REJECTED = "a person has rejected this"
 
 
@@ -117,8 +120,10 @@ def prepare_policies(
     added: list[tuple[RequestState, list[Decision]]] = []
     for answer in answers:
         decisions: list[Decision] = []
+        rejected = _rejected_writes(answer.state)
         for row in unasked_writes(answer.state):
-            decision, event = _decision(answer, row, at)
+            why = answer.why or _why_not(answer.state, row, rejected)
+            decision, event = _decision(answer, row, why, at)
             decision.event_seq = first_seq + len(rows.events)
             decisions.append(decision)
             rows.events.append(event)
@@ -132,10 +137,9 @@ def prepare_policies(
 
 
 def _decision(
-    answer: PolicyAnswer, row: PendingWrite, at: datetime
+    answer: PolicyAnswer, row: PendingWrite, why: str, at: datetime
 ) -> tuple[Decision, NewEvent]:
     request = answer.state.request
-    why = _why_unanswered(row) or answer.why or _why_not(answer.state, row)
     return signed_decision(
         request,
         row,
@@ -148,22 +152,55 @@ def _decision(
     )
 
 
-def _why_unanswered(row: PendingWrite) -> str:
-    """Return why no policy may sign a question that waits for its answer; empty for
-    what has a value.
+def _why_not(state: RequestState, row: PendingWrite, rejected: Container[UUID]) -> str:
+    """Return why no policy may sign a write, whatever it says; empty if it may. Of the
+    `rejected` it signs none.
     """
-    return NOT_ANSWERED if is_unanswered(read_value(row, "shown")) else ""
-
-
-def _why_not(state: RequestState, row: PendingWrite) -> str:
-    """Return why no policy may sign a write, whatever it says; empty if it may."""
+    if is_unanswered(read_value(row, "shown")):
+        return UNANSWERED
     if needed_for(state.request, row):
         return CONFIRMED
-    for decision in state.decisions:
-        is_current = (decision.write, decision.revision) == (row.write, row.revision)
-        if is_current and decision.verdict == "reject":
-            return REJECTED
-    return ""
+    return REJECTED if row.write in rejected else ""
+
+
+def _rejected_writes(state: RequestState) -> set[UUID]:
+    """Return the writes that a person has rejected. An edit of a write begins anew; a
+    revision that only has another base or other texts does not. Who rejected an earlier
+    revision may take that back.
+    """
+    revisions = {row.write: row.revision for row in state.writes}
+    rejections: dict[UUID, list[Decision]] = {}
+    for decision in sorted(state.decisions, key=attrgetter("event_seq")):
+        if decision.by_policy or decision.by_deadline:
+            continue
+        write = decision.write
+        before = rejections.get(write, [])
+        rejections[write] = _rejections_after(decision, before, revisions[write])
+    return {write for write, rows in rejections.items() if rows}
+
+
+def _rejections_after(
+    decision: Decision, before: Sequence[Decision], revision: int
+) -> list[Decision]:
+    """Return which rejections of a write count after a further decision of a person.
+    Those of its present `revision` stay: they had taken out what a policy signed.
+    """
+    if decision.verdict == "edit":
+        return []
+    remaining: list[Decision] = []
+    for rejection in before:
+        is_own = not _people(rejection).isdisjoint(_people(decision))
+        if rejection.revision == revision or not is_own:
+            remaining.append(rejection)
+    if decision.verdict == "reject":
+        remaining.append(decision)
+    return remaining
+
+
+def _people(decision: Decision) -> set[int]:
+    """Return the accounts of who decided, and for whom."""
+    people = {decision.by_id, decision.delegator_id}
+    return {person for person in people if person is not None}
 
 
 def _settle(

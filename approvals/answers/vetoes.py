@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import field
 from datetime import datetime
+from uuid import UUID
 
 from approvals.gates.request_state import RequestState
 from approvals.gates.settlement import reopen_requests
@@ -106,13 +107,30 @@ def _add_answer(rows: VetoRows, answer: VetoAnswer, at: datetime) -> None:
 
 
 def reasons_shown(state: RequestState) -> set[str]:
-    """Return the reasons that vetoes gave of the present revisions of a request's writes:
-    who decided after them has seen them. Raises `TamperedRow`, `WrongKey`.
+    """Return the reasons that vetoes gave of the present revisions of what is approved,
+    where a person has decided on each of these writes since: who did has seen them.
+    Raises `TamperedRow`, `WrongKey`.
     """
-    revisions = {(row.write, row.revision) for row in state.writes}
+    approved: dict[UUID, int] = {}
+    for row in state.writes:
+        if state.standings[row.write].verdict == APPROVED:
+            approved[row.write] = row.revision
+    # A deadline decides too, and sees nothing.
+    last_signed: dict[UUID, int] = {}
+    for decision in state.decisions:
+        is_present = approved.get(decision.write) == decision.revision
+        if is_present and decision.by_id is not None:
+            last_signed[decision.write] = decision.event_seq
+
     shown: set[str] = set()
+    unseen: set[str] = set()
     for answer in state.answers:
-        is_present = (answer.write, answer.revision) in revisions
-        if is_present and answer.verdict == VETO:
-            shown.add(str(read_value(answer, "reason")))
-    return shown
+        is_present = approved.get(answer.write) == answer.revision
+        if answer.verdict != VETO or not is_present:
+            continue
+        reason = str(read_value(answer, "reason"))
+        if last_signed.get(answer.write, 0) > answer.event_seq:
+            shown.add(reason)
+        else:
+            unseen.add(reason)
+    return shown - unseen

@@ -115,10 +115,19 @@ def _not_needed(facts: Facts) -> str:
 
 
 def _veto_asked(facts: Facts) -> str:
-    acts = []
-    for verdict, count in facts.get("verdicts", {}).items():
-        acts.append(f"{VERDICTS.get(verdict, verdict)} {counted(count, 'write')}")
-    return f"{' and '.join(acts) or 'answered'}: the veto of the gate was asked"
+    verdicts = facts.get("verdicts", {})
+    open_count = verdicts.get("veto", 0)
+    let_pass = verdicts.get("no_veto", 0)
+    if open_count and let_pass:
+        return (
+            f"the gate's veto kept {counted(open_count, 'write')} open "
+            f"and let {let_pass:,} through"
+        )
+    if open_count:
+        return f"the gate's veto kept {counted(open_count, 'write')} open"
+    if let_pass:
+        return f"the gate's veto let {counted(let_pass, 'write')} through"
+    return "the gate's veto was asked"
 
 
 def _policy_asked(facts: Facts) -> str:

@@ -26,6 +26,7 @@ _WORDS = {
     "claim_seconds": "seconds for which it stays taken",
     "tiers": "while nobody has decided",
     "skip": "a call may be skipped",
+    "auto": "signs by itself",
     "veto": "asked last",
 }
 """Part of a policy -> its words. The others say how it came about, not what it asks."""

@@ -44,6 +44,8 @@ _DECIDES = (RequestStatus.OPEN, RequestStatus.SETTLED)
 class RequestState:
     """One request with its writes as they stand, in order of position, and the
     decisions on them; apart from these the answers that count for nobody.
+    `was_closed`: the request was closed after its row had been read, and its writes may
+    be those of the one that replaced it.
     """
 
     request: ApprovalRequest
@@ -51,6 +53,7 @@ class RequestState:
     standings: dict[UUID, Standing]
     decisions: tuple[Decision, ...] = ()
     answers: tuple[Decision, ...] = ()
+    was_closed: bool = False
 
     @property
     def votes(self) -> list[Given]:
@@ -109,7 +112,8 @@ def load_states(
 ) -> list[RequestState]:
     """Return the state of these requests, all of one run and line. Two queries,
     whatever their number, and a third if people were asked anew about what was settled
-    in part.
+    in part. One more for a request that was closed after its row had been read, and has
+    its new status then.
 
     Raises `TamperedRow` and `WrongKey` if one of the rows is not as it was written.
     """
@@ -183,10 +187,12 @@ def _state_of(
         place = FIRST_POSITION + request.ordinal
     writes = writes_by_place.get((request.task, place), [])
     sealed_rows.verify_rows([request, *writes, *decisions], protection)
+    was_deciding = request.status in _DECIDES
     _require_whole(request, writes, decisions)
+    was_closed = was_deciding and request.status not in _DECIDES
     signed = tuple(row for row in decisions if row.verdict not in ANSWERS)
     answers = tuple(row for row in decisions if row.verdict in ANSWERS)
-    state = RequestState(request, tuple(writes), {}, signed, answers)
+    state = RequestState(request, tuple(writes), {}, signed, answers, was_closed)
     held = [Held(row.write, row.revision, row.author_id, row.channel) for row in writes]
     return replace(state, standings=judge(held, state.votes, policy_of(request)))
 
@@ -208,11 +214,11 @@ def _require_whole(
     # Otherwise a request that was closed could be put back, and decide under its rules
     # what people are asked about under others.
     if request.status in _DECIDES:
-        for row in writes:
-            if row.policy_hash != request.policy_hash and not _is_kept(request, row):
-                raise TamperedRow(
-                    f"{name} has another policy than its write {row.write}", row=name
-                )
+        other = _first_with_other_policy(request, writes)
+        if other is not None and not _note_closed(request):
+            raise TamperedRow(
+                f"{name} has another policy than its write {other.write}", row=name
+            )
     newest = {row.write: row.revision for row in writes}
     for decision in decisions:
         if decision.revision > newest.get(decision.write, 0):
@@ -221,6 +227,31 @@ def _require_whole(
                 f"{decision.write}, which is not there",
                 row=name,
             )
+
+
+def _first_with_other_policy(
+    request: ApprovalRequest, writes: Sequence[PendingWrite]
+) -> PendingWrite | None:
+    """Return the first write that was neither staged nor settled under the policy of
+    its request; None if there is none.
+    """
+    for row in writes:
+        if row.policy_hash != request.policy_hash and not _is_kept(request, row):
+            return row
+    return None
+
+
+def _note_closed(request: ApprovalRequest) -> bool:
+    """Return whether a request was closed after its row had been read, and put its new
+    status into the row. One query.
+    """
+    # The rows are read without a lock, so a re-opening may commit between the queries.
+    now = ApprovalRequest.objects.filter(id=request.id).values_list("status", flat=True)
+    status = now.first()
+    if status is None or status in _DECIDES:
+        return False
+    request.status = status
+    return True
 
 
 def _is_kept(request: ApprovalRequest, row: PendingWrite) -> bool:

@@ -44,7 +44,7 @@ from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
-from orchestrator.engine.step.reduce import Settled, WriteValue
+from orchestrator.engine.step.reduce import Settled, StaysOpen, WriteValue
 
 State = dict[str, dict[str, Any]]
 WAITING = (RequestStatus.OPEN, RequestStatus.SETTLED)
@@ -132,8 +132,11 @@ def waiting_requests(lease: Lease, tasks: Collection[Task]) -> list[RequestState
     applied: at least those of these tasks, which wait for people. Three queries, two if
     there are none. Raises `TamperedRow` and `WrongKey`.
     """
-    requests = _waiting_requests(lease)
-    states = load_states(requests, lease.protection)
+    states = load_states(_waiting_requests(lease), lease.protection)
+    # A steward may re-open a request between the queries; then another one waits. The
+    # next commit notices that the log has moved.
+    while any(state.was_closed for state in states):
+        states = load_states(_waiting_requests(lease), lease.protection)
     # Without this check the run would wait for ever for a request that was deleted.
     tasks_without_request = set(tasks) - {state.task for state in states}
     _require_closed(lease, tasks_without_request)
@@ -182,9 +185,10 @@ def settle_gates(
     frontier: Frontier,
     state: State,
     protection: Protection,
+    stays_open: StaysOpen | None = None,
 ) -> Settlement:
     """Return the settled gates that apply. A gate whose base is moved by an earlier one
-    is left out, because re-basing opens it again.
+    is left out, because re-basing opens it again; so is one that `stays_open` keeps open.
 
     `states` were verified when they were read. Raises `TamperedRow` if a request is
     marked as settled without being so.
@@ -198,7 +202,7 @@ def settle_gates(
     for request_state in ready:
         _require_outcome(request_state)
     waiting = [_waiting(request_state, protection) for request_state in ready]
-    settled = settle_requests(waiting, compiled, frontier, state)
+    settled = settle_requests(waiting, compiled, frontier, state, stays_open)
 
     applied_tasks = {gate.task for gate in settled}
     requests = [

@@ -1,5 +1,5 @@
-"""What a task proposes when people are asked about it anew: the stored revisions of its
-writes, as proposals. No node runs for it.
+"""The proposals of tasks about which people are asked anew: the stored revisions of
+their writes. No node runs for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from orchestrator.engine.step.reduce import HeldWrite
 
 @frozen
 class Presented:
-    """What labels are made from, beside the writes: the run's input and its state. In an
+    """The sources of labels, beside the writes: the run's input and its state. In an
     `encrypted` run only a label of the node may stand in a plain column.
     """
 

@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0020_vetoes'),
+        ('approvals', '0019_vetoes'),
         ('checkpoints', '0031_jobs_by_due_time'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
@@ -22,17 +22,5 @@ class Migration(migrations.Migration):
             model_name='requestsigner',
             name='behind',
             field=models.IntegerField(editable=False, help_text='How many of the writes that they decided have a newer revision, which they have not decided; empty for none.', null=True),
-        ),
-        migrations.AddIndex(
-            model_name='draft',
-            index=models.Index(fields=['by', 'run'], name='draft_by_person'),
-        ),
-        migrations.AddIndex(
-            model_name='requestreviewer',
-            index=models.Index(condition=models.Q(('expired', True)), fields=['principal', '-opened_at', '-request'], name='reviewer_expired'),
-        ),
-        migrations.AddIndex(
-            model_name='requestsigner',
-            index=models.Index(condition=models.Q(('behind__isnull', False), ('is_open', True)), fields=['by', '-opened_at', '-request'], name='signer_came_back'),
         ),
     ]

@@ -122,6 +122,9 @@ def note_read_request(user: Any, request: ApprovalRequest) -> None:
     if closed(request) or not may_decide(user, request).yes:
         return
     [state] = load_states([request], protection_of(request.run))
+    # Whoever read it did not see what another one asks by now.
+    if state.was_closed:
+        return
     policy = policy_of(request)
     seen: list[SeenRevision] = []
     for row in state.writes:

@@ -72,7 +72,7 @@ def _logged(row: ApprovalRequest) -> list[TierAct] | None:
             facts = read_value(line, "payload")
         except CountersignError:
             return None
-        # A line that lacks a fact is a fault of its own.
+        # Such a line is reported for itself.
         facts = facts or {}
         if facts.get("request") == request_id:
             act = TYPES[line.type]

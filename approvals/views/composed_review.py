@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.db.models import Q, prefetch_related_objects
+from django.db.models import Exists, OuterRef, Q, prefetch_related_objects
 
 from approvals import permissions
 from approvals.display.value_types import type_of_channel
@@ -57,8 +57,8 @@ def review_of(
     page that is open, and stay on it once they are settled. In a review of many writes
     only the `opened` ones, and those with an unsigned edit, are drawn whole.
     """
-    requests = requests_of(run, list(filter(inbox.is_uuid, seen)))
-    states = load_states(requests, protection_of(run))
+    states = states_of(run, list(filter(inbox.is_uuid, seen)))
+    requests = [state.request for state in states]
     standing = {state.request.id: state for state in states}
     # Without the graph's version the page is drawn, but nothing can be edited.
     compiled = versions.graph_for(run)
@@ -116,6 +116,16 @@ def review_of(
     return shown
 
 
+def states_of(run: Run, seen: Sequence[str] = ()) -> list[RequestState]:
+    """Return the state of the requests of `requests_of`, which are read once more if one
+    was re-opened between the queries. Raises `TamperedRow` and `WrongKey`.
+    """
+    states = load_states(requests_of(run, seen), protection_of(run))
+    if any(state.was_closed for state in states):
+        states = load_states(requests_of(run, seen), protection_of(run))
+    return states
+
+
 def newest_number(drafts: Mapping[str, DraftChoice]) -> int:
     """Return the number under which the newest of the drafts was saved; 0 without
     drafts.
@@ -133,9 +143,10 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     if run.cancel_at:
         # What a cancelled run had asked for stays readable.
         statuses.append(RequestStatus.WITHDRAWN)
-    requests = list(
-        here.filter(Q(status__in=statuses) | Q(id__in=seen)).order_by("opened_at", "id")
-    )
+    shown = here.filter(Q(status__in=statuses) | Q(id__in=seen))
+    # What was re-opened stands there once, as it is asked now.
+    shown = shown.exclude(_asked_anew())
+    requests = list(shown.order_by("opened_at", "id"))
     if seen:
         # The open page may show requests of a line that the run has left since.
         requests += ApprovalRequest.objects.filter(
@@ -149,6 +160,13 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     for request in requests:
         request.run = run
     return requests
+
+
+def _asked_anew() -> Q:
+    """Return the condition of withdrawn requests whose task has asked again."""
+    task = {name: OuterRef(name) for name in ("run", "line", "node", "visit", "index")}
+    later = ApprovalRequest.objects.filter(**task, ordinal__gt=OuterRef("ordinal"))
+    return Q(Exists(later), status=RequestStatus.WITHDRAWN)
 
 
 def _decisions_with_people(states: Iterable[RequestState]) -> list[Decision]:

@@ -14,10 +14,10 @@ from django.template.loader import render_to_string
 
 from approvals.drafts import DraftChoice, drafts_of, save_drafts
 from approvals.gates.departed_line import departed_line
-from approvals.gates.request_state import RequestState, load_states
+from approvals.gates.request_state import RequestState
 from approvals.models import Decision
 from approvals.views import group_form, review_form, write_cards
-from approvals.views.composed_review import newest_number, requests_of, review_of
+from approvals.views.composed_review import newest_number, review_of, states_of
 from approvals.views.decidable_writes import decidable_writes
 from approvals.views.drafted_outcome import drafted_outcome
 from approvals.views.page import (
@@ -33,7 +33,6 @@ from approvals.views.unsigned_review import show_again
 from checkpoints import versions
 from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
-from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import CountersignError
 
 KEPT = (
@@ -56,7 +55,7 @@ def draft_page(request: HttpRequest, ref: str) -> HttpResponse:
     """
     user = cast(AbstractBaseUser, request.user)
     run = visible_run(request.user, ref)
-    states = load_states(requests_of(run), protection_of(run))
+    states = states_of(run)
     # Drafts of writes that this person may not decide are not saved.
     rows = decidable_writes(user, run, states)
     drafts, moved = _posted_drafts(request, run, rows)
@@ -130,9 +129,7 @@ def keep_after_sign_in(user: Any, ref: str, posted: QueryDict) -> None:
 
 
 def _keep_all(user: Any, run: Run, posted: QueryDict) -> None:
-    rows = decidable_writes(
-        user, run, load_states(requests_of(run), protection_of(run))
-    )
+    rows = decidable_writes(user, run, states_of(run))
     drafts, _ = review_form.drafts_in(posted, rows, _typed_in(posted, run))
     newest = newest_number(drafts_of(user, run))
     # An empty draft would remove one that another page saved meanwhile.

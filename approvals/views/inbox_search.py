@@ -19,7 +19,7 @@ STRETCH = 1_000
 
 @frozen
 class InboxSearch:
-    """The requests that are wanted. `searched`: how many requests of the folder were
+    """The requests that meet the condition. `searched`: how many requests of the folder were
     looked at. `end`: the place up to which; None where there are no others behind it.
     """
 
@@ -28,8 +28,10 @@ class InboxSearch:
     end: InboxPlace | None
 
 
-def search(folder: "QuerySet[ApprovalRequest]", wanted: Q, *, most: int) -> InboxSearch:
-    """Look for the wanted requests from the beginning of a folder, of which the first
+def search(
+    folder: "QuerySet[ApprovalRequest]", condition: Q, *, most: int
+) -> InboxSearch:
+    """Look for what meets the condition, from the beginning of a folder, of which the first
     `number_read()` are sure to be complete, until a stretch ends or `most` were found.
     Two queries.
     """
@@ -38,7 +40,7 @@ def search(folder: "QuerySet[ApprovalRequest]", wanted: Q, *, most: int) -> Inbo
     is_whole = len(places) <= STRETCH
     places = places[:STRETCH]
     ids = [place.request for place in places]
-    matching = folder.filter(wanted, id__in=ids)
+    matching = folder.filter(condition, id__in=ids)
     matches = list(matching.values_list("id", flat=True)[: most + 1])
     if len(matches) > most:
         # The next page begins behind the last one that this page shows.
@@ -76,7 +78,7 @@ TAKEN = {
 
 
 def is_taken_by(whose: str, user: Any) -> Q:
-    """Return the filter for requests with the claim of somebody of `TAKEN`."""
+    """Return the filter for requests by whose claim is on them, as in `TAKEN`."""
     now = timezone.now()
     lasts = Q(claim__isnull=False) & (
         Q(claim__until__isnull=True) | Q(claim__until__gt=now)

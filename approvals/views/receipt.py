@@ -200,11 +200,19 @@ def _add_earlier_signatures(lines: Sequence[SignedWrite], receipt: Receipt) -> N
     for decision in earlier.select_related("by").order_by("event_seq"):
         # Who had signed twice counts by what they signed last.
         if decision.by_id != receipt.by_id:
-            word, _ = LOOKS[decision.verdict]
-            words = f"{name_of(decision.by)} ({word.lower()})"
+            words = _signer_in_words(decision)
             signed[str(decision.write)][decision.by_id] = words
     for line in lines:
         line.before = list(signed[line.write].values())
+
+
+def _signer_in_words(decision: Decision) -> str:
+    """Return who signed, for whom, and what: "Ben, for rita (approved)"."""
+    word, _ = LOOKS[decision.verdict]
+    name = name_of(decision.by)
+    if decision.delegator_name:
+        name += f", for {decision.delegator_name}"
+    return f"{name} ({word.lower()})"
 
 
 MOST_ASKINGS = 20

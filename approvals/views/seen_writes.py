@@ -7,7 +7,6 @@ from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 
-from approvals.gates.request_state import load_states
 from approvals.people.sightings import (
     Revision,
     SeenRevision,
@@ -17,7 +16,7 @@ from approvals.people.sightings import (
     sightings_of,
     unnoted,
 )
-from approvals.views.composed_review import requests_of
+from approvals.views.composed_review import states_of
 from approvals.views.decidable_writes import decidable_writes
 from approvals.views.group_form import VERDICTS
 from approvals.views.page import (
@@ -30,7 +29,6 @@ from approvals.views.page import (
 from approvals.views.shown_review import Review
 from approvals.views.write_groups import WriteGroup
 from checkpoints.models import Run
-from checkpoints.sealing.sealed_rows import protection_of
 
 SEEN = "seen"
 OPENED = "opened"
@@ -78,7 +76,7 @@ def _revision_in(text: str) -> Revision | None:
 
 def _decidable(user: Any, run: Run, posted: dict[Revision, bool]) -> list[SeenRevision]:
     """Return those of the posted revisions that this person may decide now."""
-    states = load_states(requests_of(run), protection_of(run))
+    states = states_of(run)
     # Who looks while another has taken it, and signs later, has looked.
     rows = decidable_writes(user, run, states, despite_claims=True)
     seen: list[SeenRevision] = []

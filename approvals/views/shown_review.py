@@ -376,12 +376,12 @@ class Review:
 
     @property
     def asked_too(self) -> list[TierLine]:
-        """Whom tiers of the open requests have asked too, by time."""
+        """Return whom tiers of the open requests have asked too, by time."""
         return asked_too(self._open_requests, self.user)
 
     @property
     def next_tiers(self) -> list[TierLine]:
-        """What the next tiers of the open requests do, by time."""
+        """Return what the next tiers of the open requests do, by time."""
         return next_tiers(self._open_requests, self.user)
 
     @property

@@ -293,6 +293,9 @@ def _require_final(verdict: str, write: dict[str, Any]) -> None:
     )
     # Only an edit decides another value than was seen.
     if verdict == "approve":
+        question = write["seen"]["shown"].get("ask", {})
+        is_empty = question.get("answered") is False
+        _require(not is_empty, "it approves what nobody has answered")
         seen_value = write["seen"]["value"]
         _require_same(final, seen_value, "what was approved is not what was seen")
 

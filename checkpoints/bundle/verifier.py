@@ -238,6 +238,7 @@ class Contents:
         self.logged_erasures: set[str] = set()
         self.decided: Numbered = {}  # event of a decision -> whether nobody was asked
         self.requests: dict[str, bool] = {}  # -> whether each decision needs a passkey
+        self.unanswered: set[str] = set()  # hashes of revisions without an answer
         self.skippable: set[str] = set()  # requests whose gates let people skip
         # Receipt that a passkey signed -> the document, and why it does not hold.
         self.assertions: dict[str, tuple[Row, str]] = {}
@@ -403,6 +404,15 @@ class Contents:
             value_hash = digest(row.value)
         revisions = self.revisions.setdefault(row.write, {})
         revisions[row.hash] = (row.revision, value_hash)
+        if not self.encrypted and "shown" not in self.erased:
+            self._note_question(row)
+
+    def _note_question(self, row: Fields) -> None:
+        """Note a revision about which people are asked, and that nobody has answered."""
+        shown = json.loads(row.shown)
+        question = shown.get("ask")
+        if question and not question["answered"]:
+            self.unanswered.add(row.hash)
 
     def check_metadata(self, row: Fields) -> None:
         if self.erased:
@@ -458,6 +468,8 @@ class Contents:
         must(row.verdict != "skip" or is_skippable, "its gate lets nobody skip")
         # Only an edit may decide another value than the one that was seen.
         if row.verdict == "approve":
+            is_answered = row.seen_hash not in self.unanswered
+            must(is_answered, "it approves what nobody has answered")
             self._require_final_value(row, seen_hash)
 
     def _require_final_value(self, row: Fields, value_hash: Any) -> None:

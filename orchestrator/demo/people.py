@@ -16,7 +16,12 @@ CLAIMS = "claims"
 """The group whose members decide on claims."""
 ACCOUNTS = "accounts"
 """The group whose members decide on accounts: two of them, and never who started it."""
-FURTHER_GROUPS = {"reviewer": (CLAIMS, ACCOUNTS), "operator": (ACCOUNTS,)}
+FURTHER_GROUPS = {
+    "reviewer": (CLAIMS, ACCOUNTS),
+    "operator": (ACCOUNTS,),
+    # Who edits the account is its author, so that two more have to be there.
+    "steward": (ACCOUNTS,),
+}
 """The groups of the people of a role, beside that of the role."""
 
 

@@ -50,8 +50,9 @@ from orchestrator.engine.graphs.question import (
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.output import WriteValue
-from orchestrator.engine.step.reduce import HeldWrite, Settled, state_before
+from orchestrator.engine.step.reduce import HeldWrite, Settled
 from orchestrator.engine.values.canonical import Json
+from orchestrator.engine.values.functions import name_of
 from orchestrator.engine.values.identity import Task, write_id
 from orchestrator.engine.values.ops import same
 
@@ -164,6 +165,10 @@ class _PlayedRequest:
     writes: list[_HeldRevision]
     decisions: list[Given] = field(default_factory=list)
     vetoes: int = 0
+
+    def answered(self) -> list[_HeldRevision]:
+        """Return the writes that have a value."""
+        return [write for write in self.writes if not is_unanswered(write.shown)]
 
     def stands(self) -> WaitingRequest[_HeldRevision]:
         """Return the request with the standing of each of its writes."""
@@ -316,14 +321,27 @@ class Reviewers:
         """Return what settled requests apply to this state, without those that their veto
         keeps open.
         """
-        while True:
-            waiting = [request.stands() for request in self._waiting.values()]
-            settled = settle_requests(waiting, self._compiled, frontier, state)
-            vetoed = self._first_vetoed(settled, frontier, state)
-            if vetoed is None:
-                return settled
-            # Those behind it are asked on the state without it.
-            self._keep_open(vetoed)
+        vetoed: list[_PlayedRequest] = []
+
+        def stays_open(settlement: Settled, seen: State) -> bool:
+            why = self._objection(settlement, seen)
+            if why is not None:
+                vetoed.append(self._waiting[settlement.task])
+            return why is not None
+
+        waiting = [request.stands() for request in self._waiting.values()]
+        settled = settle_requests(waiting, self._compiled, frontier, state, stays_open)
+        for request in vetoed:
+            self._keep_open(request)
+        return settled
+
+    def _objection(self, settlement: Settled, seen: State) -> str | None:
+        """Return why a gate's veto keeps open what this would apply on this state."""
+        node = settlement.task.node
+        gate = self._gate(node)
+        if gate.veto is None:
+            return None
+        return veto_of(self._compiled, node, gate, seen, settlement.writes).why
 
     def _ask_policy(self, request: _PlayedRequest, state: State) -> None:
         """Let the automatic policy of a gate sign what is open, where it decides alone:
@@ -332,35 +350,31 @@ class Reviewers:
         gate = self._gate(request.task.node)
         if gate.auto is None or gate.quorum > 1:
             return
+        # Only a person can answer what the node has asked.
+        answered = request.answered()
+        answer = auto_of(
+            self._compiled,
+            request.task.node,
+            name_of(gate.auto),
+            state,
+            [write.applied() for write in answered],
+        )
+        if answer.why is None:
+            self._sign_by_policy(request, answered, confirmation_policy(gate))
+
+    def _sign_by_policy(
+        self,
+        request: _PlayedRequest,
+        writes: Sequence[_HeldRevision],
+        policy: Mapping[str, Json],
+    ) -> None:
+        """Add the approval of each open write that no person has to confirm."""
         standings = request.stands().standings
-        # Nobody but people can answer.
-        valued = [write for write in request.writes if not is_unanswered(write.shown)]
-        waiting = [write for write in valued if not standings[write.write].settled]
-        proposed = [write.applied() for write in valued]
-        answer = auto_of(self._compiled, request.task.node, state, proposed)
-        policy = confirmation_policy(gate)
-        for write in waiting:
-            if answer.why is not None:
-                return
+        for write in writes:
+            if standings[write.write].settled:
+                continue
             if not confirmation_needed(policy, write.channel, [write.value]):
                 self._add(request, write, "approve", by=AUTOMATIC)
-
-    def _first_vetoed(
-        self,
-        settled: Sequence[Settled],
-        frontier: Frontier,
-        state: State,
-    ) -> _PlayedRequest | None:
-        for position, settlement in enumerate(settled):
-            node = settlement.task.node
-            gate = self._gate(node)
-            if not settlement.writes or gate.veto is None:
-                continue
-            seen = state_before(self._compiled, frontier, state, settled, position)
-            veto = veto_of(self._compiled, node, gate, seen, settlement.writes)
-            if veto.why is not None:
-                return self._waiting[settlement.task]
-        return None
 
     def _keep_open(self, request: _PlayedRequest) -> None:
         """Note a veto of what was approved. What a deadline approved is rejected then."""

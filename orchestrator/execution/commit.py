@@ -58,6 +58,7 @@ from orchestrator.engine.step.reduce import (
 from orchestrator.execution import diagnostics, failed_save, renewals, summary
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution.attempt import SuperstepContext
+from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.memory import MemoryChanges, State
 from orchestrator.execution.notes import NewNotes, new_notes
 from orchestrator.execution.open_superstep import FinishedTask, OpenSuperstep
@@ -367,19 +368,23 @@ def _setting_before(node: Node, start: Start) -> str | None:
     return node.checkpoint
 
 
-def commit_settlement(session: Session, replayed: Sequence[Settled] = ()) -> bool:
+def commit_settlement(
+    session: Session, heart: Heartbeat, replayed: Sequence[Settled] = ()
+) -> bool:
     """Commit a settlement: no node runs, the settled writes are reduced, tokens flow.
     For a replay, `replayed` are the gates that it settles. Returns whether the slice
     still has the run.
     """
 
     def act() -> tuple[Head, str]:
-        return _settle(session, replayed)
+        return _settle(session, heart, replayed)
 
     return _still_ours(session, retry_when_log_moved(session.lease, act))
 
 
-def _settle(session: Session, replayed: Sequence[Settled]) -> tuple[Head, str]:
+def _settle(
+    session: Session, heart: Heartbeat, replayed: Sequence[Settled]
+) -> tuple[Head, str]:
     lease = session.lease
     graph = session.graph
     before = session.head.payload.state
@@ -388,7 +393,7 @@ def _settle(session: Session, replayed: Sequence[Settled]) -> tuple[Head, str]:
     # Which decisions still stand on what is there now.
     channels = execution_memory.held_channels(session.open_requests())
     state = execution_memory.memory_values(lease.protection, before, channels)
-    vetted = _vetted(session, state, replayed)
+    vetted = _vetted(session, heart, state, replayed)
     settlement = vetted.settlement
     unsettled = [
         waiting
@@ -465,11 +470,13 @@ def _still_open(waiting: Sequence[RequestState]) -> list[ApprovalRequest]:
     return [request for request in requests if request.status == RequestStatus.OPEN]
 
 
-def _vetted(session: Session, state: State, replayed: Sequence[Settled]) -> Vetted:
+def _vetted(
+    session: Session, heart: Heartbeat, state: State, replayed: Sequence[Settled]
+) -> Vetted:
     # A replay applies what its origin has applied, where vetoes were asked.
     if replayed:
         return Vetted(Settlement([*replayed], []), [])
-    return vetted_settlement(session, state)
+    return vetted_settlement(session, heart, state)
 
 
 def _commit_rebased(

@@ -2,7 +2,7 @@
 their requests, and when it is resumed the same proposals are asked about anew.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -25,6 +25,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import DeadlinePassed
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.auto import with_auto_of
 from orchestrator.engine.graphs.consideration import considered_by
 from orchestrator.engine.graphs.gate import Show
 from orchestrator.engine.graphs.review_claim import claim_time
@@ -102,6 +103,9 @@ def _opening(session: Session) -> NewRequests:
         for first, newest in zip(closed.first, closed.newest, strict=True):
             rows.append(newest if first.position in settled else first)
         gate = _gate_of(session, closed.request)
+        # Nor does a deadline take back what a person has said.
+        if _rejections(closed.state, settled):
+            gate = replace(gate, auto=None)
         reached[task] = _reached(closed, gate, settled)
         if _declared_gate(session, closed.request) is None:
             # Nothing else says any more what people were shown.
@@ -186,7 +190,7 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         claim_for=claim_time(policy),
         tiers=tiers_by(policy),
         skip=policy.get("skip", False),
-        auto=gate.auto if "auto" in policy else None,
+        auto=with_auto_of(gate, policy).auto,
     )
 
 
@@ -242,11 +246,12 @@ def _shows_of(gate: Gate, policy: Mapping[str, Any]) -> dict[str, Show]:
     return shows
 
 
-def _why(closed: _ClosedRequest) -> str | None:
+def _why(closed: _ClosedRequest, settled: Collection[int]) -> str | None:
     """Return why people are asked, and who had rejected what when time ran out: nobody
     should approve it without knowing. Raises `TamperedRow`, `WrongKey`.
     """
-    sentences = _rejections(closed.state)
+    rejections = _rejections(closed.state, settled)
+    sentences = _in_sentences(closed.state, rejections)
     hidden = len(sentences) - MOST_REJECTIONS
     if hidden > 0:
         sentences[MOST_REJECTIONS:] = [f"{hidden} more rejections"]
@@ -256,20 +261,28 @@ def _why(closed: _ClosedRequest) -> str | None:
     return ". ".join(sentences) or None
 
 
-def _rejections(state: RequestState) -> list[str]:
-    """Return a sentence for each open write that a person rejected last, and did not
-    take back.
+def _rejections(state: RequestState, settled: Collection[int]) -> list[Decision]:
+    """Return the last decision of each person on each write that is asked about again,
+    where it is a rejection. What stays `settled` is not asked about, by position.
     """
-    label_by_write = {row.write: row.label or row.channel for row in state.writes}
     last: dict[tuple[Any, Any], Decision] = {}
     for decision in sorted(state.decisions, key=attrgetter("event_seq")):
         if not decision.by_deadline:
             last[decision.write, decision.by_name] = decision
-    sentences: list[str] = []
+    rejections: list[Decision] = []
     for decision in last.values():
-        is_settled = state.standings[decision.write].settled
-        if decision.verdict != "reject" or is_settled:
-            continue
+        if decision.verdict == "reject" and decision.position not in settled:
+            rejections.append(decision)
+    return rejections
+
+
+def _in_sentences(state: RequestState, rejections: Iterable[Decision]) -> list[str]:
+    """Return a sentence for each rejection: who rejected what, when, and why. Raises
+    `TamperedRow`, `WrongKey`.
+    """
+    label_by_write = {row.write: row.label or row.channel for row in state.writes}
+    sentences: list[str] = []
+    for decision in rejections:
         sentence = (
             f"{decision.by_name} had rejected {label_by_write[decision.write]} at "
             f"{decision.at:%Y-%m-%d %H:%M} UTC, before the deadline"
@@ -284,7 +297,7 @@ def _reached(
 ) -> ReachedGate:
     request = closed.request
     policy = request.policy
-    why = _why(closed)
+    why = _why(closed, settled)
     guard = policy.get("gate") or request.node
     reads = policy.get("reads")
     if request.node == PATCH:

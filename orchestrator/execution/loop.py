@@ -383,12 +383,12 @@ def _turn(session: Session, heart: Heartbeat, draining: Callable[[], bool]) -> b
         # Settlements come before the next plan. Those that must wait for a superstep in
         # hand are not among the settled gates yet.
         if replayed or session.has_settled_gate():
-            return commit.commit_settlement(session, replayed)
+            return commit.commit_settlement(session, heart, replayed)
         if session.has_more_to_ask:
             return _ask_more(session)
         planned = session.planned or _next_superstep(session, before)
         if not planned.starts:
-            return _rest(session)
+            return _rest(session, heart)
         # A limit that is passed must fail the run before any task of the superstep
         # begins.
         check_limits(session.graph, planned, session.lease.superstep + 1)
@@ -409,14 +409,14 @@ def _fail(session: Session, error: CountersignError) -> bool:
     return failure_commit.commit_failure(session, open_superstep.error_json(error))
 
 
-def _rest(session: Session) -> bool:
+def _rest(session: Session, heart: Heartbeat) -> bool:
     """Commit that nothing can start; a replay first settles what only an idle run
     settles.
     """
     if session.replay is not None:
         replayed = _gates_a_replay_settles(session, session.replay, idle=True)
         if replayed:
-            return commit.commit_settlement(session, replayed)
+            return commit.commit_settlement(session, heart, replayed)
     return commit.commit_rest(session)
 
 

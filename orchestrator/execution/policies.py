@@ -65,6 +65,7 @@ def _answer(session: Session, state: RequestState) -> PolicyAnswer:
     answer = auto_of(
         session.graph,
         request.node,
+        name,
         session.head.payload.state,
         _proposed(state),
     )
@@ -83,9 +84,13 @@ def _proposed(state: RequestState) -> list[WriteValue]:
     for row in state.writes:
         if state.standings[row.write].verdict == REJECTED:
             continue
+        # Without an answer there is no value yet.
         if is_unanswered(read_value(row, "shown")):
             continue
         value = read_value(row, "value")
+        # Nobody has proposed anything where people are asked.
+        if value is None and is_unanswered(read_value(row, "shown")):
+            continue
         label = row.label or None
         writes.append(WriteValue(row.channel, value, label))
     return writes

@@ -2,8 +2,8 @@
 graph has now. Its signatures stay as rows, and count no more.
 
 The old request is withdrawn, and another one asks about the same proposals, in one
-transaction under the run's lock. No node runs for it, and nothing is woken: the run
-waits as before.
+transaction under the run's lock. No node runs for it, and the run waits as before; it
+is woken only where the gate has an automatic policy, which a worker asks.
 """
 
 from collections.abc import Mapping
@@ -34,6 +34,7 @@ from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run
 from checkpoints.models import Run
+from checkpoints.queue import notify
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine import Gate, Task, registry
@@ -258,7 +259,9 @@ def _replace(
     )
     seq = act.run.event_seq + 1
     events = [reopened, *withdrawn_events([request]), *opening.events]
-    locked_run.append_locked(act.run, events, at=act.at)
+    # A worker asks the automatic policy of the gate, if it has one.
+    wakes = notify.woken() if "auto" in opened.policy else {}
+    locked_run.append_locked(act.run, events, at=act.at, **wakes)
     mark_withdrawn([request])
     opening.insert()
     forget_drafts(
@@ -274,3 +277,5 @@ def _replace(
         changed=changed_parts(request.policy, opened.policy),
     )
     write_notices(request, [(REOPENED, None)], at=act.at)
+    if wakes:
+        notify.notify_workers()

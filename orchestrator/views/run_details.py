@@ -352,10 +352,16 @@ def _withdrawn_tasks(checkpoint: Checkpoint, nodes: set[str]) -> set[str]:
         run=checkpoint.run_id,
         line=checkpoint.line,
         node__in=nodes,
-        status=RequestStatus.WITHDRAWN,
     )
-    tasks = requests.values_list("node", "visit", "index")
-    return {str(Task(*task)) for task in tasks}
+    last_statuses: dict[str, str] = {}
+    # What was re-opened is asked by a later request, which counts.
+    rows = requests.order_by("ordinal")
+    for node, visit, index, status in rows.values_list(
+        "node", "visit", "index", "status"
+    ):
+        last_statuses[str(Task(node, visit, index))] = status
+    withdrawn = RequestStatus.WITHDRAWN
+    return {task for task, status in last_statuses.items() if status == withdrawn}
 
 
 def held_rows(snapshot: Facts) -> set[str]:

@@ -22,8 +22,13 @@ const settle = async (left) => {
       row.remove();
       continue;
     }
-    // Still open: a more urgent one took its place on this page of the list.
+    // Still open: a more urgent one took its place on this page of the list. The other folders lose
+    // what does not belong there any more.
     if ('open' in fresh.dataset) {
+      if (panel().dataset.folder !== 'mine') {
+        row.remove();
+        continue;
+      }
       if (!row.contains(document.activeElement)) row.replaceWith(fresh);
       continue;
     }
@@ -73,7 +78,9 @@ const update = untilShown(async () => {
   if (!list) {
     if (fresh.length) {
       swapParts(page, ['inbox']);
-      announceNews('A review waits for you.');
+      announceNews(
+        panel().dataset.folder === 'mine' ? 'A review waits for you.' : 'A review was added.',
+      );
     }
     return true;
   }

@@ -11,7 +11,8 @@ from django.db import connection
 from approvals import drafts, folders, inbox, list_columns, permissions, reviews
 from approvals.drafts import DraftChoice
 from approvals.models import ApprovalRequest, Draft, RequestReviewer, RequestSigner
-from checkpoints.models import PendingWrite, Run
+from checkpoints.models import Checkpoint, PendingWrite, Run
+from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import runs
 from tests.support import cast, deadlines, run_actions
 from tests.support.confirmed_graphs import doubly_gated, gated, items_of
@@ -141,6 +142,24 @@ def test_what_cannot_be_decided_any_more_is_not_back(
     assert counts(rita)["back"] == 0
 
 
+def test_of_a_review_that_is_asked_anew_what_was_signed_before_counts_for_itself(
+    rita: User, ravi: User, people: cast.People
+) -> None:
+    run = deadlines.paused_run("anew", on_deadline="fail", quorum=2)
+    run_actions.sign(run, rita, ["approve", None])
+    deadlines.let_come(run)
+    run = runs.advance(run.id)
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    run_actions.sign(run, rita, [None, "approve"])
+    value = read_value(pending(run)[1], "value")
+    run_actions.sign(run, ravi, [None, ("edit", value)])
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    assert came_back(rita) == [asked]
+    run_actions.sign(run, rita, ["approve", None])
+    assert came_back(rita) == [asked]
+
+
 def test_the_mark_of_an_inbox_changes_when_something_comes_back(
     rita: User, ravi: User
 ) -> None:
@@ -198,6 +217,14 @@ def test_drafts_leave_their_folder(rita: User, ravi: User, end: str) -> None:
 # What its deadline ended.
 
 
+def test_what_was_drafted_is_gone_once_the_run_leaves_its_line(rita: User) -> None:
+    run = advanced(gated())
+    drafted(run, rita, pending(run)[0])
+    first = Checkpoint.objects.get(run=run, seq=0)
+    runs.rewind(run.id, first.id)
+    assert not Draft.objects.exists()
+
+
 @pytest.mark.parametrize("on_deadline", ["reject", "approve", "fail"])
 def test_what_its_deadline_ended_is_listed_for_who_was_asked(
     rita: User, on_deadline: str, people: cast.People
@@ -218,6 +245,25 @@ def test_what_its_deadline_ended_is_listed_for_who_was_asked(
     assert list(folders.expired_for(rita)) == [asked]
     rita.groups.clear()
     assert list(folders.expired_for(rita)) == []
+
+
+def test_what_is_open_again_after_its_deadline_has_not_expired(rita: User) -> None:
+    run = deadlines.paused_run(on_deadline="approve")
+    rows = pending(run)
+    deadlines.let_come(run)
+    assert deadlines.meet_deadline(run)
+    assert len(folders.expired_for(rita)) == 1
+    ApprovalRequest.objects.update(status="open")
+    assert list(folders.expired_for(rita)) == []
+    _all_are_copied()
+    # People decide the next revisions: what the deadline decided counts no more.
+    for row in rows:
+        row.pk = None
+        row.revision = 2
+        row.save()
+    ApprovalRequest.objects.update(status="settled")
+    assert list(folders.expired_for(rita)) == []
+    _all_are_copied()
 
 
 def _all_are_copied() -> None:

@@ -193,7 +193,7 @@ def test_in_the_demo_two_people_sign_what_its_starter_cannot(
         run = runs.advance(run.id)
     assert run.status == Status.COMPLETED
     receipt = window.page.inner_text("main")
-    assert "Signed before by Rita Lund (approved)." in receipt
+    assert "Decided before by Rita Lund (approved)." in receipt
     assert "Jonas Weber" in receipt
 
 

@@ -67,8 +67,8 @@ that begin and end transactions of SQLite.
 """
 MOST = {
     "sqlite": {
-        "superstep": (61, 239, 473),
-        "signature": (28, 131, 634),
+        "superstep": (61, 239, 476),
+        "signature": (28, 132, 646),
         "fork": (60, 251, 744),
     },
     "postgresql": {

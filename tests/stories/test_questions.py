@@ -3,13 +3,14 @@ answer.
 """
 
 import io
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from pydantic import BaseModel
 
 from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints import bundle
@@ -19,11 +20,11 @@ from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Send
+from orchestrator.engine import END, START, Append, Gate, Send
 from orchestrator.engine.errors import InvalidValue, NotAReviewer
 from tests.support import cast, run_actions
 from tests.support.bundle_reader import first_bad_line
-from tests.support.bundles import exported
+from tests.support.bundles import exported, lines_of, written
 from tests.support.deadlines import HOUR, let_come
 from tests.support.question_graphs import asking
 from tests.support.review_forms import form_of
@@ -306,6 +307,19 @@ def test_a_bundle_with_a_question_verifies_offline(rita: User, configure: Any) -
     assert bundle.verify(io.BytesIO(data), public) == (True, 0, "")
     assert first_bad_line(data, public) == 0
 
+    # Its house says that the question itself was approved.
+    bodies = lines_of(data)
+    [decision] = [
+        body["row"]
+        for body in bodies
+        if body["kind"] == "decision" and body["row"]["channel"] == "total"
+    ]
+    decision |= {"verdict": "approve", "revision": 1, "final_value": "null"}
+    forged = written(bodies, key)
+    verdict = bundle.verify(io.BytesIO(forged), public)
+    assert "it approves what nobody has answered" in verdict.reason
+    assert first_bad_line(forged, public) == verdict.bad_line
+
 
 def test_in_an_encrypted_graph_the_answer_is_read_with_its_key_alone(
     rita: User, configure: Any
@@ -315,6 +329,25 @@ def test_in_an_encrypted_graph_the_answer_is_read_with_its_key_alone(
     sign(run, rita, [("edit", 7)])
     run = runs.advance(run.id)
     assert state(run)["notes"] == ["total 7"]
+    assert verify_run(run.id) == []
+
+
+class Possible(BaseModel):
+    total: int | None = None
+    letter: str = ""
+    notes: Annotated[list[str], Append] = []
+
+
+def test_no_automatic_policy_approves_what_nobody_has_answered(rita: User) -> None:
+    made = asking("asking_possibly", auto=lambda state, proposal: True)
+    made.state = Possible
+    run = advanced(made)
+    assert run.status == Status.PAUSED
+    assert run_actions.request(run).status == "open"
+    assert verify_run(run.id) == []
+    sign(run, rita, [None, ("edit", None)])
+    run = runs.advance(run.id)
+    assert (run.status, state(run)["notes"]) == (Status.COMPLETED, ["total None"])
     assert verify_run(run.id) == []
 
 

@@ -388,12 +388,23 @@ def _decision(told: _Told, body: dict[str, Any]) -> bool:
         return False
     if row["verdict"] == "skip" and not told.requests[row["request"]].get("skip"):
         return False
+    if row["verdict"] == "approve" and any(map(_is_unanswered, seen)):
+        return False
     if told.plain and row["verdict"] in ("reject", "skip", "veto", "no_auto"):
         return not row["final_value"]
     if not told.plain or "final_value" in _erased(body):
         return True
     signed = [*own, *seen] if row["verdict"] == "approve" else own
     return all(one["erased"] or one["value"] == row["final_value"] for one in signed)
+
+
+def _is_unanswered(revision: dict[str, Any]) -> bool:
+    """Whether this revision of a question has no answer, where that can be read."""
+    try:
+        question = json.loads(revision["shown"]).get("ask", {})
+    except (ValueError, AttributeError):
+        return False
+    return question.get("answered") is False
 
 
 def _counts(told: _Told, body: dict[str, Any]) -> bool:

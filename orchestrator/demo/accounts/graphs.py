@@ -67,7 +67,11 @@ graph = Graph(
         four_eyes=True,
         quorum=2,
         title="Pay {input.policy} to another account?",
-        facts=[Fact("Policy", "input.policy"), Fact("Payee", "input.payee")],
+        facts=[
+            Fact("Policy", "input.policy"),
+            Fact("Payee", "input.payee"),
+            Fact("Letter to", "input.email"),
+        ],
         writes={
             "paid_to": Show(
                 label="Pay {payee} to {account}",

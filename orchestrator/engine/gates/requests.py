@@ -40,7 +40,7 @@ from orchestrator.engine.step.held_patch import (
     undecided_patches,
 )
 from orchestrator.engine.step.output import Output, WriteValue
-from orchestrator.engine.step.reduce import Settled, settleable
+from orchestrator.engine.step.reduce import Settled, StaysOpen, settleable
 from orchestrator.engine.values.canonical import Json
 from orchestrator.engine.values.identity import Task
 
@@ -214,11 +214,12 @@ class AutoAnswer(NamedTuple):
 def auto_of(
     compiled: Compiled,
     node: str,
+    name: str,
     state: State,
     writes: Sequence[WriteValue],
 ) -> AutoAnswer:
-    """Return what the automatic policy of a node's gate says, on this state, of writes
-    that people would decide. Never raises.
+    """Return what the automatic policy of this name of a node's gate says, on this state,
+    of writes that people would decide. Never raises.
     """
     gate = compiled.nodes[node].gate if node in compiled.nodes else None
     view, record = compiled.recorded_state(state)
@@ -226,7 +227,7 @@ def auto_of(
         proposal = compiled.proposal(node, writes)
     except BROKEN as error:
         return AutoAnswer(f"its policy was not asked: {described(error)}", ())
-    why = reservation(gate, view, proposal)
+    why = reservation(gate, name, view, proposal)
     return AutoAnswer(why, tuple(sorted(record)))
 
 
@@ -246,9 +247,10 @@ def settle_requests(
     compiled: Compiled,
     frontier: Frontier,
     state: State,
+    stays_open: StaysOpen | None = None,
 ) -> list[Settled]:
     """Return what the settled ones among these requests apply, in the order of their
-    last decisions.
+    last decisions, without what `stays_open` keeps open.
 
     A request whose base has moved, or is moved by an earlier one, is left out: it comes
     back. A patch is applied as a whole, at its last decision, and not at all if a gate
@@ -268,7 +270,7 @@ def settle_requests(
         if not is_patch(task) or task.visit not in undecided:
             complete.append(request)
     in_order = _in_order(complete, rejected_patches(frontier))
-    settled, _ = settleable(compiled, frontier, state, in_order)
+    settled, _ = settleable(compiled, frontier, state, in_order, stays_open)
     return settled
 
 
@@ -509,9 +511,8 @@ def covers(
         return False
     if other.four_eyes and not gate.four_eyes:
         return False
-    if gate.skip and not other.skip:
-        return False
     lacks = (
+        gate.skip > other.skip,
         is_weaker(confirmation_policy(other), confirmation_policy(gate)),
         asks_for_less(consideration_policy(other), consideration_policy(gate)),
         # Each would be asked about its own.

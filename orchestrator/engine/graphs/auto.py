@@ -5,6 +5,7 @@ A gate declares it, a request carries its name in its policy.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.engine.errors import BROKEN, described
@@ -13,6 +14,7 @@ from orchestrator.engine.values.canonical import Json
 from orchestrator.engine.values.functions import name_of, takes_two
 
 REMOVED = "the gate has no automatic policy any more"
+REPLACED = "the gate has another policy now, and this was opened under {name}"
 
 
 def faults_of_auto(gate: Gate) -> Iterator[str]:
@@ -47,13 +49,21 @@ def auto_policy(gate: Gate) -> dict[str, Json]:
     return {"auto": name_of(gate.auto)}
 
 
-def reservation(gate: Gate | None, state: Any, proposal: Any) -> str | None:
-    """Return why a gate's automatic policy does not sign; None if it does. Never raises:
-    only the literal `True` signs; a text is the reason why not, and so is an exception.
+def reservation(
+    gate: Gate | None,
+    name: str,
+    state: Any,
+    proposal: Any,
+) -> str | None:
+    """Return why the automatic policy of this name does not sign; None if it does. Never
+    raises: only the literal `True` signs; a text is the reason why not, and so is an
+    exception.
     """
     if gate is None or gate.auto is None:
         return REMOVED
-    name = name_of(gate.auto)
+    # A deployment puts no other one under what people are asked.
+    if name_of(gate.auto) != name:
+        return REPLACED.format(name=name)
     try:
         answer = gate.auto(state, proposal)
     except BROKEN as error:
@@ -69,6 +79,10 @@ def reservation(gate: Gate | None, state: Any, proposal: Any) -> str | None:
     return f"its policy {name} said {in_words}"
 
 
-def may_sign(policy: Mapping[str, Json]) -> bool:
-    """Return whether a request was opened under an automatic policy."""
-    return "auto" in policy
+def with_auto_of(gate: Gate, policy: Mapping[str, Json]) -> Gate:
+    """Return a gate with its automatic policy only if that is the one that a request's
+    policy names: else people alone are asked.
+    """
+    if gate.auto is not None and policy.get("auto") == name_of(gate.auto):
+        return gate
+    return replace(gate, auto=None)

@@ -141,7 +141,7 @@ def _is_tier(tier: Any) -> bool:
     to = tier.get("to")
     if to is None:
         return bool(tier["act"] == REMIND)
-    return isinstance(to, list) and all(map(_is_principal, to))
+    return isinstance(to, list) and bool(to) and all(map(_is_principal, to))
 
 
 def time_of(tier: Mapping[str, Json]) -> timedelta:

@@ -80,14 +80,18 @@ def objection(gate: Gate | None, state: Any, proposal: Any) -> str | None:
         return REMOVED
     name = name_of(gate.veto)
     try:
-        answer = gate.veto(state, proposal)
+        return _objection_in(gate.veto(state, proposal), name)
     except BROKEN as error:
         return f"its veto {name} failed: {described(error)}"
+
+
+def _objection_in(answer: Any, name: str) -> str | None:
     # Only the literal False: a function that forgets to return lets nothing pass.
     if answer is False:
         return None
-    if isinstance(answer, str) and answer.strip():
-        return answer
+    # Methods of `str`, for a class of the author's may override them.
+    if isinstance(answer, str) and str.strip(answer):
+        return str.__str__(answer)
     in_words = type(answer).__name__
     if answer is None or answer is True:
         in_words = str(answer)

@@ -5,7 +5,7 @@ Arguments are never changed; containers that do not change are shared with the o
 state. The runner and `play` call this, live and in recovery alike.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
 from orchestrator.engine.errors import ConflictingWrites, CountersignError, InvalidValue
@@ -54,6 +54,10 @@ __all__ = [
 
 TaskWrites = Sequence[tuple[Task, WriteValue]]
 """Writes with the tasks that made them, in the order in which they apply."""
+StaysOpen = Callable[["Settled", State], bool]
+"""Returns whether a settled gate stays open after all, where it would be applied on this
+state.
+"""
 
 
 @frozen
@@ -280,58 +284,100 @@ def settleable(
     frontier: Frontier,
     state: State,
     settled: Sequence[Settled],
+    stays_open: StaysOpen | None = None,
 ) -> tuple[list[Settled], list[Settled]]:
     """Split gates that were settled on this state, in the order of their last
     decisions: those that apply, and those that come back because an earlier one changes
     what they were decided on.
+
+    `stays_open` is asked once about each that would apply something. One that stays open
+    is in neither list, nor are the other gates of its patch.
     """
-    apply: list[Settled] = []
-    back: list[Settled] = []
-    state_now = state
-    frontier_now = frontier
-    landed: set[str] = set()
-    state_before_patch: dict[int, State] = {}
+    settling = _Settling(compiled, state, frontier, stays_open)
     for settlement in settled:
-        task = settlement.task
-        depends_on = _depends_on(compiled, settlement)
+        # A patch needs all of its gates.
+        if _patch_of(settlement) not in settling.open_patches:
+            settling.take(settlement)
+    return settling.apply, settling.back
+
+
+@frozen
+class _Applied:
+    """The state and the frontier after some of the settled gates."""
+
+    state: State
+    frontier: Frontier
+
+
+class _Settling:
+    """Settled gates as they are looked at one after another: the `now` after those that
+    apply, the patches that stay open, and where each patch was applied.
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        state: State,
+        frontier: Frontier,
+        stays_open: StaysOpen | None,
+    ) -> None:
+        self.apply: list[Settled] = []
+        self.back: list[Settled] = []
+        self.open_patches: set[int] = set()
+        self._compiled = compiled
+        self._decided_on = state
+        self._stays_open = stays_open
+        self._now = _Applied(state, frontier)
+        self._landed: set[str] = set()
+        self._before_patch: dict[int, _Applied] = {}
+
+    def take(self, settlement: Settled) -> None:
+        """Apply a gate, unless it comes back or stays open."""
         # The gates of a patch decide on one state: an approval by one of them changes
         # nothing for the others.
-        seen = state_now
-        if is_patch(task):
-            seen = state_before_patch.setdefault(task.visit, state_now)
-        if depends_on & landed or _has_changed(depends_on, state, seen):
-            back.append(settlement)
-            continue
-        apply.append(settlement)
+        seen = self._now
+        patch = _patch_of(settlement)
+        if patch:
+            seen = self._before_patch.setdefault(patch, seen)
+        depends_on = _depends_on(self._compiled, settlement)
+        has_changed = _has_changed(depends_on, self._decided_on, seen.state)
+        if depends_on & self._landed or has_changed:
+            self.back.append(settlement)
+        elif self._is_kept_open(settlement, seen.state):
+            self._leave_out(patch, seen)
+        else:
+            self._apply(settlement)
 
+    def _is_kept_open(self, settlement: Settled, state: State) -> bool:
+        # What applies nothing needs no veto.
+        if self._stays_open is None or not settlement.writes:
+            return False
+        return self._stays_open(settlement, state)
+
+    def _leave_out(self, patch: int, before: _Applied) -> None:
+        """Leave the patch of a gate that stays open, if it has one, out as a whole."""
+        if not patch:
+            return
+        self.open_patches.add(patch)
+        # Its gates stand together, so nothing else has been applied since.
+        self.apply = [other for other in self.apply if _patch_of(other) != patch]
+        self._now = before
+
+    def _apply(self, settlement: Settled) -> None:
+        self.apply.append(settlement)
         # Later gates are compared with the state after this one.
         state_writes, landings = apart(_writes_of(settlement))
-        landed.update(landing.channel for landing in landings)
-        state_now, _, written = _apply_writes(
-            compiled, frontier_now, state_now, state_writes
+        self._landed.update(landing.channel for landing in landings)
+        now = self._now
+        state, _, written = _apply_writes(
+            self._compiled, now.frontier, now.state, state_writes
         )
-        frontier_now = replace(frontier_now, written=written)
-    return apply, back
+        self._now = _Applied(state, replace(now.frontier, written=written))
 
 
-def state_before(
-    compiled: Compiled,
-    frontier: Frontier,
-    state: State,
-    settled: Sequence[Settled],
-    position: int,
-) -> State:
-    """Return the state on which the gate at a position is applied: after those before it,
-    without other gates of the same patch, which decide on one state.
-    """
-    own = settled[position].task
-    for settlement in settled[:position]:
-        if is_patch(own) and is_patch(settlement.task):
-            continue
-        writes, _ = apart(_writes_of(settlement))
-        state, _, written = _apply_writes(compiled, frontier, state, writes)
-        frontier = replace(frontier, written=written)
-    return state
+def _patch_of(settlement: Settled) -> int:
+    """Return the number of the patch that a gate decides on, 0 if it is a node's."""
+    return settlement.task.visit if is_patch(settlement.task) else 0
 
 
 def _has_changed(

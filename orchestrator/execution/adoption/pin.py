@@ -247,24 +247,24 @@ def _values_to_be_written(
     for result in OpenSuperstep.from_json(head.payload.open).results.values():
         if result.output:
             for write in result.output.writes:
-                value = write.value
-                if write.question is not None:
-                    value = _present_value(head, write.channel)
-                values.append((write.channel, value))
+                is_asked = write.question is not None
+                values.append(_waiting(head, write.channel, write.value, is_asked))
     for row in proposed:
-        value = read_value(row, "value")
-        if value is None and is_unanswered(read_value(row, "shown")):
-            value = _present_value(head, row.channel)
-        values.append((row.channel, value))
+        is_asked = is_unanswered(read_value(row, "shown"))
+        values.append(_waiting(head, row.channel, read_value(row, "value"), is_asked))
     return values
 
 
-def _present_value(head: Head, channel: str) -> Any:
-    """Return the value of a channel for which people are asked: nothing else says what
-    their answer will mean.
+def _waiting(
+    head: Head, channel: str, value: Any, is_unanswered: bool
+) -> tuple[str, Any]:
+    """Return the channel and the value of a write that waits: of a question the present
+    value, because nothing else says what its answer will mean.
     """
-    state = head.payload.state
-    return {**state["scratch"], **state["artifacts"]}.get(channel)
+    if is_unanswered:
+        state = head.payload.state
+        value = {**state["scratch"], **state["artifacts"]}.get(channel)
+    return channel, value
 
 
 def _channels_to_be_written(lease: Lease) -> set[str]:

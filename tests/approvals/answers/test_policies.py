@@ -22,12 +22,12 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Show, registry
-from orchestrator.engine.graphs.question import NOT_ANSWERED
+from orchestrator.runs import reopenings
 from tests.support import cast, run_actions
 from tests.support.bundles import exported, forgotten, loaded
 from tests.support.deadlines import gated, let_come, work_off
 from tests.support.question_graphs import asking
-from tests.support.run_actions import request, sign, sign_open, sources, state
+from tests.support.run_actions import pending, request, sign, sign_open, sources, state
 from tests.support.small_graphs import advanced, graph, registered
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -145,6 +145,54 @@ def test_it_does_not_sign_what_a_person_has_rejected(rita: Any) -> None:
     rows = Decision.objects.filter(run=run.id, verdict="approve", by=None)
     assert [(row.position, row.revision) for row in rows] == [(1, 2)]
     assert state(run)["total"] == 0
+
+
+def moved_after(rita: Any, verdicts: list[str], **gate: Any) -> Run:
+    """A run whose letter was decided by her before another gate changes what it replaces;
+    its policy says no first, and yes to what comes back.
+    """
+    policy = Policy("no", True)
+    made = gated("moved-policy", deadline=None, auto=policy.auto, **gate)
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    def replace(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "Dear Ada"}
+
+    made.edge(START, "replace")
+    made.edge("replace", END)
+    run = advanced(made)
+    for verdict in verdicts:
+        sign(run, rita, [verdict, None, None])
+    sign(run, rita, [None, None, "approve"])
+    return runs.advance(run.id)
+
+
+def test_a_rejection_holds_though_what_it_replaces_has_moved(rita: Any) -> None:
+    run = moved_after(rita, ["reject"], reject_quorum=2)
+    assert [row.revision for row in pending(run)][0] == 2
+    assert verdicts(run)[-1] == (POLICY, "no_auto")
+    assert "a person has rejected this" in reasons(run)
+    assert state(run)["letter"] == "Dear Ada"
+    assert verify_run(run.id) == []
+
+
+def test_a_rejection_that_was_taken_back_does_not_hold(rita: Any) -> None:
+    run = moved_after(rita, ["reject", "approve"], quorum=2, reject_quorum=2)
+    assert verdicts(run)[-1] == (POLICY, "approve")
+    assert verify_run(run.id) == []
+
+
+def test_a_rejection_holds_though_the_edit_of_another_write_changes_its_texts(
+    rita: Any, reto: Any
+) -> None:
+    run, _ = asking_run("no", True, reject_quorum=2, title="Send {letter}?")
+    sign(run, rita, [None, "reject"])
+    sign(run, reto, [("edit", "Dear Ada"), None])
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    assert [row.revision for row in pending(run)] == [2, 2]
+    assert "a person has rejected this" in reasons(run)
+    assert verify_run(run.id) == []
 
 
 def test_an_edit_is_asked_about_anew_and_wakes_the_run(rita: Any) -> None:
@@ -280,6 +328,18 @@ def test_a_deployment_that_removes_it_leaves_it_to_people(rita: Any) -> None:
     assert run.status == "paused", run.error_code
 
 
+def test_a_deployment_that_swaps_it_leaves_it_to_people(rita: Any) -> None:
+    def another(state: Any, proposal: Any) -> bool:
+        return True
+
+    run, _ = asking_run("no", quorum=2)
+    registered(gated("with-policy", deadline=None, quorum=2, auto=another))
+    sign(run, rita, [None, ("edit", 3)])
+    run = runs.advance(run.id)
+    assert run.status == "paused", run.error_code
+    assert any("has another policy now" in reason for reason in reasons(run))
+
+
 def acting(policy: Any, calls: list[str]) -> Any:
     made = graph("acting-on-policy")
 
@@ -392,20 +452,28 @@ def test_bundles_and_receipts_with_its_answers_verify(rita: Any) -> None:
     assert verify_run(imported.id) == []
 
 
-def test_what_nobody_has_answered_is_left_to_people_and_the_rest_is_signed(
-    rita: Any,
-) -> None:
+def test_it_answers_no_question(rita: Any) -> None:
     policy = Policy(True)
-    run = advanced(asking(auto=policy.auto))
+    run = advanced(asking("policy-question", auto=policy.auto))
     assert run.status == "paused"
     assert policy.asked == [{"letter": "Dear"}]
-    rows = Decision.objects.filter(run=run.id).order_by("event_seq")
-    assert [row.verdict for row in rows] == ["approve", "no_auto"]
-    assert read_value(rows[1], "reason") == NOT_ANSWERED
-    sign(run, rita, [None, ("edit", 7)])
+    assert reasons(run) == {"only a person can answer this"}
+    [row] = [row for row in pending(run) if row.channel == "total"]
+    positions = [None, None]
+    positions[row.position] = ("edit", 5)  # type: ignore[call-overload]
+    sign(run, rita, positions)
     run = runs.advance(run.id)
-    assert (run.status, state(run)["notes"]) == ("completed", ["total 7"])
+    assert run.status == "completed"
+    assert state(run)["total"] == 5
     assert verify_run(run.id) == []
+
+
+def test_a_review_that_is_re_opened_under_a_policy_asks_it(people: cast.People) -> None:
+    run = advanced(gated("reopened-policy", deadline=None))
+    registered(gated("reopened-policy", deadline=None, auto=Policy(True).auto))
+    reopenings.reopen(request(run).id, by=people.steward, reason="a policy decides")
+    run.refresh_from_db()
+    assert run.status == "queued"
 
 
 def test_a_policy_is_asked_about_an_answer(rita: Any) -> None:

@@ -1,6 +1,7 @@
 """A veto is asked last: what people approved is applied only if it answers False."""
 
 import io
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -21,16 +22,25 @@ from checkpoints.bundle.receipt_verifier import verify_receipt
 from checkpoints.bundle.verifier import verify
 from checkpoints.lines import past
 from checkpoints.models import AuditLine, Job, Run
+from checkpoints.queue import leases
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, Graph, Show, registry
+from orchestrator.engine import END, START, Gate, Graph, Send, Show, registry
+from orchestrator.engine.step import reduce
 from tests.support import cast, run_actions
 from tests.support.bundles import exported, forgotten, loaded
 from tests.support.deadlines import gated, let_come, paused_run, work_off
 from tests.support.forging import remove, rewrite
-from tests.support.run_actions import pending, request, sign, sources, state
+from tests.support.run_actions import (
+    pending,
+    request,
+    sign,
+    sign_open,
+    sources,
+    state,
+)
 from tests.support.small_graphs import advanced, graph, registered
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -319,10 +329,36 @@ def test_who_is_asked_again_after_a_deadline_is_asked_under_the_same_veto(
     assert verify_run(run.id) == []
 
 
-def _two_guards(veto: Any) -> Graph:
-    """Two gates beside each other, each of which guards a channel; that of the letter
-    has a veto.
-    """
+def test_one_that_hangs_gives_its_run_back(
+    rita: Any, configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(LEASE_SECONDS=0.9, NODE_TIMEOUT=0.5)
+    given_back = threading.Event()
+    give_back = leases.give_back
+
+    def noted(*args: Any, **options: Any) -> None:
+        give_back(*args, **options)
+        given_back.set()
+
+    monkeypatch.setattr("orchestrator.execution.heartbeat.leases.give_back", noted)
+    waits: list[bool] = []
+
+    def hanging(state: Any, proposal: Any) -> bool:
+        waits.append(given_back.wait(10))
+        return False
+
+    run = paused_run("with-veto", deadline=None, veto=hanging)
+    sign(run, rita, ["approve", "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    # What it said too late is not written: it is asked again.
+    assert waits == [True, True]
+    assert Decision.objects.filter(run=run.id, verdict="no_veto").count() == 2
+    assert verify_run(run.id) == []
+
+
+def _two_guards(veto: Any, of_total: Any = None) -> Graph:
+    """Two gates beside each other, each of which guards a channel, with these vetoes."""
     made = graph("two-guards")
 
     def proposing(name: str, value: Any, gate: Gate) -> None:
@@ -337,15 +373,15 @@ def _two_guards(veto: Any) -> Graph:
     proposing(
         "letter", "Dear Marta", Gate(writes={"letter": Show()}, veto=veto, **guard)
     )
-    proposing("total", 4, Gate(writes={"total": Show()}, **guard))
+    proposing("total", 4, Gate(writes={"total": Show()}, veto=of_total, **guard))
     return made
 
 
-def _decided_patch(by: Any, steward: Any, veto: Any, total: str) -> Run:
-    """A fork whose patch is approved at the gate with this veto, and decided so at the
-    other.
+def _decided_patch(by: Any, steward: Any, *vetoes: Any, total: str) -> Run:
+    """A fork whose patch is approved at the gate of the letter, and decided so at the
+    other; these are their vetoes.
     """
-    run = advanced(_two_guards(veto))
+    run = advanced(_two_guards(*vetoes))
     patch = {"scratch": {"letter": "Dear Sir", "total": 9}}
     fork = runs.advance(runs.fork(run.head, patch=patch, by=steward).id)
     verdict_by_channel = {"letter": "approve", "total": total}
@@ -362,6 +398,26 @@ def test_a_patch_that_another_gate_rejects_needs_no_veto(
     assert verify_run(fork.id) == []
 
 
+def test_of_a_patch_that_one_veto_keeps_open_nothing_is_applied(
+    rita: Any, people: cast.People
+) -> None:
+    first = Answers(False)
+    second = Answers("no", False)
+    vetoes_of_gates = (first.veto, second.veto)
+    fork = _decided_patch(rita, people.steward, *vetoes_of_gates, total="approve")
+    assert state(fork)["letter"] == ""
+    # What the first let pass is asked again, so it is no decision yet.
+    answers = Decision.objects.filter(run=fork.id, verdict__in=("veto", "no_veto"))
+    assert [(row.channel, row.verdict) for row in answers] == [("total", "veto")]
+    assert verify_run(fork.id) == []
+
+    sign_open(fork, rita, "approve")
+    fork = runs.advance(fork.id)
+    assert (state(fork)["letter"], state(fork)["total"]) == ("Dear Sir", 9)
+    assert (len(first.asked), len(second.asked)) == (2, 2)
+    assert verify_run(fork.id) == []
+
+
 def test_a_patch_that_was_applied_without_it_is_named(
     rita: Any, people: cast.People
 ) -> None:
@@ -371,6 +427,47 @@ def test_a_patch_that_was_applied_without_it_is_named(
     assert verify_run(fork.id) == []
     remove(Decision.objects.get(run=fork.id, verdict="no_veto"))
     assert any("veto was not asked" in str(fault) for fault in verify_run(fork.id))
+
+
+def test_each_of_many_is_asked_once(rita: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def even(state: Any, proposal: Any) -> Any:
+        [note] = proposal["notes"]
+        asked.append(len(state.notes))
+        return False if int(note) % 2 == 0 else "odd"
+
+    made = graph("many-vetoes")
+    gate = Gate(reviewers=["group:claims"], veto=even)
+
+    @made.node(sends=["propose"])
+    def split(state: Any, ctx: Any) -> list[Send]:
+        return [Send("propose", number) for number in range(50)]
+
+    @made.node(effect="human", gate=gate)
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"notes": [str(ctx.payload)]}
+
+    made.edge(START, "split")
+    made.edge("propose", END)
+    run = advanced(made)
+    sign(run, rita, ["approve"] * 50)
+
+    applied: list[int] = []
+    apply_writes = reduce._apply_writes
+
+    def counting(*args: Any) -> Any:
+        applied.append(len(args[-1]))
+        return apply_writes(*args)
+
+    monkeypatch.setattr(reduce, "_apply_writes", counting)
+    run = runs.advance(run.id)
+    assert len(state(run)["notes"]) == 25
+    # Each sees what those before it have changed.
+    assert asked == [(number + 1) // 2 for number in range(50)]
+    # Each that passes by itself, and all of them in the end.
+    assert applied == [*[1] * 25, 25]
+    assert verify_run(run.id) == []
 
 
 def _two(veto: Any) -> Graph:
@@ -579,4 +676,34 @@ def test_nobody_lifts_a_veto_by_a_value_that_they_set_themselves(
     assert "its veto lets this pass" in reason
     sign(fork, rita, ["approve", "approve"])
     assert runs.advance(fork.id).status == "completed"
+    assert verify_run(fork.id) == []
+
+
+def test_silence_lifts_no_veto_that_names_an_unsigned_change(
+    rita: Any, people: cast.People
+) -> None:
+    def reading(state: Any, proposal: Any) -> Any:
+        return False if state.notes else "there is no note"
+
+    options: dict[str, Any] = {
+        "deadline": timedelta(hours=1),
+        "on_deadline": "approve",
+        "veto": reading,
+    }
+    run = paused_run("patched-veto", **options)
+    fork = runs.fork(run.head, patch={"scratch": {"notes": ["x"]}}, by=people.steward)
+    fork = runs.advance(fork.id)
+    sign(fork, rita, ["approve", "approve"])
+    fork = runs.advance(fork.id)
+    assert fork.status == "paused"
+    # One of them is signed again by who has read the reason; the deadline approves the
+    # other.
+    sign(fork, rita, ["approve", None])
+    for _ in range(3):
+        let_come(fork)
+        work_off(fork)
+        fork = runs.advance(fork.id)
+    assert fork.status == "rejected", verdicts(fork)
+    assert state(fork)["letter"] == ""
+    assert len(reasons(fork)) == 1
     assert verify_run(fork.id) == []

@@ -184,6 +184,21 @@ def test_a_line_that_lacks_its_facts_is_still_told(kind: str) -> None:
             {"rows": {"checkpoints_run": 1200, "checkpoints_runevent": 1}, "key": "k2"},
             "encrypted 1,201 rows under k2",
         ),
+        (
+            "veto_asked",
+            {"verdicts": {"no_veto": 2, "veto": 3}},
+            "the gate's veto kept 3 writes open and let 2 through",
+        ),
+        (
+            "veto_asked",
+            {"verdicts": {"veto": 1}},
+            "the gate's veto kept 1 write open",
+        ),
+        (
+            "veto_asked",
+            {"verdicts": {"no_veto": 2}},
+            "the gate's veto let 2 writes through",
+        ),
         ("of_tomorrow", {}, "of tomorrow"),
     ],
 )

@@ -316,11 +316,11 @@ def test_a_receipt_names_who_had_signed_the_same_before_while_its_run_is_seen(
     with claims.registered(claims.graph_of("two", quorum=2)):
         run = claims.paused("CLM-2", people.starter, graph="two")
         first = decide(run, people.reviewer, payout="approve", count="approve")
-        assert "Signed before by" not in shown(browse(people.reviewer), first)
+        assert "Decided before by" not in shown(browse(people.reviewer), first)
         second = decide(run, people.second_reviewer, payout=LOWER, count="approve")
         html = shown(browse(people.second_reviewer), second)
         # The payout is another one now.
-        assert html.count("Signed before by Rita Rivers (approved).") == 1
+        assert html.count("Decided before by Rita Rivers (approved).") == 1
         people.second_reviewer.groups.clear()
         html = shown(browse(people.second_reviewer), second)
         assert "Rita Rivers" not in html

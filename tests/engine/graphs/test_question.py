@@ -169,18 +169,18 @@ def test_silence_answers_nothing() -> None:
     assert (played.state.note, played.state.amount) == ("proposed", None)
 
 
-def test_an_automatic_policy_answers_nothing() -> None:
-    asked: list[dict[str, Any]] = []
+def test_no_automatic_policy_answers() -> None:
+    seen: list[list[str]] = []
 
-    def auto(state: Any, proposal: Any) -> bool:
-        asked.append(dict(proposal))
+    def sign(state: Any, proposal: Any) -> bool:
+        seen.append(list(proposal))
         return True
 
-    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+    def ask(state: Any, ctx: Any) -> dict[str, Any]:
         ctx.ask("amount", "How much?")
         return {"note": "proposed"}
 
-    played = play(asking(propose, auto=auto), {})
-    assert (played.status, asked) == ("paused", [{"note": "proposed"}])
-    [request] = played.gates
-    assert [write.verdict for write in request.writes] == ["approved", None]
+    played = play(asking(ask, auto=sign), {})
+    assert played.status == "paused"
+    assert [write.verdict for write in played.gates[0].writes] == ["approved", None]
+    assert seen == [["note"]]

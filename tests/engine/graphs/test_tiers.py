@@ -105,6 +105,7 @@ def test_they_read_as_what_they_do() -> None:
         [{"after": 10**12, "act": "remind", "to": None}],
         [{"after": 60, "act": "approve", "to": None}],
         [{"after": 60, "act": "escalate", "to": None}],
+        [{"after": 60, "act": "escalate", "to": []}],
         [{"after": 60, "act": "escalate", "to": "user:a"}],
         [{"after": 60, "act": "escalate", "to": ["a"]}],
     ],

@@ -35,6 +35,34 @@ def test_one_that_breaks_lets_nothing_pass(error: BaseException) -> None:
     assert "failed" in str(objection(Gate(veto=breaking), None, None))
 
 
+class OddText(str):
+    """A text whose methods fail."""
+
+    def strip(self, *args: Any) -> str:
+        raise ValueError("strip")
+
+    def __str__(self) -> str:
+        raise ValueError("str")
+
+    def __len__(self) -> int:
+        raise ValueError("len")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("no", "no"), (" ", "its veto odd said OddText")]
+)
+def test_a_text_of_a_class_of_its_own_is_taken_as_plain_text(
+    text: str, reason: str
+) -> None:
+    def odd(state: Any, proposal: Any) -> str:
+        return OddText(text)
+
+    odd.__qualname__ = "odd"
+    said = objection(Gate(veto=odd), None, None)
+    assert said == reason
+    assert type(said) is str
+
+
 def test_one_that_is_gone_lets_nothing_pass() -> None:
     assert objection(None, None, None) == REMOVED
     assert objection(Gate(), None, None) == REMOVED

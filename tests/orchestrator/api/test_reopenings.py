@@ -2,13 +2,14 @@
 
 import pytest
 
-from approvals.models import ApprovalRequest
+from approvals.models import ApprovalRequest, Sighting
 from checkpoints.models import Run
 from orchestrator.engine import registry
 from tests.support import run_actions
 from tests.support.api_people import Client
 from tests.support.cast import People
 from tests.support.deadlines import gated, paused_run
+from tests.support.reopening import reopen_between_reads
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,3 +45,15 @@ def test_others_may_not_and_who_sees_nothing_finds_nothing(
     nobody = Client(people.nobody)
     assert nobody.get(address(run)).status_code == 404
     assert nobody.post(address(run), {"reason": "x"}).status_code == 404
+
+
+def test_a_request_that_is_re_opened_while_it_is_read_is_not_tampered(
+    monkeypatch: pytest.MonkeyPatch, people: People, run: Run
+) -> None:
+    rita = Client(run_actions.reviewer(people.reviewer))
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    reopen_between_reads(monkeypatch, run, by=people.steward)
+    answer = rita.get(f"requests/{asked.id}/")
+    assert answer.status_code == 200, answer.json()
+    # They have not seen what the other one asks.
+    assert not Sighting.objects.exists()

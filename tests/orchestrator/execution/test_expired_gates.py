@@ -24,6 +24,7 @@ from orchestrator.engine import END, START, Fact, Gate, Graph, Show, Task, Write
 from orchestrator.engine.errors import AlreadyDecided
 from orchestrator.engine.graphs.gate import present
 from orchestrator.execution import commit, expired_gates, loop
+from orchestrator.execution.heartbeat import Heartbeat
 from tests.support import cast, run_actions
 from tests.support.deadlines import HOUR, gated, let_come, paused_run
 from tests.support.forging import remove, rewrite
@@ -278,7 +279,7 @@ def _die_before(run: Run, node: str) -> None:
     session = loop._open_session(lease)
     assert session is not None
     assert session.has_settled_gate()
-    assert commit.commit_settlement(session)
+    assert commit.commit_settlement(session, Heartbeat(session.lease))
     journal.write_intents(
         lease, [Intent(Task(node, 1, 0), 1, "external", "h" * 64, 10.0)]
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
+from pydantic import BaseModel
 
 from approvals import deadlines
 from approvals.drafts import DraftChoice, save_drafts
@@ -13,7 +14,7 @@ from approvals.models import ApprovalRequest, Decision, Draft, RequestStatus
 from checkpoints.models import AuditLine, Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Graph, Show, registry
+from orchestrator.engine import END, START, Gate, Graph, Show, Write, registry
 from orchestrator.engine.errors import (
     CountersignError,
     Forbidden,
@@ -24,9 +25,10 @@ from orchestrator.engine.errors import (
     WrongStatus,
 )
 from orchestrator.runs.reopenings import changes_of_reopening, reopen
-from tests.support import cast, notices, run_actions
+from tests.support import cast, notices, run_actions, secret_claim
 from tests.support.bundles import PUBLIC, exported, forgotten, loaded
 from tests.support.deadlines import HOUR, gated, let_come, paused_run
+from tests.support.reopening import reopen_between_reads
 from tests.support.run_actions import (
     event_payloads,
     log,
@@ -36,7 +38,7 @@ from tests.support.run_actions import (
     state,
 )
 from tests.support.sealed_tables import ONE_KEY
-from tests.support.small_graphs import graph
+from tests.support.small_graphs import advanced, graph
 
 pytestmark = pytest.mark.django_db(transaction=True)
 WHY = "the rules are stricter now"
@@ -293,6 +295,23 @@ def test_a_run_that_waits_in_a_second_slice_goes_on_after_it(
     assert verify_run(run.id) == []
 
 
+def test_a_worker_that_reads_across_a_re_opening_goes_on(
+    monkeypatch: pytest.MonkeyPatch, rita: Any, ravi: Any, people: cast.People
+) -> None:
+    run = waiting_run()
+    Run.objects.filter(id=run.id).update(status="failed")
+    runs.resume(run.id, by=people.steward)
+    opened = reopen_between_reads(monkeypatch, run, by=people.steward)
+    run = runs.advance(run.id)
+    assert run.status == "paused", run.error_code
+    assert [open_request(run)] == opened
+    assert verify_run(run.id) == []
+    for person in (rita, ravi):
+        sign(run, person, ["approve", "approve"])
+    assert runs.advance(run.id).status == "completed"
+    assert verify_run(run.id) == []
+
+
 def test_the_old_request_put_back_decides_nothing(
     rita: Any, people: cast.People
 ) -> None:
@@ -324,3 +343,143 @@ def test_bundles_and_receipts_of_the_old_signatures_still_verify(
     forgotten(run)
     imported = loaded(data)
     assert verify_run(imported.id) == []
+
+
+def test_a_call_is_asked_about_anew_with_what_was_prepared(
+    rita: Any, ravi: Any, people: cast.People
+) -> None:
+    run = advanced(paying(quorum=1))
+    registry.replace(paying(quorum=2))
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    assert verify_run(run.id) == []
+    for person in (rita, ravi):
+        sign(run, person, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert state(run)["total"] == 4
+    assert verify_run(run.id) == []
+
+
+class Payment(BaseModel):
+    amount: int = 4
+
+
+def paying(*, quorum: int) -> Graph:
+    """pay, which people approve before it runs."""
+    made = graph("paying-anew")
+
+    def prepare(state: Any, ctx: Any) -> Payment:
+        return Payment()
+
+    @made.node(
+        effect="external",
+        approve="call",
+        args=Payment,
+        prepare=prepare,
+        gate=Gate(reviewers=["group:claims"], quorum=quorum),
+    )
+    def pay(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"total": ctx.args.amount}
+
+    made.edge(START, "pay")
+    made.edge("pay", END, when=("approved", "partial", "rejected"))
+    return made
+
+
+def branched(*, quorum: int, meanwhile: Any) -> Graph:
+    """propose, which waits, and beside it two nodes; the second one lets something
+    happen meanwhile.
+    """
+    made = graph("branched-anew")
+    gate = Gate(reviewers=["group:claims"], quorum=quorum)
+
+    @made.node(effect="human", gate=gate)
+    def propose(state: Any, ctx: Any) -> list[Write]:
+        return [Write("letter", "Dear Marta")]
+
+    @made.node()
+    def first(state: Any, ctx: Any) -> None:
+        return None
+
+    @made.node()
+    def second(state: Any, ctx: Any) -> dict[str, Any]:
+        meanwhile()
+        return {"notes": ["second"]}
+
+    made.edge(START, "propose")
+    made.edge(START, "first")
+    made.edge("first", "second")
+    made.edge("second", END)
+    made.edge("propose", END, when=("approved", "partial", "rejected"))
+    return made
+
+
+def test_a_worker_that_has_the_run_meanwhile_commits_beside_it(
+    rita: Any, ravi: Any, people: cast.People
+) -> None:
+    stella = people.steward
+    done: list[Any] = []
+
+    def meanwhile() -> None:
+        if not done:
+            registry.replace(branched(quorum=2, meanwhile=meanwhile))
+            asked = ApprovalRequest.objects.get(graph="branched-anew", status="open")
+            done.append(reopen(asked.id, by=stella, reason=WHY))
+
+    run = advanced(branched(quorum=1, meanwhile=meanwhile))
+    assert run.status == "paused"
+    assert verify_run(run.id) == []
+    assert open_request(run).id == done[0].id
+    sign(run, rita, ["approve"])
+    assert open_request(run).id == done[0].id
+    sign(run, ravi, ["approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert state(run)["letter"] == "Dear Marta"
+    assert verify_run(run.id) == []
+
+
+def test_in_an_encrypted_run_the_reason_is_no_plain_text(
+    settings: Any, rita: Any, people: cast.People
+) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **secret_claim.keys()}
+
+    def secret(quorum: int) -> Graph:
+        made = graph("secret-anew", encrypted=True)
+        gate = Gate(reviewers=["group:claims"], quorum=quorum, title="{letter}?")
+
+        @made.node(effect="human", gate=gate)
+        def propose(state: Any, ctx: Any) -> list[Write]:
+            return [Write("letter", "SECRET-LETTER")]
+
+        made.edge(START, "propose")
+        made.edge("propose", END, when=("approved", "partial", "rejected"))
+        return made
+
+    run = advanced(secret(1))
+    registry.replace(secret(2))
+    opened = reopen(open_request(run).id, by=people.steward, reason="SECRET-REASON")
+    assert verify_run(run.id) == []
+    row = ApprovalRequest.objects.filter(id=opened.id).values_list().get()
+    assert b"SECRET" not in b"".join(
+        bytes(v) for v in row if isinstance(v, bytes | memoryview)
+    )
+    line = AuditLine.objects.get(kind="request_reopened")
+    assert "SECRET" not in str(line.facts)
+    assert [row.label for row in pending(run)] == ["letter"]
+
+
+def test_an_automatic_policy_of_the_new_gate_is_asked_by_a_worker(
+    ravi: Any, people: cast.People
+) -> None:
+    run = waiting_run()
+    deploy(quorum=2, auto=lambda state, proposal: True)
+    reopen(open_request(run).id, by=people.steward, reason=WHY)
+    run.refresh_from_db()
+    assert run.status == "queued"
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    assert verify_run(run.id) == []
+    sign(run, ravi, ["approve", "approve"])
+    runs.advance(run.id)
+    assert verify_run(run.id) == []

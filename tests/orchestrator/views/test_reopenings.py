@@ -11,9 +11,11 @@ from django.urls import reverse
 from approvals.models import ApprovalRequest
 from checkpoints.models import AuditLine, Run
 from orchestrator.engine import registry
+from orchestrator.runs.reopenings import reopen
 from tests.support import run_actions
 from tests.support.cast import People
 from tests.support.deadlines import gated, paused_run
+from tests.support.reopening import reopen_between_reads
 
 Browse = Callable[[User], Client]
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -75,3 +77,42 @@ def test_a_request_of_another_run_is_not_found(
     asked = ApprovalRequest.objects.get(run=other)
     at_run = reverse("reopen", args=[run.id, asked.id])
     assert browse(people.steward).get(at_run).status_code == 404
+
+
+def test_pages_show_what_was_re_opened_once_as_it_is_asked_now(
+    people: People, browse: Browse, run: Run
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    old = ApprovalRequest.objects.get(run=run)
+    reopen(old.id, by=people.steward, reason="stricter now")
+    client = browse(rita)
+    # As a page does that was open before.
+    review = client.get(reverse("review", args=[run.id]), {"seen": str(old.id)})
+    page = review.content.decode()
+    assert "Withdrawn." not in page
+    assert str(ApprovalRequest.objects.get(run=run, status="open").id) in page
+    writes = client.get(reverse("run", args=[run.id]), {"tab": "writes"})
+    tag = '<span class="tag">withdrawn</span>'
+    assert tag not in writes.content.decode()
+
+
+@pytest.mark.parametrize("name", ["review", "draft", "seen"])
+def test_a_review_that_is_re_opened_while_it_is_read_shows_what_is_asked_now(
+    monkeypatch: pytest.MonkeyPatch,
+    people: People,
+    browse: Browse,
+    run: Run,
+    name: str,
+) -> None:
+    rita = browse(run_actions.reviewer(people.reviewer))
+    first = run_actions.pending(run)[0]
+    opened = reopen_between_reads(monkeypatch, run, by=people.steward)
+    place = reverse(name, args=[run.id])
+    if name == "review":
+        page = rita.get(place)
+        assert str(opened[0].id) in page.content.decode()
+    else:
+        posted = {"seen": f"{first.write}.1", "key": "k", "number": "1"}
+        page = rita.post(place, posted)
+    assert page.status_code < 400, page.content.decode()
+    assert len(opened) == 1

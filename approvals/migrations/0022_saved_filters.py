@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0020_folders_of_inboxes'),
+        ('approvals', '0021_indexes_of_folders'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

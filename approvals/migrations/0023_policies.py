@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0021_saved_filters'),
+        ('approvals', '0022_saved_filters'),
     ]
 
     operations = [

@@ -18,7 +18,7 @@ def refuse_where_it_is_sealed(apps, schema_editor):
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0018_skipped_calls'),
+        ('approvals', '0017_skipped_calls'),
     ]
 
     operations = [

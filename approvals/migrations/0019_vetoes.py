@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0019_tiers'),
+        ('approvals', '0018_tiers'),
     ]
 
     operations = [

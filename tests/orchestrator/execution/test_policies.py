@@ -1,0 +1,144 @@
+"""A worker asks the policy under which a request was opened, about what people see."""
+
+from typing import Any
+
+import pytest
+
+from approvals.gates.request_state import why_of
+from approvals.models import ApprovalRequest, Decision
+from checkpoints.models import Run
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate, registry
+from orchestrator.runs.reopenings import reopen
+from tests.support import cast, run_actions
+from tests.support.deadlines import gated, let_come, paused_run
+from tests.support.run_actions import sign, sign_open
+from tests.support.small_graphs import advanced
+from tests.support.versioned_graphs import deployed
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def rita(people: cast.People) -> Any:
+    return run_actions.reviewer(people.reviewer)
+
+
+def never(state: Any, proposal: Any) -> str:
+    return "too much"
+
+
+def always(state: Any, proposal: Any) -> bool:
+    return True
+
+
+def by_policy(run: Run) -> list[tuple[str, str, str]]:
+    """What policies answered: the verdict, the name of the function, and the reason."""
+    rows = Decision.objects.filter(run=run.id, by=None).order_by("event_seq")
+    answers: list[tuple[str, str, str]] = []
+    for row in rows:
+        reason = read_value(row, "reason") or ""
+        answers.append((row.verdict, row.checked["policy"], reason))
+    return answers
+
+
+def test_the_policy_of_another_version_signs_nothing_that_was_re_opened_under_it(
+    rita: Any, people: cast.People
+) -> None:
+    run = paused_run("of-two", deadline=None, auto=never)
+    # Something else has to change too, as long as a policy alone is no change.
+    newer = gated("of-two", deadline=None, auto=always)
+    newer.version = "2"
+    registry.replace(newer)
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    opened = reopen(asked.id, by=people.steward, reason="it is small")
+    assert opened.policy["auto"] == "always"
+    run = runs.advance(run.id)
+    assert (run.status, run.version) == ("paused", "1")
+    for verdict, name, reason in by_policy(run)[-2:]:
+        assert (verdict, name) == ("no_auto", "always")
+        assert "another policy now" in reason
+    assert verify_run(run.id) == []
+    sign_open(run, rita, "approve")
+    assert runs.advance(run.id).status == "completed"
+    assert verify_run(run.id) == []
+
+
+def test_after_a_deadline_it_signs_nothing_that_a_person_had_rejected(
+    rita: Any, people: cast.People
+) -> None:
+    answers: list[Any] = ["too much", True]
+
+    def wavering(state: Any, proposal: Any) -> Any:
+        return answers.pop(0)
+
+    made = gated("refused-late", on_deadline="fail", reject_quorum=2, auto=wavering)
+    run = advanced(made)
+    sign(run, rita, ["reject", None])
+    for _ in range(2):
+        let_come(run)
+        run = runs.advance(run.id)
+        assert run.error_code == "deadline_passed"
+        runs.resume(run.id, by=people.steward)
+        run = runs.advance(run.id)
+        assert run.status == "paused", "people alone decide"
+    assert answers == [True]
+    assert verify_run(run.id) == []
+
+
+def test_after_a_deadline_it_signs_nothing_rejected_that_others_had_approved(
+    rita: Any, people: cast.People
+) -> None:
+    answers: list[Any] = ["too much", True]
+
+    def wavering(state: Any, proposal: Any) -> Any:
+        return answers.pop(0)
+
+    made = gated("refused-moved", on_deadline="fail", reject_quorum=2, auto=wavering)
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"]))
+    def replace(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "Dear Ada"}
+
+    made.edge(START, "replace")
+    made.edge("replace", END)
+    run = advanced(made)
+    sign(run, rita, ["reject", None, None])
+    ravi = run_actions.reviewer(people.second_reviewer)
+    sign(run, ravi, ["approve", None, None])
+    let_come(run)
+    run = runs.advance(run.id)
+    assert run.error_code == "deadline_passed"
+    # What the letter would replace has moved, so that people are asked about it again.
+    sign(run, rita, [None, None, "approve"])
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    assert answers == [True]
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    assert "rita had rejected letter" in why_of(asked)
+    assert verify_run(run.id) == []
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_what_it_signed_before_a_deadline_is_kept_where_people_alone_are_asked_now(
+    rita: Any, people: cast.People, is_removed: bool
+) -> None:
+    gate: dict[str, Any] = {"on_deadline": "fail", "quorum": 2, "reject_quorum": 2}
+    run = paused_run("kept-of-policy", auto=always, **gate)
+    sign(run, rita, ["approve", None])
+    if is_removed:
+        deployed(gated("kept-of-policy", **gate))
+    else:
+        sign(run, rita, [None, "reject"])
+    let_come(run)
+    run = runs.advance(run.id)
+    assert run.error_code == "deadline_passed"
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    assert (asked.policy["kept"], "auto" in asked.policy) == ([0], False)
+    assert verify_run(run.id) == []
