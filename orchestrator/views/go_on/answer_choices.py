@@ -9,7 +9,7 @@ from typing import Any
 from approvals import permissions
 from approvals.display.drawn_change import draw_change
 from approvals.display.leaf import ABSENT, Leaf
-from approvals.display.value_types import schema_of_channel
+from approvals.display.value_types import schema_of_answer, schema_of_channel
 from approvals.forms import controls, reading
 from approvals.forms.controls import Control
 from approvals.models import ANSWERS, Decision
@@ -32,8 +32,8 @@ NOT_A_REVIEWER = "You are not one of its reviewers, so it is asked again."
 @dataclass(slots=True)
 class AnswerChoice:
     """One value that waited for people: the proposed value, the recorded answer, and
-    the choice of the person who drafts. An answer counts as a signature, so both values
-    are drawn as a change is.
+    the choice of the person who drafts; of a question its `prompt`. An answer counts as
+    a signature, so both values are drawn as a change is.
     """
 
     node: str
@@ -46,6 +46,7 @@ class AnswerChoice:
     why_not: str = ""
     chosen: str = "ask"
     error: str = ""
+    prompt: str = ""
 
     @property
     def key(self) -> str:
@@ -158,9 +159,13 @@ def _choice(
 
     # The version that goes on may not have the channel; then the answer is typed as
     # JSON.
-    schema: dict[str, Any] = {}
+    schema: Mapping[str, Any] = {}
     if channel is not None:
         schema = schema_of_channel(channel)
+    prompt = ""
+    if write.question is not None:
+        schema = schema_of_answer(write.question["schema"], schema)
+        prompt = write.label or ""
 
     # A list, because an answer may be null: a rejected or skipped write has none to use again.
     recorded: list[Any] = []
@@ -187,6 +192,7 @@ def _choice(
         answered=change.after if recorded else None,
         who=_who_decided(decision),
         why_not=why_not,
+        prompt=prompt,
     )
 
 
