@@ -101,16 +101,23 @@ def schema_of_channel(channel: Channel) -> dict[str, Any]:
 
 
 def schema_of_answer(
-    asked: Mapping[str, Any] | bool | None, of_channel: Mapping[str, Any]
+    of_question: Mapping[str, Any] | bool | None, of_channel: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     """Return the schema by which the form of an answer is drawn: that of the question,
     where it says what kind of value it asks for; else the channel's, with what the
     question adds. It begins without a value, because nobody proposed one.
     """
     schema = dict(of_channel)
-    if isinstance(asked, Mapping):
-        schema = dict(asked) if _KINDS & asked.keys() else {**schema, **asked}
-        schema["$defs"] = {**of_channel.get("$defs", {}), **asked.get("$defs", {})}
+    if isinstance(of_question, Mapping):
+        schema = (
+            dict(of_question)
+            if _KINDS & of_question.keys()
+            else {**schema, **of_question}
+        )
+        schema["$defs"] = {
+            **of_channel.get("$defs", {}),
+            **of_question.get("$defs", {}),
+        }
     schema.pop("default", None)
     return schema
 

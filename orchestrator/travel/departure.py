@@ -189,11 +189,11 @@ class Departure:
         """Raise `InvalidValue` if the version that continues has not the channel for
         whose value this task asks, or reads its values otherwise.
         """
-        kept: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for part in PARTITIONS:
-            kept |= self.state[part]
+            values |= self.state[part]
         # A question has no value, so the channel's present one stands for an answer.
-        self.fitted(task, name, kept.get(name))
+        self.fitted(task, name, values.get(name))
 
     def _unseen_call(self, task: Task) -> InvalidValue:
         """Return the refusal of a call whose node would be given the state of the older

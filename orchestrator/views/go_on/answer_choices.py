@@ -18,6 +18,7 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.gates.requests import principals_of
+from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.travel.departure import Departure, HeldTask
@@ -156,16 +157,7 @@ def _choice(
     channel = None
     if point.graph.has_channel(held.task.node, write.channel):
         channel = point.graph.channel_of(held.task.node, write.channel)
-
-    # The version that goes on may not have the channel; then the answer is typed as
-    # JSON.
-    schema: Mapping[str, Any] = {}
-    if channel is not None:
-        schema = schema_of_channel(channel)
-    prompt = ""
-    if write.question is not None:
-        schema = schema_of_answer(write.question["schema"], schema)
-        prompt = write.label or ""
+    schema, prompt = _asked_by(write, channel)
 
     # A list, because an answer may be null: a rejected or skipped write has none to use again.
     recorded: list[Any] = []
@@ -194,6 +186,23 @@ def _choice(
         why_not=why_not,
         prompt=prompt,
     )
+
+
+def _asked_by(
+    write: HeldWrite, channel: Channel | None
+) -> tuple[Mapping[str, Any], str]:
+    """Return the schema of the form of an answer, and the prompt of a question; empty
+    for what was proposed.
+    """
+    # The version that goes on may not have the channel; then the answer is typed as
+    # JSON.
+    schema: Mapping[str, Any] = {}
+    if channel is not None:
+        schema = schema_of_channel(channel)
+    if write.question is None:
+        return schema, ""
+    answer = schema_of_answer(write.question["schema"], schema)
+    return answer, write.label or ""
 
 
 def _who_decided(decision: Decision | None) -> str:
