@@ -217,10 +217,13 @@ def _require_whole(
     # Otherwise a request that was closed could be put back, and decide under its rules
     # what people are asked about under others.
     if request.status in _DECIDES:
-        other = _first_with_other_policy(request, writes)
-        if other is not None and not _note_closed(request):
+        for row in writes:
+            if row.policy_hash == request.policy_hash or _is_kept(request, row):
+                continue
+            if _note_closed(request):
+                break
             raise TamperedRow(
-                f"{name} has another policy than its write {other.write}", row=name
+                f"{name} has another policy than its write {row.write}", row=name
             )
     newest = {row.write: row.revision for row in writes}
     for decision in decisions:
@@ -230,18 +233,6 @@ def _require_whole(
                 f"{decision.write}, which is not there",
                 row=name,
             )
-
-
-def _first_with_other_policy(
-    request: ApprovalRequest, writes: Sequence[PendingWrite]
-) -> PendingWrite | None:
-    """Return the first write that was neither staged nor settled under the policy of
-    its request; None if there is none.
-    """
-    for row in writes:
-        if row.policy_hash != request.policy_hash and not _is_kept(request, row):
-            return row
-    return None
 
 
 def _note_closed(request: ApprovalRequest) -> bool:

@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 """Where requests stand: read in as many statements whatever their number, and refused
 where a row of them is missing.
 """
@@ -18,10 +19,25 @@ from tests.support.confirmed_graphs import gated
 from tests.support.forging import remove
 from tests.support.run_actions import request
 from tests.support.small_graphs import advanced
+=======
+"""The state of requests is read in several queries, between which one may be closed."""
+
+import pytest
+
+from approvals.gates.request_state import load_states
+from approvals.models import ApprovalRequest
+from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine import registry
+from orchestrator.engine.errors import TamperedRow
+from tests.support.cast import People
+from tests.support.deadlines import gated, paused_run
+from tests.support.reopening import reopen_between_reads
+>>>>>>> fixreopen
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+<<<<<<< HEAD
 @pytest.fixture
 def rita(people: cast.People) -> User:
     return run_actions.reviewer(people.reviewer)
@@ -60,3 +76,19 @@ def test_a_request_without_one_of_its_writes_is_refused() -> None:
     remove(run_actions.pending(run)[1])
     with pytest.raises(TamperedRow, match="2 writes, and 1 are there"):
         load_states([request(run)], protection_of(run))
+=======
+def test_a_request_that_is_re_opened_between_the_queries_has_its_new_status(
+    monkeypatch: pytest.MonkeyPatch, people: People
+) -> None:
+    run = paused_run(deadline=None)
+    registry.replace(gated("with-deadline", deadline=None, quorum=2))
+    asked = ApprovalRequest.objects.get(run=run)
+    reopen_between_reads(monkeypatch, run, by=people.steward)
+    [state] = load_states([asked], protection_of(run))
+    assert (state.was_closed, state.request.status) == (True, "withdrawn")
+    # Put back, it would decide under its own rules about what others ask.
+    ApprovalRequest.objects.filter(id=asked.id).update(status="open")
+    asked.refresh_from_db()
+    with pytest.raises(TamperedRow, match="another policy"):
+        load_states([asked], protection_of(run))
+>>>>>>> fixreopen
