@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 """Where requests stand: read in as many statements whatever their number, and refused
 where a row of them is missing.
 """
@@ -12,32 +11,19 @@ from approvals.gates.request_state import load_states
 from approvals.models import ApprovalRequest
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine import registry
 from orchestrator.engine.errors import TamperedRow
-from tests.support import cast, run_actions
+from tests.support import cast, deadlines, run_actions
 from tests.support.call_graphs import paying_many
 from tests.support.confirmed_graphs import gated
 from tests.support.forging import remove
+from tests.support.reopening import reopen_between_reads
 from tests.support.run_actions import request
 from tests.support.small_graphs import advanced
-=======
-"""The state of requests is read in several queries, between which one may be closed."""
-
-import pytest
-
-from approvals.gates.request_state import load_states
-from approvals.models import ApprovalRequest
-from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine import registry
-from orchestrator.engine.errors import TamperedRow
-from tests.support.cast import People
-from tests.support.deadlines import gated, paused_run
-from tests.support.reopening import reopen_between_reads
->>>>>>> fixreopen
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-<<<<<<< HEAD
 @pytest.fixture
 def rita(people: cast.People) -> User:
     return run_actions.reviewer(people.reviewer)
@@ -76,12 +62,13 @@ def test_a_request_without_one_of_its_writes_is_refused() -> None:
     remove(run_actions.pending(run)[1])
     with pytest.raises(TamperedRow, match="2 writes, and 1 are there"):
         load_states([request(run)], protection_of(run))
-=======
+
+
 def test_a_request_that_is_re_opened_between_the_queries_has_its_new_status(
-    monkeypatch: pytest.MonkeyPatch, people: People
+    monkeypatch: pytest.MonkeyPatch, people: cast.People
 ) -> None:
-    run = paused_run(deadline=None)
-    registry.replace(gated("with-deadline", deadline=None, quorum=2))
+    run = deadlines.paused_run(deadline=None)
+    registry.replace(deadlines.gated("with-deadline", deadline=None, quorum=2))
     asked = ApprovalRequest.objects.get(run=run)
     reopen_between_reads(monkeypatch, run, by=people.steward)
     [state] = load_states([asked], protection_of(run))
@@ -91,4 +78,3 @@ def test_a_request_that_is_re_opened_between_the_queries_has_its_new_status(
     asked.refresh_from_db()
     with pytest.raises(TamperedRow, match="another policy"):
         load_states([asked], protection_of(run))
->>>>>>> fixreopen
