@@ -201,7 +201,8 @@ class Judge:
             with transaction.atomic():
                 return ask(self.compiled, *which, self.state, through.writes)
         except DatabaseError as error:
-            return Recheck(f"its recheck failed: {described(error)}", ())
+            what = "policy" if ask is auto_of else "recheck"
+            return Recheck(f"its {what} failed: {described(error)}", ())
 
 
 @frozen

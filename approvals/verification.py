@@ -29,11 +29,13 @@ from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import PLAIN
 from checkpoints.verification import LIST_DIFFERS, Fault, Subject
 from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED
+from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step.held_patch import PATCH
 
 _EVENTS_OF_PEOPLE = (
@@ -426,6 +428,7 @@ def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | 
         fault
         or deadline_faults.wrong_decision(subject, state)
         or _unasked_veto(subject, state)
+        or _unanswered_approval(subject, state)
         or _unknown_policy(subject, state)
     )
 
@@ -442,6 +445,22 @@ def _unknown_policy(
         if is_own and decision.by_policy:
             reason = "is that of a policy, but the request has no such policy"
             return subject.fault(decision, reason)
+    return None
+
+
+def _unanswered_approval(
+    subject: Subject, state: request_state.RequestState
+) -> Fault | None:
+    """Return the fault of an approval of a question that has no answer."""
+    unanswered: set[tuple[UUID, int]] = set()
+    for row in state.writes:
+        # Most writes have a value, which is looked at first.
+        if read_value(row, "value") is None and is_unanswered(read_value(row, "shown")):
+            unanswered.add((row.write, row.revision))
+    for decision in state.decisions:
+        is_approval = decision.verdict == "approve"
+        if is_approval and (decision.write, decision.revision) in unanswered:
+            return subject.fault(decision, "approves a question that nobody answered")
     return None
 
 

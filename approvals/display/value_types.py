@@ -20,6 +20,8 @@ MOST_REFERENCES = 10
 """The most references within a schema that are followed from one place: a type may
 refer to itself.
 """
+_KINDS = frozenset({"$ref", "allOf", "anyOf", "const", "enum", "oneOf", "type"})
+"""The keywords that say what kind of value a schema takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,28 @@ def schema_of_channel(channel: Channel) -> dict[str, Any]:
     """
     definitions = schema_of(channel.model).get("$defs", {})
     return {**channel.schema, "$defs": definitions}
+
+
+def schema_of_answer(
+    of_question: Mapping[str, Any] | bool | None, of_channel: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the schema by which the form of an answer is drawn: that of the question,
+    where it says what kind of value it asks for; else the channel's, with what the
+    question adds. It begins without a value, because nobody proposed one.
+    """
+    schema = dict(of_channel)
+    if isinstance(of_question, Mapping):
+        schema = (
+            dict(of_question)
+            if _KINDS & of_question.keys()
+            else {**schema, **of_question}
+        )
+        schema["$defs"] = {
+            **of_channel.get("$defs", {}),
+            **of_question.get("$defs", {}),
+        }
+    schema.pop("default", None)
+    return schema
 
 
 def decimal_of(currency: str) -> ValueType:

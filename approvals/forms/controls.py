@@ -109,6 +109,7 @@ def _control(
     value: Any,
     required: bool,
 ) -> Control:
+    schema = _keywords(schema)
     plain, nullable = resolved(schema, defs)
     kind, item = kind_of(plain, defs, None if value is UNSET else value)
     if value is UNSET or (value is None and not nullable):
@@ -281,7 +282,7 @@ def _labels(properties: Mapping[str, Any]) -> dict[str, str]:
     """Return each field's label: its title, with its key where several have the same."""
     labels = {}
     for key, schema in properties.items():
-        title = str(schema.get("title") or "").strip()
+        title = str(_keywords(schema).get("title") or "").strip()
         labels[key] = title or humanise(key)
     return _distinct_labels(labels)
 
@@ -321,15 +322,16 @@ def resolved(
     union of several others stays one.
     """
     nullable = False
+    schema = _keywords(schema)
     # A bound, for a reference may lead back to itself.
     for _ in range(10):
         if "$ref" in schema:
             name = str(schema["$ref"]).rpartition("/")[2]
-            schema = defs.get(name, {})
+            schema = _keywords(defs.get(name))
         elif len(schema.get("allOf", ())) == 1:
-            schema = schema["allOf"][0]
+            schema = _keywords(schema["allOf"][0])
         elif "anyOf" in schema:
-            union = schema["anyOf"]
+            union = [_keywords(member) for member in schema["anyOf"]]
             others = [member for member in union if member.get("type") != "null"]
             if len(others) < len(union):
                 nullable = True
@@ -340,6 +342,13 @@ def resolved(
         else:
             break
     return schema, nullable
+
+
+def _keywords(schema: Any) -> Mapping[str, Any]:
+    """Return the keywords of a schema. true and false, which are schemas too, have
+    none, and neither has what is not there.
+    """
+    return schema if isinstance(schema, Mapping) else {}
 
 
 _FORMATS = {
@@ -424,7 +433,8 @@ def is_decimal(schema: Mapping[str, Any]) -> bool:
     """Return whether a schema is that of a Decimal, which pydantic writes as "a number,
     or a text of digits".
     """
-    types = {member.get("type") for member in schema.get("anyOf", ())}
+    # A member may have a list of types.
+    types = {str(member.get("type")) for member in schema.get("anyOf", ())}
     return types == {"number", "string"}
 
 

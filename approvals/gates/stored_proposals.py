@@ -66,7 +66,10 @@ def proposal_of(
         )
         label = str(shown.get("label") or row.label)
         is_secret = presented.encrypted and label != row.label
-        if is_secret or label == _label_by_gate(gate, plain, presented):
+        # The label of a question is its node's prompt, of which a column shows the start.
+        if plain.question is not None:
+            held.append(replace(plain, label=label))
+        elif is_secret or label == _label_by_gate(gate, plain, presented):
             held.append(plain)
         else:
             held.append(replace(plain, label=label))

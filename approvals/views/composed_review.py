@@ -181,11 +181,13 @@ def _decisions_with_people(states: Iterable[RequestState]) -> list[Decision]:
 
 
 def _last_decisions(decisions: Iterable[Decision]) -> list[Decision]:
-    """Return the last decision of each person on each write."""
+    """Return the last decision on each write of each person, of a policy and of a
+    deadline.
+    """
     last: dict[tuple[Any, UUID], Decision] = {}
     for decision in decisions:
         # They are in the order of the log, so a later one replaces an earlier one.
-        last[(decision.by_id, decision.write)] = decision
+        last[(decision.voter, decision.write)] = decision
     return list(last.values())
 
 

@@ -436,7 +436,9 @@ def _row(
 ) -> InboxRow:
     signed = _signatures(request)
     by_person = {decision.by_id: name_of(decision.by) for decision in signed}
-    signers = list(by_person.values())
+    people = list(by_person.values())
+    by_policy = _signatures_of_policy(request)
+    policies = dict.fromkeys(decision.by_name for decision in by_policy)
     return InboxRow(
         id=request.id,
         run=request.run,
@@ -445,14 +447,14 @@ def _row(
         graph=request.graph,
         writes=request.writes,
         quorum=request.quorum,
-        signers=signers,
-        signed=len({decision.write for decision in signed}),
+        signers=[*people, *policies],
+        signed=len({decision.write for decision in (*signed, *by_policy)}),
         opened_at=request.opened_at,
         deadline=request.deadline,
         at_deadline=at_deadline(request),
         silence_approves=silence_approves(request),
         open=request.status == RequestStatus.OPEN,
-        state=_state(request, signers),
+        state=_state(request, people),
         why_not=_why_not(request, user),
         fault=fault_of(request, protection_of(request.run)),
         effects=effects,
@@ -504,6 +506,17 @@ def _signatures(request: ApprovalRequest) -> list[Decision]:
         if decision.by_id and not is_proposal:
             signatures.append(decision)
     return signatures
+
+
+def _signatures_of_policy(request: ApprovalRequest) -> list[Decision]:
+    """Return the approvals of a gate's automatic policy that no person has beaten."""
+    by_write: dict[UUID, Decision] = {}
+    for decision in request.signed:  # type: ignore[attr-defined]
+        if decision.by_policy and decision.verdict == "approve":
+            by_write[decision.write] = decision
+        elif decision.verdict in ("reject", "edit"):
+            by_write.pop(decision.write, None)
+    return list(by_write.values())
 
 
 def _why_not(request: ApprovalRequest, user: Any) -> str:

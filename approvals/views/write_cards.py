@@ -14,6 +14,7 @@ from approvals.display.leaf import Leaf, leaf_of
 from approvals.display.value_types import (
     NOTHING_DECLARED,
     ValueType,
+    schema_of_answer,
     schema_of_channel,
     type_of_channel,
     type_of_fact,
@@ -845,19 +846,8 @@ def control_of(
     )
     shown = _shown_in(row)
     if "ask" in shown:
-        schema = _schema_of_answer(shown, schema)
+        schema = schema_of_answer(shown["ask"]["schema"], schema)
     return controls.root(schema, prefix=prefix, value=value)
-
-
-def _schema_of_answer(
-    shown: Mapping[str, Any], of_channel: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Return the schema by which the form of an answer is drawn: that of the question,
-    else the channel's. It begins without a value, because nobody proposed one.
-    """
-    schema = {**(shown["ask"]["schema"] or of_channel)}
-    schema.pop("default", None)
-    return schema
 
 
 def first_page(change: comparison.Comparison) -> Shown:

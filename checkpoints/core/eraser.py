@@ -148,7 +148,7 @@ def _is_value_in_notes(where: Where) -> bool:
     place.
     """
     match where:
-        case ("open", "results", _, "output", "writes", _, "value"):
+        case ("open", "results", _, "output", "writes", _, "value" | "question"):
             return True
         case ("open", "results", _, "output", "sends", _, 1):
             return True

@@ -77,8 +77,21 @@ def _of_write(row: PendingWrite, eraser: Eraser) -> Values:
     values = payload_left(row, "value", erase_value)
     values |= payload_left(row, "base", erase_base)
     # Title, facts and labels can quote the values of any channel.
-    values |= payload_left(row, "shown", eraser.texts)
+    values |= payload_left(row, "shown", partial(_shown_left, eraser))
     return values | column_left(row, "label", eraser.text(row.label))
+
+
+def _shown_left(eraser: Eraser, shown: Any) -> Any:
+    """Return what is shown beside a write without erased values: of a question, whether
+    it is answered stays.
+    """
+    erased = eraser.texts(shown)
+    question = shown.get("ask") if isinstance(shown, dict) else None
+    # Names of properties in its schema can be values.
+    if isinstance(question, dict) and "schema" in question:
+        schema = eraser.opaque(question["schema"])
+        erased["ask"] = {**erased["ask"], "schema": schema}
+    return erased
 
 
 def _base_left(eraser: Eraser, channel: str, base: Mapping[str, Any]) -> dict[str, Any]:

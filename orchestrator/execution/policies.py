@@ -77,7 +77,9 @@ def _answer(session: Session, state: RequestState) -> PolicyAnswer:
 
 
 def _proposed(state: RequestState) -> list[WriteValue]:
-    """Return the writes that may still be applied, as they are now."""
+    """Return the writes that may still be applied, as they are now, without what nobody
+    has answered yet: that has no value which a policy could judge.
+    """
     writes: list[WriteValue] = []
     for row in state.writes:
         if state.standings[row.write].verdict == REJECTED:

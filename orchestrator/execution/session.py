@@ -261,8 +261,10 @@ class Session:
 
     def unasked_of_policies(self) -> list[RequestState]:
         """Return the open requests about which their policies were not asked as they are
-        now. A replay asks nobody.
+        now. A replay asks nobody, and while a patch is held the state lacks it.
         """
+        if is_patch_held(self.frontier):
+            return []
         requests = self.open_requests()
         return [waiting for waiting in requests if unasked_writes(waiting)]
 

@@ -118,8 +118,12 @@ class Departure:
             return result
         writes: list[WriteValue] = []
         for write in output.writes:
-            value = self.fitted(task, write.channel, write.value)
-            writes.append(replace(write, value=value))
+            if write.question is None:
+                value = self.fitted(task, write.channel, write.value)
+                writes.append(replace(write, value=value))
+            else:
+                self.require_askable(task, write.channel)
+                writes.append(write)
         return replace(result, output=replace(output, writes=tuple(writes)))
 
     @cached_property
@@ -180,6 +184,16 @@ class Departure:
             raise type(error)(
                 f"{task} wrote to {error.message}", **{**error.facts, "path": path}
             ) from error
+
+    def require_askable(self, task: Task, name: str) -> None:
+        """Raise `InvalidValue` if the version that continues has not the channel for
+        whose value this task asks, or reads its values otherwise.
+        """
+        values: dict[str, Any] = {}
+        for part in PARTITIONS:
+            values |= self.state[part]
+        # A question has no value, so the channel's present one stands for an answer.
+        self.fitted(task, name, values.get(name))
 
     def _unseen_call(self, task: Task) -> InvalidValue:
         """Return the refusal of a call whose node would be given the state of the older
@@ -598,8 +612,9 @@ def _proposal(point: Departure, gate: Gate, task: Task, row: PendingWrite) -> He
     )["writes"]
     label = str(shown.get("label") or row.label)
     fitted = plain
-    # A question has no value that could have to fit.
-    if question is None:
+    if question is not None:
+        point.require_askable(task, row.channel)
+    else:
         fitted = replace(plain, value=point.fitted(task, row.channel, value))
     # A label that the gate gives by itself is not the node's.
     if presented[0]["label"] == label:

@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
+from django.db import DatabaseError
 
 from approvals.authority import Judge
 from approvals.models import ApprovalRequest, Decision
@@ -383,6 +384,20 @@ def test_the_queries_do_not_grow_with_the_writes(
     many = _statements_of_authority(signed(_paying_many(60), rita))
     assert many == few
     assert few <= 20
+
+
+def test_a_policy_whose_query_failed_is_named_as_one(
+    paid: list[int], rita: User
+) -> None:
+    signing = Gate(reviewers=["group:claims"], auto=lambda state, proposal: True)
+    made = paying(gate=signing)
+    with patch("approvals.authority.auto_of", side_effect=DatabaseError("no table")):
+        run = advanced(made)
+    assert paid == []
+    asked = ApprovalRequest.objects.get(run=run, kind="authority")
+    why = str(read_value(asked, "why"))
+    assert "its policy failed: DatabaseError: no table" in why
+    assert verify_run(run.id) == []
 
 
 def test_a_node_that_names_no_gate_costs_no_query(paid: list[int], rita: User) -> None:

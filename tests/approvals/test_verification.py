@@ -23,14 +23,17 @@ from checkpoints.models import AuditLine, PendingWrite, Run
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine.errors import NotAReviewer, TamperedRow, WrongStatus
 from tests.support import cast
 from tests.support import sealed_graphs as graphs
 from tests.support.forging import remove, tamper
 from tests.support.processes import calls
+from tests.support.question_graphs import asking
 from tests.support.run_actions import pending, reviewer, sign, state
 from tests.support.sealed_tables import ONE_KEY
+from tests.support.small_graphs import advanced
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -366,3 +369,13 @@ def test_what_people_sign_is_encrypted_and_its_hashes_are_keyed(
         *PendingWrite.objects.all(),
     ):
         sealed_rows.verify_row(sealed, protection_of(run))
+
+
+def test_an_approval_of_what_nobody_answered_is_reported(
+    rita: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = advanced(asking())
+    monkeypatch.setattr("approvals.signing._require_answered", lambda row: None)
+    sign(asked, rita, ["approve", "approve"])
+    [fault] = verify_run(asked.id)
+    assert fault.reason.endswith("approves a question that nobody answered")

@@ -6,23 +6,13 @@ A question is a held write without a value. What is shown beside a revision of i
 value null.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-from pydantic import TypeAdapter
-from pydantic.errors import PydanticUserError
-
-from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
-from orchestrator.engine.values import canonical
+from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.graphs import answer_schema
 from orchestrator.engine.values.canonical import Json
 
-LARGEST_SCHEMA = 65_536
-"""The most bytes of the JSON Schema of an answer."""
-MOST_FAULTS = 20
-"""The most parts of an answer of which it is said what is wrong."""
 LONGEST_FAULT = 300
 NOT_ANSWERED = (
     "nobody has answered it yet, so there is nothing to approve; answer it with an edit, "
@@ -32,54 +22,14 @@ NO_VALUE: Any = object()
 """Stands for the proposal of a question: none, which differs from every value."""
 
 
-def question_of(schema: Any) -> dict[str, Json]:
+def question_of(schema: Any, *, of_decimal: bool = False) -> dict[str, Json]:
     """Return a question as it is stored: {schema}, a JSON Schema or None. `schema` is
-    one, or a type for which pydantic makes one. Raises `InvalidValue`.
+    one, or a type for which pydantic makes one; `of_decimal` says that it is asked for
+    a channel of amounts. Raises `InvalidValue`, or `PayloadTooLarge`.
     """
     if schema is None:
         return {"schema": None}
-    plain = canonical.normalised(_as_json_schema(schema))
-    size = len(canonical.dumps(plain))
-    if size > LARGEST_SCHEMA:
-        raise PayloadTooLarge(
-            f"the schema of an answer has {size:,} bytes; at most {LARGEST_SCHEMA:,}"
-        )
-    try:
-        Draft202012Validator.check_schema(plain)
-    except SchemaError as error:
-        raise InvalidValue(
-            f"the schema of an answer is no JSON Schema: {error.message}", path="schema"
-        ) from error
-    # Nothing outside is read to say what an answer may be.
-    if not all(reference.startswith("#") for reference in _references(plain)):
-        raise InvalidValue(
-            "the schema of an answer refers to another document; write it out",
-            path="schema",
-        )
-    return {"schema": plain}
-
-
-def _as_json_schema(schema: Any) -> Any:
-    if isinstance(schema, Mapping):
-        return schema
-    try:
-        return TypeAdapter(schema).json_schema()
-    except (PydanticUserError, TypeError) as error:
-        raise InvalidValue(
-            f"schema={schema!r} is neither a JSON Schema nor a type that has one",
-            path="schema",
-        ) from error
-
-
-def _references(schema: Json) -> Iterator[str]:
-    if isinstance(schema, list):
-        for member in schema:
-            yield from _references(member)
-    elif isinstance(schema, dict):
-        for keyword, value in schema.items():
-            if keyword in ("$ref", "$dynamicRef"):
-                yield str(value)
-            yield from _references(value)
+    return {"schema": answer_schema.schema_of(schema, of_decimal=of_decimal)}
 
 
 def shown_of(question: Mapping[str, Json] | None) -> dict[str, Json]:
@@ -115,9 +65,8 @@ def require_fitting(
     question = stored_question(shown)
     if question is None or question["schema"] is None:
         return
-    faults = Draft202012Validator(question["schema"]).iter_errors(answer)
     errors: list[dict[str, str]] = []
-    for fault in islice(faults, MOST_FAULTS):
+    for fault in answer_schema.faults_of(question["schema"], answer):
         path = ".".join([channel, *map(str, fault.absolute_path)])
         # It quotes the value, which may be large.
         errors.append({"path": path, "reason": fault.message[:LONGEST_FAULT]})

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.answer_schema import is_of_amount
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.channel import LIMIT
 from orchestrator.engine.graphs.compile import Compiled
@@ -168,7 +169,9 @@ def asked_write(
             node=node.name,
             channel=channel,
         )
-    return WriteValue(channel, None, prompt, question=question_of(schema))
+    of_decimal = is_of_amount(compiled.channels[channel].schema)
+    question = question_of(schema, of_decimal=of_decimal)
+    return WriteValue(channel, None, prompt, question=question)
 
 
 def with_questions(output: Output, questions: Sequence[WriteValue]) -> Output:

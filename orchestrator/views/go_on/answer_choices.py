@@ -9,7 +9,7 @@ from typing import Any
 from approvals import permissions
 from approvals.display.drawn_change import draw_change
 from approvals.display.leaf import ABSENT, Leaf
-from approvals.display.value_types import schema_of_channel
+from approvals.display.value_types import schema_of_answer, schema_of_channel
 from approvals.forms import controls, reading
 from approvals.forms.controls import Control
 from approvals.models import ANSWERS, Decision
@@ -18,6 +18,7 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.gates.requests import principals_of
+from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.travel.departure import Departure, HeldTask
@@ -32,8 +33,8 @@ NOT_A_REVIEWER = "You are not one of its reviewers, so it is asked again."
 @dataclass(slots=True)
 class AnswerChoice:
     """One value that waited for people: the proposed value, the recorded answer, and
-    the choice of the person who drafts. An answer counts as a signature, so both values
-    are drawn as a change is.
+    the choice of the person who drafts; of a question its `prompt`. An answer counts as
+    a signature, so both values are drawn as a change is.
     """
 
     node: str
@@ -46,6 +47,7 @@ class AnswerChoice:
     why_not: str = ""
     chosen: str = "ask"
     error: str = ""
+    prompt: str = ""
 
     @property
     def key(self) -> str:
@@ -155,12 +157,7 @@ def _choice(
     channel = None
     if point.graph.has_channel(held.task.node, write.channel):
         channel = point.graph.channel_of(held.task.node, write.channel)
-
-    # The version that goes on may not have the channel; then the answer is typed as
-    # JSON.
-    schema: dict[str, Any] = {}
-    if channel is not None:
-        schema = schema_of_channel(channel)
+    schema, prompt = _asked_by(write, channel)
 
     # A list, because an answer may be null: a rejected or skipped write has none to use again.
     recorded: list[Any] = []
@@ -187,7 +184,25 @@ def _choice(
         answered=change.after if recorded else None,
         who=_who_decided(decision),
         why_not=why_not,
+        prompt=prompt,
     )
+
+
+def _asked_by(
+    write: HeldWrite, channel: Channel | None
+) -> tuple[Mapping[str, Any], str]:
+    """Return the schema of the form of an answer, and the prompt of a question; empty
+    for what was proposed.
+    """
+    # The version that goes on may not have the channel; then the answer is typed as
+    # JSON.
+    schema: Mapping[str, Any] = {}
+    if channel is not None:
+        schema = schema_of_channel(channel)
+    if write.question is None:
+        return schema, ""
+    answer = schema_of_answer(write.question["schema"], schema)
+    return answer, write.label or ""
 
 
 def _who_decided(decision: Decision | None) -> str:

@@ -474,3 +474,13 @@ def test_a_review_that_is_re_opened_under_a_policy_asks_it(people: cast.People) 
     reopenings.reopen(request(run).id, by=people.steward, reason="a policy decides")
     run.refresh_from_db()
     assert run.status == "queued"
+
+
+def test_a_policy_is_asked_about_an_answer(rita: Any) -> None:
+    policy = Policy(True)
+    run = advanced(asking(auto=policy.auto, quorum=2))
+    sign(run, rita, ["approve", ("edit", 7)])
+    run = runs.advance(run.id)
+    assert policy.asked[-1] == {"letter": "Dear", "total": 7}
+    assert (run.status, state(run)["notes"]) == ("completed", ["total 7"])
+    assert verify_run(run.id) == []

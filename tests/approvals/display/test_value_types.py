@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from approvals.display.leaf import leaf_of
-from approvals.display.value_types import NOTHING_DECLARED, ValueType
+from approvals.display.value_types import NOTHING_DECLARED, ValueType, schema_of_answer
 from tests.approvals.views.looks import look_of
 
 Euros = Annotated[Decimal, Field(json_schema_extra={"currency": "EUR"})]
@@ -130,3 +130,11 @@ def test_a_type_that_refers_to_itself_is_read_as_far_as_the_value_goes() -> None
         {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}
     )
     assert circle.currency == ""
+
+
+def test_what_a_question_adds_to_its_channel_leaves_the_kind_of_its_form() -> None:
+    channel = {"type": "integer", "default": 0, "$defs": {"A": {}}}
+    assert schema_of_answer(None, channel) == {"type": "integer", "$defs": {"A": {}}}
+    bounded = schema_of_answer({"minimum": 3}, channel)
+    assert (bounded["type"], bounded["minimum"]) == ("integer", 3)
+    assert schema_of_answer({"enum": [1]}, channel) == {"enum": [1], "$defs": {"A": {}}}

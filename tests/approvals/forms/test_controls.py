@@ -6,6 +6,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Literal
 
+import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from approvals.forms import controls, reading
@@ -178,3 +179,23 @@ def test_a_type_that_holds_itself_is_drawn_to_a_depth_and_is_json_below() -> Non
     assert [one.kind for one in root.walk() if one.path.endswith("answer")][
         -1
     ] == "json"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": True}},
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}},
+        {"type": "array", "items": True},
+        {"type": "array", "items": {"anyOf": [True, {"type": "null"}]}},
+        {"anyOf": [True]},
+        {"anyOf": [True, {"type": "string"}]},
+        {"anyOf": [{"type": ["string", "null"]}, {"type": "integer"}]},
+        {"allOf": [False]},
+    ],
+)
+def test_every_legal_schema_gets_a_form(schema: dict[str, Any]) -> None:
+    whole = {**schema, "$defs": {"b": True}}
+    control = controls.root(whole, prefix="e")
+    kinds = {part.kind for part in control.walk()}
+    assert kinds <= {"group", "json"}

@@ -20,10 +20,11 @@ from orchestrator.engine.errors import InvalidValue
 from tests.support import cast, run_actions
 from tests.support.confirmed_graphs import gated, items_of
 from tests.support.deadlines import HOUR, let_come
+from tests.support.deadlines import gated as with_deadline
 from tests.support.forging import rewrite
 from tests.support.read_costs import ReadCost, cost_of
 from tests.support.rows import START, a_decision, a_request, a_run, a_write
-from tests.support.run_actions import pending, request
+from tests.support.run_actions import pending, request, sign
 from tests.support.small_graphs import advanced
 from tests.support.statements import counted
 
@@ -56,6 +57,24 @@ def opened_ago(run: Run, seconds: float) -> None:
 def test_there_are_none_where_no_gate_has_asked() -> None:
     assert figures.figures() == []
     assert not is_capped([])
+
+
+def test_what_a_policy_alone_has_signed_took_people_no_time(
+    rita: User, few_are_enough: None
+) -> None:
+    answers = ["too much", True]
+
+    def auto(state: Any, proposal: Any) -> Any:
+        return answers.pop(0)
+
+    made = with_deadline("of-policy", deadline=None, auto=auto)
+    run = advanced(made)
+    sign(run, rita, ["approve", "approve"])
+    opened_ago(run, 20)
+    assert advanced(made).status == "completed"
+    row = of("of-policy")
+    assert (row.requests, row.decided) == (2, 1)
+    assert row.seconds == pytest.approx(20)
 
 
 def test_what_people_decided_is_counted_by_gate(

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
 from checkpoints.models import Run
 from orchestrator import runs
-from tests.support import claims
+from tests.support import claims, deadlines, run_actions
 from tests.support.cast import People
 
 Browse = Callable[[User], Client]
@@ -53,3 +54,15 @@ def _count(client: Client, run: Run, at_most: Any) -> int:
     with at_most(20) as seen:
         assert client.get(reverse("review", args=[run.id])).status_code == 200
     return len(seen.captured_queries)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_deadline_that_decides_does_not_hide_what_a_policy_signed(
+    people: People, browse: Browse
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    run = deadlines.paused_run(quorum=2, auto=lambda state, proposal: True)
+    deadlines.let_come(run)
+    assert deadlines.meet_deadline(run)
+    slots = open_review(browse, rita, run).context["page"].slots
+    assert [slot.name for slot in slots] == ["The policy of propose", "The deadline"]

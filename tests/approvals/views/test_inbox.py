@@ -177,3 +177,24 @@ def test_a_review_that_is_open_after_its_deadline_is_overdue(
     html = page.content.decode()
     assert html.count('data-test="overdue"') == 1
     assert "overdue by" in html
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_policy_signed_counts_in_its_row(
+    people: People, browse: Callable[[User], Client]
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    run = deadlines.paused_run(
+        deadline=None, quorum=2, reject_quorum=2, auto=lambda state, proposal: True
+    )
+
+    def row() -> str:
+        address = reverse("inbox_rows")
+        asked = {"id": str(ApprovalRequest.objects.get(run=run).id)}
+        [shown] = browse(rita).get(address, asked).context["rows"]
+        return f"{shown.signers}, {shown.signed} writes, {len(shown.slots)} lacking"
+
+    assert row() == "['the policy of propose'], 2 writes, 1 lacking"
+    run_actions.sign(run, rita, ["reject", "reject"])
+    # Her rejections have taken out what it signed.
+    assert row() == "['rita'], 2 writes, 1 lacking"

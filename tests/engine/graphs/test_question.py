@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 
 from orchestrator.engine import END, START, Append, Gate, Graph, Limit, Show, play
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
+from orchestrator.engine.graphs.answer_schema import LARGEST_SCHEMA
 from orchestrator.engine.graphs.question import (
-    LARGEST_SCHEMA,
     is_unanswered,
     question_of,
     require_fitting,

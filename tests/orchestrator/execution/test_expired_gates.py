@@ -11,10 +11,12 @@ from approvals import deadlines, reviews
 from approvals.gates.expired_requests import expired_requests
 from approvals.gates.request_state import why_of
 from approvals.models import ApprovalRequest
+from checkpoints.core.status import Status
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.models import Run
 from checkpoints.queue import leases
+from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
@@ -26,6 +28,7 @@ from orchestrator.execution.heartbeat import Heartbeat
 from tests.support import cast, run_actions
 from tests.support.deadlines import HOUR, gated, let_come, paused_run
 from tests.support.forging import remove, rewrite
+from tests.support.question_graphs import asking
 from tests.support.run_actions import event_payloads, pending, sign, state
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import Notes, Order, advanced, graph, held
@@ -505,4 +508,26 @@ def test_what_was_settled_is_asked_again_where_what_it_replaces_has_changed(
     run = runs.advance(run.id)
     assert run.status == "completed"
     assert state(run)["letter"] == "Dear Marta"
+    assert verify_run(run.id) == []
+
+
+def test_a_long_prompt_stays_whole_where_an_encrypted_graph_asks_anew(
+    people: cast.People, configure: Any
+) -> None:
+    configure(**ONE_KEY)
+    prompt = "How much? " + "Mind the contract. " * 30
+    made = asking(
+        fn=lambda state, ctx: ctx.ask("total", prompt),
+        settings={"encrypted": True},
+        deadline=HOUR,
+        on_deadline="fail",
+    )
+    run = advanced(made)
+    let_come(run)
+    assert runs.advance(run.id).status == Status.FAILED
+    runs.advance(runs.resume(run.id).id)
+    [row] = pending(run)
+    assert row.revision == 2
+    sealed_rows.verify_rows([row], sealed_rows.protection_of(run))
+    assert read_value(row, "shown")["label"] == prompt
     assert verify_run(run.id) == []

@@ -4,17 +4,18 @@ from typing import Any
 
 import pytest
 
+from approvals import reviews
 from approvals.gates.request_state import why_of
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate, registry
+from orchestrator.engine import END, START, Gate, Show, registry
 from orchestrator.runs.reopenings import reopen
 from tests.support import cast, run_actions
 from tests.support.deadlines import gated, let_come, paused_run
-from tests.support.run_actions import sign, sign_open
+from tests.support.run_actions import pending, sign, sign_open
 from tests.support.small_graphs import advanced
 from tests.support.versioned_graphs import deployed
 
@@ -142,3 +143,31 @@ def test_what_it_signed_before_a_deadline_is_kept_where_people_alone_are_asked_n
     asked = ApprovalRequest.objects.get(run=run, status="open")
     assert (asked.policy["kept"], "auto" in asked.policy) == ([0], False)
     assert verify_run(run.id) == []
+
+
+def test_it_is_asked_once_the_patch_beside_it_is_signed(
+    rita: Any, people: cast.People
+) -> None:
+    letters: list[str] = []
+
+    def small(state: Any, proposal: Any) -> Any:
+        letters.append(state.letter)
+        return True if state.letter == "patched" else "not patched"
+
+    gate: dict[str, Any] = {"deadline": None, "auto": small}
+    run = paused_run("beside-patch", writes={"letter": Show()}, **gate)
+    patch = {"scratch": {"letter": "patched"}}
+    fork = runs.advance(runs.fork(run.head, patch=patch, by=people.steward).id)
+    assert fork.status == "paused"
+    assert letters == [""], "that of the origin"
+    asked = ApprovalRequest.objects.get(run=fork, node="$patch")
+    items = [
+        {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
+        for row in pending(fork)
+        if row.node == asked.node
+    ]
+    reviews.sign(fork.id, items, by=rita)
+    fork = runs.advance(fork.id)
+    assert letters == ["", "patched"]
+    assert fork.status == "completed"
+    assert verify_run(fork.id) == []

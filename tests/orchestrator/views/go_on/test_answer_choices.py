@@ -99,3 +99,16 @@ def test_a_rejected_value_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None
     shown = answer_choices._choice(point(), held, write, decision, "")
     assert shown.answered is None
     assert looks(shown)[1] == "The system rejected it."
+
+
+def test_a_question_is_shown_with_its_prompt_and_a_form_by_its_schema() -> None:
+    task: Any = SimpleNamespace(node="ask")
+    question = {"schema": {"enum": ["low", "high"]}}
+    write = HeldWrite(task, 0, "text", None, "Which rate?", question=question)
+    held: Any = SimpleNamespace(task=task)
+    shown = answer_choices._choice(point(), held, write, None, "")
+    assert shown.control.choices == [("low", "Low"), ("high", "High")]
+    page = {"answers": {"choices": [shown]}}
+    html = render_to_string("orchestrator/_go_on_answers.html", {"page": page})
+    assert '<p data-test="prompt">Which rate?</p>' in html
+    assert "asks for" in html

@@ -1,0 +1,240 @@
+"""The JSON Schema that an answer must fit: as a node gives it, as it is stored, and
+what of an answer does not fit it. Pure.
+
+An amount is text in JSON, so bounds of numbers hold for text that is a number too.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from itertools import islice
+from typing import Any
+
+from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
+from jsonschema.exceptions import SchemaError
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticUserError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
+from orchestrator.engine.values import canonical
+from orchestrator.engine.values.canonical import Json
+
+LARGEST_SCHEMA = 65_536
+"""The most bytes of the JSON Schema of an answer."""
+MOST_FAULTS = 20
+"""The most parts of an answer of which it is said what is wrong."""
+FORMATS = ("date", "email", "ipv4", "ipv6", "regex", "uuid")
+"""The formats that are checked: those that need no further library, so that an answer
+fits everywhere or nowhere.
+"""
+_DATA = frozenset({"const", "default", "enum", "examples"})
+"""Keywords whose values are no schemas."""
+_NAMED = frozenset(
+    {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"}
+)
+"""Keywords whose values are schemas by name."""
+_BOUNDS = frozenset(
+    {"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"}
+)
+
+
+def schema_of(schema: Any, *, of_decimal: bool) -> Json:
+    """Return the JSON Schema of an answer as it is stored. `schema` is one, or a type
+    for which pydantic makes one; `of_decimal` says that the answer is an amount. Raises
+    `InvalidValue`, or `PayloadTooLarge`.
+    """
+    plain = canonical.normalised(_as_json_schema(schema))
+    size = len(canonical.dumps(plain))
+    if size > LARGEST_SCHEMA:
+        raise PayloadTooLarge(
+            f"the schema of an answer has {size:,} bytes; at most {LARGEST_SCHEMA:,}"
+        )
+    _require_schema(plain)
+    _require_own_references(plain)
+    if of_decimal:
+        plain = _of_amount(plain)
+    # A schema that leads back to itself on the spot judges no value at all.
+    faults_of(plain, None)
+    return plain
+
+
+def is_of_amount(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema that pydantic made is that of a Decimal: a number, or a
+    text of digits, perhaps null.
+    """
+    union = schema.get("anyOf")
+    if not isinstance(union, list):
+        return False
+    types = {member.get("type") for member in union}
+    return types - {"null"} == {"number", "string"}
+
+
+def faults_of(schema: Json, answer: Json) -> list[ValidationError]:
+    """Return what of an answer does not fit a schema, at most `MOST_FAULTS`. Raises
+    `InvalidValue` for a schema that cannot be applied to it.
+    """
+    validator = _AnswerValidator(schema, format_checker=FormatChecker(FORMATS))
+    try:
+        return list(islice(validator.iter_errors(answer), MOST_FAULTS))
+    except RecursionError as error:
+        raise _refusal("leads back to itself without an end") from error
+    except Unresolvable as error:
+        raise _refusal(f"refers to what it does not have: {error}") from error
+
+
+def _refusal(reason: str) -> InvalidValue:
+    return InvalidValue(f"the schema of an answer {reason}", path="schema")
+
+
+# What a node gives.
+
+
+def _as_json_schema(schema: Any) -> Any:
+    if isinstance(schema, Mapping):
+        return schema
+    try:
+        # Values have the names of fields, whatever a form outside calls them.
+        of_type = TypeAdapter(schema).json_schema(by_alias=False)
+    except (PydanticUserError, TypeError) as error:
+        raise InvalidValue(
+            f"schema={schema!r} is neither a JSON Schema nor a type that has one",
+            path="schema",
+        ) from error
+    return _with_bounds_of_amounts(of_type)
+
+
+def _with_bounds_of_amounts(schema: Any) -> Any:
+    """Return a schema that pydantic made, in which the bounds of a Decimal hold for its
+    text as well: they stand beside the union of number and text, not in the number.
+    """
+    if isinstance(schema, list):
+        return [_with_bounds_of_amounts(member) for member in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {}
+    for keyword, value in schema.items():
+        inner[keyword] = _with_bounds_of_amounts(value)
+    if not is_of_amount(schema):
+        return inner
+    for member in schema["anyOf"]:
+        if member["type"] == "number":
+            bounds = {word: member[word] for word in _BOUNDS & member.keys()}
+            inner = {**bounds, **inner}
+    return inner
+
+
+def _of_amount(schema: Json) -> Json:
+    """Return a schema that lets a number be text, as amounts are in JSON."""
+    if not isinstance(schema, dict) or "anyOf" in schema:
+        return schema
+    types = schema.get("type")
+    names = types if isinstance(types, list) else [types]
+    if not {"integer", "number"} & set(names) or "string" in names:
+        return schema
+    plain = {word: value for word, value in schema.items() if word != "type"}
+    if "number" not in names:
+        plain.setdefault("multipleOf", 1)
+    union: list[Json] = [{"type": "number"}, {"type": "string"}]
+    if "null" in names:
+        union.append({"type": "null"})
+    return {**plain, "anyOf": union}
+
+
+def _require_schema(schema: Json) -> None:
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise InvalidValue(
+            f"the schema of an answer is no JSON Schema: {error.message}", path="schema"
+        ) from error
+    except RecursionError as error:
+        raise _refusal("is nested too deeply") from error
+
+
+def _require_own_references(schema: Json) -> None:
+    """Raise `InvalidValue` if a reference leads out of the schema, or to no schema."""
+    resource = DRAFT202012.create_resource(schema)
+    resolver = Registry().resolver_with_root(resource)
+    for reference in dict.fromkeys(_references(schema)):
+        # Nothing outside is read to say what an answer may be.
+        if not reference.startswith("#"):
+            raise _refusal("refers to another document; write it out")
+        try:
+            target = resolver.lookup(reference).contents
+        except (Unresolvable, TypeError, ValueError) as error:
+            raise _refusal(f"refers to {reference}, which it does not have") from error
+        if not isinstance(target, dict | bool):
+            raise _refusal(f"refers to {reference}, which is no schema")
+        _require_schema(target)
+
+
+def _references(schema: Json) -> Iterator[str]:
+    """Yield the references in a schema. A property of such a name is none."""
+    if isinstance(schema, list):
+        for member in schema:
+            yield from _references(member)
+    if not isinstance(schema, dict):
+        return
+    for keyword, value in schema.items():
+        if keyword in ("$ref", "$dynamicRef"):
+            yield str(value)
+        elif keyword in _NAMED and isinstance(value, dict):
+            yield from _references(list(value.values()))
+        elif keyword not in _DATA:
+            yield from _references(value)
+
+
+# What people answer.
+
+
+def _with_amounts(keyword: str, keeps: Callable[[Decimal, Decimal], bool]) -> Any:
+    """Return the check of a bound that holds for text that is a number too."""
+    of_numbers = Draft202012Validator.VALIDATORS[keyword]
+
+    def check(
+        validator: Any, bound: Any, value: Any, schema: Any
+    ) -> Iterator[ValidationError]:
+        amount = _amount(value)
+        if amount is None:
+            yield from of_numbers(validator, bound, value, schema) or ()
+        elif not keeps(amount, Decimal(str(bound))):
+            yield ValidationError(f"{value!r} does not keep {keyword} {bound}")
+
+    return check
+
+
+def _amount(value: Any) -> Decimal | None:
+    """Return the number that a text is; None for everything else."""
+    if not isinstance(value, str):
+        return None
+    try:
+        amount = Decimal(value)
+    except InvalidOperation:
+        return None
+    return None if amount.is_nan() else amount
+
+
+def _is_multiple(amount: Decimal, of: Decimal) -> bool:
+    try:
+        return amount % of == 0
+    except InvalidOperation:
+        # It is too large to be divided exactly.
+        return False
+
+
+_AnswerValidator = validators.extend(
+    Draft202012Validator,
+    {
+        "minimum": _with_amounts("minimum", lambda amount, bound: amount >= bound),
+        "maximum": _with_amounts("maximum", lambda amount, bound: amount <= bound),
+        "exclusiveMinimum": _with_amounts(
+            "exclusiveMinimum", lambda amount, bound: amount > bound
+        ),
+        "exclusiveMaximum": _with_amounts(
+            "exclusiveMaximum", lambda amount, bound: amount < bound
+        ),
+        "multipleOf": _with_amounts("multipleOf", _is_multiple),
+    },
+)

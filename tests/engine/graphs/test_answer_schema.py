@@ -1,0 +1,131 @@
+"""The schema of an answer: what is refused when it is asked, and what fits it."""
+
+from decimal import Decimal
+from typing import Annotated, Any
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel, Field
+
+from orchestrator.engine import END, START, Gate, Graph, play
+from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.graphs.answer_schema import faults_of, schema_of
+from tests.engine.small import Nothing
+
+Share = Annotated[Decimal, Field(ge=0, le=100)]
+
+
+class Aliased(BaseModel):
+    due: str = Field(alias="dueOn")
+
+
+class Offer(BaseModel):
+    share: Share
+
+
+class Owed(BaseModel):
+    amount: Decimal | None = None
+
+
+def answered(schema: Any, answer: Any) -> Any:
+    """What is kept of an answer to a question for an amount with this schema."""
+    graph = Graph("owed", input=Nothing, state=Owed)
+    gate = Gate(reviewers=["user:ann"])
+    graph.node("ask", effect="human", gate=gate)(
+        lambda state, ctx: ctx.ask("amount", "How much?", schema)
+    )
+    graph.edge(START, "ask")
+    graph.edge("ask", END)
+    played = play(graph, {}, decisions=lambda request: {0: ("edit", answer)})
+    assert played.status == "completed", played.error
+    return played.state.amount
+
+
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        ({"$ref": "#/$defs/missing"}, "#/\\$defs/missing, which it does not have"),
+        ({"properties": {"a": {"$ref": "#b"}}}, "#b, which it does not have"),
+        ({"allOf": [{"$ref": "#/title"}], "title": "a"}, "which is no schema"),
+        ({"enum": ["a"], "not": {"$ref": "#/enum/a"}}, "does not have"),
+        ({"$ref": "#/const", "const": {"type": 1}}, "is no JSON Schema"),
+        ({"$ref": "#"}, "leads back to itself"),
+        ({"items": {"$dynamicRef": "other.json"}}, "refers to another document"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_refused_where_it_is_asked(
+    schema: Any, fault: str
+) -> None:
+    with pytest.raises(InvalidValue, match=fault):
+        schema_of(schema, of_decimal=False)
+
+
+def test_a_schema_may_contain_itself() -> None:
+    tree = {"properties": {"left": {"$ref": "#"}}, "type": "object"}
+    schema = schema_of(tree, of_decimal=False)
+    assert faults_of(schema, {"left": {"left": {}}}) == []
+    assert len(faults_of(schema, {"left": {"left": 1}})) == 1
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"$ref": {"type": "string"}}},
+        {"const": {"$ref": "elsewhere"}},
+        {"required": ["$ref"], "properties": {"a": {"default": {"$ref": "b"}}}},
+    ],
+)
+def test_a_property_of_that_name_is_no_reference(schema: Any) -> None:
+    assert schema_of(schema, of_decimal=False) == schema
+
+
+def test_a_schema_that_leads_back_to_itself_for_some_values_refuses_these() -> None:
+    schema = {"anyOf": [{"type": "null"}, {"$ref": "#"}]}
+    stored = schema_of(schema, of_decimal=False)
+    assert faults_of(stored, None) == []
+    with pytest.raises(InvalidValue, match="leads back to itself"):
+        faults_of(stored, 1)
+
+
+def test_a_type_is_answered_by_the_names_of_its_fields() -> None:
+    schema = schema_of(Aliased, of_decimal=False)
+    assert faults_of(schema, {"due": "today"}) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits", "fault"),
+    [
+        (Share, "100.00", "100.01"),
+        (Share | None, "0", "-1"),
+        (Annotated[Decimal, Field(gt=0, lt=1)], "0.5", "1"),
+        (Annotated[Decimal, Field(multiple_of=5)], "15", "7"),
+        ({"type": "number", "maximum": 50}, "50.0", "1E+1000"),
+        ({"type": "integer"}, "7", "7.5"),
+        ({"type": ["number", "null"], "minimum": 3}, "3", "2.99"),
+        ({"minimum": 3}, "3", "2"),
+    ],
+)
+def test_the_bounds_of_an_amount_are_kept(schema: Any, fits: str, fault: str) -> None:
+    assert answered(schema, fits) == Decimal(fits)
+    with pytest.raises(InvalidValue, match="does not fit what was asked"):
+        answered(schema, fault)
+
+
+def test_an_amount_within_a_type_keeps_its_bounds() -> None:
+    schema = schema_of(Offer, of_decimal=False)
+    assert faults_of(schema, {"share": "12.5"}) == []
+    [fault] = faults_of(schema, {"share": "150"})
+    assert list(fault.absolute_path) == ["share"]
+
+
+def test_a_number_that_is_no_amount_is_no_text() -> None:
+    schema = schema_of({"type": "number"}, of_decimal=False)
+    assert len(faults_of(schema, "5")) == 1
+
+
+def test_formats_are_kept() -> None:
+    identity = "0189c1a6-6a5e-7c3e-8b1f-2f2d4c5e6a7b"
+    assert faults_of(schema_of(UUID, of_decimal=False), identity) == []
+    assert len(faults_of(schema_of(UUID, of_decimal=False), "somebody")) == 1
+    day = {"type": "string", "format": "date"}
+    assert len(faults_of(day, "tomorrow")) == 1
