@@ -68,7 +68,7 @@ that begin and end transactions of SQLite.
 MOST = {
     "sqlite": {
         "superstep": (61, 239, 476),
-        "signature": (28, 133, 647),
+        "signature": (28, 132, 646),
         "fork": (60, 251, 744),
     },
     "postgresql": {
