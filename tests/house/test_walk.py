@@ -73,7 +73,7 @@ MOST = {
     },
     "postgresql": {
         "superstep": (61, 241, 458),
-        "signature": (28, 130, 586),
+        "signature": (28, 131, 598),
         "fork": (60, 250, 731),
     },
 }
