@@ -72,7 +72,7 @@ MOST = {
         "fork": (60, 251, 744),
     },
     "postgresql": {
-        "superstep": (61, 241, 458),
+        "superstep": (61, 241, 461),
         "signature": (28, 131, 598),
         "fork": (60, 250, 731),
     },
