@@ -48,6 +48,7 @@ from orchestrator.engine.errors import (
     WrongStatus,
 )
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gates.requests import is_applied_as_one
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.versions.judgement import MIGRATED
@@ -174,9 +175,11 @@ def _opening(
     task = Task(request.node, request.visit, request.index)
     presented = Presented(read_value(run, "input"), state, protection.encrypted)
     held = proposal_of(task, gate, first, presented)
+    channels = [write.channel for write in held]
     reached = ReachedGate(
         gate,
         ". ".join(filter(None, [_why_at_first(request, protection), why])) or None,
+        all_or_nothing=is_applied_as_one(compiled, request.node, channels),
         input_hash=request.input_hash,
         prepared_from=request.prepared_from,
         guard=request.policy.get("gate") or "",

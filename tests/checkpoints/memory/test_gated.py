@@ -17,8 +17,9 @@ from checkpoints.ledger.pending_writes import base_of
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import runs
-from orchestrator.engine import END, START
+from orchestrator.engine import END, START, registry
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.runs.reopenings import reopen
 from tests.support import cast, run_actions
 from tests.support.memory_graphs import (
     GATE,
@@ -268,6 +269,20 @@ def test_a_journal_is_decided_as_a_whole(rita: User) -> None:
     sign(run, rita, ["approve", "approve", "reject"])
     assert runs.advance(run.id).status == Status.REJECTED
     assert memory() == {"rules/old": "rule"}
+
+
+def test_a_journal_that_is_re_opened_is_decided_as_a_whole_again(
+    people: cast.People,
+) -> None:
+    remember("old", "rule", "rules")
+    run = _waiting(memory="journaled")
+    stricter = {**HUMAN, "gate": replace(GATE, quorum=2)}
+    registry.replace(chain("gated", propose, options=[stricter], memory="journaled"))
+    asked = ApprovalRequest.objects.get(run=run)
+    reopen(asked.id, by=people.steward, reason="two must decide")
+    opened = ApprovalRequest.objects.get(run=run, status="open")
+    assert opened.policy["quorum"] == 2
+    assert opened.policy["all_or_nothing"]
 
 
 def test_a_rejected_wish_is_forgotten(rita: User) -> None:
