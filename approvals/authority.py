@@ -174,14 +174,12 @@ class Judge:
             reads.update(answer.reads)
             if answer.why is not None:
                 reasons.append(f"recheck of {gate}: {answer.why}")
-            name = _policy_that_signed(through.request)
-            if not name:
-                continue
             # What a policy signed counts only as long as it would sign it.
-            policy = self._ask(auto_of, through, gate, name)
-            reads.update(policy.reads)
-            if policy.why is not None:
-                of_policy.append(f"policy of {gate}: {policy.why}")
+            for name in _policies_that_signed(through.request):
+                policy = self._ask(auto_of, through, gate, name)
+                reads.update(policy.reads)
+                if policy.why is not None:
+                    of_policy.append(f"policy of {gate}: {policy.why}")
         return _Recheck(
             gate,
             tuple(reasons),
@@ -219,15 +217,21 @@ class _Recheck:
     unsigned: str
 
 
-def _policy_that_signed(state: RequestState | None) -> str:
-    """Return the name of the automatic policy whose approval counts for a request; empty
-    if none does.
+def _policies_that_signed(state: RequestState | None) -> list[str]:
+    """Return the names of the automatic policies whose approvals count for a request.
+    What a deadline kept may be of another than the request names, or of one where it
+    names none.
     """
     if state is None:
-        return ""
-    standings = state.standings.values()
-    counts = any(AUTOMATIC in standing.by for standing in standings)
-    return str(state.request.policy.get("auto", "")) if counts else ""
+        return []
+    name_by_write: dict[UUID, str] = {}
+    for decision in sorted(state.decisions, key=attrgetter("event_seq")):
+        by = state.standings[decision.write].by
+        if decision.by_policy and decision.verdict == "approve" and AUTOMATIC in by:
+            name_by_write[decision.write] = str(
+                (decision.checked or {}).get("policy", "")
+            )
+    return list(dict.fromkeys(name_by_write.values()))
 
 
 def _let_through(

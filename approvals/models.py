@@ -87,6 +87,7 @@ _POLICY = {
     "reason_required": [str],
     "needs?": _is_needs,
     "kept?": [int],
+    "kept_since?": int,
     "confirm?": frozenset(METHODS),
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,

@@ -9,6 +9,7 @@ transaction. `approvals.signing` does the arithmetic; this module holds the tran
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -338,7 +339,9 @@ def _lock_requests(
         ApprovalRequest, _query_at_nodes, run.id, *nodes
     )
     by_line: dict[int, list[ApprovalRequest]] = {}
-    for request in candidates:
+    # Of requests that asked about the same writes the last one counts. Their ids are of
+    # the clocks of several hosts.
+    for request in sorted(candidates, key=attrgetter("line", "ordinal")):
         if (request.line, request.node, request.visit, request.index) in tasks:
             by_line.setdefault(request.line, []).append(request)
 

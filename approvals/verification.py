@@ -418,8 +418,13 @@ def _contradicting_decisions(subject: Subject, row: ApprovalRequest) -> Fault | 
     # Likewise a row whose key is missing, which nobody can judge now.
     except CountersignError:
         return None
-    if state.was_closed:
-        return None
+    return None if state.was_closed else _fault_of_state(subject, row, state)
+
+
+def _fault_of_state(
+    subject: Subject, row: ApprovalRequest, state: request_state.RequestState
+) -> Fault | None:
+    """Return the fault of a request whose rows are whole, but do not fit together."""
     if row.status == RequestStatus.OPEN:
         fault = _fault_of_open(subject, row, state.outcome)
     else:

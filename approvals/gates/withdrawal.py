@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from approvals.models import ApprovalRequest, Draft, RequestStatus
+from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints.db import query_cache
 from checkpoints.event_log import NewEvent
 from checkpoints.models import RunEvent
@@ -24,7 +24,6 @@ def withdraw_requests(run_id: UUID) -> list[NewEvent]:
     """
     rows = query_cache.select_locked(ApprovalRequest, _query_open, run_id)
     mark_withdrawn(rows)
-    _drop_drafts(run_id, rows)
     return withdrawn_events(rows)
 
 
@@ -39,16 +38,7 @@ def leave_requests(run_id: UUID) -> list[NewEvent]:
     ApprovalRequest.objects.filter(id__in=[row.id for row in rows]).update(
         status=RequestStatus.WITHDRAWN
     )
-    _drop_drafts(run_id, rows)
     return withdrawn_events(rows)
-
-
-def _drop_drafts(run_id: UUID, withdrawn: Sequence[ApprovalRequest]) -> None:
-    """Remove the drafts of a run of which everything that was open is withdrawn: nothing
-    is asked any more about what they chose.
-    """
-    if any(row.status == RequestStatus.OPEN for row in withdrawn):
-        Draft.objects.filter(run=run_id).delete()
 
 
 def _query_open(run: UUID) -> "QuerySet[ApprovalRequest]":

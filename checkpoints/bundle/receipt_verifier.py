@@ -232,6 +232,9 @@ def _missing_passkey(receipt: dict[str, Any]) -> str:
     policy = request["policy"]
     if policy.get("confirm") != PASSKEY or receipt["decision"]["by"] in NOBODY:
         return ""
+    # A policy that leaves something to people signs nothing.
+    if receipt["decision"]["verdict"] == "no_auto":
+        return ""
     write = receipt["write"]
     values = [write["seen"]["value"], write["signed"]["value"]]
     # What is hidden or erased may have been an amount that asks for none.

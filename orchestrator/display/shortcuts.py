@@ -39,6 +39,7 @@ OF_PAGE: dict[str, tuple[Shortcut, ...]] = {
         (("J", "K"), "next, previous write"),
         (("N",), "next undecided write"),
         (("A", "E", "R"), "choose approve, edit, reject: a draft only"),
+        (("S",), "choose skip, where the gate allows it"),
         (("C",), "comment"),
         (("Z",), "undo the last choice"),
         (("V",), "raw JSON"),

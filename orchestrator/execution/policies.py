@@ -88,9 +88,6 @@ def _proposed(state: RequestState) -> list[WriteValue]:
         if is_unanswered(read_value(row, "shown")):
             continue
         value = read_value(row, "value")
-        # Nobody has proposed anything where people are asked.
-        if value is None and is_unanswered(read_value(row, "shown")):
-            continue
         label = row.label or None
         writes.append(WriteValue(row.channel, value, label))
     return writes

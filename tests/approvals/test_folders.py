@@ -11,7 +11,7 @@ from django.db import connection
 from approvals import drafts, folders, inbox, list_columns, permissions, reviews
 from approvals.drafts import DraftChoice
 from approvals.models import ApprovalRequest, Draft, RequestReviewer, RequestSigner
-from checkpoints.models import Checkpoint, PendingWrite, Run
+from checkpoints.models import PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator import runs
 from tests.support import cast, deadlines, run_actions
@@ -215,14 +215,6 @@ def test_drafts_leave_their_folder(rita: User, ravi: User, end: str) -> None:
 
 
 # What its deadline ended.
-
-
-def test_what_was_drafted_is_gone_once_the_run_leaves_its_line(rita: User) -> None:
-    run = advanced(gated())
-    drafted(run, rita, pending(run)[0])
-    first = Checkpoint.objects.get(run=run, seq=0)
-    runs.rewind(run.id, first.id)
-    assert not Draft.objects.exists()
 
 
 @pytest.mark.parametrize("on_deadline", ["reject", "approve", "fail"])

@@ -55,6 +55,7 @@ def status_of(window: Page, address: str) -> int:
 WHO = {
     "everybody": ("nobody", ""),
     "everybody, what asks or asked them": ("nobody", ""),
+    "everybody, their own": ("nobody", ""),
     "everybody, the runs they may see": ("nobody", ""),
     "everybody, of the runs they may see": ("nobody", ""),
     "everybody with a role": ("rita", "nobody"),
@@ -404,6 +405,13 @@ def test_deciding_is_walked_from_the_first_choice_to_the_receipt(
     assert Decision.objects.filter(run=asked.id).count() == 4
     window.open("/reviews/?folder=decided")
     docs.sees(page, "Decided", within="#folders")
+    window.open("/reviews/?q=CLM")
+    for words in ("Waiting for you", "Your drafts", "Came back", "Signed, not final"):
+        docs.sees(page, words, within="#folders")
+    docs.sees(page, "Expired", within="#folders")
+    for words in ("free", "taken by you", "taken by others"):
+        docs.sees(page, words, within="main nav.seg")
+    docs.sees(page, "Keep this filter as", within="main")
 
     # What somebody changed by hand
     made = forked_by_hand(demo("olive"))

@@ -37,6 +37,7 @@ PASSED_ON = {
     "orchestrator/login_throttle.py": {"refused_login", "login_locked"},
     "orchestrator/account_changes.py": {"members_changed", "rights_changed"},
     "orchestrator/travel/verbs.py": {"rewound", "resumed"},
+    "orchestrator/runs/reopenings.py": {"request_reopened"},
 }
 """Modules in which a kind is no text at the call, and the kinds that they write there.
 """

@@ -308,7 +308,7 @@ def test_a_superstep_spends_only_so_long_here_and_gives_the_rest_to_threads() ->
     assert sorted(run_actions.state(run)["notes"], key=int) == [
         str(n) for n in range(12)
     ]
-    assert 2 <= seen.count(True) <= 4
+    assert 1 <= seen.count(True) <= 4
 
 
 @pytest.mark.usefixtures("patient")

@@ -171,3 +171,39 @@ def test_it_is_asked_once_the_patch_beside_it_is_signed(
     assert letters == ["", "patched"]
     assert fork.status == "completed"
     assert verify_run(fork.id) == []
+
+
+def test_what_a_deadline_kept_of_it_is_acted_on_only_as_long_as_it_holds(
+    rita: Any, people: cast.People
+) -> None:
+    lowered: list[bool] = []
+    calls: list[str] = []
+
+    def while_it_holds(state: Any, proposal: Any) -> Any:
+        return "the limit was lowered" if lowered else True
+
+    gate: dict[str, Any] = {"on_deadline": "fail", "quorum": 2, "reject_quorum": 2}
+    made = gated("kept-and-acted-on", auto=while_it_holds, **gate)
+
+    @made.node(effect="external", idempotent=True, authority="propose")
+    def pay(state: Any, ctx: Any) -> None:
+        calls.append("paid")
+
+    made.edge("finish", "pay")
+    made.edge("pay", END)
+    run = advanced(made)
+    sign(run, rita, ["approve", "reject"])
+    let_come(run)
+    runs.advance(run.id)
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    assert (asked.policy["kept"], "auto" in asked.policy) == ([0], False)
+    ravi = run_actions.reviewer(people.second_reviewer)
+    for person in (rita, ravi):
+        sign(run, person, [None, "approve"])
+    lowered.append(True)
+    run = runs.advance(run.id)
+    assert (run.status, calls) == ("paused", [])
+    renewal = ApprovalRequest.objects.get(run=run, kind="authority")
+    assert "the limit was lowered" in str(read_value(renewal, "why"))
