@@ -454,6 +454,8 @@ def _fill(
     shown = read_value(row, "shown") or {}
     line.label = str(shown.get("label") or line.label)
     line.as_proposed = str(shown.get("as_proposed") or "")
+    if line.verdict == "edit" and "ask" in shown:
+        line.word = "Answered"
     # Other verdicts signed no value that could be shown.
     if line.result not in ("counted", "kept"):
         return
