@@ -427,6 +427,13 @@ def _heads_anchored(facts: Facts) -> str:
     return f"anchored {counted(len(facts.get('heads', ())), 'run')}"
 
 
+def _audit_stamped(facts: Facts) -> str:
+    """Say who stated when which line of the log existed."""
+    number = facts.get("number", 0)
+    by = facts.get("authority") or "an authority"
+    return f"had line {number:,} of the audit log stamped by {by} at {facts.get('at')}"
+
+
 # Retention and erasure.
 
 
@@ -613,6 +620,7 @@ KINDS: dict[str, tuple[str, Words]] = {
     "runs_verified": ("Runs verified", _runs_verified),
     "run_marked": ("Run marked tampered", _run_marked),
     "heads_anchored": ("Heads anchored", _heads_anchored),
+    "audit_stamped": ("Audit log stamped", _audit_stamped),
     "memory_forgotten": ("Memory forgotten", _memory_forgotten),
     "history_pruned": ("History removed", _history_pruned),
     "run_removed": ("Run removed", _run_removed),

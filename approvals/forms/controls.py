@@ -120,9 +120,7 @@ def _control(
     if not has_value:
         # No value to preserve: the form begins with the default.
         value = schema.get("default")
-    if kind == "bool" and value is None:
-        # A box that nobody ticked would say "no" for somebody who said nothing.
-        kind = "yes_no"
+    kind = _answerable(kind, value)
     if has_value:
         blank = not nullable and _is_blank_kept(schema, value, required=required)
         kind, item = fidelity.fitting(
@@ -146,6 +144,13 @@ def _control(
     _fill(control, plain, defs, value)
     control.value = _shown(kind, value)
     return control
+
+
+def _answerable(kind: str, value: Any) -> str:
+    """Return the kind of control that can say that nobody has answered yet: a box which
+    nobody ticked would say "no" for a person who said nothing.
+    """
+    return "yes_no" if kind == "bool" and value is None else kind
 
 
 def _is_blank_kept(schema: Mapping[str, Any], value: Any, *, required: bool) -> bool:

@@ -454,13 +454,13 @@ def _fill(
     shown = read_value(row, "shown") or {}
     line.label = str(shown.get("label") or line.label)
     line.as_proposed = str(shown.get("as_proposed") or "")
-    if line.verdict == "edit" and "ask" in shown:
-        line.word = "Answered"
     # Other verdicts signed no value that could be shown.
     if line.result not in ("counted", "kept"):
         return
     value = read_value(row, "value")
-    is_edited = row.author_id is not None and "ask" not in shown
+    is_question = "ask" in shown
+    line.word = _word(line, is_question)
+    is_edited = row.author_id is not None and not is_question
     line.differs = first is not None and is_edited
     # An edited value is shown with the changes that people made to the proposal.
     if first is not None and line.differs:
@@ -471,6 +471,11 @@ def _fill(
     else:
         change = comparison.alone(value, declared=declared)
     line.shown = first_page(change)
+
+
+def _word(line: SignedWrite, is_question: bool) -> str:
+    """Return the word of a verdict: a question is answered, not edited."""
+    return "Answered" if is_question and line.verdict == "edit" else line.word
 
 
 def _text(entry: dict[str, Any], names: Mapping[str, str]) -> str:

@@ -131,9 +131,10 @@ def _is_event_missing(line: Any, evidence: audit.LineEvidence) -> bool:
 def _facts(line: Any, evidence: audit.LineEvidence) -> Iterator[tuple[str, Any]]:
     """Yield the facts of the line itself, and those that the run's log has on it."""
     facts = dict(line.facts) if isinstance(line.facts, dict) else {"facts": line.facts}
-    # These lists can be long; the export has them.
+    # These can be long; the export has them.
     facts.pop("heads", None)
     facts.pop("bad", None)
+    facts.pop("token", None)
     if evidence.event is not None:
         payload = read_or_reason(evidence.event, "payload") or {}
         # A payload that cannot be read is the reason why, as a text.
