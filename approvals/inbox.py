@@ -203,10 +203,19 @@ def bar_facts(user: Any) -> BarFacts:
     """Return what the bar says to this user. One query, besides those for the user's
     principals.
     """
-    rows = read_together(
-        waiting=number_waiting(principals_shown(user)),
-        heartbeat=workers.latest_heartbeat(),
-    )
+    return bar_in(read_together(**bar_queries(principals_shown(user))))
+
+
+def bar_queries(principals: Sequence[str]) -> dict[str, Any]:
+    """Return the queries of `bar_facts`, which `bar_in` reads."""
+    return {
+        "waiting": number_waiting(principals),
+        "heartbeat": workers.latest_heartbeat(),
+    }
+
+
+def bar_in(rows: Mapping[str, Sequence[Any]]) -> BarFacts:
+    """Return the facts of the rows of `bar_queries`, by their names. No query."""
     [waiting] = rows["waiting"]
     return BarFacts(waiting, workers.silence_in(rows["heartbeat"]))
 

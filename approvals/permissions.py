@@ -351,11 +351,14 @@ def visible_among(
     return runs.filter(Q(started_by=user) | Exists(names_user))
 
 
-def visible_relatives(user: Any) -> "QuerySet[Run]":
+def visible_relatives(
+    user: Any, *, principals: Sequence[str] | None = None
+) -> "QuerySet[Run]":
     """Return the `visible_runs` for reads that follow a run to its relatives, which are
     the `among` of `checkpoints.timeline`: each relative is looked at by itself.
+    `principals` are the user's, where the caller has just read them.
     """
-    return visible_among(user, Run.objects.all())
+    return visible_among(user, Run.objects.all(), principals=principals)
 
 
 def may_see_run(user: Any, run: Run) -> bool:

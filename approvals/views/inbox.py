@@ -140,8 +140,8 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     beside = read_together(
         **inbox.mark_queries(request.user, principals),
         **folders.count_queries(request.user, principals),
-        saved=SavedFilter.objects.filter(user=request.user.pk),
         heartbeat=workers.latest_heartbeat(),
+        saved=SavedFilter.objects.filter(user=request.user.pk),
     )
     mark = inbox.mark_in(beside)
     if words or taken:
@@ -164,9 +164,8 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
         "filters": _filters(folder, words, taken),
         "query": _query(folder, words, taken),
         "saved": beside["saved"],
-        "bar": inbox.BarFacts(
-            mark.waiting + mark.is_capped, workers.silence_in(beside["heartbeat"])
-        ),
+        # The number waiting is that of the mark.
+        "bar": inbox.bar_in(beside),
         "zone": timezone.get_current_timezone_name(),
     }
     return render(request, "approvals/inbox.html", context, section="reviews")
@@ -387,7 +386,7 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
     # One query for the keys of all encrypted titles, instead of one for each.
     data_keys.know_keys_of(requests)
     beside = _read_beside(requests, user)
-    names = _names_among(_named_accounts(requests), beside["people"])
+    names = names_among(_named_accounts(requests), beside["people"])
     effects = effects_of(requests, channels=beside["channels"])
     drafted = dict(beside["drafted"])
     open_runs = [request.run for request in _open(requests)]
@@ -678,10 +677,10 @@ def names_of(accounts: Iterable[str]) -> dict[str, str]:
     people = model._default_manager.filter(
         **{f"{model.USERNAME_FIELD}__in": set(names)}
     )
-    return _names_among(names, people)
+    return names_among(names, people)
 
 
-def _names_among(accounts: Iterable[str], people: Iterable[Any]) -> dict[str, str]:
+def names_among(accounts: Iterable[str], people: Iterable[Any]) -> dict[str, str]:
     """Return for each account the name of its person among these, else the account."""
     names = {account: account for account in accounts if account}
     for person in people:
