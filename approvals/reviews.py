@@ -41,6 +41,7 @@ from approvals.models import (
 from approvals.people import claims
 from approvals.people.acts import record_refusal, record_tampering
 from approvals.people.claims import assign, claim, release
+from approvals.people.comments import comment
 from approvals.people.standing_in import delegate, revoke_delegation
 from approvals.signing import Item, Signing
 from checkpoints.audit import lines as audit_log
@@ -71,6 +72,7 @@ from orchestrator.engine.frozen import frozen
 __all__ = [
     "assign",
     "claim",
+    "comment",
     "decide",
     "delegate",
     "passkey_challenge",

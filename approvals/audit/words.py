@@ -543,6 +543,10 @@ KINDS: dict[str, tuple[str, Words]] = {
     "request_escalated": ("Others asked too", _request_escalated),
     "request_reopened": ("Review re-opened", _request_reopened),
     "request_claimed": ("Review taken", _always("took a review")),
+    "request_commented": (
+        "Comment written",
+        _always("commented on a review"),
+    ),
     "request_released": ("Review given back", _request_released),
     "request_assigned": ("Review handed over", _request_assigned),
     "cancelled": ("Run cancelled", _always("asked to cancel the run")),

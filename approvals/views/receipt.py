@@ -32,6 +32,10 @@ from approvals.results.effect_results import effect_results
 from approvals.views.asked_before import ending_in_words
 from approvals.views.inbox import name_of, names_of, time_of
 from approvals.views.page import read_page, refuses_unreadable_filters, render
+from approvals.views.people.comment_box import (
+    ShownComment,
+    comments_of_requests,
+)
 from approvals.views.write_cards import LARGE, Shown, first_page
 from checkpoints import versions
 from checkpoints.core.plural import counted
@@ -148,6 +152,7 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
         "came_back": came_back,
         "still_open": still_open,
         "now": _now(sees_run, came_back, still_open),
+        "comments": _comments_on(askings, sees_run=sees_run),
         "came_of_it": _came_of_it(askings, sees_run=sees_run),
         "answers": _answers_in_words(askings, sees_run=sees_run),
         "next": inbox.waiting_for(request.user, first=1, beside=run.id).first(),
@@ -288,6 +293,15 @@ def _reason_of(request: ApprovalRequest, answer: Decision) -> str:
         return str(read_value(answer, "reason") or "")
     except UNREADABLE as error:
         return f"its reason {unreadable_reason(error)}"
+
+
+def _comments_on(
+    requests: Sequence[ApprovalRequest], *, sees_run: bool
+) -> Sequence[ShownComment]:
+    """Return the newest comments on these requests, none for who may not see the run."""
+    if not requests or not sees_run:
+        return ()
+    return comments_of_requests(requests[0].run, requests)
 
 
 def _has_open_request(run: Run) -> bool:

@@ -114,6 +114,7 @@ AUDIT = {
     *("run_marked", "keys_changed", "delegated", "delegation_revoked"),
     *("request_claimed", "request_released", "request_assigned"),
     *("request_reminded", "request_escalated", "request_reopened"),
+    "request_commented",
 }
 """Kinds of the lines of the audit log."""
 

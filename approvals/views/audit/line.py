@@ -100,6 +100,8 @@ def audit_line_page(request: HttpRequest, number: int) -> HttpResponse:
         "later": later,
         "event": evidence.event,
         "event_fault": _event_fault(evidence),
+        "comment": _comment_in(evidence),
+        "comment_fault": _comment_fault(evidence),
         "event_gone": _is_event_missing(line, evidence),
     }
     return render(request, "approvals/audit_line.html", context, section="audit")
@@ -113,6 +115,19 @@ def _line_for(user: Any, number: int) -> Any:
         return audit.find_line(user, number)
     except UnknownThing as error:
         raise Http404(error.message) from error
+
+
+def _comment_in(evidence: audit.LineEvidence) -> str:
+    """Return the text of the comment that a line is about; empty for other lines."""
+    if evidence.comment is None:
+        return ""
+    return audit.text_of_comment(evidence.comment)
+
+
+def _comment_fault(evidence: audit.LineEvidence) -> SealFault | None:
+    if evidence.comment is None:
+        return None
+    return fault_of(evidence.comment, evidence.protection)
 
 
 def _event_fault(evidence: audit.LineEvidence) -> SealFault | None:

@@ -39,6 +39,7 @@ PASSED_ON = {
     "orchestrator/account_changes.py": {"members_changed", "rights_changed"},
     "orchestrator/travel/verbs.py": {"rewound", "resumed"},
     "orchestrator/runs/reopenings.py": {"request_reopened"},
+    "approvals/people/comments.py": {"request_commented"},
 }
 """Modules in which a kind is no text at the call, and the kinds that they write there.
 """
