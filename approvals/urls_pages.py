@@ -14,7 +14,12 @@ from approvals.views import (
 )
 from approvals.views.audit import download, gate_figures, line, page
 from approvals.views.notices import mail_choice, webhooks
-from approvals.views.people import claim_cards, delegations, saved_filters
+from approvals.views.people import (
+    claim_cards,
+    delegations,
+    saved_filters,
+    standing_policies,
+)
 
 urlpatterns = [
     path("reviews/", inbox.inbox_page, name="inbox"),
@@ -36,6 +41,21 @@ urlpatterns = [
         "account/delegations/<uuid:delegation>/revoke/",
         delegations.revoke,
         name="delegation_revoke",
+    ),
+    path(
+        "account/policies/",
+        standing_policies.standing_policies_page,
+        name="standing_policies",
+    ),
+    path(
+        "account/policies/for/<uuid:request_id>/",
+        standing_policies.new_policy_page,
+        name="standing_policy_new",
+    ),
+    path(
+        "account/policies/<uuid:standing_policy>/revoke/",
+        standing_policies.revoke,
+        name="standing_policy_revoke",
     ),
     path("audit/", page.audit_page, name="audit"),
     path("audit/<int:number>/", line.audit_line_page, name="audit_line"),
