@@ -180,6 +180,22 @@ def _delegation_revoked(facts: Facts) -> str:
     return f"ended that {_subject(facts)} decides for {delegator}"
 
 
+def _standing_policy_made(facts: Facts) -> str:
+    ends = str(facts.get("ends", ""))[:10]
+    uses = counted(facts.get("most_uses", 0), "write")
+    return f"lets {facts.get('gate', '')} sign by itself until {ends}, {uses} at most"
+
+
+def _standing_policy_revoked(facts: Facts) -> str:
+    number = facts.get("number", "")
+    return f"revoked policy {number} of {_subject(facts)} at {facts.get('gate', '')}"
+
+
+def _standing_policy_used(facts: Facts) -> str:
+    signed = counted(facts.get("count", 0), "write")
+    return f"policy {facts.get('number', '')} signed {signed}, {facts.get('uses', 0)} by then"
+
+
 def _resumed(facts: Facts) -> str:
     allowed = facts.get("allowed")
     if not allowed:
@@ -564,6 +580,9 @@ KINDS: dict[str, tuple[str, Words]] = {
     "passkey_revoked": ("Passkey revoked", _passkey_revoked),
     "delegated": ("Right to review passed on", _delegated),
     "delegation_revoked": ("Delegation revoked", _delegation_revoked),
+    "standing_policy_made": ("Standing policy made", _standing_policy_made),
+    "standing_policy_revoked": ("Standing policy revoked", _standing_policy_revoked),
+    "standing_policy_used": ("Standing policy used", _standing_policy_used),
     "webhook_added": ("Webhook added", _webhook_added),
     "webhook_removed": ("Webhook removed", _webhook_removed),
     "webhook_switched": ("Webhook switched", _webhook_switched),
