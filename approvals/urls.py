@@ -45,11 +45,31 @@ def patterns(mount: Mount) -> list[URLPattern]:
             mount(people.RequestAssigned),
             name="request-assign",
         ),
+        path(
+            "requests/<uuid:request_id>/comments/",
+            mount(people.RequestComments),
+            name="request-comments",
+        ),
         path("delegations/", mount(people.Delegations), name="delegations"),
         path(
             "delegations/<uuid:delegation>/revoke/",
             mount(people.DelegationRevoked),
             name="delegation-revoke",
+        ),
+        path(
+            "standing-policies/",
+            mount(people.StandingPolicies),
+            name="standing-policies",
+        ),
+        path(
+            "standing-policies/<uuid:standing_policy>/",
+            mount(people.StandingPolicyDetail),
+            name="standing-policy",
+        ),
+        path(
+            "standing-policies/<uuid:standing_policy>/revoke/",
+            mount(people.StandingPolicyRevoked),
+            name="standing-policy-revoke",
         ),
         # The id of a run or its key, which is any text without a slash.
         path(
