@@ -99,6 +99,7 @@ _POLICY = {
     "tiers?": _is_tiers,
     "veto?": str,
     "auto?": str,
+    "standing?": bool,
 }
 _LINE = {
     "write": str,
@@ -128,8 +129,14 @@ BY_POLICY = "the policy of"
 """The beginning of the name under which a gate's automatic policy signs, before the name
 of the gate's node.
 """
+BY_STANDING = "policy"
+"""The beginning of the name under which a standing policy signs, before its number. Its
+maker stands beside it, as the person whose right it uses.
+"""
+NO_STANDING = "standing policies"
+"""The name under which it stands that no standing policy signs."""
 NO_AUTO = "no_auto"
-"""The answer of an automatic policy that does not sign."""
+"""The answer of an automatic policy that does not sign, and that no standing policy does."""
 ANSWERS = (*VETO_ANSWERS, NO_AUTO)
 """The verdicts that count for nobody."""
 VERDICTS = ("approve", "reject", "edit", "skip", "not_needed", *ANSWERS)
@@ -694,7 +701,9 @@ class Decision(Sealed):
         null=True,
         help_text=(
             "{reads: [channel]}: what the gate read to say that it needed nobody, or its "
-            "veto or its policy (policy: name) to answer; empty where somebody decided."
+            "veto or its policy (policy: name) to answer; standing: {id, number, by, "
+            "limits, begins, ends}, the standing policy that signed; empty where "
+            "somebody decided."
         ),
     )
     confirmed_by = models.CharField(
@@ -744,11 +753,29 @@ class Decision(Sealed):
 
     @property
     def by_policy(self) -> bool:
-        """Return whether the automatic policy of its gate signed, and nobody."""
+        """Return whether the automatic policy of its gate answered, or a standing policy,
+        and nobody.
+        """
         is_unsigned = self.by_id is None and self.receipt_id is None
         is_of_request = self.request_id is not None
-        is_named = self.by_name.startswith(f"{BY_POLICY} ")
-        return is_unsigned and is_of_request and is_named
+        names = (f"{BY_POLICY} ", f"{BY_STANDING} ", NO_STANDING)
+        return is_unsigned and is_of_request and self.by_name.startswith(names)
+
+    @property
+    def signer_name(self) -> str:
+        """The name of who decided: "policy 3 of ada" for a standing policy."""
+        if self.standing:
+            return f"{self.by_name} of {self.delegator_name}"
+        return self.by_name
+
+    @property
+    def standing(self) -> dict[str, Any]:
+        """Return what is recorded of the standing policy that signed: {id, number, by,
+        limits, begins, ends}; empty where none did.
+        """
+        if self.by_id is not None or self.checked is None:
+            return {}
+        return dict(self.checked.get("standing") or {})
 
     @property
     def voter(self) -> int | None:
@@ -866,6 +893,72 @@ class RequestComment(Sealed):
 
     def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("comments are append-only")
+
+
+class StandingPolicy(Sealed):
+    """A person lets a gate sign by itself what is within their limits, until a day and a
+    number of times. It signs as itself, by their right. Sealed, so that no row put into
+    the database signs anything.
+    """
+
+    IDENTITY = ("id",)
+    MOMENT = "made_at"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    number = models.PositiveIntegerField(
+        help_text="Of the policies of its maker, from 1."
+    )
+    # No index for the maker alone: `standing_policy_number` begins with them.
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        related_name="+",
+        db_index=False,
+        help_text="Who made it, and whose right it uses.",
+    )
+    graph = models.CharField(max_length=200)
+    gate = models.CharField(max_length=200, help_text="The node of the gate.")
+    limits = models.JSONField(
+        help_text="{path in the proposed value: the highest number, as text}"
+    )
+    begins_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    most_uses = models.PositiveIntegerField(help_text="How many writes it may sign.")
+    uses = models.PositiveIntegerField(
+        default=0, help_text="How many writes it has signed."
+    )
+    reason = models.CharField(max_length=1000, blank=True, default="")
+    made_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True)
+    revoked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+    )
+
+    class Meta:
+        ordering = ["-made_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["by", "number"], name="standing_policy_number"
+            )
+        ]
+        indexes = [
+            # Those that may sign at a gate; the others only grow in number.
+            models.Index(
+                fields=["graph", "gate", "made_at"],
+                name="standing_policy_of_gate",
+                condition=models.Q(revoked_at__isnull=True),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.by}"
+
+    @property
+    def name(self) -> str:
+        return f"{BY_STANDING} {self.number}"
 
 
 class Draft(Sealed):

@@ -63,6 +63,21 @@ def patterns(mount: Mount) -> list[URLPattern]:
             mount(people.DelegationRevoked),
             name="delegation-revoke",
         ),
+        path(
+            "standing-policies/",
+            mount(people.StandingPolicies),
+            name="standing-policies",
+        ),
+        path(
+            "standing-policies/<uuid:standing_policy>/",
+            mount(people.StandingPolicyDetail),
+            name="standing-policy",
+        ),
+        path(
+            "standing-policies/<uuid:standing_policy>/revoke/",
+            mount(people.StandingPolicyRevoked),
+            name="standing-policy-revoke",
+        ),
         # The id of a run or its key, which is any text without a slash.
         path(
             "runs/<str:run>/signatures/", mount(endpoints.Signatures), name="signatures"

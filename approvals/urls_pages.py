@@ -19,6 +19,7 @@ from approvals.views.people import (
     comment_box,
     delegations,
     saved_filters,
+    standing_policies,
 )
 
 urlpatterns = [
@@ -42,6 +43,21 @@ urlpatterns = [
         "account/delegations/<uuid:delegation>/revoke/",
         delegations.revoke,
         name="delegation_revoke",
+    ),
+    path(
+        "account/policies/",
+        standing_policies.standing_policies_page,
+        name="standing_policies",
+    ),
+    path(
+        "account/policies/for/<uuid:request_id>/",
+        standing_policies.new_policy_page,
+        name="standing_policy_new",
+    ),
+    path(
+        "account/policies/<uuid:standing_policy>/revoke/",
+        standing_policies.revoke,
+        name="standing_policy_revoke",
     ),
     path("audit/", page.audit_page, name="audit"),
     path("audit/<int:number>/", line.audit_line_page, name="audit_line"),

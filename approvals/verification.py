@@ -25,6 +25,7 @@ from approvals.models import (
     RequestStatus,
 )
 from approvals.people.comment_faults import faults_of_comments
+from approvals.people.standing_faults import faults_of_standing_policies
 from approvals.silence import tier_faults
 from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
@@ -93,6 +94,7 @@ def _faults_of_decisions(subject: Subject) -> Iterator[Fault]:
                 sound.append(row)
         yield from unconfirmed(subject, sound)
         yield from _faults_of_delegations(subject, page)
+        yield from faults_of_standing_policies(subject, page)
         receipts = {row.receipt_id for row in page if row.receipt_id}
         yield from _missing(subject, Receipt, receipts)
     if count != run.decisions:
@@ -444,12 +446,12 @@ def _unknown_policy(
     subject: Subject, state: request_state.RequestState
 ) -> Fault | None:
     """Return the fault of a decision of a policy that the request was not opened under."""
-    if "auto" in state.request.policy:
-        return None
+    policy = state.request.policy
     for decision in state.decisions:
         # What is kept of an earlier request was decided under the policy of that one.
         is_own = decision.request_id == state.request.id
-        if is_own and decision.by_policy:
+        is_permitted = policy.get("standing") if decision.standing else "auto" in policy
+        if is_own and decision.by_policy and not is_permitted:
             reason = "is that of a policy, but the request has no such policy"
             return subject.fault(decision, reason)
     return None

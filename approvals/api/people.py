@@ -18,11 +18,16 @@ from approvals.api.serializers import (
     DelegationOut,
     EmptyBody,
     RequestOut,
+    StandingPolicyOut,
 )
 from approvals.models import ApprovalRequest, RequestComment
 from approvals.people.accounts import active_account
 from approvals.people.claims import holds_claim
 from approvals.people.standing_in import delegations_of
+from approvals.people.standing_policies import (
+    seen_standing_policy,
+    standing_policies_of,
+)
 from approvals.permissions import may_see_run
 from checkpoints.sealing.sealed_rows import protection_of
 
@@ -152,3 +157,40 @@ class DelegationRevoked(APIView):
         read_body(EmptyBody, request.data)
         row = reviews.revoke_delegation(delegation, by=person(request))
         return Response(DelegationOut(row).data)
+
+
+class StandingPolicies(APIView):
+    """Your standing policies; all for a steward. They are made on a page alone, which asks
+    for the password.
+    """
+
+    @describe(
+        operation_id="standing_policies_list",
+        parameters=[Query],
+        responses=page_schema(StandingPolicyOut),
+    )
+    def get(self, request: Request) -> Response:
+        read_body(Query, request.query_params)
+        rows = standing_policies_of(person(request))
+        return paginate(request, rows, StandingPolicyOut, by=("-made_at", "-id"))
+
+
+class StandingPolicyDetail(APIView):
+    """One standing policy: yours, or any as a steward."""
+
+    @describe(responses=StandingPolicyOut)
+    def get(self, request: Request, standing_policy: UUID) -> Response:
+        row = seen_standing_policy(standing_policy, person(request))
+        return Response(StandingPolicyOut(row).data)
+
+
+class StandingPolicyRevoked(APIView):
+    """Revoke a standing policy at once: yours, or any as a steward."""
+
+    scopes = {"POST": "decide"}
+
+    @describe(request=EmptyBody, responses=StandingPolicyOut)
+    def post(self, request: Request, standing_policy: UUID) -> Response:
+        read_body(EmptyBody, request.data)
+        row = reviews.revoke_standing_policy(standing_policy, by=person(request))
+        return Response(StandingPolicyOut(row).data)

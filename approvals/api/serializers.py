@@ -18,6 +18,7 @@ from approvals.models import (
     Receipt,
     RequestClaim,
     RequestComment,
+    StandingPolicy,
 )
 from approvals.people.claims import is_exclusive, shown_claim
 from approvals.people.comments import LONGEST
@@ -155,6 +156,43 @@ class DelegationOut(serializers.ModelSerializer[Delegation]):
 
     @extend_schema_field(FaultOut(allow_null=True))
     def get_fault(self, row: Delegation) -> dict[str, Any] | None:
+        return json_of(fault_of(row, PLAIN))
+
+
+class StandingPolicyOut(serializers.ModelSerializer[StandingPolicy]):
+    """What a person lets a gate sign by itself: within which limits, until when, and how
+    many writes of how many it has signed.
+    """
+
+    by = serializers.CharField(source="by.get_username")
+    limits = serializers.DictField(
+        child=serializers.CharField(),
+        help_text="the highest number by its path in the proposed value",
+    )
+    fault = serializers.SerializerMethodField()
+
+    class Meta:
+        model = StandingPolicy
+        fields = [
+            "id",
+            "number",
+            "by",
+            "graph",
+            "gate",
+            "limits",
+            "begins_at",
+            "ends_at",
+            "most_uses",
+            "uses",
+            "reason",
+            "made_at",
+            "revoked_at",
+            "fault",
+        ]
+        read_only_fields = fields
+
+    @extend_schema_field(FaultOut(allow_null=True))
+    def get_fault(self, row: StandingPolicy) -> dict[str, Any] | None:
         return json_of(fault_of(row, PLAIN))
 
 

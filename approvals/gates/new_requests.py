@@ -40,6 +40,7 @@ from orchestrator.engine.graphs.consideration import consideration_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
 from orchestrator.engine.graphs.question import shown_of
 from orchestrator.engine.graphs.review_claim import claim_policy
+from orchestrator.engine.graphs.standing_policy import standing_policy
 from orchestrator.engine.graphs.tiers import next_tier_at, tiers_policy
 from orchestrator.engine.graphs.veto import veto_policy
 from orchestrator.engine.step.held_patch import is_patch
@@ -474,6 +475,7 @@ def policy_of(
     # What a person brought in waits for people.
     if reached.guard in ("", task.node):
         policy.update(auto_policy(gate))
+        policy.update(standing_policy(gate))
     return {
         **policy,
         **confirmation_policy(gate),

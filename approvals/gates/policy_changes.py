@@ -27,6 +27,7 @@ _WORDS = {
     "tiers": "while nobody has decided",
     "skip": "a call may be skipped",
     "auto": "signs by itself",
+    "standing": "standing policies may sign",
     "veto": "asked last",
 }
 """Part of a policy -> its words. The others say how it came about, not what it asks."""

@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0024_why_requests_are_withdrawn'),
+        ('approvals', '0025_standing_policies'),
         ('checkpoints', '0031_jobs_by_due_time'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

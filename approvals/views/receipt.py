@@ -20,6 +20,7 @@ from approvals.display.value_types import ValueType, type_of_channel
 from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import (
     NO_AUTO,
+    NO_STANDING,
     NO_VETO,
     VETO,
     ApprovalRequest,
@@ -258,6 +259,11 @@ SAID = {
     "approve": "The policy of the gate approved {writes}",
 }
 """The words of what the functions of a gate have answered, by verdict."""
+SAID_STANDING = {
+    NO_AUTO: "Standing policies left {writes} to people",
+    "approve": "{signer} approved {writes}",
+}
+"""The same of standing policies."""
 
 
 def _answers_in_words(
@@ -267,24 +273,40 @@ def _answers_in_words(
     sentence for each time, and whether it keeps something open; without reasons for who
     may not see the run. One query, none for gates with neither. Each request has its run.
     """
-    by_id = {row.id: row for row in requests if row.policy.keys() & {"auto", "veto"}}
+    answering = {"auto", "standing", "veto"}
+    by_id = {row.id: row for row in requests if row.policy.keys() & answering}
     if not by_id:
         return []
     rows = Decision.objects.filter(request__in=by_id, checked__isnull=False)
-    by_time: dict[tuple[object, object, str], list[Decision]] = {}
+    by_time: dict[tuple[object, ...], list[Decision]] = {}
     for row in rows.order_by("event_seq"):
-        key = (row.request_id, row.at, row.verdict)
+        key = (row.request_id, row.at, row.verdict, row.signer_name)
         by_time.setdefault(key, []).append(row)
     sentences: list[tuple[str, bool]] = []
     for answers in by_time.values():
         first = answers[0]
         request = next(row for row in by_id.values() if row.id == first.request_id)
-        words = SAID[first.verdict].format(writes=counted(len(answers), "write"))
+        words = _words_of_answer(first).format(
+            writes=counted(len(answers), "write"), signer=_signer(first)
+        )
         reason = _reason_of(request, first) if sees_run else ""
         end = f": {reason}" if reason else "."
         sentence = f"{words} at {time_of(first.at)}{end}"
         sentences.append((sentence, first.verdict == VETO))
     return sentences
+
+
+def _words_of_answer(answer: Decision) -> str:
+    """Return the words of an answer, without who signed and how many writes."""
+    if answer.standing or answer.by_name == NO_STANDING:
+        return SAID_STANDING[answer.verdict]
+    return SAID[answer.verdict]
+
+
+def _signer(answer: Decision) -> str:
+    """Return who answered, as the beginning of a sentence."""
+    name = answer.signer_name
+    return name[:1].upper() + name[1:]
 
 
 def _reason_of(request: ApprovalRequest, answer: Decision) -> str:
@@ -472,7 +494,9 @@ def _fill(
     if line.result not in ("counted", "kept"):
         return
     value = read_value(row, "value")
-    is_edited = row.author_id is not None and "ask" not in shown
+    is_question = "ask" in shown
+    line.word = _word(line, is_question)
+    is_edited = row.author_id is not None and not is_question
     line.differs = first is not None and is_edited
     # An edited value is shown with the changes that people made to the proposal.
     if first is not None and line.differs:
@@ -483,6 +507,11 @@ def _fill(
     else:
         change = comparison.alone(value, declared=declared)
     line.shown = first_page(change)
+
+
+def _word(line: SignedWrite, is_question: bool) -> str:
+    """Return the word of a verdict: a question is answered, not edited."""
+    return "Answered" if is_question and line.verdict == "edit" else line.word
 
 
 def _text(entry: dict[str, Any], names: Mapping[str, str]) -> str:

@@ -105,7 +105,7 @@ def _opening(session: Session) -> NewRequests:
         gate = _gate_of(session, closed.request)
         # Nor does a deadline take back what a person has said.
         if _rejections(closed.state, settled):
-            gate = replace(gate, auto=None)
+            gate = replace(gate, auto=None, standing=False)
         reached[task] = _reached(closed, gate, settled)
         if _declared_gate(session, closed.request) is None:
             # Nothing else says any more what people were shown.
@@ -191,6 +191,7 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         tiers=tiers_by(policy),
         skip=policy.get("skip", False),
         auto=with_auto_of(gate, policy).auto,
+        standing=policy.get("standing", False),
     )
 
 

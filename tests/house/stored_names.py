@@ -112,6 +112,7 @@ AUDIT = {
         "retention_policy_refused",
     ),
     *("run_marked", "keys_changed", "delegated", "delegation_revoked"),
+    *("standing_policy_made", "standing_policy_revoked", "standing_policy_used"),
     *("request_claimed", "request_released", "request_assigned"),
     *("request_reminded", "request_escalated", "request_reopened"),
     "request_commented",

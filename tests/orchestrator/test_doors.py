@@ -72,6 +72,12 @@ FORMS = {
     ":delegation_revoke": (
         "/account/delegations/01a20375-2ef5-7e6f-835d-4878671b73ec/revoke/"
     ),
+    ":standing_policy_new": (
+        "/account/policies/for/01a20375-2ef5-7e6f-835d-4878671b73ec/"
+    ),
+    ":standing_policy_revoke": (
+        "/account/policies/01a20375-2ef5-7e6f-835d-4878671b73ec/revoke/"
+    ),
     ":challenge": "/reviews/CLM-1/passkey/",
     ":login": "/login/",
     ":resume": "/runs/CLM-1/resume/",

@@ -101,6 +101,7 @@ class Gate:
     claim_for: timedelta | None = None
     skip: bool = False
     auto: Callable[..., Any] | None = None
+    standing: bool = False
     veto: Callable[..., Any] | None = None
 
 

@@ -91,6 +91,7 @@ def _policy_changes(
     yield from _consideration_changes(old, new)
     yield from _veto_changes(old, new)
     yield from _auto_changes(old, new)
+    yield from _standing_changes(old, new)
     yield from _escalation_changes(old, new)
     yield from _skip_changes(old.get("skip", False), new.get("skip", False))
     yield from _needs_changes(old.get("needs", {}), new.get("needs", {}))
@@ -227,6 +228,16 @@ def _auto_changes(
             # Of two functions nobody can say which signs more.
             weaker=after is not None,
         )
+
+
+def _standing_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    before = bool(old.get("standing"))
+    after = bool(new.get("standing"))
+    if before != after:
+        what = "may" if after else "may not"
+        yield GateChange(f"standing policies {what} sign at it now", weaker=after)
 
 
 def _escalation_changes(

@@ -17,6 +17,7 @@ from checkpoints.verification.audit import REMOVED
 ROOT = Path(__file__).parents[3]
 PASSED_ON = {
     "checkpoints/anchors.py": {ROUTINE},
+    "checkpoints/time_stamps.py": {"audit_stamped"},
     "checkpoints/audit/key_changes.py": {"keys_changed"},
     "checkpoints/retention/policies.py": {
         "retention_policy_saved",
