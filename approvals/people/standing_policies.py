@@ -253,7 +253,7 @@ class ListedPolicy:
 
     @property
     def is_revocable(self) -> bool:
-        """Whether it may still sign, or begin to."""
+        """Return whether it may still sign, or begin to."""
         is_ended = self.row.revoked_at is not None or self.is_over
         return not (is_ended or self.refused)
 
