@@ -12,6 +12,7 @@ from approvals.models import ApprovalRequest, Draft, RequestReviewer, RequestSta
 from approvals.permissions import principals_shown, visible_among
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db.first_rows import SOURCE, first_of_each
+from checkpoints.db.together import Count
 from checkpoints.models import PendingWrite, Run
 
 
@@ -20,12 +21,15 @@ def came_back_to(
     *,
     first: int | None = None,
     behind: inbox.InboxPlace | None = None,
+    principals: Sequence[str] | None = None,
 ) -> "QuerySet[ApprovalRequest]":
     """Return the open requests in which something that this user decided has changed
     since, of the runs that he may still see, newest first. With `first` at most so many,
-    with `behind` only those behind this place.
+    with `behind` only those behind this place. `principals` are his, where the caller
+    has just read them.
     """
-    signers = inbox.signers_of(user, is_open=True).filter(behind__isnull=False)
+    signers = inbox.signers_of(user, is_open=True, principals=principals)
+    signers = signers.filter(behind__isnull=False)
     if behind is not None:
         signers = signers.filter(behind.behind_in_signed())
     requests = ApprovalRequest.objects.filter(id__in=signers.values("request")[:first])
@@ -37,12 +41,14 @@ def drafted_by(
     *,
     first: int | None = None,
     behind: inbox.InboxPlace | None = None,
+    principals: Sequence[str] | None = None,
 ) -> "QuerySet[ApprovalRequest]":
     """Return the open requests for which this user has drafted a choice that is not
     signed, of the runs that he may still see, newest first. With `first` at most so many,
-    with `behind` only those behind this place.
+    with `behind` only those behind this place. `principals` are his, where the caller
+    has just read them.
     """
-    drafted = _drafted(user)
+    drafted = _drafted(user, principals=principals)
     if behind is not None:
         drafted = drafted.filter(behind.behind_in_signed("id"))
     requests = ApprovalRequest.objects.filter(id__in=drafted.values("id")[:first])
@@ -98,15 +104,15 @@ def expired_for(
     return inbox.listed(expired).order_by("-opened_at", "-id")
 
 
-def count_folders(user: Any, principals: Sequence[str]) -> dict[str, int]:
-    """Return how many requests came back to this user and how many have drafts of his,
-    each at most `inbox.MANY`, by the name of the folder. `principals` are the user's,
-    as the caller has just read them. Two queries.
+def count_queries(user: Any, principals: Sequence[str]) -> dict[str, Count]:
+    """Return by the name of the folder the queries for how many requests came back to
+    this user and how many have drafts of his, each at most `inbox.MANY`. `principals`
+    are the user's, as the caller has just read them.
     """
     signed = inbox.signers_of(user, is_open=True, principals=principals)
     came_back = signed.filter(behind__isnull=False).values("request")
     drafted = _drafted(user, principals=principals).values("id")
     return {
-        "back": came_back[: inbox.MANY].count(),
-        "drafts": drafted[: inbox.MANY].count(),
+        "back": Count(came_back[: inbox.MANY]),
+        "drafts": Count(drafted[: inbox.MANY]),
     }

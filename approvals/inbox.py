@@ -14,6 +14,7 @@ from django.db.models import (
     Q,
     QuerySet,
 )
+from django.db.models.expressions import RawSQL
 
 from approvals.models import (
     ApprovalRequest,
@@ -26,13 +27,10 @@ from approvals.permissions import (
     principals_shown,
     visible_among,
 )
-from checkpoints.db.first_rows import (
-    SOURCE,
-    count_first,
-    first_of_each,
-    number_of_first,
-)
+from checkpoints.db.first_rows import SOURCE, first_of_each, number_of_first
+from checkpoints.db.together import read_together
 from checkpoints.models import Run
+from checkpoints.queue import workers
 
 MANY = 999
 """The highest count that the bar shows."""
@@ -55,6 +53,18 @@ class Mark:
     is_capped: bool
     signed: int
     mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class BarFacts:
+    """The facts in the bar of every page.
+
+    `waiting`: how many requests wait for the person, at most one more than `MANY`.
+    `silence`: since when no worker is alive, None while one is.
+    """
+
+    waiting: int
+    silence: workers.Silence | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +185,39 @@ def count_waiting(user: Any) -> int:
     """Return how many requests wait for this user, at most one more than `MANY`. One
     query, besides those for the user's principals.
     """
-    principals = principals_shown(user)
-    return count_first(
+    [count] = read_together(waiting=number_waiting(principals_shown(user)))["waiting"]
+    return int(count)
+
+
+def number_waiting(principals: Sequence[str]) -> RawSQL:
+    """Return the query of the number that `count_waiting` returns."""
+    return number_of_first(
         principals,
         _waiting_reviewers(),
         "request_id",
         most=MANY + 1,
     )
+
+
+def bar_facts(user: Any) -> BarFacts:
+    """Return what the bar says to this user. One query, besides those for the user's
+    principals.
+    """
+    return bar_in(read_together(**bar_queries(principals_shown(user))))
+
+
+def bar_queries(principals: Sequence[str]) -> dict[str, Any]:
+    """Return the queries of `bar_facts`, which `bar_in` reads."""
+    return {
+        "waiting": number_waiting(principals),
+        "heartbeat": workers.latest_heartbeat(),
+    }
+
+
+def bar_in(rows: Mapping[str, Sequence[Any]]) -> BarFacts:
+    """Return the facts of the rows of `bar_queries`, by their names. No query."""
+    [waiting] = rows["waiting"]
+    return BarFacts(waiting, workers.silence_in(rows["heartbeat"]))
 
 
 def _waiting_reviewers() -> "QuerySet[RequestReviewer]":
@@ -198,12 +234,14 @@ def signed_by(
     is_open: bool,
     first: int | None = None,
     behind: InboxPlace | None = None,
+    principals: Sequence[str] | None = None,
 ) -> "QuerySet[ApprovalRequest]":
     """Return the requests in which this user decided something, of the runs that he may
     still see, newest first: those that are still open, or the others. With `first` at
-    most so many, with `behind` only those behind this place.
+    most so many, with `behind` only those behind this place. `principals` are his, where
+    the caller has just read them.
     """
-    signed = signers_of(user, is_open=is_open)
+    signed = signers_of(user, is_open=is_open, principals=principals)
     if behind is not None:
         signed = signed.filter(behind.behind_in_signed())
     ids = signed.values("request")[:first]
@@ -238,20 +276,35 @@ def listed(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]"
     )
 
 
-def mark_of(user: Any, *, principals: Sequence[str] | None = None) -> Mark:
-    """Return the state of this user's inbox: two queries, besides those for his
-    principals, unless the caller has just read them.
+def mark_of(user: Any) -> Mark:
+    """Return the state of this user's inbox. One query, besides those for his
+    principals.
     """
-    if principals is None:
-        principals = principals_of(user)
-    changes, waiting = _changes_and_waiting(principals)
+    return mark_in(read_together(**mark_queries(user, principals_of(user))))
+
+
+def mark_queries(user: Any, principals: Sequence[str]) -> dict[str, Any]:
+    """Return the queries of a `mark_of`, which `mark_in` reads: in one statement, so that
+    no change comes between them. `principals` are the user's, as they were just read.
+    """
     signed = signers_of(user, is_open=True, principals=principals)
     of_request = signed.values_list(
         "request",
         "request__run__decisions",
         "behind",
     )
-    signed_rows = list(of_request[:MANY])
+    return {
+        "changes": _newest_changes(principals),
+        "waiting": number_waiting(principals),
+        "signed": of_request[:MANY],
+    }
+
+
+def mark_in(rows: Mapping[str, Sequence[Any]]) -> Mark:
+    """Return the mark of the rows of `mark_queries`, by their names. No query."""
+    [waiting] = rows["waiting"]
+    changes = rows["changes"]
+    signed_rows = rows["signed"]
 
     # A row of zeros separates the two lists.
     lines = [str(waiting)]
@@ -267,35 +320,21 @@ def mark_of(user: Any, *, principals: Sequence[str] | None = None) -> Mark:
     )
 
 
-def _changes_and_waiting(
+def _newest_changes(
     principals: Sequence[str],
-) -> tuple[list[tuple[Any, int | None]], int]:
+) -> "QuerySet[RequestReviewer, tuple[UUID, int | None]]":
     """Return the requests naming one of these that changed last, with how often each
-    has changed; and how many wait, at most one more than `MANY`. One query, so that no
-    change comes between the two.
+    has changed.
     """
     reviewers = RequestReviewer.objects.filter(principal=SOURCE)
-    newest = reviewers.order_by("-changed_at")
     ids = first_of_each(
         principals,
-        newest,
+        reviewers.order_by("-changed_at"),
         "id",
         NEWEST,
     )
-    waiting = number_of_first(
-        principals,
-        _waiting_reviewers(),
-        "request_id",
-        most=MANY + 1,
-    )
-    changed = RequestReviewer.objects.filter(id__in=ids).annotate(waiting=waiting)
-    ordered = changed.order_by("-changed_at", "id")
-    rows = list(ordered.values_list("request", "changes", "waiting")[:NEWEST])
-
-    # Each row has the same number. Without a row nothing names them, so nothing waits.
-    number = rows[0][2] if rows else 0
-    changes = [(request, count) for request, count, _ in rows]
-    return changes, number
+    changed = RequestReviewer.objects.filter(id__in=ids).order_by("-changed_at", "id")
+    return changed.values_list("request", "changes")[:NEWEST]
 
 
 def mark_of_all() -> tuple[Any, ...]:

@@ -176,6 +176,7 @@ _ASSERTION = {
     "authenticator_data": str,
     "signature": str,
 }
+COMMENT_SHAPES: dict[str, Any] = {"text": str}
 RECEIPT: dict[str, Any] = {
     "lines": [_LINE],
     "assertion": (_ASSERTION, type(None)),
@@ -597,10 +598,10 @@ class AppendOnly(models.QuerySet[Any]):
     """Rows that are only ever added."""
 
     def update(self, **kwargs: object) -> NoReturn:
-        raise TypeError("decisions are append-only")
+        raise TypeError("decisions and comments are append-only")
 
     def delete(self) -> NoReturn:
-        raise TypeError("decisions are append-only")
+        raise TypeError("decisions and comments are append-only")
 
 
 class Receipt(Sealed):
@@ -857,6 +858,66 @@ class Delegation(Sealed):
         return f"{self.delegate} decides for {self.delegator}"
 
 
+class RequestComment(Sealed):
+    """A sentence of a person about a request, or about one write of it. It is no
+    decision, is never part of what anybody signs, and changes nothing.
+
+    Append-only: the ORM refuses to change it, its seal names a change, and the line of
+    the audit log names a comment that was removed.
+    """
+
+    PAYLOADS = ("text",)
+    SHAPES = COMMENT_SHAPES
+    IDENTITY = ("run_id", "id")
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # No index for the run alone, because `comment_by_run` begins with it.
+    run = models.ForeignKey(
+        Run, on_delete=models.PROTECT, related_name="comments", db_index=False
+    )
+    request = models.ForeignKey(
+        ApprovalRequest,
+        on_delete=models.PROTECT,
+        related_name="comments",
+        db_index=False,
+    )
+    write = models.UUIDField(
+        null=True, blank=True, help_text="Empty where it is about the whole request."
+    )
+    text = models.BinaryField(help_text="Packed canonical JSON: a string.")
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+        db_index=False,
+        help_text="Empty in an imported run whose author has no account here.",
+    )
+    by_name = models.CharField(max_length=150)
+    at = models.DateTimeField(help_text="By the clock of the database.")
+
+    objects = AppendOnly.as_manager()
+
+    class Meta:
+        ordering = ["at", "id"]
+        indexes = [
+            models.Index(fields=["run", "at", "id"], name="comment_by_run"),
+            models.Index(fields=["request", "at", "id"], name="comment_by_request"),
+        ]
+
+    def __str__(self) -> str:
+        return f"comment of {self.by_name} on {self.request_id}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Insert only."""
+        if not self._state.adding:
+            raise TypeError("comments are append-only")
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError("comments are append-only")
+
+
 class StandingPolicy(Sealed):
     """A person lets a gate sign by itself what is within their limits, until a day and a
     number of times. It signs as itself, by their right. Sealed, so that no row put into
@@ -1083,6 +1144,9 @@ class Notice(models.Model):
     )
     tier = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text="Which tier of the request acted, from 0."
+    )
+    comment = models.UUIDField(
+        null=True, blank=True, help_text="The comment that it is about."
     )
     at = models.DateTimeField()
     passed_on_at = models.DateTimeField(

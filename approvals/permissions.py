@@ -12,9 +12,11 @@ from dataclasses import field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.contrib.auth import get_user_model
+from django.contrib.auth import get_backends, get_user_model
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import Group, Permission
-from django.db.models import Exists, OuterRef, Q, QuerySet, Value
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Concat
 
 from approvals import delegations
 from approvals.models import (
@@ -49,6 +51,11 @@ Deciding is not among them, because a gate's `reviewers` determine who may decid
 may name the holders of `approvals.decide`, such as the group reviewer, as
 `perm:approvals.decide`.
 """
+
+
+_OWN_PERMISSIONS = "_user_perm_cache"
+_GROUP_PERMISSIONS = "_group_perm_cache"
+"""The attributes in which `ModelBackend` keeps what it has read of a user."""
 
 
 @frozen
@@ -104,8 +111,9 @@ def principals_of(user: Any) -> list[str]:
     the user sees: who signs is judged by `rights_to_decide`.
 
     Superusers hold every permission, yet are reviewers only where named: for them only
-    permissions that were granted explicitly count. Read anew at each call, with up to
-    three queries; who decides for others costs one more, and three for each of them.
+    permissions that were granted explicitly count. Read anew at each call: groups and
+    permissions are one query, of a superuser two; who decides for others costs one more,
+    and three for each of them.
     """
     return _read_held(user).principals
 
@@ -151,10 +159,11 @@ def _read_with_delegated(user: Any) -> HeldPrincipals:
     """Return the principals of a user, and those of the people for whom they decide."""
     if not user.is_active or not user.is_authenticated:
         return HeldPrincipals()
-    groups, decides_for_others = _groups_and_delegations(user)
-    own = _read_principals(user, groups)
+    rights = _read_rights(user)
+    _keep_permissions(user, rights)
+    own = _read_principals(user, rights.groups)
     passed_on: list[tuple[Delegation, list[str]]] = []
-    if decides_for_others:
+    if rights.decides_for_others:
         for delegation in delegations.lasting_to(user):
             # Their own right alone: what others passed on to them goes no further.
             principals = _read_principals(delegation.delegator)
@@ -162,25 +171,70 @@ def _read_with_delegated(user: Any) -> HeldPrincipals:
     return HeldPrincipals(own, passed_on)
 
 
-def _groups_and_delegations(user: Any) -> tuple[list[str], bool]:
-    """Return the names of a user's groups, and whether they decide for others now. One
-    query.
+@frozen
+class _RightsRead:
+    """The rights of a user: names of groups, permissions of their own and of these
+    groups, and whether they decide for others now.
     """
-    # Together, because every page asks, and hardly anybody decides for others.
-    groups = user.groups.order_by().annotate(is_group=Value(True))
-    lasting = delegations.lasting(delegate=user.pk).order_by()
-    lasting = lasting.annotate(is_group=Value(False), text=Value(""))
-    rows = groups.values_list("name", "is_group").union(
-        lasting.values_list("text", "is_group"), all=True
+
+    groups: list[str]
+    own_permissions: set[str]
+    group_permissions: set[str]
+    decides_for_others: bool
+
+
+def _read_rights(user: Any) -> _RightsRead:
+    """Read the rights of a user. One query, because every page needs all of them."""
+    lasting = delegations.lasting(delegate=user.pk)
+    permission = Concat("content_type__app_label", Value("."), "codename")
+    texts = {
+        "group": user.groups.annotate(text=F("name")),
+        "own": user.user_permissions.annotate(text=permission),
+        "of groups": Permission.objects.filter(group__user=user).annotate(
+            text=permission
+        ),
+        "for others": lasting.annotate(text=Value("")),
+    }
+    parts = []
+    for kind, rows in texts.items():
+        of_kind = rows.order_by().annotate(kind=Value(kind))
+        parts.append(of_kind.values_list("kind", "text"))
+
+    by_kind: dict[str, list[str]] = {kind: [] for kind in texts}
+    for kind, text in parts[0].union(*parts[1:], all=True):
+        by_kind[kind].append(text)
+    return _RightsRead(
+        groups=by_kind["group"],
+        own_permissions=set(by_kind["own"]),
+        group_permissions=set(by_kind["of groups"]),
+        decides_for_others=bool(by_kind["for others"]),
     )
-    names: list[str] = []
-    decides_for_others = False
-    for name, is_group in rows:
-        if is_group:
-            names.append(name)
-        else:
-            decides_for_others = True
-    return names, decides_for_others
+
+
+def _keep_permissions(user: Any, rights: _RightsRead) -> None:
+    """Keep permissions that were just read where Django keeps those that it has read,
+    for as long as this object of the user lasts. Those that it has read already stay.
+    """
+    # Django gives a superuser every permission, not only those that were granted.
+    if user.is_superuser or not _are_read_as_django_reads_them():
+        return
+    if not hasattr(user, _OWN_PERMISSIONS):
+        setattr(user, _OWN_PERMISSIONS, rights.own_permissions)
+    if not hasattr(user, _GROUP_PERMISSIONS):
+        setattr(user, _GROUP_PERMISSIONS, rights.group_permissions)
+
+
+def _are_read_as_django_reads_them() -> bool:
+    """Return whether all backends of this project find the permissions of accounts and of
+    groups where Django does.
+    """
+    for backend in get_backends():
+        if not isinstance(backend, ModelBackend):
+            continue
+        for name in ("_get_user_permissions", "_get_group_permissions"):
+            if getattr(type(backend), name) is not getattr(ModelBackend, name):
+                return False
+    return True
 
 
 def _read_principals(user: Any, groups: Iterable[str] | None = None) -> list[str]:
@@ -243,12 +297,28 @@ def visible_runs(user: Any) -> "QuerySet[Run]":
     """
     if not user.is_active or not user.is_authenticated:
         return Run.objects.none()
-    if may(user, "view_run"):
+    principals = principals_unless_all(user)
+    if principals is None:
         return Run.objects.all()
     started = Run.objects.filter(started_by=user).order_by().values("id")
-    principals = principals_of(user)
     reviewed = RequestReviewer.objects.filter(principal__in=principals).values("run")
     return Run.objects.filter(id__in=started.union(reviewed))
+
+
+def principals_unless_all(user: Any) -> list[str] | None:
+    """Return the `principals_of` a user, by which the runs are found that he may see;
+    None where he may see all. One query, and none for who may see all, once his
+    permissions were read.
+    """
+    principals: list[str] | None = None
+    if not user.is_superuser and not hasattr(user, _OWN_PERMISSIONS):
+        # With them come the permissions, which are two queries by themselves.
+        principals = principals_of(user)
+    if may(user, "view_run"):
+        return None
+    if principals is None:
+        principals = principals_of(user)
+    return principals
 
 
 def visible_figures(user: Any) -> "QuerySet[TaskFigure]":
@@ -271,21 +341,24 @@ def visible_among(
     """
     if not user.is_active or not user.is_authenticated:
         return runs.none()
-    if may(user, "view_run"):
-        return runs
     if principals is None:
-        principals = principals_of(user)
+        principals = principals_unless_all(user)
+    if principals is None or may(user, "view_run"):
+        return runs
     names_user = RequestReviewer.objects.filter(
         run=OuterRef("pk"), principal__in=principals
     )
     return runs.filter(Q(started_by=user) | Exists(names_user))
 
 
-def visible_relatives(user: Any) -> "QuerySet[Run]":
+def visible_relatives(
+    user: Any, *, principals: Sequence[str] | None = None
+) -> "QuerySet[Run]":
     """Return the `visible_runs` for reads that follow a run to its relatives, which are
     the `among` of `checkpoints.timeline`: each relative is looked at by itself.
+    `principals` are the user's, where the caller has just read them.
     """
-    return visible_among(user, Run.objects.all())
+    return visible_among(user, Run.objects.all(), principals=principals)
 
 
 def may_see_run(user: Any, run: Run) -> bool:

@@ -41,6 +41,7 @@ from approvals.models import (
 from approvals.people import claims
 from approvals.people.acts import record_refusal, record_tampering
 from approvals.people.claims import assign, claim, release
+from approvals.people.comments import comment
 from approvals.people.standing_in import delegate, revoke_delegation
 from approvals.people.standing_policies import (
     make_standing_policy,
@@ -76,6 +77,7 @@ from orchestrator.engine.graphs.standing_policy import signs_by_itself
 __all__ = [
     "assign",
     "claim",
+    "comment",
     "decide",
     "delegate",
     "make_standing_policy",

@@ -45,6 +45,11 @@ def patterns(mount: Mount) -> list[URLPattern]:
             mount(people.RequestAssigned),
             name="request-assign",
         ),
+        path(
+            "requests/<uuid:request_id>/comments/",
+            mount(people.RequestComments),
+            name="request-comments",
+        ),
         path("delegations/", mount(people.Delegations), name="delegations"),
         path(
             "delegations/<uuid:delegation>/revoke/",

@@ -25,6 +25,7 @@ from approvals.models import (
     RequestReviewer,
     RequestStatus,
 )
+from approvals.people.comment_faults import faults_of_comments
 from approvals.people.standing_faults import faults_of_standing_policies
 from approvals.silence import tier_faults
 from checkpoints.db.pages import pages
@@ -68,12 +69,13 @@ more.
 
 def approvals(subject: Subject) -> Iterator[Fault]:
     """Yield the faults of decisions, then of what the log says about decisions,
-    requests and writes, then of requests and receipts.
+    requests and writes, then of requests, receipts and comments.
     """
     yield from _faults_of_decisions(subject)
     yield from _rows_missing_for_events(subject)
     yield from _faults_of_requests(subject)
     yield from subject.seals_of(Receipt.objects.filter(run=subject.run.id))
+    yield from faults_of_comments(subject)
 
 
 # Decisions.

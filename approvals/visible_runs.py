@@ -12,7 +12,13 @@ from django.db import connection
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from approvals.models import RequestReviewer
-from approvals.permissions import has_role, may, principals_of, visible_among
+from approvals.permissions import (
+    has_role,
+    may,
+    principals_of,
+    principals_unless_all,
+    visible_among,
+)
 from checkpoints.db.counts import select_rows
 from checkpoints.db.first_rows import SOURCE, all_of, each_source, first_of_each
 from checkpoints.models import Run
@@ -51,10 +57,8 @@ class VisibleRuns:
         """Return those of these runs that the user may see, the newest first. Reads the
         user's principals, unless he may see all.
         """
-        principals: list[str] = []
-        if not may(user, "view_run"):
-            principals = principals_of(user)
-        return cls(user, principals, runs, {})
+        principals = principals_unless_all(user)
+        return cls(user, principals or [], runs, {})
 
     def order_by(self, *order: str) -> "VisibleRuns":
         """Return the same runs in this order, of `created_at` and `id`; in any order

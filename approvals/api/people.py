@@ -13,12 +13,14 @@ from approvals.api.base import Query, describe, page_schema, paginate, person, r
 from approvals.api.endpoints import visible_request
 from approvals.api.serializers import (
     AssignBody,
+    CommentBody,
+    CommentOut,
     DelegationOut,
     EmptyBody,
     RequestOut,
     StandingPolicyOut,
 )
-from approvals.models import ApprovalRequest
+from approvals.models import ApprovalRequest, RequestComment
 from approvals.people.accounts import active_account
 from approvals.people.claims import holds_claim
 from approvals.people.standing_in import delegations_of
@@ -27,6 +29,7 @@ from approvals.people.standing_policies import (
     standing_policies_of,
 )
 from approvals.permissions import may_see_run
+from checkpoints.sealing.sealed_rows import protection_of
 
 
 def _request_as_it_is(request: Request, request_id: UUID) -> Response:
@@ -88,8 +91,44 @@ class RequestAssigned(APIView):
         posted = read_body(AssignBody, request.data)
         visible_request(person(request), request_id)
         to = active_account(posted["to"], "to")
-        reviews.assign(request_id, to=to, by=person(request))
+        reviews.assign(
+            request_id, to=to, by=person(request), comment=posted.get("comment", "")
+        )
         return _request_as_it_is(request, request_id)
+
+
+class RequestComments(APIView):
+    """The comments on a request, the oldest first, and writing one."""
+
+    scopes = {"POST": "decide"}
+
+    @describe(
+        operation_id="request_comments_list",
+        parameters=[Query],
+        responses=page_schema(CommentOut),
+    )
+    def get(self, request: Request, request_id: UUID) -> Response:
+        read_body(Query, request.query_params)
+        shown = visible_request(person(request), request_id)
+        rows = RequestComment.objects.filter(request=shown).select_related("run")
+        return paginate(
+            request,
+            rows,
+            CommentOut,
+            by=("at", "id"),
+            protection=protection_of(shown.run),
+        )
+
+    @describe(request=CommentBody, responses={201: CommentOut})
+    def post(self, request: Request, request_id: UUID) -> Response:
+        posted = read_body(CommentBody, request.data)
+        row = reviews.comment(
+            request_id,
+            posted["text"],
+            by=person(request),
+            write=posted.get("write"),
+        )
+        return Response(CommentOut(row).data, status=201)
 
 
 class Delegations(APIView):

@@ -16,9 +16,11 @@ from approvals.models import (
     Delegation,
     Receipt,
     RequestClaim,
+    RequestComment,
     StandingPolicy,
 )
 from approvals.people.claims import is_exclusive, shown_claim
+from approvals.people.comments import LONGEST
 from approvals.results.earlier_askings import EffectEnding, endings_of
 from approvals.results.effect_results import effect_results
 from checkpoints.sealing.seal_fault import fault_of, json_of
@@ -95,9 +97,38 @@ class EmptyBody(Body):
 
 
 class AssignBody(Body):
-    """The person who gets a request: the name of an account."""
+    """The person who gets a request: the name of an account; and what is said to them."""
 
     to = serializers.CharField(max_length=150)
+    comment = serializers.CharField(
+        required=False, max_length=LONGEST, trim_whitespace=False
+    )
+
+
+class CommentBody(Body):
+    """A comment on a request, or on one write of it."""
+
+    text = serializers.CharField(max_length=LONGEST, trim_whitespace=False)
+    write = serializers.UUIDField(required=False, allow_null=True)
+
+
+class CommentOut(SealedOut, serializers.ModelSerializer[RequestComment]):
+    """A comment on a request. It decides nothing, and is no part of what is signed.
+    `write` is null where it is about the whole request.
+    """
+
+    by = serializers.CharField(source="by_name")
+    text = serializers.SerializerMethodField(
+        help_text="empty if it cannot be decrypted, for which `fault` has the reason"
+    )
+
+    class Meta:
+        model = RequestComment
+        fields = ["id", "request", "write", "text", "by", "at", "fault"]
+        read_only_fields = fields
+
+    def get_text(self, row: RequestComment) -> str:
+        return self.value_or_none(row, "text") or ""
 
 
 class DelegationOut(serializers.ModelSerializer[Delegation]):

@@ -443,6 +443,13 @@ def _heads_anchored(facts: Facts) -> str:
     return f"anchored {counted(len(facts.get('heads', ())), 'run')}"
 
 
+def _audit_stamped(facts: Facts) -> str:
+    """Say who stated when which line of the log existed."""
+    number = facts.get("number", 0)
+    by = facts.get("authority") or "an authority"
+    return f"had line {number:,} of the audit log stamped by {by} at {facts.get('at')}"
+
+
 # Retention and erasure.
 
 
@@ -552,6 +559,10 @@ KINDS: dict[str, tuple[str, Words]] = {
     "request_escalated": ("Others asked too", _request_escalated),
     "request_reopened": ("Review re-opened", _request_reopened),
     "request_claimed": ("Review taken", _always("took a review")),
+    "request_commented": (
+        "Comment written",
+        _always("commented on a review"),
+    ),
     "request_released": ("Review given back", _request_released),
     "request_assigned": ("Review handed over", _request_assigned),
     "cancelled": ("Run cancelled", _always("asked to cancel the run")),
@@ -632,6 +643,7 @@ KINDS: dict[str, tuple[str, Words]] = {
     "runs_verified": ("Runs verified", _runs_verified),
     "run_marked": ("Run marked tampered", _run_marked),
     "heads_anchored": ("Heads anchored", _heads_anchored),
+    "audit_stamped": ("Audit log stamped", _audit_stamped),
     "memory_forgotten": ("Memory forgotten", _memory_forgotten),
     "history_pruned": ("History removed", _history_pruned),
     "run_removed": ("Run removed", _run_removed),

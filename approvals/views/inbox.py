@@ -11,7 +11,7 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import Count, Prefetch, QuerySet
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.http import urlencode
@@ -35,7 +35,7 @@ from approvals.models import (
 from approvals.people.claims import shown_claim
 from approvals.results.effect_results import EffectResult, effect_results
 from approvals.views import inbox_search
-from approvals.views.inbox_effects import EffectCount, effects_of
+from approvals.views.inbox_effects import EffectCount, channels_of, effects_of
 from approvals.views.page import (
     read_moment,
     read_page,
@@ -45,6 +45,8 @@ from approvals.views.page import (
 )
 from approvals.visible_requests import NEWEST_FIRST, of_visible_runs
 from checkpoints.core.status import CLOSED_TO_DECISIONS, Status
+from checkpoints.db.together import read_together
+from checkpoints.queue import workers
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
@@ -79,9 +81,6 @@ _SIGNED = (
     "by",
     "by_name",
     "at",
-    "by__first_name",
-    "by__last_name",
-    "by__username",
 )
 
 
@@ -138,17 +137,23 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
     # Read before the rows: what changes meanwhile changes the mark, and the page asks
     # for it.
     principals = permissions.principals_of(request.user)
-    mark = inbox.mark_of(request.user, principals=principals)
+    beside = read_together(
+        **inbox.mark_queries(request.user, principals),
+        **folders.count_queries(request.user, principals),
+        heartbeat=workers.latest_heartbeat(),
+        saved=SavedFilter.objects.filter(user=request.user.pk),
+    )
+    mark = inbox.mark_in(beside)
     if words or taken:
-        page = _page_of_search(request, folder, words, taken)
+        page = _page_of_search(request, folder, words, taken, principals)
     else:
-        page = _page(request, folder)
+        page = _page(request, folder, principals)
     rows = _rows(page.requests, request.user)
     context = {
         "folder": folder,
         "label": FOLDERS[folder],
         "empty": EMPTY[folder],
-        "folders": _counts(mark, folders.count_folders(request.user, principals)),
+        "folders": _counts(mark, beside),
         "rows": rows,
         "columns": _columns(rows),
         "mark": mark,
@@ -158,7 +163,9 @@ def inbox_page(request: HttpRequest) -> HttpResponse:
         "taken": taken,
         "filters": _filters(folder, words, taken),
         "query": _query(folder, words, taken),
-        "saved": list(SavedFilter.objects.filter(user=request.user.pk)),
+        "saved": beside["saved"],
+        # The number waiting is that of the mark.
+        "bar": inbox.bar_in(beside),
         "zone": timezone.get_current_timezone_name(),
     }
     return render(request, "approvals/inbox.html", context, section="reviews")
@@ -176,13 +183,13 @@ class _Page:
     searched: int = 0
 
 
-def _page(request: HttpRequest, folder: str) -> _Page:
-    """Return a page of a folder."""
+def _page(request: HttpRequest, folder: str, principals: Sequence[str]) -> _Page:
+    """Return a page of a folder. `principals` are the person's, as just read."""
     number = read_page(request)
     start = (number - 1) * PAGE
     # One request beyond the page shows whether there is a next page.
     end = start + PAGE + 1
-    requests = _with_people(_folder(request.user, folder, first=end))
+    requests = _folder(request.user, folder, principals, first=end)
     page = list(requests[start:end])
     onward = ""
     if len(page) > PAGE:
@@ -228,20 +235,28 @@ def _query(folder: str, words: str, taken: str) -> str:
     return urlencode(query)
 
 
-def _page_of_search(request: HttpRequest, folder: str, words: str, taken: str) -> _Page:
+def _page_of_search(
+    request: HttpRequest,
+    folder: str,
+    words: str,
+    taken: str,
+    principals: Sequence[str],
+) -> _Page:
     """Return the requests of a folder that have the words and are taken by whom it is
-    asked for, of the stretch behind the place that the address names.
+    asked for, of the stretch behind the place that the address names. `principals` are
+    the person's, as just read.
     """
     requests = _folder(
         request.user,
         folder,
+        principals,
         first=inbox_search.number_read(),
         behind=_place(request.GET.get("after", "")),
     )
     condition = inbox_search.has_words(words)
     condition &= inbox_search.is_taken_by(taken, request.user)
     search = inbox_search.search(requests, condition, most=PAGE)
-    page = list(_with_people(search.requests))
+    page = list(search.requests)
     if search.end is None:
         return _Page(page, "")
     query = {"folder": folder, "q": words, "after": _place_text(search.end)}
@@ -283,7 +298,7 @@ def inbox_rows(request: HttpRequest) -> HttpResponse:
     ids = [text for text in request.GET.getlist("id")[:PAGE] if is_uuid(text)]
     named = ApprovalRequest.objects.filter(id__in=ids)
     visible = inbox.listed(of_visible_runs(request.user, named))
-    requests = _with_people(visible.order_by(*NEWEST_FIRST))
+    requests = visible.order_by(*NEWEST_FIRST)
     return render(
         request,
         "approvals/_ask_rows.html",
@@ -301,33 +316,40 @@ def is_uuid(text: str) -> bool:
     return True
 
 
-def _with_people(requests: "QuerySet[ApprovalRequest]") -> "QuerySet[ApprovalRequest]":
-    """Prefetch signers: one query, however many requests there are."""
-    signed = Decision.objects.select_related("by").only(*_SIGNED).order_by("event_seq")
-    return requests.prefetch_related(Prefetch("decisions", signed, to_attr="signed"))
-
-
 def _folder(
-    user: Any, folder: str, *, first: int, behind: inbox.InboxPlace | None = None
+    user: Any,
+    folder: str,
+    principals: Sequence[str],
+    *,
+    first: int,
+    behind: inbox.InboxPlace | None = None,
 ) -> "QuerySet[ApprovalRequest]":
     """Return the requests of a folder, at least the first ones, or those behind a
-    place.
+    place. `principals` are the user's, as just read.
     """
     if folder == "mine":
         return inbox.waiting_for(user, first=first, behind=behind)
-    if folder == "drafts":
-        return folders.drafted_by(user, first=first, behind=behind)
-    if folder == "back":
-        return folders.came_back_to(user, first=first, behind=behind)
     if folder == "expired":
         return folders.expired_for(user, first=first, behind=behind)
-    is_open = folder == "signed"
-    return inbox.signed_by(user, is_open=is_open, first=first, behind=behind)
+    of_user: dict[str, Any] = {
+        "first": first,
+        "behind": behind,
+        "principals": principals,
+    }
+    if folder == "drafts":
+        return folders.drafted_by(user, **of_user)
+    if folder == "back":
+        return folders.came_back_to(user, **of_user)
+    return inbox.signed_by(user, is_open=folder == "signed", **of_user)
 
 
-def _counts(mark: inbox.Mark, others: Mapping[str, int]) -> list[dict[str, Any]]:
+def _counts(
+    mark: inbox.Mark, beside: Mapping[str, Sequence[Any]]
+) -> list[dict[str, Any]]:
     # What is decided and expired only grows.
-    counts = {"mine": mark.waiting, "signed": mark.signed, **others}
+    counts = {"mine": mark.waiting, "signed": mark.signed}
+    for folder in ("back", "drafts"):
+        counts[folder] = beside[folder][0]
     links = []
     for name, label in FOLDERS.items():
         links.append({"name": name, "label": label, "count": counts.get(name)})
@@ -363,17 +385,10 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
     """Return the rows of requests. The number of queries does not grow with them."""
     # One query for the keys of all encrypted titles, instead of one for each.
     data_keys.know_keys_of(requests)
-    # The names of all reviewers are read together.
-    principals: list[str] = []
-    accounts: list[str] = []
-    for request in requests:
-        principals += _principals(request)
-        taken = shown_claim(request)
-        if taken is not None:
-            accounts.append(taken.by_name)
-    names = names_of([*_accounts(principals), *accounts])
-    effects = effects_of(requests)
-    drafted = _drafted(requests, user)
+    beside = _read_beside(requests, user)
+    names = names_among(_named_accounts(requests), beside["people"])
+    effects = effects_of(requests, channels=beside["channels"])
+    drafted = dict(beside["drafted"])
     open_runs = [request.run for request in _open(requests)]
     repeats_by_run = repeated_effects(open_runs)
     held = permissions.held_shown(user) if open_runs else permissions.HeldPrincipals()
@@ -408,20 +423,57 @@ def _principals(request: ApprovalRequest) -> list[str]:
     return request.reviewers_now
 
 
-def _drafted(requests: Sequence[ApprovalRequest], user: Any) -> dict[UUID, int]:
-    """Return for how many writes of each run this person has drafted a choice. One
-    query.
+def _read_beside(
+    requests: Sequence[ApprovalRequest], user: Any
+) -> dict[str, list[Any]]:
+    """Read what the rows of requests show of other tables, and set `signed` of each to
+    its decisions with their people. One query, however many requests there are.
     """
-    runs = {request.run_id for request in _open(requests)}
-    if not runs:
-        return {}
-    rows = (
-        Draft.objects.filter(by=user.pk, run__in=runs)
-        .order_by()
-        .values_list("run")
-        .annotate(count=Count("id"))
+    if not requests:
+        return {"people": [], "channels": [], "drafted": []}
+    decisions = Decision.objects.filter(
+        request__in=[request.id for request in requests]
     )
-    return dict(rows)
+    # For how many writes of each run this person has drafted a choice.
+    drafts = Draft.objects.filter(
+        by=user.pk, run__in={request.run_id for request in _open(requests)}
+    )
+    beside = read_together(
+        decisions=decisions.only(*_SIGNED).order_by("event_seq"),
+        people=_people(_named_accounts(requests), decisions),
+        channels=channels_of(requests),
+        drafted=drafts.order_by().values_list("run").annotate(count=Count("id")),
+    )
+    people = {person.pk: person for person in beside["people"]}
+    signed: dict[UUID, list[Decision]] = {request.id: [] for request in requests}
+    for decision in beside["decisions"]:
+        # A decision of a policy or a deadline has no person.
+        decision.by = people.get(decision.by_id)
+        signed[decision.request_id].append(decision)
+    for request in requests:
+        request.signed = signed[request.id]  # type: ignore[attr-defined]
+    return beside
+
+
+def _named_accounts(requests: Iterable[ApprovalRequest]) -> list[str]:
+    """Return the accounts that are reviewers of these requests, or have taken one."""
+    accounts: list[str] = []
+    for request in requests:
+        accounts += _accounts(_principals(request))
+        taken = shown_claim(request)
+        if taken is not None:
+            accounts.append(taken.by_name)
+    return accounts
+
+
+def _people(
+    accounts: Iterable[str], decisions: "QuerySet[Decision]"
+) -> "QuerySet[Any]":
+    """Return the people with these accounts, and those who made these decisions."""
+    model = get_user_model()
+    signers = Q(pk__in=decisions.order_by().values("by"))
+    named = Q(**{f"{model.USERNAME_FIELD}__in": set(accounts)})
+    return model._base_manager.filter(signers | named)
 
 
 def _row(
@@ -625,8 +677,15 @@ def names_of(accounts: Iterable[str]) -> dict[str, str]:
     people = model._default_manager.filter(
         **{f"{model.USERNAME_FIELD}__in": set(names)}
     )
+    return names_among(names, people)
+
+
+def names_among(accounts: Iterable[str], people: Iterable[Any]) -> dict[str, str]:
+    """Return for each account the name of its person among these, else the account."""
+    names = {account: account for account in accounts if account}
     for person in people:
-        names[person.get_username()] = name_of(person)
+        if person.get_username() in names:
+            names[person.get_username()] = name_of(person)
     return names
 
 

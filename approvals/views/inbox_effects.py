@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 
 from approvals.display.leaf import Leaf, leaf_of
 from approvals.display.value_types import decimal_of, type_of_channel
@@ -70,16 +70,22 @@ Counts = dict[TaskKey, dict[str, EffectCount]]
 
 
 def effects_of(
-    requests: Sequence[ApprovalRequest], *, with_money: bool = True
+    requests: Sequence[ApprovalRequest],
+    *,
+    channels: Iterable[tuple[Any, ...]] | None = None,
+    with_money: bool = True,
 ) -> dict[UUID, list[EffectCount]]:
     """Return for each request its writes by effect class, the lightest class first. At
-    most two queries; without money no column of a write is read.
+    most two queries; without money no column of a write is read. `channels` are the rows
+    of `channels_of`, where the caller has just read them.
     """
     if not requests:
         return {}
     compiled = {request.run_id: versions.graph_for(request.run) for request in requests}
     counts: Counts = {}
-    for *task, channel, count in _channels(requests):
+    if channels is None:
+        channels = channels_of(requests)
+    for *task, channel, count in channels:
         run_id, line, node, visit, index = task
         effect = _effect(compiled[run_id], node, channel)
         of_task = counts.setdefault((run_id, line, node, visit, index), {})
@@ -101,8 +107,12 @@ def _task_of(row: Any) -> TaskKey:
     )
 
 
-def _channels(requests: Sequence[ApprovalRequest]) -> Iterable[tuple[Any, ...]]:
-    """Return for each task and channel how many writes there are."""
+def channels_of(
+    requests: Sequence[ApprovalRequest],
+) -> "QuerySet[PendingWrite, tuple[Any, ...]]":
+    """Return the query for how many writes each task of these requests, of which there
+    is one at least, has for each channel.
+    """
     # Each write has one first revision, so that later ones do not count twice.
     rows = PendingWrite.objects.filter(_of(requests), revision=1).order_by()
     return rows.values_list(*TASK, "channel").annotate(count=Count("id"))

@@ -33,6 +33,10 @@ from approvals.results.effect_results import effect_results
 from approvals.views.asked_before import ending_in_words
 from approvals.views.inbox import name_of, names_of, time_of
 from approvals.views.page import read_page, refuses_unreadable_filters, render
+from approvals.views.people.comment_box import (
+    ShownComment,
+    comments_of_requests,
+)
 from approvals.views.write_cards import LARGE, Shown, first_page
 from checkpoints import versions
 from checkpoints.core.plural import counted
@@ -149,6 +153,7 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
         "came_back": came_back,
         "still_open": still_open,
         "now": _now(sees_run, came_back, still_open),
+        "comments": _comments_on(askings, sees_run=sees_run),
         "came_of_it": _came_of_it(askings, sees_run=sees_run),
         "answers": _answers_in_words(askings, sees_run=sees_run),
         "next": inbox.waiting_for(request.user, first=1, beside=run.id).first(),
@@ -310,6 +315,15 @@ def _reason_of(request: ApprovalRequest, answer: Decision) -> str:
         return str(read_value(answer, "reason") or "")
     except UNREADABLE as error:
         return f"its reason {unreadable_reason(error)}"
+
+
+def _comments_on(
+    requests: Sequence[ApprovalRequest], *, sees_run: bool
+) -> Sequence[ShownComment]:
+    """Return the newest comments on these requests, none for who may not see the run."""
+    if not requests or not sees_run:
+        return ()
+    return comments_of_requests(requests[0].run, requests)
 
 
 def _has_open_request(run: Run) -> bool:
@@ -480,7 +494,9 @@ def _fill(
     if line.result not in ("counted", "kept"):
         return
     value = read_value(row, "value")
-    is_edited = row.author_id is not None and "ask" not in shown
+    is_question = "ask" in shown
+    line.word = _word(line, is_question)
+    is_edited = row.author_id is not None and not is_question
     line.differs = first is not None and is_edited
     # An edited value is shown with the changes that people made to the proposal.
     if first is not None and line.differs:
@@ -491,6 +507,11 @@ def _fill(
     else:
         change = comparison.alone(value, declared=declared)
     line.shown = first_page(change)
+
+
+def _word(line: SignedWrite, is_question: bool) -> str:
+    """Return the word of a verdict: a question is answered, not edited."""
+    return "Answered" if is_question and line.verdict == "edit" else line.word
 
 
 def _text(entry: dict[str, Any], names: Mapping[str, str]) -> str:

@@ -226,10 +226,20 @@ def metadata_at(
     """Return the metadata of these checkpoints of a run by number and name, in the form
     of `shown_metadata`; `OF_RUN` is the run itself. One query.
     """
+    return metadata_in(metadata_rows(run, seqs), run)
+
+
+def metadata_rows(run: Run, seqs: Collection[int]) -> "QuerySet[RunMetadata]":
+    """Return the query of `metadata_at`, whose rows `metadata_in` reads."""
+    rows = RunMetadata.objects.filter(run=run.id, seq__in=seqs)
+    return rows.order_by("seq", "name")
+
+
+def metadata_in(rows: Iterable[RunMetadata], run: Run) -> dict[int, dict[str, Any]]:
+    """Return what `metadata_at` would, of rows of a run."""
     protection = protection_of(run)
     shown: dict[int, dict[str, Any]] = defaultdict(dict)
-    rows = RunMetadata.objects.filter(run=run.id, seq__in=seqs)
-    for row in rows.order_by("seq", "name"):
+    for row in rows:
         shown[row.seq][row.name] = _shown_value(row, protection)
     return shown
 
@@ -248,12 +258,18 @@ def figures_at(
     """Return the sums of figures of a checkpoint, {node: {name: millionths}};
     {"refused": why} if one of the numbers is not as it was sealed. One query.
     """
+    return figures_in(figure_rows(run, seq), run)
+
+
+def figure_rows(run: Run, seq: int) -> "QuerySet[TaskFigure]":
+    """Return the query of `figures_at`, whose rows `figures_in` reads."""
     rows = TaskFigure.objects.filter(run=run.id, seq=seq)
-    return _shown_sums(
-        rows.order_by("node", "name"),
-        protection_of(run),
-        attrgetter("node"),
-    )
+    return rows.order_by("node", "name")
+
+
+def figures_in(rows: Iterable[TaskFigure], run: Run) -> dict[str, dict[str, Any]]:
+    """Return what `figures_at` would, of rows of a run."""
+    return _shown_sums(rows, protection_of(run), attrgetter("node"))
 
 
 def figures_of_results(
@@ -303,9 +319,18 @@ def figures_of_run(run: UUID) -> dict[str, int]:
     """Return the sum of each figure of a run over all its lines, in millionths by name.
     One query, of columns.
     """
+    return sums_in(sums_of_run(run))
+
+
+def sums_of_run(run: UUID) -> "QuerySet[TaskFigure, tuple[str, int]]":
+    """Return the query of `figures_of_run`, whose rows `sums_in` reads."""
     rows = TaskFigure.objects.filter(run=run).order_by("name")
-    sums = rows.values_list("name").annotate(sum=Sum("millionths"))
-    return {name: int(total) for name, total in sums}
+    return rows.values_list("name").annotate(sum=Sum("millionths"))
+
+
+def sums_in(rows: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return what `figures_of_run` would, of its rows."""
+    return {name: int(total) for name, total in rows}
 
 
 def with_metadata(

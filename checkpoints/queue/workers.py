@@ -2,6 +2,7 @@
 heartbeat within a lease does not count.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -53,10 +54,21 @@ def _alive() -> "QuerySet[Worker]":
 
 def silence() -> Silence | None:
     """Return None while a worker is alive, otherwise since when none is. One query."""
+    return silence_in(list(latest_heartbeat()))
+
+
+def latest_heartbeat() -> "QuerySet[Worker, tuple[datetime, bool]]":
+    """Return the query for the last heartbeat of any worker, and whether a worker is
+    alive. `silence_in` reads its row.
+    """
     latest = Worker.objects.order_by("-heartbeat_at")
     with_life = latest.annotate(is_any_alive=Exists(_alive()))
-    row = with_life.values_list("heartbeat_at", "is_any_alive").first()
-    if row is None:
+    return with_life.values_list("heartbeat_at", "is_any_alive")[:1]
+
+
+def silence_in(rows: Sequence[tuple[datetime, bool]]) -> Silence | None:
+    """Return what `silence` would, of the rows of `latest_heartbeat`. No query."""
+    if not rows:
         return Silence(since=None)
-    heartbeat, is_any_alive = row
+    heartbeat, is_any_alive = rows[0]
     return None if is_any_alive else Silence(since=heartbeat)

@@ -13,6 +13,7 @@ import hmac
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from hashlib import sha256
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -59,11 +60,12 @@ class Protection:
         """Return the hash of these bytes in hex: SHA-256, keyed in an encrypted run."""
         if self.hash_key:
             return keyring().keyed_hash(self.hash_key, data)
-        return canonical.digest(data)
+        return sha256(data).hexdigest()
 
     def framed_hash(self, *parts: Part) -> str:
         """Return the hash of the framed parts, in hex."""
-        return self.digest(canonical.framed(*parts))
+        data = canonical.framed(*parts)
+        return self.digest(data) if self.hash_key else sha256(data).hexdigest()
 
 
 PLAIN = Protection()

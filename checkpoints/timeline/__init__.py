@@ -35,6 +35,7 @@ from checkpoints.timeline.states import (
     read_checkpoint,
     results_at,
     snapshot_of,
+    start_of_log,
     state_at,
 )
 
@@ -75,5 +76,6 @@ __all__ = [
     "read_checkpoint",
     "results_at",
     "snapshot_of",
+    "start_of_log",
     "state_at",
 ]

@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, QuerySet
 
 from checkpoints.core.ids import unknown_thing, uuid_of
+from checkpoints.db.together import read_together
 from checkpoints.models import Run, RunLine
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_rows import protection_of
@@ -76,7 +77,7 @@ def lineage(
     among: Among = None,
 ) -> Lineage:
     """Return the tree in which a run stands. A query for each level up to the first
-    run, one for their lines, and two for each level down from it. Raises
+    run, one for their lines, and one for each level down from it. Raises
     `UnknownThing`.
     """
     check_among(among)
@@ -211,10 +212,10 @@ def _grow(
     among: Among,
 ) -> bool:
     """Add to the tree the runs that came from these, and return whether it could hold
-    all of them. Two queries.
+    all of them. One query.
     """
     ids = [relative.run.id for relative in level]
-    for above, relative in [*_departed_from(ids, among), *_children_of(ids, among)]:
+    for above, relative in _runs_below(ids, among):
         if relative.run.id in tree:
             continue
         if len(tree) >= MOST:
@@ -224,35 +225,32 @@ def _grow(
     return True
 
 
-def _departed_from(
+def _runs_below(
     runs: Collection[UUID],
     among: Among,
-) -> list[tuple[UUID, Relative]]:
-    """Return the forks and replays of these runs, each with the run that it came from,
-    the oldest first.
+) -> Iterator[tuple[Any, Relative]]:
+    """Yield the forks and replays of these runs, then the child runs of their tasks,
+    each with the run that it came from, the oldest first. One query.
     """
+    # One more than a tree holds shows that it can't hold all.
+    lines = _lines_from(runs, among)[: MOST + 1]
+    children = _visible_runs(among).filter(parent_run__in=runs).order_by("id")
+    below = read_together(
+        lines=lines,
+        departed=_visible_runs(among).filter(id__in=lines.values("run")),
+        children=children[: MOST + 1],
+    )
+    departed = {run.id: run for run in below["departed"]}
+    for line in below["lines"]:
+        run = departed[line.run_id]
+        yield line.departure_run, _relative_by_line(run, line)
+    for run in below["children"]:
+        yield run.parent_run, Relative(run, CHILD, task=run.parent_task)
+
+
+def _lines_from(runs: Collection[UUID], among: Among) -> "QuerySet[RunLine]":
+    """Return the first lines of the forks and replays of these runs, the oldest first."""
     lines = RunLine.objects.filter(departure_run__in=runs, number=1)
     if among is not None:
         lines = lines.filter(Exists(among.filter(id=OuterRef("run"))))
-    unread = [f"run__{name}" for name in _UNREAD]
-    lines = lines.select_related("run").defer(*unread).order_by("id")
-    departed: list[tuple[UUID, Relative]] = []
-    # One more than a tree holds shows that it can't hold all.
-    for line in lines[: MOST + 1]:
-        departed.append((line.departure_run, _relative_by_line(line.run, line)))
-    return departed
-
-
-def _children_of(
-    runs: Collection[UUID],
-    among: Among,
-) -> list[tuple[Any, Relative]]:
-    """Return the child runs of tasks of these runs, each with its parent, the oldest
-    first.
-    """
-    rows = _visible_runs(among).filter(parent_run__in=runs).order_by("id")
-    children: list[tuple[Any, Relative]] = []
-    for run in rows[: MOST + 1]:
-        child = Relative(run, CHILD, task=run.parent_task)
-        children.append((run.parent_run, child))
-    return children
+    return lines.order_by("id")

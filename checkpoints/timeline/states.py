@@ -2,7 +2,7 @@
 writes at that time, and the run's log.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -290,24 +290,34 @@ def _loaded_of(checkpoint: Checkpoint) -> "_LoadedCheckpoint":
     return loaded
 
 
-def fault_of_run(run: Run) -> SealFault | None:
+def fault_of_run(
+    run: Run, *, start: Iterable[RunEvent] | None = None
+) -> SealFault | None:
     """Return why a run's row does not verify: by its seal, its input, and the label,
-    the facts and the ties in the first event of its log. One query; None if it does.
+    the facts and the ties in the first event of its log; None if it does. One query,
+    none where the caller has read the `start_of_log`.
     """
+    if start is None:
+        start = start_of_log(run)
     try:
         run_row.input_of(run)
-        _verify_start(run)
+        _verify_start(run, start)
     except CountersignError as error:
         row = str(error.facts.get("row") or sealed_rows.name_of(run))
         return SealFault(error.code, row, error.message)
     return None
 
 
-def _verify_start(run: Run) -> None:
+def start_of_log(run: Run) -> "QuerySet[RunEvent]":
+    """Return the query for the first event of a run's log."""
+    return RunEvent.objects.filter(run=run.id, seq=1)
+
+
+def _verify_start(run: Run, start: Iterable[RunEvent]) -> None:
     """Raise `TamperedRow` where a run's row has another label, facts or ties than the
     first event of its log, and where that event is missing.
     """
-    first = RunEvent.objects.filter(run=run.id, seq=1).first()
+    first = next(iter(start), None)
     if first is None:
         # The log of a fork that a store made begins when it is resumed.
         if run.event_seq == 0:

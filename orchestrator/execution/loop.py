@@ -292,7 +292,7 @@ def _open_session(lease: Lease) -> Session | None:
 
     entries: dict[Task, Entry] = {}
     # Only journaled nodes have entries, so other graphs are spared the query.
-    if any(node.journaled for node in graph.nodes.values()):
+    if graph.has_journaled:
         entries = journal.entries_for_takeover(lease, head)
     # After the journal was read, because a poisoned run with an open intent is unknown.
     if _is_poison(lease):

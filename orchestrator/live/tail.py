@@ -13,6 +13,7 @@ from uuid import UUID
 from channels.db import database_sync_to_async
 
 from approvals import inbox, permissions
+from approvals.people.comments import comment_counts
 from checkpoints import timeline
 from checkpoints.models import Run, RunEvent
 from checkpoints.queue import workers
@@ -101,6 +102,18 @@ async def news(scope: Scope, run: UUID, seq: int) -> AsyncIterator[dict[str, Any
                 break
             seq = line["seq"]
             yield line
+
+
+async def count_comments(scope: Scope, run: UUID) -> int:
+    """Return how many comments there are on the requests of a run. Raises
+    `UnknownThing` if the person may not see them, and `SignedOut`.
+    """
+
+    def look() -> int:
+        permissions.visible_run(current_person(scope), run)
+        return comment_counts([run]).get(run, 0)
+
+    return await _in_thread(look)
 
 
 async def heads(scope: Scope, runs: Iterable[UUID]) -> dict[UUID, int]:

@@ -21,7 +21,6 @@ from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED
 from checkpoints.db import counts
 from checkpoints.models import ErasureRecord
-from checkpoints.queue import workers
 from orchestrator.display import labels, run_names, tape
 from orchestrator.display.shortcuts import shortcuts_of
 from orchestrator.run_access.labels import display_error, progress_of
@@ -98,7 +97,7 @@ def shell(context: template.Context) -> dict[str, Any]:
     facts = _facts_of_browser(request)
     user = getattr(request, "user", None)
     if user is not None and user.is_authenticated:
-        facts |= _facts_of_person(user, context.get("mark"))
+        facts |= _facts_of_person(user, context.get("bar"))
     return facts
 
 
@@ -129,24 +128,21 @@ def _facts_of_browser(request: HttpRequest | None) -> dict[str, Any]:
     }
 
 
-def _facts_of_person(user: Any, mark: inbox.Mark | None) -> dict[str, Any]:
-    """Return the part of the frame that is for a signed-in person. `mark` is that of the
-    inbox, where the page has read it.
+def _facts_of_person(user: Any, bar: inbox.BarFacts | None) -> dict[str, Any]:
+    """Return the part of the frame that is for a signed-in person. `bar` is what the
+    page has read of it, so that both show the same number.
     """
-    if mark is None:
-        count = inbox.count_waiting(user)
-    else:
-        # The page and its bar show the same number.
-        count = mark.waiting + mark.is_capped
+    if bar is None:
+        bar = inbox.bar_facts(user)
     name = user.get_full_name() or user.get_username()
     return {
         "user": user,
         "name": name,
         "initials": initials(name),
         "role": permissions.has_role(user),
-        "waiting": min(count, inbox.MANY),
-        "more": count > inbox.MANY,
-        "silence": workers.silence(),
+        "waiting": min(bar.waiting, inbox.MANY),
+        "more": bar.waiting > inbox.MANY,
+        "silence": bar.silence,
     }
 
 

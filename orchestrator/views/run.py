@@ -2,20 +2,22 @@
 step; and the view that resumes a stopped run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
+from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
+from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from approvals import permissions
+from approvals import inbox, permissions
 from approvals.models import ApprovalRequest, Receipt, RequestStatus
 from approvals.views.inbox import asked_of
 from approvals.views.page import (
@@ -28,8 +30,9 @@ from approvals.views.page import (
 )
 from checkpoints import timeline
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
+from checkpoints.db.together import Count, read_together
 from checkpoints.ledger import notes
-from checkpoints.models import BundleImport, Checkpoint, Run
+from checkpoints.models import BundleImport, Checkpoint, Pin, Run, RunEvent
 from checkpoints.models.checkpoint import Source
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import unreadable_reason
@@ -57,7 +60,7 @@ from orchestrator.views import (
 )
 from orchestrator.views.cancel import can_be_cancelled, cancelled
 from orchestrator.views.graphs import policy_in_words
-from orchestrator.views.retention.pin import lasting_pin
+from orchestrator.views.retention.pin import lasting_pins
 from orchestrator.views.run_details import TABS
 from orchestrator.views.run_problem import problem_of
 from orchestrator.views.run_standings import RunStanding
@@ -102,7 +105,12 @@ def run_page(request: HttpRequest, ref: str) -> HttpResponse:
     if tab not in TABS:
         tab = "changed"
     context = _context(request, run, rows, at, newest=newest, tab=tab)
-    return render(request, "orchestrator/run.html", {"page": context}, section="runs")
+    return render(
+        request,
+        "orchestrator/run.html",
+        {"page": context, "bar": context["bar"]},
+        section="runs",
+    )
 
 
 @login_required
@@ -183,7 +191,9 @@ def _context(
     snapshot, refusal = _snapshot(at)
     past = at.seq != newest.seq
     way = run_lines.way_of(run)
-    for_person = _for_person(run, user)
+    principals = permissions.principals_shown(user)
+    beside = _read_beside(run, rows, at, user, principals, past=past)
+    for_person = _for_person(run, user, beside)
     path = request.GET.get("path", "")
     return {
         "run": run,
@@ -191,22 +201,84 @@ def _context(
         "past": past,
         "tab": tab,
         "now_url": url(run, at=None, tab=tab),
-        "run_fault": timeline.fault_of_run(run),
+        "bar": inbox.bar_in(beside),
+        "run_fault": timeline.fault_of_run(run, start=beside["start"]),
         **_graph_facts(run, at, snapshot, past=past),
-        **_checkpoint_facts(run, at, refusal, way),
-        **_noted(run, at),
+        **_checkpoint_facts(run, at, refusal, way, beside),
+        **_noted(run, at, beside),
         "may_pin": permissions.may(user, "manage_retention"),
-        **_timeline(run, rows, at, newest=newest, tab=tab, way=way),
+        **_timeline(run, rows, at, beside, newest=newest, tab=tab, way=way),
         "has_role": permissions.has_role(user),
         **for_person,
-        **_signed(run, user, has_open_writes=bool(for_person["review_writes"])),
-        **_lineage(run, user, rows),
+        **_signed(beside),
+        **_lineage(run, user, rows, principals),
         "watched": run_paths.watched_path(user, run, at, path, tab=tab),
-        **_events(run, at, past),
+        **_events(run, at, past, beside),
         **_detail(request, run, at, snapshot, tab, past=past),
         # Last, for it withdraws what is offered for a sound run.
         **_ways_on(for_person, at),
     }
+
+
+Beside = Mapping[str, list[Any]]
+"""The rows of other tables that a page shows, by the names of `_read_beside`."""
+
+
+def _read_beside(
+    run: Run,
+    rows: Sequence[Checkpoint],
+    at: Checkpoint,
+    user: Any,
+    principals: Sequence[str],
+    *,
+    past: bool,
+) -> Beside:
+    """Read the few rows of many tables that the page shows beside checkpoints, and what
+    its bar says. One query. `principals` are the person's, as just read.
+    """
+    requests = ApprovalRequest.objects.filter(run=run)
+    events = timeline.events(run.id, after=_before_events(run, at, past))[:AROUND]
+    pins = lasting_pins(at)
+    receipts = _receipts(run, user)
+    beside = read_together(
+        start=timeline.start_of_log(run),
+        events=events,
+        asked=_open_requests(run),
+        was_asked=Count(requests[:1]),
+        pins=pins,
+        receipts=receipts,
+        people=_people(events, pins, receipts),
+        metadata=notes.metadata_rows(run, [notes.OF_RUN, at.seq]),
+        sums=notes.sums_of_run(run.id),
+        figures=notes.figure_rows(run, at.seq),
+        earlier=run_gaps.kept_before(run, rows[-1].seq),
+        **inbox.bar_queries(principals),
+    )
+    people = {person.pk: person for person in beside["people"]}
+    for row in (*beside["pins"], *beside["receipts"]):
+        row.by = people.get(row.by_id)
+    return beside
+
+
+def _people(
+    events: "QuerySet[RunEvent]",
+    pins: "QuerySet[Pin]",
+    receipts: "QuerySet[Receipt]",
+) -> "QuerySet[Any]":
+    """Return the actors of these events, and the people of these pins and receipts."""
+    model = get_user_model()
+    actors = Q(**{f"{model.USERNAME_FIELD}__in": events.values("actor")})
+    pinned = Q(pk__in=pins.values("by"))
+    signed = Q(pk__in=receipts.values("by"))
+    return model._base_manager.filter(actors | pinned | signed)
+
+
+def _receipts(run: Run, user: Any) -> "QuerySet[Receipt]":
+    """Return the first receipts of a run that this person may read."""
+    receipts = Receipt.objects.filter(run=run)
+    if not permissions.may(user, "view_audit"):
+        receipts = receipts.filter(by=user)
+    return receipts.order_by("at").defer("lines", "seal")[:RECEIPTS]
 
 
 def _graph_facts(run: Run, at: Checkpoint, snapshot: Payload, *, past: bool) -> Facts:
@@ -241,6 +313,7 @@ def _checkpoint_facts(
     at: Checkpoint,
     refusal: str,
     way: run_lines.Way,
+    beside: Beside,
 ) -> Facts:
     """Return the facts about the chosen checkpoint itself."""
     fault = fault_of(at, protection_of(run))
@@ -254,13 +327,15 @@ def _checkpoint_facts(
         "why": WHY[Source(at.source)],
         "nodes": ", ".join(dict.fromkeys(nodes)),
         "superseded": run_lines.is_superseded(at, way),
-        "pinned": lasting_pin(at),
+        "pinned": next(iter(beside["pins"]), None),
     }
 
 
-def _lineage(run: Run, user: Any, rows: Sequence[Checkpoint]) -> Facts:
+def _lineage(
+    run: Run, user: Any, rows: Sequence[Checkpoint], principals: Sequence[str]
+) -> Facts:
     """Return where the run comes from and its relatives, as far as this person may see
-    them.
+    them. `principals` are the person's, as just read.
     """
     inherited: Any = []
     # Only a window that reaches the beginning has the origin's columns before it.
@@ -269,20 +344,20 @@ def _lineage(run: Run, user: Any, rows: Sequence[Checkpoint]) -> Facts:
     return {
         "origin": run_lineage.origin_of(user, run),
         "inherited": inherited,
-        "lineage": run_lineage.lineage_facts(user, run),
+        "lineage": run_lineage.lineage_facts(user, run, principals),
     }
 
 
-def _noted(run: Run, at: Checkpoint) -> Facts:
+def _noted(run: Run, at: Checkpoint, beside: Beside) -> Facts:
     """Return the metadata of the run and of this checkpoint, the figures of its nodes,
     and the run's sums.
     """
-    metadata = notes.metadata_at(run, [notes.OF_RUN, at.seq])
+    metadata = notes.metadata_in(beside["metadata"], run)
     return {
         "metadata": metadata.get(notes.OF_RUN, {}),
-        "figures": notes.figures_of_run(run.id),
+        "figures": notes.sums_in(beside["sums"]),
         "metadata_at": metadata.get(at.seq, {}),
-        "figures_at": notes.figures_at(run, at.seq),
+        "figures_at": notes.figures_in(beside["figures"], run),
     }
 
 
@@ -332,6 +407,7 @@ def _timeline(
     run: Run,
     rows: list[Checkpoint],
     at: Checkpoint,
+    beside: Beside,
     *,
     newest: Checkpoint,
     tab: str,
@@ -346,9 +422,10 @@ def _timeline(
         listed += tape.columns
     listed.sort(key=lambda column: -column.seq)
 
-    earlier = run_gaps.kept_before(run, rows[-1].seq)
+    earlier: int | None = None
     earlier_url = ""
-    if earlier is not None:
+    for (number,) in beside["earlier"]:
+        earlier = number
         earlier_url = url(run, at=earlier, tab=tab)
     steps = run_timeline.timeline_steps(
         run,
@@ -369,11 +446,11 @@ def _timeline(
     }
 
 
-def _for_person(run: Run, user: Any) -> Facts:
+def _for_person(run: Run, user: Any, beside: Beside) -> Facts:
     """Return what the run asks, why it stopped, and which of the next steps this person
     may take.
     """
-    asks = _asks(run, user)
+    asks = _asks(beside["asked"], user)
     has_open_writes = bool(asks.writes)
     standstill = run_lines.standstill_of(run, asks=has_open_writes)
     kind = run_lines.standing_kind(standstill, asks=has_open_writes)
@@ -475,16 +552,23 @@ def _tab(
     return {"count": None, "why": reason}, "orchestrator/_tab_refused.html"
 
 
-def _events(run: Run, at: Checkpoint, past: bool) -> Facts:
-    """Return a few lines of the log around this checkpoint; at the newest one the end
-    of the log.
+def _before_events(run: Run, at: Checkpoint, past: bool) -> int:
+    """Return the number of the line before the few of the log around this checkpoint, at
+    the newest one before the end of the log.
     """
     start = run.event_seq - AROUND
     if past:
-        # The read begins after this number.
         start = at.event_seq - AROUND // 2 - 1
-    events = timeline.events_after(run.id, max(0, start), limit=AROUND)
-    lines = run_details.around(events, protection_of(run))
+    return max(0, start)
+
+
+def _events(run: Run, at: Checkpoint, past: bool, beside: Beside) -> Facts:
+    """Return a few lines of the log around this checkpoint; at the newest one the end
+    of the log.
+    """
+    lines = run_details.around(
+        beside["events"], protection_of(run), people=beside["people"]
+    )
     first = 0
     last = 0
     if lines:
@@ -498,30 +582,28 @@ def _events(run: Run, at: Checkpoint, past: bool) -> Facts:
     }
 
 
-def _signed(run: Run, user: Any, *, has_open_writes: bool) -> Facts:
+def _signed(beside: Beside) -> Facts:
     """Return whether the run ever asked people, and its receipts that this person may
     read.
     """
-    requests = ApprovalRequest.objects.filter(run=run)
-    receipts = Receipt.objects.filter(run=run)
-    if not permissions.may(user, "view_audit"):
-        receipts = receipts.filter(by=user)
-    receipts = receipts.select_related("by").order_by("at")
-    return {
-        "was_asked": has_open_writes or requests.exists(),
-        "receipts": list(receipts.defer("lines", "seal")[:RECEIPTS]),
-    }
+    [requests] = beside["was_asked"]
+    return {"was_asked": bool(requests), "receipts": beside["receipts"]}
 
 
-def _asks(run: Run, user: Any) -> Asks:
+def _open_requests(run: Run) -> "QuerySet[ApprovalRequest]":
     """Return what a run asks people now. Nothing is asked by a run that is closed to
     decisions, or that asks elsewhere.
     """
     if run.status in CLOSED_TO_DECISIONS or run.imported:
-        return Asks(0, False, "")
+        return ApprovalRequest.objects.none()
     requests = ApprovalRequest.objects.filter(
         run=run, line=run.line, status=RequestStatus.OPEN
     )
+    return requests.only("policy", "passed_tiers", "writes")
+
+
+def _asks(requests: Iterable[ApprovalRequest], user: Any) -> Asks:
+    """Return what these open requests of a run ask, and whom."""
     writes = 0
     reviewers: set[str] = set()
     for request in requests:

@@ -13,7 +13,7 @@ from django.urls import reverse
 from approvals.display.drawn_change import ONE_LINE, draw_change, sides_of
 from approvals.display.leaf import ERASED, json_leaf
 from approvals.models import ApprovalRequest, RequestStatus
-from approvals.views.inbox import name_of, names_of
+from approvals.views.inbox import name_of, names_among, names_of
 from approvals.views.page import read_number
 from checkpoints import timeline
 from checkpoints.core.diff import ADDED, REMOVED, written
@@ -634,11 +634,21 @@ TABS: dict[str, tuple[str, Detail]] = {
 }
 
 
-def around(events_: Iterable[RunEvent], protection: Protection) -> list[RunEvent]:
-    """Return lines of the log with a few words of each, and the actors' names."""
+def around(
+    events_: Iterable[RunEvent],
+    protection: Protection,
+    *,
+    people: Iterable[Any] | None = None,
+) -> list[RunEvent]:
+    """Return lines of the log with a few words of each, and the actors' names. One query
+    for their `people`, unless the caller has read them.
+    """
     lines = [_facts(event, protection) for event in events_]
-    # All names in one query.
-    names = names_of(event.actor for event in lines)
+    actors = [event.actor for event in lines]
+    if people is None:
+        names = names_of(actors)
+    else:
+        names = names_among(actors, people)
     for event in lines:
         event.actor = names.get(event.actor, event.actor)
     return lines

@@ -5,6 +5,8 @@ nearest to one.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django.db.models import QuerySet
+
 from checkpoints.models import Checkpoint, Run
 from orchestrator.views.run_timeline import url
 
@@ -29,14 +31,15 @@ def nearest_kept(run: Run, number: int) -> int | None:
     return rows.order_by("seq").values_list("seq", flat=True).first()
 
 
-def kept_before(run: Run, number: int) -> int | None:
-    """Return the number of the last checkpoint before this one; None if there is none.
-    No query for the first checkpoint.
+def kept_before(run: Run, number: int) -> "QuerySet[Checkpoint, tuple[int]]":
+    """Return the query for the number of the last checkpoint before this one: no row if
+    there is none.
     """
-    if not number:
-        return None
     rows = Checkpoint.objects.filter(run=run.id, seq__lt=number, kept=True)
-    return rows.order_by("-seq").values_list("seq", flat=True).first()
+    # Django sends no query for none.
+    if not number:
+        rows = rows.none()
+    return rows.order_by("-seq").values_list("seq")[:1]
 
 
 def kept_behind(rows: Sequence[Checkpoint], here: int, earlier: int | None) -> int:

@@ -26,11 +26,14 @@ MOST_INHERITED = 8
 """The most checkpoints of its origins that are drawn before a fork's own."""
 
 
-def lineage_facts(user: Any, run: Run) -> dict[str, Any] | None:
+def lineage_facts(
+    user: Any, run: Run, principals: Sequence[str] | None = None
+) -> dict[str, Any] | None:
     """Return the tree of the runs that this person may see, `{root, cut}`; None if the
-    run stands alone.
+    run stands alone. `principals` are the person's, where the caller has just read them.
     """
-    relatives = timeline.lineage(run, among=permissions.visible_relatives(user))
+    among = permissions.visible_relatives(user, principals=principals)
+    relatives = timeline.lineage(run, among=among)
     if not relatives.root.relatives:
         return None
     # All kinds at once: the tree may have many runs.

@@ -86,11 +86,11 @@ def test_the_inbox_takes_one_query_besides_those_for_who_one_is(people: People) 
     with CaptureQueriesContext(connection) as queries:
         rows = [(r.run.key, unpack_json(r.title)) for r in inbox.waiting_for(rita)]
     assert len(rows) == 5
-    # Groups, permissions of the user, permissions of his groups, the inbox.
-    assert len(queries) == 4
+    # Groups with all permissions, the inbox.
+    assert len(queries) == 2
 
 
-def test_the_state_of_an_inbox_takes_two_queries_besides_those_for_who_one_is(
+def test_the_state_of_an_inbox_takes_one_query_besides_those_for_who_one_is(
     people: People,
 ) -> None:
     a_request(a_run(), "user:rita")
@@ -99,7 +99,7 @@ def test_the_state_of_an_inbox_takes_two_queries_besides_those_for_who_one_is(
     rita = people.reviewer
     with CaptureQueriesContext(connection) as queries:
         assert inbox.mark_of(rita).waiting == 2
-    assert len(queries) == 5
+    assert len(queries) == 2
     assert inbox.mark_of(people.nobody).waiting == 0
 
 

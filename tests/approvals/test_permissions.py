@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from approvals import permissions
@@ -235,6 +237,49 @@ def test_a_page_reads_once_what_it_shows_and_anew_who_may_see_and_sign(
         assert not permissions.may_see_run(reviewer, run)
         assert not permissions.may_decide(reviewer, request).yes
     assert "group:claims" not in permissions.principals_shown(reviewer)
+
+
+class BackendOfItsOwn(ModelBackend):
+    """A backend of a project that finds permissions in a way of its own."""
+
+    def _get_user_permissions(self, user_obj: Any) -> Any:
+        return Permission.objects.filter(codename="view_run")
+
+
+def test_groups_and_permissions_of_a_person_are_read_by_one_statement(
+    people: People, claims: Group
+) -> None:
+    root = UserFactory.create(username="root", is_superuser=True)
+    expected = {}
+    for person in (people.reviewer, people.auditor, root, people.nobody):
+        django = User.objects.get(pk=person.pk)
+        expected[person.pk] = (
+            django.get_user_permissions(),
+            django.get_group_permissions(),
+            django.get_all_permissions(),
+        )
+    for pk, permissions_of_django in expected.items():
+        person = User.objects.get(pk=pk)
+        with CaptureQueriesContext(connection) as sent:
+            permissions.principals_of(person)
+        # Of a superuser only what was granted counts.
+        assert len(sent) == 1 + person.is_superuser
+        assert permissions_of_django == (
+            person.get_user_permissions(),
+            person.get_group_permissions(),
+            person.get_all_permissions(),
+        )
+
+
+def test_permissions_are_left_to_a_backend_that_finds_them_in_its_own_way(
+    people: People, settings: Any
+) -> None:
+    pk = people.reviewer.pk
+    assert not permissions.may(User.objects.get(pk=pk), "view_run")
+    settings.AUTHENTICATION_BACKENDS = [f"{__name__}.BackendOfItsOwn"]
+    reviewer = User.objects.get(pk=pk)
+    assert "perm:checkpoints.view_run" in permissions.principals_of(reviewer)
+    assert permissions.may(reviewer, "view_run")
 
 
 def test_what_a_page_remembers_of_one_person_is_nothing_about_another(

@@ -115,6 +115,7 @@ AUDIT = {
     *("standing_policy_made", "standing_policy_revoked", "standing_policy_used"),
     *("request_claimed", "request_released", "request_assigned"),
     *("request_reminded", "request_escalated", "request_reopened"),
+    "request_commented",
 }
 """Kinds of the lines of the audit log."""
 

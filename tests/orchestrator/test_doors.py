@@ -63,6 +63,7 @@ FORMS = {
     ":passkey_register": "/account/passkeys/",
     ":passkey_options": "/account/passkeys/options/",
     ":claim": "/reviews/CLM-1/claim/",
+    ":comment": "/reviews/CLM-1/comment/",
     ":reopen": "/reviews/CLM-1/reopen/01a20375-2ef5-7e6f-835d-4878671b73ec/",
     ":saved_filters": "/reviews/-/filters/",
     ":delegate": "/account/delegations/",

@@ -25,7 +25,7 @@ from tests.support.run_actions import pending, sign
 
 __all__ = ["claim_graph", "run"]
 
-LED = re.compile("/(sign|draft|seen|passkey|claim|name|revoke)/$")
+LED = re.compile("/(sign|draft|seen|passkey|claim|comment|name|revoke)/$")
 """Opened, these lead to the review or to one's own account, whatever it is."""
 WITHOUT_THING = re.compile(r"^(admin/|demo/|api/v1/schema|api/v1/\^)")
 

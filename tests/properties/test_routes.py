@@ -44,6 +44,7 @@ PER_EXAMPLE = 40
 LONG = 100
 """Examples from which on every address is given every parameter of any."""
 QUERY = {
+    "comments",
     "status",
     "before",
     "graph",

@@ -235,7 +235,9 @@ def _release(request: HttpRequest, named: UUID) -> str:
 
 def _assign(request: HttpRequest, named: UUID) -> str:
     to = active_account(request.POST.get("to", ""), "to")
-    reviews.assign(named, to=to, by=request.user)
+    # Browsers post the ends of lines as networks have them.
+    comment = request.POST.get("comment", "").replace("\r\n", "\n")
+    reviews.assign(named, to=to, by=request.user, comment=comment)
     return f"The review is handed to {to.get_username()}."
 
 

@@ -115,6 +115,18 @@ class Compiled:
         return any(gate.auto or gate.standing for gate in gates)
 
     @cached_property
+    def has_journaled(self) -> bool:
+        """Return whether the journal records a node's results."""
+        return any(node.journaled for node in self.nodes.values())
+
+    @cached_property
+    def keeps_every_row(self) -> bool:
+        """Return whether the row of each superstep stays in the timeline."""
+        if self.checkpoints != "every_node":
+            return False
+        return all(node.checkpoint is None for node in self.nodes.values())
+
+    @cached_property
     def has_calls(self) -> bool:
         """Return whether people decide on a node before it runs."""
         return any(node.calls for node in self.nodes.values())

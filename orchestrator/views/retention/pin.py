@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -89,8 +90,12 @@ class _PinPage(ActPage):
 
 def lasting_pin(point: Checkpoint) -> Pin | None:
     """Return the pin of a checkpoint with its author, None if it is not pinned."""
-    pins = Pin.objects.filter(checkpoint=point.id, released_at=None)
-    return pins.select_related("by").first()
+    return lasting_pins(point).select_related("by").first()
+
+
+def lasting_pins(point: Checkpoint) -> "QuerySet[Pin]":
+    """Return the query for the pin of a checkpoint."""
+    return Pin.objects.filter(checkpoint=point.id, released_at=None)
 
 
 def _visible_checkpoint(request: HttpRequest, checkpoint: str) -> Checkpoint:

@@ -181,7 +181,7 @@ def test_the_run_page_costs_the_same_with_ten_times_the_checkpoints(
         }
         for seq in range(first + 1, last + 1):
             a_checkpoint(run, seq, frontier={**frontier, "visited": [], "written": []})
-        with django_assert_max_num_queries(28) as seen:
+        with django_assert_max_num_queries(12) as seen:
             assert client.get(url).status_code == 200
         counts.append(len(seen.captured_queries))
     assert counts[0] == counts[1]

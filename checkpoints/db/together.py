@@ -1,0 +1,237 @@
+"""Several small reads in one statement: pages need few rows of many tables, and each
+statement is a way to the server and back. It knows no table and writes nothing.
+
+Each query is a part of a UNION ALL, whose rows are arrays: of texts on PostgreSQL, of
+JSON on SQLite. The ORM converts the values as if it had read them itself.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.core.exceptions import EmptyResultSet
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import IntegerField, QuerySet
+from django.db.models.expressions import RawSQL
+
+Columns = list[Any]
+
+
+class Count(NamedTuple):
+    """The number of rows of a query, which may be cut."""
+
+    rows: "QuerySet[Any, Any]"
+
+
+class _Subquery(NamedTuple):
+    """A query as it stands in the statement: its text and parameters, the expressions of
+    its columns, and what makes a result of a row.
+    """
+
+    text: str
+    params: tuple[Any, ...]
+    columns: Columns
+    compiler: Any
+    make: Callable[[list[Any]], Any]
+
+
+def read_together(**queries: Any) -> dict[str, list[Any]]:
+    """Return the rows of each of these queries, in its order, by its name. One
+    statement, none if Django sees by itself that no row can match; and one more for each
+    query with a column of a type that no array can hold as it is.
+
+    A query is a `QuerySet` of a model, which may defer columns but not read related
+    rows, or of `values_list`; or a `Count`, or a `RawSQL` of one column with its
+    `output_field`, of which the only row is the value.
+    """
+    results: dict[str, list[Any]] = {name: [] for name in queries}
+    parts: dict[str, _Subquery] = {}
+    for name, query in queries.items():
+        try:
+            part = _part(query)
+        except EmptyResultSet:
+            if isinstance(query, Count):
+                results[name] = [0]
+            continue
+        if _fits(part):
+            parts[name] = part
+        else:
+            results[name] = list(query)
+    for name, values in _read(parts):
+        results[name].append(parts[name].make(values))
+    return results
+
+
+def _part(query: Any) -> _Subquery:
+    """Compile a query. Raises `EmptyResultSet`."""
+    if isinstance(query, RawSQL):
+        return _Subquery(query.sql, tuple(query.params), [query], None, _only_value)
+    if isinstance(query, Count):
+        text, params = query.rows.query.sql_with_params()
+        counted = f"SELECT COUNT(*) FROM ({text}) AS counted"  # noqa: S608
+        number = RawSQL(counted, params, output_field=IntegerField())  # noqa: S611
+        return _Subquery(counted, params, [number], None, _only_value)
+    compiler = query.query.get_compiler(DEFAULT_DB_ALIAS)
+    text, params = compiler.as_sql()
+    columns = [column for column, _, _ in compiler.select]
+    # The fields of `values_list`, which makes no instances.
+    if query._fields is not None:
+        return _Subquery(text, params, columns, compiler, tuple)
+    if compiler.klass_info.get("related_klass_infos"):
+        raise ValueError("rows are read together without their related rows")
+    return _Subquery(text, params, columns, compiler, _maker(query.model, compiler))
+
+
+def _only_value(values: list[Any]) -> Any:
+    return values[0]
+
+
+def _maker(model: Any, compiler: Any) -> Callable[[list[Any]], Any]:
+    """Return the function that makes an instance of a row, with its annotations."""
+    select = compiler.select
+    fields = compiler.klass_info["select_fields"]
+    names = [select[position][0].target.attname for position in fields]
+
+    def make(values: list[Any]) -> Any:
+        own = [values[position] for position in fields]
+        row = model.from_db(DEFAULT_DB_ALIAS, names, own)
+        for name, position in compiler.annotation_col_map.items():
+            setattr(row, name, values[position])
+        return row
+
+    return make
+
+
+def _read(parts: dict[str, _Subquery]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the rows of all parts, each with the name of its part and the values that the
+    ORM would return. One statement, none without a part.
+    """
+    if not parts:
+        return
+    database = connections[DEFAULT_DB_ALIAS]
+    names = list(parts)
+    tables = []
+    selects = []
+    params: list[Any] = []
+    for number, part in enumerate(parts.values()):
+        columns = [f"c{position}" for position in range(len(part.columns))]
+        tables.append(f"part_{number}({', '.join(columns)}) AS ({part.text})")
+        array = _array(part.columns, columns, database.vendor)
+        selects.append(f"SELECT {number}, {array} FROM part_{number}")  # noqa: S608
+        params += part.params
+    text = f"WITH {', '.join(tables)} {' UNION ALL '.join(selects)}"
+
+    with database.cursor() as cursor:
+        cursor.execute(text, params)
+        records = cursor.fetchall()
+    readers = [_readers(part.columns, database.vendor) for part in parts.values()]
+    for number, array in records:
+        stored = json.loads(array) if isinstance(array, str) else array
+        values = _from_array(stored, readers[number])
+        yield names[number], _converted(parts[names[number]], values)
+
+
+def _array(columns: Columns, names: list[str], vendor: str) -> str:
+    """Return the expression of an array of columns."""
+    if vendor == "postgresql":
+        return f"ARRAY[{', '.join(f'{name}::text' for name in names)}]"
+    items = []
+    for column, name in zip(columns, names, strict=True):
+        if _kind(column) == "BinaryField":
+            # JSON has no bytes.
+            items.append(f"CASE WHEN {name} IS NOT NULL THEN hex({name}) END")
+        else:
+            items.append(name)
+    return f"json_array({', '.join(items)})"
+
+
+def _kind(column: Any) -> str:
+    """Return the type of a column; of a foreign key that of the key that it refers to."""
+    field = column.output_field
+    kind: str = getattr(field, "target_field", field).get_internal_type()
+    return kind
+
+
+def _fits(part: _Subquery) -> bool:
+    """Return whether each column of a part can stand in an array. A project's own model
+    of accounts may have fields of any type.
+    """
+    return all(_kind(column) in _SQLITE for column in part.columns)
+
+
+def _readers(columns: Columns, vendor: str) -> list[Callable[[Any], Any] | None]:
+    """Return for each column the function that makes the driver's value of what stands in
+    an array, None where it is that value.
+    """
+    return [_READERS[vendor][_kind(column)] for column in columns]
+
+
+def _from_array(
+    stored: list[Any], readers: list[Callable[[Any], Any] | None]
+) -> list[Any]:
+    values = []
+    for value, read in zip(stored, readers, strict=True):
+        is_as_stored = value is None or read is None
+        values.append(value if is_as_stored else read(value))  # type: ignore[misc]
+    return values
+
+
+def _converted(part: _Subquery, values: list[Any]) -> list[Any]:
+    """Return values of the driver as the ORM returns them."""
+    if part.compiler is None:
+        return values
+    converters = part.compiler.get_converters(part.columns)
+    [converted] = part.compiler.apply_converters([values], converters)
+    return list(converted)
+
+
+def _is_true(text: str) -> bool:
+    return text == "true"
+
+
+def _bytes(text: str) -> bytes:
+    # As PostgreSQL writes them: \x, then two digits each.
+    return bytes.fromhex(text.removeprefix("\\x"))
+
+
+# Neighbouring rows name the same run.
+_uuid = lru_cache(maxsize=8)(UUID)
+
+_SQLITE: dict[str, Callable[[Any], Any] | None] = {
+    "AutoField": None,
+    "BigAutoField": None,
+    "BigIntegerField": None,
+    "BinaryField": _bytes,
+    "BooleanField": None,
+    "CharField": None,
+    "DateTimeField": None,
+    "IntegerField": None,
+    "JSONField": None,
+    "PositiveIntegerField": None,
+    "PositiveSmallIntegerField": None,
+    "SmallIntegerField": None,
+    "TextField": None,
+    "UUIDField": None,
+}
+_READERS: dict[str, dict[str, Callable[[Any], Any] | None]] = {
+    "sqlite": _SQLITE,
+    "postgresql": _SQLITE
+    | {
+        "AutoField": int,
+        "BigAutoField": int,
+        "BigIntegerField": int,
+        "BooleanField": _is_true,
+        "DateTimeField": datetime.fromisoformat,
+        "IntegerField": int,
+        "PositiveIntegerField": int,
+        "PositiveSmallIntegerField": int,
+        "SmallIntegerField": int,
+        "UUIDField": _uuid,
+    },
+}
+"""By vendor and type of column, what makes the driver's value of what stands in an array.
+Others are read by themselves: SQLite would round their numbers in JSON.
+"""
