@@ -15,7 +15,7 @@ from approvals import reviews
 from approvals.answers.windows import KIND
 from approvals.models import Decision, StandingPolicy
 from checkpoints.core.status import Status
-from checkpoints.models import Job, Run, TaskResult
+from checkpoints.models import AuditLine, Job, Run, TaskResult
 from orchestrator import runs
 from orchestrator.engine.errors import AlreadyDecided, WrongStatus
 from orchestrator.jobs.kinds import advance
@@ -94,6 +94,10 @@ def test_a_policy_is_revoked_either_before_or_after_it_signs(rita: User) -> None
         assert isinstance(revoked, StandingPolicy)
         signed = Decision.objects.filter(run=run.id, verdict="approve").count()
         assert uses([policy]) == [signed]
+        # Both lines are written under the lock of the policy's row.
+        lines = AuditLine.objects.filter(facts__policy=str(policy.id)).order_by("id")
+        kinds = list(lines.values_list("kind", flat=True))
+        assert kinds[-1] == "standing_policy_revoked", "it was used after that"
         whole(run)
 
 
