@@ -1,6 +1,8 @@
 """A standing policy signs within its limits, as itself, and people beat it."""
 
+import base64
 import io
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from approvals import reviews
+from approvals import exported_receipt, reviews
 from approvals.exported_receipt import export_receipt
 from approvals.models import ApprovalRequest, Decision, StandingPolicy
 from approvals.policies_in_force import take_uses
@@ -261,7 +263,9 @@ def test_a_verification_finds_a_policy_that_is_not_there(rita: Any) -> None:
     assert fault.reason.endswith(f"has no standing policy {number}")
 
 
-def test_bundles_and_receipts_with_its_answers_verify(rita: Any) -> None:
+def test_bundles_and_receipts_with_its_answers_verify(
+    rita: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy_of(waiting(), rita)
     run = advanced(permitting())
     data = exported(run)
@@ -269,7 +273,14 @@ def test_bundles_and_receipts_with_its_answers_verify(rita: Any) -> None:
     verdict = verify(io.BytesIO(data), key)
     assert verdict.ok, verdict.reason
     decision = Decision.objects.get(run=run.id)
-    assert verify_receipt(export_receipt(decision.id), key).ok
+    receipt = export_receipt(decision.id)
+    assert verify_receipt(receipt, key).ok
+    assert b"standing" in base64.b64decode(json.loads(receipt)["payload"])
+    # A house that signs another limit than its policy kept is found out.
+    lower = {**decision.standing, "limits": {"value": "1"}}
+    monkeypatch.setattr(exported_receipt, "_standing", lambda row: {"standing": lower})
+    verdict_on_other = verify_receipt(export_receipt(decision.id), key)
+    assert "within the limits of its policy" in verdict_on_other.reason
     forgotten(run)
     imported = loaded(data)
     assert verify_run(imported.id) == []
