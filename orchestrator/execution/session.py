@@ -1,5 +1,6 @@
 """The session of a slice: one leased run with all that the loop and its commits share."""
 
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -93,6 +94,8 @@ class Session:
     expired: list[ExpiredRequest] = field(default_factory=list)
     memory_held: frozenset[str] = frozenset()
     retried: list[tuple[Task, TaskOutcome]] = field(default_factory=list)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    """Set once the tasks of this slice may leave: nothing begins after them."""
     next_plan: Planned | None = None
     planned: Planned | None = None
     pending_commit: PendingCommit | None = None
