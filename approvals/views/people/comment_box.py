@@ -5,6 +5,7 @@ another one, and the address to which it posts.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.contrib import messages
@@ -68,23 +69,32 @@ def comment_box(
     run: Run, questions: Sequence[Question], *, page: int = 1
 ) -> CommentBox:
     """Return the comments on all requests of a run, also on earlier ones, with what a
-    new one can be about. `page` counts from the newest, 1. One query.
+    new one can be about. `page` counts from the newest, 1, which also stands for a page
+    past the end. One query; two for a page past the end.
     """
-    rows = RequestComment.objects.filter(run=run.id).select_related("by", "request")
-    # Counted with them, so that the page needs no second query.
-    rows = rows.annotate(count=Window(Count("id"))).order_by("-at", "-id")
-    first = SHOWN * (page - 1)
-    newest = list(rows[first : first + SHOWN])
+    newest = _rows_of_page(run, page)
+    if not newest and page > 1:
+        page = 1
+        newest = _rows_of_page(run, page)
     count = newest[0].count if newest else 0
     titles = _titles_of_writes(questions)
     on_page = {question.id for question in questions}
     return CommentBox(
         comments=_shown(newest[::-1], run, titles, on_page),
         count=count,
-        older=page + 1 if count > first + SHOWN else 0,
+        older=page + 1 if count > SHOWN * page else 0,
         newer=page - 1,
         targets=() if run.imported else _targets(questions),
     )
+
+
+def _rows_of_page(run: Run, page: int) -> list[Any]:
+    """Return the comments of a page, the newest first, each with the `count` of all."""
+    rows = RequestComment.objects.filter(run=run.id).select_related("by", "request")
+    # Counted with them, so that the page needs no second query.
+    rows = rows.annotate(count=Window(Count("id"))).order_by("-at", "-id")
+    first = SHOWN * (page - 1)
+    return list(rows[first : first + SHOWN])
 
 
 def comments_of_requests(
