@@ -6,6 +6,7 @@ from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, NoReturn
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from django.conf import settings
 from django.db import models
@@ -16,6 +17,7 @@ from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.gates.verdicts import AUTOMATIC
 from orchestrator.engine.graphs.confirmation import METHODS
 from orchestrator.engine.graphs.consideration import is_consideration
+from orchestrator.engine.graphs.gate import LONGEST_DEADLINE
 from orchestrator.engine.graphs.limit import number_of
 from orchestrator.engine.graphs.tiers import are_tiers, escalated, tiers_in
 
@@ -76,6 +78,23 @@ def _is_considered(value: Any, row: Any) -> bool:
     return is_consideration(value)
 
 
+def _is_window(value: Any, row: Any) -> bool:
+    """Return whether it is a window in seconds, as policies have it."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return is_number and 0 < value <= LONGEST_DEADLINE.total_seconds()
+
+
+def _is_standing(value: Any) -> bool:
+    """Return whether it is what a decision records of a standing policy."""
+    if not isinstance(value, dict) or not isinstance(value.get("limits"), dict):
+        return False
+    try:
+        UUID(str(value.get("id")))
+    except ValueError:
+        return False
+    return all(_is_limit(highest, None) for highest in value["limits"].values())
+
+
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -100,6 +119,7 @@ _POLICY = {
     "veto?": str,
     "auto?": str,
     "standing?": bool,
+    "auto_after?": _is_window,
 }
 _LINE = {
     "write": str,
@@ -773,9 +793,12 @@ class Decision(Sealed):
         """Return what is recorded of the standing policy that signed: {id, number, by,
         limits, begins, ends}; empty where none did.
         """
-        if self.by_id is not None or self.checked is None:
+        checked = self.checked
+        if self.by_id is not None or not isinstance(checked, dict):
             return {}
-        return dict(self.checked.get("standing") or {})
+        recorded: Any = checked.get("standing")
+        # A bundle may bring anything.
+        return dict(recorded) if _is_standing(recorded) else {}
 
     @property
     def voter(self) -> int | None:
@@ -1284,6 +1307,12 @@ class MailPreference(models.Model):
     time_zone = models.CharField(
         max_length=64, default="UTC", help_text="A name of the tz database."
     )
+    muted = models.JSONField(
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="[kind of notices that the console does not list for them].",
+    )
 
     def __str__(self) -> str:
         return f"mail of {self.user}"
@@ -1293,6 +1322,50 @@ class MailPreference(models.Model):
         """Return the choice of a person, or an unsaved one for a person without."""
         row = cls.objects.filter(user=person.pk).first()
         return row or cls(user_id=person.pk)
+
+
+class PersonNotice(models.Model):
+    """One notice as one person reads it in the console: ids and words, a copy of the
+    notice, which is removed earlier. What it is about is read when it is shown, and the
+    right to see that is judged then.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # The constraint below begins with it.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    # Without a key, because the notice is removed earlier.
+    notice = models.BigIntegerField(help_text="The number of the notice.")
+    event = models.CharField(max_length=30)
+    run = models.UUIDField()
+    request = models.UUIDField(null=True, blank=True)
+    outcome = models.CharField(max_length=20, blank=True, default="")
+    at = models.DateTimeField()
+    read_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-notice"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "notice"], name="person_notice_once"
+            )
+        ]
+        indexes = [
+            # The few that nobody has read, however many there were.
+            models.Index(
+                fields=["user"],
+                name="person_notice_unread",
+                condition=models.Q(read_at__isnull=True),
+            ),
+            models.Index(fields=["at"], name="person_notice_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.event} for {self.user_id}"
 
 
 class SavedFilter(models.Model):

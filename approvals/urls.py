@@ -8,7 +8,14 @@ from typing import Any
 from django.urls import URLPattern, path
 from rest_framework.views import APIView
 
-from approvals.api import audit, endpoints, gate_figures, people, webhooks
+from approvals.api import (
+    audit,
+    endpoints,
+    gate_figures,
+    notices,
+    people,
+    webhooks,
+)
 
 Mount = Callable[[type[APIView]], Callable[..., Any]]
 
@@ -85,6 +92,8 @@ def patterns(mount: Mount) -> list[URLPattern]:
             mount(endpoints.DecisionReceipt),
             name="decision-receipt",
         ),
+        path("notices/", mount(notices.Notices), name="notices"),
+        path("notices/read/", mount(notices.NoticesRead), name="notices-read"),
         path("webhooks/", mount(webhooks.Webhooks), name="webhooks"),
         path("webhooks/<uuid:webhook>/", mount(webhooks.OneWebhook), name="webhook"),
         path(

@@ -13,7 +13,7 @@ from approvals.views import (
     seen_writes,
 )
 from approvals.views.audit import download, gate_figures, line, page
-from approvals.views.notices import mail_choice, webhooks
+from approvals.views.notices import mail_choice, notice_page, webhooks
 from approvals.views.people import (
     claim_cards,
     comment_box,
@@ -66,6 +66,9 @@ urlpatterns = [
         "decisions/<uuid:decision>/receipt/", receipt.receipt_file, name="receipt_file"
     ),
     path("account/mail/", mail_choice.choose_mail, name="mail_choice"),
+    path("notices/", notice_page.notices_page, name="notices"),
+    path("notices/read/", notice_page.read_notices, name="notices_read"),
+    path("notices/kinds/", notice_page.choose_notices, name="notices_kinds"),
     path("webhooks/", webhooks.webhooks_page, name="webhooks"),
     path("webhooks/<uuid:webhook>/", webhooks.webhook_page, name="webhook"),
 ]

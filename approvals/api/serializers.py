@@ -14,6 +14,7 @@ from approvals.models import (
     ApprovalRequest,
     Decision,
     Delegation,
+    PersonNotice,
     Receipt,
     RequestClaim,
     RequestComment,
@@ -159,8 +160,8 @@ class DelegationOut(serializers.ModelSerializer[Delegation]):
 
 
 class StandingPolicyOut(serializers.ModelSerializer[StandingPolicy]):
-    """What a person lets a gate sign by itself: within which limits, until when, and how
-    many writes of how many it has signed.
+    """A policy by which a person lets a gate sign by itself: within which limits, until
+    when, and how many writes of how many it has signed.
     """
 
     by = serializers.CharField(source="by.get_username")
@@ -512,3 +513,50 @@ class ReceiptOut(serializers.ModelSerializer[Receipt]):
         model = Receipt
         fields = ["id", "run", "by", "at", "lines"]
         read_only_fields = fields
+
+
+class ReadNoticesBody(Body):
+    """The number of the newest notice that was read; all older ones are read too."""
+
+    until = serializers.IntegerField(min_value=0, max_value=2**63 - 1)
+
+
+class UnreadOut(serializers.Serializer[Any]):
+    """How many notices are unread; 100 stands for more than 99."""
+
+    unread = serializers.IntegerField()
+
+
+class NoticeOut(serializers.ModelSerializer[PersonNotice]):
+    """A notice of the caller. Of a run that they may not see any more it has no ids, and
+    `visible` is false.
+    """
+
+    number = serializers.IntegerField(source="notice")
+    visible = serializers.SerializerMethodField()
+    run = serializers.SerializerMethodField()
+    request = serializers.SerializerMethodField()
+
+    class Meta:
+        model = PersonNotice
+        fields = [
+            "number",
+            "event",
+            "visible",
+            "run",
+            "request",
+            "outcome",
+            "at",
+            "read_at",
+        ]
+        read_only_fields = fields
+
+    def get_visible(self, row: PersonNotice) -> bool:
+        return bool(getattr(row, "is_visible", False))
+
+    def get_run(self, row: PersonNotice) -> str | None:
+        return str(row.run) if self.get_visible(row) else None
+
+    def get_request(self, row: PersonNotice) -> str | None:
+        is_shown = self.get_visible(row) and row.request is not None
+        return str(row.request) if is_shown else None

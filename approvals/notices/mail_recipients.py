@@ -33,12 +33,17 @@ TO_REVIEWERS = (OPENED, CAME_BACK, REMINDED, ESCALATED)
 
 
 def people_for(notice: Notice) -> "QuerySet[Any]":
-    """Return the active people with an address who may be meant by a notice, each once:
-    reviewers and who decides for them now, or who signed. They are judged one by one
-    when it is sent: see `still_concerns`.
+    """Return the people of `accounts_for` who have an address. They are judged one by
+    one when it is sent: see `still_concerns`.
+    """
+    return accounts_for(notice).exclude(email="")
+
+
+def accounts_for(notice: Notice) -> "QuerySet[Any]":
+    """Return the active people who may be meant by a notice, each once: reviewers and
+    who decides for them now, who signed, or who takes part in a conversation.
     """
     accounts: Any = get_user_model()._default_manager.filter(is_active=True)
-    accounts = accounts.exclude(email="")
     if notice.event in TO_REVIEWERS:
         request = _request_of(notice)
         if request is None:

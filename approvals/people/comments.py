@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Count
 
 from approvals import permissions
@@ -66,26 +66,37 @@ def comment(
         raise InvalidValue("a comment needs a text", path="text")
     comment_id = uuid7() if id is None else uuid_of(id, "comment")
     request_uuid = uuid_of(request_id, "request")
-    with transaction.atomic():
-        request = _seen_request(request_uuid, by)
-        row = RequestComment(
-            id=comment_id,
-            run=request.run,
-            request=request,
-            write=_write_of(request, write),
-            text=pack_json(text),
-            by=by,
-            by_name=by.get_username(),
-            at=read_now(),
-        )
-        earlier = _earlier(row, text)
-        if earlier is not None:
-            return earlier
-        _require_room(request)
-        _insert(row)
-        # SQLite lets nobody else write from here on, so it is read after the insert.
-        _require_not_being_erased(request.run)
-        return row
+    try:
+        return _written(request_uuid, comment_id, text, write, by)
+    except IntegrityError:
+        # The same comment was posted at the same moment, and is there by now.
+        return _written(request_uuid, comment_id, text, write, by)
+
+
+@transaction.atomic
+def _written(
+    request_id: UUID, comment_id: UUID, text: str, write: UUID | str | None, by: Any
+) -> RequestComment:
+    """Write a comment, or return the one that is there under its id."""
+    request = _seen_request(request_id, by)
+    row = RequestComment(
+        id=comment_id,
+        run=request.run,
+        request=request,
+        write=_write_of(request, write),
+        text=pack_json(text),
+        by=by,
+        by_name=by.get_username(),
+        at=read_now(),
+    )
+    earlier = _earlier(row, text)
+    if earlier is not None:
+        return earlier
+    _require_room(request)
+    _insert(row)
+    # SQLite lets nobody else write from here on, so it is read after the insert.
+    _require_not_being_erased(request.run)
+    return row
 
 
 def _seen_request(request_id: UUID, by: Any) -> ApprovalRequest:

@@ -222,7 +222,7 @@ class InboxConsumer(Following):
     """`/ws/reviews/`: how much waits for the person and whether a worker is there, at
     first and whenever it changes.
 
-    `{"waiting", "more", "mark", "silence"}`; the mark changes with every row of the
+    `{"waiting", "more", "mark", "notices", "silence"}`; the mark changes with every row of the
     inbox. It takes no message, and sends nothing of what waits: the page requests that,
     and the right to see it is checked then.
     """

@@ -17,6 +17,7 @@ from channels.db import database_sync_to_async
 from django.db import Error
 
 from approvals import inbox
+from approvals.models import PersonNotice
 from approvals.people.comments import comment_counts
 from checkpoints.models import Run
 from checkpoints.queue import workers
@@ -127,13 +128,19 @@ class InboxHub(Hub):
         return [
             (
                 EVERYBODY,
-                await _in_thread(lambda: (inbox.mark_of_all(), workers.any_alive())),
+                await _in_thread(_news_of_everybody),
             )
         ]
 
     @property
     def period(self) -> float:
         return INBOX_PERIOD
+
+
+def _news_of_everybody() -> tuple[Any, ...]:
+    """Return values that change when anything in anybody's bar may have changed."""
+    newest = PersonNotice.objects.order_by("-id").values_list("id", flat=True).first()
+    return inbox.mark_of_all(), newest, workers.any_alive()
 
 
 async def _heads(runs: list[UUID]) -> list[tuple[UUID, int]]:

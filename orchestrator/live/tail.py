@@ -14,6 +14,7 @@ from channels.db import database_sync_to_async
 
 from approvals import inbox, permissions
 from approvals.people.comments import comment_counts
+from approvals.people.notice_list import count_unread
 from checkpoints import timeline
 from checkpoints.models import Run, RunEvent
 from checkpoints.queue import workers
@@ -130,17 +131,20 @@ async def heads(scope: Scope, runs: Iterable[UUID]) -> dict[UUID, int]:
 
 
 async def standing(scope: Scope) -> dict[str, Any]:
-    """Return the numbers in a page's bar: how much waits for the person, and since when
-    no worker was heard from if none is there. Raises `SignedOut`.
+    """Return the numbers in a page's bar: how much waits for the person, how many
+    notices are unread, and since when no worker was heard from if none is there.
+    Raises `SignedOut`.
     """
 
     def look() -> dict[str, Any]:
-        mark = inbox.mark_of(current_person(scope))
+        person = current_person(scope)
+        mark = inbox.mark_of(person)
         silence = workers.silence()
         return {
             "waiting": mark.waiting,
             "more": mark.is_capped,
             "mark": mark.mark,
+            "notices": count_unread(person),
             "silence": silence and _silence(silence),
         }
 

@@ -189,6 +189,7 @@ const KEYS = {
   e: () => choose('e'),
   r: () => choose('r'),
   s: () => choose('s'),
+  c: () => document.getElementById('comment-text')?.focus(),
 };
 
 // Nothing has focus on a fresh page; the first slip that is left to decide is marked there.

@@ -64,6 +64,8 @@ FORMS = {
     ":passkey_options": "/account/passkeys/options/",
     ":claim": "/reviews/CLM-1/claim/",
     ":comment": "/reviews/CLM-1/comment/",
+    ":notices_read": "/notices/read/",
+    ":notices_kinds": "/notices/kinds/",
     ":reopen": "/reviews/CLM-1/reopen/01a20375-2ef5-7e6f-835d-4878671b73ec/",
     ":saved_filters": "/reviews/-/filters/",
     ":delegate": "/account/delegations/",

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from approvals import reviews
 from approvals.models import ApprovalRequest, Notice, RequestClaim, RequestComment
+from approvals.people import comments
 from approvals.people.comments import LONGEST
 from checkpoints.core.ids import uuid7
 from checkpoints.models import AuditLine, ErasureRecord, Run
@@ -213,3 +214,20 @@ def test_a_review_is_handed_over_with_a_comment_or_not_at_all(
     assert RequestClaim.objects.get().by == ravi
     assert texts(asked) == ["I am away tomorrow."]
     assert verify_run(asked.run_id) == []
+
+
+def test_the_same_comment_posted_at_the_same_moment_is_written_once(
+    rita: User, asked: ApprovalRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = uuid7()
+    looked = comments._earlier
+
+    def not_yet(row: RequestComment, text: str) -> None:
+        # The other one comes between the look and the insert.
+        monkeypatch.setattr(comments, "_earlier", looked)
+        comments.comment(asked.id, "Once.", by=rita, id=id)
+
+    monkeypatch.setattr(comments, "_earlier", not_yet)
+    assert reviews.comment(asked.id, "Once.", by=rita, id=id).id == id
+    assert RequestComment.objects.count() == 1
+    assert AuditLine.objects.filter(kind="request_commented").count() == 1
