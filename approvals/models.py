@@ -6,6 +6,7 @@ from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, NoReturn
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from django.conf import settings
 from django.db import models
@@ -16,6 +17,7 @@ from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.gates.verdicts import AUTOMATIC
 from orchestrator.engine.graphs.confirmation import METHODS
 from orchestrator.engine.graphs.consideration import is_consideration
+from orchestrator.engine.graphs.gate import LONGEST_DEADLINE
 from orchestrator.engine.graphs.limit import number_of
 from orchestrator.engine.graphs.tiers import are_tiers, escalated, tiers_in
 
@@ -76,6 +78,23 @@ def _is_considered(value: Any, row: Any) -> bool:
     return is_consideration(value)
 
 
+def _is_window(value: Any, row: Any) -> bool:
+    """Return whether it is a window in seconds, as policies have it."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return is_number and 0 < value <= LONGEST_DEADLINE.total_seconds()
+
+
+def _is_standing(value: Any) -> bool:
+    """Return whether it is what a decision records of a standing policy."""
+    if not isinstance(value, dict) or not isinstance(value.get("limits"), dict):
+        return False
+    try:
+        UUID(str(value.get("id")))
+    except ValueError:
+        return False
+    return all(_is_limit(highest, None) for highest in value["limits"].values())
+
+
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -100,6 +119,7 @@ _POLICY = {
     "veto?": str,
     "auto?": str,
     "standing?": bool,
+    "auto_after?": _is_window,
 }
 _LINE = {
     "write": str,
@@ -773,9 +793,12 @@ class Decision(Sealed):
         """Return what is recorded of the standing policy that signed: {id, number, by,
         limits, begins, ends}; empty where none did.
         """
-        if self.by_id is not None or self.checked is None:
+        checked = self.checked
+        if self.by_id is not None or not isinstance(checked, dict):
             return {}
-        return dict(self.checked.get("standing") or {})
+        recorded: Any = checked.get("standing")
+        # A bundle may bring anything.
+        return dict(recorded) if _is_standing(recorded) else {}
 
     @property
     def voter(self) -> int | None:

@@ -6,6 +6,7 @@ One of the examiners of `checkpoints.verification`; reads only.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -36,6 +37,7 @@ from checkpoints.sealing.sealed_rows import PLAIN
 from checkpoints.verification import LIST_DIFFERS, Fault, Subject
 from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
+from orchestrator.engine.graphs.auto import window_end
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED
 from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step.held_patch import PATCH
@@ -439,6 +441,7 @@ def _fault_of_state(
         or _unasked_veto(subject, state)
         or _unanswered_approval(subject, state)
         or _unknown_policy(subject, state)
+        or _early_signature(subject, state)
     )
 
 
@@ -454,6 +457,22 @@ def _unknown_policy(
         if is_own and decision.by_policy and not is_permitted:
             reason = "is that of a policy, but the request has no such policy"
             return subject.fault(decision, reason)
+    return None
+
+
+def _early_signature(
+    subject: Subject, state: request_state.RequestState
+) -> Fault | None:
+    """Return the fault of what a policy signed before its window was over."""
+    ends: dict[tuple[UUID, int], datetime] = {}
+    for row in state.writes:
+        end = window_end(state.request.policy, row.staged_at)
+        if end is not None:
+            ends[row.write, row.revision] = end
+    for decision in state.decisions:
+        end = ends.get((decision.write, decision.revision))
+        if end is not None and decision.by_policy and decision.at < end:
+            return subject.fault(decision, "was made before its window was over")
     return None
 
 

@@ -18,6 +18,7 @@ from approvals.answers.standing_signers import (
     signed_columns,
     signer_of,
 )
+from approvals.answers.windows import due_writes
 from approvals.confirmation import needed_for
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import (
@@ -43,12 +44,13 @@ from checkpoints.sealing.sealed_rows import decrypted
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.verdicts import Held, judge
 from orchestrator.engine.gates.verdicts import outcome as outcome_of_request
+from orchestrator.engine.graphs.auto import window_by
 from orchestrator.engine.graphs.question import is_unanswered
-from orchestrator.engine.graphs.standing_policy import signs_by_itself
 
 CONFIRMED = "a person must confirm who they are to decide this"
 UNANSWERED = "only a person can answer this"
 REJECTED = "a person has rejected this"
+DECIDED = "a person has decided this before it could be signed by itself"
 
 
 @frozen
@@ -111,37 +113,19 @@ class PolicyRows:
             Draft.objects.filter(run=self.lease.id, write__in=writes).delete()
 
 
-def unasked_writes(state: RequestState) -> list[PendingWrite]:
-    """Return the open writes of a request about whose present revision its automatic
-    policy was not asked; none if it was opened without one.
-    """
-    request = state.request
-    if not signs_by_itself(request.policy) or request.status != RequestStatus.OPEN:
-        return []
-    answered: set[tuple[object, int]] = set()
-    for row in (*state.decisions, *state.answers):
-        if row.by_policy:
-            answered.add((row.write, row.revision))
-    unasked: list[PendingWrite] = []
-    for write in state.writes:
-        is_answered = (write.write, write.revision) in answered
-        if not (is_answered or state.standings[write.write].settled):
-            unasked.append(write)
-    return unasked
-
-
 def prepare_policies(
     lease: Lease, answers: Sequence[PolicyAnswer], *, first_seq: int, at: datetime
 ) -> PolicyRows:
     """Return the rows of these answers: a decision for each write that the policies were
-    asked about. The first event is numbered `first_seq`.
+    asked about, and whose windows are over at this moment. The first event is numbered
+    `first_seq`.
     """
     rows = PolicyRows(lease, at)
     added: list[tuple[RequestState, list[Decision]]] = []
     for answer in answers:
         decisions: list[Decision] = []
         rejected = _rejected_writes(answer.state)
-        for row in unasked_writes(answer.state):
+        for row in due_writes(answer.state, at):
             why = answer.why or _why_not(answer.state, row, rejected)
             standing: StandingPolicy | None = None
             if answer.usable is not None and not why:
@@ -197,7 +181,18 @@ def _why_not(state: RequestState, row: PendingWrite, rejected: Container[UUID]) 
         return UNANSWERED
     if needed_for(state.request, row):
         return CONFIRMED
+    if window_by(state.request.policy) is not None and has_decision(state, row):
+        return DECIDED
     return REJECTED if row.write in rejected else ""
+
+
+def has_decision(state: RequestState, row: PendingWrite) -> bool:
+    """Return whether a person has decided this revision of a write."""
+    for decision in state.decisions:
+        is_current = (decision.write, decision.revision) == (row.write, row.revision)
+        if is_current and not (decision.by_policy or decision.by_deadline):
+            return True
+    return False
 
 
 def _rejected_writes(state: RequestState) -> set[UUID]:

@@ -160,8 +160,8 @@ class DelegationOut(serializers.ModelSerializer[Delegation]):
 
 
 class StandingPolicyOut(serializers.ModelSerializer[StandingPolicy]):
-    """What a person lets a gate sign by itself: within which limits, until when, and how
-    many writes of how many it has signed.
+    """A policy by which a person lets a gate sign by itself: within which limits, until
+    when, and how many writes of how many it has signed.
     """
 
     by = serializers.CharField(source="by.get_username")

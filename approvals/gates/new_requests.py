@@ -32,7 +32,7 @@ from orchestrator.engine import Gate, Task, write_id
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.deadlines import GateDeadline, deadline_on
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
-from orchestrator.engine.graphs.auto import auto_policy
+from orchestrator.engine.graphs.auto import auto_policy, window_policy
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
@@ -476,6 +476,7 @@ def policy_of(
     if reached.guard in ("", task.node):
         policy.update(auto_policy(gate))
         policy.update(standing_policy(gate))
+        policy.update(window_policy(gate))
     return {
         **policy,
         **confirmation_policy(gate),

@@ -233,6 +233,11 @@ def seen_standing_policy(policy_id: UUID | str, user: Any) -> StandingPolicy:
     return row
 
 
+def limits_in_words(limits: Mapping[str, str]) -> str:
+    """Return limits as a person reads them: "amount up to 500"; empty for none."""
+    return ", ".join(f"{path} up to {highest}" for path, highest in limits.items())
+
+
 @frozen
 class ListedPolicy:
     """A standing policy in a list. `refused`: it signs nothing, because its row is not as
@@ -253,15 +258,14 @@ class ListedPolicy:
 
     @property
     def is_revocable(self) -> bool:
-        """Whether it may still sign, or begin to."""
+        """Return whether it may still sign, or begin to."""
         is_ended = self.row.revoked_at is not None or self.is_over
         return not (is_ended or self.refused)
 
     @property
     def limits_in_words(self) -> str:
         """Its limits: "amount up to 500"; empty without any."""
-        limits = [f"{path} up to {most}" for path, most in self.row.limits.items()]
-        return ", ".join(limits)
+        return limits_in_words(self.row.limits)
 
 
 def listed_policies(user: Any, *, most: int) -> list[ListedPolicy]:

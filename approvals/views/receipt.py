@@ -28,6 +28,7 @@ from approvals.models import (
     Receipt,
     RequestStatus,
 )
+from approvals.people.standing_policies import limits_in_words
 from approvals.results.earlier_askings import EffectEnding, endings_of
 from approvals.results.effect_results import effect_results
 from approvals.views.asked_before import ending_in_words
@@ -261,7 +262,7 @@ SAID = {
 """The words of what the functions of a gate have answered, by verdict."""
 SAID_STANDING = {
     NO_AUTO: "Standing policies left {writes} to people",
-    "approve": "{signer} approved {writes}",
+    "approve": "{signer}{within} approved {writes}",
 }
 """The same of standing policies."""
 
@@ -287,7 +288,9 @@ def _answers_in_words(
         first = answers[0]
         request = next(row for row in by_id.values() if row.id == first.request_id)
         words = _words_of_answer(first).format(
-            writes=counted(len(answers), "write"), signer=_signer(first)
+            writes=counted(len(answers), "write"),
+            signer=_signer(first),
+            within=_limits_of(first, sees_run=sees_run),
         )
         reason = _reason_of(request, first) if sees_run else ""
         end = f": {reason}" if reason else "."
@@ -301,6 +304,15 @@ def _words_of_answer(answer: Decision) -> str:
     if answer.standing or answer.by_name == NO_STANDING:
         return SAID_STANDING[answer.verdict]
     return SAID[answer.verdict]
+
+
+def _limits_of(answer: Decision, *, sees_run: bool) -> str:
+    """Return the limits and the end of a standing policy that signed, in parentheses."""
+    if not answer.standing or not sees_run:
+        return ""
+    limits = limits_in_words(answer.standing["limits"])
+    until = f"until {str(answer.standing.get('ends', ''))[:10]}"
+    return f" ({', '.join(filter(None, [limits, until]))})"
 
 
 def _signer(answer: Decision) -> str:

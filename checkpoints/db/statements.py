@@ -5,7 +5,7 @@ lacks: an UPDATE that returns columns. Used by leases, ledger, worker.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections
@@ -356,7 +356,9 @@ def params_of(
     as_it_is = AS_IT_IS[vendor]
     params: list[Any] = []
     for row in rows:
-        values = list(read_values(row))
+        # A new row has all of its fields, and Django looks up the id of a related row
+        # by a function of its own.
+        values = list(read_values(row.__dict__))
         for position, adapt in to_adapt:
             value = values[position]
             kind = type(value)
@@ -376,9 +378,10 @@ def params_of(
 def values_of(
     model: type[Model], vendor: str, shared: Shared
 ) -> tuple[
-    Callable[[Model], tuple[Any, ...]], list[tuple[int, Callable[[Any, str], Any]]]
+    Callable[[dict[str, Any]], tuple[Any, ...]],
+    list[tuple[int, Callable[[Any, str], Any]]],
 ]:
-    """Return the function that reads all columns of a row, and the positions of those
+    """Return the function that reads all columns of a row's `__dict__`, and the positions of those
     that a driver does not take as they are, with the function that adapts their values.
     """
     columns = columns_of(model, shared)
@@ -386,7 +389,8 @@ def values_of(
     for position, column in enumerate(columns):
         if column.cast not in _TAKEN[vendor]:
             to_adapt.append((position, column.adapt))
-    return attrgetter(*(column.attname for column in columns)), to_adapt
+    read_fields = itemgetter(*(column.attname for column in columns))
+    return read_fields, to_adapt
 
 
 _WHOLE = (

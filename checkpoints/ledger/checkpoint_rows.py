@@ -593,5 +593,8 @@ def _size(payload: Payload, sizes: Mapping[str, int]) -> int:
     """Return the bytes of the canonical document, whose channels have these `sizes`."""
     without_channels = {**payload.document(), "scratch": {}, "artifacts": {}}
     # The brackets of both partitions are counted with the rest, their entries are not.
-    commas = sum([len(values) - 1 for values in payload.state.values() if values])
+    commas = 0
+    for values in payload.state.values():
+        if values:
+            commas += len(values) - 1
     return len(canonical.encode(without_channels)) + commas + sum(sizes.values())

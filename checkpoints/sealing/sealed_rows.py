@@ -165,7 +165,9 @@ def seal_and_encrypt(rows: Sequence[Row], protection: Protection) -> Sequence[Ro
 def seal(row: Model, protection: Protection) -> None:
     """Seal a row whose payload columns are plain."""
     shape = _shape(type(row))
-    plain = [bytes(getattr(row, name) or b"") for name in shape.payloads]
+    plain: list[bytes] = []
+    for name in shape.payloads:
+        plain.append(bytes(getattr(row, name) or b""))
     ring = keyring()
     any_row: Any = row
     any_row.seal_key = ring.signer
@@ -232,9 +234,10 @@ def _sealed(row: Model, protection: Protection, payloads: Sequence[bytes]) -> by
     # under a seal that covered it.
     # Any other value than their default counts, also an empty one. A field that came
     # later changes nothing about the seal of a row that has only earlier ones.
-    present = [
-        name for name, column, default in shape.added if getattr(row, column) != default
-    ]
+    present: list[str] = []
+    for name, column, default in shape.added:
+        if getattr(row, column) != default:
+            present.append(name)
     if present:
         shape = _shape(type(row), with_added=tuple(present))
     # The lengths keep bytes from being moved from one payload to the next under the

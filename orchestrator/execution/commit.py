@@ -9,12 +9,14 @@ the state stands.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from django.db import Error
 
 from approvals.answers.vetoes import VetoAnswer, prepare_vetoes
+from approvals.answers.windows import add_window_jobs
 from approvals.gates.new_requests import (
     Moment,
     NewRequests,
@@ -622,10 +624,22 @@ def commit_rest(session: Session) -> bool:
         # That look may have read other requests, so the stops are looked up again.
         stopped = session.stopped_before(frontier)
         events = summary.status_events(status, frontier, stopped)
-        ledger.stop_run(session.lease, run_update, events=events)
+        inside: Callable[[], None] | None = None
+        # Most graphs have no policy, and their rest is one statement.
+        if session.graph.has_policies:
+            inside = _end_of_windows(session)
+        ledger.stop_run(session.lease, run_update, events=events, inside=inside)
         return False
 
     return retry_when_log_moved(session.lease, act)
+
+
+def _end_of_windows(session: Session) -> Callable[[], None] | None:
+    """Return what queues the jobs that end the windows of a run that comes to rest; None
+    where none is open.
+    """
+    windows = session.with_unasked_policies()
+    return partial(add_window_jobs, windows) if windows else None
 
 
 def gates_to_ask(

@@ -2,8 +2,6 @@
 policy, or the standing policies at it, were not asked is decided by one, or left to people.
 """
 
-from datetime import UTC, datetime
-
 from approvals.answers.policies import PolicyAnswer, prepare_policies
 from approvals.answers.standing_signers import (
     REPEATED,
@@ -40,7 +38,7 @@ def _ask(session: Session) -> None:
     if not waiting:
         return
     lease = session.lease
-    at = datetime.now(UTC)
+    at = session.moment_of(waiting)
     answers = [_answer(session, state) for state in waiting]
     first_seq = ledger.first_appended_seq(lease)
     rows = prepare_policies(

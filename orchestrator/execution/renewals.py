@@ -45,6 +45,7 @@ def renewed_gate(session: Session, task: Task, held: FinishedTask) -> ReachedGat
         veto=None,
         auto=None,
         standing=False,
+        auto_after=None,
     )
     reached = ReachedGate(
         bare,

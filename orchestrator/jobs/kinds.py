@@ -14,6 +14,7 @@ import structlog
 from django.db import Error, connection
 
 from approvals import list_columns
+from approvals.answers import windows
 from approvals.gates import deadline_jobs
 from approvals.notices import delivery_jobs
 from approvals.webhooks import verbs as webhooks
@@ -44,6 +45,7 @@ KINDS: dict[str, Kind] = {
     bulk_fork.KIND: bulk_fork.fork_job,
     deadline_jobs.KIND: passed_deadlines.meet_job,
     deadline_jobs.TIER_KIND: passed_deadlines.meet_tier_job,
+    windows.KIND: passed_deadlines.end_window_job,
     policy_schedules.KIND: policy_schedules.run_policies,
     stock.KIND: stock.measure_storage,
     prune_job.KIND: prune_job.prune_job,

@@ -124,6 +124,7 @@ JOBS = {
         "fork_runs",
         "meet_deadline",
         "meet_tier",
+        "end_window",
         "prune_runs",
         "rotate_keys",
         "sweep_access",

@@ -30,7 +30,7 @@ View = Callable[..., HttpResponse]
 
 def changes_rights(act: Callable[..., str], *, leads_to: str = "account") -> View:
     """Return the page that changes by this act what the signed-in person lets be signed
-    in their place, and leads back to a page of their own with the sentence that the act
+    in their place, and leads back to one of their pages with the sentence that the act
     returns.
     """
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.graphs.auto import faults_of_auto
+from orchestrator.engine.graphs.auto import faults_of_auto, faults_of_window
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.confirmation import faults_of_confirmation
 from orchestrator.engine.graphs.consideration import faults_of_consideration
@@ -581,6 +581,7 @@ def _faults_of_gate_parts(
     yield from faults_of_tiers(gate)
     yield from faults_of_auto(gate)
     yield from faults_of_standing(gate)
+    yield from faults_of_window(gate)
     yield from faults_of_veto(gate)
     for option, allowed in (("shows", channels), ("writes", writable)):
         for channel in getattr(gate, option):

@@ -262,7 +262,7 @@ class Compiled:
         reads = self.nodes[node].reads if node else None
         return state.viewer(
             self.channels,
-            self.state_model,
+            self.graph.state,
             plain,
             reads=reads,
         )

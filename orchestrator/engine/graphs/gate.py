@@ -102,6 +102,7 @@ class Gate:
     skip: bool = False
     auto: Callable[..., Any] | None = None
     standing: bool = False
+    auto_after: timedelta | None = None
     veto: Callable[..., Any] | None = None
 
 

@@ -72,7 +72,8 @@ def reason_against(limits: Mapping[str, str], value: Json) -> str:
             return f"there is no number at {path}"
         if number < 0:
             return f"{path} is below 0"
-        if number > Decimal(highest):
+        most = number_of(highest)
+        if most is None or number > most:
             return f"{path} is more than {highest}"
     return ""
 

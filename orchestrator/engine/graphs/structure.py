@@ -9,7 +9,7 @@ waiting run goes on when these are corrected.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from orchestrator.engine.graphs.auto import auto_policy
+from orchestrator.engine.graphs.auto import auto_policy, window_policy
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.consideration import (
@@ -189,6 +189,7 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         **escalation_policy(gate),
         **auto_policy(gate),
         **standing_policy(gate),
+        **window_policy(gate),
         **veto_policy(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.

@@ -92,6 +92,7 @@ def _policy_changes(
     yield from _veto_changes(old, new)
     yield from _auto_changes(old, new)
     yield from _standing_changes(old, new)
+    yield from _window_changes(old, new)
     yield from _escalation_changes(old, new)
     yield from _skip_changes(old.get("skip", False), new.get("skip", False))
     yield from _needs_changes(old.get("needs", {}), new.get("needs", {}))
@@ -238,6 +239,18 @@ def _standing_changes(
     if before != after:
         what = "may" if after else "may not"
         yield GateChange(f"standing policies {what} sign at it now", weaker=after)
+
+
+def _window_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    before = old.get("auto_after", 0)
+    after = new.get("auto_after", 0)
+    if before != after:
+        yield GateChange(
+            f"seconds before it signs by itself: {before} became {after}",
+            weaker=after < before,
+        )
 
 
 def _escalation_changes(

@@ -1,15 +1,19 @@
 """A standing policy signs within its limits, as itself, and people beat it."""
 
+import base64
 import io
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils import timezone
 
-from approvals import reviews
+from approvals import exported_receipt, reviews
 from approvals.exported_receipt import export_receipt
 from approvals.models import ApprovalRequest, Decision, StandingPolicy
+from approvals.policies_in_force import take_uses
 from checkpoints import bundle
 from checkpoints.bundle.receipt_verifier import verify_receipt
 from checkpoints.bundle.verifier import verify
@@ -18,6 +22,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import PLAIN, seal_again
 from checkpoints.verification import verify_run
 from orchestrator import runs
+from orchestrator.execution import policies
 from tests.support import cast, run_actions
 from tests.support.bundles import exported, forgotten, loaded
 from tests.support.cast import UserFactory
@@ -155,10 +160,10 @@ def test_who_decides_for_its_maker_beats_it(rita: Any) -> None:
 
 def test_two_policies_count_as_one(rita: Any, reto: Any) -> None:
     first = waiting()
-    policies = [policy_of(first, rita), policy_of(first, reto)]
+    pair = [policy_of(first, rita), policy_of(first, reto)]
     run = advanced(permitting(quorum=2))
     assert run.status == "paused"
-    assert uses(policies) == [1, 0]
+    assert uses(pair) == [1, 0]
 
 
 def test_the_rejection_of_a_person_beats_it(rita: Any, reto: Any) -> None:
@@ -258,7 +263,9 @@ def test_a_verification_finds_a_policy_that_is_not_there(rita: Any) -> None:
     assert fault.reason.endswith(f"has no standing policy {number}")
 
 
-def test_bundles_and_receipts_with_its_answers_verify(rita: Any) -> None:
+def test_bundles_and_receipts_with_its_answers_verify(
+    rita: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     policy_of(waiting(), rita)
     run = advanced(permitting())
     data = exported(run)
@@ -266,7 +273,48 @@ def test_bundles_and_receipts_with_its_answers_verify(rita: Any) -> None:
     verdict = verify(io.BytesIO(data), key)
     assert verdict.ok, verdict.reason
     decision = Decision.objects.get(run=run.id)
-    assert verify_receipt(export_receipt(decision.id), key).ok
+    receipt = export_receipt(decision.id)
+    assert verify_receipt(receipt, key).ok
+    assert b"standing" in base64.b64decode(json.loads(receipt)["payload"])
+    # A house that signs another limit than its policy kept is found out.
+    lower = {**decision.standing, "limits": {"value": "1"}}
+    monkeypatch.setattr(exported_receipt, "_standing", lambda row: {"standing": lower})
+    verdict_on_other = verify_receipt(export_receipt(decision.id), key)
+    assert "within the limits of its policy" in verdict_on_other.reason
     forgotten(run)
     imported = loaded(data)
     assert verify_run(imported.id) == []
+
+
+@pytest.mark.parametrize("what", ["revoked", "no reviewer", "inactive", "used up"])
+def test_what_is_lost_while_it_is_asked_signs_nothing(
+    rita: Any, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    run_of_another = waiting()
+    policy = policy_of(run_of_another, rita, most_uses=1)
+    read = policies.usable_for
+    asked: list[str] = []
+
+    def lost_meanwhile(request: ApprovalRequest) -> list[StandingPolicy]:
+        usable = read(request)
+        asked.append(what)
+        if len(asked) > 1:
+            return usable
+        if what == "revoked":
+            reviews.revoke_standing_policy(policy.id, by=rita)
+        elif what == "no reviewer":
+            rita.groups.clear()
+        elif what == "inactive":
+            type(rita).objects.filter(pk=rita.pk).update(is_active=False)
+        else:
+            with transaction.atomic():
+                take_uses({policy.id: 1}, run=run_of_another.id)
+        return usable
+
+    monkeypatch.setattr(policies, "usable_for", lost_meanwhile)
+    run = advanced(permitting())
+    assert len(asked) == 2, "it is looked at anew"
+    assert run.status == "paused"
+    assert not Decision.objects.filter(run=run.id, verdict="approve").exists()
+    assert uses([policy]) == [1 if what == "used up" else 0]
+    assert verify_run(run.id) == []

@@ -14,7 +14,6 @@ from orchestrator.engine.graphs.standing_policy import (
     signs_by_itself,
     standing_policy,
 )
-from orchestrator.engine.versions.gate_differences import gate_changes
 
 
 @pytest.mark.parametrize(
@@ -102,25 +101,3 @@ def test_each_limit_holds() -> None:
     limits = {"amount": "10", "fee": "1"}
     assert reason_against(limits, {"amount": 5}) == "there is no number at fee"
     assert reason_against(limits, {"amount": 5, "fee": 2}) == "fee is more than 1"
-
-
-def test_to_permit_them_makes_a_gate_weaker() -> None:
-    def node(**more: Any) -> dict[str, Any]:
-        gate = {
-            "reviewers": ["user:ann"],
-            "quorum": 1,
-            "reject_quorum": 1,
-            "four_eyes": False,
-            "all_or_nothing": False,
-            "needs_approval": None,
-            "shows": [],
-            "writes": [],
-            "reason_required": [],
-            **more,
-        }
-        return {"approve": "writes", "gate": gate}
-
-    [change] = gate_changes(node(), node(standing=True))
-    assert change.weaker
-    [change] = gate_changes(node(standing=True), node())
-    assert not change.weaker

@@ -86,7 +86,8 @@ def test_a_receipt_says_which_policy_signed_beside_it(
     reto = run_actions.reviewer(people.steward)
     receipt = run_actions.sign(run, reto, ["approve"])
     page = browse(reto).get(reverse("receipt", args=[receipt.id])).content.decode()
-    assert "Policy 1 of rita approved 1 write at" in page
+    assert "Policy 1 of rita (value up to 10, until " in page
+    assert ") approved 1 write at" in page
     left = advanced(permitting(total=11))
     receipt = run_actions.sign(left, reto, ["approve"])
     page = browse(reto).get(reverse("receipt", args=[receipt.id])).content.decode()
