@@ -22,6 +22,7 @@ class ApprovalsConfig(AppConfig):
             Decision,
             Draft,
             Receipt,
+            RequestComment,
             Sighting,
         )
         from checkpoints import bundle, erasure, verification
@@ -31,6 +32,7 @@ class ApprovalsConfig(AppConfig):
             ("request", ApprovalRequest),
             ("receipt", Receipt),
             ("decision", Decision),
+            ("comment", RequestComment),
         ):
             bundle.add_table(
                 bundle.BundledTable(kind, model, size=20, shapes=model.SHAPES)

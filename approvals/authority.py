@@ -23,8 +23,9 @@ from approvals.gates.acted_on import (
     renewals,
 )
 from approvals.gates.request_state import RequestState, require_all_decisions
-from approvals.models import Decision, Delegation
+from approvals.models import Decision, Delegation, StandingPolicy
 from approvals.permissions import is_reviewer, principals_kept
+from approvals.policies_in_force import kept_policies
 from orchestrator.engine import Task
 from orchestrator.engine.errors import described
 from orchestrator.engine.frozen import frozen
@@ -227,6 +228,9 @@ def _policies_that_signed(state: RequestState | None) -> list[str]:
     name_by_write: dict[UUID, str] = {}
     for decision in sorted(state.decisions, key=attrgetter("event_seq")):
         by = state.standings[decision.write].by
+        # A standing policy is no function, and judged as the right of a person.
+        if decision.standing:
+            continue
         if decision.by_policy and decision.verdict == "approve" and AUTOMATIC in by:
             name_by_write[decision.write] = str(
                 (decision.checked or {}).get("policy", "")
@@ -273,12 +277,14 @@ def _requests_in(
 
 @frozen
 class _Rights:
-    """The rights that people hold now: their principals by their own right, by their ids, and the
-    delegations by which some of them signed for others, by id.
+    """The rights that people hold now: their principals by their own right, by their
+    ids; the delegations by which some of them signed for others, and the standing
+    policies that signed and are in force, by id.
     """
 
     principals: Mapping[int, Sequence[str]]
     delegations: Mapping[UUID, Delegation] = field(default_factory=dict)
+    policies: Mapping[UUID, StandingPolicy] = field(default_factory=dict)
 
 
 def _rights_kept(requests: Sequence[RequestState]) -> _Rights:
@@ -287,12 +293,17 @@ def _rights_kept(requests: Sequence[RequestState]) -> _Rights:
     """
     people: set[int] = set()
     delegations: set[UUID] = set()
+    policies: set[UUID] = set()
     for request in requests:
         for decision in _approvals(request):
             people.update(_people_of(decision))
             if decision.delegation is not None:
                 delegations.add(decision.delegation)
-    return _Rights(principals_kept(people), kept_delegations(delegations))
+            if decision.standing:
+                policies.add(UUID(decision.standing["id"]))
+    return _Rights(
+        principals_kept(people), kept_delegations(delegations), kept_policies(policies)
+    )
 
 
 def _people_of(decision: Decision) -> list[int]:
@@ -302,9 +313,9 @@ def _people_of(decision: Decision) -> list[int]:
 
 
 def _approvals(state: RequestState | None) -> list[Decision]:
-    """Return the decisions of people that count for what was approved. What a gate
-    needed nobody for, or a deadline approved, has none: the system does not lose its
-    rights. Nor has what was signed in another installation.
+    """Return the decisions of people and of standing policies that count for what was
+    approved. What a gate needed nobody for, or a deadline approved, has none: the system
+    does not lose its rights. Nor has what was signed in another installation.
     """
     if state is None:
         return []
@@ -319,12 +330,15 @@ def _approvals(state: RequestState | None) -> list[Decision]:
 def _counting_decisions(
     state: RequestState, write: UUID, last: int
 ) -> dict[int | None, Decision]:
-    """Return the last decision of each person on a write up to this number of the log."""
+    """Return the last decision of each person on a write up to this number of the log,
+    and that of the last standing policy.
+    """
     counting: dict[int | None, Decision] = {}
     for decision in sorted(state.decisions, key=attrgetter("event_seq")):
         is_before = decision.event_seq <= last
-        if is_before and decision.write == write and decision.by_id is not None:
-            counting[decision.by_id] = decision
+        has_right = decision.by_id is not None or decision.standing
+        if is_before and decision.write == write and has_right:
+            counting[decision.voter] = decision
     return counting
 
 
@@ -341,13 +355,15 @@ def lost_signatures(state: RequestState | None, rights: _Rights) -> list[str]:
         why = _why_lost(decision, state, rights)
         if why:
             lost.append(
-                f"{decision.by_name}'s signature does not count any more: {why}"
+                f"{decision.signer_name}'s signature does not count any more: {why}"
             )
     return list(dict.fromkeys(lost))
 
 
 def _why_lost(decision: Decision, state: RequestState, rights: _Rights) -> str:
     """Return why an approval does not count any more; empty if it does."""
+    if decision.standing:
+        return _why_not_standing(decision, state, rights)
     if not rights.principals.get(decision.by_id or 0):
         return "not active"
     if decision.delegation is None:
@@ -361,6 +377,20 @@ def _why_no_reviewer(person: int | None, state: RequestState, rights: _Rights) -
         return ""
     gate = state.request.policy.get("gate") or state.request.node
     return f"not a reviewer of {gate}"
+
+
+def _why_not_standing(decision: Decision, state: RequestState, rights: _Rights) -> str:
+    """Return why what a standing policy signed does not count any more. Its uses do not
+    matter: what it signed is one of them.
+    """
+    policy = rights.policies.get(UUID(decision.standing["id"]))
+    if policy is None or policy.by_id != decision.delegator_id:
+        return "it is not in force any more"
+    name = decision.delegator_name
+    if not rights.principals.get(policy.by_id):
+        return f"{name}, who made it, is not active"
+    why = _why_no_reviewer(policy.by_id, state, rights)
+    return f"{name}, who made it, is {why}" if why else ""
 
 
 def _why_not_for_another(

@@ -8,7 +8,13 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from approvals.models import ApprovalRequest, Decision, Draft, Receipt
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    Draft,
+    Receipt,
+    RequestComment,
+)
 from checkpoints.core.eraser import Eraser
 from checkpoints.erasure.places import Place, Values, column_left, payload_left
 from checkpoints.erasure.sweeps import Sweep
@@ -47,6 +53,10 @@ def _erased_line(line: Mapping[str, Any], eraser: Eraser) -> dict[str, Any]:
     return erased
 
 
+def _erased_comment(row: RequestComment, eraser: Eraser) -> Values:
+    return payload_left(row, "text", eraser.texts)
+
+
 def _drafts(run: Run) -> "QuerySet[Draft]":
     return Draft.objects.filter(run=run.id)
 
@@ -64,6 +74,7 @@ PLACES = [
     Place(ApprovalRequest, _erased_request),
     Place(Decision, _erased_decision),
     Place(Receipt, _erased_receipt),
+    Place(RequestComment, _erased_comment),
 ]
 SWEEPS = [
     Sweep(

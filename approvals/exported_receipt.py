@@ -84,6 +84,7 @@ def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
             "seen_hash": decision.seen_hash,
             "confirmed_by": decision.confirmed_by,
             "delegator": decision.delegator_name,
+            **_standing(decision),
         },
         "run": {
             "id": str(run.id),
@@ -104,6 +105,13 @@ def _content(decision: Decision, run: Run, *, hidden: bool) -> dict[str, Any]:
             seq=decision.event_seq,
         ),
     }
+
+
+def _standing(decision: Decision) -> dict[str, Any]:
+    """Return what is recorded of the standing policy that signed; nothing where none did:
+    such a receipt is what it was before there were any.
+    """
+    return {"standing": decision.standing} if decision.standing else {}
 
 
 def _assertion(decision: Decision, run: Run) -> dict[str, Any] | None:

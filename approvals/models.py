@@ -6,6 +6,7 @@ from datetime import datetime
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, ClassVar, NoReturn
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from django.conf import settings
 from django.db import models
@@ -16,6 +17,7 @@ from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.gates.verdicts import AUTOMATIC
 from orchestrator.engine.graphs.confirmation import METHODS
 from orchestrator.engine.graphs.consideration import is_consideration
+from orchestrator.engine.graphs.gate import LONGEST_DEADLINE
 from orchestrator.engine.graphs.limit import number_of
 from orchestrator.engine.graphs.tiers import are_tiers, escalated, tiers_in
 
@@ -76,6 +78,23 @@ def _is_considered(value: Any, row: Any) -> bool:
     return is_consideration(value)
 
 
+def _is_window(value: Any, row: Any) -> bool:
+    """Return whether it is a window in seconds, as policies have it."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return is_number and 0 < value <= LONGEST_DEADLINE.total_seconds()
+
+
+def _is_standing(value: Any) -> bool:
+    """Return whether it is what a decision records of a standing policy."""
+    if not isinstance(value, dict) or not isinstance(value.get("limits"), dict):
+        return False
+    try:
+        UUID(str(value.get("id")))
+    except ValueError:
+        return False
+    return all(_is_limit(highest, None) for highest in value["limits"].values())
+
+
 # Without `gate` and `reads`, which the policies of older requests may lack.
 _POLICY = {
     "on_deadline?": frozenset({"reject", "approve", "fail"}),
@@ -99,6 +118,8 @@ _POLICY = {
     "tiers?": _is_tiers,
     "veto?": str,
     "auto?": str,
+    "standing?": bool,
+    "auto_after?": _is_window,
 }
 _LINE = {
     "write": str,
@@ -128,8 +149,14 @@ BY_POLICY = "the policy of"
 """The beginning of the name under which a gate's automatic policy signs, before the name
 of the gate's node.
 """
+BY_STANDING = "policy"
+"""The beginning of the name under which a standing policy signs, before its number. Its
+maker stands beside it, as the person whose right it uses.
+"""
+NO_STANDING = "standing policies"
+"""The name under which it stands that no standing policy signs."""
 NO_AUTO = "no_auto"
-"""The answer of an automatic policy that does not sign."""
+"""The answer of an automatic policy that does not sign, and that no standing policy does."""
 ANSWERS = (*VETO_ANSWERS, NO_AUTO)
 """The verdicts that count for nobody."""
 VERDICTS = ("approve", "reject", "edit", "skip", "not_needed", *ANSWERS)
@@ -149,6 +176,7 @@ _ASSERTION = {
     "authenticator_data": str,
     "signature": str,
 }
+COMMENT_SHAPES: dict[str, Any] = {"text": str}
 RECEIPT: dict[str, Any] = {
     "lines": [_LINE],
     "assertion": (_ASSERTION, type(None)),
@@ -570,10 +598,10 @@ class AppendOnly(models.QuerySet[Any]):
     """Rows that are only ever added."""
 
     def update(self, **kwargs: object) -> NoReturn:
-        raise TypeError("decisions are append-only")
+        raise TypeError("decisions and comments are append-only")
 
     def delete(self) -> NoReturn:
-        raise TypeError("decisions are append-only")
+        raise TypeError("decisions and comments are append-only")
 
 
 class Receipt(Sealed):
@@ -693,7 +721,9 @@ class Decision(Sealed):
         null=True,
         help_text=(
             "{reads: [channel]}: what the gate read to say that it needed nobody, or its "
-            "veto or its policy (policy: name) to answer; empty where somebody decided."
+            "veto or its policy (policy: name) to answer; standing: {id, number, by, "
+            "limits, begins, ends}, the standing policy that signed; empty where "
+            "somebody decided."
         ),
     )
     confirmed_by = models.CharField(
@@ -743,11 +773,32 @@ class Decision(Sealed):
 
     @property
     def by_policy(self) -> bool:
-        """Return whether the automatic policy of its gate signed, and nobody."""
+        """Return whether the automatic policy of its gate answered, or a standing policy,
+        and nobody.
+        """
         is_unsigned = self.by_id is None and self.receipt_id is None
         is_of_request = self.request_id is not None
-        is_named = self.by_name.startswith(f"{BY_POLICY} ")
-        return is_unsigned and is_of_request and is_named
+        names = (f"{BY_POLICY} ", f"{BY_STANDING} ", NO_STANDING)
+        return is_unsigned and is_of_request and self.by_name.startswith(names)
+
+    @property
+    def signer_name(self) -> str:
+        """The name of who decided: "policy 3 of ada" for a standing policy."""
+        if self.standing:
+            return f"{self.by_name} of {self.delegator_name}"
+        return self.by_name
+
+    @property
+    def standing(self) -> dict[str, Any]:
+        """Return what is recorded of the standing policy that signed: {id, number, by,
+        limits, begins, ends}; empty where none did.
+        """
+        checked = self.checked
+        if self.by_id is not None or not isinstance(checked, dict):
+            return {}
+        recorded: Any = checked.get("standing")
+        # A bundle may bring anything.
+        return dict(recorded) if _is_standing(recorded) else {}
 
     @property
     def voter(self) -> int | None:
@@ -805,6 +856,132 @@ class Delegation(Sealed):
 
     def __str__(self) -> str:
         return f"{self.delegate} decides for {self.delegator}"
+
+
+class RequestComment(Sealed):
+    """A sentence of a person about a request, or about one write of it. It is no
+    decision, is never part of what anybody signs, and changes nothing.
+
+    Append-only: the ORM refuses to change it, its seal names a change, and the line of
+    the audit log names a comment that was removed.
+    """
+
+    PAYLOADS = ("text",)
+    SHAPES = COMMENT_SHAPES
+    IDENTITY = ("run_id", "id")
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    # No index for the run alone, because `comment_by_run` begins with it.
+    run = models.ForeignKey(
+        Run, on_delete=models.PROTECT, related_name="comments", db_index=False
+    )
+    request = models.ForeignKey(
+        ApprovalRequest,
+        on_delete=models.PROTECT,
+        related_name="comments",
+        db_index=False,
+    )
+    write = models.UUIDField(
+        null=True, blank=True, help_text="Empty where it is about the whole request."
+    )
+    text = models.BinaryField(help_text="Packed canonical JSON: a string.")
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+        db_index=False,
+        help_text="Empty in an imported run whose author has no account here.",
+    )
+    by_name = models.CharField(max_length=150)
+    at = models.DateTimeField(help_text="By the clock of the database.")
+
+    objects = AppendOnly.as_manager()
+
+    class Meta:
+        ordering = ["at", "id"]
+        indexes = [
+            models.Index(fields=["run", "at", "id"], name="comment_by_run"),
+            models.Index(fields=["request", "at", "id"], name="comment_by_request"),
+        ]
+
+    def __str__(self) -> str:
+        return f"comment of {self.by_name} on {self.request_id}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Insert only."""
+        if not self._state.adding:
+            raise TypeError("comments are append-only")
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError("comments are append-only")
+
+
+class StandingPolicy(Sealed):
+    """A person lets a gate sign by itself what is within their limits, until a day and a
+    number of times. It signs as itself, by their right. Sealed, so that no row put into
+    the database signs anything.
+    """
+
+    IDENTITY = ("id",)
+    MOMENT = "made_at"
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    number = models.PositiveIntegerField(
+        help_text="Of the policies of its maker, from 1."
+    )
+    # No index for the maker alone: `standing_policy_number` begins with them.
+    by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        related_name="+",
+        db_index=False,
+        help_text="Who made it, and whose right it uses.",
+    )
+    graph = models.CharField(max_length=200)
+    gate = models.CharField(max_length=200, help_text="The node of the gate.")
+    limits = models.JSONField(
+        help_text="{path in the proposed value: the highest number, as text}"
+    )
+    begins_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    most_uses = models.PositiveIntegerField(help_text="How many writes it may sign.")
+    uses = models.PositiveIntegerField(
+        default=0, help_text="How many writes it has signed."
+    )
+    reason = models.CharField(max_length=1000, blank=True, default="")
+    made_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True)
+    revoked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+    )
+
+    class Meta:
+        ordering = ["-made_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["by", "number"], name="standing_policy_number"
+            )
+        ]
+        indexes = [
+            # Those that may sign at a gate; the others only grow in number.
+            models.Index(
+                fields=["graph", "gate", "made_at"],
+                name="standing_policy_of_gate",
+                condition=models.Q(revoked_at__isnull=True),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.by}"
+
+    @property
+    def name(self) -> str:
+        return f"{BY_STANDING} {self.number}"
 
 
 class Draft(Sealed):
@@ -968,6 +1145,9 @@ class Notice(models.Model):
     tier = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text="Which tier of the request acted, from 0."
     )
+    comment = models.UUIDField(
+        null=True, blank=True, help_text="The comment that it is about."
+    )
     at = models.DateTimeField()
     passed_on_at = models.DateTimeField(
         null=True, blank=True, help_text="When deliveries were made of it."
@@ -1127,6 +1307,12 @@ class MailPreference(models.Model):
     time_zone = models.CharField(
         max_length=64, default="UTC", help_text="A name of the tz database."
     )
+    muted = models.JSONField(
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="[kind of notices that the console does not list for them].",
+    )
 
     def __str__(self) -> str:
         return f"mail of {self.user}"
@@ -1136,6 +1322,50 @@ class MailPreference(models.Model):
         """Return the choice of a person, or an unsaved one for a person without."""
         row = cls.objects.filter(user=person.pk).first()
         return row or cls(user_id=person.pk)
+
+
+class PersonNotice(models.Model):
+    """One notice as one person reads it in the console: ids and words, a copy of the
+    notice, which is removed earlier. What it is about is read when it is shown, and the
+    right to see that is judged then.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    # The constraint below begins with it.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        related_name="+",
+        db_index=False,
+    )
+    # Without a key, because the notice is removed earlier.
+    notice = models.BigIntegerField(help_text="The number of the notice.")
+    event = models.CharField(max_length=30)
+    run = models.UUIDField()
+    request = models.UUIDField(null=True, blank=True)
+    outcome = models.CharField(max_length=20, blank=True, default="")
+    at = models.DateTimeField()
+    read_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-notice"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "notice"], name="person_notice_once"
+            )
+        ]
+        indexes = [
+            # The few that nobody has read, however many there were.
+            models.Index(
+                fields=["user"],
+                name="person_notice_unread",
+                condition=models.Q(read_at__isnull=True),
+            ),
+            models.Index(fields=["at"], name="person_notice_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.event} for {self.user_id}"
 
 
 class SavedFilter(models.Model):

@@ -14,12 +14,13 @@ from approvals.list_columns import (
     STOPPED_RUN,
     WITHDRAWN,
 )
-from approvals.models import ApprovalRequest, Notice
+from approvals.models import ApprovalRequest, Notice, RequestComment
 from checkpoints.queue import jobs
 
 REMINDED = "request.reminded"
 ESCALATED = "request.escalated"
 REOPENED = "request.reopened"
+COMMENTED = "request.commented"
 """The events of these notices."""
 EVENTS = (
     OPENED,
@@ -27,6 +28,7 @@ EVENTS = (
     ESCALATED,
     CAME_BACK,
     REOPENED,
+    COMMENTED,
     SETTLED,
     EXPIRED,
     WITHDRAWN,
@@ -48,4 +50,16 @@ def write_notices(
         )
         rows.append(row)
     Notice.objects.bulk_create(rows)
+    jobs.wake_named(SEND_NOTICES)
+
+
+def write_comment_notice(row: RequestComment) -> None:
+    """Write the notice of a comment, and wake the job that sends notices."""
+    Notice.objects.create(
+        event=COMMENTED,
+        run=row.run_id,
+        request=row.request_id,
+        comment=row.id,
+        at=row.at,
+    )
     jobs.wake_named(SEND_NOTICES)

@@ -41,7 +41,12 @@ from approvals.models import (
 from approvals.people import claims
 from approvals.people.acts import record_refusal, record_tampering
 from approvals.people.claims import assign, claim, release
+from approvals.people.comments import comment
 from approvals.people.standing_in import delegate, revoke_delegation
+from approvals.people.standing_policies import (
+    make_standing_policy,
+    revoke_standing_policy,
+)
 from approvals.signing import Item, Signing
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.arguments import checked_person, checked_text
@@ -67,15 +72,19 @@ from orchestrator.engine.errors import (
     WrongStatus,
 )
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.standing_policy import signs_by_itself
 
 __all__ = [
     "assign",
     "claim",
+    "comment",
     "decide",
     "delegate",
+    "make_standing_policy",
     "passkey_challenge",
     "release",
     "revoke_delegation",
+    "revoke_standing_policy",
     "sign",
 ]
 
@@ -409,7 +418,7 @@ def _write(act: Signing, receipt: Receipt, *, has_drafts: bool) -> None:
 def _asks_policy(act: Signing) -> bool:
     """Return whether an edit has made a revision that a gate's policy may sign."""
     requests = [act.requests_by_write[write].request for write in act.revised]
-    return any("auto" in request.policy for request in requests)
+    return any(signs_by_itself(request.policy) for request in requests)
 
 
 def _requests_signed(act: Signing) -> set[UUID]:

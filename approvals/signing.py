@@ -357,7 +357,7 @@ def _names_of_signers(state: RequestState, write: UUID) -> list[str]:
     signers = set(standing.by)
     # Searched in the whole request: under all-or-nothing, the rejection of another
     # write settled this one too.
-    names = {row.by_name for row in state.decisions if row.voter in signers}
+    names = {row.signer_name for row in state.decisions if row.voter in signers}
     return sorted(names)
 
 

@@ -8,7 +8,14 @@ from typing import Any
 from django.urls import URLPattern, path
 from rest_framework.views import APIView
 
-from approvals.api import audit, endpoints, gate_figures, people, webhooks
+from approvals.api import (
+    audit,
+    endpoints,
+    gate_figures,
+    notices,
+    people,
+    webhooks,
+)
 
 Mount = Callable[[type[APIView]], Callable[..., Any]]
 
@@ -45,11 +52,31 @@ def patterns(mount: Mount) -> list[URLPattern]:
             mount(people.RequestAssigned),
             name="request-assign",
         ),
+        path(
+            "requests/<uuid:request_id>/comments/",
+            mount(people.RequestComments),
+            name="request-comments",
+        ),
         path("delegations/", mount(people.Delegations), name="delegations"),
         path(
             "delegations/<uuid:delegation>/revoke/",
             mount(people.DelegationRevoked),
             name="delegation-revoke",
+        ),
+        path(
+            "standing-policies/",
+            mount(people.StandingPolicies),
+            name="standing-policies",
+        ),
+        path(
+            "standing-policies/<uuid:standing_policy>/",
+            mount(people.StandingPolicyDetail),
+            name="standing-policy",
+        ),
+        path(
+            "standing-policies/<uuid:standing_policy>/revoke/",
+            mount(people.StandingPolicyRevoked),
+            name="standing-policy-revoke",
         ),
         # The id of a run or its key, which is any text without a slash.
         path(
@@ -65,6 +92,8 @@ def patterns(mount: Mount) -> list[URLPattern]:
             mount(endpoints.DecisionReceipt),
             name="decision-receipt",
         ),
+        path("notices/", mount(notices.Notices), name="notices"),
+        path("notices/read/", mount(notices.NoticesRead), name="notices-read"),
         path("webhooks/", mount(webhooks.Webhooks), name="webhooks"),
         path("webhooks/<uuid:webhook>/", mount(webhooks.OneWebhook), name="webhook"),
         path(

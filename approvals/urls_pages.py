@@ -13,8 +13,14 @@ from approvals.views import (
     seen_writes,
 )
 from approvals.views.audit import download, gate_figures, line, page
-from approvals.views.notices import mail_choice, webhooks
-from approvals.views.people import claim_cards, delegations, saved_filters
+from approvals.views.notices import mail_choice, notice_page, webhooks
+from approvals.views.people import (
+    claim_cards,
+    comment_box,
+    delegations,
+    saved_filters,
+    standing_policies,
+)
 
 urlpatterns = [
     path("reviews/", inbox.inbox_page, name="inbox"),
@@ -27,6 +33,7 @@ urlpatterns = [
         "reviews/<str:ref>/passkey/", passkey_challenge.challenge_page, name="challenge"
     ),
     path("reviews/<str:ref>/claim/", claim_cards.claim_page, name="claim"),
+    path("reviews/<str:ref>/comment/", comment_box.comment_page, name="comment"),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
     path("reviews/<str:ref>/seen/", seen_writes.seen_page, name="seen"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),
@@ -37,6 +44,21 @@ urlpatterns = [
         delegations.revoke,
         name="delegation_revoke",
     ),
+    path(
+        "account/policies/",
+        standing_policies.standing_policies_page,
+        name="standing_policies",
+    ),
+    path(
+        "account/policies/for/<uuid:request_id>/",
+        standing_policies.new_policy_page,
+        name="standing_policy_new",
+    ),
+    path(
+        "account/policies/<uuid:standing_policy>/revoke/",
+        standing_policies.revoke,
+        name="standing_policy_revoke",
+    ),
     path("audit/", page.audit_page, name="audit"),
     path("audit/<int:number>/", line.audit_line_page, name="audit_line"),
     path("audit/export.<str:format>", download.export_page, name="audit_export"),
@@ -44,6 +66,9 @@ urlpatterns = [
         "decisions/<uuid:decision>/receipt/", receipt.receipt_file, name="receipt_file"
     ),
     path("account/mail/", mail_choice.choose_mail, name="mail_choice"),
+    path("notices/", notice_page.notices_page, name="notices"),
+    path("notices/read/", notice_page.read_notices, name="notices_read"),
+    path("notices/kinds/", notice_page.choose_notices, name="notices_kinds"),
     path("webhooks/", webhooks.webhooks_page, name="webhooks"),
     path("webhooks/<uuid:webhook>/", webhooks.webhook_page, name="webhook"),
 ]

@@ -6,6 +6,7 @@ One of the examiners of `checkpoints.verification`; reads only.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,8 @@ from approvals.models import (
     RequestReviewer,
     RequestStatus,
 )
+from approvals.people.comment_faults import faults_of_comments
+from approvals.people.standing_faults import faults_of_standing_policies
 from approvals.silence import tier_faults
 from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
@@ -34,6 +37,7 @@ from checkpoints.sealing.sealed_rows import PLAIN
 from checkpoints.verification import LIST_DIFFERS, Fault, Subject
 from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
+from orchestrator.engine.graphs.auto import window_end
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED
 from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step.held_patch import PATCH
@@ -65,12 +69,13 @@ more.
 
 def approvals(subject: Subject) -> Iterator[Fault]:
     """Yield the faults of decisions, then of what the log says about decisions,
-    requests and writes, then of requests and receipts.
+    requests and writes, then of requests, receipts and comments.
     """
     yield from _faults_of_decisions(subject)
     yield from _rows_missing_for_events(subject)
     yield from _faults_of_requests(subject)
     yield from subject.seals_of(Receipt.objects.filter(run=subject.run.id))
+    yield from faults_of_comments(subject)
 
 
 # Decisions.
@@ -91,6 +96,7 @@ def _faults_of_decisions(subject: Subject) -> Iterator[Fault]:
                 sound.append(row)
         yield from unconfirmed(subject, sound)
         yield from _faults_of_delegations(subject, page)
+        yield from faults_of_standing_policies(subject, page)
         receipts = {row.receipt_id for row in page if row.receipt_id}
         yield from _missing(subject, Receipt, receipts)
     if count != run.decisions:
@@ -435,6 +441,7 @@ def _fault_of_state(
         or _unasked_veto(subject, state)
         or _unanswered_approval(subject, state)
         or _unknown_policy(subject, state)
+        or _early_signature(subject, state)
     )
 
 
@@ -442,14 +449,30 @@ def _unknown_policy(
     subject: Subject, state: request_state.RequestState
 ) -> Fault | None:
     """Return the fault of a decision of a policy that the request was not opened under."""
-    if "auto" in state.request.policy:
-        return None
+    policy = state.request.policy
     for decision in state.decisions:
         # What is kept of an earlier request was decided under the policy of that one.
         is_own = decision.request_id == state.request.id
-        if is_own and decision.by_policy:
+        is_permitted = policy.get("standing") if decision.standing else "auto" in policy
+        if is_own and decision.by_policy and not is_permitted:
             reason = "is that of a policy, but the request has no such policy"
             return subject.fault(decision, reason)
+    return None
+
+
+def _early_signature(
+    subject: Subject, state: request_state.RequestState
+) -> Fault | None:
+    """Return the fault of what a policy signed before its window was over."""
+    ends: dict[tuple[UUID, int], datetime] = {}
+    for row in state.writes:
+        end = window_end(state.request.policy, row.staged_at)
+        if end is not None:
+            ends[row.write, row.revision] = end
+    for decision in state.decisions:
+        end = ends.get((decision.write, decision.revision))
+        if end is not None and decision.by_policy and decision.at < end:
+            return subject.fault(decision, "was made before its window was over")
     return None
 
 

@@ -138,6 +138,20 @@ class Variables(BaseModel):
             "added each time it moves; keep it where no user of the database can write"
         ),
     )
+    time_stamp_url: SiteAddress = Field(
+        "",
+        description=(
+            "the address of an authority (RFC 3161) that [stamps the head of the audit "
+            "log](audit.md#time-stamps) once a day; needs the package `rfc3161-client`"
+        ),
+    )
+    time_stamp_roots: Text = Field(
+        "",
+        description=(
+            "a file with the authority's root certificates, in PEM, by which its tokens "
+            "are verified"
+        ),
+    )
     archive_folder: Text = Field(
         "",
         description=(

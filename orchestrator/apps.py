@@ -53,6 +53,7 @@ class OrchestratorConfig(AppConfig):
             checks.check_worker,
             checks.check_graphs,
             checks.check_passkeys,
+            checks.check_time_stamps,
             checks.check_atomic_nodes,
             checks.check_direct_statements,
         ):

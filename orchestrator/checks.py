@@ -192,6 +192,27 @@ def check_passkeys(
     ]
 
 
+def check_time_stamps(
+    app_configs: Sequence[AppConfig] | None, **_: Any
+) -> list[CheckMessage]:
+    """orchestrator.E007: the audit log is to be stamped, and the library that reads
+    time stamps is not installed, or no certificates are named to verify them.
+    """
+    # It reads models, which are not there yet while this module is imported.
+    from checkpoints import time_stamps
+
+    if not conf().time_stamp_url or time_stamps.can_verify():
+        return []
+    return [
+        Error(
+            "COUNTERSIGN['TIME_STAMP_URL'] is set, and no time stamp could be verified",
+            hint="pip install 'django-countersign[timestamps]', and name the file of "
+            "the authority's root certificates in COUNTERSIGN['TIME_STAMP_ROOTS']",
+            id="orchestrator.E007",
+        )
+    ]
+
+
 def check_atomic_nodes(
     app_configs: Sequence[AppConfig] | None, **_: Any
 ) -> list[CheckMessage]:

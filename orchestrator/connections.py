@@ -4,10 +4,12 @@ outlive their work.
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 KEPT_SECONDS = 60
 """Seconds that a worker keeps a connection if the settings name no age: a slice must
@@ -22,6 +24,14 @@ _ROLES = {
     "testserver": "web",
 }
 """Management command -> role of its process; for any other command it is "command"."""
+
+
+_HANDLER: Any = connections
+_IN_THREAD: Any = _HANDLER._connections._storage
+"""The `threading.local` whose attributes are a thread's connections, by alias. To take
+them out and put them back by Django's own methods passes through twenty functions, at
+every superstep.
+"""
 
 
 def role_of_process() -> str:
@@ -50,6 +60,23 @@ def label_connections(role: str) -> None:
         return
     options: dict[str, Any] = database.settings_dict["OPTIONS"]
     options.setdefault("application_name", _LABEL + role)
+
+
+def taken_from_thread() -> dict[str, BaseDatabaseWrapper]:
+    """Take the database connections of this thread, which runs no event loop, out of
+    Django's keeping, and return them by alias. What runs here next opens its own.
+    """
+    in_thread = vars(_IN_THREAD)
+    taken: dict[str, BaseDatabaseWrapper] = {}
+    for alias in connections.settings:
+        if alias in in_thread:
+            taken[alias] = in_thread.pop(alias)
+    return taken
+
+
+def give_to_thread(taken: Mapping[str, BaseDatabaseWrapper]) -> None:
+    """Put back what `taken_from_thread` took, in the same thread."""
+    vars(_IN_THREAD).update(taken)
 
 
 def keep_open() -> None:

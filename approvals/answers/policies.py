@@ -1,5 +1,6 @@
-"""The answers of automatic policies, as rows in a runner's slice: a gate's policy signs
-once for each revision, as itself and never as a person, or leaves it to people.
+"""The answers of policies, as rows in a runner's slice: a gate's automatic policy, or a
+standing policy that a person made, signs once for each revision, as itself and never as a
+person, or leaves it to people.
 
 Nothing is written before `insert`, which rides in the commit.
 """
@@ -9,18 +10,28 @@ from collections.abc import Container, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from operator import attrgetter
+from typing import Any
 from uuid import UUID
 
+from approvals.answers.standing_signers import (
+    require_reviewers,
+    signed_columns,
+    signer_of,
+)
+from approvals.answers.windows import due_writes
 from approvals.confirmation import needed_for
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import (
     BY_POLICY,
     NO_AUTO,
+    NO_STANDING,
     ApprovalRequest,
     Decision,
     Draft,
     RequestStatus,
+    StandingPolicy,
 )
+from approvals.policies_in_force import take_uses
 from approvals.signing import signed_decision
 from checkpoints.audit import lines as audit_log
 from checkpoints.db import statements
@@ -33,29 +44,34 @@ from checkpoints.sealing.sealed_rows import decrypted
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.verdicts import Held, judge
 from orchestrator.engine.gates.verdicts import outcome as outcome_of_request
+from orchestrator.engine.graphs.auto import window_by
 from orchestrator.engine.graphs.question import is_unanswered
 
 CONFIRMED = "a person must confirm who they are to decide this"
 UNANSWERED = "only a person can answer this"
 REJECTED = "a person has rejected this"
+DECIDED = "a person has decided this before it could be signed by itself"
 
 
 @frozen
 class PolicyAnswer:
     """The answer of a gate's automatic policy on what it was not asked about before: why
     it leaves that to people, empty if it signs; its name, and the channels that it read.
+    Where standing policies are asked instead, `usable` are those that may sign.
     """
 
     state: RequestState
     why: str
     name: str
     reads: Sequence[str]
+    usable: Sequence[StandingPolicy] | None = None
 
 
 @frozen
 class PolicyRows:
     """Rows and events that ride in the commit. The events are numbered without a gap;
-    `settled` are the requests that are settled by then, with outcome and number.
+    `settled` are the requests that are settled by then, with outcome and number; `uses`
+    says how often each standing policy signs, `makers` whose right that is, by request.
     """
 
     lease: Lease
@@ -63,11 +79,17 @@ class PolicyRows:
     events: list[NewEvent] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     settled: list[tuple[RequestState, str, int]] = field(default_factory=list)
+    uses: Counter[UUID] = field(default_factory=Counter)
+    makers: list[tuple[int, ApprovalRequest]] = field(default_factory=list)
 
     def insert(self) -> None:
         """Insert the answers and their line of the audit log, and settle what is decided
-        now, in the caller's transaction.
+        now, in the caller's transaction. Raises `ConcurrentUpdate` if a standing policy
+        may not sign any more.
         """
+        if self.uses:
+            require_reviewers(self.makers)
+            take_uses(self.uses, run=self.lease.id)
         statements.insert_rows(Decision, self.decisions)
         audit_log.record_act(
             "policy_asked",
@@ -91,39 +113,27 @@ class PolicyRows:
             Draft.objects.filter(run=self.lease.id, write__in=writes).delete()
 
 
-def unasked_writes(state: RequestState) -> list[PendingWrite]:
-    """Return the open writes of a request about whose present revision its automatic
-    policy was not asked; none if it was opened without one.
-    """
-    request = state.request
-    if "auto" not in request.policy or request.status != RequestStatus.OPEN:
-        return []
-    answered: set[tuple[object, int]] = set()
-    for row in (*state.decisions, *state.answers):
-        if row.by_policy:
-            answered.add((row.write, row.revision))
-    unasked: list[PendingWrite] = []
-    for write in state.writes:
-        is_answered = (write.write, write.revision) in answered
-        if not (is_answered or state.standings[write.write].settled):
-            unasked.append(write)
-    return unasked
-
-
 def prepare_policies(
     lease: Lease, answers: Sequence[PolicyAnswer], *, first_seq: int, at: datetime
 ) -> PolicyRows:
     """Return the rows of these answers: a decision for each write that the policies were
-    asked about. The first event is numbered `first_seq`.
+    asked about, and whose windows are over at this moment. The first event is numbered
+    `first_seq`.
     """
     rows = PolicyRows(lease, at)
     added: list[tuple[RequestState, list[Decision]]] = []
     for answer in answers:
         decisions: list[Decision] = []
         rejected = _rejected_writes(answer.state)
-        for row in unasked_writes(answer.state):
+        for row in due_writes(answer.state, at):
             why = answer.why or _why_not(answer.state, row, rejected)
-            decision, event = _decision(answer, row, why, at)
+            standing: StandingPolicy | None = None
+            if answer.usable is not None and not why:
+                standing, why = signer_of(answer.state, row, answer.usable, rows.uses)
+            if standing is not None:
+                rows.uses[standing.id] += 1
+                rows.makers.append((standing.by_id, answer.state.request))
+            decision, event = _decision(answer, row, why, standing, at)
             decision.event_seq = first_seq + len(rows.events)
             decisions.append(decision)
             rows.events.append(event)
@@ -137,18 +147,29 @@ def prepare_policies(
 
 
 def _decision(
-    answer: PolicyAnswer, row: PendingWrite, why: str, at: datetime
+    answer: PolicyAnswer,
+    row: PendingWrite,
+    why: str,
+    standing: StandingPolicy | None,
+    at: datetime,
 ) -> tuple[Decision, NewEvent]:
     request = answer.state.request
+    columns: dict[str, Any] = {
+        "by_name": f"{BY_POLICY} {request.policy.get('gate') or request.node}",
+        "checked": {"reads": sorted(answer.reads), "policy": answer.name},
+    }
+    if standing is not None:
+        columns = signed_columns(standing)
+    elif answer.usable is not None:
+        columns["by_name"] = NO_STANDING
     return signed_decision(
         request,
         row,
         NO_AUTO if why else "approve",
         at=at,
-        by_name=f"{BY_POLICY} {request.policy.get('gate') or request.node}",
         proposed_value=decrypted(row, "value"),
         reason=pack_json(why) if why else b"",
-        checked={"reads": sorted(answer.reads), "policy": answer.name},
+        **columns,
     )
 
 
@@ -160,7 +181,18 @@ def _why_not(state: RequestState, row: PendingWrite, rejected: Container[UUID]) 
         return UNANSWERED
     if needed_for(state.request, row):
         return CONFIRMED
+    if window_by(state.request.policy) is not None and has_decision(state, row):
+        return DECIDED
     return REJECTED if row.write in rejected else ""
+
+
+def has_decision(state: RequestState, row: PendingWrite) -> bool:
+    """Return whether a person has decided this revision of a write."""
+    for decision in state.decisions:
+        is_current = (decision.write, decision.revision) == (row.write, row.revision)
+        if is_current and not (decision.by_policy or decision.by_deadline):
+            return True
+    return False
 
 
 def _rejected_writes(state: RequestState) -> set[UUID]:

@@ -13,15 +13,23 @@ from approvals.api.base import Query, describe, page_schema, paginate, person, r
 from approvals.api.endpoints import visible_request
 from approvals.api.serializers import (
     AssignBody,
+    CommentBody,
+    CommentOut,
     DelegationOut,
     EmptyBody,
     RequestOut,
+    StandingPolicyOut,
 )
-from approvals.models import ApprovalRequest
+from approvals.models import ApprovalRequest, RequestComment
 from approvals.people.accounts import active_account
 from approvals.people.claims import holds_claim
 from approvals.people.standing_in import delegations_of
+from approvals.people.standing_policies import (
+    seen_standing_policy,
+    standing_policies_of,
+)
 from approvals.permissions import may_see_run
+from checkpoints.sealing.sealed_rows import protection_of
 
 
 def _request_as_it_is(request: Request, request_id: UUID) -> Response:
@@ -83,8 +91,44 @@ class RequestAssigned(APIView):
         posted = read_body(AssignBody, request.data)
         visible_request(person(request), request_id)
         to = active_account(posted["to"], "to")
-        reviews.assign(request_id, to=to, by=person(request))
+        reviews.assign(
+            request_id, to=to, by=person(request), comment=posted.get("comment", "")
+        )
         return _request_as_it_is(request, request_id)
+
+
+class RequestComments(APIView):
+    """The comments on a request, the oldest first, and writing one."""
+
+    scopes = {"POST": "decide"}
+
+    @describe(
+        operation_id="request_comments_list",
+        parameters=[Query],
+        responses=page_schema(CommentOut),
+    )
+    def get(self, request: Request, request_id: UUID) -> Response:
+        read_body(Query, request.query_params)
+        shown = visible_request(person(request), request_id)
+        rows = RequestComment.objects.filter(request=shown).select_related("run")
+        return paginate(
+            request,
+            rows,
+            CommentOut,
+            by=("at", "id"),
+            protection=protection_of(shown.run),
+        )
+
+    @describe(request=CommentBody, responses={201: CommentOut})
+    def post(self, request: Request, request_id: UUID) -> Response:
+        posted = read_body(CommentBody, request.data)
+        row = reviews.comment(
+            request_id,
+            posted["text"],
+            by=person(request),
+            write=posted.get("write"),
+        )
+        return Response(CommentOut(row).data, status=201)
 
 
 class Delegations(APIView):
@@ -113,3 +157,40 @@ class DelegationRevoked(APIView):
         read_body(EmptyBody, request.data)
         row = reviews.revoke_delegation(delegation, by=person(request))
         return Response(DelegationOut(row).data)
+
+
+class StandingPolicies(APIView):
+    """Your standing policies; all for a steward. They are made on a page alone, which asks
+    for the password.
+    """
+
+    @describe(
+        operation_id="standing_policies_list",
+        parameters=[Query],
+        responses=page_schema(StandingPolicyOut),
+    )
+    def get(self, request: Request) -> Response:
+        read_body(Query, request.query_params)
+        rows = standing_policies_of(person(request))
+        return paginate(request, rows, StandingPolicyOut, by=("-made_at", "-id"))
+
+
+class StandingPolicyDetail(APIView):
+    """One standing policy: yours, or any as a steward."""
+
+    @describe(responses=StandingPolicyOut)
+    def get(self, request: Request, standing_policy: UUID) -> Response:
+        row = seen_standing_policy(standing_policy, person(request))
+        return Response(StandingPolicyOut(row).data)
+
+
+class StandingPolicyRevoked(APIView):
+    """Revoke a standing policy at once: yours, or any as a steward."""
+
+    scopes = {"POST": "decide"}
+
+    @describe(request=EmptyBody, responses=StandingPolicyOut)
+    def post(self, request: Request, standing_policy: UUID) -> Response:
+        read_body(EmptyBody, request.data)
+        row = reviews.revoke_standing_policy(standing_policy, by=person(request))
+        return Response(StandingPolicyOut(row).data)

@@ -14,10 +14,14 @@ from approvals.models import (
     ApprovalRequest,
     Decision,
     Delegation,
+    PersonNotice,
     Receipt,
     RequestClaim,
+    RequestComment,
+    StandingPolicy,
 )
 from approvals.people.claims import is_exclusive, shown_claim
+from approvals.people.comments import LONGEST
 from approvals.results.earlier_askings import EffectEnding, endings_of
 from approvals.results.effect_results import effect_results
 from checkpoints.sealing.seal_fault import fault_of, json_of
@@ -94,9 +98,38 @@ class EmptyBody(Body):
 
 
 class AssignBody(Body):
-    """The person who gets a request: the name of an account."""
+    """The person who gets a request: the name of an account; and what is said to them."""
 
     to = serializers.CharField(max_length=150)
+    comment = serializers.CharField(
+        required=False, max_length=LONGEST, trim_whitespace=False
+    )
+
+
+class CommentBody(Body):
+    """A comment on a request, or on one write of it."""
+
+    text = serializers.CharField(max_length=LONGEST, trim_whitespace=False)
+    write = serializers.UUIDField(required=False, allow_null=True)
+
+
+class CommentOut(SealedOut, serializers.ModelSerializer[RequestComment]):
+    """A comment on a request. It decides nothing, and is no part of what is signed.
+    `write` is null where it is about the whole request.
+    """
+
+    by = serializers.CharField(source="by_name")
+    text = serializers.SerializerMethodField(
+        help_text="empty if it cannot be decrypted, for which `fault` has the reason"
+    )
+
+    class Meta:
+        model = RequestComment
+        fields = ["id", "request", "write", "text", "by", "at", "fault"]
+        read_only_fields = fields
+
+    def get_text(self, row: RequestComment) -> str:
+        return self.value_or_none(row, "text") or ""
 
 
 class DelegationOut(serializers.ModelSerializer[Delegation]):
@@ -123,6 +156,43 @@ class DelegationOut(serializers.ModelSerializer[Delegation]):
 
     @extend_schema_field(FaultOut(allow_null=True))
     def get_fault(self, row: Delegation) -> dict[str, Any] | None:
+        return json_of(fault_of(row, PLAIN))
+
+
+class StandingPolicyOut(serializers.ModelSerializer[StandingPolicy]):
+    """A policy by which a person lets a gate sign by itself: within which limits, until
+    when, and how many writes of how many it has signed.
+    """
+
+    by = serializers.CharField(source="by.get_username")
+    limits = serializers.DictField(
+        child=serializers.CharField(),
+        help_text="the highest number by its path in the proposed value",
+    )
+    fault = serializers.SerializerMethodField()
+
+    class Meta:
+        model = StandingPolicy
+        fields = [
+            "id",
+            "number",
+            "by",
+            "graph",
+            "gate",
+            "limits",
+            "begins_at",
+            "ends_at",
+            "most_uses",
+            "uses",
+            "reason",
+            "made_at",
+            "revoked_at",
+            "fault",
+        ]
+        read_only_fields = fields
+
+    @extend_schema_field(FaultOut(allow_null=True))
+    def get_fault(self, row: StandingPolicy) -> dict[str, Any] | None:
         return json_of(fault_of(row, PLAIN))
 
 
@@ -443,3 +513,50 @@ class ReceiptOut(serializers.ModelSerializer[Receipt]):
         model = Receipt
         fields = ["id", "run", "by", "at", "lines"]
         read_only_fields = fields
+
+
+class ReadNoticesBody(Body):
+    """The number of the newest notice that was read; all older ones are read too."""
+
+    until = serializers.IntegerField(min_value=0, max_value=2**63 - 1)
+
+
+class UnreadOut(serializers.Serializer[Any]):
+    """How many notices are unread; 100 stands for more than 99."""
+
+    unread = serializers.IntegerField()
+
+
+class NoticeOut(serializers.ModelSerializer[PersonNotice]):
+    """A notice of the caller. Of a run that they may not see any more it has no ids, and
+    `visible` is false.
+    """
+
+    number = serializers.IntegerField(source="notice")
+    visible = serializers.SerializerMethodField()
+    run = serializers.SerializerMethodField()
+    request = serializers.SerializerMethodField()
+
+    class Meta:
+        model = PersonNotice
+        fields = [
+            "number",
+            "event",
+            "visible",
+            "run",
+            "request",
+            "outcome",
+            "at",
+            "read_at",
+        ]
+        read_only_fields = fields
+
+    def get_visible(self, row: PersonNotice) -> bool:
+        return bool(getattr(row, "is_visible", False))
+
+    def get_run(self, row: PersonNotice) -> str | None:
+        return str(row.run) if self.get_visible(row) else None
+
+    def get_request(self, row: PersonNotice) -> str | None:
+        is_shown = self.get_visible(row) and row.request is not None
+        return str(row.request) if is_shown else None

@@ -1,6 +1,6 @@
 """Reads of the audit log for pages and API: the lines that a person may see, filtered,
-and the evidence behind a line, which is decisions or an event of the run's log. Never
-changes anything.
+and the evidence behind a line, which is decisions, a comment or an event of the run's log.
+Never changes anything.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,7 +13,8 @@ from django.contrib.auth import get_user_model
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 
 from approvals import permissions
-from approvals.models import Decision
+from approvals.models import Decision, RequestComment
+from approvals.people.comments import LINE as COMMENTED
 from checkpoints.core.ids import unknown_thing
 from checkpoints.models import AuditLine, Run, RunEvent
 from checkpoints.models.audit_line import NEWEST, ROUTINE
@@ -132,11 +133,13 @@ def run_name_of(line: Any) -> RunName | None:
 
 @dataclass(slots=True)
 class LineEvidence:
-    """The evidence behind a line: its decisions, or the event of the run's log that
-    records the same act, None if that was removed. `protection` is that of their run.
+    """The evidence behind a line: its decisions, its comment, or the event of the run's
+    log that records the same act, None if that was removed. `protection` is that of
+    their run.
     """
 
     decisions: Sequence[Decision] = ()
+    comment: RequestComment | None = None
     event: RunEvent | None = None
     protection: Protection = field(default_factory=Protection)
 
@@ -166,6 +169,9 @@ def evidence_of(line: AuditLine) -> LineEvidence:
     if line.kind in DECIDED:
         evidence.decisions = list(_decisions_of(line))
         return evidence
+    comment = _comment_of(line)
+    if comment is not None:
+        evidence.comment = RequestComment.objects.filter(id=comment).first()
     seq = number_in(line, "seq")
     if seq is not None:
         evidence.event = RunEvent.objects.filter(run=line.run, seq=seq).first()
@@ -221,8 +227,8 @@ def _receipt_of(line: AuditLine) -> UUID | None:
 
 
 def comments(lines: Iterable[AuditLine]) -> dict[int, str]:
-    """Return the reasons that people gave, by id of the line, of lines whose run this
-    user may see. Two queries at most, and one for keys.
+    """Return the reasons that people gave and the comments that they wrote, by id of the
+    line, of lines whose run this user may see. Three queries at most, and one for keys.
 
     The reasons of decisions are in their rows and those of other acts in the run's log,
     so that one that was erased there is not shown. Those of holds, pins and erasures,
@@ -233,14 +239,18 @@ def comments(lines: Iterable[AuditLine]) -> dict[int, str]:
     line_of_event = _lines_by_event(visible)
     decisions = _decisions_with_reasons(line_of_receipt)
     events = _events_at(line_of_event)
+    line_of_comment = _lines_by_comment(visible)
+    written = _comments_with_text(line_of_comment)
     # The keys of all rows at once, or each row would cost a query.
-    data_keys.know_keys_of([*decisions, *events])
+    data_keys.know_keys_of([*decisions, *events, *written])
 
     comment_of: dict[int, str] = {}
     for line in visible:
         reason = noted(line).get("reason")
         if reason:
             comment_of[line.id] = str(reason)
+    for row in written:
+        comment_of[line_of_comment[row.id].id] = text_of_comment(row)
     reasons_by_line: dict[int, list[str]] = {}
     for decision in decisions:
         line = line_of_receipt[decision.receipt_id]
@@ -272,6 +282,32 @@ def _lines_by_event(lines: Iterable[AuditLine]) -> dict[tuple[Any, int], AuditLi
         if seq is not None:
             by_event[line.run, seq] = line
     return by_event
+
+
+def _lines_by_comment(lines: Iterable[AuditLine]) -> dict[UUID, AuditLine]:
+    by_comment: dict[UUID, AuditLine] = {}
+    for line in lines:
+        comment = _comment_of(line)
+        if comment is not None:
+            by_comment[comment] = line
+    return by_comment
+
+
+def _comment_of(line: AuditLine) -> UUID | None:
+    """Return the comment that a line says was written; None if it says no such thing."""
+    if line.kind != COMMENTED:
+        return None
+    try:
+        return UUID(noted(line)["comment"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _comments_with_text(comments: Collection[UUID]) -> list[RequestComment]:
+    if not comments:
+        return []
+    rows = RequestComment.objects.filter(id__in=comments)
+    return list(rows.only("id", "run", "text"))
 
 
 def _decisions_with_reasons(receipts: Collection[UUID]) -> list[Decision]:
@@ -306,6 +342,14 @@ def _reason_of_event(event: RunEvent) -> str:
 def _reason_of_decision(decision: Decision) -> str:
     try:
         return str(read_value(decision, "reason") or "")
+    except UNREADABLE as error:
+        return f"[{error.code}]"
+
+
+def text_of_comment(row: RequestComment) -> str:
+    """Return the text of a comment, or in brackets why it cannot be read."""
+    try:
+        return str(read_value(row, "text") or "")
     except UNREADABLE as error:
         return f"[{error.code}]"
 

@@ -180,6 +180,22 @@ def _delegation_revoked(facts: Facts) -> str:
     return f"ended that {_subject(facts)} decides for {delegator}"
 
 
+def _standing_policy_made(facts: Facts) -> str:
+    ends = str(facts.get("ends", ""))[:10]
+    uses = counted(facts.get("most_uses", 0), "write")
+    return f"lets {facts.get('gate', '')} sign by itself until {ends}, {uses} at most"
+
+
+def _standing_policy_revoked(facts: Facts) -> str:
+    number = facts.get("number", "")
+    return f"revoked policy {number} of {_subject(facts)} at {facts.get('gate', '')}"
+
+
+def _standing_policy_used(facts: Facts) -> str:
+    signed = counted(facts.get("count", 0), "write")
+    return f"policy {facts.get('number', '')} signed {signed}, {facts.get('uses', 0)} by then"
+
+
 def _resumed(facts: Facts) -> str:
     allowed = facts.get("allowed")
     if not allowed:
@@ -427,6 +443,13 @@ def _heads_anchored(facts: Facts) -> str:
     return f"anchored {counted(len(facts.get('heads', ())), 'run')}"
 
 
+def _audit_stamped(facts: Facts) -> str:
+    """Say who stated when which line of the log existed."""
+    number = facts.get("number", 0)
+    by = facts.get("authority") or "an authority"
+    return f"had line {number:,} of the audit log stamped by {by} at {facts.get('at')}"
+
+
 # Retention and erasure.
 
 
@@ -536,6 +559,10 @@ KINDS: dict[str, tuple[str, Words]] = {
     "request_escalated": ("Others asked too", _request_escalated),
     "request_reopened": ("Review re-opened", _request_reopened),
     "request_claimed": ("Review taken", _always("took a review")),
+    "request_commented": (
+        "Comment written",
+        _always("commented on a review"),
+    ),
     "request_released": ("Review given back", _request_released),
     "request_assigned": ("Review handed over", _request_assigned),
     "cancelled": ("Run cancelled", _always("asked to cancel the run")),
@@ -553,6 +580,9 @@ KINDS: dict[str, tuple[str, Words]] = {
     "passkey_revoked": ("Passkey revoked", _passkey_revoked),
     "delegated": ("Right to review passed on", _delegated),
     "delegation_revoked": ("Delegation revoked", _delegation_revoked),
+    "standing_policy_made": ("Standing policy made", _standing_policy_made),
+    "standing_policy_revoked": ("Standing policy revoked", _standing_policy_revoked),
+    "standing_policy_used": ("Standing policy used", _standing_policy_used),
     "webhook_added": ("Webhook added", _webhook_added),
     "webhook_removed": ("Webhook removed", _webhook_removed),
     "webhook_switched": ("Webhook switched", _webhook_switched),
@@ -613,6 +643,7 @@ KINDS: dict[str, tuple[str, Words]] = {
     "runs_verified": ("Runs verified", _runs_verified),
     "run_marked": ("Run marked tampered", _run_marked),
     "heads_anchored": ("Heads anchored", _heads_anchored),
+    "audit_stamped": ("Audit log stamped", _audit_stamped),
     "memory_forgotten": ("Memory forgotten", _memory_forgotten),
     "history_pruned": ("History removed", _history_pruned),
     "run_removed": ("Run removed", _run_removed),

@@ -29,6 +29,10 @@ NOT_SET = "not set"
 """The two values that the switch of an optional object sends."""
 EMPTY_TEXT = "empty text"
 """The label of a choice that is the empty text."""
+YES_OR_NO = (("true", "Yes"), ("false", "No"))
+"""The two buttons of a boolean that has no value yet, with what each sends."""
+RADIOS = ("radio", "yes_no")
+"""The kinds that are drawn as radio buttons."""
 
 
 @dataclass(slots=True)
@@ -112,10 +116,12 @@ def _control(
     schema = _keywords(schema)
     plain, nullable = resolved(schema, defs)
     kind, item = kind_of(plain, defs, None if value is UNSET else value)
-    if value is UNSET or (value is None and not nullable):
+    has_value = value is not UNSET and (value is not None or nullable)
+    if not has_value:
         # No value to preserve: the form begins with the default.
         value = schema.get("default")
-    else:
+    kind = _answerable(kind, value)
+    if has_value:
         blank = not nullable and _is_blank_kept(schema, value, required=required)
         kind, item = fidelity.fitting(
             kind, item, value, choices=choices_of(plain), blank=blank
@@ -138,6 +144,13 @@ def _control(
     _fill(control, plain, defs, value)
     control.value = _shown(kind, value)
     return control
+
+
+def _answerable(kind: str, value: Any) -> str:
+    """Return the kind of control that can say that nobody has answered yet: a box which
+    nobody ticked would say "no" for a person who said nothing.
+    """
+    return "yes_no" if kind == "bool" and value is None else kind
 
 
 def _is_blank_kept(schema: Mapping[str, Any], value: Any, *, required: bool) -> bool:
@@ -171,6 +184,8 @@ def _fill(
         # Two choices must not look the same.
         labels = {choice: _label_of_choice(choice) for choice in values}
         control.choices = list(_distinct_labels(labels).items())
+    elif control.kind == "yes_no":
+        control.choices = list(YES_OR_NO)
 
 
 def _is_unfit(

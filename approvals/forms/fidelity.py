@@ -32,7 +32,18 @@ _TYPES: dict[str, tuple[type, ...]] = {
 file would have to be sent again.
 """
 _EMPTY = frozenset(
-    {"text", "area", "whole", "number", "money", "choice", "radio", "json", "group"}
+    {
+        "text",
+        "area",
+        "whole",
+        "number",
+        "money",
+        "choice",
+        "radio",
+        "yes_no",
+        "json",
+        "group",
+    }
 )
 """Controls that return null where they are left empty, or are switched off."""
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from approvals.forms.controls import NOT_SET, SET, Control
+from approvals.forms.controls import NOT_SET, RADIOS, SET, Control
 from checkpoints.core.strict_json import NotStrict, parse_strict
 
 ABSENT: Any = object()
@@ -55,7 +55,7 @@ def _read_field(control: Control, posted: Mapping[str, Any]) -> Any:
     text = str(posted.get(control.name, ""))
     is_sent = control.name in posted
     control.value = text
-    if control.kind == "radio" and not is_sent:
+    if control.kind in RADIOS and not is_sent:
         # Radio buttons without a choice send nothing, which is not the empty text.
         control.value = None
     if text.strip() == "":
@@ -148,6 +148,13 @@ def _number(control: Control, text: str) -> Any:
     return number
 
 
+def _yes_or_no(control: Control, text: str) -> Any:
+    answers = {"true": True, "false": False}
+    if text not in answers:
+        raise ValueError("Choose yes or no.")
+    return answers[text]
+
+
 def _stripped(control: Control, text: str) -> Any:
     return text.strip()
 
@@ -177,6 +184,7 @@ _READERS = {
     "time": _stripped,
     "choice": _stripped,
     "radio": _stripped,
+    "yes_no": _yes_or_no,
     "lines": _lines,
     "json": parse_json,
 }

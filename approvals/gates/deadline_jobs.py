@@ -70,11 +70,11 @@ def add_missing_jobs(run_id: UUID, requests: Iterable[ApprovalRequest]) -> None:
     for kind in KINDS:
         timed = [row for row in requests if moment_of(kind, row) is not None]
         if timed:
-            with_job = _requests_in_queue(kind, run_id)
+            with_job = requests_in_queue(kind, run_id)
             _add(kind, [row for row in timed if str(row.id) not in with_job])
 
 
-def _requests_in_queue(kind: str, run_id: UUID) -> set[str]:
+def requests_in_queue(kind: str, run_id: UUID) -> set[str]:
     """Return the ids of the requests of a run that have a job of this kind that has not
     begun: one that runs may have looked already, before the run could be decided.
     """

@@ -32,7 +32,7 @@ from orchestrator.engine import Gate, Task, write_id
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.deadlines import GateDeadline, deadline_on
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
-from orchestrator.engine.graphs.auto import auto_policy
+from orchestrator.engine.graphs.auto import auto_policy, window_policy
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
@@ -40,6 +40,7 @@ from orchestrator.engine.graphs.consideration import consideration_policy
 from orchestrator.engine.graphs.gate import Show, plain_label, present
 from orchestrator.engine.graphs.question import shown_of
 from orchestrator.engine.graphs.review_claim import claim_policy
+from orchestrator.engine.graphs.standing_policy import standing_policy
 from orchestrator.engine.graphs.tiers import next_tier_at, tiers_policy
 from orchestrator.engine.graphs.veto import veto_policy
 from orchestrator.engine.step.held_patch import is_patch
@@ -474,6 +475,8 @@ def policy_of(
     # What a person brought in waits for people.
     if reached.guard in ("", task.node):
         policy.update(auto_policy(gate))
+        policy.update(standing_policy(gate))
+        policy.update(window_policy(gate))
     return {
         **policy,
         **confirmation_policy(gate),

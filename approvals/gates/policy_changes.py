@@ -27,6 +27,8 @@ _WORDS = {
     "tiers": "while nobody has decided",
     "skip": "a call may be skipped",
     "auto": "signs by itself",
+    "standing": "standing policies may sign",
+    "auto_after": "seconds before it signs by itself",
     "veto": "asked last",
 }
 """Part of a policy -> its words. The others say how it came about, not what it asks."""

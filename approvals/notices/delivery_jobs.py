@@ -20,12 +20,14 @@ from approvals.models import (
     DeliveryStatus,
     Notice,
     NoticeMail,
+    PersonNotice,
     Webhook,
     WebhookDelivery,
 )
 from approvals.notices import mail_jobs
 from approvals.notices.connection import NotSent, post
 from approvals.notices.message import body_of, headers_of
+from approvals.notices.person_notices import new_person_notices
 from approvals.webhooks.address import read_address
 from approvals.webhooks.verbs import add_send_job, is_vouched_for, secret_of
 from checkpoints.db.clock import db_in, db_now, read_now
@@ -48,6 +50,8 @@ SHORTEST_BREAK = 5.0
 BREAK_FACTOR = 6
 """How many times as long as such an attempt the time until the next turn is, at least."""
 KEPT_DAYS = 30
+LISTED_DAYS = 90
+"""How long the console lists a notice to its person."""
 REMOVED_AT_ONCE = 1000
 
 _attempting = Lock()
@@ -91,6 +95,8 @@ def _pass_on() -> int:
     WebhookDelivery.objects.bulk_create(deliveries, ignore_conflicts=True)
     mails = mail_jobs.new_mails(notices_of_here, now)
     NoticeMail.objects.bulk_create(mails, ignore_conflicts=True)
+    listed = new_person_notices(notices_of_here)
+    PersonNotice.objects.bulk_create(listed, ignore_conflicts=True, batch_size=500)
     ids = [notice.id for notice in notices]
     Notice.objects.filter(id__in=ids).update(passed_on_at=now)
     return len(notices)
@@ -293,12 +299,19 @@ def _pause(waited: timedelta) -> float:
 
 
 def notices_that_are_old(lease: JobLease) -> Iterator[Step]:
-    """Remove notices, with their deliveries, after `KEPT_DAYS`, in batches."""
+    """Remove notices, with their deliveries, after `KEPT_DAYS`, and those that the
+    console lists after `LISTED_DAYS`, in batches.
+    """
     removed = int(lease.place or 0)
-    old = Notice.objects.filter(at__lt=db_in(-KEPT_DAYS * 86_400))
-    while ids := list(
-        old.order_by("at").values_list("id", flat=True)[:REMOVED_AT_ONCE]
-    ):
-        Notice.objects.filter(id__in=ids).delete()
-        removed += len(ids)
-        yield Step(removed, note="old notices removed", place=removed)
+    for model, days in ((Notice, KEPT_DAYS), (PersonNotice, LISTED_DAYS)):
+        while count := _remove_older(model, days):
+            removed += count
+            yield Step(removed, note="old notices removed", place=removed)
+
+
+def _remove_older(model: Any, days: int) -> int:
+    """Remove the first rows that are so old, and return how many these were."""
+    old = model.objects.filter(at__lt=db_in(-days * 86_400)).order_by("at")
+    ids = list(old.values_list("id", flat=True)[:REMOVED_AT_ONCE])
+    model.objects.filter(id__in=ids).delete()
+    return len(ids)

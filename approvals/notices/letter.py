@@ -21,6 +21,7 @@ SENTENCES = {
     "request.escalated": "A review waits for you too",
     "request.came_back": "A review came back",
     "request.reopened": "A review that you signed was re-opened",
+    "request.commented": "Somebody commented on a review",
     "request.settled": "A review that you signed was decided",
     "request.expired": "A review that you signed was closed by its deadline",
     "run.stopped": "What came of a review that you signed",

@@ -18,25 +18,32 @@ from approvals.models import (
     Decision,
     MailPreference,
     Notice,
+    RequestClaim,
+    RequestComment,
     RequestStatus,
 )
-from approvals.notice_rows import ESCALATED, REMINDED
+from approvals.notice_rows import COMMENTED, ESCALATED, REMINDED
 from approvals.people.parts import why_nothing_to_decide
 from checkpoints.models import Run
 from orchestrator.engine.errors import CountersignError
 from orchestrator.engine.graphs.tiers import escalated, tiers_in
 
 TO_REVIEWERS = (OPENED, CAME_BACK, REMINDED, ESCALATED)
-"""The events of which reviewers hear; of all others those who signed."""
+"""The events of which reviewers hear; of all others but comments those who signed."""
 
 
 def people_for(notice: Notice) -> "QuerySet[Any]":
-    """Return the active people with an address who may be meant by a notice, each once:
-    reviewers and who decides for them now, or who signed. They are judged one by one
-    when it is sent: see `still_concerns`.
+    """Return the people of `accounts_for` who have an address. They are judged one by
+    one when it is sent: see `still_concerns`.
+    """
+    return accounts_for(notice).exclude(email="")
+
+
+def accounts_for(notice: Notice) -> "QuerySet[Any]":
+    """Return the active people who may be meant by a notice, each once: reviewers and
+    who decides for them now, who signed, or who takes part in a conversation.
     """
     accounts: Any = get_user_model()._default_manager.filter(is_active=True)
-    accounts = accounts.exclude(email="")
     if notice.event in TO_REVIEWERS:
         request = _request_of(notice)
         if request is None:
@@ -44,7 +51,27 @@ def people_for(notice: Notice) -> "QuerySet[Any]":
         named = _named(_principals(request, notice))
         stand_in = Q(pk__in=_delegates_of(named))
         return accounts.filter(named | stand_in).distinct()  # type: ignore[no-any-return]
+    if notice.event == COMMENTED:
+        return accounts.filter(pk__in=_in_conversation(notice))  # type: ignore[no-any-return]
     return accounts.filter(pk__in=_signers(notice))  # type: ignore[no-any-return]
+
+
+def _in_conversation(notice: Notice) -> set[Any]:
+    """Return the ids of who hears of a comment: the person for whom its run was started,
+    who has taken the request, and who has commented on it; not its author. Four queries.
+    """
+    comments = RequestComment.objects.filter(request=notice.request)
+    people = set(comments.order_by().values_list("by", flat=True).distinct())
+    people.update(
+        RequestClaim.objects.filter(request=notice.request).values_list("by", flat=True)
+    )
+    people.update(
+        Run.objects.filter(id__in=[notice.run]).values_list("started_by", flat=True)
+    )
+    author = (
+        comments.filter(id__in=[notice.comment]).values_list("by", flat=True).first()
+    )
+    return people - {None, author}
 
 
 def _principals(request: ApprovalRequest, notice: Notice) -> list[str]:

@@ -15,6 +15,7 @@ from django.utils import timezone
 from approvals import permissions
 from approvals.gates.request_state import RequestState
 from approvals.models import ApprovalRequest, RequestClaim, RequestReviewer
+from approvals.people import comments
 from approvals.people.acts import RequestAct, act_on, require_right
 from approvals.people.parts import NOTHING_LEFT, why_nothing_to_decide
 from checkpoints.core.arguments import checked_person
@@ -64,13 +65,16 @@ def release(request_id: UUID | str, *, by: Any) -> None:
         act.record("request_released", subject=f"user:{current.by_name}")
 
 
-def assign(request_id: UUID | str, *, to: Any, by: Any) -> RequestClaim:
+def assign(
+    request_id: UUID | str, *, to: Any, by: Any, comment: str = ""
+) -> RequestClaim:
     """Hand a review to a person who may decide it: as if they had taken it themselves.
-    Who has taken it hands it over; stewards assign and reassign any.
+    Who has taken it hands it over; stewards assign and reassign any. A `comment` is
+    written with it, or not at all.
 
     Raises, having changed nothing: `InvalidValue` (that person may not decide it, and
-    why), `Forbidden` (leaves an audit line), `UnknownThing`, `WrongStatus`,
-    `TamperedRow`, `WrongKey`.
+    why; or the comment cannot be written), `Forbidden` (leaves an audit line),
+    `UnknownThing`, `WrongStatus`, `TamperedRow`, `WrongKey`.
     """
     by = checked_person(by, "by")
     to = checked_person(to, "to")
@@ -86,6 +90,8 @@ def assign(request_id: UUID | str, *, to: Any, by: Any) -> RequestClaim:
             subject=f"user:{to.get_username()}",
             **_end_in_words(handed),
         )
+        if comment:
+            comments.comment(act.request.id, comment, by=by)
         return handed
 
 

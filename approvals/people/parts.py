@@ -9,7 +9,7 @@ from approvals.gates.request_state import RequestState, load_states, policy_of
 from approvals.models import ApprovalRequest, Delegation
 from checkpoints.models import PendingWrite
 from checkpoints.sealing.sealed_rows import protection_of
-from orchestrator.engine.gates.verdicts import excludes
+from orchestrator.engine.gates.verdicts import AUTOMATIC, excludes
 
 NOT_ACTIVE = "The account is not active."
 NOTHING_LEFT = "You have nothing left to decide in this request."
@@ -71,7 +71,8 @@ def others_who_took_part(
     last_votes = {}
     for vote in sorted(state.votes, key=lambda vote: vote.seq):
         is_current = vote.write == row.write and vote.revision == row.revision
-        if is_current and vote.by != person.pk:
+        # A person beats a standing policy, also one that uses the same right.
+        if is_current and vote.by not in (person.pk, AUTOMATIC):
             last_votes[vote.by] = vote
     has_four_eyes = policy_of(state.request).four_eyes
     people: set[int] = set()

@@ -490,7 +490,7 @@ def _row(
     by_person = {decision.by_id: name_of(decision.by) for decision in signed}
     people = list(by_person.values())
     by_policy = _signatures_of_policy(request)
-    policies = dict.fromkeys(decision.by_name for decision in by_policy)
+    policies = dict.fromkeys(decision.signer_name for decision in by_policy)
     return InboxRow(
         id=request.id,
         run=request.run,
@@ -603,7 +603,7 @@ def _not_people(signed: Iterable[Decision]) -> list[str]:
     for decision in signed:
         signs = decision.by_policy and decision.verdict != NO_AUTO
         if signs or decision.by_deadline:
-            names[decision.by_name] = None
+            names[decision.signer_name] = None
     return list(names)
 
 
@@ -662,7 +662,7 @@ def name_of_decider(decision: Decision) -> str:
     if decision.verdict in VETO_ANSWERS:
         return BY_VETO
     if decision.by_policy:
-        return decision.by_name
+        return decision.signer_name
     return BY_DEADLINE if decision.by_deadline else "the system"
 
 

@@ -20,6 +20,7 @@ from approvals.display.value_types import ValueType, type_of_channel
 from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import (
     NO_AUTO,
+    NO_STANDING,
     NO_VETO,
     VETO,
     ApprovalRequest,
@@ -27,11 +28,16 @@ from approvals.models import (
     Receipt,
     RequestStatus,
 )
+from approvals.people.standing_policies import limits_in_words
 from approvals.results.earlier_askings import EffectEnding, endings_of
 from approvals.results.effect_results import effect_results
 from approvals.views.asked_before import ending_in_words
 from approvals.views.inbox import name_of, names_of, time_of
 from approvals.views.page import read_page, refuses_unreadable_filters, render
+from approvals.views.people.comment_box import (
+    ShownComment,
+    comments_of_requests,
+)
 from approvals.views.write_cards import LARGE, Shown, first_page
 from checkpoints import versions
 from checkpoints.core.plural import counted
@@ -148,6 +154,7 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
         "came_back": came_back,
         "still_open": still_open,
         "now": _now(sees_run, came_back, still_open),
+        "comments": _comments_on(askings, sees_run=sees_run),
         "came_of_it": _came_of_it(askings, sees_run=sees_run),
         "answers": _answers_in_words(askings, sees_run=sees_run),
         "next": inbox.waiting_for(request.user, first=1, beside=run.id).first(),
@@ -253,6 +260,11 @@ SAID = {
     "approve": "The policy of the gate approved {writes}",
 }
 """The words of what the functions of a gate have answered, by verdict."""
+SAID_STANDING = {
+    NO_AUTO: "Standing policies left {writes} to people",
+    "approve": "{signer}{within} approved {writes}",
+}
+"""The same of standing policies."""
 
 
 def _answers_in_words(
@@ -262,24 +274,51 @@ def _answers_in_words(
     sentence for each time, and whether it keeps something open; without reasons for who
     may not see the run. One query, none for gates with neither. Each request has its run.
     """
-    by_id = {row.id: row for row in requests if row.policy.keys() & {"auto", "veto"}}
+    answering = {"auto", "standing", "veto"}
+    by_id = {row.id: row for row in requests if row.policy.keys() & answering}
     if not by_id:
         return []
     rows = Decision.objects.filter(request__in=by_id, checked__isnull=False)
-    by_time: dict[tuple[object, object, str], list[Decision]] = {}
+    by_time: dict[tuple[object, ...], list[Decision]] = {}
     for row in rows.order_by("event_seq"):
-        key = (row.request_id, row.at, row.verdict)
+        key = (row.request_id, row.at, row.verdict, row.signer_name)
         by_time.setdefault(key, []).append(row)
     sentences: list[tuple[str, bool]] = []
     for answers in by_time.values():
         first = answers[0]
         request = next(row for row in by_id.values() if row.id == first.request_id)
-        words = SAID[first.verdict].format(writes=counted(len(answers), "write"))
+        words = _words_of_answer(first).format(
+            writes=counted(len(answers), "write"),
+            signer=_signer(first),
+            within=_limits_of(first, sees_run=sees_run),
+        )
         reason = _reason_of(request, first) if sees_run else ""
         end = f": {reason}" if reason else "."
         sentence = f"{words} at {time_of(first.at)}{end}"
         sentences.append((sentence, first.verdict == VETO))
     return sentences
+
+
+def _words_of_answer(answer: Decision) -> str:
+    """Return the words of an answer, without who signed and how many writes."""
+    if answer.standing or answer.by_name == NO_STANDING:
+        return SAID_STANDING[answer.verdict]
+    return SAID[answer.verdict]
+
+
+def _limits_of(answer: Decision, *, sees_run: bool) -> str:
+    """Return the limits and the end of a standing policy that signed, in parentheses."""
+    if not answer.standing or not sees_run:
+        return ""
+    limits = limits_in_words(answer.standing["limits"])
+    until = f"until {str(answer.standing.get('ends', ''))[:10]}"
+    return f" ({', '.join(filter(None, [limits, until]))})"
+
+
+def _signer(answer: Decision) -> str:
+    """Return who answered, as the beginning of a sentence."""
+    name = answer.signer_name
+    return name[:1].upper() + name[1:]
 
 
 def _reason_of(request: ApprovalRequest, answer: Decision) -> str:
@@ -288,6 +327,15 @@ def _reason_of(request: ApprovalRequest, answer: Decision) -> str:
         return str(read_value(answer, "reason") or "")
     except UNREADABLE as error:
         return f"its reason {unreadable_reason(error)}"
+
+
+def _comments_on(
+    requests: Sequence[ApprovalRequest], *, sees_run: bool
+) -> Sequence[ShownComment]:
+    """Return the newest comments on these requests, none for who may not see the run."""
+    if not requests or not sees_run:
+        return ()
+    return comments_of_requests(requests[0].run, requests)
 
 
 def _has_open_request(run: Run) -> bool:
@@ -458,7 +506,9 @@ def _fill(
     if line.result not in ("counted", "kept"):
         return
     value = read_value(row, "value")
-    is_edited = row.author_id is not None and "ask" not in shown
+    is_question = "ask" in shown
+    line.word = _word(line, is_question)
+    is_edited = row.author_id is not None and not is_question
     line.differs = first is not None and is_edited
     # An edited value is shown with the changes that people made to the proposal.
     if first is not None and line.differs:
@@ -469,6 +519,11 @@ def _fill(
     else:
         change = comparison.alone(value, declared=declared)
     line.shown = first_page(change)
+
+
+def _word(line: SignedWrite, is_question: bool) -> str:
+    """Return the word of a verdict: a question is answered, not edited."""
+    return "Answered" if is_question and line.verdict == "edit" else line.word
 
 
 def _text(entry: dict[str, Any], names: Mapping[str, str]) -> str:

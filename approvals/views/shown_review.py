@@ -22,8 +22,9 @@ from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views import consequences, inbox
 from approvals.views.card_pages import LinePages
 from approvals.views.drafted_outcome import Next
-from approvals.views.page import render
+from approvals.views.page import read_number, render
 from approvals.views.people.claim_cards import ClaimCard
+from approvals.views.people.comment_box import comment_box
 from approvals.views.people.shown_tiers import TierLine, asked_too, next_tiers
 from approvals.views.signatures import Slot
 from approvals.views.write_cards import Question, WriteCard
@@ -398,11 +399,13 @@ class Review:
 
 
 def rendered(request: HttpRequest, shown: Review, *, status: int = 200) -> HttpResponse:
-    """Return the page of a review."""
+    """Return the page of a review, with the comments on its requests."""
+    number = read_number(request.GET.get("comments", "")) or 1
+    talk = comment_box(shown.run, shown.requests, page=number)
     return render(
         request,
         "approvals/review.html",
-        {"page": shown},
+        {"page": shown, "talk": talk},
         section="reviews",
         status=status,
     )

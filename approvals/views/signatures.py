@@ -110,7 +110,8 @@ def _signed_slot(decisions: Sequence[Decision], user: Any, *, counts: bool) -> S
         return Slot("The deadline", text, at, counts=False, deadline_did=did)
     if decisions[0].by_policy:
         at = max(decision.at for decision in decisions)
-        name = decisions[0].by_name
+        # Several standing policies count as one signer.
+        name = " and ".join(dict.fromkeys(row.signer_name for row in decisions))
         return Slot(name[:1].upper() + name[1:], text, at, counts, by_policy=True)
     if not counts:
         text += " It does not count for what is asked now."

@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
+from approvals.answers.policies import has_decision
+from approvals.answers.windows import end_of_window, unasked_writes
 from approvals.display import comparison
 from approvals.display.leaf import Leaf, leaf_of
 from approvals.display.value_types import (
@@ -630,15 +632,28 @@ def _slip(
 
 def _answer_to(state: RequestState, row: PendingWrite) -> str:
     """Return the last answer of the gate's own functions on an open write, as a sentence:
-    why its policy left it to people, or its veto keeps it open; empty if there is none.
+    why its policy left it to people, or its veto keeps it open; or when it may be signed
+    by itself. Empty if there is nothing to say.
     """
     sentence = ""
     if not _is_open(state, state.standings[row.write]):
         return sentence
+    if row in unasked_writes(state):
+        sentence = _window_in_words(state, row)
     for answer in state.answers:
         if (answer.write, answer.revision) == (row.write, row.revision):
             sentence = _in_words(answer)
     return sentence
+
+
+def _window_in_words(state: RequestState, row: PendingWrite) -> str:
+    """Return the sentence on the window of an open write; empty if it has none, or if a
+    person has decided it.
+    """
+    end = end_of_window(state, row)
+    if end is None or has_decision(state, row):
+        return ""
+    return f"May sign by itself at {time_of(end)} unless somebody decides before"
 
 
 def _in_words(answer: Decision) -> str:

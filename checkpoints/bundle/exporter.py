@@ -50,7 +50,7 @@ UNFINISHED = ".countersign-bundle-"
 A_DAY = 24 * 60 * 60
 File = str | PathLike[str] | BinaryIO
 
-LATER = ("metadata", "figure")
+LATER = ("metadata", "figure", "comment")
 """The kinds of rows that earlier versions did not have."""
 
 

@@ -342,16 +342,17 @@ class _Reading:
                 self.names.add(erasure["by"])
 
     def _require_related(self, kind: str, row: Any) -> None:
-        """Raise `ValueError` if a decision refers to a row that is not in the bundle,
-        but may be here in another run.
+        """Raise `ValueError` if a decision or comment refers to a row that is not in the
+        bundle, but may be here in another run.
         """
         for name, ids in self._ids.items():
             if kind == name:
                 ids.add(row.id)
-            elif kind == "decision":
-                related = getattr(row, f"{name}_id")
+            elif kind in ("decision", "comment"):
+                # A comment is of no receipt.
+                related = getattr(row, f"{name}_id", None)
                 if related is not None and related not in ids:
-                    message = f"the {name} of this decision is not in the bundle"
+                    message = f"the {name} of this {kind} is not in the bundle"
                     raise ValueError(message)
 
 

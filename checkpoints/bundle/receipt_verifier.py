@@ -24,6 +24,7 @@ from checkpoints.core.strict_json import parse_strict
 from checkpoints.core.tombstone import TEXT, holds_tombstone
 from checkpoints.core.visible_text import LONGEST_LABEL
 from orchestrator.engine.graphs.confirmation import PASSKEY, confirmation_needed
+from orchestrator.engine.graphs.standing_policy import reason_against
 from orchestrator.engine.values import canonical
 
 TYPE = "countersign-receipt-1"
@@ -116,8 +117,19 @@ def _require_values(receipt: dict[str, Any]) -> None:
         "the proposed value is not the one that was seen",
     )
     _require_final(verdict, write)
+    _require_limits(receipt)
     _require_policy(receipt)
     _require_label(write["label"], seen)
+
+
+def _require_limits(receipt: dict[str, Any]) -> None:
+    """Raise `Bad` if a standing policy signed what is not within its limits."""
+    standing = receipt["decision"].get("standing")
+    final = receipt["write"]["final_value"]
+    if not standing or receipt["hidden"] or holds_tombstone(final):
+        return
+    why = reason_against(standing["limits"], final)
+    _require(not why, f"it is not within the limits of its policy: {why}")
 
 
 def _require_policy(receipt: dict[str, Any]) -> None:

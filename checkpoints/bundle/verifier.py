@@ -54,7 +54,7 @@ SMALL = {0, 1, PRIME - 1, EIGHTH, PRIME - EIGHTH}
 # The kinds of lines in their order, and which of them hold rows.
 ORDER = (
     "manifest run event line checkpoint write result late_result landing memory_record"
-    " metadata figure request receipt decision seals counts signature"
+    " metadata figure request receipt decision comment seals counts signature"
 )
 KINDS = tuple(ORDER.split())
 ROWS = KINDS[1:-3]
@@ -514,6 +514,9 @@ class Contents:
     def _require_signed(self, row: Fields, column: str, hash_: str) -> None:
         what = f"what the passkey of decision {row.id} signed as {column}"
         self._require_hash(digest(row[column]), hash_, what, column)
+
+    def check_comment(self, row: Fields) -> None:
+        must(row.request in self.requests, "the request of this comment is missing")
 
     def check_counts(self, body: Fields) -> None:
         run = self.run_row

@@ -53,7 +53,9 @@ def prepare(
     """
     connection = connections[DEFAULT_DB_ALIAS]
     # PostgreSQL takes everything as one statement: one round trip, and no BEGIN.
-    row_count = sum([len(part.rows) for part in rows])
+    row_count = 0
+    for part in rows:
+        row_count += len(part.rows)
     fits_one_statement = row_count <= statements.MOST_ROWS
 
     # The statements are made before the transaction begins: while one is open on
@@ -157,7 +159,9 @@ def _one_statement(
             )
         else:
             read, _ = statements.values_of(part.model, "postgresql", part.shared)
-            params += relation_params([read(row) for row in part.rows], "postgresql")
+            params += relation_params(
+                [read(vars(row)) for row in part.rows], "postgresql"
+            )
     also_text = ""
     if also is not None:
         also_text, also_params = also.sql("postgresql")

@@ -225,6 +225,20 @@ AS_IT_IS = {
 """Types, by vendor, whose values a driver takes as they are."""
 
 
+@lru_cache(maxsize=8)
+def _text_of_moment(moment: datetime) -> str:
+    """Return a moment as SQLite keeps it. The rows of one commit share their moment."""
+    return str(moment.astimezone(UTC).replace(tzinfo=None))
+
+
+TEXTS: dict[type, Callable[[Any], str]] = {
+    # As `hex` has it, without a property between.
+    UUID: "{0.int:032x}".format,
+    datetime: _text_of_moment,
+}
+"""By type, the functions that make a text of values which a driver does not take."""
+
+
 def to_driver(value: Any, vendor: str) -> Any:
     """Return a value as the driver takes it. SQLite keeps ids as hex and times as text,
     like the ORM.
@@ -232,11 +246,9 @@ def to_driver(value: Any, vendor: str) -> Any:
     kind = type(value)
     if kind in AS_IT_IS[vendor]:
         return value
-    if kind is UUID:
-        # As `hex` has it, without a property between.
-        return f"{value.int:032x}"
-    if kind is datetime:
-        return str(value.astimezone(UTC).replace(tzinfo=None))
+    text_of = TEXTS.get(kind)
+    if text_of is not None:
+        return text_of(value)
     # Members of text enumerations: a driver may take them by name.
     if isinstance(value, str):
         return str.__str__(value)

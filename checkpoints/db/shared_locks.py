@@ -14,6 +14,18 @@ def lock_rows(rows: "QuerySet[Any]") -> None:
     ends; a transaction that is doing so is waited for. One statement, none on SQLite,
     where a transaction that has written is the only writer.
     """
+    _lock(rows, "FOR SHARE")
+
+
+def lock_keys(rows: "QuerySet[Any]") -> None:
+    """Keep these rows from being deleted, and from being locked by who acts on them,
+    until the transaction that is open ends. Updates go on, so a worker that commits is
+    not kept waiting. One statement, none on SQLite as for `lock_rows`.
+    """
+    _lock(rows, "FOR KEY SHARE")
+
+
+def _lock(rows: "QuerySet[Any]", strength: str) -> None:
     connection = connections[rows.db]
     if connection.vendor != "postgresql":
         return
@@ -22,4 +34,4 @@ def lock_rows(rows: "QuerySet[Any]") -> None:
     except EmptyResultSet:
         return
     with connection.cursor() as cursor:
-        cursor.execute(f"{text} FOR SHARE", params)
+        cursor.execute(f"{text} {strength}", params)

@@ -5,7 +5,7 @@ lacks: an UPDATE that returns columns. Used by leases, ledger, worker.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections
@@ -15,7 +15,13 @@ from django.db.models.sql import UpdateQuery
 from django.utils import timezone
 
 from checkpoints.db.clock import STANDS_FOR_NOW
-from checkpoints.db.rows import AS_IT_IS, from_driver, json_to_driver, to_driver
+from checkpoints.db.rows import (
+    AS_IT_IS,
+    TEXTS,
+    from_driver,
+    json_to_driver,
+    to_driver,
+)
 from orchestrator.engine.frozen import frozen
 
 Shared = tuple[tuple[str, str], ...]
@@ -62,6 +68,10 @@ class Update:
                 texts.append((name, "%s"))
                 params.append(value)
                 continue
+            if type(value) in TEXTS:
+                texts.append((name, "%s"))
+                params.append(TEXTS[type(value)](value))
+                continue
             text, value_params = assignment_sql(self.model, name, value, vendor)
             texts.append((name, text))
             params += value_params
@@ -73,9 +83,13 @@ class Update:
                 where.append((name, "IS NULL"))
                 continue
             where.append((name, "= %s"))
-            if type(value) not in as_it_is:
-                value = to_driver(value, vendor)
-            params.append(value)
+            kind = type(value)
+            if kind in as_it_is:
+                params.append(value)
+            elif kind in TEXTS:
+                params.append(TEXTS[kind](value))
+            else:
+                params.append(to_driver(value, vendor))
         return update_sql(self.model, tuple(texts), (*met, *where), returning), params
 
 
@@ -339,13 +353,23 @@ def params_of(
     columns whose type needs adapting.
     """
     read_values, to_adapt = values_of(model, vendor, shared)
+    as_it_is = AS_IT_IS[vendor]
     params: list[Any] = []
     for row in rows:
-        values = list(read_values(row))
+        # A new row has all of its fields, and Django looks up the id of a related row
+        # by a function of its own.
+        values = list(read_values(row.__dict__))
         for position, adapt in to_adapt:
-            # A plain text, unlike a member of an enumeration, is taken as it is.
-            if adapt is not to_driver or type(values[position]) is not str:
-                values[position] = adapt(values[position], vendor)
+            value = values[position]
+            kind = type(value)
+            # Nearly all values are of such a type, and no function of ours is entered
+            # for them.
+            if adapt is to_driver and kind in as_it_is:
+                continue
+            if adapt is to_driver and kind in TEXTS:
+                values[position] = TEXTS[kind](value)
+            else:
+                values[position] = adapt(value, vendor)
         params += values
     return params
 
@@ -354,9 +378,10 @@ def params_of(
 def values_of(
     model: type[Model], vendor: str, shared: Shared
 ) -> tuple[
-    Callable[[Model], tuple[Any, ...]], list[tuple[int, Callable[[Any, str], Any]]]
+    Callable[[dict[str, Any]], tuple[Any, ...]],
+    list[tuple[int, Callable[[Any, str], Any]]],
 ]:
-    """Return the function that reads all columns of a row, and the positions of those
+    """Return the function that reads all columns of a row's `__dict__`, and the positions of those
     that a driver does not take as they are, with the function that adapts their values.
     """
     columns = columns_of(model, shared)
@@ -364,7 +389,8 @@ def values_of(
     for position, column in enumerate(columns):
         if column.cast not in _TAKEN[vendor]:
             to_adapt.append((position, column.adapt))
-    return attrgetter(*(column.attname for column in columns)), to_adapt
+    read_fields = itemgetter(*(column.attname for column in columns))
+    return read_fields, to_adapt
 
 
 _WHOLE = (

@@ -158,13 +158,17 @@ class RunHeader:
 
     @classmethod
     def of(cls, run: Run | Lease) -> "RunHeader":
+        if isinstance(run, Lease):
+            protection = run.protection
+        else:
+            protection = sealed_rows.protection_of(run)
         return cls(
             run=run.id,
             graph=run.graph,
             version=run.version,
             fingerprint=run.fingerprint,
             line=run.line,
-            protection=sealed_rows.protection_of(run),
+            protection=protection,
             backend=run.payloads,
         )
 
@@ -464,7 +468,14 @@ def _put_payload(
     """Encrypt bytes if the run is encrypted, give them to the payload backend, and put
     what it returns for the row into the column. Raises `SaveFailed`.
     """
-    encrypted = sealed_rows.encrypted(row, column, packed, header.protection)
+    encrypted = packed
+    if header.protection.encrypted:
+        encrypted = sealed_rows.encrypted(row, column, packed, header.protection)
+    # The usual case needs neither name nor backend: the row holds the bytes themselves.
+    if header.backend == payloads.DATABASE:
+        setattr(row, column, encrypted)
+        row.stored_size += len(encrypted)
+        return
     name = payloads.name_of(header.run, row.id, column)
     try:
         stored = payloads.put_payload(header.backend, name, encrypted, under=under)
@@ -582,5 +593,8 @@ def _size(payload: Payload, sizes: Mapping[str, int]) -> int:
     """Return the bytes of the canonical document, whose channels have these `sizes`."""
     without_channels = {**payload.document(), "scratch": {}, "artifacts": {}}
     # The brackets of both partitions are counted with the rest, their entries are not.
-    commas = sum([len(values) - 1 for values in payload.state.values() if values])
+    commas = 0
+    for values in payload.state.values():
+        if values:
+            commas += len(values) - 1
     return len(canonical.encode(without_channels)) + commas + sum(sizes.values())

@@ -102,7 +102,7 @@ class RunJob:
     facts: dict[str, Any]
 
 
-UNFAILING = {"meet_deadline": 300.0, "meet_tier": 300.0}
+UNFAILING = {"meet_deadline": 300.0, "meet_tier": 300.0, "end_window": 300.0}
 """Kinds whose jobs are tried again whatever the error, and the seconds until then: what
 they do, nothing else would do in their place.
 """

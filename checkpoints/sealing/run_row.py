@@ -139,10 +139,14 @@ def _data(
     decisions: int,
 ) -> bytes:
     """Return the bytes that the seal covers."""
-    head_id = head.hex if head else None
+    head_id = f"{head.int:032x}" if head else None
+    # A row has the id of a person beside the person, a lease instead of the person.
+    if isinstance(run, Run):
+        people = (run.started_by_id, run.on_behalf_of_id)
+    else:
+        people = (run.started_by, run.on_behalf_of)
     started_with = [
-        _person(run, "started_by"),
-        _person(run, "on_behalf_of"),
+        *[None if person is None else str(person) for person in people],
         run.input_hash,
         run.version,
         run.fingerprint,
@@ -155,7 +159,7 @@ def _data(
     # row.
     return canonical.framed(
         "countersign run 1",
-        run.id.hex,
+        f"{run.id.int:032x}",
         run.key,
         run.graph,
         *started_with,
@@ -163,11 +167,3 @@ def _data(
         *position,
         *imported,
     )
-
-
-def _person(run: Any, name: str) -> str | None:
-    """Return the id of a person, which a run's row has beside the person, and a lease
-    instead of the person.
-    """
-    person_id = getattr(run, f"{name}_id" if isinstance(run, Run) else name)
-    return None if person_id is None else str(person_id)

@@ -13,6 +13,7 @@ import hmac
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from hashlib import sha256
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
@@ -59,11 +60,12 @@ class Protection:
         """Return the hash of these bytes in hex: SHA-256, keyed in an encrypted run."""
         if self.hash_key:
             return keyring().keyed_hash(self.hash_key, data)
-        return canonical.digest(data)
+        return sha256(data).hexdigest()
 
     def framed_hash(self, *parts: Part) -> str:
         """Return the hash of the framed parts, in hex."""
-        return self.digest(canonical.framed(*parts))
+        data = canonical.framed(*parts)
+        return self.digest(data) if self.hash_key else sha256(data).hexdigest()
 
 
 PLAIN = Protection()
@@ -163,7 +165,9 @@ def seal_and_encrypt(rows: Sequence[Row], protection: Protection) -> Sequence[Ro
 def seal(row: Model, protection: Protection) -> None:
     """Seal a row whose payload columns are plain."""
     shape = _shape(type(row))
-    plain = [bytes(getattr(row, name) or b"") for name in shape.payloads]
+    plain: list[bytes] = []
+    for name in shape.payloads:
+        plain.append(bytes(getattr(row, name) or b""))
     ring = keyring()
     any_row: Any = row
     any_row.seal_key = ring.signer
@@ -230,9 +234,10 @@ def _sealed(row: Model, protection: Protection, payloads: Sequence[bytes]) -> by
     # under a seal that covered it.
     # Any other value than their default counts, also an empty one. A field that came
     # later changes nothing about the seal of a row that has only earlier ones.
-    present = [
-        name for name, column, default in shape.added if getattr(row, column) != default
-    ]
+    present: list[str] = []
+    for name, column, default in shape.added:
+        if getattr(row, column) != default:
+            present.append(name)
     if present:
         shape = _shape(type(row), with_added=tuple(present))
     # The lengths keep bytes from being moved from one payload to the next under the

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from checkpoints import anchors
+from checkpoints import anchors, time_stamps
 from checkpoints.audit import chain as audit_chain
 from checkpoints.audit.chain import ChainHead
 from checkpoints.db.pages import pages
@@ -19,7 +19,7 @@ from checkpoints.verification.removed_history import (
     RemovedHistory,
     removed_histories,
 )
-from checkpoints.verification.told_heads import told_heads
+from checkpoints.verification.told_heads import RENEWED, told_heads
 from orchestrator.engine.errors import CountersignError, TamperedRow
 
 REMOVED = "run_removed"
@@ -45,6 +45,7 @@ def audit() -> Iterator[Fault | None]:
             head = ChainHead(row.number or 0, row.hash)
         for row in page:
             yield from _faults_of_anchors(row)
+            yield from _faults_of_stamp(row)
         yield None
     yield from _faults_of_kept_head(head)
     yield from told_heads()
@@ -61,6 +62,35 @@ def _faults_of_anchors(row: AuditLine) -> Iterator[Fault]:
         yield _line_fault(row, "does not say which heads it anchors")
         return
     yield from _faults_of_anchored_runs(heads)
+
+
+def _faults_of_stamp(row: AuditLine) -> Iterator[Fault]:
+    """Yield a fault if a line with a time stamp names a head that is not in the table,
+    or its token does not prove that head.
+    """
+    # An altered line has been reported already, and nothing in it counts.
+    if row.kind != time_stamps.KIND or fault_of(row, sealed_rows.PLAIN) is not None:
+        return
+    stamp = time_stamps.stamp_of(row)
+    if stamp is None:
+        yield _line_fault(row, "does not say which line was stamped")
+        return
+    stamped = AuditLine.objects.filter(number=stamp.head.number, hash=stamp.head.hash)
+    if not stamped.exists() and not _is_renewed_since(row):
+        number = stamp.head.number
+        yield _line_fault(row, f"has a time stamp of another line {number}")
+    if time_stamps.can_verify():
+        reason = time_stamps.fault_of_token(stamp.token, stamp.head.hash)
+        if reason:
+            yield _line_fault(row, f"has a time stamp that {reason}")
+
+
+def _is_renewed_since(row: AuditLine) -> bool:
+    """Return whether all lines were sealed anew after this one, which gave each line
+    before it another hash.
+    """
+    renewals = AuditLine.objects.filter(kind=RENEWED, id__gt=row.id)
+    return any(fault_of(line, sealed_rows.PLAIN) is None for line in renewals)
 
 
 def _faults_of_kept_head(head: ChainHead) -> Iterator[Fault]:

@@ -82,6 +82,7 @@ JOBS = {
     "send_webhook": "Sends notices to another service",
     "sweep_access": "Removes expired tokens, sessions and kept answers of the API",
     "meet_deadline": "Decides in a review what was left open at its deadline",
+    "end_window": "Lets a review that nobody has decided sign by itself",
     "meet_tier": "Reminds of a review, or asks others too",
     "sweep_bulk_forks": "Removes old lists of forks made in bulk",
     "sweep_jobs": "Removes jobs that ended long ago",

@@ -4,7 +4,6 @@ result or the error.
 
 import asyncio
 import copy
-import inspect
 import queue
 import random
 import threading
@@ -13,6 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import CoroutineType
 from typing import Any
 
 from django.db import OperationalError, connections
@@ -23,6 +23,7 @@ from checkpoints.journal import results as journal
 from checkpoints.journal.results import Ending
 from checkpoints.models.task_result import Outcome, TaskResult
 from checkpoints.queue.leases import Lease
+from orchestrator.connections import taken_from_thread
 from orchestrator.engine import Retry, Task
 from orchestrator.engine.errors import CountersignError, TamperedUpload, text_of
 from orchestrator.engine.frozen import frozen
@@ -171,6 +172,7 @@ class Attempt:
 
     context: SuperstepContext
     start: Start
+    node: Node
     number: int
     tries: int
     timeout: float
@@ -183,15 +185,16 @@ class Attempt:
     error: dict[str, Any] | None = None
     ms: int = 0
     task: Task = field(init=False)
-    node: Node = field(init=False)
     recorded: bool = False
     asks_checkpoint: bool = False
     looped: bool = False
     _raised: BaseException | None = None
     _given_up: bool = False
     _decided: Call | None = field(init=False)
+    _prepares: bool = field(init=False)
+    """Whether it makes the proposal of a call."""
     _memory: Memory | None = None
-    _notes: Notes = field(default_factory=Notes)
+    _notes: Notes = field(init=False)
     _questions: tuple[WriteValue, ...] = ()
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -199,8 +202,8 @@ class Attempt:
         self.task = self.start.task
         # Fixed here: while this thread is still at work on a proposal, the context may
         # learn the decided arguments, and run the call itself.
-        self.node = self.context.node_of(self.task)
         self._decided = self.context.calls.get(self.task)
+        self._prepares = self.node.calls and self._decided is None
 
     @property
     def name(self) -> str:
@@ -389,13 +392,14 @@ class Attempt:
         self._notes = Notes()
         self._questions = ()
         returned = node.fn(state, self._context())
-        if inspect.iscoroutine(returned):
+        if isinstance(returned, CoroutineType):
             self.looped = True
             returned = asyncio.run(returned)
         limit = context.conf.max_value_bytes
+        secrets = context.conf.secrets
         if self._prepares:
             output = call_output(context.graph, node.name, returned, limit=limit)
-            return self._without_secrets(output)
+            return _masked(output, secrets) if secrets else output
         output = output_of(context.graph, node.name, returned, limit=limit)
         if self._questions:
             output = with_questions(output, self._questions)
@@ -403,28 +407,18 @@ class Attempt:
         # The node opened its memory if it used it.
         if self._memory:
             output = self._memory.onto(output)
-        output = self._notes.onto(output)
+        if self._notes.metadata or self._notes.figures:
+            output = self._notes.onto(output)
         # A call has been proposed before, and may well write nothing.
         if not output.writes and not node.calls:
             require_proposal(node, self.task)
         # Last, so that wishes to memory and notes are masked too.
-        return self._without_secrets(output)
-
-    @property
-    def _prepares(self) -> bool:
-        """Return whether it makes the proposal of a call."""
-        return self.node.calls and self._decided is None
-
-    def _without_secrets(self, output: Output) -> Output:
-        secrets = self.context.conf.secrets
         return _masked(output, secrets) if secrets else output
 
-    def _args(self) -> Any:
-        """Return the arguments of a call that was decided, as its node's model."""
-        if self._decided is None:
-            return None
+    def _args(self, decided: Call) -> Any:
+        """Return the arguments of a decided call, as its node's model."""
         channel = self.context.graph.channel_of(self.task.node, CALL)
-        return channel.load(self._decided.args)
+        return channel.load(decided.args)
 
     def _context(self) -> Context:
         lease = self.context.lease
@@ -441,7 +435,7 @@ class Attempt:
             attempt=self.number,
             read_input=lambda: context.graph.input_for(context.input),
             payload=payload,
-            args=self._args(),
+            args=self._args(self._decided) if self._decided is not None else None,
             error=self.start.error,
             open_log=lambda: masked_logger(
                 "countersign.node", run=lease.key, task=self.name
@@ -486,11 +480,8 @@ def _forget_connections() -> None:
     """Close this thread's connections and forget them: the next node in it must not
     find a transaction that this one left open, or a setting that it changed.
     """
-    for used in connections.all(initialized_only=True):
-        try:
-            used.close()
-        finally:
-            del connections[used.alias]
+    for used in taken_from_thread().values():
+        used.close()
 
 
 def _error_json(error: BaseException) -> dict[str, Any]:
@@ -539,11 +530,11 @@ def _masked(output: Output, secrets: Mapping[str, str]) -> Output:
 
 def _with_writable_labels(output: Output) -> Output:
     """Return the output with labels that every database can hold."""
-    if not any(write.label for write in output.writes):
-        return output
     writes: list[WriteValue] = []
+    has_labels = False
     for write in output.writes:
         if write.label:
             write = replace(write, label=writable(write.label))
+            has_labels = True
         writes.append(write)
-    return replace(output, writes=tuple(writes))
+    return replace(output, writes=tuple(writes)) if has_labels else output

@@ -9,12 +9,14 @@ the state stands.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from django.db import Error
 
 from approvals.answers.vetoes import VetoAnswer, prepare_vetoes
+from approvals.answers.windows import add_window_jobs
 from approvals.gates.new_requests import (
     Moment,
     NewRequests,
@@ -224,31 +226,13 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     step = worked.step
     results = worked.results
     superstep = lease.superstep + 1
-    at = datetime.now(UTC)
 
-    # First of all: who is asked, and what the run does next.
-    reached = gates_to_ask(session, worked.context, results, worked.before)
+    # First of all: what the run does next, and what is written beside the checkpoint.
     after = session.plan_after(step.frontier)
     status = _status(session, step.frontier, after)
-
-    # People are shown the state after this superstep, with what memory then holds.
-    # While the superstep was open, people were already asked about the tasks that are
-    # not in `reached`.
-    held = [write for write in step.held if write.task in reached]
-    outputs = {task: result.output for task, result in results.items() if result.output}
-    memory = _memory_changes(session, step, held=held, outputs=outputs, at=at)
-    state = _state_reviewers_see(session, step, memory, held)
-    moment = Moment(
-        state, superstep, session.input, at, unsigned=session.unsigned_change
-    )
-    opening = prepare_requests(lease, graph, reached, step.held, moment)
-    rebased = rebase_writes(
-        session.requests_bound_to(step.changes),
-        graph,
-        state,
-        at=at,
-        protection=lease.protection,
-    )
+    beside = None
+    if not _writes_checkpoint_alone(session, worked):
+        beside = _rows_beside(session, worked, datetime.now(UTC))
 
     # Now the rows: the checkpoint, and the run's own.
     entries = summary.node_entries(graph, results)
@@ -256,7 +240,7 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
         session,
         worked,
         after,
-        opens_gate=bool(reached),
+        beside,
         ends=status != Status.RUNNING,
     )
     checkpoint = NewCheckpoint(
@@ -267,45 +251,132 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
         nodes=entries,
         kept=stays,
         took_ms=worked.took_ms,
-        snapshot=graph.snapshot,
-        reads=memory.read_counts,
+        snapshot=graph.graph.snapshot,
+        reads=beside.memory.read_counts if beside else {},
     )
-    stopped = session.stopped_before(step.frontier)
+    stopped = session.stopped_before(step.frontier) if session.stops else []
     run_update = RunUpdate(
         status,
         summary.place_of(step.frontier, after, stopped),
         tape.extend(lease.tape, summary.tape_word(entries)),
     )
-    not_needed = _not_needed(session, worked, at)
-    noted = new_notes(session, results, at)
+    events = _events(session, results, beside)
+    if status != Status.RUNNING:
+        events += summary.status_events(status, step.frontier, stopped)
 
-    # The order of these events is the order in the run's log. Those of decisions come
-    # first, because the rows of the decisions name them by their numbers.
-    events = [
-        *not_needed.events,
-        *summary.unfinished_events(session.retried),
-        *summary.task_events(results),
-        *memory.events,
-    ]
-    if session.replay is not None:
-        events += session.replay.events(results)
-    events += [*opening.events, *rebased.events, *noted.events]
-    events += summary.status_events(status, step.frontier, stopped)
-
-    listing: Update | None = None
-    # Only a result that a checkpoint lists counts on later lines.
-    if any(graph.nodes[task.node].journaled for task in results):
-        listing = journal.list_update(lease, session.head.next_seq)
     return _Assembled(
         checkpoint,
         run_update,
         events,
-        listing,
-        _extra_writes(session, opening, rebased, memory, not_needed, noted),
+        _listing(session, results) if graph.has_journaled else None,
+        _extra_writes(session, beside) if beside else None,
         after,
-        decided=len(not_needed.decisions),
-        rebases=bool(rebased.rows),
+        decided=len(beside.not_needed.decisions) if beside else 0,
+        rebases=beside is not None and bool(beside.rebased.rows),
     )
+
+
+def _listing(session: Session, results: Mapping[Task, FinishedTask]) -> Update | None:
+    """Return the update that lists journaled results with their checkpoint; None if
+    there are none.
+    """
+    # Only a result that a checkpoint lists counts on later lines.
+    if any(session.graph.nodes[task.node].journaled for task in results):
+        return journal.list_update(session.lease, session.head.next_seq)
+    return None
+
+
+def _writes_checkpoint_alone(session: Session, worked: SuperstepResult) -> bool:
+    """Return whether nothing is written beside the checkpoint of a superstep: its tasks
+    ended as usual, without memory or notes, and no held write is bound to what they
+    changed.
+    """
+    step = worked.step
+    if session.replay is not None or session.retried or step.held or step.memory:
+        return False
+    for result in worked.results.values():
+        if not result.is_plain:
+            return False
+    return not session.requests_bound_to(step.changes)
+
+
+@frozen
+class _RowsBeside:
+    """The rows that a superstep writes beside its checkpoint, with their events."""
+
+    opening: NewRequests
+    rebased: Rebasing
+    memory: MemoryChanges
+    not_needed: NotNeeded
+    noted: NewNotes
+
+
+def _rows_beside(
+    session: Session, worked: SuperstepResult, at: datetime
+) -> _RowsBeside:
+    """Return the requests that a superstep opens, the held writes that it moves, and
+    what its tasks remember and note. Raises `MemoryConflict`, and `InvalidValue` if a
+    function for reviewers fails.
+    """
+    lease = session.lease
+    graph = session.graph
+    step = worked.step
+    results = worked.results
+    reached = gates_to_ask(session, worked.context, results, worked.before)
+
+    # People are shown the state after this superstep, with what memory then holds.
+    # While the superstep was open, people were already asked about the tasks that are
+    # not in `reached`.
+    held = [write for write in step.held if write.task in reached]
+    outputs = {task: result.output for task, result in results.items() if result.output}
+    memory = _memory_changes(session, step, held=held, outputs=outputs, at=at)
+    state = _state_reviewers_see(session, step, memory, held)
+    moment = Moment(
+        state,
+        lease.superstep + 1,
+        session.input,
+        at,
+        unsigned=session.unsigned_change,
+    )
+    opening = prepare_requests(lease, graph, reached, step.held, moment)
+    rebased = rebase_writes(
+        session.requests_bound_to(step.changes),
+        graph,
+        state,
+        at=at,
+        protection=lease.protection,
+    )
+    return _RowsBeside(
+        opening,
+        rebased,
+        memory,
+        _not_needed(session, worked, at),
+        new_notes(session, results, at),
+    )
+
+
+def _events(
+    session: Session, results: Mapping[Task, FinishedTask], beside: _RowsBeside | None
+) -> list[NewEvent]:
+    """Return the events of a superstep in the order of the run's log, without the one
+    of a run that rests or ends.
+    """
+    if beside is None:
+        return []
+    # Those of decisions come first, because the rows of the decisions name them by
+    # their numbers.
+    events = [
+        *beside.not_needed.events,
+        *summary.unfinished_events(session.retried),
+        *summary.task_events(results),
+        *beside.memory.events,
+    ]
+    if session.replay is not None:
+        events += session.replay.events(results)
+    events += beside.opening.events
+    events += beside.rebased.events
+    events += beside.noted.events
+    return events
 
 
 def _not_needed(session: Session, worked: SuperstepResult, at: datetime) -> NotNeeded:
@@ -342,18 +413,20 @@ def _stays_in_timeline(
     session: Session,
     worked: SuperstepResult,
     after: Planned,
+    beside: _RowsBeside | None,
     *,
-    opens_gate: bool,
     ends: bool,
 ) -> bool:
     """Return whether the row of this superstep stays in the timeline."""
+    if session.graph.keeps_every_row:
+        return True
     nodes = session.graph.nodes
     superstep = keep_policy.PolicySuperstep(
         session.lease.superstep + 1,
         ran=[nodes[start.task.node].checkpoint for start in worked.planned.starts],
         next=[_setting_before(nodes[start.task.node], start) for start in after.starts],
         asks_checkpoint=worked.asks_checkpoint,
-        opens_gate=opens_gate,
+        opens_gate=beside is not None and bool(beside.opening.requests),
         ends=ends,
     )
     return keep_policy.stays(session.graph.checkpoints, superstep)
@@ -551,10 +624,22 @@ def commit_rest(session: Session) -> bool:
         # That look may have read other requests, so the stops are looked up again.
         stopped = session.stopped_before(frontier)
         events = summary.status_events(status, frontier, stopped)
-        ledger.stop_run(session.lease, run_update, events=events)
+        inside: Callable[[], None] | None = None
+        # Most graphs have no policy, and their rest is one statement.
+        if session.graph.has_policies:
+            inside = _end_of_windows(session)
+        ledger.stop_run(session.lease, run_update, events=events, inside=inside)
         return False
 
     return retry_when_log_moved(session.lease, act)
+
+
+def _end_of_windows(session: Session) -> Callable[[], None] | None:
+    """Return what queues the jobs that end the windows of a run that comes to rest; None
+    where none is open.
+    """
+    windows = session.with_unasked_policies()
+    return partial(add_window_jobs, windows) if windows else None
 
 
 def gates_to_ask(
@@ -691,28 +776,21 @@ def _payload(
         diagnostics.after(before.diagnostics, run_times, supersteps=supersteps),
         step.frontier.to_json(),
         {**before.versions, **dict.fromkeys(step.changes, seq)},
-        session.overlay_after(step.memory),
+        session.overlay_after(step.memory) if session.replay is not None else {},
     )
 
 
-def _extra_writes(
-    session: Session,
-    opening: NewRequests,
-    rebased: Rebasing,
-    memory: MemoryChanges,
-    not_needed: NotNeeded,
-    noted: NewNotes,
-) -> Callable[[], None] | None:
+def _extra_writes(session: Session, beside: _RowsBeside) -> Callable[[], None] | None:
     """Return what writes the rows beside the checkpoint, in the commit's transaction;
     None if there are none.
     """
     if not (
-        opening.requests
-        or rebased.rows
-        or rebased.reopened
-        or memory
-        or not_needed.decisions
-        or noted
+        beside.opening.requests
+        or beside.rebased.rows
+        or beside.rebased.reopened
+        or beside.memory
+        or beside.not_needed.decisions
+        or beside.noted
     ):
         return None
     commit = Commit(
@@ -721,11 +799,11 @@ def _extra_writes(
 
     def inside() -> None:
         # Requests and writes before memory: the order of locks is the same everywhere.
-        opening.insert()
-        not_needed.insert()
-        rebased.insert()
-        memory.insert(session.lease, commit)
-        noted.insert()
+        beside.opening.insert()
+        beside.not_needed.insert()
+        beside.rebased.insert()
+        beside.memory.insert(session.lease, commit)
+        beside.noted.insert()
 
     return inside
 

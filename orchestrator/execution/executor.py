@@ -26,6 +26,7 @@ from orchestrator.engine.errors import AuthorityLost, StaleLease, TamperedRow, W
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.node import Node
 from orchestrator.engine.step.plan import Start
 from orchestrator.engine.step.reduce import Output, WriteValue
 from orchestrator.execution import inline
@@ -73,11 +74,12 @@ class TaskOutcome:
 
 class NextAttempt(NamedTuple):
     """An attempt to make: of which task, its number, and how many attempts came before
-    it since a person last acted. `recovers`: the one before it was cut off, and may have
-    acted.
+    it since a person last acted. `node` is what it runs. `recovers`: the one before it
+    was cut off, and may have acted.
     """
 
     start: Start
+    node: Node
     number: int
     tries_before: int
     recovers: bool = False
@@ -104,10 +106,8 @@ class Executor:
     out.
     """
     _drained_at: float | None = None
-    _pool: BoundedPool[Attempt] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._pool = BoundedPool(MOST_AT_ONCE, self._stopped)
+    _pool: BoundedPool[Attempt] | None = None
+    """None until an attempt needs a thread."""
 
     def run(
         self,
@@ -153,8 +153,9 @@ class Executor:
         tries_before = tries.get(task, 0)
         number = tries_before + 1
         entry = None
+        node = self.context.node_of(task)
         # What the journal has of a call is none of its preparing.
-        if self.context.node_of(task).journaled:
+        if node.journaled:
             entry = entries.get(task)
         # The journal numbers all attempts; `tries` begins again when a person acts.
         if entry:
@@ -167,10 +168,9 @@ class Executor:
         if task in due:
             wait = due[task] - self.lease.now().timestamp()
         # What an atomic attempt did without a result was rolled back.
-        is_atomic = self.context.node_of(task).atomic
         is_open = entry is not None and entry.outcome == Outcome.OPEN
-        recovers = is_open and not is_atomic
-        self._queue(NextAttempt(start, number, tries_before, recovers), wait)
+        recovers = is_open and not node.atomic
+        self._queue(NextAttempt(start, node, number, tries_before, recovers), wait)
 
     def _queue(self, attempt: NextAttempt, wait: float) -> None:
         """Plan an attempt in `wait` seconds. If the run was woken in the middle of a long
@@ -225,19 +225,22 @@ class Executor:
         """
         if not due:
             return
-        intents = self._intents(due)
         written: Mapping[Task, TaskResult] = {}
-        if intents:
-            due, written = self._write_intents(due, intents)
-        attempts = [
-            self._make_attempt(planned, written.get(planned.start.task))
-            for planned in due
-        ]
+        if self.graph.has_journaled:
+            intents = self._intents(due)
+            if intents:
+                due, written = self._write_intents(due, intents)
+        attempts: list[Attempt] = []
+        for planned in due:
+            intent = written.get(planned.start.task)
+            attempts.append(self._make_attempt(planned, intent))
         if self._may_work_inline(attempts):
             attempts = self._work_inline(attempts)
         if attempts:
             for attempt in attempts:
                 self._running[attempt.task] = attempt
+            if self._pool is None:
+                self._pool = BoundedPool(MOST_AT_ONCE, self._stopped)
             self._pool.put(attempts)
 
     def _write_intents(
@@ -278,7 +281,7 @@ class Executor:
         """
         tasks: list[Task] = []
         for planned in due:
-            node = self.context.node_of(planned.start.task)
+            node = planned.node
             if node.journaled and node.authority and not planned.recovers:
                 tasks.append(planned.start.task)
         judge = self.context.judge
@@ -300,7 +303,7 @@ class Executor:
         """
         if self._running or self.lease.claims > 1 or not inline.may_be_here():
             return False
-        return all(inline.is_quick(attempt.node) for attempt in attempts)
+        return inline.are_quick(attempts)
 
     def _work_inline(self, quick: list[Attempt]) -> list[Attempt]:
         """Make these attempts in this thread. Returns those for which there was no
@@ -332,6 +335,7 @@ class Executor:
         return Attempt(
             self.context,
             planned.start,
+            planned.node,
             planned.number,
             planned.tries_before + 1,
             timeout,
@@ -343,7 +347,7 @@ class Executor:
         intents: list[Intent] = []
         for planned in due:
             start = planned.start
-            node = self.context.node_of(start.task)
+            node = planned.node
             if node.journaled:
                 input_hash = self.context.input_hash(start)
                 timeout = self.context.timeout(start.task.node)
@@ -387,7 +391,8 @@ class Executor:
         late = self._write_results(still_running)
         for attempt in still_running:
             del self._running[attempt.task]
-            self._pool.give_up(attempt)
+            if self._pool is not None:
+                self._pool.give_up(attempt)
             if attempt.task in late:
                 self._take_recorded(attempt)
             else:
@@ -482,7 +487,8 @@ class Executor:
             self.finished[task] = later
             return
         self._queue(
-            NextAttempt(attempt.start, attempt.number + 1, attempt.tries), pause
+            NextAttempt(attempt.start, attempt.node, attempt.number + 1, attempt.tries),
+            pause,
         )
         self.retried.append((task, later))
 
@@ -507,7 +513,7 @@ class Executor:
         """
         if self._drained_at is not None:
             return False
-        if self.context.node_of(attempt.start.task).safe_again:
+        if attempt.node.safe_again:
             return True
         return len(self._running) + others < MOST_AT_ONCE
 
@@ -538,7 +544,10 @@ class Executor:
         for attempt in attempts:
             # `tries` counts this attempt, which was not made.
             self._queue(
-                NextAttempt(attempt.start, attempt.number, attempt.tries - 1), 0.0
+                NextAttempt(
+                    attempt.start, attempt.node, attempt.number, attempt.tries - 1
+                ),
+                0.0,
             )
 
     def _watch(self) -> None:
@@ -556,7 +565,7 @@ class Executor:
         if not self.draining():
             return
         self._drained_at = self._drained_at or time.monotonic()
-        waiting = self._pool.take_back()
+        waiting = self._pool.take_back() if self._pool is not None else []
         for attempt in waiting:
             del self._running[attempt.task]
         self._queue_again(waiting)

@@ -25,7 +25,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import DeadlinePassed
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.graphs.auto import with_auto_of
+from orchestrator.engine.graphs.auto import window_by, with_auto_of
 from orchestrator.engine.graphs.consideration import considered_by
 from orchestrator.engine.graphs.gate import Show
 from orchestrator.engine.graphs.review_claim import claim_time
@@ -105,7 +105,7 @@ def _opening(session: Session) -> NewRequests:
         gate = _gate_of(session, closed.request)
         # Nor does a deadline take back what a person has said.
         if _rejections(closed.state, settled):
-            gate = replace(gate, auto=None)
+            gate = replace(gate, auto=None, standing=False, auto_after=None)
         reached[task] = _reached(closed, gate, settled)
         if _declared_gate(session, closed.request) is None:
             # Nothing else says any more what people were shown.
@@ -191,6 +191,8 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         tiers=tiers_by(policy),
         skip=policy.get("skip", False),
         auto=with_auto_of(gate, policy).auto,
+        standing=policy.get("standing", False),
+        auto_after=window_by(policy),
     )
 
 

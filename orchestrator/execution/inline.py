@@ -8,13 +8,10 @@ with their timeouts.
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextvars import Context
-from inspect import CO_COROUTINE
-from types import FunctionType
 
-from django.db import connections
-
-from orchestrator.engine.graphs.effect import PURE
+from orchestrator import connections
 from orchestrator.engine.graphs.node import Node, NodeFunction
 from orchestrator.execution.attempt import Attempt
 
@@ -43,16 +40,21 @@ def may_be_here() -> bool:
     return False
 
 
-def is_quick(node: Node) -> bool:
-    """Return whether the node's next attempt may be made here."""
-    return _is_pure_function(node) and _quick.get(node.fn, 0) >= PROVEN
+def are_quick(attempts: Sequence[Attempt]) -> bool:
+    """Return whether all of these attempts may be made here."""
+    proven = 0
+    for attempt in attempts:
+        node = attempt.node
+        if node.is_pure_function and _quick.get(node.fn, 0) >= PROVEN:
+            proven += 1
+    return proven == len(attempts)
 
 
 def note(node: Node, ms: int, *, done: bool) -> None:
     """Count an attempt of the node that ended; one that was not quick resets the
     count.
     """
-    if not _is_pure_function(node):
+    if not node.is_pure_function:
         return
     if done and ms < QUICK_MS:
         _quick[node.fn] = _quick.get(node.fn, 0) + 1
@@ -60,30 +62,16 @@ def note(node: Node, ms: int, *, done: bool) -> None:
         _quick[node.fn] = 0
 
 
-def _is_pure_function(node: Node) -> bool:
-    """Return whether the node is a pure, plain function. A coroutine needs a thread
-    without an event loop, and any other callable may do anything.
-    """
-    return (
-        node.effect == PURE
-        and type(node.fn) is FunctionType
-        and not node.fn.__code__.co_flags & CO_COROUTINE
-    )
-
-
 def attempt_inline(attempt: Attempt) -> None:
     """Make the attempt in this thread. The node gets its own database connections, as
     it would in a separate thread.
     """
-    slice_connections = connections.all(initialized_only=True)
-    for connection in slice_connections:
-        del connections[connection.alias]
+    slice_connections = connections.taken_from_thread()
     try:
         # As in `threads`, the node sees no context variables of the slice.
         Context().run(attempt.work)
     finally:
-        for connection in slice_connections:
-            connections[connection.alias] = connection
+        connections.give_to_thread(slice_connections)
     # Ctrl-C is delivered to whatever this thread does, but is meant for the process.
     if attempt.interrupted is not None:
         raise attempt.interrupted

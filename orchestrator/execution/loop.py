@@ -50,7 +50,7 @@ from orchestrator.engine.errors import (
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.step.plan import Planned, Start, check_limits, plan
-from orchestrator.engine.step.reduce import Settled, reduce_step
+from orchestrator.engine.step.reduce import Result, Settled, reduce_step
 from orchestrator.execution import (
     calls,
     cancellation,
@@ -292,7 +292,7 @@ def _open_session(lease: Lease) -> Session | None:
 
     entries: dict[Task, Entry] = {}
     # Only journaled nodes have entries, so other graphs are spared the query.
-    if any(node.journaled for node in graph.nodes.values()):
+    if graph.has_journaled:
         entries = journal.entries_for_takeover(lease, head)
     # After the journal was read, because a poisoned run with an open intent is unknown.
     if _is_poison(lease):
@@ -460,14 +460,12 @@ def _next_superstep(session: Session, before: OpenSuperstep) -> Planned:
 
 
 def _recorded_results(
-    session: Session, context: SuperstepContext, todo: Sequence[Start]
+    session: Session,
+    replay: Replay,
+    context: SuperstepContext,
+    todo: Sequence[Start],
 ) -> dict[Task, FinishedTask]:
-    """Return the tasks that a replay does not run, with their recorded results; nothing
-    for any other run.
-    """
-    replay = session.replay
-    if replay is None:
-        return {}
+    """Return the tasks that a replay does not run, with their recorded results."""
     # What a replay remembers is in its checkpoints alone, and its tasks must find it.
     replay.overlay = session.overlay_after().get("overlay", {})
     context.memory_of = replay.memory_of
@@ -511,15 +509,22 @@ def _run_tasks(
         session.input,
         heart,
         planned.starts,
+        cancelled=session.cancelled,
     )
-    context.judge = Judge(session.graph, context.state, session.who_let_act)
+    # Only what acts needs an authority to act on.
+    if session.graph.has_journaled:
+        context.judge = Judge(session.graph, context.state, session.who_let_act)
     if session.graph.has_calls:
         context.calls = calls.decided_calls(session, planned.starts, before)
     # Neither what an earlier attempt at this superstep finished nor what a replay has
     # recorded runs again.
-    todo = [start for start in planned.starts if start.task not in before.results]
-    recorded = _recorded_results(session, context, todo)
-    todo = [start for start in todo if start.task not in recorded]
+    todo: Sequence[Start] = planned.starts
+    if before.results:
+        todo = [start for start in todo if start.task not in before.results]
+    recorded: dict[Task, FinishedTask] = {}
+    if session.replay is not None:
+        recorded = _recorded_results(session, session.replay, context, todo)
+        todo = [start for start in todo if start.task not in recorded]
 
     begun = time.monotonic()
     ended = _execute(session, context, before, todo, draining)
@@ -641,17 +646,15 @@ def _execute(
     session.retried = [*session.retried, *executor.retried]
     results: dict[Task, FinishedTask] = {}
     unfinished: dict[Task, TaskOutcome] = {}
+    asks_checkpoint = False
     for task, outcome in outcomes.items():
+        asks_checkpoint = asks_checkpoint or outcome.asks_checkpoint
         finished = finished_task(session, context, task, outcome)
         if finished is not None:
             results[task] = finished
         else:
             unfinished[task] = outcome
-    return _Ended(
-        results,
-        unfinished,
-        any(outcome.asks_checkpoint for outcome in outcomes.values()),
-    )
+    return _Ended(results, unfinished, asks_checkpoint)
 
 
 def _complete(
@@ -666,13 +669,11 @@ def _complete(
 ) -> bool:
     """Reduce and commit a superstep all of whose tasks have a result."""
     state = session.head.payload.state
+    ended: dict[Task, Result] = {}
+    for task, finished in results.items():
+        ended[task] = finished.result()
     try:
-        step = reduce_step(
-            session.graph,
-            planned,
-            state,
-            {task: finished.result() for task, finished in results.items()},
-        )
+        step = reduce_step(session.graph, planned, state, ended)
     except CountersignError as error:
         return _leave_open(
             session, context, before, results, error=open_superstep.error_json(error)

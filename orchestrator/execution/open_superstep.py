@@ -51,6 +51,22 @@ class FinishedTask:
     call: WriteValue | None = None
     renews: str | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Return whether it ended with nothing but writes that flow: no gate, no error
+        and no warning, nothing of memory and no note.
+        """
+        if self.gated or self.passed or self.error is not None:
+            return False
+        if self.diverged is not None or self.renews is not None:
+            return False
+        output = self.output
+        if output is None:
+            return True
+        return not (
+            output.reads or output.recorded or output.metadata or output.figures
+        )
+
     def result(self) -> Result:
         """Return the result as the engine reduces it."""
         if self.diverged is not None:

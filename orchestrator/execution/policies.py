@@ -1,10 +1,13 @@
-"""Automatic policies in a slice: each open request with a revision about which its
-gate's policy was not asked is decided by it, or left to people.
+"""Policies in a slice: each open request with a revision about which its gate's automatic
+policy, or the standing policies at it, were not asked is decided by one, or left to people.
 """
 
-from datetime import UTC, datetime
-
 from approvals.answers.policies import PolicyAnswer, prepare_policies
+from approvals.answers.standing_signers import (
+    REPEATED,
+    usable_for,
+    was_signed_elsewhere,
+)
 from approvals.gates.request_state import RequestState
 from checkpoints.core.visible_text import LONGEST_JOB_ERROR
 from checkpoints.ledger import commit as ledger
@@ -18,6 +21,7 @@ from orchestrator.execution.session import Session, retry_when_log_moved
 
 DECIDES = "that its policy signs"
 BROUGHT_IN = "a person brought it in"
+WITHDRAWN = "its gate permits no standing policies any more"
 
 
 def ask_policies(session: Session) -> bool:
@@ -34,7 +38,7 @@ def _ask(session: Session) -> None:
     if not waiting:
         return
     lease = session.lease
-    at = datetime.now(UTC)
+    at = session.moment_of(waiting)
     answers = [_answer(session, state) for state in waiting]
     first_seq = ledger.first_appended_seq(lease)
     rows = prepare_policies(
@@ -57,6 +61,8 @@ def _ask(session: Session) -> None:
 def _answer(session: Session, state: RequestState) -> PolicyAnswer:
     """Return what the policy of a request's gate says of what is proposed there now."""
     request = state.request
+    if "auto" not in request.policy:
+        return _answer_of_standing(session, state)
     name = str(request.policy["auto"])
     node = session.graph.nodes.get(request.node)
     # What a call returned needs no approval, unless a person says what it was.
@@ -74,6 +80,26 @@ def _answer(session: Session, state: RequestState) -> PolicyAnswer:
     # Nobody makes a policy sign by a value that they set themselves.
     why = why or session.unsigned_change(answer.reads, DECIDES)
     return PolicyAnswer(state, why, name, answer.reads)
+
+
+def _answer_of_standing(session: Session, state: RequestState) -> PolicyAnswer:
+    """Return which standing policies may sign what is proposed at a gate now, or why none
+    may.
+    """
+    request = state.request
+    node = session.graph.nodes.get(request.node)
+    why = ""
+    # What a call returned needs no approval, unless a person says what it was.
+    if request.kind != "call" and node is not None and node.calls:
+        why = BROUGHT_IN
+    elif node is None or node.gate is None or not node.gate.standing:
+        why = WITHDRAWN
+    elif was_signed_elsewhere(state):
+        why = REPEATED
+    # What is proposed may come of any of it, and no function says of which.
+    why = why or session.unsigned_change(tuple(session.graph.channels), DECIDES)
+    usable = [] if why else usable_for(request)
+    return PolicyAnswer(state, why, "", (), usable)
 
 
 def _proposed(state: RequestState) -> list[WriteValue]:

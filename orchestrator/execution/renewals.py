@@ -44,6 +44,8 @@ def renewed_gate(session: Session, task: Task, held: FinishedTask) -> ReachedGat
         # Its recheck is what is asked about this, and people decide.
         veto=None,
         auto=None,
+        standing=False,
+        auto_after=None,
     )
     reached = ReachedGate(
         bare,

@@ -1,10 +1,12 @@
 """The session of a slice: one leased run with all that the loop and its commits share."""
 
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from approvals.answers.policies import unasked_writes
+from approvals.answers.windows import due_writes, unasked_writes
 from approvals.gates import expired_requests, settlement
 from approvals.gates.bound_channels import (
     BoundChannels,
@@ -16,6 +18,7 @@ from approvals.gates.request_state import RequestState
 from approvals.gates.unsigned_changes import Changes, sentence_of, unsigned_changes
 from approvals.models import RequestStatus
 from checkpoints import lines
+from checkpoints.db.clock import read_now
 from checkpoints.journal.results import Entry
 from checkpoints.ledger import commit as ledger
 from checkpoints.ledger.commit import ConcurrentUpdate, Head
@@ -24,6 +27,7 @@ from checkpoints.models.checkpoint import Source
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.auto import window_by
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.trace import Landing, is_memory
 from orchestrator.engine.step.held_patch import (
@@ -90,6 +94,8 @@ class Session:
     expired: list[ExpiredRequest] = field(default_factory=list)
     memory_held: frozenset[str] = frozenset()
     retried: list[tuple[Task, TaskOutcome]] = field(default_factory=list)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    """Set once the tasks of this slice may leave: nothing begins after them."""
     next_plan: Planned | None = None
     planned: Planned | None = None
     pending_commit: PendingCommit | None = None
@@ -260,13 +266,31 @@ class Session:
         return bool(self.expired) and not self.entries
 
     def unasked_of_policies(self) -> list[RequestState]:
+        """Return the open requests about which their policies are to be asked now. A
+        replay asks nobody, and while a patch is held the state lacks it.
+        """
+        unasked = self.with_unasked_policies()
+        if not unasked:
+            return []
+        now = self.moment_of(unasked)
+        return [waiting for waiting in unasked if due_writes(waiting, now)]
+
+    def with_unasked_policies(self) -> list[RequestState]:
         """Return the open requests about which their policies were not asked as they are
-        now. A replay asks nobody, and while a patch is held the state lacks it.
+        now, also those that people may still decide first.
         """
         if is_patch_held(self.frontier):
             return []
         requests = self.open_requests()
         return [waiting for waiting in requests if unasked_writes(waiting)]
+
+    def moment_of(self, requests: Iterable[RequestState]) -> datetime:
+        """Return the moment at which policies are asked in these requests: by the
+        database's clock where one of them has a window, which costs a query.
+        """
+        if any(window_by(waiting.request.policy) for waiting in requests):
+            return read_now()
+        return datetime.now(UTC)
 
     @property
     def opened(self) -> bool:

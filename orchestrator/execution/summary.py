@@ -36,7 +36,10 @@ def node_entries(
         if entry is None:
             entry = _entry(graph, task)
             entries[place] = entry
-        _mark_effect(entry, graph, task, result)
+        reads = result.output is not None and result.output.reads
+        # Most tasks did what their node declares.
+        if result.gated or reads or entry["effect"] == HUMAN:
+            _mark_effect(entry, graph, task, result)
         entry["tasks"] += 1
         # The tasks of a visit run side by side, so the slowest one is what was waited
         # for.
@@ -127,10 +130,13 @@ def place_of(
     """Return where the run is now: the nodes that run next, else those that wait for
     people, or for a yes.
     """
-    running = [start.task.node for start in after.starts] if after else []
-    waiting = [visit.split(":")[0] for visit in frontier.waiting]
+    if after is not None and after.starts:
+        nodes = [start.task.node for start in after.starts]
+    else:
+        nodes = [visit.split(":")[0] for visit in frontier.waiting]
+        nodes += stopped
     # A node with several tasks is named once.
-    return ", ".join(dict.fromkeys(running or [*waiting, *stopped]))
+    return ", ".join(dict.fromkeys(nodes))
 
 
 def status_events(

@@ -14,10 +14,11 @@ import structlog
 from django.db import Error, connection
 
 from approvals import list_columns
+from approvals.answers import windows
 from approvals.gates import deadline_jobs
 from approvals.notices import delivery_jobs
 from approvals.webhooks import verbs as webhooks
-from checkpoints import anchors, erasure
+from checkpoints import anchors, erasure, time_stamps
 from checkpoints.conf import conf
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Job
@@ -44,12 +45,14 @@ KINDS: dict[str, Kind] = {
     bulk_fork.KIND: bulk_fork.fork_job,
     deadline_jobs.KIND: passed_deadlines.meet_job,
     deadline_jobs.TIER_KIND: passed_deadlines.meet_tier_job,
+    windows.KIND: passed_deadlines.end_window_job,
     policy_schedules.KIND: policy_schedules.run_policies,
     stock.KIND: stock.measure_storage,
     prune_job.KIND: prune_job.prune_job,
     "rotate_keys": integrity.rotate_job,
     list_columns.SEND_NOTICES: delivery_jobs.send_notices,
     webhooks.SEND_WEBHOOK: delivery_jobs.send_webhook,
+    "stamp_audit_log": time_stamps.stamp_head,
     "sweep_access": old_access.access_that_ended,
     "sweep_bulk_forks": bulk_fork.old_bulk_forks,
     "sweep_jobs": standing_jobs.jobs_that_ended,
@@ -63,10 +66,12 @@ KINDS: dict[str, Kind] = {
 """Our own kinds by name."""
 
 MINUTE = 60.0
+HOUR = 3600.0
 DAY = 86_400.0
 STANDING: dict[str, float] = {
     "anchor_heads": MINUTE,
     list_columns.SEND_NOTICES: MINUTE,
+    "stamp_audit_log": HOUR,
     "sweep_access": DAY,
     "sweep_bulk_forks": DAY,
     "sweep_jobs": DAY,
@@ -80,7 +85,7 @@ STANDING: dict[str, float] = {
 }
 """Jobs of which every installation has one, and the seconds between two of their turns.
 """
-FIRST_TURN = 3600.0
+FIRST_TURN = HOUR
 """Seconds until a standing job's first turn, at most."""
 
 log = structlog.get_logger(__name__)

@@ -18,7 +18,7 @@ from django.db import Error
 from checkpoints.conf import conf
 from orchestrator.engine.errors import UnknownThing
 from orchestrator.live import limits, messages, tail
-from orchestrator.live.hub import EVERYBODY, Hub, InboxHub
+from orchestrator.live.hub import EVERYBODY, Hub, InboxHub, Talk
 from orchestrator.live.viewers import SignedOut
 
 # Daphne closes a socket with 1000 or a code from 3000 on; with any other the program
@@ -161,18 +161,23 @@ class Following(AsyncJsonWebsocketConsumer):
 
 class RunConsumer(Following):
     """`/ws/runs/<id or key>/?after=<seq>`: every later line of the run's log, once, in
-    order. It takes no message.
+    order. With `&comments=<number>` also `{"comments": number}` whenever there are
+    others on its requests, never their content. It takes no message.
     """
 
     run: UUID
     seq = 0
+    comments: int | None = None
 
     async def begin(self) -> None:
         self.seq = messages.read_after(self.scope["query_string"])
+        self.comments = messages.read_comments(self.scope["query_string"])
         self.run = await tail.visible(
             self.scope, self.scope["url_route"]["kwargs"]["ref"]
         )
         self.follow({self.run})
+        if self.comments is not None:
+            self.follow({self.run, Talk(self.run)})
 
     async def send_news(self) -> None:
         try:
@@ -181,6 +186,15 @@ class RunConsumer(Following):
                 await self.send_json(line)
         except tail.LogGap:
             await self.close(GAP)
+            return
+        if self.comments is not None:
+            await self._send_comments()
+
+    async def _send_comments(self) -> None:
+        count = await tail.count_comments(self.scope, self.run)
+        if count != self.comments:
+            self.comments = count
+            await self.send_json({"comments": count})
 
 
 class RunsConsumer(Following):
@@ -208,7 +222,7 @@ class InboxConsumer(Following):
     """`/ws/reviews/`: how much waits for the person and whether a worker is there, at
     first and whenever it changes.
 
-    `{"waiting", "more", "mark", "silence"}`; the mark changes with every row of the
+    `{"waiting", "more", "mark", "notices", "silence"}`; the mark changes with every row of the
     inbox. It takes no message, and sends nothing of what waits: the page requests that,
     and the right to see it is checked then.
     """

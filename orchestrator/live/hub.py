@@ -8,7 +8,7 @@ read only a few columns.
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
@@ -17,6 +17,8 @@ from channels.db import database_sync_to_async
 from django.db import Error
 
 from approvals import inbox
+from approvals.models import PersonNotice
+from approvals.people.comments import comment_counts
 from checkpoints.models import Run
 from checkpoints.queue import workers
 
@@ -32,6 +34,12 @@ EVERYBODY = "everybody"
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
+
+
+class Talk(NamedTuple):
+    """The comments on the requests of a run, as a thing to watch."""
+
+    run: UUID
 
 
 class Hub:
@@ -73,7 +81,9 @@ class Hub:
 
     async def look(self) -> Iterable[tuple[Hashable, Any]]:
         """Return what is watched, each with the number that it has reached."""
-        return await _heads([run for run in self._bells if isinstance(run, UUID)])
+        heads = await _heads([run for run in self._bells if isinstance(run, UUID)])
+        talks = [talk for talk in self._bells if isinstance(talk, Talk)]
+        return [*heads, *await _comments(talks)]
 
     @property
     def period(self) -> float:
@@ -118,7 +128,7 @@ class InboxHub(Hub):
         return [
             (
                 EVERYBODY,
-                await _in_thread(lambda: (inbox.mark_of_all(), workers.any_alive())),
+                await _in_thread(_news_of_everybody),
             )
         ]
 
@@ -127,10 +137,23 @@ class InboxHub(Hub):
         return INBOX_PERIOD
 
 
+def _news_of_everybody() -> tuple[Any, ...]:
+    """Return values that change when anything in anybody's bar may have changed."""
+    newest = PersonNotice.objects.order_by("-id").values_list("id", flat=True).first()
+    return inbox.mark_of_all(), newest, workers.any_alive()
+
+
 async def _heads(runs: list[UUID]) -> list[tuple[UUID, int]]:
     return await _in_thread(
         lambda: list(Run.objects.filter(id__in=runs).values_list("id", "event_seq"))
     )
+
+
+async def _comments(talks: list[Talk]) -> list[tuple[Talk, int]]:
+    if not talks:
+        return []
+    counts = await _in_thread(lambda: comment_counts(talk.run for talk in talks))
+    return [(talk, counts.get(talk.run, 0)) for talk in talks]
 
 
 async def _in_thread(look: Callable[[], T]) -> T:

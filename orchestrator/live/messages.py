@@ -26,13 +26,27 @@ class TooLarge(Exception):
 
 def read_after(query: bytes) -> int:
     """Return the number in `?after=`, 0 if there is none. Raises `NotUnderstood`."""
+    return _number_in(query, "after") or 0
+
+
+def _number_in(query: bytes, name: str) -> int | None:
+    """Return the number of a parameter; None if it is not there."""
     try:
         parameters = parse_qs(
             query.decode("ascii"), keep_blank_values=True, max_num_fields=10
-        ).get("after", ["0"])
+        ).get(name)
     except ValueError as error:
         raise NotUnderstood from error
+    if parameters is None:
+        return None
     return read_number(parameters[0]) if len(parameters) == 1 else _refuse(parameters)
+
+
+def read_comments(query: bytes) -> int | None:
+    """Return the number in `?comments=`, None if there is none. Raises
+    `NotUnderstood`.
+    """
+    return _number_in(query, "comments")
 
 
 def read_number(text: str) -> int:

@@ -13,6 +13,8 @@ from uuid import UUID
 from channels.db import database_sync_to_async
 
 from approvals import inbox, permissions
+from approvals.people.comments import comment_counts
+from approvals.people.notice_list import count_unread
 from checkpoints import timeline
 from checkpoints.models import Run, RunEvent
 from checkpoints.queue import workers
@@ -103,6 +105,18 @@ async def news(scope: Scope, run: UUID, seq: int) -> AsyncIterator[dict[str, Any
             yield line
 
 
+async def count_comments(scope: Scope, run: UUID) -> int:
+    """Return how many comments there are on the requests of a run. Raises
+    `UnknownThing` if the person may not see them, and `SignedOut`.
+    """
+
+    def look() -> int:
+        permissions.visible_run(current_person(scope), run)
+        return comment_counts([run]).get(run, 0)
+
+    return await _in_thread(look)
+
+
 async def heads(scope: Scope, runs: Iterable[UUID]) -> dict[UUID, int]:
     """Return how far the runs have come that the person may see. Raises `SignedOut`."""
     run_ids = list(runs)
@@ -117,17 +131,20 @@ async def heads(scope: Scope, runs: Iterable[UUID]) -> dict[UUID, int]:
 
 
 async def standing(scope: Scope) -> dict[str, Any]:
-    """Return the numbers in a page's bar: how much waits for the person, and since when
-    no worker was heard from if none is there. Raises `SignedOut`.
+    """Return the numbers in a page's bar: how much waits for the person, how many
+    notices are unread, and since when no worker was heard from if none is there.
+    Raises `SignedOut`.
     """
 
     def look() -> dict[str, Any]:
-        mark = inbox.mark_of(current_person(scope))
+        person = current_person(scope)
+        mark = inbox.mark_of(person)
         silence = workers.silence()
         return {
             "waiting": mark.waiting,
             "more": mark.is_capped,
             "mark": mark.mark,
+            "notices": count_unread(person),
             "silence": silence and _silence(silence),
         }
 

@@ -3,7 +3,7 @@ graph has now. Its signatures stay as rows, and count no more.
 
 The old request is withdrawn, and another one asks about the same proposals, in one
 transaction under the run's lock. No node runs for it, and the run waits as before; it
-is woken only where the gate has an automatic policy, which a worker asks.
+is woken only where something may sign by itself, which a worker sees to.
 """
 
 from collections.abc import Mapping
@@ -50,6 +50,7 @@ from orchestrator.engine.errors import (
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.requests import is_applied_as_one
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.standing_policy import signs_by_itself
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.versions.judgement import MIGRATED
 from orchestrator.engine.versions.pending_parts import Pending
@@ -310,8 +311,8 @@ def _replace(
     )
     seq = act.run.event_seq + 1
     events = [reopened, *withdrawn_events([request]), *opening.events]
-    # A worker asks the automatic policy of the gate, if it has one.
-    wakes = notify.woken() if "auto" in opened.policy else {}
+    # A worker asks the policies that may sign there by themselves.
+    wakes = notify.woken() if signs_by_itself(opened.policy) else {}
     locked_run.append_locked(act.run, events, at=act.at, **wakes)
     mark_withdrawn([request])
     opening.insert()

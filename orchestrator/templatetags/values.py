@@ -44,6 +44,49 @@ def visible(text: Any) -> SafeString:
     return _isolated(stretches(str(text)))
 
 
+_ADDRESS = re.compile(r"https?://[!-~]+", re.IGNORECASE)
+"""An address in a text, of characters that cannot be mistaken for others."""
+_BEHIND_ADDRESS = ".,;:!?'\")]}>"
+"""Characters that end a sentence or a quotation rather than an address."""
+
+
+@register.filter
+def visible_comment(text: Any) -> SafeString:
+    """Return a text of a person as `visible` does, line by line, with addresses of the
+    web as links. What a link shows is where it leads.
+    """
+    lines = [_with_links(line) for line in str(text).split("\n")]
+    return format_html_join(
+        mark_safe("<br>"), "<bdi>{}</bdi>", ((line,) for line in lines)
+    )
+
+
+def _with_links(line: str) -> SafeString:
+    parts: list[SafeString] = []
+    end_of_last = 0
+    for match in _ADDRESS.finditer(line):
+        address = match.group().rstrip(_BEHIND_ADDRESS)
+        if not address.partition("://")[2]:
+            continue
+        parts.append(_between(line, end_of_last, match.start()))
+        parts.append(
+            format_html(
+                '<a href="{}" rel="noopener noreferrer">{}</a>', address, address
+            )
+        )
+        end_of_last = match.start() + len(address)
+    parts.append(_between(line, end_of_last, len(line)))
+    return mark_safe("".join(parts))  # noqa: S308 (each part is escaped)
+
+
+def _between(line: str, first: int, end: int) -> SafeString:
+    """Return the markup of a part of a line, whose edges are marked only where they are
+    those of the line.
+    """
+    is_end = end == len(line)
+    return _html(stretches(line[first:end], starts=first == 0, ends=is_end))
+
+
 @register.filter
 def visible_title(text: Any) -> SafeString:
     """Return a text as `visible` does, for titles and sentences, in which no amount,

@@ -173,8 +173,12 @@ export const untilShown = (look) => {
 // Follow the log of one run. `onNews(events)` gets all lines of 250 ms at once; in a hidden tab it
 // waits for the return. Where it resolves to false the same lines are given to it again, with those
 // that came meanwhile.
-export const followRun = (ref, seq, onNews) => {
+//
+// With `comments`, the number of comments that the page shows, a change of that number counts as
+// news too: `{comments: number}`.
+export const followRun = (ref, seq, onNews, comments = null) => {
   let last = seq;
+  let written = comments;
   let waiting = [];
   let timer = 0;
   const show = untilShown(async () => {
@@ -191,9 +195,12 @@ export const followRun = (ref, seq, onNews) => {
   };
   document.addEventListener('visibilitychange', flush);
   return new Link({
-    url: () => `/ws/runs/${encodeURIComponent(ref)}/?after=${last}`,
+    url: () =>
+      `/ws/runs/${encodeURIComponent(ref)}/?after=${last}` +
+      (written === null ? '' : `&comments=${written}`),
     onMessage: (event) => {
-      last = event.seq;
+      if ('comments' in event) written = event.comments;
+      else last = event.seq;
       waiting.push(event);
       timer ||= setTimeout(flush, 250);
     },

@@ -189,6 +189,7 @@ const KEYS = {
   e: () => choose('e'),
   r: () => choose('r'),
   s: () => choose('s'),
+  c: () => document.getElementById('comment-text')?.focus(),
 };
 
 // Nothing has focus on a fresh page; the first slip that is left to decide is marked there.
@@ -648,6 +649,8 @@ const end = (page) => {
 const signedOut = () =>
   document.querySelector('#unsaved:not([hidden]) [data-why=out]:not([hidden])') !== null;
 
+const countComments = (page) => Number(page.getElementById('comments-list').dataset.count);
+
 const merge = (page) => {
   let changed = 0;
   let lost = '';
@@ -682,7 +685,9 @@ const merge = (page) => {
       if (!there.has(keyOf(group))) group.querySelector('.changed').hidden = false;
     });
   }
-  swapParts(page, ['signatures', 'gone', 'claims', 'review-head', 'meter']);
+  const comments = countComments(document);
+  swapParts(page, ['signatures', 'gone', 'claims', 'review-head', 'meter', 'comments-list']);
+  if (countComments(document) > comments) announceNews('Somebody commented.');
   if (changed)
     announceNews(changed > 1 ? `${changed} writes changed.` : lost || 'A write changed.');
   if (!page.getElementById('review') && form) {
@@ -694,7 +699,7 @@ const merge = (page) => {
 
 const main = document.querySelector('[data-run]');
 if (main) {
-  followRun(main.dataset.run, Number(main.dataset.seq), async () => {
+  const lookAgain = async () => {
     if (unanswered() || signedOut()) return false;
     const opened = isMany()
       ? slips()
@@ -706,7 +711,9 @@ if (main) {
     if (!page || unanswered()) return false;
     merge(page);
     return true;
-  });
+  };
+  const { run, seq, comments } = main.dataset;
+  followRun(run, Number(seq), lookAgain, Number(comments));
 }
 // What answers a signature that was not taken is the review again, at its own address: reloading it
 // posts nothing.

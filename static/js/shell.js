@@ -95,6 +95,16 @@ document.addEventListener('keydown', (event) => {
 });
 
 // ── what the server says of itself and of this person ──
+const showNotices = ({ notices }) => {
+  for (const count of document.querySelectorAll('[data-notices]')) {
+    const number = notices > 99 ? '99+' : String(notices);
+    count.textContent = number;
+    count.hidden = !notices;
+    const label = notices ? `Notices, ${number} unread` : 'Notices';
+    count.parentElement.setAttribute('aria-label', label);
+  }
+};
+
 const showWaiting = ({ waiting, more }) => {
   for (const count of document.querySelectorAll('[data-waiting]')) {
     count.textContent = `${waiting}${more ? '+' : ''}`;
@@ -123,6 +133,7 @@ if (document.querySelector('[data-inbox]')) {
   followInbox(
     (news) => {
       showWaiting(news);
+      showNotices(news);
       showSilence(news.silence);
       document.dispatchEvent(new CustomEvent('countersign:inbox', { detail: news }));
     },

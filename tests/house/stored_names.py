@@ -112,8 +112,10 @@ AUDIT = {
         "retention_policy_refused",
     ),
     *("run_marked", "keys_changed", "delegated", "delegation_revoked"),
+    *("standing_policy_made", "standing_policy_revoked", "standing_policy_used"),
     *("request_claimed", "request_released", "request_assigned"),
     *("request_reminded", "request_escalated", "request_reopened"),
+    "request_commented",
 }
 """Kinds of the lines of the audit log."""
 
@@ -122,6 +124,7 @@ JOBS = {
         "fork_runs",
         "meet_deadline",
         "meet_tier",
+        "end_window",
         "prune_runs",
         "rotate_keys",
         "sweep_access",

@@ -63,11 +63,20 @@ FORMS = {
     ":passkey_register": "/account/passkeys/",
     ":passkey_options": "/account/passkeys/options/",
     ":claim": "/reviews/CLM-1/claim/",
+    ":comment": "/reviews/CLM-1/comment/",
+    ":notices_read": "/notices/read/",
+    ":notices_kinds": "/notices/kinds/",
     ":reopen": "/reviews/CLM-1/reopen/01a20375-2ef5-7e6f-835d-4878671b73ec/",
     ":saved_filters": "/reviews/-/filters/",
     ":delegate": "/account/delegations/",
     ":delegation_revoke": (
         "/account/delegations/01a20375-2ef5-7e6f-835d-4878671b73ec/revoke/"
+    ),
+    ":standing_policy_new": (
+        "/account/policies/for/01a20375-2ef5-7e6f-835d-4878671b73ec/"
+    ),
+    ":standing_policy_revoke": (
+        "/account/policies/01a20375-2ef5-7e6f-835d-4878671b73ec/revoke/"
     ),
     ":challenge": "/reviews/CLM-1/passkey/",
     ":login": "/login/",

@@ -17,7 +17,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client as Browser
 from django.urls import reverse
 
-from approvals.models import Receipt
+from approvals import reviews
+from approvals.models import ApprovalRequest, Receipt, RequestComment
 from checkpoints import retention, timeline, verification
 from checkpoints.core.tombstone import tombstone
 from checkpoints.models import AuditLine, Checkpoint, ErasureRecord, Job, Run
@@ -491,3 +492,14 @@ def test_a_run_that_a_bulk_fork_made_is_refused_while_that_goes_on_and_nothing_i
     assert kinds.advance(job.id).status == "done"
     retention.erase(fork.id, by=people.steward)
     assert verification.verify_run(fork.id) == []
+
+
+def test_an_erasure_takes_its_words_out_of_comments(
+    run: Run, people: cast.People
+) -> None:
+    asked = ApprovalRequest.objects.filter(run=run)[0]
+    row = reviews.comment(asked.id, "Marta has called.", by=people.steward)
+    retention.erase(run.id, reason="asked", by=people.steward)
+    there = RequestComment.objects.select_related("run").get(id=row.id)
+    assert read_value(there, "text") == "[erased]"
+    assert verification.verify_run(run.id) == []

@@ -14,7 +14,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from approvals import reviews
-from approvals.models import ApprovalRequest, Receipt
+from approvals.models import ApprovalRequest, Receipt, StandingPolicy
 from approvals.webhooks import verbs as webhooks
 from checkpoints.models import AuditLine, Run
 from orchestrator import runs
@@ -25,7 +25,7 @@ from tests.support.run_actions import pending, sign
 
 __all__ = ["claim_graph", "run"]
 
-LED = re.compile("/(sign|draft|seen|passkey|claim|name|revoke)/$")
+LED = re.compile("/(sign|draft|seen|passkey|claim|comment|name|revoke)/$")
 """Opened, these lead to the review or to one's own account, whatever it is."""
 WITHOUT_THING = re.compile(r"^(admin/|demo/|api/v1/schema|api/v1/\^)")
 
@@ -53,6 +53,21 @@ def filled(pattern: str, things: dict[str, str]) -> str:
     return "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda found: things[found[1]], pattern)
 
 
+def _standing_policy(request: ApprovalRequest, by: Any) -> StandingPolicy:
+    now = timezone.now()
+    return StandingPolicy.objects.create(
+        number=1,
+        by=by,
+        graph=request.graph,
+        gate=request.node,
+        limits={},
+        begins_at=now,
+        ends_at=now + timedelta(days=1),
+        most_uses=1,
+        made_at=now,
+    )
+
+
 @pytest.fixture
 def there(run: Run, people: People) -> dict[str, str]:
     """Things that nobody but their people may see."""
@@ -74,6 +89,7 @@ def there(run: Run, people: People) -> dict[str, str]:
         "format": "csv",
         "key": str(key.id),
         "delegation": str(delegation.id),
+        "standing_policy": str(_standing_policy(request, people.reviewer).id),
         "decision": str(Receipt.objects.get().decisions.all()[0].id),
         "number": str(AuditLine.objects.get(kind="signed").id),
         "webhook": str(webhook.id),
@@ -97,6 +113,7 @@ GONE = {
     "fork": str(uuid4()),
     "decision": str(uuid4()),
     "delegation": str(uuid4()),
+    "standing_policy": str(uuid4()),
     "webhook": str(uuid4()),
     "delivery": str(uuid4()),
 }

@@ -44,6 +44,7 @@ PER_EXAMPLE = 40
 LONG = 100
 """Examples from which on every address is given every parameter of any."""
 QUERY = {
+    "comments",
     "status",
     "before",
     "graph",
@@ -89,6 +90,9 @@ QUERY = {
 }
 """What pages read from their address."""
 FORM = {
+    "path_",
+    "most_",
+    "most_uses",
     "assertion",
     "credential",
     "as_is",
@@ -344,6 +348,7 @@ def _known(run: Run, receipt: Receipt, write: Any) -> dict[str, list[str]]:
         "job": [str(retention.prune(rule, by=None).id)],
         "act": ["pause"],
         "delegation": [str(run.id)],
+        "standing_policy": [str(run.id)],
         "webhook": [str(webhook.id)],
         "delivery": [str(webhooks.send_test(webhook.id, by=None).id)],
         "fork": [
@@ -400,6 +405,7 @@ _KNOWN_NAMES = (
     "job",
     "key",
     "delegation",
+    "standing_policy",
     "act",
     "webhook",
     "delivery",

@@ -16,11 +16,11 @@ from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints import bundle
 from checkpoints.core.status import Status
 from checkpoints.ledger.run_error import stored_error
-from checkpoints.models import PendingWrite, Run
+from checkpoints.models import AuditLine, PendingWrite, Run
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Append, Gate, Send
+from orchestrator.engine import END, START, Append, Gate, Graph, Send
 from orchestrator.engine.errors import InvalidValue, NotAReviewer
 from tests.support import cast, run_actions
 from tests.support.bundle_reader import first_bad_line
@@ -30,7 +30,7 @@ from tests.support.question_graphs import asking
 from tests.support.review_forms import form_of
 from tests.support.run_actions import pending, sign, sign_open, state
 from tests.support.sealed_tables import ONE_KEY
-from tests.support.small_graphs import advanced
+from tests.support.small_graphs import Order, advanced
 from tests.support.versioned_graphs import deployed
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -48,6 +48,24 @@ def ravi(people: cast.People) -> User:
 
 def ask_only(state: Any, ctx: Any) -> None:
     ctx.ask("total", "How much?")
+
+
+class Claim(BaseModel):
+    covered: bool | None = None
+
+
+def asking_whether() -> Graph:
+    """A graph that asks whether the claim is covered: yes or no."""
+    made = Graph("whether", input=Order, state=Claim)
+    gate = Gate(reviewers=["group:claims"])
+
+    @made.node("ask", effect="human", gate=gate)
+    def ask(state: Any, ctx: Any) -> None:
+        ctx.ask("covered", "Is it covered?", {"type": "boolean"})
+
+    made.edge(START, "ask")
+    made.edge("ask", END)
+    return made
 
 
 def shown_ask(row: PendingWrite) -> Any:
@@ -382,6 +400,42 @@ def test_a_review_asks_for_an_answer_in_a_form_and_offers_no_approval(
     assert verify_run(run.id) == []
 
 
+def test_a_question_of_yes_or_no_has_no_answer_until_somebody_chooses(
+    client: Client, rita: User
+) -> None:
+    client.force_login(rita)
+    run = advanced(asking_whether())
+    page = client.get(reverse("review", args=[run.id]))
+    (slip,) = page.context["page"].slips
+    assert (slip.control.kind, slip.control.value) == ("yes_no", None)
+    # A browser sends nothing of radio buttons of which none is chosen.
+    posted = form_of(page) | {f"v-{slip.write}": "edit"}
+    del posted[f"e-{slip.write}"]
+    refused = client.post(reverse("sign", args=[run.id]), posted)
+    assert "This is needed." in refused.content.decode()
+    assert not Decision.objects.exists()
+    posted[f"e-{slip.write}"] = "false"
+    assert client.post(reverse("sign", args=[run.id]), posted).status_code == 302
+    answered = Decision.objects.get()
+    assert read_value(answered, "final_value") is False
+
+
+def test_receipt_and_audit_name_an_answer_and_no_proposal(
+    client: Client, people: cast.People, rita: User
+) -> None:
+    run = advanced(asking(fn=ask_only))
+    sign(run, rita, [("edit", 7)])
+    client.force_login(rita)
+    receipt = client.get(reverse("receipt", args=[Receipt.objects.get().id]))
+    assert [line.word for line in receipt.context["lines"]] == ["Answered"]
+    client.force_login(people.auditor)
+    line = AuditLine.objects.get(kind="signed")
+    page = client.get(reverse("audit_line", args=[line.id]))
+    ((change,),) = [shown.changes for shown in page.context["decisions"]]
+    assert "Proposed" not in page.content.decode()
+    assert change.shown.parts
+
+
 def test_the_interface_says_that_a_write_has_no_answer(
     client: Client, rita: User
 ) -> None:
@@ -404,3 +458,20 @@ def test_a_run_shows_what_nobody_has_answered(
     assert answer["pending_writes"][0]["unanswered"] is True
     page = client.get(reverse("run", args=[run.id]) + "?tab=writes")
     assert page.status_code == 200
+
+
+def test_two_runs_side_by_side_say_which_question_was_declined(
+    client: Client, people: cast.People, rita: User
+) -> None:
+    run = advanced(asking(fn=ask_only))
+    sign(run, rita, [("edit", 7)])
+    run = runs.advance(run.id)
+    fork = runs.advance(runs.fork(f"{run.key}:at-0", by=rita).id)
+    sign(fork, rita, ["reject"])
+    runs.advance(fork.id)
+    client.force_login(people.steward)
+    query = {"a": run.id, "b": fork.id, "tab": "writes"}
+    page = client.get(reverse("compare"), query).context["page"]
+    (row,) = page["pairs"][0]["rows"]
+    assert row["a"].text == "Total: 7 7"
+    assert row["b"].text == "How much? (not answered) not there"

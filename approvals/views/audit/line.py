@@ -2,7 +2,7 @@
 people saw and signed, the event of the run's log, and the seals of both.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from approvals.models import Decision
 from approvals.views.audit.page import HIGHEST, full_names_in
 from approvals.views.page import read_page, refuses_unreadable_filters, render
 from approvals.views.write_cards import LARGE, Shown, first_page
+from checkpoints.ledger import pending_writes
+from checkpoints.models import PendingWrite
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import (
     read_or_reason,
@@ -66,10 +68,18 @@ def audit_line_page(request: HttpRequest, number: int) -> HttpResponse:
     evidence = audit.evidence_of(line)
     first = SHOWN * (read_page(request) - 1)
     decisions = list(evidence.decisions)
+    on_page = decisions[first : first + SHOWN]
+    unanswered = _unanswered(on_page)
     facts = with_full_names(line.facts, full_names_in([line]))
     shown_decisions = []
-    for position, decision in enumerate(decisions[first : first + SHOWN]):
-        shown_decisions.append(_shown(position, decision, evidence.protection))
+    for position, decision in enumerate(on_page):
+        shown = _shown(
+            position,
+            decision,
+            evidence.protection,
+            unanswered=decision.seen_hash in unanswered,
+        )
+        shown_decisions.append(shown)
     earlier = 0
     if first:
         earlier = first // SHOWN
@@ -90,6 +100,8 @@ def audit_line_page(request: HttpRequest, number: int) -> HttpResponse:
         "later": later,
         "event": evidence.event,
         "event_fault": _event_fault(evidence),
+        "comment": _comment_in(evidence),
+        "comment_fault": _comment_fault(evidence),
         "event_gone": _is_event_missing(line, evidence),
     }
     return render(request, "approvals/audit_line.html", context, section="audit")
@@ -103,6 +115,19 @@ def _line_for(user: Any, number: int) -> Any:
         return audit.find_line(user, number)
     except UnknownThing as error:
         raise Http404(error.message) from error
+
+
+def _comment_in(evidence: audit.LineEvidence) -> str:
+    """Return the text of the comment that a line is about; empty for other lines."""
+    if evidence.comment is None:
+        return ""
+    return audit.text_of_comment(evidence.comment)
+
+
+def _comment_fault(evidence: audit.LineEvidence) -> SealFault | None:
+    if evidence.comment is None:
+        return None
+    return fault_of(evidence.comment, evidence.protection)
 
 
 def _event_fault(evidence: audit.LineEvidence) -> SealFault | None:
@@ -121,9 +146,10 @@ def _is_event_missing(line: Any, evidence: audit.LineEvidence) -> bool:
 def _facts(line: Any, evidence: audit.LineEvidence) -> Iterator[tuple[str, Any]]:
     """Yield the facts of the line itself, and those that the run's log has on it."""
     facts = dict(line.facts) if isinstance(line.facts, dict) else {"facts": line.facts}
-    # These lists can be long; the export has them.
+    # These can be long; the export has them.
     facts.pop("heads", None)
     facts.pop("bad", None)
+    facts.pop("token", None)
     if evidence.event is not None:
         payload = read_or_reason(evidence.event, "payload") or {}
         # A payload that cannot be read is the reason why, as a text.
@@ -134,7 +160,21 @@ def _facts(line: Any, evidence: audit.LineEvidence) -> Iterator[tuple[str, Any]]
         yield name.replace("_", " "), fact
 
 
-def _shown(number: int, row: Decision, protection: Protection) -> ShownDecision:
+def _unanswered(decisions: Sequence[Decision]) -> set[str]:
+    """Return the hashes of the revisions among those that were decided which are
+    questions without an answer: null is no value that was proposed there. One query.
+    """
+    writes = [decision.write for decision in decisions]
+    hashes: set[str] = set()
+    for row in PendingWrite.objects.filter(write__in=writes):
+        if pending_writes.is_shown_unanswered(row):
+            hashes.add(row.hash)
+    return hashes
+
+
+def _shown(
+    number: int, row: Decision, protection: Protection, *, unanswered: bool
+) -> ShownDecision:
     shown = ShownDecision(
         row,
         word=VERDICTS.get(row.verdict, row.verdict).capitalize(),
@@ -153,10 +193,22 @@ def _shown(number: int, row: Decision, protection: Protection) -> ShownDecision:
                 " decisions of the run."
             )
         else:
-            shown.changes = list(_changes(f"d{number}", row))
+            draw = _answer if unanswered else _changes
+            shown.changes = list(draw(f"d{number}", row))
     except UNREADABLE as error:
         shown.unread = f"Its value {unreadable_reason(error)}."
     return shown
+
+
+def _answer(anchor: str, row: Decision) -> Iterator[ShownValue]:
+    """Yield the old value beside the answer, or alone where nobody gave one."""
+    old = read_value(row, "old_value")
+    if row.final_value:
+        final = read_value(row, "final_value")
+        change = comparison.compare(old, final, heads=("Before", "Answer"))
+    else:
+        change = comparison.alone(old)
+    yield ShownValue(anchor, first_page(change))
 
 
 def _changes(anchor: str, row: Decision) -> Iterator[ShownValue]:

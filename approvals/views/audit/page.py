@@ -26,9 +26,11 @@ from approvals.audit.words import (
     with_full_names,
 )
 from approvals.views.page import error_page, render
+from checkpoints.conf import conf
 from checkpoints.models import AuditLine
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_rows import PLAIN
+from checkpoints.time_stamps import latest_stamp
 
 PAGE = 50
 HIGHEST = 2**63 - 1
@@ -43,7 +45,7 @@ class NoFilter(ValueError):
 @require_safe
 def audit_page(request: HttpRequest) -> HttpResponse:
     """Show one page of the lines that this person may see, newest first. Five
-    statements at most, whatever is filtered.
+    statements at most, whatever is filtered; one more where the log is stamped.
     """
     try:
         lines = audit.filtered(audit.visible_lines(request.user), read_filter(request))
@@ -73,6 +75,7 @@ def audit_page(request: HttpRequest) -> HttpResponse:
         "newest": newest,
         "zone": timezone.get_current_timezone_name(),
         "chain": audit.chain_state() if reads_all else None,
+        "stamp": _stamp(reads_all=reads_all),
         "reads_all": reads_all,
         "sees_runs": permissions.may(request.user, "view_run"),
         "scope": _scope(request.user, reads_all),
@@ -80,6 +83,15 @@ def audit_page(request: HttpRequest) -> HttpResponse:
         "filters": _query(request),
     }
     return render(request, "approvals/audit.html", context, section="audit")
+
+
+def _stamp(*, reads_all: bool) -> AuditLine | None:
+    """Return the line with the newest time stamp, where the log is stamped and this
+    person reads all of it. One query.
+    """
+    if not reads_all or not conf().time_stamp_url:
+        return None
+    return latest_stamp()
 
 
 def _scope(user: Any, reads_all: bool) -> str:

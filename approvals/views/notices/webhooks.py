@@ -28,6 +28,7 @@ WORDS = {
     "request.escalated": "A review asks others too",
     "request.came_back": "A review came back",
     "request.reopened": "A review was re-opened under another policy",
+    "request.commented": "Somebody commented on a review",
     "request.settled": "A review was decided",
     "request.expired": "A review was closed by its deadline",
     "request.withdrawn": "A review was withdrawn",

@@ -28,9 +28,10 @@ from orchestrator.engine.errors import (
 View = Callable[..., HttpResponse]
 
 
-def changes_delegations(act: Callable[..., str]) -> View:
-    """Return the page that changes the signed-in person's delegations by this act, and
-    leads back to the account with the sentence that the act returns.
+def changes_rights(act: Callable[..., str], *, leads_to: str = "account") -> View:
+    """Return the page that changes by this act what the signed-in person lets be signed
+    in their place, and leads back to one of their pages with the sentence that the act
+    returns.
     """
 
     @sensitive_post_parameters(FIELD)
@@ -41,7 +42,7 @@ def changes_delegations(act: Callable[..., str]) -> View:
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         # A person who had to sign in first arrives by GET, without what was posted.
         if request.method != "POST":
-            return redirect("account")
+            return redirect(leads_to)
         try:
             messages.success(request, act(request, *args, **kwargs))
         except ConfirmationRequired as error:
@@ -49,7 +50,7 @@ def changes_delegations(act: Callable[..., str]) -> View:
             messages.error(request, error.message)
         except REFUSALS as error:
             messages.error(request, f"Nothing was changed: {error.message}.")
-        return redirect("account")
+        return redirect(leads_to)
 
     return page
 
@@ -61,8 +62,8 @@ def _pass_on(request: HttpRequest) -> str:
     to = active_account(request.POST.get("to", ""), "to")
     reviews.delegate(
         to=to,
-        begins=_moment(request.POST.get("begins", ""), "begins"),
-        ends=_required_moment(request.POST.get("ends", ""), "ends"),
+        begins=read_typed(request.POST.get("begins", ""), "begins"),
+        ends=required_moment(request.POST.get("ends", ""), "ends"),
         reason=request.POST.get("reason", ""),
         by=request.user,
     )
@@ -74,18 +75,18 @@ def _revoke(request: HttpRequest, delegation: UUID) -> str:
     return "That is over: nobody decides by it any more."
 
 
-pass_on = changes_delegations(_pass_on)
-revoke = changes_delegations(_revoke)
+pass_on = changes_rights(_pass_on)
+revoke = changes_rights(_revoke)
 
 
-def _required_moment(text: str, path: str) -> datetime:
-    moment = _moment(text, path)
+def required_moment(text: str, path: str) -> datetime:
+    moment = read_typed(text, path)
     if moment is None:
         raise InvalidValue(f"{path} is missing", path=path)
     return moment
 
 
-def _moment(text: str, path: str) -> datetime | None:
+def read_typed(text: str, path: str) -> datetime | None:
     """Return the moment that was typed, in the zone of the installation; a day is meant
     from its first moment on. None for no text. Raises `InvalidValue`.
     """

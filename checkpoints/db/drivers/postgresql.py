@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from itertools import count
 from typing import Any
+from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -42,9 +43,15 @@ def send(
     [(text, params)] = batch
     raw: Connection[Any] = connection.connection
     adapting = Transformer(raw)
-    # A number as text fits a column of any width; the driver would choose the type that
-    # fits the number.
-    values = [str(value) if type(value) is int else value for value in params]
+    values: list[Any] = []
+    for value in params:
+        # A number as text fits a column of any width; the driver would choose the type
+        # that fits the number. An id as text spares the driver three functions.
+        if type(value) is int:
+            value = str(value)
+        elif type(value) is UUID:
+            value = f"{value.int:032x}"
+        values.append(value)
     with connection.wrap_database_errors:
         data = adapting.dump_sequence(values, [PyFormat.AUTO] * len(values))
         numbered = _numbered(text)

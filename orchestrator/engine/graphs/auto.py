@@ -1,15 +1,17 @@
 """Automatic policies: a function of the author that may sign once for each revision of
-what a gate holds, as the system, and counts as one. Pure.
+what a gate holds, as the system, and counts as one; and the window in which only people
+sign before it, or a standing policy, does. Pure.
 
 A gate declares it, a request carries its name in its policy.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orchestrator.engine.errors import BROKEN, described
-from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.graphs.gate import LONGEST_DEADLINE, Gate
 from orchestrator.engine.values.canonical import Json
 from orchestrator.engine.values.functions import name_of, takes_two
 
@@ -86,3 +88,52 @@ def with_auto_of(gate: Gate, policy: Mapping[str, Json]) -> Gate:
     if gate.auto is not None and policy.get("auto") == name_of(gate.auto):
         return gate
     return replace(gate, auto=None)
+
+
+# The window.
+
+
+def faults_of_window(gate: Gate) -> Iterator[str]:
+    """Yield what is wrong with the window that an author wrote."""
+    after: Any = gate.auto_after
+    if after is None:
+        return
+    if gate.auto is None and gate.standing is not True:
+        yield "auto_after= lets nothing wait: there is neither auto= nor standing=True"
+    is_time = isinstance(after, timedelta) and after.microseconds == 0
+    if not is_time or not timedelta(0) < after <= LONGEST_DEADLINE:
+        yield (
+            f"auto_after is {after!r}, which is no time of whole seconds, longer than 0 "
+            "and at most a hundred years"
+        )
+        return
+    if isinstance(gate.deadline, timedelta) and after >= gate.deadline:
+        yield f"auto_after is {after}, which is not before the deadline"
+
+
+def window_policy(gate: Gate) -> dict[str, Json]:
+    """Return what a gate says of its window, as its structure and the policies of its
+    requests have it: {auto_after: seconds}; nothing where it has none.
+    """
+    # A gate without it is hashed as before there was any.
+    if gate.auto_after is None:
+        return {}
+    return {"auto_after": int(gate.auto_after.total_seconds())}
+
+
+def window_by(policy: Mapping[str, Json]) -> timedelta | None:
+    """Return the window of a request's policy; None where it has none."""
+    seconds = policy.get("auto_after")
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
+def window_end(policy: Mapping[str, Json], staged_at: datetime) -> datetime | None:
+    """Return when the window of a revision ends that was staged then; None without one."""
+    window = window_by(policy)
+    if window is None:
+        return None
+    try:
+        return staged_at + window
+    except OverflowError:
+        # A bundle may bring a moment near the end of all times.
+        return datetime.max.replace(tzinfo=UTC)

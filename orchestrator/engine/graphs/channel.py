@@ -153,14 +153,15 @@ class Channel:
         unset: bool | None = None,
     ) -> tuple[Json, Op]:
         """Reduce several updates in their order, as `reduce` does one."""
+        reducer = self.reducer
+        if isinstance(reducer, Custom):
+            return self._reduce_by_function(reducer, old, updates)
         # `First` needs the values that were written before; the other rules do not.
-        if self.reducer == First:
+        if reducer.name == First.name:
             if unset is None:
                 unset = old == self.default
             return _set(updates[0] if unset else old)
-        if isinstance(self.reducer, Custom):
-            return self._reduce_by_function(self.reducer, old, updates)
-        return _RULES[self.reducer.name](self, old, updates)
+        return _RULES[reducer.name](self, old, updates)
 
     def _reduce_by_function(
         self,
@@ -201,7 +202,8 @@ def _replace(
     old: Json,
     updates: Sequence[Json],
 ) -> tuple[Json, Op]:
-    return _set(updates[-1])
+    value = updates[-1]
+    return value, ops.put(value)
 
 
 def _append(

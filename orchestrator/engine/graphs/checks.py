@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.graphs.auto import faults_of_auto
+from orchestrator.engine.graphs.auto import faults_of_auto, faults_of_window
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.confirmation import faults_of_confirmation
 from orchestrator.engine.graphs.consideration import faults_of_consideration
@@ -38,6 +38,7 @@ from orchestrator.engine.graphs.limit import faults_of_limits
 from orchestrator.engine.graphs.node import END, START, Edge, Node
 from orchestrator.engine.graphs.retry import Interval, Retry
 from orchestrator.engine.graphs.review_claim import faults_of_claims
+from orchestrator.engine.graphs.standing_policy import faults_of_standing
 from orchestrator.engine.graphs.state import schema_of
 from orchestrator.engine.graphs.tiers import faults_of_tiers
 from orchestrator.engine.graphs.veto import faults_of_veto
@@ -536,7 +537,8 @@ def _surely_asks(node: Node) -> bool:
         return False
     if not isinstance(node.gate, Gate):
         return True
-    return node.gate.needs_approval is None and node.gate.auto is None
+    asks_alone = node.gate.auto is None and not node.gate.standing
+    return asks_alone and node.gate.needs_approval is None
 
 
 def _edges_without_people(node: Node, edges: Collection[Edge]) -> list[Edge]:
@@ -578,6 +580,8 @@ def _faults_of_gate_parts(
     yield from faults_of_claims(gate)
     yield from faults_of_tiers(gate)
     yield from faults_of_auto(gate)
+    yield from faults_of_standing(gate)
+    yield from faults_of_window(gate)
     yield from faults_of_veto(gate)
     for option, allowed in (("shows", channels), ("writes", writable)):
         for channel in getattr(gate, option):

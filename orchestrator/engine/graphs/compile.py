@@ -110,8 +110,21 @@ class Compiled:
 
     @cached_property
     def has_policies(self) -> bool:
-        """Return whether a gate has an automatic policy."""
-        return any(node.gate and node.gate.auto for node in self.nodes.values())
+        """Return whether something that is no person may sign at a gate."""
+        gates = [node.gate for node in self.nodes.values() if node.gate]
+        return any(gate.auto or gate.standing for gate in gates)
+
+    @cached_property
+    def has_journaled(self) -> bool:
+        """Return whether the journal records a node's results."""
+        return any(node.journaled for node in self.nodes.values())
+
+    @cached_property
+    def keeps_every_row(self) -> bool:
+        """Return whether the row of each superstep stays in the timeline."""
+        if self.checkpoints != "every_node":
+            return False
+        return all(node.checkpoint is None for node in self.nodes.values())
 
     @cached_property
     def has_calls(self) -> bool:
@@ -249,7 +262,7 @@ class Compiled:
         reads = self.nodes[node].reads if node else None
         return state.viewer(
             self.channels,
-            self.state_model,
+            self.graph.state,
             plain,
             reads=reads,
         )

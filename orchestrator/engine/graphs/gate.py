@@ -101,6 +101,8 @@ class Gate:
     claim_for: timedelta | None = None
     skip: bool = False
     auto: Callable[..., Any] | None = None
+    standing: bool = False
+    auto_after: timedelta | None = None
     veto: Callable[..., Any] | None = None
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
+from types import FunctionType
 from typing import Any
 
 from orchestrator.engine.errors import NotDone
@@ -83,6 +84,17 @@ class Node:
     def journaled(self) -> bool:
         """Return whether intent and result of its tasks are recorded because it acts."""
         return self.effect in JOURNALED
+
+    @cached_property
+    def is_pure_function(self) -> bool:
+        """Return whether it is a pure, plain function. A coroutine needs a thread
+        without an event loop, and any other callable may do anything.
+        """
+        return (
+            self.effect == PURE
+            and type(self.fn) is FunctionType
+            and not self.fn.__code__.co_flags & inspect.CO_COROUTINE
+        )
 
     @cached_property
     def gated(self) -> bool:

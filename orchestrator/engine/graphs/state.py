@@ -196,13 +196,19 @@ def viewer(
     are added to `record`; a model that has to be read whole adds all.
     """
     state_values = {**state["scratch"], **state["artifacts"]}
-    names = state_values if reads is None else reads
-    # Those that the state declares: memory is no part of a state.
-    declared = channels.keys()
-    plain = {name: state_values[name] for name in names if name in declared}
+    plain: dict[str, Json] = {}
+    loaders: dict[str, Callable[[], Any]] = {}
+    for name in state_values if reads is None else reads:
+        channel = channels.get(name)
+        # Those that the state declares: memory is no part of a state.
+        if channel is not None:
+            plain[name] = state_values[name]
+            loaders[name] = partial(channel.load, state_values[name])
     # Such a state is read channel by channel, as far as the node looks at it.
     if can_be_viewed(model):
-        return partial(viewed, model, _loaders(channels, plain, record))
+        if record is not None:
+            loaders = _recording(loaders, record)
+        return partial(viewed, model, loaders)
     if record is not None:
         record.update(plain)
     for name, value in list(plain.items()):
@@ -215,19 +221,16 @@ def viewer(
     return partial(_read_whole, model, plain, without)
 
 
-def _loaders(
-    channels: dict[str, Channel],
-    plain: dict[str, Json],
-    record: set[str] | None,
+def _recording(
+    loaders: dict[str, Callable[[], Any]], record: set[str]
 ) -> dict[str, Callable[[], Any]]:
-    """Return a function for each channel that loads its value once it is looked at."""
-    loaders: dict[str, Callable[[], Any]] = {}
-    for name, value in plain.items():
-        load: Callable[[], Any] = partial(channels[name].load, value)
-        if record is not None:
-            load = partial(_recorded, record, name, load)
-        loaders[name] = load
-    return loaders
+    """Return these functions, each of which adds the name of its channel to the record
+    once it loads a value.
+    """
+    recording: dict[str, Callable[[], Any]] = {}
+    for name, load in loaders.items():
+        recording[name] = partial(_recorded, record, name, load)
+    return recording
 
 
 def _recorded(

@@ -9,7 +9,7 @@ waiting run goes on when these are corrected.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from orchestrator.engine.graphs.auto import auto_policy
+from orchestrator.engine.graphs.auto import auto_policy, window_policy
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.consideration import (
@@ -23,6 +23,7 @@ from orchestrator.engine.graphs.limit import Limit, as_json
 from orchestrator.engine.graphs.node import Edge, Node
 from orchestrator.engine.graphs.reducer import Custom
 from orchestrator.engine.graphs.retry import Interval
+from orchestrator.engine.graphs.standing_policy import standing_policy
 from orchestrator.engine.graphs.state import schema_of
 from orchestrator.engine.graphs.tiers import (
     escalation_policy,
@@ -187,6 +188,8 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         **consideration_policy(gate),
         **escalation_policy(gate),
         **auto_policy(gate),
+        **standing_policy(gate),
+        **window_policy(gate),
         **veto_policy(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.

@@ -5,7 +5,7 @@ A visit ends with its last task. Its edges are evaluated once, on the state afte
 reduce.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from orchestrator.engine.errors import BROKEN, InvalidValue, described
@@ -98,7 +98,10 @@ class Flow:
             first_failed = parts[statuses.index(ERROR)]
             self._take_error_edges(node, visit, first_failed.error)
         else:
-            self._take_edges(node, visit, parts, _outcome(statuses))
+            outcome = None
+            if statuses.count("done") < len(statuses):
+                outcome = _outcome(statuses)
+            self._take_edges(node, visit, parts, outcome)
 
     def _take_error_edges(
         self,
@@ -123,8 +126,10 @@ class Flow:
         parts: tuple[Part, ...],
         outcome: str | None,
     ) -> None:
+        going_on: Sequence[Part] = parts
         # A rejected task of several adds neither goto nor sends.
-        going_on = [part for part in parts if part.status != REJECTED]
+        if outcome is not None:
+            going_on = [part for part in parts if part.status != REJECTED]
         edges = self._edges_taken(node, outcome, going_on)
         taken = self._put_tokens(edges)
         self.finished.append(Finished(node, visit, outcome, taken))
@@ -136,7 +141,7 @@ class Flow:
         self,
         node: str,
         outcome: str | None,
-        going_on: list[Part],
+        going_on: Sequence[Part],
     ) -> tuple[Edge, ...]:
         ways = self._compiled.ways[node]
         edges_of_outcome = ways.when.get(outcome or "", ())
@@ -240,21 +245,21 @@ class Flow:
         """Put a token on each edge, and return the ids of the edges. A token that
         reaches END is gone at once.
         """
+        ids: list[str] = []
         for edge in edges:
+            ids.append(edge.id)
             if edge.target == END:
                 continue
             self._tokens[edge.id] = self._tokens.get(edge.id, 0) + 1
             if error is not None:
                 self._errors[edge.id] = [*self._errors.get(edge.id, []), error]
-        return tuple([edge.id for edge in edges])
+        return tuple(ids)
 
 
-def _outcome(statuses: list[str]) -> str | None:
-    """Return the outcome of a visit's gate: None if no task needed a decision. Tasks
-    that no gate held count as approved.
+def _outcome(statuses: list[str]) -> str:
+    """Return the outcome of a visit's gate, for tasks of which at least one needed a
+    decision. Those that no gate held count as approved.
     """
-    if set(statuses) == {"done"}:
-        return None
     return outcome_of([APPROVED if status == "done" else status for status in statuses])
 
 

@@ -175,11 +175,14 @@ class Frontier:
         waiting: dict[str, Json] = {}
         for key, parts in self.waiting.items():
             waiting[key] = [part.to_json() for part in parts]
+        sends: list[Json] = []
+        for target, payloads in self.sends:
+            sends.append([target, list(payloads)])
         return {
             "tokens": dict(self.tokens),
             "errors": errors,
             "visits": dict(self.visits),
-            "sends": [[target, list(payloads)] for target, payloads in self.sends],
+            "sends": sends,
             "waiting": waiting,
             "rejected": self.rejected,
             "visited": list(self.visited),

@@ -284,7 +284,7 @@ def apart(
     landings: list[Landing] = []
     counts: dict[Task, int] = {}
     for task, write in applied:
-        if not trace.is_memory(write.channel):
+        if not write.channel.startswith(trace.PREFIX):
             flowing.append((task, write))
             continue
         # A landing is unique by task and number, so a recovery cannot land it twice.

@@ -10,7 +10,7 @@ from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.answer_schema import is_of_amount
 from orchestrator.engine.graphs.call import CALL
-from orchestrator.engine.graphs.channel import LIMIT
+from orchestrator.engine.graphs.channel import LIMIT, Channel
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import HUMAN
 from orchestrator.engine.graphs.node import Node
@@ -139,11 +139,12 @@ def output_of(
     writes: list[WriteValue] = []
     for channel, value, label in _wished_writes(node, update):
         writes.append(_stage_write(compiled, node, channel, value, label, limit))
-    return Output(
-        writes=tuple(writes),
-        goto=_checked_goto(node, goto),
-        sends=_checked_sends(node, sends),
-    )
+    if goto is not None:
+        goto = _checked_goto(node, goto)
+    # The usual case of no sends costs one comparison.
+    if sends != ():
+        sends = _checked_sends(node, sends)
+    return Output(tuple(writes), goto, sends)
 
 
 def asked_write(
@@ -192,7 +193,8 @@ def call_output(
     as the proposal that people decide on. Raises as `output_of` does.
     """
     node = compiled.nodes[node_name]
-    return Output((_staged(compiled, node, CALL, prepared, None, limit),))
+    channel = compiled.channel_of(node_name, CALL)
+    return Output((_staged(node, channel, CALL, prepared, None, limit),))
 
 
 def require_proposal(node: Node, task: Task) -> None:
@@ -210,6 +212,8 @@ def require_proposal(node: Node, task: Task) -> None:
 
 def _update_goto_sends(returned: Any) -> tuple[Any, Any, Any]:
     """Return update, goto and sends of what a node returned."""
+    if returned is None or isinstance(returned, dict):
+        return returned, None, ()
     if isinstance(returned, Command):
         return returned.update, returned.goto, returned.send
     # An empty list is an update without writes, not a list of sends.
@@ -262,19 +266,19 @@ def _stage_write(
             node=node.name,
             channel=name,
         )
-    return _staged(compiled, node, name, value, label, limit)
+    return _staged(node, channel, name, value, label, limit)
 
 
 def _staged(
-    compiled: Compiled,
     node: Node,
+    channel: Channel,
     name: str,
     value: Any,
     label: str | None,
     limit: int | None,
 ) -> WriteValue:
     try:
-        staged = compiled.channel_of(node.name, name).stage(
+        staged = channel.stage(
             value,
             limit=limit,
             # A float that a node computed may have lost the exact amount already.
@@ -306,9 +310,7 @@ def _no_such_channel(
     )
 
 
-def _checked_goto(node: Node, goto: Any) -> tuple[str, ...] | None:
-    if goto is None:
-        return None
+def _checked_goto(node: Node, goto: Any) -> tuple[str, ...]:
     targets = (goto,) if isinstance(goto, str) else tuple(goto)
     if not targets:
         raise InvalidValue(
@@ -321,9 +323,6 @@ def _checked_goto(node: Node, goto: Any) -> tuple[str, ...] | None:
 
 
 def _checked_sends(node: Node, sends: Any) -> tuple[tuple[str, Json], ...]:
-    # The usual case of no sends costs one comparison.
-    if sends == ():
-        return ()
     if not _is_list_of(Send, sends):
         raise InvalidValue(
             f"node {node.name}: send must be a list of Send", node=node.name

@@ -83,31 +83,17 @@ def plan(
     frontier: Frontier,
     *,
     stops: Collection[str] = (),
+    listed: int | None = None,
 ) -> Planned:
     """Return the next superstep. Equal frontiers give equal plans, however they were
     stored.
 
     No node of `stops` starts: its tokens and sends stay in the frontier. While a patch
-    is held, no node starts at all.
+    is held, no node starts at all. At most `listed` tasks are listed beside the first of
+    each start; with None, as many as the graph allows in one superstep.
     """
-    return _plan_superstep(
-        compiled,
-        frontier,
-        stops,
-        listed=compiled.graph.max_tasks,
-    )
-
-
-def _plan_superstep(
-    compiled: Compiled,
-    frontier: Frontier,
-    stops: Collection[str],
-    *,
-    listed: int,
-) -> Planned:
-    """Plan the next superstep, listing at most `listed` tasks beside the first of each
-    start.
-    """
+    if listed is None:
+        listed = compiled.graph.max_tasks
     if frontier.waiting and is_patch_held(frontier):
         return Planned((), frontier)
     draft = _Draft(
@@ -153,9 +139,17 @@ def _frontier_after(
     for start in draft.starts:
         visited[start.task.node] = None
     # An edge without tokens, or without errors, has no entry in a frontier.
+    tokens: dict[str, int] = {}
+    for edge, count in draft.tokens.items():
+        if count:
+            tokens[edge] = count
+    errors: dict[str, list[ErrorInfo]] = {}
+    for edge, infos in draft.errors.items():
+        if infos:
+            errors[edge] = infos
     return Frontier(
-        tokens={edge: count for edge, count in draft.tokens.items() if count},
-        errors={edge: errors for edge, errors in draft.errors.items() if errors},
+        tokens=tokens,
+        errors=errors,
         visits=draft.visits,
         sends=tuple(stopped_sends),
         waiting=frontier.waiting,
@@ -177,10 +171,10 @@ def unplanned(
     again. A held patch is disregarded.
     """
     # They began under the limit that held then; a lower one must not lose their results.
-    planned = _plan_superstep(
+    planned = plan(
         compiled,
         without_patch(frontier),
-        stops,
+        stops=stops,
         listed=sys.maxsize,
     )
     starting = {start.task for start in planned.starts}
@@ -280,7 +274,7 @@ class _Draft:
             error = self._take_token(edge)
             if first_error is None:
                 first_error = error
-        self._count_tasks(1)
+        self.tasks += 1
         task = Task(node, self._next_visit(node))
         self.starts.append(Start(task, error=first_error))
 
@@ -488,7 +482,9 @@ def check_limits(
             limit="max_supersteps",
             most=most,
         )
-    _refuse_too_many_tasks(compiled, planned, superstep)
+    # Counted when it was planned, for `starts` may list only some of the tasks.
+    if planned.tasks > compiled.graph.max_tasks:
+        raise _too_many_tasks(compiled, planned, superstep)
     for start in planned.starts:
         node = start.task.node
         visit = start.task.visit
@@ -503,22 +499,15 @@ def check_limits(
             )
 
 
-def _refuse_too_many_tasks(
-    compiled: Compiled,
-    planned: Planned,
-    superstep: int,
-) -> None:
-    # Counted when it was planned, for `starts` may list only some of the tasks.
+def _too_many_tasks(compiled: Compiled, planned: Planned, superstep: int) -> Runaway:
     most = compiled.graph.max_tasks
-    if planned.tasks <= most:
-        return
     nodes = list(dict.fromkeys(start.task.node for start in planned.starts))
     message = (
         f"superstep {superstep} would start {planned.tasks} tasks of"
         f" {', '.join(nodes)}, more than max_tasks={most}; "
         "send less at once, or allow more with Graph(max_tasks=...)"
     )
-    raise Runaway(
+    return Runaway(
         message,
         limit="max_tasks",
         nodes=nodes,

@@ -153,9 +153,10 @@ def reduce_step(
     """Reduce a superstep, all of whose tasks have a result. Raises `ConflictingWrites`
     naming both tasks, and `InvalidValue` if a router or a reducer fails.
     """
-    _refuse_missing_results(planned, results)
     writes = _flowing_writes(planned, results)
-    _refuse_conflicts(compiled, writes)
+    # A single write conflicts with none.
+    if len(writes) > 1:
+        _refuse_conflicts(compiled, writes)
     state_writes, landings = apart(writes)
     after, changes, written = _apply_writes(
         compiled, planned.frontier, state, state_writes
@@ -170,7 +171,9 @@ def reduce_step(
         result = results[task]
         part = _part(compiled, start, result)
         # Other tasks of the visit of an approved call may still wait.
-        already = waiting.pop(visit_key(task.node, task.visit), ())
+        already: tuple[Part, ...] = ()
+        if waiting:
+            already = waiting.pop(visit_key(task.node, task.visit), ())
         parts = parts_by_visit.setdefault(task[:2], [*already])
         if start.is_call:
             parts[task.index] = part
@@ -178,7 +181,9 @@ def reduce_step(
             parts.append(part)
         if result.gated:
             held += result.held(task)
-    frontier = replace(planned.frontier, waiting=waiting)
+    frontier = planned.frontier
+    if frontier.waiting:
+        frontier = replace(frontier, waiting=waiting)
     flow = Flow(compiled, frontier, after, written)
     for (node, visit), parts in parts_by_visit.items():
         flow.take(node, visit, tuple(parts))
@@ -187,19 +192,22 @@ def reduce_step(
     )
 
 
-def _refuse_missing_results(planned: Planned, results: Mapping[Task, Result]) -> None:
+def _missing_results(planned: Planned, results: Mapping[Task, Result]) -> InvalidValue:
     missing = [str(start.task) for start in planned.starts if start.task not in results]
-    if missing:
-        raise InvalidValue(f"no result for {', '.join(missing)}", tasks=missing)
+    return InvalidValue(f"no result for {', '.join(missing)}", tasks=missing)
 
 
 def _flowing_writes(
     planned: Planned, results: Mapping[Task, Result]
 ) -> list[tuple[Task, WriteValue]]:
-    """Return the writes that no gate holds and no error discards."""
+    """Return the writes that no gate holds and no error discards. Raises `InvalidValue`
+    if a task has no result.
+    """
     writes: list[tuple[Task, WriteValue]] = []
     for start in planned.starts:
-        result = results[start.task]
+        result = results.get(start.task)
+        if result is None:
+            raise _missing_results(planned, results)
         if result.gated or result.error is not None or not result.output:
             continue
         for write in result.output.writes:
@@ -474,16 +482,20 @@ def _apply_writes(
         writes_by_channel.setdefault(write.channel, []).append((task, write))
 
     # Partitions are copied, values are shared: a reducer never changes its old value.
-    after = {name: dict(values) for name, values in state.items()}
+    after = dict(state)
+    for partition in after:
+        after[partition] = dict(state[partition])
     changes: dict[str, Op] = {}
     written = set(frontier.written)
     for name, channel_writes in writes_by_channel.items():
         channel = compiled.channels[name]
-        partition = after[channel.partition]
-        partition[name], changes[name] = _reduce_channel(
-            compiled, name, partition[name], channel_writes, frontier
+        values = after["artifacts" if channel.artifact else "scratch"]
+        values[name], changes[name] = _reduce_channel(
+            compiled, name, values[name], channel_writes, frontier
         )
-        if channel.reducer == First:
+        # By its name, which an author's own reducer may have too.
+        is_first = channel.reducer.name == First.name and channel.reducer == First
+        if is_first:
             written.add(name)
     return after, changes, tuple(sorted(written))
 
@@ -500,8 +512,13 @@ def _reduce_channel(
     """
     # First cannot tell from the value: a default may have been written.
     unset = name not in frontier.written
+    values: list[Json] = []
+    has_patch = False
+    for task, write in writes:
+        values.append(write.value)
+        has_patch = has_patch or task.node == PATCH
     try:
-        if any(is_patch(task) for task, _ in writes):
+        if has_patch:
             return _reduce_with_patch(
                 compiled,
                 name,
@@ -509,7 +526,6 @@ def _reduce_channel(
                 writes,
                 unset=unset,
             )
-        values = [write.value for _, write in writes]
         return compiled.channels[name].reduce_all(
             old,
             values,

@@ -83,13 +83,23 @@ def normalised(value: Any, *, path: tuple[str | int, ...] = ()) -> Json:
     """Return the value with tuples as lists and -0.0 as 0.0, in fresh containers. Raises
     `InvalidValue` naming the path.
     """
-    quick = _quick(value)
-    if quick is not _SLOW:
-        return quick
-    return _normalised(value, path, 0)
+    # A value that is in order already comes back the same from orjson, which is ten times
+    # faster than a walk through it.
+    try:
+        data = orjson.dumps(value, option=_STRICT)
+    except TypeError:
+        return _normalised(value, path, 0)
+    back = orjson.loads(data)
+    # A text may only look like one of these; the slow way is right for it too.
+    is_suspicious = b"-0.0" in data or b"\\u0000" in data
+    # A tuple comes back as a list, NaN as null.
+    if is_suspicious or back != value:
+        return _normalised(value, path, 0)
+    # So few brackets cannot be nested too deeply.
+    is_shallow = data.count(b"[") + data.count(b"{") < DEEPEST
+    return back if is_shallow or is_flat(back) else _normalised(value, path, 0)
 
 
-_SLOW = object()
 _CONTAINERS = (dict, list)
 _STRICT = (
     orjson.OPT_STRICT_INTEGER
@@ -97,26 +107,6 @@ _STRICT = (
     | orjson.OPT_PASSTHROUGH_DATACLASS
 )
 _STRICT |= orjson.OPT_PASSTHROUGH_DATETIME
-
-
-def _quick(value: Any) -> Json:
-    """Return the value as orjson writes and reads it back, if that is the same; else
-    `_SLOW`. This is ten times faster for values that are in order already.
-    """
-    try:
-        data = orjson.dumps(value, option=_STRICT)
-    except TypeError:
-        return _SLOW
-    # A text may only look like one of these; the slow way is right for it too.
-    if b"-0.0" in data or b"\\u0000" in data:
-        return _SLOW
-    back = orjson.loads(data)
-    # A tuple comes back as a list, NaN as null.
-    if back != value:
-        return _SLOW
-    # So few brackets cannot be nested too deeply.
-    is_shallow = data.count(b"[") + data.count(b"{") < DEEPEST
-    return back if is_shallow or is_flat(back) else _SLOW
 
 
 def is_flat(value: Json) -> bool:

@@ -100,6 +100,14 @@ def between(
     """
     if same(before, after):
         return None
+    return _change(before, after)
+
+
+def _change(
+    before: Json,
+    after: Json,
+) -> Op:
+    """Return `between` for two values that differ."""
     if type(after) is dict and type(before) is dict:
         removed = sorted(before.keys() - after.keys())
         return within(_keys_between(before, after), removed)
@@ -124,12 +132,10 @@ def _keys_between(
         if type(old) is not type(value) or key not in before:
             keys[key] = put(value)
         elif type(value) in _BOXES:
-            # Two empty containers are the same.
-            if not old and not value:
+            # Equal containers may still differ inside, as [1] and [true] do.
+            if old == value and encode(old) == encode(value):
                 continue
-            op = between(old, value)
-            if op is not None:
-                keys[key] = op
+            keys[key] = _change(old, value)
         elif old != value:
             keys[key] = put(value)
     return keys

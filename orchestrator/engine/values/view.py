@@ -189,7 +189,11 @@ def _lazy(model: type[BaseModel]) -> type[BaseModel]:
             return super().__getattribute__(name)
 
         def __getattr__(self, name: str) -> Any:
-            load = _waiting(self).pop(name, None)
+            try:
+                load = object.__getattribute__(self, "_later").pop(name, None)
+            except AttributeError:
+                # A copy has no loaders.
+                load = None
             if load is None:
                 return super().__getattr__(name)
             # Kept in `__dict__`, so that the next look finds it without this method.

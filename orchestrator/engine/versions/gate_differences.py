@@ -91,6 +91,8 @@ def _policy_changes(
     yield from _consideration_changes(old, new)
     yield from _veto_changes(old, new)
     yield from _auto_changes(old, new)
+    yield from _standing_changes(old, new)
+    yield from _window_changes(old, new)
     yield from _escalation_changes(old, new)
     yield from _skip_changes(old.get("skip", False), new.get("skip", False))
     yield from _needs_changes(old.get("needs", {}), new.get("needs", {}))
@@ -226,6 +228,28 @@ def _auto_changes(
             f"its policy: {before or 'none'} became {after or 'none'}",
             # Of two functions nobody can say which signs more.
             weaker=after is not None,
+        )
+
+
+def _standing_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    before = bool(old.get("standing"))
+    after = bool(new.get("standing"))
+    if before != after:
+        what = "may" if after else "may not"
+        yield GateChange(f"standing policies {what} sign at it now", weaker=after)
+
+
+def _window_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    before = old.get("auto_after", 0)
+    after = new.get("auto_after", 0)
+    if before != after:
+        yield GateChange(
+            f"seconds before it signs by itself: {before} became {after}",
+            weaker=after < before,
         )
 
 

@@ -76,22 +76,14 @@ def pending_parts(
     forms.
     """
     # A send needs no token: its target is about to start.
-    nodes: set[str] = {target for target, _ in frontier["sends"]}
+    nodes: set[str] = set()
+    for target, _ in frontier["sends"]:
+        nodes.add(target)
     asked_nodes: set[str] = set()
     writes: set[str] = set()
     ways: set[str] = set()
-
-    # What waits for people, and by which edges it will go on.
-    for key, parts in frontier["waiting"].items():
-        node, _ = visit_of(key)
-        asked_nodes.add(node)
-        for part in parts:
-            # A call that people approved starts next.
-            if part["status"] == READY:
-                nodes.add(node)
-            # A rejected part goes nowhere.
-            if part["status"] != REJECTED:
-                ways.update(kept_ways(node, part))
+    if frontier["waiting"]:
+        _add_waiting(frontier["waiting"], nodes, asked_nodes, ways)
 
     # Tasks of the open superstep: results that are stored, and attempts without one.
     for task, result in open_superstep.get("results", {}).items():
@@ -112,6 +104,26 @@ def pending_parts(
         writes=tuple(sorted(writes)),
         ways_on=tuple(sorted(ways)),
     )
+
+
+def _add_waiting(
+    waiting: Mapping[str, Any],
+    nodes: set[str],
+    asked_nodes: set[str],
+    ways: set[str],
+) -> None:
+    """Add what waits for people, and by which edges it will go on."""
+    for key, parts in waiting.items():
+        node, _ = visit_of(key)
+        asked_nodes.add(node)
+        for part in parts:
+            # A call that people approved starts next.
+            if part["status"] == READY:
+                nodes.add(node)
+            # A rejected part goes nowhere, and most others take their node's own edges.
+            names_ways = part["goto"] or part["sends"] or part["error"]
+            if names_ways and part["status"] != REJECTED:
+                ways.update(kept_ways(node, part))
 
 
 def kept_ways(

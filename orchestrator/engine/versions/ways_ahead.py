@@ -13,6 +13,7 @@ from typing import Any
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.effect import JOURNALED
 from orchestrator.engine.graphs.node import START
+from orchestrator.engine.graphs.standing_policy import signs_by_itself
 from orchestrator.engine.versions.pending_parts import Pending
 
 _EDGE = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)(=>|~>|>)([A-Za-z_][A-Za-z0-9_.-]*)")
@@ -343,7 +344,7 @@ def _surely_asks(node: Mapping[str, Any]) -> bool:
     own may answer that nobody needs to be asked.
     """
     gate = node.get("gate") or {}
-    return bool(gate) and gate["needs_approval"] is None and "auto" not in gate
+    return bool(gate) and gate["needs_approval"] is None and not signs_by_itself(gate)
 
 
 def _is_open_without_people(way: EdgeWay, node: Mapping[str, Any]) -> bool:

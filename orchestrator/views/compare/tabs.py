@@ -92,10 +92,12 @@ def write_rows(alignment: Alignment) -> list[Facts]:
     entries: Entries = {}
     for (run, place), row in newest.items():
         value = read_or_reason(row, "value")
+        label = row.label
         # Unlike null, that nobody has answered is no value.
         if value is None and pending_writes.is_shown_unanswered(row):
-            value = "not answered yet"
-        entry = ComparedEntry(f"{row.node}: {row.channel}", row.label, value)
+            value = ABSENT
+            label = f"{label} (not answered)"
+        entry = ComparedEntry(f"{row.node}: {row.channel}", label, value)
         entries.setdefault(place, {})[run] = entry
     return _paired(alignment, entries)
 

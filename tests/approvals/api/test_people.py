@@ -8,7 +8,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from approvals import reviews
-from approvals.models import Delegation, RequestClaim
+from approvals.models import Delegation, RequestClaim, RequestComment
 from checkpoints.models import Run
 from tests.support.api_people import Client
 from tests.support.cast import People, UserFactory
@@ -154,3 +154,41 @@ def test_a_delegation_that_does_not_concern_one_is_unknown(
     made = delegated(people.reviewer)
     assert nobody.post(f"delegations/{made['id']}/revoke/").status_code == 404
     assert nobody.get("delegations/").json()["results"] == []
+
+
+def test_comments_are_written_once_and_read_in_pages(
+    rita: Client, nobody: Client, paused: Run
+) -> None:
+    address = f"requests/{asked(rita)['id']}/comments/"
+    assert rita.get(address).json()["results"] == []
+    once = {"Idempotency-Key": "a"}
+    for _ in range(2):
+        answer = rita.post(address, {"text": "First."}, **once)
+        assert answer.status_code == 201
+    rita.post(address, {"text": "Second."})
+    page = rita.get(address, page_size=1).json()
+    (line,) = page["results"]
+    assert (line["text"], line["by"], line["write"]) == ("First.", "rita", None)
+    assert line["fault"] is None
+    assert page["next"]
+    assert nobody.get(address).status_code == 404
+    assert nobody.post(address, {"text": "Hello"}).status_code == 404
+    assert rita.post(address, {"text": "x" * 4001}).status_code == 400
+    assert RequestComment.objects.count() == 2
+
+
+def test_a_token_that_only_reads_writes_no_comment(paused: Run, people: People) -> None:
+    reader = Client(people.reviewer, ["read"])
+    address = f"requests/{asked(reader)['id']}/comments/"
+    assert reader.post(address, {"text": "Hello"}).status_code == 403
+    assert reader.get(address).status_code == 200
+
+
+def test_a_request_is_handed_over_with_a_comment(
+    rita: Client, paused: Run, people: People
+) -> None:
+    line = asked(rita)
+    body = {"to": "rita", "comment": "Yours."}
+    answer = Client(people.steward).post(f"requests/{line['id']}/assign/", body)
+    assert answer.status_code == 200
+    assert RequestComment.objects.get().by_name == "stella"

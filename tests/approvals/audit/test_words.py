@@ -17,6 +17,7 @@ from checkpoints.verification.audit import REMOVED
 ROOT = Path(__file__).parents[3]
 PASSED_ON = {
     "checkpoints/anchors.py": {ROUTINE},
+    "checkpoints/time_stamps.py": {"audit_stamped"},
     "checkpoints/audit/key_changes.py": {"keys_changed"},
     "checkpoints/retention/policies.py": {
         "retention_policy_saved",
@@ -38,6 +39,7 @@ PASSED_ON = {
     "orchestrator/account_changes.py": {"members_changed", "rights_changed"},
     "orchestrator/travel/verbs.py": {"rewound", "resumed"},
     "orchestrator/runs/reopenings.py": {"request_reopened"},
+    "approvals/people/comments.py": {"request_commented"},
 }
 """Modules in which a kind is no text at the call, and the kinds that they write there.
 """

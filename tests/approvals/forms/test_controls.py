@@ -58,7 +58,7 @@ def posted_from(root: controls.Control) -> dict[str, Any]:
     drawn = [
         one
         for one in drawn
-        if one.kind != "radio" or one.nullable or one.value is not None
+        if one.kind not in controls.RADIOS or one.nullable or one.value is not None
     ]
     return {
         one.name: "true"

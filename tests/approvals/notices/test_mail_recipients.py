@@ -6,10 +6,15 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 
+from approvals import reviews
 from approvals.models import MailPreference, Notice
 from approvals.notices.mail_recipients import is_quiet, people_for
+from orchestrator import runs
 from tests.support.cast import People
+from tests.support.confirmed_graphs import gated
 from tests.support.rows import a_request, a_run
+from tests.support.run_actions import request, reviewer
+from tests.support.small_graphs import advanced
 
 
 def names(notice: Notice) -> set[str]:
@@ -55,3 +60,19 @@ def test_quiet_hours_pass_midnight_in_the_time_zone_of_the_person(
 ) -> None:
     preference = MailPreference(quiet_from=begin, quiet_until=end, time_zone=zone)
     assert is_quiet(preference, datetime(2026, 11, 28, 23, 10, tzinfo=UTC)) is quiet
+
+
+@pytest.mark.django_db
+def test_of_a_comment_hear_the_starter_the_holder_and_who_commented_before(
+    people: People,
+) -> None:
+    graph = advanced(gated()).graph
+    run = runs.advance(runs.start(graph, {}, by=people.starter).id)
+    asked = request(run)
+    rita = reviewer(people.reviewer)
+    reviews.claim(asked.id, by=rita)
+    reviews.comment(asked.id, "Who knows this payee?", by=people.steward)
+    comments = Notice.objects.filter(event="request.commented")
+    assert names(comments.order_by("id")[0]) == {"olive", "rita"}
+    reviews.comment(asked.id, "I do.", by=rita)
+    assert names(comments.order_by("-id")[0]) == {"olive", "stella"}

@@ -14,10 +14,12 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from approvals.models import ApprovalRequest, Decision
+from approvals import reviews
+from approvals.models import ApprovalRequest, Decision, RequestComment
 from checkpoints import bundle, timeline
 from checkpoints.bundle import importer
 from checkpoints.models import AuditLine, BundleImport, Checkpoint, PendingWrite, Run
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine.errors import (
@@ -512,3 +514,38 @@ def test_what_breaks_off_while_it_is_written_leaves_nothing(
     assert not connection.in_atomic_block
     with transaction.atomic():
         assert not Run.objects.filter(id=run.id).exists()
+
+
+def commented(run: Run, by: User) -> RequestComment:
+    asked = ApprovalRequest.objects.filter(run=run)[0]
+    return reviews.comment(asked.id, "Marta has called.", by=by)
+
+
+def test_comments_come_in_with_their_run_and_no_others(
+    run: Run, people: cast.People
+) -> None:
+    without = json.loads(exported(run).splitlines()[-2])["body"]["counts"]
+    assert "comment" not in without
+    row = commented(run, people.reviewer)
+    data = foreign(run)
+    assert "comment" in {line["kind"] for line in lines_of(data)}
+    imported = loaded(data)
+    (there,) = RequestComment.objects.select_related("run")
+    assert (there.id, there.by_name, there.by) == (row.id, "rita", None)
+    assert read_value(there, "text") == "Marta has called."
+    assert verify_run(imported.id) == []
+    with pytest.raises(WrongStatus, match="imported"):
+        commented(imported, people.steward)
+
+
+def test_a_comment_on_a_request_that_is_not_in_the_bundle_is_refused(
+    tmp_path: Path, people: cast.People
+) -> None:
+    run = signed_run(tmp_path, people)
+    commented(run, people.reviewer)
+    lines = lines_of(foreign(run))
+    for line in lines:
+        if line["kind"] == "comment":
+            line["row"]["request"] = OTHER
+    with pytest.raises(InvalidBundle, match="request of this comment is missing"):
+        loaded(written(lines, KEY))

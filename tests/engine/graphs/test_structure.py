@@ -293,6 +293,13 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "Gate.claim_for": [({}, {"gate": {"claim_for": timedelta(minutes=5)}})],
     "Gate.skip": [({"node": CALLED}, {"node": {**CALLED, "gate": SKIPPABLE}})],
     "Gate.auto": [({}, {"gate": {"auto": guard}})],
+    "Gate.standing": [({}, {"gate": {"standing": True}})],
+    "Gate.auto_after": [
+        (
+            {"gate": {"auto": guard}},
+            {"gate": {"auto": guard, "auto_after": timedelta(minutes=5)}},
+        )
+    ],
     "Gate.veto": [({}, {"gate": {"veto": guard}})],
     "Show.label": [({}, {"show": {"label": "The note"}})],
     "Show.change": [({}, {"show": {"change": ("before", "after")}})],

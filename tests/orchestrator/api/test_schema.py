@@ -63,6 +63,9 @@ def test_the_schema_is_openapi_3_1_and_names_every_endpoint(olive: Client) -> No
         "requests/{request_id}/assign/",
         "delegations/",
         "delegations/{delegation}/revoke/",
+        "standing-policies/",
+        "standing-policies/{standing_policy}/",
+        "standing-policies/{standing_policy}/revoke/",
         "webhooks/",
         "webhooks/{webhook}/",
         "webhooks/{webhook}/deliveries/",
@@ -247,6 +250,7 @@ ADDRESS = {
     "decision": "0199aaaa-0000-7000-8000-000000000000",
     "fork": "0199aaaa-0000-7000-8000-000000000000",
     "delegation": "0199aaaa-0000-7000-8000-000000000000",
+    "standing_policy": "0199aaaa-0000-7000-8000-000000000000",
     "webhook": "0199aaaa-0000-7000-8000-000000000000",
     "delivery": "0199aaaa-0000-7000-8000-000000000000",
 }

@@ -106,7 +106,9 @@ def test_an_attempt_that_was_given_up_before_it_began_does_not_begin() -> None:
     )
     results: queue.SimpleQueue[Attempt] = queue.SimpleQueue()
     for give_up in (True, False):
-        one = Attempt(context, Start(Task("work", 1)), 1, 1, 60.0, results)
+        start = Start(Task("work", 1))
+        node = compiled.nodes["work"]
+        one = Attempt(context, start, node, 1, 1, 60.0, results)
         if give_up:
             one.leave()
         one.work()

@@ -12,6 +12,7 @@ from channels.db import database_sync_to_async
 from channels.routing import URLRouter
 from channels.testing import WebsocketCommunicator
 
+from approvals.people.comments import comment
 from checkpoints.models import Run
 from orchestrator.live import consumers, hub
 from orchestrator.live.routing import websocket_urlpatterns
@@ -273,3 +274,18 @@ def test_every_close_code_is_one_that_the_web_server_sends() -> None:
     codes = [getattr(consumers, name) for name in names]
     assert all(3000 <= code <= 4999 for code in codes), codes
     assert len({*codes}) == len(codes)
+
+
+async def test_who_asks_for_comments_gets_their_number_when_it_changes(
+    run: Run, people: People
+) -> None:
+    asked = await database_sync_to_async(a_request)(run, "user:olive")
+    async with socket(f"/ws/runs/{run.id}/?after=0&comments=0", people.starter) as live:
+        assert await live.receive_nothing(timeout=0.5)
+        await database_sync_to_async(comment)(asked.id, "Hello.", by=people.starter)
+        assert await live.receive_json_from(timeout=15) == {"comments": 1}
+        assert await live.receive_nothing(timeout=0.5)
+    async with socket(f"/ws/runs/{run.id}/?after=0", people.starter) as live:
+        assert await live.receive_nothing(timeout=0.5)
+    address = f"/ws/runs/{run.id}/?after=0&comments=one"
+    assert await closed_with(address, people.starter) == consumers.BAD_MESSAGE

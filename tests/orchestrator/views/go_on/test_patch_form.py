@@ -41,7 +41,7 @@ def sent_of(control: Any) -> dict[str, str]:
         }
     if control.kind == "bool":
         return {control.name: "true"} if control.value else {}
-    if control.kind == "radio":
+    if control.kind in controls.RADIOS:
         return (
             {control.name: text}
             if control.nullable or control.value is not None

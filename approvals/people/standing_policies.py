@@ -1,0 +1,284 @@
+"""Standing policies: a person lets a gate that permits it sign by itself what is within
+their limits, until a day and so many times, and takes that back.
+
+A policy is made beside a request of the gate that its maker may decide; it signs what is
+proposed from then on. `approvals.answers` judges the maker's right anew at each use.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth import get_user_model
+from django.db import transaction
+from django.db.models import Max, QuerySet
+
+from approvals import permissions
+from approvals.models import ApprovalRequest, StandingPolicy
+from approvals.policies_in_force import BROUGHT_BACK, REVOKED, those_brought_back
+from checkpoints.audit import lines as audit_log
+from checkpoints.core.arguments import checked_moment, checked_person, checked_text
+from checkpoints.core.ids import unknown_thing, uuid_of
+from checkpoints.db.clock import read_now
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.seal_fault import fault_of
+from checkpoints.sealing.sealed_rows import PLAIN, protection_of
+from orchestrator.engine.errors import InvalidValue, NotAReviewer, TamperedRow
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.limit import number_of
+
+LONGEST_REASON = 1000
+LONGEST_TIME = timedelta(days=90)
+"""The longest time for which a policy is made."""
+MOST_USES = 10_000
+MOST_LIMITS = 20
+LONGEST_PATH = 200
+MOST_AT_A_GATE = 10
+"""The most policies of one person that last at one gate: each is read at each use."""
+
+
+def make_standing_policy(
+    request_id: UUID | str,
+    *,
+    limits: Mapping[str, Any],
+    ends: datetime,
+    most_uses: int,
+    begins: datetime | None = None,
+    reason: str = "",
+    by: Any,
+) -> StandingPolicy:
+    """Let the gate of a request sign by itself what is within `limits` ({path in the
+    proposed value: the highest number}), from `begins` (now unless set) until `ends`,
+    `most_uses` writes at most. What waits already stays with people.
+
+    `by` must be a reviewer of the request by their own right. Raises `UnknownThing` (also
+    where they may not see it), `NotAReviewer`, `InvalidValue`, `TamperedRow`.
+    """
+    by = checked_person(by, "by")
+    checked_text(reason, "reason", most=LONGEST_REASON)
+    limits_by_path = _checked_limits(limits)
+    _require_uses(most_uses)
+    with transaction.atomic():
+        request = _request_of_reviewer(request_id, by)
+        gate = request.policy.get("gate") or request.node
+        now = read_now()
+        begins = max(checked_moment(begins, "begins"), now) if begins else now
+        _require_times(begins, checked_moment(ends, "ends"))
+        number = _next_number(by)
+        _require_few(request.graph, gate, by, now)
+        policy = StandingPolicy(
+            number=number,
+            by=by,
+            graph=request.graph,
+            gate=gate,
+            limits=limits_by_path,
+            begins_at=begins,
+            ends_at=ends,
+            most_uses=most_uses,
+            reason=reason,
+            made_at=now,
+        )
+        sealed_rows.seal(policy, PLAIN)
+        policy.save(force_insert=True)
+        audit_log.record(
+            "standing_policy_made", actor=by, graph=policy.graph, **_facts_of(policy)
+        )
+    return policy
+
+
+def _checked_limits(limits: Any) -> dict[str, str]:
+    """Return limits as they are stored. Raises `InvalidValue`."""
+    if not isinstance(limits, Mapping) or len(limits) > MOST_LIMITS:
+        raise InvalidValue(
+            f"limits are at most {MOST_LIMITS} highest numbers by path", path="limits"
+        )
+    checked: dict[str, str] = {}
+    for path, highest in limits.items():
+        checked_text(path, "limits", most=LONGEST_PATH)
+        number = number_of(str(highest)) if not isinstance(highest, bool) else None
+        if "" in path.split(".") or number is None or number < 0:
+            raise InvalidValue(
+                f"the limit of {path!r} is {highest!r}; a limit is the path of a number "
+                "and the highest one, which is not below 0",
+                path=f"limits.{path}",
+            )
+        checked[path] = str(highest)
+    return checked
+
+
+def _require_uses(most_uses: Any) -> None:
+    is_number = isinstance(most_uses, int) and not isinstance(most_uses, bool)
+    if not is_number or not 1 <= most_uses <= MOST_USES:
+        raise InvalidValue(
+            f"most_uses is a number from 1 to {MOST_USES}", path="most_uses"
+        )
+
+
+def _request_of_reviewer(request_id: UUID | str, by: Any) -> ApprovalRequest:
+    """Return a request beside which this person may make a policy."""
+    request_uuid = uuid_of(request_id, "request")
+    rows = ApprovalRequest.objects.select_related("run").filter(id=request_uuid)
+    request = rows.first()
+    if request is None or not permissions.may_see_run(by, request.run):
+        raise unknown_thing("request", request_id)
+    sealed_rows.verify_row(request, protection_of(request.run))
+    if request.run.imported or not request.policy.get("standing"):
+        raise InvalidValue(
+            "its gate permits no standing policies; standing=True does", path="request"
+        )
+    if not permissions.is_reviewer(by, request):
+        raise NotAReviewer(
+            "only a reviewer of it, by their own right, makes a standing policy",
+            request=str(request.id),
+        )
+    return request
+
+
+def _require_times(begins: datetime, ends: datetime) -> None:
+    if ends <= begins:
+        raise InvalidValue("ends must be after begins, and to come", path="ends")
+    if ends - begins > LONGEST_TIME:
+        raise InvalidValue(
+            f"no standing policy lasts for more than {LONGEST_TIME.days} days",
+            path="ends",
+        )
+
+
+def _next_number(by: Any) -> int:
+    """Return the number of this person's next policy; two that are made at once wait for
+    each other here.
+    """
+    accounts = get_user_model()._default_manager.filter(pk=by.pk)
+    list(accounts.select_for_update(no_key=True).values_list("pk"))
+    last = StandingPolicy.objects.filter(by=by).aggregate(last=Max("number"))["last"]
+    return (last or 0) + 1
+
+
+def _require_few(graph: str, gate: str, by: Any, now: datetime) -> None:
+    lasting = StandingPolicy.objects.filter(
+        graph=graph, gate=gate, by=by, revoked_at=None, ends_at__gt=now
+    )
+    if lasting.count() >= MOST_AT_A_GATE:
+        raise InvalidValue(
+            f"you have {MOST_AT_A_GATE} standing policies at {gate} already; revoke one "
+            "first",
+            path="request",
+        )
+
+
+def _facts_of(row: StandingPolicy) -> dict[str, Any]:
+    return {
+        "policy": str(row.id),
+        "number": row.number,
+        "subject": f"user:{row.by.get_username()}",
+        "gate": row.gate,
+        "begins": row.begins_at.isoformat(),
+        "ends": row.ends_at.isoformat(),
+        "most_uses": row.most_uses,
+    }
+
+
+def revoke_standing_policy(policy_id: UUID | str, *, by: Any) -> StandingPolicy:
+    """End a standing policy at once and for good: who made it does, and stewards. What it
+    signed stays signed; an effect that has not begun does not begin on it where its node
+    acts on the authority of the gate.
+
+    Raises `UnknownThing` (also where it is none of theirs), `TamperedRow`.
+    """
+    by = checked_person(by, "by")
+    policy_uuid = uuid_of(policy_id, "standing policy")
+    with transaction.atomic():
+        rows = StandingPolicy.objects.select_for_update(of=("self",))
+        row = rows.select_related("by").filter(id=policy_uuid).first()
+        if row is None or not _is_concerned(row, by):
+            raise unknown_thing("standing policy", policy_id)
+        sealed_rows.verify_row(row, PLAIN)
+        if those_brought_back([row]):
+            name = sealed_rows.name_of(row)
+            raise TamperedRow(f"{name}: {BROUGHT_BACK}", row=name)
+        # The first time counts: it never moves.
+        if row.revoked_at is not None:
+            return row
+        changed = sealed_rows.seal_again(
+            row, PLAIN, revoked_at=read_now(), revoked_by=by
+        )
+        row.save(update_fields=changed)
+        audit_log.record(REVOKED, actor=by, graph=row.graph, **_facts_of(row))
+    return row
+
+
+def _is_concerned(row: StandingPolicy, by: Any) -> bool:
+    return by.pk == row.by_id or permissions.may(by, "reassign")
+
+
+def standing_policies_of(user: Any) -> "QuerySet[StandingPolicy]":
+    """Return the standing policies that this person may see, with their makers, the
+    newest first: their own, all for a steward.
+    """
+    rows = StandingPolicy.objects.select_related("by")
+    if permissions.may(user, "reassign"):
+        return rows
+    return rows.filter(by=user.pk)
+
+
+def seen_standing_policy(policy_id: UUID | str, user: Any) -> StandingPolicy:
+    """Return a standing policy with its maker. Raises `UnknownThing`, also where it is
+    none that this person may see.
+    """
+    rows = standing_policies_of(user).filter(id=uuid_of(policy_id, "standing policy"))
+    row = rows.first()
+    if row is None:
+        raise unknown_thing("standing policy", policy_id)
+    return row
+
+
+def limits_in_words(limits: Mapping[str, str]) -> str:
+    """Return limits as a person reads them: "amount up to 500"; empty for none."""
+    return ", ".join(f"{path} up to {highest}" for path, highest in limits.items())
+
+
+@frozen
+class ListedPolicy:
+    """A standing policy in a list. `refused`: it signs nothing, because its row is not as
+    it was made and last used, or was put back. `now` is the moment of the list.
+    """
+
+    row: StandingPolicy
+    refused: bool
+    now: datetime
+
+    @property
+    def is_over(self) -> bool:
+        return self.row.ends_at <= self.now
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.row.uses >= self.row.most_uses
+
+    @property
+    def is_revocable(self) -> bool:
+        """Return whether it may still sign, or begin to."""
+        is_ended = self.row.revoked_at is not None or self.is_over
+        return not (is_ended or self.refused)
+
+    @property
+    def limits_in_words(self) -> str:
+        """Its limits: "amount up to 500"; empty without any."""
+        return limits_in_words(self.row.limits)
+
+
+def listed_policies(user: Any, *, most: int) -> list[ListedPolicy]:
+    """Return the first of `standing_policies_of`, and which of them are refused. Three
+    queries at most.
+    """
+    rows = list(standing_policies_of(user)[:most])
+    brought_back = those_brought_back(rows)
+    if not rows:
+        return []
+    now = read_now()
+    listed: list[ListedPolicy] = []
+    for row in rows:
+        is_changed = fault_of(row, PLAIN) is not None
+        listed.append(ListedPolicy(row, is_changed or row in brought_back, now))
+    return listed

@@ -1,0 +1,150 @@
+"""The standing policies that are in force now, with the uses that they have left. Read,
+verified, used and kept from being revoked here; `approvals.people.standing_policies`
+makes and revokes them.
+
+The database's clock decides whether one is in force.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from uuid import UUID
+
+import structlog
+from django.db.models import F, QuerySet
+
+from approvals.models import StandingPolicy
+from checkpoints.audit import lines as audit_log
+from checkpoints.db.clock import db_now
+from checkpoints.db.shared_locks import lock_rows
+from checkpoints.ledger.commit import ConcurrentUpdate
+from checkpoints.models import AuditLine
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.seal_fault import fault_of
+from checkpoints.sealing.sealed_rows import PLAIN, name_of
+from orchestrator.engine.errors import TamperedRow
+
+REVOKED = "standing_policy_revoked"
+"""The kind of the audit line of a revocation."""
+USED = "standing_policy_used"
+"""The kind of the audit line of a use, with how many uses there were by then."""
+BROUGHT_BACK = (
+    "the audit log says that it was revoked or used more often than its row says"
+)
+
+log = structlog.get_logger(__name__)
+
+
+def in_force() -> "QuerySet[StandingPolicy]":
+    """Return the standing policies that are in force now: begun, not over, not revoked,
+    and of a person whose account is active.
+    """
+    now = db_now()
+    return StandingPolicy.objects.filter(
+        begins_at__lte=now, ends_at__gt=now, revoked_at=None, by__is_active=True
+    )
+
+
+def usable_at(graph: str, gate: str) -> list[StandingPolicy]:
+    """Return the standing policies that may sign at a gate now, the oldest first, with
+    their makers. One query, one more if there are any.
+
+    One that is not as it was made or last used, or was revoked, signs nothing, and
+    leaves a line in the server's log.
+    """
+    rows = in_force().filter(graph=graph, gate=gate, uses__lt=F("most_uses"))
+    as_made: list[StandingPolicy] = []
+    for row in rows.select_related("by").order_by("made_at", "id"):
+        fault = fault_of(row, PLAIN)
+        if fault is None:
+            as_made.append(row)
+        else:
+            log.error("standing_policy_refused", row=fault.row, code=fault.code)
+    # A whole earlier row verifies too; the audit log never forgets.
+    brought_back = those_brought_back(as_made)
+    for row in brought_back:
+        log.error("standing_policy_refused", row=name_of(row), code=BROUGHT_BACK)
+    return [row for row in as_made if row not in brought_back]
+
+
+def take_uses(counts: Mapping[UUID, int], *, run: UUID) -> None:
+    """Count so many further uses of each of these policies, in the caller's transaction,
+    which signs by them in `run`. Two transactions that use one wait for each other.
+
+    Raises `ConcurrentUpdate` if one is not in force any more or has too few uses left:
+    then nothing is signed, and the policies are to be looked at anew. Raises
+    `TamperedRow`.
+    """
+    # In order of id, so that two runs which use the same never wait in a circle.
+    locked = StandingPolicy.objects.select_for_update(of=("self",)).filter(
+        id__in=counts
+    )
+    rows = {row.id: row for row in locked.order_by("id")}
+    # By the clock of a statement that begins once the rows are locked.
+    lasting = set(in_force().filter(id__in=counts).values_list("id", flat=True))
+    sealed_rows.verify_rows(list(rows.values()), PLAIN)
+    _require_not_brought_back(list(rows.values()))
+    for policy, count in counts.items():
+        row = rows.get(policy)
+        if row is None or policy not in lasting or row.uses + count > row.most_uses:
+            raise ConcurrentUpdate
+        changed = sealed_rows.seal_again(row, PLAIN, uses=row.uses + count)
+        row.save(update_fields=changed)
+        audit_log.record(
+            USED,
+            actor=None,
+            run=run,
+            policy=str(row.id),
+            number=row.number,
+            maker=row.by_id,
+            count=count,
+            uses=row.uses,
+        )
+
+
+def kept_policies(ids: Collection[UUID]) -> dict[UUID, StandingPolicy]:
+    """Return those of these policies that are in force, by their ids. None of them can
+    be revoked before the transaction that is open ends. No query for none. Raises
+    `TamperedRow`.
+    """
+    if not ids:
+        return {}
+    lock_rows(StandingPolicy.objects.filter(id__in=ids))
+    policies = list(in_force().filter(id__in=ids))
+    sealed_rows.verify_rows(policies, PLAIN)
+    _require_not_brought_back(policies)
+    return {policy.id: policy for policy in policies}
+
+
+def _require_not_brought_back(rows: Sequence[StandingPolicy]) -> None:
+    for row in those_brought_back(rows):
+        name = name_of(row)
+        raise TamperedRow(f"{name}: {BROUGHT_BACK}", row=name)
+
+
+def those_brought_back(rows: Sequence[StandingPolicy]) -> list[StandingPolicy]:
+    """Return those of these policies that the audit log records as revoked, or as used
+    more often, though their rows do not say so. One query; none without rows.
+    """
+    if not rows:
+        return []
+    ids = [str(row.id) for row in rows]
+    # A line has the clock of its host, so some hours are left between the two.
+    since = min(row.made_at for row in rows) - timedelta(days=1)
+    lines = AuditLine.objects.filter(
+        kind__in=(REVOKED, USED), at__gte=since, facts__policy__in=ids
+    )
+    uses: dict[str, int] = {}
+    revoked: set[str] = set()
+    for kind, policy, used in lines.order_by().values_list(
+        "kind", "facts__policy", "facts__uses"
+    ):
+        if kind == REVOKED:
+            revoked.add(policy)
+        else:
+            uses[policy] = max(uses.get(policy, 0), int(used))
+    brought_back: list[StandingPolicy] = []
+    for row in rows:
+        is_revoked = str(row.id) in revoked and row.revoked_at is None
+        if is_revoked or uses.get(str(row.id), 0) > row.uses:
+            brought_back.append(row)
+    return brought_back

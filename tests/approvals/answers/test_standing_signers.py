@@ -1,0 +1,320 @@
+"""A standing policy signs within its limits, as itself, and people beat it."""
+
+import base64
+import io
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+
+from approvals import exported_receipt, reviews
+from approvals.exported_receipt import export_receipt
+from approvals.models import ApprovalRequest, Decision, StandingPolicy
+from approvals.policies_in_force import take_uses
+from checkpoints import bundle
+from checkpoints.bundle.receipt_verifier import verify_receipt
+from checkpoints.bundle.verifier import verify
+from checkpoints.models import AuditLine, Run
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.sealing.sealed_rows import PLAIN, seal_again
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.execution import policies
+from tests.support import cast, run_actions
+from tests.support.bundles import exported, forgotten, loaded
+from tests.support.cast import UserFactory
+from tests.support.run_actions import sign, sign_open
+from tests.support.small_graphs import advanced, registered, slice_of
+from tests.support.standing_policies import permitting, policy_of, uses, waiting
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def rita(people: cast.People) -> Any:
+    return run_actions.reviewer(people.reviewer)
+
+
+@pytest.fixture
+def reto(people: cast.People) -> Any:
+    return run_actions.reviewer(people.steward)
+
+
+def verdicts(run: Run) -> list[tuple[str, str]]:
+    rows = Decision.objects.filter(run=run.id).order_by("event_seq")
+    return [(row.signer_name, row.verdict) for row in rows]
+
+
+def reason_of(run: Run) -> str:
+    row = Decision.objects.get(run=run.id, verdict="no_auto")
+    return str(read_value(row, "reason"))
+
+
+def test_what_is_within_its_limits_passes_without_people(rita: Any) -> None:
+    first = waiting()
+    assert reason_of(first) == "no standing policy is in force that may sign it"
+    policy = policy_of(first, rita)
+    run = advanced(permitting())
+    assert run.status == "completed"
+    assert verdicts(run) == [(f"policy 1 of {rita.username}", "approve")]
+    decision = Decision.objects.get(run=run.id)
+    assert (decision.by, decision.receipt, decision.delegator) == (None, None, rita)
+    assert decision.standing["id"] == str(policy.id)
+    assert decision.standing["limits"] == {"value": "10"}
+    assert decision.standing["ends"] == policy.ends_at.isoformat()
+    assert uses([policy]) == [1]
+    assert verify_run(run.id) == []
+    # What waited before it was made stays with people.
+    assert runs.advance(first.id).status == "paused"
+
+
+def test_the_audit_log_says_who_made_it_and_each_use(rita: Any) -> None:
+    policy = policy_of(waiting(), rita)
+    run = advanced(permitting())
+    made = AuditLine.objects.get(kind="standing_policy_made")
+    assert (made.actor, made.graph) == (rita, "permitting")
+    assert made.facts["policy"] == str(policy.id)
+    used = AuditLine.objects.get(kind="standing_policy_used")
+    assert (used.actor, used.run, used.facts["uses"]) == (None, run.id, 1)
+
+
+@pytest.mark.parametrize(
+    ("total", "reason"),
+    [(11, "value is more than 10"), (-1, "value is below 0")],
+)
+def test_what_is_beyond_its_limits_is_left_to_people(
+    rita: Any, total: Any, reason: str
+) -> None:
+    policy = policy_of(waiting(), rita)
+    run = advanced(permitting(total=total))
+    assert run.status == "paused"
+    assert reason_of(run) == f"policy 1 of {rita.username}: {reason}"
+    assert uses([policy]) == [0]
+    sign_open(run, rita, "approve")
+    assert runs.advance(run.id).status == "completed"
+    assert verify_run(run.id) == []
+
+
+def test_without_a_number_at_the_path_it_signs_nothing(rita: Any) -> None:
+    policy_of(waiting(), rita, limits={"amount": 10})
+    run = advanced(permitting())
+    assert "there is no number at amount" in reason_of(run)
+
+
+def test_it_signs_so_often_and_no_more(rita: Any) -> None:
+    policy = policy_of(waiting(), rita, most_uses=2)
+    statuses = [advanced(permitting()).status for _ in range(3)]
+    assert statuses == ["completed", "completed", "paused"]
+    assert uses([policy]) == [2]
+
+
+def test_before_it_begins_after_it_ends_and_once_revoked_it_signs_nothing(
+    rita: Any,
+) -> None:
+    now = timezone.now()
+    first = waiting()
+    policy_of(first, rita, begins=now + timedelta(hours=1))
+    over = policy_of(first, rita)
+    over.save(update_fields=seal_again(over, PLAIN, ends_at=now - timedelta(minutes=1)))
+    revoked = policy_of(first, rita)
+    reviews.revoke_standing_policy(revoked.id, by=rita)
+    assert advanced(permitting()).status == "paused"
+
+
+def test_the_right_of_its_maker_is_judged_at_each_use(rita: Any) -> None:
+    policy_of(waiting(), rita)
+    assert advanced(permitting()).status == "completed"
+    rita.groups.clear()
+    run = advanced(permitting())
+    assert run.status == "paused"
+    run_actions.reviewer(rita)
+    rita.is_active = False
+    rita.save()
+    assert advanced(permitting()).status == "paused"
+
+
+def test_who_made_it_and_it_count_once(rita: Any, reto: Any) -> None:
+    policy_of(waiting(), rita)
+    run = advanced(permitting(quorum=2))
+    assert run.status == "paused"
+    sign(run, rita, ["approve"])
+    assert runs.advance(run.id).status == "paused", "it is her right alone"
+    sign(run, reto, ["approve"])
+    assert runs.advance(run.id).status == "completed"
+    assert verify_run(run.id) == []
+
+
+def test_who_decides_for_its_maker_beats_it(rita: Any) -> None:
+    ben = UserFactory.create(username="ben")
+    policy_of(waiting(), rita)
+    ends = timezone.now() + timedelta(days=1)
+    reviews.delegate(to=ben, ends=ends, by=rita)
+    run = advanced(permitting(quorum=2))
+    sign(run, ben, ["reject"])
+    assert runs.advance(run.id).status == "rejected"
+    assert verify_run(run.id) == []
+
+
+def test_two_policies_count_as_one(rita: Any, reto: Any) -> None:
+    first = waiting()
+    pair = [policy_of(first, rita), policy_of(first, reto)]
+    run = advanced(permitting(quorum=2))
+    assert run.status == "paused"
+    assert uses(pair) == [1, 0]
+
+
+def test_the_rejection_of_a_person_beats_it(rita: Any, reto: Any) -> None:
+    policy_of(waiting(), rita)
+    run = advanced(permitting(quorum=2, reject_quorum=2))
+    sign(run, reto, ["reject"])
+    sign(run, rita, ["approve"])
+    assert runs.advance(run.id).status == "paused"
+    assert verify_run(run.id) == []
+
+
+def test_it_does_not_sign_beside_the_edit_of_its_maker(rita: Any, reto: Any) -> None:
+    policy = policy_of(waiting(), rita)
+    run = advanced(permitting(total=11, quorum=2))
+    sign(run, rita, [("edit", 7)])
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    assert uses([policy]) == [0]
+    # What another person edits is proposed anew, and within its limits.
+    sign(run, reto, [("edit", 8)])
+    run = runs.advance(run.id)
+    assert (run.status, uses([policy])) == ("completed", [1])
+    assert verify_run(run.id) == []
+
+
+def test_four_eyes_exclude_the_maker_who_started_the_run(rita: Any) -> None:
+    policy = policy_of(waiting(quorum=2, four_eyes=True), rita)
+    run = runs.advance(runs.start("permitting", {}, by=rita).id)
+    assert run.status == "paused"
+    assert uses([policy]) == [0]
+
+
+def test_who_went_back_is_asked_themselves(rita: Any, reto: Any) -> None:
+    policy = policy_of(waiting(), rita)
+    run = advanced(permitting())
+    start = run.checkpoints.order_by("seq").first()
+    fork = runs.advance(runs.fork(start, by=reto).id)
+    assert fork.status == "paused"
+    assert "none repeats that" in reason_of(fork)
+    assert uses([policy]) == [1]
+    sign_open(fork, rita, "approve")
+    assert verify_run(fork.id) == []
+
+
+def test_nothing_begins_on_a_policy_that_was_revoked(rita: Any) -> None:
+    paid: list[Any] = []
+    policy = policy_of(waiting(), rita)
+    turns = iter([False, False, False])
+    run = runs.start(registered(permitting(paid=paid)).name, {})
+    run = slice_of(run, draining=lambda: next(turns, True))
+    assert verdicts(run)[0][1] == "approve"
+    reviews.revoke_standing_policy(policy.id, by=rita)
+    run = runs.advance(run.id)
+    assert (run.status, paid) == ("paused", [])
+    renewal = ApprovalRequest.objects.get(run=run.id, kind="authority")
+    why = str(read_value(renewal, "why"))
+    assert f"policy 1 of {rita.username}'s signature does not count" in why
+    assert "standing" not in renewal.policy
+    sign_open(run, rita, "approve")
+    run = runs.advance(run.id)
+    assert (run.status, paid) == ("completed", [4])
+    assert verify_run(run.id) == []
+
+
+def test_a_deployment_that_forbids_it_leaves_it_to_people(rita: Any, reto: Any) -> None:
+    policy = policy_of(waiting(), rita)
+    run = advanced(permitting(total=11, quorum=2))
+    registered(permitting(total=11, quorum=2, standing=False))
+    sign(run, reto, [("edit", 7)])
+    run = runs.advance(run.id)
+    assert run.status == "paused"
+    assert uses([policy]) == [0]
+
+
+def test_a_policy_that_was_changed_or_put_back_signs_nothing(rita: Any) -> None:
+    first = waiting()
+    changed = policy_of(first, rita)
+    StandingPolicy.objects.filter(id=changed.id).update(limits={"value": "1000"})
+    assert advanced(permitting(total=11)).status == "paused"
+
+    before = policy_of(first, rita, most_uses=1)
+    run = advanced(permitting())
+    assert run.status == "completed"
+    # The whole row of before, with its seal.
+    before.save(force_update=True)
+    assert advanced(permitting()).status == "paused"
+    [fault] = verify_run(run.id)
+    assert "standing policy that does not verify" in fault.reason
+
+
+def test_a_verification_finds_a_policy_that_is_not_there(rita: Any) -> None:
+    policy = policy_of(waiting(), rita)
+    run = advanced(permitting())
+    number = policy.id
+    policy.delete()
+    [fault] = verify_run(run.id)
+    assert fault.reason.endswith(f"has no standing policy {number}")
+
+
+def test_bundles_and_receipts_with_its_answers_verify(
+    rita: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy_of(waiting(), rita)
+    run = advanced(permitting())
+    data = exported(run)
+    key = bundle.public_key()
+    verdict = verify(io.BytesIO(data), key)
+    assert verdict.ok, verdict.reason
+    decision = Decision.objects.get(run=run.id)
+    receipt = export_receipt(decision.id)
+    assert verify_receipt(receipt, key).ok
+    assert b"standing" in base64.b64decode(json.loads(receipt)["payload"])
+    # A house that signs another limit than its policy kept is found out.
+    lower = {**decision.standing, "limits": {"value": "1"}}
+    monkeypatch.setattr(exported_receipt, "_standing", lambda row: {"standing": lower})
+    verdict_on_other = verify_receipt(export_receipt(decision.id), key)
+    assert "within the limits of its policy" in verdict_on_other.reason
+    forgotten(run)
+    imported = loaded(data)
+    assert verify_run(imported.id) == []
+
+
+@pytest.mark.parametrize("what", ["revoked", "no reviewer", "inactive", "used up"])
+def test_what_is_lost_while_it_is_asked_signs_nothing(
+    rita: Any, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    run_of_another = waiting()
+    policy = policy_of(run_of_another, rita, most_uses=1)
+    read = policies.usable_for
+    asked: list[str] = []
+
+    def lost_meanwhile(request: ApprovalRequest) -> list[StandingPolicy]:
+        usable = read(request)
+        asked.append(what)
+        if len(asked) > 1:
+            return usable
+        if what == "revoked":
+            reviews.revoke_standing_policy(policy.id, by=rita)
+        elif what == "no reviewer":
+            rita.groups.clear()
+        elif what == "inactive":
+            type(rita).objects.filter(pk=rita.pk).update(is_active=False)
+        else:
+            with transaction.atomic():
+                take_uses({policy.id: 1}, run=run_of_another.id)
+        return usable
+
+    monkeypatch.setattr(policies, "usable_for", lost_meanwhile)
+    run = advanced(permitting())
+    assert len(asked) == 2, "it is looked at anew"
+    assert run.status == "paused"
+    assert not Decision.objects.filter(run=run.id, verdict="approve").exists()
+    assert uses([policy]) == [1 if what == "used up" else 0]
+    assert verify_run(run.id) == []

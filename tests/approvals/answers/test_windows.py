@@ -1,0 +1,185 @@
+"""What signs by itself only after a window, in which people may decide first."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import strip_tags
+
+from approvals import reviews
+from approvals.answers.windows import KIND
+from approvals.models import Decision
+from checkpoints.models import Job, PendingWrite, Run
+from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START, Gate
+from orchestrator.engine.errors import InvalidGraph
+from orchestrator.jobs.kinds import advance
+from tests.support import cast, run_actions
+from tests.support.deadlines import gated
+from tests.support.forging import rewrite
+from tests.support.run_actions import pending, sign, sign_open
+from tests.support.small_graphs import advanced, graph, registered
+from tests.support.standing_policies import permitting, policy_of, uses, waiting
+
+pytestmark = pytest.mark.django_db(transaction=True)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def rita(people: cast.People) -> Any:
+    return run_actions.reviewer(people.reviewer)
+
+
+@pytest.fixture
+def reto(people: cast.People) -> Any:
+    return run_actions.reviewer(people.steward)
+
+
+def always(state: Any, proposal: Any) -> bool:
+    return True
+
+
+def asking_run(name: str = "windowed", **gate: Any) -> Run:
+    options = {"deadline": None, "auto": always, "auto_after": HOUR, **gate}
+    return advanced(gated(name, **options))
+
+
+def let_pass(run: Run) -> None:
+    """Move the beginning of the run's windows, and their jobs, to two hours ago."""
+    past = timezone.now() - 2 * HOUR
+    for row in pending(run):
+        rewrite(row, staged_at=past)
+    Job.objects.filter(run=run.id, kind=KIND).update(due_at=past)
+
+
+def work_off(run: Run) -> Run:
+    """Let the jobs of the run's windows work as far as they are due, and the run."""
+    for job in list(Job.objects.filter(run=run.id, kind=KIND)):
+        advance(job.id)
+    run.refresh_from_db()
+    return runs.advance(run.id) if run.status == "queued" else run
+
+
+def verdicts(run: Run) -> list[tuple[str, str]]:
+    rows = Decision.objects.filter(run=run.id).order_by("event_seq")
+    return [(row.signer_name, row.verdict) for row in rows]
+
+
+def test_it_signs_only_after_its_window(rita: Any) -> None:
+    run = asking_run()
+    assert run.status == "paused"
+    assert verdicts(run) == []
+    job = Job.objects.get(run=run.id, kind=KIND)
+    [first, _] = pending(run)
+    assert job.due_at == first.staged_at + HOUR
+    assert work_off(run).status == "paused"
+    assert Job.objects.filter(run=run.id, kind=KIND).count() == 1
+    let_pass(run)
+    run = work_off(run)
+    assert run.status == "completed"
+    assert {verdict for _, verdict in verdicts(run)} == {"approve"}
+    assert verify_run(run.id) == []
+
+
+def test_the_page_says_when(rita: Any) -> None:
+    run = asking_run()
+    browser = Client()
+    browser.force_login(rita)
+    page = browser.get(reverse("review", args=[run.id])).content.decode()
+    assert "May sign by itself at" in strip_tags(page)
+
+
+@pytest.mark.parametrize("verdict", ["approve", "reject", ("edit", "Dear Sir")])
+def test_whatever_a_person_decides_in_it_prevents_that(rita: Any, verdict: Any) -> None:
+    run = asking_run(quorum=2, reject_quorum=2)
+    sign(run, rita, [verdict, None])
+    runs.advance(run.id)
+    let_pass(run)
+    work_off(run)
+    rows = Decision.objects.filter(run=run.id, position=0).order_by("event_seq")
+    assert [row.verdict for row in rows][-1] == "no_auto"
+    assert "a person has decided this" in str(read_value(rows.last(), "reason"))
+    # What nobody has decided beside it is signed.
+    assert Decision.objects.filter(run=run.id, position=1, verdict="approve").exists()
+    assert verify_run(run.id) == []
+
+
+def test_people_who_decide_first_leave_nothing_to_sign(rita: Any) -> None:
+    run = asking_run()
+    sign_open(run, rita, "reject")
+    run = runs.advance(run.id)
+    assert run.status == "rejected"
+    assert work_off(run).status == "rejected"
+    assert "approve" not in {verdict for _, verdict in verdicts(run)}
+
+
+def test_a_standing_policy_waits_too(rita: Any, reto: Any) -> None:
+    policy = policy_of(waiting(auto_after=HOUR), rita)
+    run = advanced(permitting(auto_after=HOUR))
+    assert (run.status, uses([policy])) == ("paused", [0])
+    let_pass(run)
+    run = work_off(run)
+    assert (run.status, uses([policy])) == ("completed", [1])
+    assert verify_run(run.id) == []
+
+
+def test_a_window_begins_anew_with_what_comes_back(reto: Any) -> None:
+    made = graph("windowed-rebase")
+    gate_options: dict[str, Any] = {"reviewers": ["group:claims"]}
+
+    @made.node(effect="human", gate=Gate(**gate_options, auto=always, auto_after=HOUR))
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"total": 4}
+
+    @made.node(effect="human", gate=Gate(**gate_options))
+    def other(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"total": 5}
+
+    made.edge(START, "propose")
+    made.edge(START, "other")
+    made.edge("propose", END)
+    made.edge("other", END)
+    run = advanced(made)
+    [theirs] = PendingWrite.objects.filter(run=run.id, node="other")
+    let_pass(run)
+    item = {"write": str(theirs.write), "verdict": "approve"}
+    newest = [row for row in pending(run) if row.node == "other"]
+    reviews.sign(run.id, [{**item, "hash": newest[0].hash}], by=reto)
+    Job.objects.filter(run=run.id, kind=KIND).delete()
+    run = runs.advance(run.id)
+    [row] = [row for row in pending(run) if row.node == "propose"]
+    assert row.revision == 2
+    job = Job.objects.get(run=run.id, kind=KIND)
+    assert job.due_at == row.staged_at + HOUR
+    assert Decision.objects.filter(run=run.id, task=row.task).count() == 0
+
+
+def test_a_verification_finds_what_was_signed_before(rita: Any) -> None:
+    run = asking_run(quorum=2)
+    let_pass(run)
+    run = work_off(run)
+    for row in pending(run):
+        rewrite(row, staged_at=timezone.now())
+    faults = verify_run(run.id)
+    assert any("before its window was over" in fault.reason for fault in faults)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"auto": None},
+        {"auto_after": 60},
+        {"auto_after": timedelta(0)},
+        {"auto_after": timedelta(milliseconds=500)},
+        {"auto_after": HOUR, "deadline": HOUR},
+    ],
+)
+def test_a_window_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
+    arguments = {"auto": always, "auto_after": HOUR, "deadline": None, **options}
+    with pytest.raises(InvalidGraph, match="auto_after"):
+        registered(gated("wrong-window", **arguments))

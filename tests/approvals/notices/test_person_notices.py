@@ -1,0 +1,231 @@
+"""Notices in the console: who gets one, what it says, and what it costs."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection, transaction
+from django.test import Client as Browser
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from approvals import reviews
+from approvals.list_columns import WITHDRAWN
+from approvals.models import Notice, PersonNotice
+from approvals.notice_rows import EVENTS
+from approvals.notices import delivery_jobs
+from approvals.people.notice_list import (
+    KIND_WORDS,
+    KINDS,
+    SENTENCES,
+    UNSEEN,
+    choose_kinds,
+    count_unread,
+    kind_of,
+    listed_notices,
+    mark_read,
+    notices_of,
+)
+from checkpoints.models import Run
+from orchestrator.engine.errors import InvalidValue
+from tests.support.api_people import Client
+from tests.support.cast import People
+from tests.support.confirmed_graphs import gated, items_of
+from tests.support.run_actions import request, reviewer
+from tests.support.small_graphs import advanced
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def rita(people: People) -> User:
+    return reviewer(people.reviewer)
+
+
+@pytest.fixture
+def run(rita: User) -> Run:
+    return advanced(gated())
+
+
+def passed_on() -> None:
+    while delivery_jobs._pass_on():
+        pass
+
+
+def events_of(user: User) -> list[str]:
+    return list(notices_of(user).values_list("event", flat=True))
+
+
+def test_a_reviewer_reads_what_waits_and_the_signer_what_came_of_it(
+    rita: User, run: Run
+) -> None:
+    passed_on()
+    assert events_of(rita) == ["request.opened"]
+    (notice,) = listed_notices(rita, list(notices_of(rita)))
+    assert notice.sentence == "A review was opened"
+    assert notice.title
+    assert notice.link == f"/reviews/{run.id}/"
+    reviews.sign(run.id, items_of(run), by=rita)
+    passed_on()
+    assert "request.settled" in events_of(rita)
+
+
+def test_a_comment_is_listed_to_those_concerned_but_not_to_its_author(
+    rita: User, run: Run, people: People
+) -> None:
+    reviews.claim(request(run).id, by=rita)
+    reviews.comment(request(run).id, "Who knows them?", by=people.steward)
+    passed_on()
+    assert "request.commented" in events_of(rita)
+    assert events_of(people.steward) == []
+
+
+def test_passing_on_twice_writes_none_twice_and_what_is_rolled_back_writes_none(
+    rita: User, run: Run
+) -> None:
+    passed_on()
+    Notice.objects.update(passed_on_at=None)
+    passed_on()
+    assert PersonNotice.objects.filter(user=rita).count() == 1
+    with transaction.atomic():
+        reviews.comment(request(run).id, "Never mind.", by=rita)
+        transaction.set_rollback(True)
+    passed_on()
+    assert not PersonNotice.objects.filter(event="request.commented").exists()
+
+
+def test_whoever_may_not_see_the_run_any_more_reads_neither_title_nor_link(
+    rita: User, run: Run
+) -> None:
+    passed_on()
+    rita.groups.clear()
+    rita.user_permissions.clear()
+    (notice,) = listed_notices(User.objects.get(pk=rita.pk), list(notices_of(rita)))
+    assert (notice.sentence, notice.title, notice.link) == (UNSEEN, "", "")
+    (line,) = Client(rita).get("notices/").json()["results"]
+    assert (line["visible"], line["run"], line["request"]) == (False, None, None)
+
+
+def test_a_person_chooses_which_kinds_are_listed(rita: User) -> None:
+    choose_kinds(rita, ["outcomes", "comments"])
+    advanced(gated())
+    passed_on()
+    assert events_of(rita) == []
+    with pytest.raises(InvalidValue, match="of the kind mail"):
+        choose_kinds(rita, ["mail"])
+
+
+def test_the_newest_that_came_since_stay_unread(rita: User, run: Run) -> None:
+    passed_on()
+    newest = notices_of(rita)[0].notice
+    reviews.sign(run.id, items_of(run), by=rita)
+    passed_on()
+    unread = count_unread(rita)
+    assert mark_read(rita, until=newest) == 1
+    assert count_unread(rita) == unread - 1
+    assert mark_read(rita, until=newest) == 0
+
+
+def a_notice(user: User, number: int, **fields: Any) -> PersonNotice:
+    run = Run.objects.values_list("id", flat=True)[0]
+    fields = {"event": "request.opened", "at": timezone.now(), "run": run, **fields}
+    return PersonNotice.objects.create(user=user, notice=number, **fields)
+
+
+def test_no_more_than_a_hundred_are_counted(rita: User, run: Run) -> None:
+    for number in range(1, 121):
+        a_notice(rita, number)
+    with CaptureQueriesContext(connection) as captured:
+        assert count_unread(rita) == 100
+    assert len(captured) == 1
+    assert "LIMIT 100" in captured[0]["sql"]
+
+
+def test_they_are_removed_after_ninety_days_and_with_their_person(
+    rita: User, run: Run, people: People
+) -> None:
+    past = timezone.now() - timedelta(days=91)
+    a_notice(rita, 1, at=past)
+    a_notice(rita, 2, at=timezone.now() - timedelta(days=89))
+
+    class Lease:
+        place = ""
+
+    list(delivery_jobs.notices_that_are_old(Lease()))  # type: ignore[arg-type]
+    assert [row.notice for row in PersonNotice.objects.all()] == [2]
+    a_notice(people.nobody, 3)
+    people.nobody.delete()
+    assert [row.notice for row in PersonNotice.objects.all()] == [2]
+
+
+@pytest.fixture
+def browse() -> Callable[[User], Browser]:
+    def open_for(user: User) -> Browser:
+        browser = Browser()
+        browser.force_login(user)
+        return browser
+
+    return open_for
+
+
+def test_a_person_reads_marks_and_chooses_on_the_page(
+    rita: User, run: Run, browse: Callable[[User], Browser]
+) -> None:
+    client = browse(rita)
+    assert "Nothing has happened yet" in client.get("/notices/").content.decode()
+    passed_on()
+    html = client.get("/notices/").content.decode()
+    assert "A review was opened" in html
+    assert "1 unread." in html
+    until = str(notices_of(rita)[0].notice)
+    answer = client.post("/notices/read/", {"until": until}, follow=True)
+    assert "You have read all of them." in answer.content.decode()
+    client.post("/notices/kinds/", {"comments": "1"})
+    html = client.get("/notices/").content.decode()
+    assert html.count("checked") == 1
+    for nonsense in ("", "-1", "9" * 5000, "٣"):
+        assert client.post("/notices/read/", {"until": nonsense}).status_code == 302
+
+
+def test_the_page_costs_the_same_however_many_there_are(
+    rita: User, run: Run, browse: Callable[[User], Browser]
+) -> None:
+    passed_on()
+    client = browse(rita)
+    client.get("/notices/")
+    counts = []
+    for first in (100, 200):
+        with CaptureQueriesContext(connection) as captured:
+            client.get("/notices/")
+        counts.append(len(captured))
+        for number in range(first, first + 60):
+            a_notice(rita, number, request=request(run).id)
+    assert counts[0] == counts[1]
+    assert "Earlier" in client.get("/notices/").content.decode()
+
+
+def test_the_api_lists_them_in_pages_and_marks_them_as_read(
+    rita: User, run: Run, people: People
+) -> None:
+    passed_on()
+    client = Client(rita)
+    (line,) = client.get("notices/").json()["results"]
+    assert line["event"] == "request.opened"
+    assert line["run"] == str(run.id)
+    assert line["visible"] is True
+    assert line["read_at"] is None
+    answer = client.post("notices/read/", {"until": line["number"]})
+    assert answer.json() == {"unread": 0}
+    assert Client(people.nobody).get("notices/").json()["results"] == []
+    reader = Client(rita, ["read"])
+    assert reader.post("notices/read/", {"until": 1}).status_code == 403
+
+
+def test_every_event_but_a_withdrawal_is_listed_in_words() -> None:
+    # Nobody has to do anything about what was withdrawn.
+    listed = [event for event in EVENTS if event != WITHDRAWN]
+    assert [event for event in listed if not kind_of(event)] == []
+    assert set(SENTENCES) == set(listed)
+    assert set(KIND_WORDS) == set(KINDS)

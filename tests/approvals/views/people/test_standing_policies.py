@@ -1,0 +1,168 @@
+"""Standing policies on pages, with plain forms: made beside a review, listed, revoked."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import strip_tags
+
+from approvals.models import ApprovalRequest, StandingPolicy
+from checkpoints.models import AuditLine, Run
+from tests.support import cast, run_actions
+from tests.support.cast import PASSWORD
+from tests.support.small_graphs import advanced
+from tests.support.standing_policies import permitting, policy_of, waiting
+
+Browse = Callable[[User], Client]
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def rita(people: cast.People) -> Any:
+    return run_actions.reviewer(people.reviewer)
+
+
+def in_days(days: float) -> str:
+    return f"{timezone.localtime() + timedelta(days=days):%Y-%m-%dT%H:%M}"
+
+
+def address(run: Run) -> str:
+    asked = ApprovalRequest.objects.get(run=run.id)
+    return reverse("standing_policy_new", args=[asked.id])
+
+
+def post(browse: Browse, user: User, run: Run, **posted: str) -> Any:
+    fields = {
+        "path_1": "value",
+        "most_1": "10",
+        "most_uses": "3",
+        "ends": in_days(2),
+        "password": PASSWORD,
+        **posted,
+    }
+    return browse(user).post(address(run), fields, follow=True)
+
+
+def test_a_reviewer_makes_one_beside_a_review_and_revokes_it(
+    rita: Any, browse: Browse
+) -> None:
+    run = waiting()
+    review = browse(rita).get(reverse("review", args=[run.id])).content.decode()
+    assert f'href="{address(run)}"' in review
+    form = browse(rita).get(address(run)).content.decode()
+    assert 'name="path_1" value="value"' in form
+    assert 'value="4"' in form, "the total that is proposed"
+    answer = post(browse, rita, run, reason="Small <ones>")
+    text = " ".join(strip_tags(answer.content.decode()).split())
+    assert "it signs by itself from then on" in text
+    assert "Policy 1 of rita at review of permitting, value up to 10," in text
+    assert "0 of 3 used. Small &lt;ones&gt;" in text
+    made = StandingPolicy.objects.get()
+    assert (made.by, made.limits, made.most_uses) == (rita, {"value": "10"}, 3)
+
+    signed = advanced(permitting())
+    page = browse(rita).get(reverse("standing_policies")).content.decode()
+    assert "1 of 3 used" in page
+    review = browse(rita).get(reverse("review", args=[signed.id])).content.decode()
+    assert "Policy 1 of rita" in strip_tags(review)
+    revoked = browse(rita).post(
+        reverse("standing_policy_revoke", args=[made.id]), follow=True
+    )
+    assert "it signs nothing any more" in revoked.content.decode()
+    made.refresh_from_db()
+    assert made.revoked_by == rita
+
+
+def test_a_receipt_says_which_policy_signed_beside_it(
+    rita: Any, people: cast.People, browse: Browse
+) -> None:
+    policy_of(waiting(), rita)
+    run = advanced(permitting(quorum=2))
+    reto = run_actions.reviewer(people.steward)
+    receipt = run_actions.sign(run, reto, ["approve"])
+    page = browse(reto).get(reverse("receipt", args=[receipt.id])).content.decode()
+    assert "Policy 1 of rita (value up to 10, until " in page
+    assert ") approved 1 write at" in page
+    left = advanced(permitting(total=11))
+    receipt = run_actions.sign(left, reto, ["approve"])
+    page = browse(reto).get(reverse("receipt", args=[receipt.id])).content.decode()
+    assert "Standing policies left 1 write to people" in page
+    assert "value is more than 10" in page
+
+
+@pytest.mark.parametrize("password", ["", "not the right words"])
+def test_without_the_password_none_is_made(
+    rita: Any, browse: Browse, password: str
+) -> None:
+    answer = post(browse, rita, waiting(), password=password)
+    assert "that is not your password" in answer.content.decode()
+    assert not StandingPolicy.objects.exists()
+    assert AuditLine.objects.filter(kind="refused_confirmation").count() == 1
+
+
+@pytest.mark.parametrize(
+    "posted",
+    [
+        {"ends": ""},
+        {"ends": "soon"},
+        {"ends": "2020-01-01"},
+        {"ends": "9999-12-31"},
+        {"most_uses": ""},
+        {"most_uses": "-1"},
+        {"most_uses": "99999999999"},
+        {"most_1": "many"},
+        {"path_1": "a..b"},
+        {"path_1": "\x00"},
+        {"reason": "\x00"},
+    ],
+)
+def test_nonsense_changes_nothing(
+    rita: Any, browse: Browse, posted: dict[str, str]
+) -> None:
+    answer = post(browse, rita, waiting(), **posted)
+    assert "Nothing was changed" in answer.content.decode()
+    assert not StandingPolicy.objects.exists()
+
+
+def test_who_is_no_reviewer_makes_none_and_who_sees_nothing_finds_none(
+    rita: Any, people: cast.People, browse: Browse
+) -> None:
+    run = waiting()
+    answer = post(browse, people.auditor, run)
+    assert "only a reviewer of it" in answer.content.decode()
+    assert browse(people.nobody).get(address(run)).status_code == 404
+    assert post(browse, people.nobody, run).status_code == 404
+    assert not StandingPolicy.objects.exists()
+    made = policy_of(run, rita)
+    other = browse(people.second_reviewer)
+    assert "permitting" not in other.get(reverse("standing_policies")).content.decode()
+    other.post(reverse("standing_policy_revoke", args=[made.id]))
+    made.refresh_from_db()
+    assert made.revoked_at is None
+    steward = browse(people.steward)
+    assert "permitting" in steward.get(reverse("standing_policies")).content.decode()
+
+
+def test_the_api_lists_shows_and_revokes_what_is_ones_own(
+    rita: Any, people: cast.People, browse: Browse
+) -> None:
+    made = policy_of(waiting(), rita)
+    client = browse(rita)
+    root = "/api/v1/standing-policies/"
+    [listed] = client.get(root).json()["results"]
+    assert listed == client.get(f"{root}{made.id}/").json()
+    assert (listed["by"], listed["number"], listed["uses"]) == ("rita", 1, 0)
+    assert listed["limits"] == {"value": "10"}
+    other = browse(people.second_reviewer)
+    assert other.get(root).json()["results"] == []
+    assert other.get(f"{root}{made.id}/").status_code == 404
+    revoke = f"{root}{made.id}/revoke/"
+    as_json: dict[str, Any] = {"data": {}, "content_type": "application/json"}
+    assert other.post(revoke, **as_json).status_code == 404
+    answer = browse(people.steward).post(revoke, **as_json)
+    assert answer.json()["revoked_at"]
