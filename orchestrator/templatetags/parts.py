@@ -67,11 +67,11 @@ def _known_parts(context: template.Context) -> dict[str, str]:
     if request is None or not request.headers.get("X-Fragment"):
         return {}
     # A page has many parts, and reads the header once.
-    known: dict[str, str] | None = getattr(request, "known_parts", None)
-    if known is None:
-        known = {}
+    digests: dict[str, str] | None = getattr(request, "known_parts", None)
+    if digests is None:
+        digests = {}
         for entry in request.headers.get(HEADER, "").split(","):
             name, _, digest = entry.partition("=")
-            known[name] = digest
-        request.known_parts = known
-    return known
+            digests[name] = digest
+        request.known_parts = digests
+    return digests
