@@ -15,21 +15,24 @@ from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.http import urlencode
 
+from approvals import permissions
 from approvals.drafts import DraftChoice
 from approvals.gates.request_state import RequestState
 from approvals.gates.withdrawal import who_asked
+from approvals.inbox import bar_in, bar_queries
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views import consequences, inbox
 from approvals.views.card_pages import LinePages
 from approvals.views.drafted_outcome import Next
 from approvals.views.page import read_number, render
 from approvals.views.people.claim_cards import ClaimCard
-from approvals.views.people.comment_box import comment_box
+from approvals.views.people.comment_box import comment_box, comment_queries
 from approvals.views.people.shown_tiers import TierLine, asked_too, next_tiers
 from approvals.views.signatures import Slot
 from approvals.views.write_cards import Question, WriteCard
 from approvals.views.write_groups import WriteGroup, WriteLine
 from checkpoints.core.status import CLOSED_TO_DECISIONS
+from checkpoints.db.together import read_together
 from checkpoints.models import Run
 from orchestrator.engine.errors import IncompatibleGraph
 from orchestrator.engine.graphs.confirmation import PASSWORD, strongest
@@ -113,15 +116,6 @@ class Review:
         for question in self.requests:
             slips += question.slips
         return slips
-
-    @property
-    def may_have_comments(self) -> bool:
-        """Return whether there may be comments on requests of the run."""
-        # A request that was read once more does not say it.
-        return any(
-            getattr(state.request, "has_comments", True)
-            for state in self.standing.values()
-        )
 
     @property
     def said_by_claims(self) -> set[UUID]:
@@ -410,13 +404,16 @@ class Review:
 def rendered(request: HttpRequest, shown: Review, *, status: int = 200) -> HttpResponse:
     """Return the page of a review, with the comments on its requests."""
     number = read_number(request.GET.get("comments", "")) or 1
-    talk = comment_box(
-        shown.run, shown.requests, page=number, are_there=shown.may_have_comments
+    principals = permissions.principals_shown(request.user)
+    # The frame of the page needs a statement in any case.
+    rows = read_together(
+        **comment_queries(shown.run, page=number), **bar_queries(principals)
     )
+    talk = comment_box(shown.run, shown.requests, rows, page=number)
     return render(
         request,
         "approvals/review.html",
-        {"page": shown, "talk": talk},
+        {"page": shown, "talk": talk, "bar": bar_in(rows)},
         section="reviews",
         status=status,
     )

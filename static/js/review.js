@@ -656,7 +656,12 @@ const merge = (page) => {
   let lost = '';
   for (const fresh of page.querySelectorAll('.slip[data-write], .slip[data-group]')) {
     const old = slips().find((slip) => keyOf(slip) === keyOf(fresh));
-    if (!old || old.dataset.version === fresh.dataset.version) continue;
+    if (!old) continue;
+    if (old.dataset.version === fresh.dataset.version) {
+      // Only what this person has chosen is new in it, and stands here already.
+      old.dataset.digest = fresh.dataset.digest;
+      continue;
+    }
     // Somebody else's signature filled in a slot: what is chosen here is for the same revision, and
     // counts.
     if (touched(old) && hashOf(old) && hashOf(old) === hashOf(fresh)) {
