@@ -8,6 +8,7 @@ from approvals.views import (
     draft,
     inbox,
     passkey_challenge,
+    posted_comment,
     receipt,
     review,
     seen_writes,
@@ -16,7 +17,6 @@ from approvals.views.audit import download, gate_figures, line, page
 from approvals.views.notices import mail_choice, notice_page, webhooks
 from approvals.views.people import (
     claim_cards,
-    comment_box,
     delegations,
     saved_filters,
     standing_policies,
@@ -33,7 +33,7 @@ urlpatterns = [
         "reviews/<str:ref>/passkey/", passkey_challenge.challenge_page, name="challenge"
     ),
     path("reviews/<str:ref>/claim/", claim_cards.claim_page, name="claim"),
-    path("reviews/<str:ref>/comment/", comment_box.comment_page, name="comment"),
+    path("reviews/<str:ref>/comment/", posted_comment.comment_page, name="comment"),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
     path("reviews/<str:ref>/seen/", seen_writes.seen_page, name="seen"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),

@@ -103,6 +103,8 @@ class Review:
     drafts: Mapping[str, DraftChoice] = field(default_factory=dict)
     unfolded: bool = False
     claims: Sequence[ClaimCard] = ()
+    comment_text: str = ""
+    comment_about: str = ""
     icons: tuple[tuple[str, str], ...] = (
         ("approve", "check"),
         ("edit", "pen"),

@@ -732,6 +732,8 @@ if (main) {
 }
 // What answers a signature that was not taken is the review again, at its own address: reloading it
 // posts nothing.
+if (location.pathname.endsWith('/comment/'))
+  history.replaceState(null, '', location.pathname.replace(/comment\/$/, ''));
 if (location.pathname.endsWith('/sign/')) {
   history.replaceState(null, '', location.pathname.replace(/sign\/$/, ''));
   // Choices made just before the signature were sent with it, and may not have been kept.

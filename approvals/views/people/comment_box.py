@@ -1,5 +1,5 @@
-"""Comments on pages: what people have said about the requests of a run, the form for
-another one, and the address to which it posts.
+"""Comments on pages: what people have said about the requests of a run, and the form for
+another one.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -8,24 +8,17 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.db.models import Count, QuerySet, Window
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
-from django.urls import reverse
 
-from approvals import reviews
 from approvals.models import ApprovalRequest, RequestComment
 from approvals.people.comments import LONGEST, SHOWN
 from approvals.views.inbox import name_of, name_of_node
-from approvals.views.page import posted_from_review, single_fields, visible_run
 from approvals.views.write_cards import Question
 from checkpoints.models import Run
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
-from orchestrator.engine.errors import REFUSALS, UnknownThing
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,38 +183,3 @@ def _targets(questions: Sequence[Question]) -> list[CommentTarget]:
             value = f"{question.id} {slip.write}"
             targets.append(CommentTarget(value, f"only: {slip.title}"))
     return targets
-
-
-@posted_from_review
-@single_fields()
-def comment_page(request: HttpRequest, ref: str) -> HttpResponse:
-    """Write a comment on a request of a run or on one of its writes, and lead back to
-    the comments of the review.
-    """
-    run = visible_run(request.user, ref)
-    about, _, write = request.POST.get("about", "").partition(" ")
-    # Browsers post the ends of lines as networks have them.
-    text = request.POST.get("text", "").replace("\r\n", "\n")
-    try:
-        if not ApprovalRequest.objects.filter(
-            id__in=[_uuid_in(about)], run=run
-        ).exists():
-            raise UnknownThing("there is no such request in this run")
-        reviews.comment(
-            about,
-            text,
-            by=request.user,
-            write=write or None,
-            # Posted twice, it is written once.
-            id=_uuid_in(request.POST.get("key", "")),
-        )
-    except REFUSALS as error:
-        messages.error(request, f"Nothing was written: {error.message}.")
-    return redirect(f"{reverse('review', args=[run.id])}#comments")
-
-
-def _uuid_in(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

@@ -44,27 +44,6 @@ def test_a_person_comments_with_a_plain_form_and_others_read_it(
     assert 'data-comments="1"' in html
 
 
-def test_posted_twice_it_is_written_once(
-    run: Run, people: People, browse: Browse
-) -> None:
-    key = "01a20375-2ef5-7e6f-835d-4878671b73ec"
-    for _ in range(2):
-        post(browse, people.reviewer, run, text="Once.", key=key)
-    assert RequestComment.objects.count() == 1
-
-
-def test_what_cannot_be_written_is_said(
-    run: Run, people: People, browse: Browse
-) -> None:
-    answer = post(browse, people.reviewer, run, text=" ").content.decode()
-    assert "Nothing was written: a comment needs a text." in answer
-    answer = post(browse, people.reviewer, run, text="Hi", about="x").content.decode()
-    assert "Nothing was written" in answer
-    address = reverse("comment", args=[run.id])
-    assert browse(people.nobody).post(address, {"text": "Hi"}).status_code == 404
-    assert not RequestComment.objects.exists()
-
-
 def test_addresses_of_the_web_are_links_and_nothing_else_is_markup(
     run: Run, people: People, browse: Browse
 ) -> None:
