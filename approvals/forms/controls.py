@@ -142,7 +142,8 @@ def _control(
     )
     control.switch = kind == "group" and nullable
     _fill(control, plain, defs, value)
-    control.value = _shown(kind, value)
+    is_chosen = has_value or "default" in schema
+    control.value = _shown(kind, value, is_chosen=is_chosen)
     return control
 
 
@@ -207,8 +208,13 @@ def _label_of_choice(value: str) -> str:
     return humanise(value) or EMPTY_TEXT
 
 
-def _shown(kind: str, value: Any) -> Any:
-    """Return a value as its control shows it."""
+def _shown(kind: str, value: Any, *, is_chosen: bool) -> Any:
+    """Return a value as its control shows it. `is_chosen`: it is a value or the default,
+    not the absence of both.
+    """
+    if kind == "yes_no":
+        # The empty text is the button "not set"; None chooses no button.
+        return "" if is_chosen else None
     if kind == "json":
         if value is None:
             return ""

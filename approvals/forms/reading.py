@@ -103,6 +103,10 @@ def _empty(control: Control, text: str, *, sent: bool) -> Any:
     """Return the value of a field that was left empty."""
     if control.kind == "lines":
         return []
+    # No button was chosen, and the value as a whole cannot be left out.
+    if control.kind == "yes_no" and not sent and not control.path:
+        control.error = MISSING["value"]
+        return ABSENT
     # The empty text is a value here, which the person chose.
     if sent and control.has_empty_choice:
         return text

@@ -25,7 +25,10 @@ def _sent_of(control: Control) -> str | None:
         return None
     if control.kind == "bool":
         return "true" if control.value else None
-    if control.kind in controls.RADIOS and control.value is None:
+    if control.kind == "yes_no":
+        value: str | None = control.value
+        return value
+    if control.kind == "radio" and control.value is None:
         # No button is chosen, unless one of them says that there is no value.
         return "" if control.nullable else None
     return "" if control.value is None else str(control.value)

@@ -15,7 +15,12 @@ from approvals.drafts import DraftChoice, drafts_of
 from approvals.gates.departed_line import DepartedLine, departed_line
 from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import RequestState, load_states
-from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    RequestComment,
+    RequestStatus,
+)
 from approvals.results.earlier_askings import earlier_askings
 from approvals.views import (
     consequences,
@@ -139,6 +144,9 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     """
     here = ApprovalRequest.objects.filter(run=run, line=run.line)
     here = here.select_related("claim")
+    # Asked beside, so that a review without comments reads none.
+    comments = RequestComment.objects.filter(run=OuterRef("run")).order_by()
+    here = here.annotate(has_comments=Exists(comments))
     statuses = [RequestStatus.OPEN, RequestStatus.SETTLED]
     if run.cancel_at:
         # What a cancelled run had asked for stays readable.
@@ -146,7 +154,7 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     shown = here.filter(Q(status__in=statuses) | Q(id__in=seen))
     # What was re-opened stands there once, as it is asked now.
     shown = shown.exclude(_asked_anew())
-    requests = list(shown.order_by("opened_at", "id"))
+    requests: list[ApprovalRequest] = list(shown.order_by("opened_at", "id"))
     if seen:
         # The open page may show requests of a line that the run has left since.
         requests += ApprovalRequest.objects.filter(

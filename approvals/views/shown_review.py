@@ -115,6 +115,15 @@ class Review:
         return slips
 
     @property
+    def may_have_comments(self) -> bool:
+        """Return whether there may be comments on requests of the run."""
+        # A request that was read once more does not say it.
+        return any(
+            getattr(state.request, "has_comments", True)
+            for state in self.standing.values()
+        )
+
+    @property
     def said_by_claims(self) -> set[UUID]:
         """The requests of which their claim says why this person cannot sign."""
         return {card.request for card in self.claims if card.is_reason}
@@ -401,7 +410,9 @@ class Review:
 def rendered(request: HttpRequest, shown: Review, *, status: int = 200) -> HttpResponse:
     """Return the page of a review, with the comments on its requests."""
     number = read_number(request.GET.get("comments", "")) or 1
-    talk = comment_box(shown.run, shown.requests, page=number)
+    talk = comment_box(
+        shown.run, shown.requests, page=number, are_there=shown.may_have_comments
+    )
     return render(
         request,
         "approvals/review.html",

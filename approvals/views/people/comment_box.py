@@ -65,11 +65,15 @@ class CommentBox:
 
 
 def comment_box(
-    run: Run, questions: Sequence[Question], *, page: int = 1
+    run: Run, questions: Sequence[Question], *, page: int, are_there: bool
 ) -> CommentBox:
     """Return the comments on all requests of a run, also on earlier ones, with what a
-    new one can be about. `page` counts from the newest, 1. One query.
+    new one can be about. `page` counts from the newest, 1. One query, none unless
+    `are_there` any.
     """
+    targets: Sequence[CommentTarget] = () if run.imported else _targets(questions)
+    if not are_there:
+        return CommentBox(comments=(), targets=targets)
     rows = RequestComment.objects.filter(run=run.id).select_related("by", "request")
     # Counted with them, so that the page needs no second query.
     rows = rows.annotate(count=Window(Count("id"))).order_by("-at", "-id")
@@ -83,7 +87,7 @@ def comment_box(
         count=count,
         older=page + 1 if count > first + SHOWN else 0,
         newer=page - 1,
-        targets=() if run.imported else _targets(questions),
+        targets=targets,
     )
 
 
