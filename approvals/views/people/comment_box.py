@@ -44,7 +44,7 @@ class ShownComment:
 
 @dataclass(frozen=True, slots=True)
 class CommentTarget:
-    """What a new comment can be about, with the value that its form posts."""
+    """A request or write that a new comment can be about, with the value that its form posts."""
 
     value: str
     words: str
