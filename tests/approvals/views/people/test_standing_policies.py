@@ -92,7 +92,7 @@ def test_a_receipt_says_which_policy_signed_beside_it(
     receipt = run_actions.sign(left, reto, ["approve"])
     page = browse(reto).get(reverse("receipt", args=[receipt.id])).content.decode()
     assert "Standing policies left 1 write to people" in page
-    assert "value is more than 10" in page
+    assert "it is beyond the limits of a standing policy" in page
 
 
 @pytest.mark.parametrize("password", ["", "not the right words"])
