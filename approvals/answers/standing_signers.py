@@ -125,7 +125,7 @@ def _why_not(
         return OF_MAKER
     if policy.uses + uses >= policy.most_uses:
         return USED_UP
-    is_beyond = reason_against(policy.limits, read_value(row, "value"))
+    is_beyond = reason_against(policy.limits, row.channel, read_value(row, "value"))
     return BEYOND if is_beyond else ""
 
 

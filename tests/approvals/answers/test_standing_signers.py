@@ -70,7 +70,7 @@ def test_what_is_within_its_limits_passes_without_people(rita: Any) -> None:
     decision = Decision.objects.get(run=run.id)
     assert (decision.by, decision.receipt, decision.delegator) == (None, None, rita)
     assert decision.standing["id"] == str(policy.id)
-    assert decision.standing["limits"] == {"value": "10"}
+    assert decision.standing["limits"] == {"total": {"value": "10"}}
     assert decision.standing["ends"] == policy.ends_at.isoformat()
     assert uses([policy]) == [1]
     assert verify_run(run.id) == []
@@ -102,7 +102,7 @@ def test_what_is_beyond_its_limits_is_left_to_people(rita: Any, total: Any) -> N
 
 
 def test_without_a_number_at_the_path_it_signs_nothing(rita: Any) -> None:
-    policy_of(waiting(), rita, limits={"amount": 10})
+    policy_of(waiting(), rita, limits={"total": {"amount": 10}})
     run = advanced(permitting())
     assert reason_of(run) == BEYOND
 
@@ -244,7 +244,9 @@ def test_a_deployment_that_forbids_it_leaves_it_to_people(rita: Any, reto: Any) 
 def test_a_policy_that_was_changed_or_put_back_signs_nothing(rita: Any) -> None:
     first = waiting()
     changed = policy_of(first, rita)
-    StandingPolicy.objects.filter(id=changed.id).update(limits={"value": "1000"})
+    StandingPolicy.objects.filter(id=changed.id).update(
+        limits={"total": {"value": "1000"}}
+    )
     assert advanced(permitting(total=11)).status == "paused"
 
     before = policy_of(first, rita, most_uses=1)
@@ -280,7 +282,7 @@ def test_bundles_and_receipts_with_its_answers_verify(
     assert verify_receipt(receipt, key).ok
     assert b"standing" in base64.b64decode(json.loads(receipt)["payload"])
     # A house that signs another limit than its policy kept is found out.
-    lower = {**decision.standing, "limits": {"value": "1"}}
+    lower = {**decision.standing, "limits": {"total": {"value": "1"}}}
     monkeypatch.setattr(exported_receipt, "_standing", lambda row: {"standing": lower})
     verdict_on_other = verify_receipt(export_receipt(decision.id), key)
     assert "within the limits of its policy" in verdict_on_other.reason
@@ -354,3 +356,10 @@ def test_many_requests_at_once_read_policies_and_people_once(rita: Any) -> None:
 
     sent(1)
     assert sent(1) == sent(20)
+
+
+def test_a_channel_that_its_maker_did_not_name_is_left_to_people(rita: Any) -> None:
+    policy = policy_of(waiting(), rita, limits={"note": {"value": 10}})
+    run = advanced(permitting())
+    assert (run.status, reason_of(run)) == ("paused", BEYOND)
+    assert uses([policy]) == [0]
