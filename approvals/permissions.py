@@ -169,12 +169,12 @@ def _with_delegated(user: Any, rights: "_RightsRead") -> HeldPrincipals:
     """Return the principals of a user whose rights were just read, and those of the
     people for whom they decide.
     """
-    own = _read_principals(user, rights.groups)
+    own = read_principals(user, rights.groups)
     passed_on: list[tuple[Delegation, list[str]]] = []
     if rights.decides_for_others:
         for delegation in delegations.lasting_to(user):
             # Their own right alone: what others passed on to them goes no further.
-            principals = _read_principals(delegation.delegator)
+            principals = read_principals(delegation.delegator)
             passed_on.append((delegation, principals))
     return HeldPrincipals(own, passed_on)
 
@@ -253,7 +253,7 @@ def _are_read_as_django_reads_them() -> bool:
     return True
 
 
-def _read_principals(user: Any, groups: Iterable[str] | None = None) -> list[str]:
+def read_principals(user: Any, groups: Iterable[str] | None = None) -> list[str]:
     """Return the principals of a user by their own right. `groups` are the names of
     their groups, where the caller has just read them.
     """
@@ -282,7 +282,7 @@ def principals_kept(users: Collection[int]) -> dict[int, list[str]]:
     groups = _links_of(accounts, "groups").values("group")
     lock_rows(Group.objects.filter(pk__in=groups))
     lock_rows(Group.permissions.through.objects.filter(group__in=groups))
-    return {user.pk: _read_principals(user) for user in accounts}
+    return {user.pk: read_principals(user) for user in accounts}
 
 
 def _links_of(accounts: "QuerySet[Any]", name: str) -> "QuerySet[Any]":
@@ -594,7 +594,7 @@ def is_reviewer(
     the rows of reviewers only find requests for inboxes.
     """
     if principals is None:
-        principals = _read_principals(user)
+        principals = read_principals(user)
     reviewers = request.policy["reviewers"]
     if request.passed_tiers:
         reviewers = request.reviewers_now

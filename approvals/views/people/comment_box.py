@@ -119,7 +119,7 @@ def _join(
     for comment in comments:
         comment.request = requests[comment.request_id]
         # Whose account is gone is known by name.
-        if comment.by_id is not None:
+        if comment.by_id in people:
             comment.by = people[comment.by_id]
 
 
