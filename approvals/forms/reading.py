@@ -58,6 +58,8 @@ def _read_field(control: Control, posted: Mapping[str, Any]) -> Any:
     if control.kind in RADIOS and not is_sent:
         # Radio buttons without a choice send nothing, which is not the empty text.
         control.value = None
+    if control.kind == "yes_no" and not is_sent:
+        return _unchosen(control)
     if text.strip() == "":
         return _empty(control, text, sent=is_sent)
     try:
@@ -99,14 +101,18 @@ def _is_set(control: Control, posted: Mapping[str, Any]) -> bool:
     return is_on
 
 
+def _unchosen(control: Control) -> Any:
+    """Return the value of a boolean of which no button was chosen."""
+    # The value as a whole cannot be left out, even where it may be null.
+    if control.required or not control.path:
+        control.error = MISSING["value"]
+    return ABSENT
+
+
 def _empty(control: Control, text: str, *, sent: bool) -> Any:
     """Return the value of a field that was left empty."""
     if control.kind == "lines":
         return []
-    # No button was chosen, and the value as a whole cannot be left out.
-    if control.kind == "yes_no" and not sent and not control.path:
-        control.error = MISSING["value"]
-        return ABSENT
     # The empty text is a value here, which the person chose.
     if sent and control.has_empty_choice:
         return text

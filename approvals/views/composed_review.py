@@ -18,7 +18,6 @@ from approvals.gates.request_state import RequestState, load_states
 from approvals.models import (
     ApprovalRequest,
     Decision,
-    RequestComment,
     RequestStatus,
 )
 from approvals.results.earlier_askings import earlier_askings
@@ -144,9 +143,6 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     """
     here = ApprovalRequest.objects.filter(run=run, line=run.line)
     here = here.select_related("claim")
-    # Asked beside, so that a review without comments reads none.
-    comments = RequestComment.objects.filter(run=OuterRef("run")).order_by()
-    here = here.annotate(has_comments=Exists(comments))
     statuses = [RequestStatus.OPEN, RequestStatus.SETTLED]
     if run.cancel_at:
         # What a cancelled run had asked for stays readable.

@@ -72,12 +72,12 @@ that begin and end transactions of SQLite.
 """
 MOST = {
     "sqlite": {
-        "superstep": (51, 198, 405),
+        "superstep": (51, 199, 406),
         "signature": (28, 131, 555),
         "fork": (58, 243, 633),
     },
     "postgresql": {
-        "superstep": (51, 199, 400),
+        "superstep": (51, 200, 401),
         "signature": (28, 129, 539),
         "fork": (58, 241, 630),
     },

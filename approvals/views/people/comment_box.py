@@ -37,7 +37,7 @@ class ShownComment:
 
 @dataclass(frozen=True, slots=True)
 class CommentTarget:
-    """What a new comment can be about, with the value that its form posts."""
+    """A request or write that a new comment can be about, with the value that its form posts."""
 
     value: str
     words: str
@@ -112,7 +112,7 @@ def _join(
     for comment in comments:
         comment.request = requests[comment.request_id]
         # Whose account is gone is known by name.
-        if comment.by_id is not None:
+        if comment.by_id in people:
             comment.by = people[comment.by_id]
 
 
