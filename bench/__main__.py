@@ -19,7 +19,7 @@ from bench.places import SERVERS
 from bench.results import Results
 from bench.table import table, unsteady
 
-WORKLOADS = ("W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11")
+WORKLOADS = tuple(f"W{number}" for number in range(1, 13))
 PEERS = {
     "langgraph": ("langgraph.checkpoint.sqlite", "langgraph.checkpoint.postgres"),
     "dbos": ("dbos",),

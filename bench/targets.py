@@ -402,6 +402,16 @@ TARGETS = (
         _beside,
     ),
     Target(
+        25,
+        "W12: memory (PSS) of a worker of two, idle · after 20 runs",
+        "≤ 100 MB · ≤ 120 MB",
+        "80 MB · 90 MB",
+        _several(
+            ("idle_mb", {"workload": "W12"}, 100, "{:.0f} MB"),
+            ("after_mb", {"workload": "W12"}, 120, "{:.0f} MB"),
+        ),
+    ),
+    Target(
         27,
         "W9: blame of a value of the first step; longest ÷ shortest history",
         "≤ 5 ms; ≤ 1.5",

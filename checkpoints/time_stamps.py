@@ -7,13 +7,16 @@ audit log itself. The library `rfc3161-client` reads them; without it none are m
 """
 
 import base64
+import socket
 from collections.abc import Iterator
-from datetime import timedelta
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Timer
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from cryptography import x509
 
@@ -33,7 +36,9 @@ KIND = "audit_stamped"
 `authority`, the time `at` that it states, and its answer as `token`, DER in base64.
 """
 EVERY = timedelta(days=1)
-"""The time between two stamps; after a failure the next attempt is an hour later."""
+"""The time between two stamps."""
+LATEST = timedelta(hours=1)
+"""By how much the time that an authority states may differ from the clock here."""
 SECONDS = 20.0
 """How long the authority may take to answer."""
 LARGEST = 64 * 1024
@@ -49,10 +54,14 @@ class StampRefused(Exception):
 
 @frozen
 class Stamp:
-    """The stamped head and the token that a line of the kind `KIND` holds."""
+    """The stamped head and the token that a line of the kind `KIND` holds, with the
+    authority and the time that it stated.
+    """
 
     head: ChainHead
     token: bytes
+    authority: str
+    at: datetime
 
 
 def stamp_head(lease: JobLease) -> Iterator[Step]:
@@ -60,8 +69,8 @@ def stamp_head(lease: JobLease) -> Iterator[Step]:
     lines were chained since the last time. Does nothing where no authority is
     configured.
 
-    Raises `StampRefused`, `OSError` where the authority cannot be reached or the roots
-    cannot be read, and `ValueError` where these are no certificates.
+    Raises `StampRefused`, also where the authority cannot be reached; `OSError` where
+    the roots cannot be read, and `ValueError` where these are no certificates.
     """
     url = conf().time_stamp_url
     head = chain.chain_head()
@@ -74,7 +83,7 @@ def stamp_head(lease: JobLease) -> Iterator[Step]:
         number=head.number,
         hash=head.hash,
         authority=urlsplit(url).hostname or "",
-        at=_stated_time(token),
+        at=stated_time(token).isoformat(),
         token=base64.b64encode(token).decode(),
     )
     yield Step(1, note=f"line {head.number} stamped at {line.facts['at']}")
@@ -104,21 +113,67 @@ def request_token(url: str, hash_: str) -> bytes:
     message = hash_.encode()
     builder = TimestampRequestBuilder().data(message)
     query = builder.hash_algorithm(HashAlgorithm.SHA256).build()
-    # The address is a setting, and settings allow http and https alone.
-    request = Request(  # noqa: S310
-        url,
-        data=query.as_bytes(),
-        headers={"Content-Type": "application/timestamp-query"},
-    )
-    with urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
-        token: bytes = answer.read(LARGEST + 1)
-    if len(token) > LARGEST:
-        raise StampRefused(f"the answer of {url} is longer than {LARGEST:,} bytes")
+    token = _answer(url, query.as_bytes())
     # The nonce shows that it is the answer to this request.
     reason = fault_of_token(token, hash_, nonce=query.nonce)
     if reason:
-        raise StampRefused(f"the answer of {url} {reason}")
+        raise StampRefused(f"the answer of the authority {reason}")
+    stated = stated_time(token)
+    if abs(stated - read_now()) > LATEST:
+        raise StampRefused(
+            f"the authority states the time {stated.isoformat()}, which differs from the "
+            "clock here by more than an hour"
+        )
     return token
+
+
+def _answer(url: str, query: bytes) -> bytes:
+    """Return the body that an address answers to a query. Follows no redirect. Raises
+    `StampRefused`.
+    """
+    address = urlsplit(url)
+    connect = HTTPSConnection if address.scheme == "https" else HTTPConnection
+    connection = connect(address.hostname or "", address.port, timeout=SECONDS)
+    headers = {"Content-Type": "application/timestamp-query"}
+    try:
+        connection.connect()
+        with _limited(connection.sock):
+            connection.request("POST", address.path or "/", query, headers)
+            answer = connection.getresponse()
+            body = answer.read(LARGEST + 1)
+    except (OSError, HTTPException) as error:
+        reason = f"{address.hostname} gave no answer: {type(error).__name__}"
+        raise StampRefused(reason) from error
+    finally:
+        connection.close()
+    if answer.status != 200:
+        raise StampRefused(f"{address.hostname} answered {answer.status}")
+    if len(body) > LARGEST:
+        raise StampRefused(f"the answer is longer than {LARGEST:,} bytes")
+    return body
+
+
+@contextmanager
+def _limited(connection: socket.socket) -> Iterator[None]:
+    """Cut a connection off when its time is over, for a time limit of a socket begins
+    anew with each byte that arrives.
+    """
+    limit = Timer(SECONDS, _cut, [connection])
+    limit.daemon = True
+    limit.start()
+    try:
+        yield
+    finally:
+        limit.cancel()
+
+
+def _cut(connection: socket.socket) -> None:
+    try:
+        # Past the layer of TLS, which another thread is using.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+    except OSError:
+        # It was closed meanwhile.
+        return
 
 
 def fault_of_token(token: bytes, hash_: str, *, nonce: int | None = None) -> str:
@@ -132,45 +187,60 @@ def fault_of_token(token: bytes, hash_: str, *, nonce: int | None = None) -> str
         decode_timestamp_response,
     )
 
-    builder = VerifierBuilder(roots=_roots(), nonce=nonce)
+    builder = VerifierBuilder(roots=roots(), nonce=nonce)
     try:
         response = decode_timestamp_response(token)
         builder.build().verify_message(response, hash_.encode())
     except (ValueError, VerificationError) as error:
         return f"proves nothing: {error}"
+    except Exception as error:
+        # Certificates in a foreign answer may break in any way.
+        return f"proves nothing: {type(error).__name__}"
     return ""
 
 
-def _roots() -> list[x509.Certificate]:
+def roots() -> list[x509.Certificate]:
+    """Return the certificates that the settings name. Raises `OSError` where they cannot
+    be read, and `ValueError` where they are none.
+    """
     return x509.load_pem_x509_certificates(Path(conf().time_stamp_roots).read_bytes())
 
 
-def _stated_time(token: bytes) -> str:
-    """Return the time that a token states, as ISO 8601."""
+def stated_time(token: bytes) -> datetime:
+    """Return the time that a token states. Raises `ValueError` if it is none."""
     from rfc3161_client import decode_timestamp_response
 
-    return decode_timestamp_response(token).tst_info.gen_time.isoformat()
+    return decode_timestamp_response(token).tst_info.gen_time
 
 
 def stamp_of(line: AuditLine) -> Stamp | None:
     """Return what a line says of a stamp; None if that is unclear."""
     facts: Any = line.facts
     match facts:
-        case {"number": int(number), "hash": str(hash_), "token": str(text)}:
+        case {
+            "number": int(number),
+            "hash": str(hash_),
+            "token": str(text),
+            "authority": str(authority),
+            "at": str(moment),
+        }:
             try:
                 token = base64.b64decode(text, validate=True)
+                at = datetime.fromisoformat(moment)
             except ValueError:
                 return None
-            return Stamp(ChainHead(number, hash_), token)
+            return Stamp(ChainHead(number, hash_), token, authority, at)
     return None
 
 
-def latest_stamp() -> AuditLine | None:
-    """Return the newest line with a token, if it is as it was sealed. One query."""
+def latest_stamp() -> Stamp | None:
+    """Return what the newest line with a token says, if it is as it was sealed. One
+    query.
+    """
     line = AuditLine.objects.filter(kind=KIND).order_by("-id").first()
     if line is None or fault_of(line, PLAIN) is not None:
         return None
-    return line
+    return stamp_of(line)
 
 
 def can_verify() -> bool:

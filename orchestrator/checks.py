@@ -201,16 +201,35 @@ def check_time_stamps(
     # It reads models, which are not there yet while this module is imported.
     from checkpoints import time_stamps
 
-    if not conf().time_stamp_url or time_stamps.can_verify():
+    if not conf().time_stamp_url:
+        return []
+    reason = "the package rfc3161-client is not installed"
+    if time_stamps.is_available:
+        reason = _fault_of_roots()
+    if not reason:
         return []
     return [
         Error(
-            "COUNTERSIGN['TIME_STAMP_URL'] is set, and no time stamp could be verified",
+            "COUNTERSIGN['TIME_STAMP_URL'] is set, and no time stamp can be verified: "
+            f"{reason}",
             hint="pip install 'django-countersign[timestamps]', and name the file of "
             "the authority's root certificates in COUNTERSIGN['TIME_STAMP_ROOTS']",
             id="orchestrator.E007",
         )
     ]
+
+
+def _fault_of_roots() -> str:
+    """Return why the certificates that verify time stamps cannot be read; empty if they
+    can.
+    """
+    from checkpoints.time_stamps import roots
+
+    try:
+        roots()
+    except (OSError, ValueError) as error:
+        return f"the file of TIME_STAMP_ROOTS cannot be read: {type(error).__name__}"
+    return ""
 
 
 def check_atomic_nodes(

@@ -31,6 +31,8 @@ EMPTY_TEXT = "empty text"
 """The label of a choice that is the empty text."""
 YES_OR_NO = (("true", "Yes"), ("false", "No"))
 """The two buttons of a boolean that has no value yet, with what each sends."""
+NO_VALUE_CHOSEN = ""
+"""The value of such buttons where "not set" is chosen; None chooses no button."""
 RADIOS = ("radio", "yes_no")
 """The kinds that are drawn as radio buttons."""
 
@@ -143,6 +145,7 @@ def _control(
     control.switch = kind == "group" and nullable
     _fill(control, plain, defs, value)
     control.value = _shown(kind, value)
+    _choose_not_set(control, schema, has_value=has_value)
     return control
 
 
@@ -151,6 +154,16 @@ def _answerable(kind: str, value: Any) -> str:
     nobody ticked would say "no" for a person who said nothing.
     """
     return "yes_no" if kind == "bool" and value is None else kind
+
+
+def _choose_not_set(
+    control: Control, schema: Mapping[str, Any], *, has_value: bool
+) -> None:
+    """Choose the button "not set" of a boolean where null is its value or the default.
+    Where there is neither, none is chosen.
+    """
+    if control.kind == "yes_no" and (has_value or "default" in schema):
+        control.value = NO_VALUE_CHOSEN
 
 
 def _is_blank_kept(schema: Mapping[str, Any], value: Any, *, required: bool) -> bool:

@@ -58,6 +58,8 @@ def _read_field(control: Control, posted: Mapping[str, Any]) -> Any:
     if control.kind in RADIOS and not is_sent:
         # Radio buttons without a choice send nothing, which is not the empty text.
         control.value = None
+    if control.kind == "yes_no" and not is_sent:
+        return _unchosen(control)
     if text.strip() == "":
         return _empty(control, text, sent=is_sent)
     try:
@@ -97,6 +99,14 @@ def _is_set(control: Control, posted: Mapping[str, Any]) -> bool:
     elif control.value is None:
         control.value = {}
     return is_on
+
+
+def _unchosen(control: Control) -> Any:
+    """Return the value of a boolean of which no button was chosen."""
+    # The value as a whole cannot be left out, even where it may be null.
+    if control.required or not control.path:
+        control.error = MISSING["value"]
+    return ABSENT
 
 
 def _empty(control: Control, text: str, *, sent: bool) -> Any:

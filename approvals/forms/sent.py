@@ -25,7 +25,14 @@ def _sent_of(control: Control) -> str | None:
         return None
     if control.kind == "bool":
         return "true" if control.value else None
-    if control.kind in controls.RADIOS and control.value is None:
-        # No button is chosen, unless one of them says that there is no value.
-        return "" if control.nullable else None
+    if control.value is None and control.kind in controls.RADIOS:
+        return _sent_of_no_choice(control)
     return "" if control.value is None else str(control.value)
+
+
+def _sent_of_no_choice(control: Control) -> str | None:
+    """Return what radio buttons send of which none is chosen: nothing, unless one of
+    them says that there is no value.
+    """
+    has_button = control.nullable and control.kind == "radio"
+    return "" if has_button else None

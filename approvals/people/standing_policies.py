@@ -7,6 +7,7 @@ proposed from then on. `approvals.answers` judges the maker's right anew at each
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -35,6 +36,7 @@ LONGEST_TIME = timedelta(days=90)
 MOST_USES = 10_000
 MOST_LIMITS = 20
 LONGEST_PATH = 200
+LONGEST_NUMBER = 40
 MOST_AT_A_GATE = 10
 """The most policies of one person that last at one gate: each is read at each use."""
 
@@ -116,15 +118,30 @@ def _checked_paths(channel: str, limits: Any) -> dict[str, str]:
     checked: dict[str, str] = {}
     for path, highest in limits.items():
         checked_text(path, "limits", most=LONGEST_PATH)
-        number = number_of(str(highest)) if not isinstance(highest, bool) else None
-        if "" in path.split(".") or number is None or number < 0:
+        text = _number_in(highest)
+        if "" in path.split(".") or not text:
             raise InvalidValue(
-                f"the limit of {path!r} is {highest!r}; a limit is the path of a number "
-                "and the highest one, which is not below 0",
+                f"the limit of {path!r} is the path of a number and the highest one, as "
+                "a number that is not below 0",
                 path=f"limits.{channel}.{path}",
             )
-        checked[path] = str(highest)
+        checked[path] = text
     return checked
+
+
+def _number_in(highest: Any) -> str:
+    """Return the text of a number that is not below 0; empty for anything else."""
+    if isinstance(highest, bool) or not isinstance(
+        highest, int | float | str | Decimal
+    ):
+        return ""
+    try:
+        text = str(highest)
+    except ValueError:
+        # Python writes no number of thousands of digits.
+        return ""
+    number = number_of(text) if len(text) <= LONGEST_NUMBER else None
+    return text if number is not None and number >= 0 else ""
 
 
 def _require_uses(most_uses: Any) -> None:

@@ -15,7 +15,11 @@ from approvals.drafts import DraftChoice, drafts_of
 from approvals.gates.departed_line import DepartedLine, departed_line
 from approvals.gates.lost_version import refusal_to_sign
 from approvals.gates.request_state import RequestState, load_states
-from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    RequestStatus,
+)
 from approvals.results.earlier_askings import earlier_askings
 from approvals.views import (
     consequences,
@@ -146,7 +150,7 @@ def requests_of(run: Run, seen: Sequence[str] = ()) -> list[ApprovalRequest]:
     shown = here.filter(Q(status__in=statuses) | Q(id__in=seen))
     # What was re-opened stands there once, as it is asked now.
     shown = shown.exclude(_asked_anew())
-    requests = list(shown.order_by("opened_at", "id"))
+    requests: list[ApprovalRequest] = list(shown.order_by("opened_at", "id"))
     if seen:
         # The open page may show requests of a line that the run has left since.
         requests += ApprovalRequest.objects.filter(

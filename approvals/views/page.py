@@ -54,7 +54,7 @@ def render(
     is_post = request.method == "POST"
     answer.headers["Cache-Control"] = "no-store" if is_post else "private, no-cache"
     # One address answers a script with a part, and a person with the whole page.
-    answer.headers["Vary"] = "Cookie, X-Fragment"
+    answer.headers["Vary"] = "Cookie, X-Fragment, X-Parts"
     return answer
 
 

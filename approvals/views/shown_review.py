@@ -15,21 +15,24 @@ from django.templatetags.static import static
 from django.urls import reverse
 from django.utils.http import urlencode
 
+from approvals import permissions
 from approvals.drafts import DraftChoice
 from approvals.gates.request_state import RequestState
 from approvals.gates.withdrawal import who_asked
+from approvals.inbox import bar_in, bar_queries
 from approvals.models import ApprovalRequest, RequestStatus
 from approvals.views import consequences, inbox
 from approvals.views.card_pages import LinePages
 from approvals.views.drafted_outcome import Next
 from approvals.views.page import read_number, render
 from approvals.views.people.claim_cards import ClaimCard
-from approvals.views.people.comment_box import comment_box
+from approvals.views.people.comment_box import comment_box, comment_queries
 from approvals.views.people.shown_tiers import TierLine, asked_too, next_tiers
 from approvals.views.signatures import Slot
 from approvals.views.write_cards import Question, WriteCard
 from approvals.views.write_groups import WriteGroup, WriteLine
 from checkpoints.core.status import CLOSED_TO_DECISIONS
+from checkpoints.db.together import read_together
 from checkpoints.models import Run
 from orchestrator.engine.errors import IncompatibleGraph
 from orchestrator.engine.graphs.confirmation import PASSWORD, strongest
@@ -401,11 +404,20 @@ class Review:
 def rendered(request: HttpRequest, shown: Review, *, status: int = 200) -> HttpResponse:
     """Return the page of a review, with the comments on its requests."""
     number = read_number(request.GET.get("comments", "")) or 1
-    talk = comment_box(shown.run, shown.requests, page=number)
+    principals = permissions.principals_shown(request.user)
+    # The frame of the page needs a statement in any case.
+    rows = read_together(
+        **comment_queries(shown.run, page=number), **bar_queries(principals)
+    )
+    if number > 1 and not rows["comments"]:
+        # An address past the end shows the newest, as if it named no page.
+        number = 1
+        rows.update(read_together(**comment_queries(shown.run)))
+    talk = comment_box(shown.run, shown.requests, rows, page=number)
     return render(
         request,
         "approvals/review.html",
-        {"page": shown, "talk": talk},
+        {"page": shown, "talk": talk, "bar": bar_in(rows)},
         section="reviews",
         status=status,
     )

@@ -11,8 +11,10 @@ from bench.places import ROOT, Place
 
 
 @contextmanager
-def worker(place: Place, *, slots: int) -> Iterator[None]:
-    """Run one worker with so many worker processes, until the block ends."""
+def worker(place: Place, *, slots: int) -> Iterator[int]:
+    """Run one worker with so many worker processes, until the block ends. Yields the
+    session that all of its processes belong to.
+    """
     with (place.folder / "worker.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "manage.py", "worker"],
@@ -23,7 +25,7 @@ def worker(place: Place, *, slots: int) -> Iterator[None]:
             start_new_session=True,
         )
     try:
-        yield
+        yield process.pid
         assert process.poll() is None, (
             f"the worker ended by itself: {(place.folder / 'worker.log').read_text()}"
         )

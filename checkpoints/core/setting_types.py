@@ -133,7 +133,7 @@ def _header_name(name: str) -> str:
 
 
 def _site_address(url: str) -> str:
-    if url and not re.fullmatch(r"https?://[^\s?#]+", url):
+    if url and not re.fullmatch(r"https?://[^\s?#@]+", url):
         raise ValueError("must be an address, as https://runs.example.org")
     return url
 

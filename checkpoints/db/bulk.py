@@ -13,7 +13,7 @@ import orjson
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.models import Model
 
-from checkpoints.db.rows import to_driver
+from checkpoints.db.rows import to_driver, to_driver_all
 from checkpoints.db.statements import (
     MOST_ROWS,
     Texts,
@@ -59,7 +59,7 @@ def relation_params(rows: Sequence[Sequence[Any]], vendor: str) -> list[Any]:
     if vendor == "sqlite":
         params = []
         for row in rows:
-            params += [to_driver(value, vendor) for value in row]
+            params += to_driver_all(row, vendor)
         return params
     names = [f"c{number}" for number in range(1, len(rows[0]) + 1)]
     records = [dict(zip(names, row, strict=True)) for row in rows]

@@ -22,6 +22,7 @@ from checkpoints.db.rows import (
     fetch_joined,
     fetch_rows,
     to_driver,
+    to_driver_all,
 )
 
 Value = TypeVar("Value", UUID, int, str)
@@ -142,7 +143,7 @@ def compiled(query: Query, *values: UUID | int | str) -> tuple[str, list[Any]]:
     """
     vendor = connections[DEFAULT_DB_ALIAS].vendor
     text, places = _text(query, tuple(map(type, values)), vendor)
-    driver_values = [to_driver(value, vendor) for value in (*values, timezone.now())]
+    driver_values = to_driver_all((*values, timezone.now()), vendor)
     params = []
     for position, constant in places:
         if position is None:

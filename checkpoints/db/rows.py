@@ -87,7 +87,7 @@ def fetch_rows(
     database = connections[DEFAULT_DB_ALIAS]
     vendor = database.vendor
     with database.cursor() as cursor:
-        cursor.execute(text, [to_driver(value, vendor) for value in params])
+        cursor.execute(text, to_driver_all(params, vendor))
         records = from_driver(model, names, cursor.fetchall(), vendor)
     rows = []
     for record in records:
@@ -99,7 +99,7 @@ def fetch_records(text: str, params: Iterable[Any]) -> list[tuple[Any, ...]]:
     """Return the records of a SELECT as the driver returns them."""
     database = connections[DEFAULT_DB_ALIAS]
     with database.cursor() as cursor:
-        cursor.execute(text, [to_driver(value, database.vendor) for value in params])
+        cursor.execute(text, to_driver_all(params, database.vendor))
         records: list[tuple[Any, ...]] = cursor.fetchall()
     return records
 
@@ -119,7 +119,7 @@ def fetch_joined(
     database = connections[DEFAULT_DB_ALIAS]
     vendor = database.vendor
     with database.cursor() as cursor:
-        cursor.execute(text, [to_driver(value, vendor) for value in params])
+        cursor.execute(text, to_driver_all(params, vendor))
         records = cursor.fetchall()
     related: type[Model] = model._meta.get_field(relation).related_model  # type: ignore[assignment]
     count = len(names)
@@ -148,20 +148,19 @@ def fetch_range(
     text: str,
     params: Iterable[Any],
 ) -> tuple[list[Row], Other | None]:
-    """Return the rows of a SELECT whose first columns are all of the model's, in any
-    order; and the row of `beside` that was joined to the last one, whose attributes
-    `others` are in the columns after them. Of rows between the first and the last only
-    the attributes `between` are set.
+    """Return the rows of a SELECT whose first columns are all of the model's, in their
+    order (`attributes_of`); and the row of `beside` that was joined to the last one,
+    whose attributes `others` are in the columns after them. Of rows between the first
+    and the last only the attributes `between` are set.
     """
     database = connections[DEFAULT_DB_ALIAS]
     vendor = database.vendor
     with database.cursor() as cursor:
-        cursor.execute(text, [to_driver(value, vendor) for value in params])
+        cursor.execute(text, to_driver_all(params, vendor))
         records = cursor.fetchall()
-        columns = tuple([column[0] for column in cursor.description])
     if not records:
         return [], None
-    names = _attributes(model, columns)
+    names = attributes_of(model)
 
     # The first and the last row with all attributes.
     first_record = records[0][: len(names)]
@@ -192,15 +191,6 @@ def attributes_of(model: type[Model], without: tuple[str, ...] = ()) -> tuple[st
     """
     names = [field.attname for field in model._meta.concrete_fields]
     return tuple(name for name in names if name not in without)
-
-
-@cache
-def _attributes(model: type[Model], columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the attributes of a model that the first of these columns set, as many as
-    it has fields.
-    """
-    by_column = {field.column: field.attname for field in model._meta.concrete_fields}
-    return tuple(by_column[column] for column in columns[: len(by_column)])
 
 
 @cache
@@ -253,6 +243,21 @@ def to_driver(value: Any, vendor: str) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     return value
+
+
+def to_driver_all(values: Iterable[Any], vendor: str) -> list[Any]:
+    """Return `to_driver` of each of these values, most of which enter no function."""
+    as_it_is = AS_IT_IS[vendor]
+    adapted: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind in as_it_is:
+            adapted.append(value)
+        elif kind in TEXTS:
+            adapted.append(TEXTS[kind](value))
+        else:
+            adapted.append(to_driver(value, vendor))
+    return adapted
 
 
 def json_to_driver(value: Any, vendor: str) -> Any:

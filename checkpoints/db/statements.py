@@ -21,6 +21,7 @@ from checkpoints.db.rows import (
     from_driver,
     json_to_driver,
     to_driver,
+    to_driver_all,
 )
 from orchestrator.engine.frozen import frozen
 
@@ -216,7 +217,7 @@ def insert_while(
     vendor = database.vendor
     model = type(row)
     params = params_of(model, [row], vendor)
-    params += [to_driver(value, vendor) for value in where.values()]
+    params += to_driver_all(where.values(), vendor)
     text = _insert_while_sql(model, held, tuple(where), vendor, lock)
     with database.cursor() as cursor:
         cursor.execute(text, params)

@@ -111,16 +111,13 @@ def _range_sql(run: tuple[str, ...] = ()) -> str:
     rows of a small state do. The run's columns come with the last row alone.
     """
     table = Checkpoint._meta.db_table
+    names = db_rows.attributes_of(Checkpoint)
+    columns = db_rows.named_columns(Checkpoint, names, "c")
+    joined_run = ""
     if run:
-        # `c.*` keeps the text short: the ORM searches it for placeholders letter by
-        # letter.
-        columns = f"c.*, {db_rows.named_columns(Run, run, 'r')}"
+        columns += f", {db_rows.named_columns(Run, run, 'r')}"
         runs = Run._meta.db_table
         joined_run = f" LEFT JOIN {runs} r ON r.id = h.run_id AND c.id = h.id"
-    else:
-        names = tuple(f.attname for f in Checkpoint._meta.concrete_fields)
-        columns = db_rows.named_columns(Checkpoint, names, "c")
-        joined_run = ""
     return (
         f"SELECT {columns} FROM {table} h {_joined_range()}{joined_run} "  # noqa: S608
         "WHERE h.id = %s ORDER BY c.seq"

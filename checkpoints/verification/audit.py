@@ -13,7 +13,8 @@ from checkpoints.db.pages import pages
 from checkpoints.models import AuditHead, AuditLine, Run, RunEvent
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
-from checkpoints.verification.base import Fault
+from checkpoints.time_stamps import Stamp
+from checkpoints.verification.base import NOT_VERIFIED, Fault
 from checkpoints.verification.removed_history import (
     NOTHING_REMOVED,
     RemovedHistory,
@@ -80,9 +81,25 @@ def _faults_of_stamp(row: AuditLine) -> Iterator[Fault]:
         number = stamp.head.number
         yield _line_fault(row, f"has a time stamp of another line {number}")
     if time_stamps.can_verify():
+        yield from _faults_of_token(row, stamp)
+
+
+def _faults_of_token(row: AuditLine, stamp: Stamp) -> Iterator[Fault]:
+    """Yield a fault if a token does not prove the head of its line, or states another
+    time than the line says.
+    """
+    try:
         reason = time_stamps.fault_of_token(stamp.token, stamp.head.hash)
-        if reason:
-            yield _line_fault(row, f"has a time stamp that {reason}")
+    except (OSError, ValueError) as error:
+        # The file of certificates is at fault here, and the line may be right.
+        name = type(error).__name__
+        reason = f"cannot be verified, for TIME_STAMP_ROOTS cannot be read: {name}"
+        yield _line_fault(row, f"has a time stamp that {reason}", NOT_VERIFIED)
+        return
+    if reason:
+        yield _line_fault(row, f"has a time stamp that {reason}")
+    elif time_stamps.stated_time(stamp.token) != stamp.at:
+        yield _line_fault(row, "says another time than its time stamp states")
 
 
 def _is_renewed_since(row: AuditLine) -> bool:

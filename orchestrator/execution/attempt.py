@@ -407,8 +407,7 @@ class Attempt:
         # The node opened its memory if it used it.
         if self._memory:
             output = self._memory.onto(output)
-        if self._notes.metadata or self._notes.figures:
-            output = self._notes.onto(output)
+        output = self._notes.onto(output)
         # A call has been proposed before, and may well write nothing.
         if not output.writes and not node.calls:
             require_proposal(node, self.task)

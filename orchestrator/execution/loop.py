@@ -518,13 +518,11 @@ def _run_tasks(
         context.calls = calls.decided_calls(session, planned.starts, before)
     # Neither what an earlier attempt at this superstep finished nor what a replay has
     # recorded runs again.
-    todo: Sequence[Start] = planned.starts
-    if before.results:
-        todo = [start for start in todo if start.task not in before.results]
+    todo = _without(before.results, planned.starts)
     recorded: dict[Task, FinishedTask] = {}
     if session.replay is not None:
         recorded = _recorded_results(session, session.replay, context, todo)
-        todo = [start for start in todo if start.task not in recorded]
+        todo = _without(recorded, todo)
 
     begun = time.monotonic()
     ended = _execute(session, context, before, todo, draining)
@@ -544,6 +542,15 @@ def _run_tasks(
         asks_checkpoint=ended.asks_checkpoint,
         took_ms=took_ms,
     )
+
+
+def _without(
+    results: Mapping[Task, FinishedTask], starts: Sequence[Start]
+) -> Sequence[Start]:
+    """Return the starts whose tasks have no result yet."""
+    if not results:
+        return starts
+    return [start for start in starts if start.task not in results]
 
 
 @frozen

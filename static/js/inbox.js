@@ -33,9 +33,13 @@ const settle = async (left) => {
       continue;
     }
     fresh.classList.add('gone');
+    delete fresh.dataset.digest;
     fresh.classList.remove('hot', 'warm');
     if (!row.contains(document.activeElement)) row.replaceWith(fresh);
-    else row.classList.add('gone');
+    else {
+      row.classList.add('gone');
+      delete row.dataset.digest;
+    }
   }
   return true;
 };

@@ -197,16 +197,31 @@ const nothingFocused = () =>
   [document.body, document.getElementById('main')].includes(document.activeElement);
 const isInWrites = (event) => Boolean(region?.contains(event.target)) || nothingFocused();
 
+// Who types a comment or an account sends that form, and never signs by it.
+const pressCtrlEnter = (event) => {
+  const { target } = event;
+  const own = target.form;
+  if (own && own !== form) {
+    // A button is pressed by the browser itself.
+    if (target.matches('button')) return;
+    event.preventDefault();
+    own.requestSubmit(own.querySelector('button:not([type=button])'));
+    return;
+  }
+  const sign = document.getElementById('sign');
+  const signs = own === form || isInWrites(event);
+  if (sign && signs && sign.getAttribute('aria-disabled') !== 'true') {
+    event.preventDefault();
+    form.requestSubmit(sign);
+  }
+};
+
 document.addEventListener('keydown', (event) => {
   // A browser would press the form's first button for Enter in a field or on a choice.
   if (event.key === 'Enter' && event.target.matches('#review input')) event.preventDefault();
   if (!shortcutsOn()) return;
   if ((event.ctrlKey || event.metaKey) && event.key === 'Enter') {
-    const sign = document.getElementById('sign');
-    if (sign && sign.getAttribute('aria-disabled') !== 'true') {
-      event.preventDefault();
-      form.requestSubmit(sign);
-    }
+    pressCtrlEnter(event);
     return;
   }
   if (!isShortcut(event) || !isInWrites(event)) return;
@@ -656,7 +671,12 @@ const merge = (page) => {
   let lost = '';
   for (const fresh of page.querySelectorAll('.slip[data-write], .slip[data-group]')) {
     const old = slips().find((slip) => keyOf(slip) === keyOf(fresh));
-    if (!old || old.dataset.version === fresh.dataset.version) continue;
+    if (!old) continue;
+    if (old.dataset.version === fresh.dataset.version) {
+      // Only what this person has chosen is new in it, and stands here already.
+      old.dataset.digest = fresh.dataset.digest;
+      continue;
+    }
     // Somebody else's signature filled in a slot: what is chosen here is for the same revision, and
     // counts.
     if (touched(old) && hashOf(old) && hashOf(old) === hashOf(fresh)) {

@@ -26,9 +26,9 @@ const restore = (part, was) => {
 
 const PATIENCE = 30_000;
 
-export const fetchText = async (url) => {
+export const fetchText = async (url, headers = {}) => {
   const answer = await fetch(url, {
-    headers: { 'X-Fragment': '1' },
+    headers: { 'X-Fragment': '1', ...headers },
     signal: AbortSignal.timeout(PATIENCE),
   });
   if (answer.status === 404 || answer.redirected) {
@@ -38,9 +38,33 @@ export const fetchText = async (url) => {
   return answer.ok ? answer.text() : null;
 };
 
+// The parts on the screen as the server drew them, by their ids. A script that makes something else
+// of a part takes its digest away.
+const drawnParts = () =>
+  new Map([...document.querySelectorAll('[id][data-digest]')].map((part) => [part.id, part]));
+
+// An option that was not sent anew has its place in a list that may have become longer.
+const countOptions = (list) => {
+  const { total, newest, newestFirst } = list.dataset;
+  list.querySelectorAll('[aria-setsize]').forEach((option, n) => {
+    option.ariaSetSize = total;
+    if (newestFirst !== undefined) option.ariaPosInSet = n + 1;
+    if (newest) option.ariaLabel = option.ariaLabel.replace(/ of [\d,]*\d/, ` of ${newest}`);
+  });
+};
+
+// The server sends only the parts that have changed; in the place of the others those on the screen
+// are put.
 export const fetchPage = async (url) => {
-  const text = await fetchText(url);
-  return text === null ? null : new DOMParser().parseFromString(text, 'text/html');
+  const drawn = drawnParts();
+  const known = [...drawn].map(([id, part]) => `${id}=${part.dataset.digest}`);
+  const text = await fetchText(url, { 'X-Parts': known.join(',') });
+  if (text === null) return null;
+  const page = new DOMParser().parseFromString(text, 'text/html');
+  for (const stub of page.querySelectorAll('[data-same]'))
+    stub.replaceWith(drawn.get(stub.id).cloneNode(true));
+  page.querySelectorAll('[data-total]').forEach(countOptions);
+  return page;
 };
 
 export const swapParts = (page, ids) => {

@@ -59,6 +59,7 @@ def paths(people: People) -> list[str]:
         f"/runs/{run.id}/erase/",
         "/runs/-/import/",
         "/account/",
+        "/notices/",
         "/audit/",
         f"/checkpoints/{timeline.get_checkpoint(f'{run.key}:at-1').id}/pin/",
         f"/runs/{_cancelled(people).id}/",

@@ -5,6 +5,7 @@ prove the line that it names is reported.
 import base64
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -135,11 +136,17 @@ def _replayed(authority: StampAuthority, query: bytes) -> bytes:
     return time_stamps.request_token(authority.url, chain.chain_head().hash)
 
 
+def _of_yesterday(authority: StampAuthority, query: bytes) -> bytes:
+    return authority.stamp(query, at=datetime.now(UTC) - timedelta(days=1))
+
+
 def _too_long(authority: StampAuthority, query: bytes) -> bytes:
     return authority.stamp(query) + b"0" * time_stamps.LARGEST
 
 
-@pytest.mark.parametrize("answer", [_nonsense, _of_another_root, _replayed, _too_long])
+@pytest.mark.parametrize(
+    "answer", [_nonsense, _of_another_root, _replayed, _of_yesterday, _too_long]
+)
 def test_an_answer_that_proves_nothing_is_refused_and_leaves_no_line(
     authority: StampAuthority, answer: Callable[[StampAuthority, bytes], bytes]
 ) -> None:
@@ -151,6 +158,40 @@ def test_an_answer_that_proves_nothing_is_refused_and_leaves_no_line(
     assert _stamps() == []
     _turn()
     assert len(_stamps()) == 1
+
+
+def test_an_answer_that_trickles_in_is_cut_off(
+    authority: StampAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_stamps, "SECONDS", 1.0)
+    authority.pause = 0.6
+    _chained()
+    began = time.monotonic()
+    job = _turn()
+    assert "StampRefused" in job.error
+    # It has thousands of bytes, of which each would begin the time of a socket anew.
+    assert time.monotonic() - began < 60
+
+
+def test_a_redirect_is_not_followed(authority: StampAuthority) -> None:
+    _chained()
+    authority.status = 307
+    job = _turn()
+    assert "answered 307" in job.error
+    assert len(authority.queries) == 1
+
+
+def test_certificates_that_cannot_be_read_end_no_other_examination(
+    authority: StampAuthority, configure: Any
+) -> None:
+    _chained()
+    _turn()
+    _chained()
+    configure(TIME_STAMP_ROOTS="/nowhere/roots.pem")
+    forging.tamper(AuditLine.objects.get(number=6), actor_name="somebody")
+    faults = [fault for fault in audit() if fault is not None]
+    named = {(fault.reason.split()[1], fault.code) for fault in faults}
+    assert {("4", "not_verified"), ("6", "tampered_row")} <= named
 
 
 def test_an_authority_that_is_away_fails_the_turn_and_is_asked_again(
@@ -179,6 +220,7 @@ def test_a_stamp_of_another_line_or_with_another_token_is_named(
         ({"number": 2}, "has a time stamp of another line 2"),
         ({"token": base64.b64encode(b"no token").decode()}, "proves nothing"),
         ({"token": "no base64"}, "does not say which line was stamped"),
+        ({"at": "2020-01-01T00:00:00+00:00"}, "says another time"),
     ):
         # Whoever has our keys can seal the line anew.
         forging.reseal(line, facts=stamped | facts)
@@ -223,12 +265,12 @@ def test_the_page_says_up_to_which_line_the_log_was_stamped(
     assert line.facts["hash"] in opened
 
 
-def test_a_check_names_what_stamping_lacks(configure: Any) -> None:
+def test_a_check_names_what_stamping_lacks(configure: Any, tmp_path: Path) -> None:
     assert checks.check_time_stamps(None) == []
-    configure(TIME_STAMP_URL="https://stamps.example.org")
-    (error,) = checks.check_time_stamps(None)
-    assert error.id == "orchestrator.E007"
-    configure(
-        TIME_STAMP_URL="https://stamps.example.org", TIME_STAMP_ROOTS="/etc/roots.pem"
-    )
+    for roots in ("", "/nowhere/roots.pem", __file__):
+        configure(TIME_STAMP_URL="https://stamps.example.org", TIME_STAMP_ROOTS=roots)
+        (error,) = checks.check_time_stamps(None)
+        assert error.id == "orchestrator.E007"
+    roots = str(write_root(new_authority(), tmp_path))
+    configure(TIME_STAMP_URL="https://stamps.example.org", TIME_STAMP_ROOTS=roots)
     assert checks.check_time_stamps(None) == []

@@ -42,17 +42,17 @@ entered.
 """
 ENTERED = {
     "sqlite": {
-        "fork": (1700, 12),
-        "plan": (800, 3),
-        "rewind": (2100, 18),
+        "fork": (1650, 12),
+        "plan": (750, 3),
+        "rewind": (2050, 18),
         "start": (650, 4),
         "sign": (1650, 13),
         "first slice": (3000, 29),
     },
     "postgresql": {
-        "fork": (3100, 12),
-        "plan": (1600, 3),
-        "rewind": (3850, 18),
+        "fork": (2500, 12),
+        "plan": (1000, 3),
+        "rewind": (3250, 18),
         "start": (900, 4),
         "sign": (2500, 13),
         "first slice": (4050, 18),
@@ -72,14 +72,14 @@ that begin and end transactions of SQLite.
 """
 MOST = {
     "sqlite": {
-        "superstep": (51, 197, 405),
-        "signature": (28, 130, 574),
-        "fork": (58, 242, 680),
+        "superstep": (51, 199, 406),
+        "signature": (28, 131, 555),
+        "fork": (58, 243, 633),
     },
     "postgresql": {
-        "superstep": (51, 198, 400),
-        "signature": (28, 128, 564),
-        "fork": (58, 240, 672),
+        "superstep": (51, 200, 401),
+        "signature": (28, 129, 539),
+        "fork": (58, 241, 630),
     },
 }
 """The files that each passes through, the functions that it enters, and how often it

@@ -32,6 +32,7 @@ OWN_WORDS = {
         "checkpoints/audit/chain.py",
         "checkpoints/bundle/verifier.py",
         "checkpoints/core/strict_json.py",
+        "checkpoints/db/together.py",
     ),
     *(
         "checkpoints/queue/job_seals.py",

@@ -197,6 +197,7 @@ def _travels(
 NOT_HERE = {
     "timeline.input_of",
     "timeline.fault_of_run",
+    "timeline.start_of_log",
     "timeline.parent_of",
     "runs.advance",
     "runs.input_of",

@@ -54,14 +54,16 @@ class Claim(BaseModel):
     covered: bool | None = None
 
 
-def asking_whether() -> Graph:
-    """A graph that asks whether the claim is covered: yes or no."""
+def asking_whether(schema: Any = None) -> Graph:
+    """A graph that asks whether the claim is covered: yes, no, or not set unless the
+    schema refuses that.
+    """
     made = Graph("whether", input=Order, state=Claim)
     gate = Gate(reviewers=["group:claims"])
 
     @made.node("ask", effect="human", gate=gate)
     def ask(state: Any, ctx: Any) -> None:
-        ctx.ask("covered", "Is it covered?", {"type": "boolean"})
+        ctx.ask("covered", "Is it covered?", schema)
 
     made.edge(START, "ask")
     made.edge("ask", END)
@@ -400,11 +402,12 @@ def test_a_review_asks_for_an_answer_in_a_form_and_offers_no_approval(
     assert verify_run(run.id) == []
 
 
+@pytest.mark.parametrize("schema", [None, {"type": "boolean"}])
 def test_a_question_of_yes_or_no_has_no_answer_until_somebody_chooses(
-    client: Client, rita: User
+    client: Client, rita: User, schema: Any
 ) -> None:
     client.force_login(rita)
-    run = advanced(asking_whether())
+    run = advanced(asking_whether(schema))
     page = client.get(reverse("review", args=[run.id]))
     (slip,) = page.context["page"].slips
     assert (slip.control.kind, slip.control.value) == ("yes_no", None)

@@ -3,6 +3,7 @@ own, for tests: it stamps what it is sent, or answers what a test sets.
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,7 +26,8 @@ POLICY = "1.2.3.4.1"
 @dataclass
 class StampAuthority:
     """An authority. `answers`, where it is set, replaces the next answers; `queries`
-    are what was asked of it.
+    are what was asked of it. It answers with this `status`, and with a `pause`, in
+    seconds, byte after byte.
     """
 
     root: x509.Certificate
@@ -34,6 +36,8 @@ class StampAuthority:
     url: str = ""
     answers: list[bytes] = field(default_factory=list)
     queries: list[bytes] = field(default_factory=list)
+    status: int = 200
+    pause: float = 0.0
 
     def answer(self, query: bytes) -> bytes:
         self.queries.append(query)
@@ -168,11 +172,20 @@ def served(authority: StampAuthority) -> Iterator[StampAuthority]:
         def do_POST(self) -> None:
             query = self.rfile.read(int(self.headers["Content-Length"]))
             body = authority.answer(query)
-            self.send_response(200)
+            self.send_response(authority.status)
+            self.send_header("Location", "http://127.0.0.1:1/")
             self.send_header("Content-Type", "application/timestamp-reply")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if not authority.pause:
+                self.wfile.write(body)
+                return
+            for byte in body:
+                time.sleep(authority.pause)
+                try:
+                    self.wfile.write(bytes([byte]))
+                except OSError:
+                    return
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -164,9 +164,11 @@ def _unanswered(decisions: Sequence[Decision]) -> set[str]:
     """Return the hashes of the revisions among those that were decided which are
     questions without an answer: null is no value that was proposed there. One query.
     """
+    seen = [decision.seen_hash for decision in decisions]
     writes = [decision.write for decision in decisions]
     hashes: set[str] = set()
-    for row in PendingWrite.objects.filter(write__in=writes):
+    # Writes have an index, hashes have none.
+    for row in PendingWrite.objects.filter(write__in=writes, hash__in=seen):
         if pending_writes.is_shown_unanswered(row):
             hashes.add(row.hash)
     return hashes

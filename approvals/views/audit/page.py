@@ -30,7 +30,7 @@ from checkpoints.conf import conf
 from checkpoints.models import AuditLine
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_rows import PLAIN
-from checkpoints.time_stamps import latest_stamp
+from checkpoints.time_stamps import Stamp, latest_stamp
 
 PAGE = 50
 HIGHEST = 2**63 - 1
@@ -85,8 +85,8 @@ def audit_page(request: HttpRequest) -> HttpResponse:
     return render(request, "approvals/audit.html", context, section="audit")
 
 
-def _stamp(*, reads_all: bool) -> AuditLine | None:
-    """Return the line with the newest time stamp, where the log is stamped and this
+def _stamp(*, reads_all: bool) -> Stamp | None:
+    """Return the newest time stamp, where the log is stamped and this
     person reads all of it. One query.
     """
     if not reads_all or not conf().time_stamp_url:

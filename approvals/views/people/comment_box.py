@@ -5,10 +5,12 @@ another one, and the address to which it posts.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 from django.contrib import messages
-from django.db.models import Count, Window
+from django.contrib.auth import get_user_model
+from django.db.models import Count, QuerySet, Window
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -42,7 +44,7 @@ class ShownComment:
 
 @dataclass(frozen=True, slots=True)
 class CommentTarget:
-    """What a new comment can be about, with the value that its form posts."""
+    """A request or write that a new comment can be about, with the value that its form posts."""
 
     value: str
     words: str
@@ -64,27 +66,61 @@ class CommentBox:
     longest: int = LONGEST
 
 
-def comment_box(
-    run: Run, questions: Sequence[Question], *, page: int = 1
-) -> CommentBox:
-    """Return the comments on all requests of a run, also on earlier ones, with what a
-    new one can be about. `page` counts from the newest, 1. One query.
+def comment_queries(run: Run, *, page: int = 1) -> dict[str, "QuerySet[Any]"]:
+    """Return the queries of a page of comments on all requests of a run, also on earlier
+    ones, with their people and requests: `comment_box` reads the rows. `page` counts
+    from the newest, 1.
     """
-    rows = RequestComment.objects.filter(run=run.id).select_related("by", "request")
+    comments = RequestComment.objects.filter(run=run.id)
     # Counted with them, so that the page needs no second query.
-    rows = rows.annotate(count=Window(Count("id"))).order_by("-at", "-id")
+    counted = comments.annotate(count=Window(Count("id"))).order_by("-at", "-id")
     first = SHOWN * (page - 1)
-    newest = list(rows[first : first + SHOWN])
+    requests = ApprovalRequest.objects.filter(id__in=comments.values("request"))
+    people = get_user_model()._base_manager
+    return {
+        "comments": counted[first : first + SHOWN],
+        "commented": requests.only("id", "node"),
+        "commenters": people.filter(pk__in=comments.values("by")),
+    }
+
+
+def comment_box(
+    run: Run,
+    questions: Sequence[Question],
+    rows: Mapping[str, Sequence[Any]],
+    *,
+    page: int = 1,
+) -> CommentBox:
+    """Return the comments of the rows of `comment_queries`, with what a new one can be
+    about. No query.
+    """
+    newest: Sequence[Any] = rows["comments"]
+    _join(newest, rows)
     count = newest[0].count if newest else 0
     titles = _titles_of_writes(questions)
     on_page = {question.id for question in questions}
+    # An imported run is commented on where it came from.
+    targets: Sequence[CommentTarget] = () if run.imported else _targets(questions)
     return CommentBox(
         comments=_shown(newest[::-1], run, titles, on_page),
         count=count,
-        older=page + 1 if count > first + SHOWN else 0,
+        older=page + 1 if count > SHOWN * page else 0,
         newer=page - 1,
-        targets=() if run.imported else _targets(questions),
+        targets=targets,
     )
+
+
+def _join(
+    comments: Sequence[RequestComment], rows: Mapping[str, Sequence[Any]]
+) -> None:
+    """Set the person and the request of each comment."""
+    people = {person.pk: person for person in rows["commenters"]}
+    requests = {request.id: request for request in rows["commented"]}
+    for comment in comments:
+        comment.request = requests[comment.request_id]
+        # Whose account is gone is known by name.
+        if comment.by_id in people:
+            comment.by = people[comment.by_id]
 
 
 def comments_of_requests(

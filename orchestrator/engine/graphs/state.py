@@ -211,14 +211,18 @@ def viewer(
         return partial(viewed, model, loaders)
     if record is not None:
         record.update(plain)
-    for name, value in list(plain.items()):
-        # The model would refuse such a None, and has it as its default anyway.
-        if value is None and channels[name].lax_none:
-            del plain[name]
+    _drop_lax_nones(channels, plain)
     without: frozenset[str] = frozenset()
     if reads is not None:
         without = frozenset(channels.keys() - set(reads))
     return partial(_read_whole, model, plain, without)
+
+
+def _drop_lax_nones(channels: dict[str, Channel], plain: dict[str, Json]) -> None:
+    for name, value in list(plain.items()):
+        # The model would refuse such a None, and has it as its default anyway.
+        if value is None and channels[name].lax_none:
+            del plain[name]
 
 
 def _recording(

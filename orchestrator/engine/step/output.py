@@ -233,7 +233,10 @@ def _wished_writes(node: Node, update: Any) -> list[tuple[Any, Any, Any]]:
     if update is None:
         return []
     if isinstance(update, dict):
-        return [(channel, value, None) for channel, value in update.items()]
+        wished: list[tuple[Any, Any, Any]] = []
+        for channel, value in update.items():
+            wished.append((channel, value, None))
+        return wished
     if _is_list_of(Write, update):
         return [(write.channel, write.value, write.label) for write in update]
     what = f"a {type(update).__name__}"

@@ -308,7 +308,7 @@ def _edges_with_tokens(compiled: Compiled, frontier: Frontier) -> dict[str, list
     edges: Sequence[Edge] = compiled.edges
     # A single token is the common case, and needs no walk over all edges.
     if len(frontier.tokens) <= 1:
-        edges = [compiled.edge[edge] for edge in frontier.tokens]
+        edges = [*map(compiled.edge.__getitem__, frontier.tokens)]
     by_target: dict[str, list[Edge]] = {}
     for edge in edges:
         if edge.id in frontier.tokens:

@@ -58,8 +58,10 @@ def posted_from(root: controls.Control) -> dict[str, Any]:
     drawn = [
         one
         for one in drawn
-        if one.kind not in controls.RADIOS or one.nullable or one.value is not None
+        if one.kind != "radio" or one.nullable or one.value is not None
     ]
+    # A form that nobody has touched sends nothing where no button is chosen.
+    drawn = [one for one in drawn if one.kind != "yes_no" or one.value is not None]
     return {
         one.name: "true"
         if one.kind == "bool"

@@ -100,7 +100,9 @@ def posted(root: controls.Control) -> dict[str, str]:
     for one in root.walk():
         if one.switch:
             found[one.name] = controls.NOT_SET if one.value is None else controls.SET
-        if one.kind in controls.RADIOS and one.value is None and not one.nullable:
+        if one.kind == "yes_no" and one.value is None:
+            continue
+        if one.kind == "radio" and one.value is None and not one.nullable:
             continue
         if (
             one.children

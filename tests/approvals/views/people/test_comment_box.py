@@ -105,20 +105,31 @@ def test_the_newest_stand_on_the_page_and_earlier_ones_behind_a_link(
     assert "Later comments" in html
 
 
-def test_comments_cost_the_page_one_query_however_many_there_are(
+def test_a_page_past_the_end_shows_the_newest_comments(
+    run: Run, people: People, browse: Browse
+) -> None:
+    reviews.comment(request(run).id, "The only one.", by=people.reviewer)
+    html = page_of(browse, people.reviewer, run, comments="9")
+    assert "The only one." in html
+    assert 'data-comments="1"' in html
+    assert "Later comments" not in html
+    assert "Earlier comments" not in html
+
+
+def test_comments_cost_the_page_no_query_however_many_there_are(
     run: Run, people: People, browse: Browse
 ) -> None:
     client = browse(people.reviewer)
     address = reverse("review", args=[run.id])
     client.get(address)
     counts = []
-    for _ in range(2):
+    for _ in range(3):
         with CaptureQueriesContext(connection) as captured:
             client.get(address)
         counts.append(len(captured))
         for number in range(20):
             reviews.comment(request(run).id, f"Number {number}.", by=people.starter)
-    assert counts[0] == counts[1]
+    assert counts[0] == counts[1] == counts[2]
 
 
 def test_the_receipt_shows_what_was_said_to_who_sees_the_run(

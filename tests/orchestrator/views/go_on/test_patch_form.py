@@ -41,7 +41,9 @@ def sent_of(control: Any) -> dict[str, str]:
         }
     if control.kind == "bool":
         return {control.name: "true"} if control.value else {}
-    if control.kind in controls.RADIOS:
+    if control.kind == "yes_no":
+        return {} if control.value is None else {control.name: text}
+    if control.kind == "radio":
         return (
             {control.name: text}
             if control.nullable or control.value is not None
