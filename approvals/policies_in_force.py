@@ -149,10 +149,18 @@ def _lines_beyond(rows: Sequence[StandingPolicy]) -> list[tuple[str, int | None]
     """
     beyond = Q()
     for row in rows:
-        beyond |= Q(policy=str(row.id), uses__gt=row.uses)
+        policy = str(row.id)
+        beyond |= Q(policy=policy, uses__gt=row.uses)
         if row.revoked_at is None:
-            beyond |= Q(policy=str(row.id), uses=None, kind=REVOKED)
-    lines = AuditLine.objects.annotate(policy=PolicyOfLine(), uses=UsesOfLine())
+            beyond |= Q(
+                policy=policy,
+                uses=None,
+                kind=REVOKED,
+            )
+    lines = AuditLine.objects.annotate(
+        policy=PolicyOfLine(),
+        uses=UsesOfLine(),
+    )
     further = lines.filter(beyond, kind__in=(REVOKED, USED)).order_by()
     return list(further.values_list("policy", "uses"))
 
@@ -162,8 +170,11 @@ def _is_contradicted(
 ) -> bool:
     """Return whether one of these lines says more than a row."""
     for policy, uses in lines:
-        is_revocation = uses is None and row.revoked_at is None
-        is_further_use = uses is not None and uses > row.uses
-        if policy == str(row.id) and (is_revocation or is_further_use):
+        if policy != str(row.id):
+            continue
+        # A revocation has no number of uses.
+        if uses is None and row.revoked_at is None:
+            return True
+        if uses is not None and uses > row.uses:
             return True
     return False

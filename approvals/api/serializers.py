@@ -1,5 +1,6 @@
 """Requests, writes, decisions and receipts as the API reads and writes them."""
 
+from functools import cached_property
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
@@ -22,11 +23,13 @@ from approvals.models import (
 )
 from approvals.people.claims import is_exclusive, shown_claim
 from approvals.people.comments import LONGEST
+from approvals.policies_in_force import BROUGHT_BACK, those_brought_back
 from approvals.results.earlier_askings import EffectEnding, endings_of
 from approvals.results.effect_results import effect_results
-from checkpoints.sealing.seal_fault import fault_of, json_of
+from checkpoints.sealing.seal_fault import SealFault, fault_of, json_of
 from checkpoints.sealing.sealed_columns import read_or_reason, read_value
-from checkpoints.sealing.sealed_rows import PLAIN
+from checkpoints.sealing.sealed_rows import PLAIN, name_of
+from orchestrator.engine.errors import TamperedRow
 from orchestrator.engine.gates.verdicts import EXCLUDED, excludes
 from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.graphs.tiers import tiers_in
@@ -194,7 +197,17 @@ class StandingPolicyOut(serializers.ModelSerializer[StandingPolicy]):
 
     @extend_schema_field(FaultOut(allow_null=True))
     def get_fault(self, row: StandingPolicy) -> dict[str, Any] | None:
-        return json_of(fault_of(row, PLAIN))
+        fault = fault_of(row, PLAIN)
+        if fault is None and row in self._brought_back:
+            fault = SealFault(TamperedRow.code_of_class, name_of(row), BROUGHT_BACK)
+        return json_of(fault)
+
+    @cached_property
+    def _brought_back(self) -> list[StandingPolicy]:
+        # A list shows all its rows by one serializer.
+        shown: Any = self.instance if self.parent is None else self.parent.instance
+        rows = [shown] if isinstance(shown, StandingPolicy) else list(shown)
+        return those_brought_back(rows)
 
 
 class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
@@ -268,6 +281,19 @@ class RequestLine(SealedOut, serializers.ModelSerializer[ApprovalRequest]):
         return None if taken is None else dict(ClaimOut(taken).data)
 
 
+class StandingOut(serializers.Serializer[Any]):
+    """The standing policy that signed a decision, with its limits of then."""
+
+    id = serializers.UUIDField(required=False)
+    number = serializers.IntegerField(required=False)
+    by = serializers.CharField(required=False)
+    limits = serializers.DictField(
+        child=serializers.DictField(child=serializers.CharField()), required=False
+    )
+    begins = serializers.DateTimeField(required=False)
+    ends = serializers.DateTimeField(required=False)
+
+
 class DecisionLine(SealedOut, serializers.ModelSerializer[Decision]):
     """A decision as it was made: by whom, and the old, the proposed and the final
     value.
@@ -282,6 +308,9 @@ class DecisionLine(SealedOut, serializers.ModelSerializer[Decision]):
     proposed_value = serializers.SerializerMethodField()
     final_value = serializers.SerializerMethodField()
     reason = serializers.SerializerMethodField()
+    standing = serializers.SerializerMethodField(
+        help_text="the standing policy that signed; empty where none did"
+    )
 
     class Meta:
         model = Decision
@@ -307,9 +336,14 @@ class DecisionLine(SealedOut, serializers.ModelSerializer[Decision]):
             "event_seq",
             "confirmed_by",
             "delegator",
+            "standing",
             "fault",
         ]
         read_only_fields = fields
+
+    @extend_schema_field(StandingOut)
+    def get_standing(self, decision: Decision) -> dict[str, Any]:
+        return decision.standing
 
     def get_old_value(self, decision: Decision) -> Any:
         return self.value_or_none(decision, "old_value")

@@ -134,7 +134,7 @@ def _policy_asked(facts: Facts) -> str:
     acts = []
     for verdict, count in facts.get("verdicts", {}).items():
         acts.append(f"{VERDICTS.get(verdict, verdict)} {counted(count, 'write')}")
-    return f"{' and '.join(acts) or 'answered'}: the policy of the gate was asked"
+    return f"{' and '.join(acts) or 'answered'}: what signs there by itself was asked"
 
 
 def _deadline_passed(facts: Facts) -> str:

@@ -17,6 +17,7 @@ from django.db.models import Case, Max, QuerySet, Value, When
 
 from approvals import permissions
 from approvals.models import ApprovalRequest, StandingPolicy
+from approvals.people.acts import record_refusal
 from approvals.policies_in_force import BROUGHT_BACK, REVOKED, those_brought_back
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.arguments import checked_moment, checked_person, checked_text
@@ -56,14 +57,16 @@ def make_standing_policy(
     already stays with people.
 
     `by` must be a reviewer of the request by their own right. Raises `UnknownThing` (also
-    where they may not see it), `NotAReviewer`, `InvalidValue`, `TamperedRow`.
+    where they may not see it), `NotAReviewer` (and leaves an audit line), `InvalidValue`,
+    `TamperedRow`.
     """
     by = checked_person(by, "by")
     checked_text(reason, "reason", most=LONGEST_REASON)
     limits_by_path = _checked_limits(limits)
     _require_uses(most_uses)
+    # Before the transaction, which would take the audit line of a refusal back.
+    request = _request_of_reviewer(request_id, by)
     with transaction.atomic():
-        request = _request_of_reviewer(request_id, by)
         gate = request.policy.get("gate") or request.node
         now = read_now()
         begins = max(checked_moment(begins, "begins"), now) if begins else now
@@ -162,10 +165,12 @@ def _request_of_reviewer(request_id: UUID | str, by: Any) -> ApprovalRequest:
             "its gate permits no standing policies; standing=True does", path="request"
         )
     if not permissions.is_reviewer(by, request):
-        raise NotAReviewer(
+        refusal = NotAReviewer(
             "only a reviewer of it, by their own right, makes a standing policy",
             request=str(request.id),
         )
+        record_refusal(request.run_id, by, refusal)
+        raise refusal
     return request
 
 

@@ -100,6 +100,8 @@ def test_only_a_reviewer_by_their_own_right_makes_it(
         policy_of(run, ben)
     with pytest.raises(NotAReviewer):
         policy_of(run, people.auditor)
+    lines = AuditLine.objects.filter(kind="refused_not_a_reviewer").order_by("id")
+    assert [line.actor for line in lines] == [ben, people.auditor]
 
 
 def test_a_gate_that_does_not_permit_it_has_none(rita: Any) -> None:

@@ -12,14 +12,18 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 from pydantic import BaseModel
 
+from approvals import permissions, reviews
 from approvals.models import ApprovalRequest, StandingPolicy
+from approvals.views.people.claim_cards import _may_allow
 from checkpoints.models import AuditLine, Run
 from orchestrator.engine import END, START, Gate, Graph
 from tests.support import cast, run_actions
 from tests.support.cast import PASSWORD
+from tests.support.run_actions import sign
 from tests.support.sealed_tables import ONE_KEY
 from tests.support.small_graphs import Order, advanced
 from tests.support.standing_policies import permitting, policy_of, waiting
+from tests.support.statements import counted
 
 Browse = Callable[[User], Client]
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -242,3 +246,44 @@ def test_limits_of_an_encrypted_run_are_not_filled_in(
     assert 'name="path_1" value="value"' in form
     assert 'value="4"' not in form
     assert "its limits are stored readable" in form
+
+
+def test_the_api_says_that_a_row_was_put_back(rita: Any, browse: Browse) -> None:
+    run = waiting()
+    made = policy_of(run, rita)
+    policy_of(run, rita)
+    reviews.revoke_standing_policy(made.id, by=rita)
+    made.save(force_update=True)
+    client = browse(rita)
+    root = "/api/v1/standing-policies/"
+    newer, older = client.get(root).json()["results"]
+    assert newer["fault"] is None
+    assert older["fault"]["code"] == "tampered_row"
+    assert client.get(f"{root}{made.id}/").json()["fault"] == older["fault"]
+
+
+def test_the_api_says_which_policy_signed_within_which_limits(
+    rita: Any, browse: Browse
+) -> None:
+    made = policy_of(waiting(), rita)
+    run = advanced(permitting(quorum=2))
+    sign(run, rita, ["approve"])
+    address_of_run = f"/api/v1/runs/{run.id}/decisions/"
+    decisions = browse(rita).get(address_of_run).json()["results"]
+    by_name = {decision["by"]: decision["standing"] for decision in decisions}
+    assert by_name["rita"] == {}
+    standing = by_name["policy 1"]
+    assert standing["id"] == str(made.id)
+    assert standing["limits"] == {"total": {"value": "10"}}
+    assert standing["ends"] == made.ends_at.isoformat()
+
+
+def test_a_review_of_many_requests_reads_the_groups_of_its_reader_once(
+    rita: Any,
+) -> None:
+    asked = ApprovalRequest.objects.get(run=waiting().id)
+    with permissions.remembering_principals():
+        permissions.principals_of(rita)
+        with counted() as sent:
+            assert _may_allow(rita, asked)
+    assert sent == []
