@@ -17,6 +17,7 @@ from approvals.people.notice_list import (
     count_unread,
     listed_notices,
     mark_read,
+    newest_unread,
     notices_of,
 )
 from approvals.views.page import (
@@ -29,7 +30,7 @@ from checkpoints.core.plural import counted
 
 SHOWN = 50
 MOST_NUMBER = 2**63 - 1
-"""The highest number that the column of a notice holds."""
+"""The highest id that a row of a notice can have."""
 
 
 @login_required
@@ -40,6 +41,8 @@ def notices_page(request: HttpRequest) -> HttpResponse:
     """Show the notices of the person who looks, the newest first."""
     number = read_page(request)
     first = SHOWN * (number - 1)
+    # Before the rows: what comes in between is not marked as read unseen.
+    newest = newest_unread(request.user)
     # One more than is shown is enough to see that there are others.
     rows = list(notices_of(request.user)[first : first + SHOWN + 1])
     muted = MailPreference.of(request.user).muted
@@ -47,7 +50,7 @@ def notices_page(request: HttpRequest) -> HttpResponse:
     context = {
         "notices": listed_notices(request.user, rows[:SHOWN]),
         "unread": count_unread(request.user),
-        "newest": rows[0].notice if rows and number == 1 else None,
+        "newest": newest,
         "earlier": number + 1 if len(rows) > SHOWN else None,
         "later": number - 1,
         "kinds": kinds,
@@ -59,7 +62,7 @@ def notices_page(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @single_fields()
 def read_notices(request: HttpRequest) -> HttpResponse:
-    """Mark the notices up to the posted number as read, and lead back to them."""
+    """Mark the notices up to the posted id as read, and lead back to them."""
     until = request.POST.get("until", "")
     # The length first: Python reads no number of thousands of digits.
     is_number = (
