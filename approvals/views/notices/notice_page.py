@@ -13,6 +13,7 @@ from approvals.models import MailPreference
 from approvals.people.notice_list import (
     KIND_WORDS,
     KINDS,
+    MANY,
     choose_kinds,
     count_unread,
     listed_notices,
@@ -46,16 +47,26 @@ def notices_page(request: HttpRequest) -> HttpResponse:
     # One more than is shown is enough to see that there are others.
     rows = list(notices_of(request.user)[first : first + SHOWN + 1])
     muted = MailPreference.of(request.user).muted
+    unread = count_unread(request.user)
     kinds = [(kind, KIND_WORDS[kind], kind not in muted) for kind in KINDS]
     context = {
         "notices": listed_notices(request.user, rows[:SHOWN]),
-        "unread": count_unread(request.user),
+        "unread": unread,
+        # The bar is drawn with it here; elsewhere it comes over the socket.
+        "bell": _bell_text(unread),
         "newest": newest,
         "earlier": number + 1 if len(rows) > SHOWN else None,
         "later": number - 1,
         "kinds": kinds,
     }
     return render(request, "approvals/notices.html", context, section="notices")
+
+
+def _bell_text(unread: int) -> str:
+    """Return the number at the bell; empty for none."""
+    if unread > MANY:
+        return f"{MANY}+"
+    return str(unread) if unread else ""
 
 
 @login_required

@@ -264,6 +264,9 @@ def test_a_person_reads_marks_and_chooses_on_the_page(
     html = client.get("/notices/").content.decode()
     assert "A review was opened" in html
     assert "1 unread." in html
+    assert 'data-unread="1"' in html
+    assert 'aria-label="Notices, 1 unread"' in html
+    assert "data-notices>1</span>" in html
     until = str(notices_of(rita)[0].id)
     answer = client.post("/notices/read/", {"until": until}, follow=True)
     assert "You have read all of them." in answer.content.decode()
