@@ -92,7 +92,14 @@ def _is_standing(value: Any) -> bool:
         UUID(str(value.get("id")))
     except ValueError:
         return False
-    return all(_is_limit(highest, None) for highest in value["limits"].values())
+    return all(map(_is_limits, value["limits"].values()))
+
+
+def _is_limits(value: Any) -> bool:
+    """Return whether it is {path: the highest number}, as a decision records it."""
+    if not isinstance(value, dict):
+        return False
+    return all(_is_limit(highest, None) for highest in value.values())
 
 
 # Without `gate` and `reads`, which the policies of older requests may lack.
@@ -942,7 +949,7 @@ class StandingPolicy(Sealed):
     graph = models.CharField(max_length=200)
     gate = models.CharField(max_length=200, help_text="The node of the gate.")
     limits = models.JSONField(
-        help_text="{path in the proposed value: the highest number, as text}"
+        help_text="{channel: {path in the proposed value: the highest number, as text}}"
     )
     begins_at = models.DateTimeField()
     ends_at = models.DateTimeField()

@@ -142,7 +142,8 @@ def remembering_principals() -> Iterator[None]:
 
 def principals_shown(user: Any) -> list[str]:
     """Return `principals_of` as this page has read them already; read anew outside of
-    `remembering_principals`. Never decides who may see a run or sign.
+    `remembering_principals`. They decide what is shown beside a run, as its relatives;
+    never who may open a run, or sign.
     """
     return held_shown(user).principals
 
@@ -161,19 +162,26 @@ def _read_with_delegated(user: Any) -> HeldPrincipals:
         return HeldPrincipals()
     rights = _read_rights(user)
     _keep_permissions(user, rights)
-    own = _read_principals(user, rights.groups)
+    return _with_delegated(user, rights)
+
+
+def _with_delegated(user: Any, rights: "_RightsRead") -> HeldPrincipals:
+    """Return the principals of a user whose rights were just read, and those of the
+    people for whom they decide.
+    """
+    own = read_principals(user, rights.groups)
     passed_on: list[tuple[Delegation, list[str]]] = []
     if rights.decides_for_others:
         for delegation in delegations.lasting_to(user):
             # Their own right alone: what others passed on to them goes no further.
-            principals = _read_principals(delegation.delegator)
+            principals = read_principals(delegation.delegator)
             passed_on.append((delegation, principals))
     return HeldPrincipals(own, passed_on)
 
 
 @frozen
 class _RightsRead:
-    """The rights of a user: names of groups, permissions of their own and of these
+    """The rights of a user: names of groups, permissions granted to them and to these
     groups, and whether they decide for others now.
     """
 
@@ -190,7 +198,7 @@ def _read_rights(user: Any) -> _RightsRead:
     texts = {
         "group": user.groups.annotate(text=F("name")),
         "own": user.user_permissions.annotate(text=permission),
-        "of groups": Permission.objects.filter(group__user=user).annotate(
+        "of groups": Permission.objects.filter(group__in=user.groups.all()).annotate(
             text=permission
         ),
         "for others": lasting.annotate(text=Value("")),
@@ -224,6 +232,14 @@ def _keep_permissions(user: Any, rights: _RightsRead) -> None:
         setattr(user, _GROUP_PERMISSIONS, rights.group_permissions)
 
 
+_READS_OF_BACKENDS = (
+    "_get_permissions",
+    "_get_user_permissions",
+    "_get_group_permissions",
+)
+"""The methods by which Django's backend finds permissions and keeps them."""
+
+
 def _are_read_as_django_reads_them() -> bool:
     """Return whether all backends of this project find the permissions of accounts and of
     groups where Django does.
@@ -231,13 +247,13 @@ def _are_read_as_django_reads_them() -> bool:
     for backend in get_backends():
         if not isinstance(backend, ModelBackend):
             continue
-        for name in ("_get_user_permissions", "_get_group_permissions"):
+        for name in _READS_OF_BACKENDS:
             if getattr(type(backend), name) is not getattr(ModelBackend, name):
                 return False
     return True
 
 
-def _read_principals(user: Any, groups: Iterable[str] | None = None) -> list[str]:
+def read_principals(user: Any, groups: Iterable[str] | None = None) -> list[str]:
     """Return the principals of a user by their own right. `groups` are the names of
     their groups, where the caller has just read them.
     """
@@ -266,7 +282,7 @@ def principals_kept(users: Collection[int]) -> dict[int, list[str]]:
     groups = _links_of(accounts, "groups").values("group")
     lock_rows(Group.objects.filter(pk__in=groups))
     lock_rows(Group.permissions.through.objects.filter(group__in=groups))
-    return {user.pk: _read_principals(user) for user in accounts}
+    return {user.pk: read_principals(user) for user in accounts}
 
 
 def _links_of(accounts: "QuerySet[Any]", name: str) -> "QuerySet[Any]":
@@ -281,8 +297,10 @@ def _links_of(accounts: "QuerySet[Any]", name: str) -> "QuerySet[Any]":
 def _permissions_that_count(user: Any) -> set[str]:
     if not user.is_superuser:
         return set(user.get_all_permissions())
+    # From the account, because a project names the way back as it likes.
+    own = Q(pk__in=user.user_permissions.values("pk"))
     granted = Permission.objects.filter(
-        Q(user=user) | Q(group__user=user)
+        own | Q(group__in=user.groups.all())
     ).select_related("content_type")
     return {f"{row.content_type.app_label}.{row.codename}" for row in granted}
 
@@ -310,15 +328,21 @@ def principals_unless_all(user: Any) -> list[str] | None:
     None where he may see all. One query, and none for who may see all, once his
     permissions were read.
     """
-    principals: list[str] | None = None
-    if not user.is_superuser and not hasattr(user, _OWN_PERMISSIONS):
-        # With them come the permissions, which are two queries by themselves.
+    if not user.is_active or not user.is_authenticated:
+        return []
+    if user.is_superuser or hasattr(user, _OWN_PERMISSIONS):
+        return None if may(user, "view_run") else principals_of(user)
+    if _remembered.get() is not None:
+        # The frame of a page shows them in any case.
         principals = principals_of(user)
+        return None if may(user, "view_run") else principals
+    # The permissions come with the rights, and are two queries by themselves.
+    rights = _read_rights(user)
+    _keep_permissions(user, rights)
+    # Before what others have passed on, which costs queries for each of them.
     if may(user, "view_run"):
         return None
-    if principals is None:
-        principals = principals_of(user)
-    return principals
+    return _with_delegated(user, rights).principals
 
 
 def visible_figures(user: Any) -> "QuerySet[TaskFigure]":
@@ -570,7 +594,7 @@ def is_reviewer(
     the rows of reviewers only find requests for inboxes.
     """
     if principals is None:
-        principals = _read_principals(user)
+        principals = read_principals(user)
     reviewers = request.policy["reviewers"]
     if request.passed_tiers:
         reviewers = request.reviewers_now

@@ -6,11 +6,10 @@ The database's clock decides whether one is in force.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
 from uuid import UUID
 
 import structlog
-from django.db.models import F, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from approvals.models import StandingPolicy
 from checkpoints.audit import lines as audit_log
@@ -18,6 +17,7 @@ from checkpoints.db.clock import db_now
 from checkpoints.db.shared_locks import lock_rows
 from checkpoints.ledger.commit import ConcurrentUpdate
 from checkpoints.models import AuditLine
+from checkpoints.models.audit_line import PolicyOfLine, UsesOfLine
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_rows import PLAIN, name_of
@@ -123,28 +123,47 @@ def _require_not_brought_back(rows: Sequence[StandingPolicy]) -> None:
 
 def those_brought_back(rows: Sequence[StandingPolicy]) -> list[StandingPolicy]:
     """Return those of these policies that the audit log records as revoked, or as used
-    more often, though their rows do not say so. One query; none without rows.
+    more often, though their rows do not say so. One query, one more where it does; none
+    without rows.
     """
     if not rows:
         return []
-    ids = [str(row.id) for row in rows]
-    # A line has the clock of its host, so some hours are left between the two.
-    since = min(row.made_at for row in rows) - timedelta(days=1)
-    lines = AuditLine.objects.filter(
-        kind__in=(REVOKED, USED), at__gte=since, facts__policy__in=ids
-    )
-    uses: dict[str, int] = {}
-    revoked: set[str] = set()
-    for kind, policy, used in lines.order_by().values_list(
-        "kind", "facts__policy", "facts__uses"
-    ):
-        if kind == REVOKED:
-            revoked.add(policy)
-        else:
-            uses[policy] = max(uses.get(policy, 0), int(used))
+    lines = _lines_beyond(rows)
+    suspects = [row for row in rows if _is_contradicted(row, lines)]
+    if not suspects:
+        return []
+    # What committed after these rows were read has its line too. Uses and revocations
+    # only grow, so rows that are read after the lines know of all of them.
+    rows_now = StandingPolicy.objects.in_bulk([row.id for row in suspects])
     brought_back: list[StandingPolicy] = []
-    for row in rows:
-        is_revoked = str(row.id) in revoked and row.revoked_at is None
-        if is_revoked or uses.get(str(row.id), 0) > row.uses:
+    for row in suspects:
+        row_now = rows_now.get(row.id)
+        if row_now is None or _is_contradicted(row_now, lines):
             brought_back.append(row)
     return brought_back
+
+
+def _lines_beyond(rows: Sequence[StandingPolicy]) -> list[tuple[str, int | None]]:
+    """Return (policy, uses by then; None for its revocation) of each line of the audit
+    log that says more than its row.
+    """
+    beyond = Q()
+    for row in rows:
+        beyond |= Q(policy=str(row.id), uses__gt=row.uses)
+        if row.revoked_at is None:
+            beyond |= Q(policy=str(row.id), uses=None, kind=REVOKED)
+    lines = AuditLine.objects.annotate(policy=PolicyOfLine(), uses=UsesOfLine())
+    further = lines.filter(beyond, kind__in=(REVOKED, USED)).order_by()
+    return list(further.values_list("policy", "uses"))
+
+
+def _is_contradicted(
+    row: StandingPolicy, lines: Sequence[tuple[str, int | None]]
+) -> bool:
+    """Return whether one of these lines says more than a row."""
+    for policy, uses in lines:
+        is_revocation = uses is None and row.revoked_at is None
+        is_further_use = uses is not None and uses > row.uses
+        if policy == str(row.id) and (is_revocation or is_further_use):
+            return True
+    return False

@@ -8,34 +8,91 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from approvals.gates.request_state import RequestState
+from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import ApprovalRequest, Decision, StandingPolicy
-from approvals.permissions import excluded, is_reviewer, principals_kept
+from approvals.permissions import (
+    excluded,
+    is_reviewer,
+    principals_kept,
+    read_principals,
+)
 from approvals.policies_in_force import usable_at
 from checkpoints import lines
 from checkpoints.ledger.commit import ConcurrentUpdate
 from checkpoints.models import PendingWrite
 from checkpoints.sealing.sealed_columns import read_value
+from orchestrator.engine.gates.verdicts import excludes
 from orchestrator.engine.graphs.standing_policy import reason_against
 
 NONE = "no standing policy is in force that may sign it"
+BEYOND = "it is beyond the limits of a standing policy"
+USED_UP = "a standing policy has no use left"
+OF_MAKER = "who made a standing policy has decided this already"
+BY_MAKER = "four eyes exclude who made a standing policy, for this is their edit"
 REPEATED = (
     "a standing policy signed this on another line or in another run that this comes "
     "from, and none repeats that"
 )
 
 
-def usable_for(request: ApprovalRequest) -> list[StandingPolicy]:
-    """Return the standing policies that may sign in a request now, the oldest first:
-    those of people who are its reviewers by their own right, and whom four eyes do not
-    exclude. Two queries, and some for each maker.
+class StandingSigners:
+    """The standing policies that may sign in requests of a run which wait together. What
+    is the same for several of them is read once.
     """
-    gate = request.policy.get("gate") or request.node
-    usable: list[StandingPolicy] = []
-    for policy in usable_at(request.graph, gate):
-        if is_reviewer(policy.by, request) and not excluded(policy.by, request):
-            usable.append(policy)
-    return usable
+
+    def __init__(self, states: Sequence[RequestState]) -> None:
+        self._tasks = {str(state.task) for state in states}
+        self._usable: dict[tuple[str, str], list[StandingPolicy]] = {}
+        self._principals: dict[int, list[str]] = {}
+        self._excluded: dict[tuple[int, int], str] = {}
+        self._elsewhere: dict[int, set[str]] = {}
+
+    def usable_for(self, request: ApprovalRequest) -> list[StandingPolicy]:
+        """Return the standing policies that may sign in a request now, the oldest first:
+        those of people who are its reviewers by their own right, and whom four eyes do
+        not exclude. Two queries for each gate, and some for each maker.
+        """
+        place = (request.graph, request.policy.get("gate") or request.node)
+        if place not in self._usable:
+            self._usable[place] = usable_at(*place)
+        usable: list[StandingPolicy] = []
+        for policy in self._usable[place]:
+            if self._is_reviewer(policy, request) and not self._is_excluded(
+                policy, request
+            ):
+                usable.append(policy)
+        return usable
+
+    def _is_reviewer(self, policy: StandingPolicy, request: ApprovalRequest) -> bool:
+        maker = policy.by_id
+        if maker not in self._principals:
+            self._principals[maker] = read_principals(policy.by)
+        return is_reviewer(None, request, principals=self._principals[maker])
+
+    def _is_excluded(self, policy: StandingPolicy, request: ApprovalRequest) -> bool:
+        if not request.policy.get("four_eyes"):
+            return False
+        key = (policy.by_id, request.line)
+        if key not in self._excluded:
+            self._excluded[key] = excluded(policy.by, request)
+        return bool(self._excluded[key])
+
+    def was_signed_elsewhere(self, state: RequestState) -> bool:
+        """Return whether a standing policy has signed for this task on another line of
+        its run, or in a run that this one comes from: who went back is asked themselves.
+        """
+        request = state.request
+        if request.line not in self._elsewhere:
+            self._elsewhere[request.line] = self._signed_elsewhere(request)
+        return str(state.task) in self._elsewhere[request.line]
+
+    def _signed_elsewhere(self, request: ApprovalRequest) -> set[str]:
+        runs = {stretch.run for stretch in lines.past(request.run_id, request.line)}
+        rows = Decision.objects.filter(
+            run__in=runs, task__in=self._tasks, verdict="approve", by=None, receipt=None
+        )
+        elsewhere = rows.exclude(run=request.run_id, line=request.line)
+        return {decision.task for decision in elsewhere if decision.standing}
 
 
 def signer_of(
@@ -45,20 +102,31 @@ def signer_of(
     uses: Mapping[UUID, int],
 ) -> tuple[StandingPolicy | None, str]:
     """Return the first of these policies that signs this write, or None and why none
-    does. `uses` are those that come before it in the same transaction.
+    does: in words that name no person and no limit, for all who see the run read them.
+    `uses` are those that come before it in the same transaction.
     """
     reasons: list[str] = []
-    value = read_value(row, "value")
     for policy in usable:
-        reason = reason_against(policy.limits, value)
-        if policy.uses + uses.get(policy.id, 0) >= policy.most_uses:
-            reason = "it has no use left"
-        if _has_decided(policy.by_id, state, row):
-            reason = "who made it has decided this already"
+        reason = _why_not(policy, state, row, uses.get(policy.id, 0))
         if not reason:
             return policy, ""
-        reasons.append(f"{policy.name} of {policy.by.get_username()}: {reason}")
-    return None, "; ".join(reasons) or NONE
+        reasons.append(reason)
+    return None, "; ".join(dict.fromkeys(reasons)) or NONE
+
+
+def _why_not(
+    policy: StandingPolicy, state: RequestState, row: PendingWrite, uses: int
+) -> str:
+    """Return why a policy does not sign a write; empty if it does."""
+    # A revision that only has another base keeps the author of what it proposes.
+    if excludes(policy_of(state.request), row.author_id, policy.by_id):
+        return BY_MAKER
+    if _has_decided(policy.by_id, state, row):
+        return OF_MAKER
+    if policy.uses + uses >= policy.most_uses:
+        return USED_UP
+    is_beyond = reason_against(policy.limits, row.channel, read_value(row, "value"))
+    return BEYOND if is_beyond else ""
 
 
 def _has_decided(person: int, state: RequestState, row: PendingWrite) -> bool:
@@ -103,16 +171,3 @@ def require_reviewers(makers: Sequence[tuple[int, ApprovalRequest]]) -> None:
     for maker, request in makers:
         if not is_reviewer(None, request, principals=principals.get(maker, [])):
             raise ConcurrentUpdate
-
-
-def was_signed_elsewhere(state: RequestState) -> bool:
-    """Return whether a standing policy has signed for this task on another line of its
-    run, or in a run that this one comes from: who went back is asked themselves.
-    """
-    request = state.request
-    runs = {stretch.run for stretch in lines.past(request.run_id, request.line)}
-    rows = Decision.objects.filter(
-        run__in=runs, task=str(state.task), verdict="approve", by=None, receipt=None
-    )
-    elsewhere = rows.exclude(run=request.run_id, line=request.line)
-    return any(decision.standing for decision in elsewhere)

@@ -111,6 +111,8 @@ class RequestComments(APIView):
         read_body(Query, request.query_params)
         shown = visible_request(person(request), request_id)
         rows = RequestComment.objects.filter(request=shown).select_related("run")
+        # These may be large, and would be read once for each comment.
+        rows = rows.defer("run__input", "run__error", "run__progress")
         return paginate(
             request,
             rows,

@@ -166,8 +166,9 @@ class StandingPolicyOut(serializers.ModelSerializer[StandingPolicy]):
 
     by = serializers.CharField(source="by.get_username")
     limits = serializers.DictField(
-        child=serializers.CharField(),
-        help_text="the highest number by its path in the proposed value",
+        child=serializers.DictField(child=serializers.CharField()),
+        help_text="by channel the highest number by its path in the proposed value; "
+        "empty for a channel without a limit",
     )
     fault = serializers.SerializerMethodField()
 

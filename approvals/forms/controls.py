@@ -145,8 +145,7 @@ def _control(
     control.switch = kind == "group" and nullable
     _fill(control, plain, defs, value)
     control.value = _shown(kind, value)
-    if kind == "yes_no":
-        control.value = _chosen_button(schema, has_value=has_value)
+    _choose_not_set(control, schema, has_value=has_value)
     return control
 
 
@@ -157,11 +156,14 @@ def _answerable(kind: str, value: Any) -> str:
     return "yes_no" if kind == "bool" and value is None else kind
 
 
-def _chosen_button(schema: Mapping[str, Any], *, has_value: bool) -> str | None:
-    """Return the button that is chosen for a boolean without a value: "not set" where
-    null is the value or the default, and none where there is neither.
+def _choose_not_set(
+    control: Control, schema: Mapping[str, Any], *, has_value: bool
+) -> None:
+    """Choose the button "not set" of a boolean where null is its value or the default.
+    Where there is neither, none is chosen.
     """
-    return NO_VALUE_CHOSEN if has_value or "default" in schema else None
+    if control.kind == "yes_no" and (has_value or "default" in schema):
+        control.value = NO_VALUE_CHOSEN
 
 
 def _is_blank_kept(schema: Mapping[str, Any], value: Any, *, required: bool) -> bool:

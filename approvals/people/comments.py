@@ -23,7 +23,7 @@ from checkpoints.db.clock import read_now
 from checkpoints.db.limits import within_limits
 from checkpoints.db.shared_locks import lock_keys
 from checkpoints.models import ErasureRecord, PendingWrite, Run
-from checkpoints.sealing import run_row, sealed_rows
+from checkpoints.sealing import data_keys, run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import (
@@ -37,6 +37,8 @@ LONGEST = 4_000
 """The most characters of a comment."""
 MOST = 1_000
 """The most comments on a request; people who write at once may pass it by a few."""
+MOST_OF_PERSON = 200
+"""The most comments of a person on a request, so that nobody uses up the room of all."""
 SHOWN = 50
 """The most comments that a page shows: the newest."""
 LINE = "request_commented"
@@ -92,7 +94,7 @@ def _written(
     earlier = _earlier(row, text)
     if earlier is not None:
         return earlier
-    _require_room(request)
+    _require_room(request, by)
     _insert(row)
     # SQLite lets nobody else write from here on, so it is read after the insert.
     _require_not_being_erased(request.run)
@@ -109,6 +111,8 @@ def _seen_request(request_id: UUID, by: Any) -> ApprovalRequest:
         raise unknown
     runs = Run.objects.filter(id=request.run_id)
     lock_keys(within_limits(runs))
+    # An erasure may have destroyed the key of the run since this process read it.
+    data_keys.read_use_again(request.run_id)
     run = permissions.visible_among(by, runs).first()
     if run is None:
         raise unknown
@@ -159,11 +163,17 @@ def _earlier(row: RequestComment, text: str) -> RequestComment | None:
     return earlier
 
 
-def _require_room(request: ApprovalRequest) -> None:
-    count = RequestComment.objects.filter(request=request)[:MOST].count()
-    if count >= MOST:
+def _require_room(request: ApprovalRequest, by: Any) -> None:
+    comments = RequestComment.objects.filter(request=request)
+    if comments[:MOST].count() >= MOST:
         raise InvalidValue(
             f"a request has {MOST:,} comments at most, and this one has them",
+            path="text",
+        )
+    if comments.filter(by=by)[:MOST_OF_PERSON].count() >= MOST_OF_PERSON:
+        raise InvalidValue(
+            f"a person writes {MOST_OF_PERSON} comments on a request at most, and you"
+            " have written them",
             path="text",
         )
 

@@ -70,5 +70,5 @@ def _fault_of_value(row: Decision) -> str:
         return ""
     if holds_tombstone(value):
         return ""
-    why = reason_against(row.standing["limits"], value)
+    why = reason_against(row.standing["limits"], row.channel, value)
     return f"is not within the limits of its policy: {why}" if why else ""

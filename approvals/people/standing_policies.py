@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.db import transaction
-from django.db.models import Max, QuerySet
+from django.db.models import Case, Max, QuerySet, Value, When
 
 from approvals import permissions
 from approvals.models import ApprovalRequest, StandingPolicy
@@ -43,16 +43,17 @@ MOST_AT_A_GATE = 10
 def make_standing_policy(
     request_id: UUID | str,
     *,
-    limits: Mapping[str, Any],
+    limits: Mapping[str, Mapping[str, Any]],
     ends: datetime,
     most_uses: int,
     begins: datetime | None = None,
     reason: str = "",
     by: Any,
 ) -> StandingPolicy:
-    """Let the gate of a request sign by itself what is within `limits` ({path in the
-    proposed value: the highest number}), from `begins` (now unless set) until `ends`,
-    `most_uses` writes at most. What waits already stays with people.
+    """Let the gate of a request sign by itself what is within `limits` ({channel: {path
+    in the proposed value: the highest number}}; `{}` for a channel without a limit),
+    from `begins` (now unless set) until `ends`, `most_uses` writes at most. What waits
+    already stays with people.
 
     `by` must be a reviewer of the request by their own right. Raises `UnknownThing` (also
     where they may not see it), `NotAReviewer`, `InvalidValue`, `TamperedRow`.
@@ -66,7 +67,7 @@ def make_standing_policy(
         gate = request.policy.get("gate") or request.node
         now = read_now()
         begins = max(checked_moment(begins, "begins"), now) if begins else now
-        _require_times(begins, checked_moment(ends, "ends"))
+        _require_times(now, begins, checked_moment(ends, "ends"))
         number = _next_number(by)
         _require_few(request.graph, gate, by, now)
         policy = StandingPolicy(
@@ -89,11 +90,27 @@ def make_standing_policy(
     return policy
 
 
-def _checked_limits(limits: Any) -> dict[str, str]:
+def _checked_limits(limits: Any) -> dict[str, dict[str, str]]:
     """Return limits as they are stored. Raises `InvalidValue`."""
+    if not isinstance(limits, Mapping) or not 1 <= len(limits) <= MOST_LIMITS:
+        raise InvalidValue(
+            f"limits name from 1 to {MOST_LIMITS} channels, each with highest numbers by "
+            "path; {} signs for a channel without a limit",
+            path="limits",
+        )
+    checked: dict[str, dict[str, str]] = {}
+    for channel, highest_by_path in limits.items():
+        checked_text(channel, "limits", most=LONGEST_PATH)
+        checked[channel] = _checked_paths(channel, highest_by_path)
+    return checked
+
+
+def _checked_paths(channel: str, limits: Any) -> dict[str, str]:
+    """Return the limits of a channel. Raises `InvalidValue`."""
     if not isinstance(limits, Mapping) or len(limits) > MOST_LIMITS:
         raise InvalidValue(
-            f"limits are at most {MOST_LIMITS} highest numbers by path", path="limits"
+            f"the limits of {channel!r} are at most {MOST_LIMITS} highest numbers by path",
+            path=f"limits.{channel}",
         )
     checked: dict[str, str] = {}
     for path, highest in limits.items():
@@ -103,7 +120,7 @@ def _checked_limits(limits: Any) -> dict[str, str]:
             raise InvalidValue(
                 f"the limit of {path!r} is the path of a number and the highest one, as "
                 "a number that is not below 0",
-                path=f"limits.{path}",
+                path=f"limits.{channel}.{path}",
             )
         checked[path] = text
     return checked
@@ -152,12 +169,12 @@ def _request_of_reviewer(request_id: UUID | str, by: Any) -> ApprovalRequest:
     return request
 
 
-def _require_times(begins: datetime, ends: datetime) -> None:
+def _require_times(now: datetime, begins: datetime, ends: datetime) -> None:
     if ends <= begins:
         raise InvalidValue("ends must be after begins, and to come", path="ends")
-    if ends - begins > LONGEST_TIME:
+    if ends - now > LONGEST_TIME:
         raise InvalidValue(
-            f"no standing policy lasts for more than {LONGEST_TIME.days} days",
+            f"no standing policy is made for longer than {LONGEST_TIME.days} days from now",
             path="ends",
         )
 
@@ -250,9 +267,15 @@ def seen_standing_policy(policy_id: UUID | str, user: Any) -> StandingPolicy:
     return row
 
 
-def limits_in_words(limits: Mapping[str, str]) -> str:
-    """Return limits as a person reads them: "amount up to 500"; empty for none."""
-    return ", ".join(f"{path} up to {highest}" for path, highest in limits.items())
+def limits_in_words(limits: Mapping[str, Mapping[str, str]]) -> str:
+    """Return limits as a person reads them: "payment: amount up to 500, note: without a
+    limit".
+    """
+    parts: list[str] = []
+    for channel, highest_by_path in limits.items():
+        paths = [f"{path} up to {most}" for path, most in highest_by_path.items()]
+        parts.append(f"{channel}: {', '.join(paths) or 'without a limit'}")
+    return "; ".join(parts)
 
 
 @frozen
@@ -281,19 +304,23 @@ class ListedPolicy:
 
     @property
     def limits_in_words(self) -> str:
-        """Its limits: "amount up to 500"; empty without any."""
+        """Its limits: "payment: amount up to 500"."""
         return limits_in_words(self.row.limits)
 
 
 def listed_policies(user: Any, *, most: int) -> list[ListedPolicy]:
-    """Return the first of `standing_policies_of`, and which of them are refused. Three
+    """Return the first of `standing_policies_of`, those that last before those that are
+    over, and which of them are refused. Three
     queries at most.
     """
-    rows = list(standing_policies_of(user)[:most])
-    brought_back = those_brought_back(rows)
-    if not rows:
-        return []
     now = read_now()
+    # Many that are over must not hide what still signs.
+    lasts = When(revoked_at=None, ends_at__gt=now, then=Value(0))
+    in_order = standing_policies_of(user).order_by(
+        Case(lasts, default=Value(1)), "-made_at", "-id"
+    )
+    rows = list(in_order[:most])
+    brought_back = those_brought_back(rows)
     listed: list[ListedPolicy] = []
     for row in rows:
         is_changed = fault_of(row, PLAIN) is not None

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.http import urlencode
@@ -440,15 +440,17 @@ def _read_beside(
     )
     beside = read_together(
         decisions=decisions.only(*_SIGNED).order_by("event_seq"),
-        people=_people(_named_accounts(requests), decisions),
+        **_people(_named_accounts(requests), decisions),
         channels=channels_of(requests),
         drafted=drafts.order_by().values_list("run").annotate(count=Count("id")),
     )
+    beside["people"] = [*beside["named"], *beside["signing"]]
     people = {person.pk: person for person in beside["people"]}
     signed: dict[UUID, list[Decision]] = {request.id: [] for request in requests}
     for decision in beside["decisions"]:
         # A decision of a policy or a deadline has no person.
-        decision.by = people.get(decision.by_id)
+        if decision.by_id in people:
+            decision.by = people[decision.by_id]
         signed[decision.request_id].append(decision)
     for request in requests:
         request.signed = signed[request.id]  # type: ignore[attr-defined]
@@ -468,12 +470,17 @@ def _named_accounts(requests: Iterable[ApprovalRequest]) -> list[str]:
 
 def _people(
     accounts: Iterable[str], decisions: "QuerySet[Decision]"
-) -> "QuerySet[Any]":
-    """Return the people with these accounts, and those who made these decisions."""
+) -> "dict[str, QuerySet[Any]]":
+    """Return the queries of the people with these accounts, and of those who made these
+    decisions. Each by itself, because PostgreSQL would look at every account for
+    conditions that are joined by OR.
+    """
     model = get_user_model()
-    signers = Q(pk__in=decisions.order_by().values("by"))
-    named = Q(**{f"{model.USERNAME_FIELD}__in": set(accounts)})
-    return model._base_manager.filter(signers | named)
+    people = model._base_manager
+    return {
+        "named": people.filter(**{f"{model.USERNAME_FIELD}__in": set(accounts)}),
+        "signing": people.filter(pk__in=decisions.order_by().values("by")),
+    }
 
 
 def _row(

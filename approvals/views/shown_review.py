@@ -409,6 +409,10 @@ def rendered(request: HttpRequest, shown: Review, *, status: int = 200) -> HttpR
     rows = read_together(
         **comment_queries(shown.run, page=number), **bar_queries(principals)
     )
+    if number > 1 and not rows["comments"]:
+        # An address past the end shows the newest, as if it named no page.
+        number = 1
+        rows.update(read_together(**comment_queries(shown.run)))
     talk = comment_box(shown.run, shown.requests, rows, page=number)
     return render(
         request,

@@ -128,7 +128,7 @@ def _require_limits(receipt: dict[str, Any]) -> None:
     final = receipt["write"]["final_value"]
     if not standing or receipt["hidden"] or holds_tombstone(final):
         return
-    why = reason_against(standing["limits"], final)
+    why = reason_against(standing["limits"], receipt["write"]["channel"], final)
     _require(not why, f"it is not within the limits of its policy: {why}")
 
 

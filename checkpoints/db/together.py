@@ -49,6 +49,7 @@ def read_together(**queries: Any) -> dict[str, list[Any]]:
     """
     results: dict[str, list[Any]] = {name: [] for name in queries}
     parts: dict[str, _Subquery] = {}
+    apart: dict[str, Any] = {}
     for name, query in queries.items():
         try:
             part = _part(query)
@@ -59,9 +60,12 @@ def read_together(**queries: Any) -> dict[str, list[Any]]:
         if _fits(part):
             parts[name] = part
         else:
-            results[name] = list(query)
+            apart[name] = query
     for name, values in _read(parts):
         results[name].append(parts[name].make(values))
+    # Later than the others: they may look for what was just read, as people do.
+    for name, query in apart.items():
+        results[name] = list(query)
     return results
 
 
@@ -137,7 +141,12 @@ def _read(parts: dict[str, _Subquery]) -> Iterator[tuple[str, list[Any]]]:
 def _array(columns: Columns, names: list[str], vendor: str) -> str:
     """Return the expression of an array of columns."""
     if vendor == "postgresql":
-        return f"ARRAY[{', '.join(f'{name}::text' for name in names)}]"
+        texts = []
+        for column, name in zip(columns, names, strict=True):
+            is_binary = _kind(column) == "BinaryField"
+            # As a text its form would depend on a setting of the database.
+            texts.append(f"encode({name}, 'hex')" if is_binary else f"{name}::text")
+        return f"ARRAY[{', '.join(texts)}]"
     items = []
     for column, name in zip(columns, names, strict=True):
         if _kind(column) == "BinaryField":
@@ -192,11 +201,6 @@ def _is_true(text: str) -> bool:
     return text == "true"
 
 
-def _bytes(text: str) -> bytes:
-    # As PostgreSQL writes them: \x, then two digits each.
-    return bytes.fromhex(text.removeprefix("\\x"))
-
-
 # Neighbouring rows name the same run.
 _uuid = lru_cache(maxsize=8)(UUID)
 
@@ -204,7 +208,7 @@ _SQLITE: dict[str, Callable[[Any], Any] | None] = {
     "AutoField": None,
     "BigAutoField": None,
     "BigIntegerField": None,
-    "BinaryField": _bytes,
+    "BinaryField": bytes.fromhex,
     "BooleanField": None,
     "CharField": None,
     "DateTimeField": None,

@@ -2,8 +2,11 @@
 and what is done to the installation itself. It outlives the runs that it is about.
 """
 
+from typing import Any
+
 from django.conf import settings
 from django.db import models
+from django.db.models.lookups import IsNull
 
 from checkpoints.models.fields import Sealed, hash_field
 
@@ -11,6 +14,43 @@ ROUTINE = "heads_anchored"
 """The kind that a job writes every minute: lists leave it out unless it is asked for.
 """
 NEWEST = ("-at", "-id")
+
+
+class _FactOfLine(models.Func):
+    """A value among the facts of a line, as its index has it: in SQL without parameters,
+    for an index knows constants only. `template_on_sqlite` is its SQL there.
+    """
+
+    template_on_sqlite = ""
+
+    def __init__(self, *facts: Any, **options: Any) -> None:
+        super().__init__(*(facts or ("facts",)), **options)
+
+    def as_sqlite(
+        self, compiler: Any, connection: Any, **context: Any
+    ) -> tuple[str, Any]:
+        """Return the SQL and no parameters."""
+        context["template"] = self.template_on_sqlite
+        return self.as_sql(compiler, connection, **context)
+
+
+class PolicyOfLine(_FactOfLine):
+    """The id of the standing policy that a line is about, as text; NULL in others."""
+
+    template = "(%(expressions)s ->> 'policy')"
+    template_on_sqlite = "json_extract(%(expressions)s, '$.policy')"
+    output_field = models.TextField()
+
+
+class UsesOfLine(_FactOfLine):
+    """The number of uses that a standing policy had by then; NULL in other lines."""
+
+    template = (
+        "(CASE WHEN jsonb_typeof(%(expressions)s -> 'uses') = 'number'"
+        " THEN (%(expressions)s ->> 'uses')::numeric END)"
+    )
+    template_on_sqlite = "json_extract(%(expressions)s, '$.uses')"
+    output_field = models.IntegerField()
 
 
 class AuditLine(Sealed):
@@ -64,6 +104,13 @@ class AuditLine(Sealed):
                 fields=NEWEST,
                 name="audit_line_of_runs",
                 condition=models.Q(run__isnull=False),
+            ),
+            # Each use of a standing policy asks whether the log has more uses of it.
+            models.Index(
+                PolicyOfLine(),
+                UsesOfLine(),
+                name="audit_line_by_policy",
+                condition=models.Q(IsNull(PolicyOfLine(), False)),
             ),
         ]
 

@@ -242,8 +242,10 @@ def _runs_below(
     )
     departed = {run.id: run for run in below["departed"]}
     for line in below["lines"]:
-        run = departed[line.run_id]
-        yield line.departure_run, _relative_by_line(run, line)
+        # It is missing where it was removed between two statements.
+        run = departed.get(line.run_id)
+        if run is not None:
+            yield line.departure_run, _relative_by_line(run, line)
     for run in below["children"]:
         yield run.parent_run, Relative(run, CHILD, task=run.parent_task)
 

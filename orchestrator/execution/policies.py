@@ -3,11 +3,7 @@ policy, or the standing policies at it, were not asked is decided by one, or lef
 """
 
 from approvals.answers.policies import PolicyAnswer, prepare_policies
-from approvals.answers.standing_signers import (
-    REPEATED,
-    usable_for,
-    was_signed_elsewhere,
-)
+from approvals.answers.standing_signers import REPEATED, StandingSigners
 from approvals.gates.request_state import RequestState
 from checkpoints.core.visible_text import LONGEST_JOB_ERROR
 from checkpoints.ledger import commit as ledger
@@ -39,7 +35,8 @@ def _ask(session: Session) -> None:
         return
     lease = session.lease
     at = session.moment_of(waiting)
-    answers = [_answer(session, state) for state in waiting]
+    signers = StandingSigners(waiting)
+    answers = [_answer(session, state, signers) for state in waiting]
     first_seq = ledger.first_appended_seq(lease)
     rows = prepare_policies(
         lease,
@@ -58,11 +55,13 @@ def _ask(session: Session) -> None:
     lease.moved = True
 
 
-def _answer(session: Session, state: RequestState) -> PolicyAnswer:
+def _answer(
+    session: Session, state: RequestState, signers: StandingSigners
+) -> PolicyAnswer:
     """Return what the policy of a request's gate says of what is proposed there now."""
     request = state.request
     if "auto" not in request.policy:
-        return _answer_of_standing(session, state)
+        return _answer_of_standing(session, state, signers)
     name = str(request.policy["auto"])
     node = session.graph.nodes.get(request.node)
     # What a call returned needs no approval, unless a person says what it was.
@@ -82,7 +81,9 @@ def _answer(session: Session, state: RequestState) -> PolicyAnswer:
     return PolicyAnswer(state, why, name, answer.reads)
 
 
-def _answer_of_standing(session: Session, state: RequestState) -> PolicyAnswer:
+def _answer_of_standing(
+    session: Session, state: RequestState, signers: StandingSigners
+) -> PolicyAnswer:
     """Return which standing policies may sign what is proposed at a gate now, or why none
     may.
     """
@@ -94,11 +95,11 @@ def _answer_of_standing(session: Session, state: RequestState) -> PolicyAnswer:
         why = BROUGHT_IN
     elif node is None or node.gate is None or not node.gate.standing:
         why = WITHDRAWN
-    elif was_signed_elsewhere(state):
+    elif signers.was_signed_elsewhere(state):
         why = REPEATED
     # What is proposed may come of any of it, and no function says of which.
     why = why or session.unsigned_change(tuple(session.graph.channels), DECIDES)
-    usable = [] if why else usable_for(request)
+    usable = [] if why else signers.usable_for(request)
     return PolicyAnswer(state, why, "", (), usable)
 
 

@@ -11,7 +11,7 @@ from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -247,16 +247,19 @@ def _read_beside(
         was_asked=Count(requests[:1]),
         pins=pins,
         receipts=receipts,
-        people=_people(events, pins, receipts),
+        **_people(events, pins, receipts),
         metadata=notes.metadata_rows(run, [notes.OF_RUN, at.seq]),
         sums=notes.sums_of_run(run.id),
         figures=notes.figure_rows(run, at.seq),
         earlier=run_gaps.kept_before(run, rows[-1].seq),
         **inbox.bar_queries(principals),
     )
+    beside["people"] = [*beside["actors"], *beside["pinning"], *beside["signing"]]
     people = {person.pk: person for person in beside["people"]}
     for row in (*beside["pins"], *beside["receipts"]):
-        row.by = people.get(row.by_id)
+        # The account is kept as it is where its row was not read.
+        if row.by_id in people:
+            row.by = people[row.by_id]
     return beside
 
 
@@ -264,13 +267,19 @@ def _people(
     events: "QuerySet[RunEvent]",
     pins: "QuerySet[Pin]",
     receipts: "QuerySet[Receipt]",
-) -> "QuerySet[Any]":
-    """Return the actors of these events, and the people of these pins and receipts."""
+) -> "dict[str, QuerySet[Any]]":
+    """Return the queries of the actors of these events, and of the people of these pins
+    and receipts. Each by itself, because PostgreSQL would look at every account for
+    conditions that are joined by OR.
+    """
     model = get_user_model()
-    actors = Q(**{f"{model.USERNAME_FIELD}__in": events.values("actor")})
-    pinned = Q(pk__in=pins.values("by"))
-    signed = Q(pk__in=receipts.values("by"))
-    return model._base_manager.filter(actors | pinned | signed)
+    people = model._base_manager
+    named = {f"{model.USERNAME_FIELD}__in": events.values("actor")}
+    return {
+        "actors": people.filter(**named),
+        "pinning": people.filter(pk__in=pins.values("by")),
+        "signing": people.filter(pk__in=receipts.values("by")),
+    }
 
 
 def _receipts(run: Run, user: Any) -> "QuerySet[Receipt]":

@@ -197,16 +197,31 @@ const nothingFocused = () =>
   [document.body, document.getElementById('main')].includes(document.activeElement);
 const isInWrites = (event) => Boolean(region?.contains(event.target)) || nothingFocused();
 
+// Who types a comment or an account sends that form, and never signs by it.
+const pressCtrlEnter = (event) => {
+  const { target } = event;
+  const own = target.form;
+  if (own && own !== form) {
+    // A button is pressed by the browser itself.
+    if (target.matches('button')) return;
+    event.preventDefault();
+    own.requestSubmit(own.querySelector('button:not([type=button])'));
+    return;
+  }
+  const sign = document.getElementById('sign');
+  const signs = own === form || isInWrites(event);
+  if (sign && signs && sign.getAttribute('aria-disabled') !== 'true') {
+    event.preventDefault();
+    form.requestSubmit(sign);
+  }
+};
+
 document.addEventListener('keydown', (event) => {
   // A browser would press the form's first button for Enter in a field or on a choice.
   if (event.key === 'Enter' && event.target.matches('#review input')) event.preventDefault();
   if (!shortcutsOn()) return;
   if ((event.ctrlKey || event.metaKey) && event.key === 'Enter') {
-    const sign = document.getElementById('sign');
-    if (sign && sign.getAttribute('aria-disabled') !== 'true') {
-      event.preventDefault();
-      form.requestSubmit(sign);
-    }
+    pressCtrlEnter(event);
     return;
   }
   if (!isShortcut(event) || !isInWrites(event)) return;

@@ -1,5 +1,6 @@
 """Who may see which run, and who may sign what."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from django.utils import timezone
 
 from approvals import permissions
 from approvals.models import ApprovalRequest, RequestReviewer, RequestViewer
+from approvals.people import standing_in
 from approvals.visible_requests import VisibleRequests
 from checkpoints.core.ids import uuid7
 from checkpoints.models import Run, TaskResult
@@ -280,6 +282,35 @@ def test_permissions_are_left_to_a_backend_that_finds_them_in_its_own_way(
     reviewer = User.objects.get(pk=pk)
     assert "perm:checkpoints.view_run" in permissions.principals_of(reviewer)
     assert permissions.may(reviewer, "view_run")
+
+
+class BackendThatLeavesOutGroups(ModelBackend):
+    """Finds permissions as a whole in its own way: none of a group counts."""
+
+    def _get_permissions(self, user_obj: Any, obj: Any, from_name: str) -> Any:
+        return set()
+
+
+def test_a_backend_that_leaves_out_groups_is_not_passed_by(
+    people: People, settings: Any
+) -> None:
+    settings.AUTHENTICATION_BACKENDS = [f"{__name__}.BackendThatLeavesOutGroups"]
+    steward = User.objects.get(pk=people.steward.pk)
+    permissions.principals_of(steward)
+    assert not permissions.may(steward, "view_run")
+
+
+def test_who_sees_all_pays_nothing_for_those_they_decide_for(people: People) -> None:
+    for _ in range(3):
+        standing_in.delegate(
+            to=people.steward,
+            ends=timezone.now() + timedelta(days=1),
+            by=UserFactory.create(),
+        )
+    steward = User.objects.get(pk=people.steward.pk)
+    with CaptureQueriesContext(connection) as sent:
+        assert permissions.principals_unless_all(steward) is None
+    assert len(sent) == 1
 
 
 def test_what_a_page_remembers_of_one_person_is_nothing_about_another(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from approvals.models import Decision, RequestClaim
 from checkpoints.models import Run
 from tests.browser.conftest import Page
 from tests.support import claims
@@ -160,3 +161,32 @@ def test_enter_held_on_a_focused_verdict_never_signs(review: Page) -> None:
         review.page.keyboard.press("Enter")
     assert chosen(review) == {}
     assert review.page.url.endswith("/reviews/CLM-1/")
+
+
+def decide_all(review: Page) -> None:
+    for slip in ("w1", "w2", "w3"):
+        review.page.check(f"#{slip} input[value=approve]", force=True)
+    review.page.wait_for_selector("#sign:text('Sign 3 decisions')")
+
+
+def test_ctrl_enter_in_a_comment_writes_it_and_signs_nothing(review: Page) -> None:
+    decide_all(review)
+    review.page.fill("#comment-text", "Wait, is this right?")
+    review.page.keyboard.press("Control+Enter")
+    review.page.wait_for_selector("[data-test=comment] :text('Wait, is this right?')")
+    assert not Decision.objects.exists()
+    assert review.complaints == []
+
+
+def test_ctrl_enter_in_a_hand_over_hands_it_over_and_signs_nothing(
+    review: Page, people: People
+) -> None:
+    review.page.click("[data-test=claim] button[value=claim]")
+    review.page.wait_for_selector("[data-test=claim] button[value=release]")
+    decide_all(review)
+    review.page.fill("[data-test=claim] [name=to]", people.second_reviewer.username)
+    review.page.fill("[data-test=claim] [name=comment]", "Yours.")
+    review.page.keyboard.press("Control+Enter")
+    review.page.wait_for_selector("[data-test=comment] :text('Yours.')")
+    assert RequestClaim.objects.get().by == people.second_reviewer
+    assert not Decision.objects.exists()

@@ -60,7 +60,7 @@ def _standing_policy(request: ApprovalRequest, by: Any) -> StandingPolicy:
         by=by,
         graph=request.graph,
         gate=request.node,
-        limits={},
+        limits={"total": {}},
         begins_at=now,
         ends_at=now + timedelta(days=1),
         most_uses=1,

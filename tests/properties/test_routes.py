@@ -90,6 +90,10 @@ QUERY = {
 }
 """What pages read from their address."""
 FORM = {
+    "about",
+    "comment",
+    "text",
+    "until",
     "path_",
     "most_",
     "most_uses",

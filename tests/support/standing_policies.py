@@ -13,7 +13,7 @@ from checkpoints.models import Run
 from orchestrator.engine import END, START, Gate, Graph
 from tests.support.small_graphs import advanced, graph
 
-TOTAL = {"value": 10}
+TOTAL = {"total": {"value": 10}}
 """Limits that a total of at most 10 keeps."""
 
 

@@ -44,7 +44,7 @@ class ShownComment:
 
 @dataclass(frozen=True, slots=True)
 class CommentTarget:
-    """What a new comment can be about, with the value that its form posts."""
+    """A request or write that a new comment can be about, with the value that its form posts."""
 
     value: str
     words: str
@@ -96,7 +96,6 @@ def comment_box(
     """
     newest: Sequence[Any] = rows["comments"]
     _join(newest, rows)
-    first = SHOWN * (page - 1)
     count = newest[0].count if newest else 0
     titles = _titles_of_writes(questions)
     on_page = {question.id for question in questions}
@@ -105,7 +104,7 @@ def comment_box(
     return CommentBox(
         comments=_shown(newest[::-1], run, titles, on_page),
         count=count,
-        older=page + 1 if count > first + SHOWN else 0,
+        older=page + 1 if count > SHOWN * page else 0,
         newer=page - 1,
         targets=targets,
     )
@@ -120,7 +119,7 @@ def _join(
     for comment in comments:
         comment.request = requests[comment.request_id]
         # Whose account is gone is known by name.
-        if comment.by_id is not None:
+        if comment.by_id in people:
             comment.by = people[comment.by_id]
 
 

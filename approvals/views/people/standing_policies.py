@@ -2,7 +2,7 @@
 form that makes another one beside a review, with limits drawn from what is proposed there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from approvals import permissions, reviews
 from approvals.gates.request_state import load_states
 from approvals.models import ApprovalRequest
-from approvals.people.standing_policies import listed_policies
+from approvals.people.standing_policies import MOST_LIMITS, listed_policies
 from approvals.views.page import opens_payloads, render, single_fields
 from approvals.views.people.delegations import (
     changes_rights,
@@ -31,6 +31,7 @@ from orchestrator.engine.errors import (
     ConfirmationRequired,
     InvalidValue,
 )
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.limit import WHOLE, number_of
 
 MOST_LISTED = 100
@@ -39,7 +40,31 @@ MOST_NUMBERS = 12
 """The most numbers of a proposal for which the form has a field."""
 DEEPEST = 4
 """How deep in a value the form looks for numbers."""
+TYPED = ("most_uses", "begins", "ends", "reason")
+"""The other fields of the form, without the password."""
 MADE = "Done: it signs by itself from then on."
+
+
+@frozen
+class LimitField:
+    """The field of a limit: its number on the form, its path, and what stands in it."""
+
+    number: int
+    path: str
+    most: str
+
+
+@frozen
+class ShownChannel:
+    """A channel on the form. `is_whole`: each number in it has a field; `is_ticked`: it is
+    to be signed without a limit.
+    """
+
+    place: int
+    name: str
+    fields: list[LimitField]
+    is_whole: bool
+    is_ticked: bool
 
 
 @login_required
@@ -73,7 +98,11 @@ def new_policy_page(request: HttpRequest, request_id: UUID) -> HttpResponse:
             messages.error(request, error.message)
         except REFUSALS as error:
             messages.error(request, f"Nothing was changed: {error.message}.")
-    context = {"approval": approval, "numbers": _numbers_in(approval)}
+    context = {
+        "approval": approval,
+        "channels": _shown_channels(approval, request.POST),
+        "typed": {name: request.POST.get(name, "") for name in TYPED},
+    }
     return render(request, "approvals/standing_policy_new.html", context)
 
 
@@ -103,14 +132,22 @@ def _make(request: HttpRequest, request_id: UUID) -> None:
     )
 
 
-def _limits_in(request: HttpRequest) -> dict[str, str]:
-    """Return the limits that were posted; a path without a number is none."""
-    limits: dict[str, str] = {}
+def _limits_in(request: HttpRequest) -> dict[str, dict[str, str]]:
+    """Return the limits that were posted: of each channel the paths with a number, and
+    the channels that are to be signed without one. All else is left to people.
+    """
+    posted = request.POST
+    limits: dict[str, dict[str, str]] = {}
+    for number in range(1, MOST_LIMITS + 1):
+        unlimited = posted.get(f"unlimited_{number}", "")
+        if unlimited:
+            limits.setdefault(unlimited, {})
     for number in range(1, MOST_NUMBERS + 1):
-        path = request.POST.get(f"path_{number}", "")
-        highest = request.POST.get(f"most_{number}", "").strip()
-        if path and highest:
-            limits[path] = highest
+        channel = posted.get(f"channel_{number}", "")
+        path = posted.get(f"path_{number}", "")
+        highest = posted.get(f"most_{number}", "").strip()
+        if channel and path and highest:
+            limits.setdefault(channel, {})[path] = highest
     return limits
 
 
@@ -120,30 +157,56 @@ def _whole_number(text: str, path: str) -> int:
     return int(text)
 
 
-def _numbers_in(approval: ApprovalRequest) -> list[tuple[int, str, str]]:
-    """Return (number of the field, path, highest number there) of what a request asks
-    about, in the order of its writes. Raises `TamperedRow`, `WrongKey`,
+def _shown_channels(
+    approval: ApprovalRequest, posted: Mapping[str, str]
+) -> list[ShownChannel]:
+    """Return the channels of a request with the fields of their limits, in the order of
+    its writes, as they were posted if they were. Raises `TamperedRow`, `WrongKey`,
     `PayloadsUnavailable`.
     """
+    highest_by_channel = _numbers_in(approval)
+    channels: list[ShownChannel] = []
+    number = 0
+    for place, (channel, highest) in enumerate(highest_by_channel.items(), start=1):
+        fields: list[LimitField] = []
+        for path, text in list(highest.items())[: MOST_NUMBERS - number]:
+            number += 1
+            most = posted.get(f"most_{number}", text)
+            fields.append(LimitField(number, path, most))
+        is_whole = len(fields) == len(highest)
+        is_ticked = f"unlimited_{place}" in posted
+        channels.append(ShownChannel(place, channel, fields, is_whole, is_ticked))
+    return channels
+
+
+def _numbers_in(approval: ApprovalRequest) -> dict[str, dict[str, str]]:
+    """Return {channel: {path: the highest number there}} of what a request asks about."""
     [state] = load_states([approval], protection_of(approval.run))
-    highest: dict[str, str] = {}
+    numbers: dict[str, dict[str, str]] = {}
     for row in state.writes:
+        highest = numbers.setdefault(row.channel, {})
         for path, text in _numbers_within(read_value(row, "value"), ()):
-            before = number_of(highest.get(path, text))
+            # Limits are stored readable, and outlive what is erased.
+            text = "" if approval.run.encrypted else text
+            before = number_of(highest.get(path) or text)
             after = number_of(text)
-            if before is not None and after is not None and after >= before:
+            if before is None or after is None or after >= before:
                 highest[path] = text
-    shown = list(highest.items())[:MOST_NUMBERS]
-    return [(number, *field) for number, field in enumerate(shown, start=1)]
+    return numbers
 
 
 def _numbers_within(value: Any, way: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield (path, text) of each number within a value."""
-    if number_of(value) is not None:
-        yield ".".join(way) or WHOLE, str(value)
+    """Yield (path, text) of each number within a value to which a path can lead; no text
+    for one that is no limit.
+    """
+    number = number_of(value)
+    if number is not None:
+        yield ".".join(way) or WHOLE, str(value) if number >= 0 else ""
     elif isinstance(value, dict) and len(way) < DEEPEST:
         for key, inner in value.items():
-            yield from _numbers_within(inner, (*way, key))
+            # A path could not tell such a key from two.
+            if key and not set(key) & set(".[]"):
+                yield from _numbers_within(inner, (*way, key))
 
 
 def _revoke(request: HttpRequest, standing_policy: UUID) -> str:

@@ -61,12 +61,17 @@ def signs_by_itself(policy: Mapping[str, Json]) -> bool:
     return "auto" in policy or bool(policy.get("standing"))
 
 
-def reason_against(limits: Mapping[str, str], value: Json) -> str:
-    """Return why a value is not within the limits of a standing policy; empty if it is.
-    `limits`: the highest number by the path to it. A value without a number there, or
-    with one below 0, is within none.
+def reason_against(
+    limits: Mapping[str, Mapping[str, str]], channel: str, value: Json
+) -> str:
+    """Return why a value for a channel is not within the limits of a standing policy;
+    empty if it is. `limits`: {channel: {path: the highest number}}; a channel without
+    paths has no limit, and one that is not there is left to people. A value without a
+    number at a path, or with one below 0, is within none.
     """
-    for path, highest in limits.items():
+    if channel not in limits:
+        return f"it signs nothing for {channel}"
+    for path, highest in limits[channel].items():
         number = _number_at(value, path)
         if number is None:
             return f"there is no number at {path}"

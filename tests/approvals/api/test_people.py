@@ -4,6 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from rest_framework.test import APIClient
 
@@ -175,6 +177,26 @@ def test_comments_are_written_once_and_read_in_pages(
     assert nobody.post(address, {"text": "Hello"}).status_code == 404
     assert rita.post(address, {"text": "x" * 4001}).status_code == 400
     assert RequestComment.objects.count() == 2
+
+
+def test_a_list_of_comments_does_not_read_the_input_of_the_run_for_each(
+    rita: Client, paused: Run
+) -> None:
+    address = f"requests/{asked(rita)['id']}/comments/"
+    rita.post(address, {"text": "First."})
+    with CaptureQueriesContext(connection) as captured:
+        assert rita.get(address).json()["results"]
+    (statement,) = [
+        query["sql"]
+        for query in captured
+        if 'FROM "approvals_requestcomment"' in query["sql"]
+    ]
+    assert '"encrypted"' in statement
+    assert '"input"' not in statement
+    rita.post(address, {"text": "Second."})
+    with CaptureQueriesContext(connection) as more:
+        assert len(rita.get(address).json()["results"]) == 2
+    assert len(more) == len(captured)
 
 
 def test_a_token_that_only_reads_writes_no_comment(paused: Run, people: People) -> None:

@@ -34,6 +34,8 @@ PASSED_ON = {
         "request_assigned",
     },
     "approvals/silence/tiers.py": {"request_reminded", "request_escalated"},
+    "approvals/people/standing_policies.py": {"standing_policy_revoked"},
+    "approvals/policies_in_force.py": {"standing_policy_used"},
     "approvals/views/page.py": set(),  # the keyword `refusal`
     "orchestrator/login_throttle.py": {"refused_login", "login_locked"},
     "orchestrator/account_changes.py": {"members_changed", "rights_changed"},

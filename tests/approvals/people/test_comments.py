@@ -11,6 +11,8 @@ from approvals import reviews
 from approvals.models import ApprovalRequest, Notice, RequestClaim, RequestComment
 from approvals.people import comments
 from approvals.people.comments import LONGEST
+from checkpoints import retention
+from checkpoints.conf import keyring
 from checkpoints.core.ids import uuid7
 from checkpoints.models import AuditLine, ErasureRecord, Run
 from checkpoints.sealing.sealed_columns import read_value
@@ -201,6 +203,40 @@ def test_in_an_encrypted_graph_the_text_is_encrypted(
     row = RequestComment.objects.select_related("run").get()
     assert read_value(row, "text") == "Marta Example"
     assert verify_run(asked.run_id) == []
+
+
+def test_after_an_erasure_a_process_that_knows_the_data_key_does_not_use_it(
+    people: cast.People, configure: Callable[..., None]
+) -> None:
+    configure(ENCRYPTION_KEYS={"one": b"k" * 32})
+    asked = request(advanced(gated("hidden", encrypted=True)))
+    reviews.comment(asked.id, "Marta Example", by=people.steward)
+    ((name, key),) = keyring().data_keys.items()
+    runs.cancel(asked.run_id, by=people.steward)
+    retention.erase(asked.run_id, by=people.steward)
+    # As in a process that knew the key before another one destroyed it.
+    keyring().keep_data_key(name, key)
+    keyring().data_keys_in_use[name] = True
+    reviews.comment(asked.id, "It is erased.", by=people.steward)
+    keyring().forget_data_key(name)
+    row = RequestComment.objects.select_related("run").latest("at")
+    assert read_value(row, "text") == "It is erased."
+    assert verify_run(asked.run_id) == []
+
+
+def test_nobody_takes_the_room_of_all_who_comment(
+    rita: User, ravi: User, asked: ApprovalRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comments, "MOST", 4)
+    monkeypatch.setattr(comments, "MOST_OF_PERSON", 2)
+    for number in range(2):
+        reviews.comment(asked.id, f"Number {number}.", by=rita)
+    with pytest.raises(InvalidValue, match="a person writes 2 comments"):
+        reviews.comment(asked.id, "Number 2.", by=rita)
+    for number in range(2):
+        reviews.comment(asked.id, f"Number {number}.", by=ravi)
+    with pytest.raises(InvalidValue, match="a request has 4 comments"):
+        reviews.comment(asked.id, "Number 2.", by=ravi)
 
 
 def test_a_review_is_handed_over_with_a_comment_or_not_at_all(

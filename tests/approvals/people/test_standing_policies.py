@@ -25,7 +25,7 @@ from tests.support import cast, run_actions
 from tests.support.cast import UserFactory
 from tests.support.deadlines import gated
 from tests.support.small_graphs import advanced
-from tests.support.standing_policies import policy_of, waiting
+from tests.support.standing_policies import TOTAL, policy_of, waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,41 +42,45 @@ def in_days(days: float) -> Any:
 def test_it_says_at_which_gate_for_whom_and_until_when(rita: Any) -> None:
     run = waiting()
     ends = in_days(3)
-    made = policy_of(run, rita, ends=ends, reason="Small ones", limits={"value": 9.5})
+    made = policy_of(
+        run, rita, ends=ends, reason="Small ones", limits={"total": {"value": 9.5}}
+    )
     assert (made.graph, made.gate, made.by) == ("permitting", "review", rita)
-    assert (made.limits, made.ends_at, made.uses) == ({"value": "9.5"}, ends, 0)
+    assert (made.limits, made.ends_at, made.uses) == (
+        {"total": {"value": "9.5"}},
+        ends,
+        0,
+    )
     assert [made.name, policy_of(run, rita).name] == ["policy 1", "policy 2"]
 
 
 @pytest.mark.parametrize(
     ("options", "path"),
     [
-        ({"limits": {"value": "many"}}, "limits.value"),
-        ({"limits": {"value": True}}, "limits.value"),
-        ({"limits": {"value": -1}}, "limits.value"),
-        ({"limits": {"a..b": 1}}, "limits.a..b"),
-        ({"limits": {"value": 10**5000}}, "limits.value"),
-        ({"limits": {"value": "9" * 41}}, "limits.value"),
-        ({"limits": {"value": [1]}}, "limits.value"),
-        ({"limits": {}}, None),
+        ({"limits": {"total": {"value": "many"}}}, "limits.total.value"),
+        ({"limits": {"total": {"value": True}}}, "limits.total.value"),
+        ({"limits": {"total": {"value": -1}}}, "limits.total.value"),
+        ({"limits": {"total": {"a..b": 1}}}, "limits.total.a..b"),
+        ({"limits": {}}, "limits"),
+        ({"limits": {"value": 10}}, "limits.value"),
+        ({"limits": {"total": {"value": 10**5000}}}, "limits.total.value"),
+        ({"limits": {"total": {"value": "9" * 41}}}, "limits.total.value"),
+        ({"limits": {"total": {"value": [1]}}}, "limits.total.value"),
         ({"limits": ["value"]}, "limits"),
-        ({"limits": {str(n): 1 for n in range(21)}}, "limits"),
+        ({"limits": {str(n): {} for n in range(21)}}, "limits"),
+        ({"limits": {"total": {str(n): 1 for n in range(21)}}}, "limits.total"),
         ({"most_uses": 0}, "most_uses"),
         ({"most_uses": True}, "most_uses"),
         ({"most_uses": 10_001}, "most_uses"),
         ({"ends": in_days(-1)}, "ends"),
         ({"ends": in_days(91)}, "ends"),
         ({"begins": in_days(3)}, "ends"),
+        ({"begins": in_days(3), "ends": in_days(91)}, "ends"),
         ({"reason": "\x00"}, "reason"),
     ],
 )
-def test_its_bounds_are_checked(
-    rita: Any, options: dict[str, Any], path: str | None
-) -> None:
+def test_its_bounds_are_checked(rita: Any, options: dict[str, Any], path: str) -> None:
     run = waiting()
-    if path is None:
-        assert policy_of(run, rita, **options).limits == {}
-        return
     with pytest.raises(InvalidValue) as refused:
         policy_of(run, rita, **options)
     assert refused.value.facts["path"] == path
@@ -146,9 +150,26 @@ def test_a_row_that_was_put_back_is_neither_used_nor_ended(rita: Any) -> None:
 def test_beside_an_unknown_or_changed_request_none_is_made(rita: Any) -> None:
     run = waiting()
     asked = ApprovalRequest.objects.get(run=run.id)
-    arguments: dict[str, Any] = {"limits": {}, "ends": in_days(1), "most_uses": 1}
+    arguments: dict[str, Any] = {"limits": TOTAL, "ends": in_days(1), "most_uses": 1}
     with pytest.raises(UnknownThing):
         reviews.make_standing_policy(run.id, by=rita, **arguments)
     ApprovalRequest.objects.filter(id=asked.id).update(graph="another")
     with pytest.raises(CountersignError):
         reviews.make_standing_policy(asked.id, by=rita, **arguments)
+
+
+def test_those_in_force_are_listed_before_newer_ones_that_are_over(rita: Any) -> None:
+    run = waiting()
+    lasting = policy_of(run, rita)
+    over = policy_of(run, rita)
+    reviews.revoke_standing_policy(over.id, by=rita)
+    listed = listed_policies(rita, most=5)
+    assert [policy.row.id for policy in listed] == [lasting.id, over.id]
+    assert [policy.row.id for policy in listed_policies(rita, most=1)] == [lasting.id]
+
+
+def test_a_channel_may_be_signed_without_a_limit(rita: Any) -> None:
+    made = gated("letters", deadline=None, standing=True)
+    made_policy = policy_of(advanced(made), rita, limits={"letter": {}, **TOTAL})
+    assert made_policy.limits == {"letter": {}, "total": {"value": "10"}}
+    assert advanced(made).status == "completed"

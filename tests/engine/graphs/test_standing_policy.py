@@ -70,7 +70,7 @@ def test_a_gate_without_it_is_hashed_as_before() -> None:
 def test_numbers_from_0_to_the_limit_are_within_it(
     limits: dict[str, str], value: Any
 ) -> None:
-    assert reason_against(limits, value) == ""
+    assert reason_against({"payment": limits}, "payment", value) == ""
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,26 @@ def test_numbers_from_0_to_the_limit_are_within_it(
     ],
 )
 def test_all_else_is_not(value: Any) -> None:
-    assert reason_against({"amount": "10"}, value)
+    assert reason_against({"payment": {"amount": "10"}}, "payment", value)
 
 
 def test_each_limit_holds() -> None:
     limits = {"amount": "10", "fee": "1"}
-    assert reason_against(limits, {"amount": 5}) == "there is no number at fee"
-    assert reason_against(limits, {"amount": 5, "fee": 2}) == "fee is more than 1"
+    assert (
+        reason_against({"fees": limits}, "fees", {"amount": 5})
+        == "there is no number at fee"
+    )
+    assert (
+        reason_against({"fees": limits}, "fees", {"amount": 5, "fee": 2})
+        == "fee is more than 1"
+    )
+
+
+def test_a_channel_has_its_own_limits_and_one_without_an_entry_is_left_to_people() -> (
+    None
+):
+    limits = {"payment": {"amount": "10"}, "fee": {"amount": "1"}, "note": {}}
+    assert reason_against(limits, "payment", {"amount": 10}) == ""
+    assert reason_against(limits, "fee", {"amount": 10}) == "amount is more than 1"
+    assert reason_against(limits, "note", "anything") == ""
+    assert reason_against(limits, "letter", {"amount": 0})

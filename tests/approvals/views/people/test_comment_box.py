@@ -105,6 +105,17 @@ def test_the_newest_stand_on_the_page_and_earlier_ones_behind_a_link(
     assert "Later comments" in html
 
 
+def test_a_page_past_the_end_shows_the_newest_comments(
+    run: Run, people: People, browse: Browse
+) -> None:
+    reviews.comment(request(run).id, "The only one.", by=people.reviewer)
+    html = page_of(browse, people.reviewer, run, comments="9")
+    assert "The only one." in html
+    assert 'data-comments="1"' in html
+    assert "Later comments" not in html
+    assert "Earlier comments" not in html
+
+
 def test_comments_cost_the_page_no_query_however_many_there_are(
     run: Run, people: People, browse: Browse
 ) -> None:

@@ -10,12 +10,15 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import strip_tags
+from pydantic import BaseModel
 
 from approvals.models import ApprovalRequest, StandingPolicy
 from checkpoints.models import AuditLine, Run
+from orchestrator.engine import END, START, Gate, Graph
 from tests.support import cast, run_actions
 from tests.support.cast import PASSWORD
-from tests.support.small_graphs import advanced
+from tests.support.sealed_tables import ONE_KEY
+from tests.support.small_graphs import Order, advanced
 from tests.support.standing_policies import permitting, policy_of, waiting
 
 Browse = Callable[[User], Client]
@@ -38,6 +41,7 @@ def address(run: Run) -> str:
 
 def post(browse: Browse, user: User, run: Run, **posted: str) -> Any:
     fields = {
+        "channel_1": "total",
         "path_1": "value",
         "most_1": "10",
         "most_uses": "3",
@@ -60,10 +64,14 @@ def test_a_reviewer_makes_one_beside_a_review_and_revokes_it(
     answer = post(browse, rita, run, reason="Small <ones>")
     text = " ".join(strip_tags(answer.content.decode()).split())
     assert "it signs by itself from then on" in text
-    assert "Policy 1 of rita at review of permitting, value up to 10," in text
+    assert "Policy 1 of rita at review of permitting, total: value up to 10," in text
     assert "0 of 3 used. Small &lt;ones&gt;" in text
     made = StandingPolicy.objects.get()
-    assert (made.by, made.limits, made.most_uses) == (rita, {"value": "10"}, 3)
+    assert (made.by, made.limits, made.most_uses) == (
+        rita,
+        {"total": {"value": "10"}},
+        3,
+    )
 
     signed = advanced(permitting())
     page = browse(rita).get(reverse("standing_policies")).content.decode()
@@ -86,13 +94,13 @@ def test_a_receipt_says_which_policy_signed_beside_it(
     reto = run_actions.reviewer(people.steward)
     receipt = run_actions.sign(run, reto, ["approve"])
     page = browse(reto).get(reverse("receipt", args=[receipt.id])).content.decode()
-    assert "Policy 1 of rita (value up to 10, until " in page
+    assert "Policy 1 of rita (total: value up to 10, until " in page
     assert ") approved 1 write at" in page
     left = advanced(permitting(total=11))
     receipt = run_actions.sign(left, reto, ["approve"])
     page = browse(reto).get(reverse("receipt", args=[receipt.id])).content.decode()
     assert "Standing policies left 1 write to people" in page
-    assert "value is more than 10" in page
+    assert "it is beyond the limits of a standing policy" in page
 
 
 @pytest.mark.parametrize("password", ["", "not the right words"])
@@ -117,6 +125,7 @@ def test_without_the_password_none_is_made(
         {"most_uses": "99999999999"},
         {"most_1": "many"},
         {"path_1": "a..b"},
+        {"most_1": ""},
         {"path_1": "\x00"},
         {"reason": "\x00"},
     ],
@@ -157,7 +166,7 @@ def test_the_api_lists_shows_and_revokes_what_is_ones_own(
     [listed] = client.get(root).json()["results"]
     assert listed == client.get(f"{root}{made.id}/").json()
     assert (listed["by"], listed["number"], listed["uses"]) == ("rita", 1, 0)
-    assert listed["limits"] == {"value": "10"}
+    assert listed["limits"] == {"total": {"value": "10"}}
     other = browse(people.second_reviewer)
     assert other.get(root).json()["results"] == []
     assert other.get(f"{root}{made.id}/").status_code == 404
@@ -166,3 +175,70 @@ def test_the_api_lists_shows_and_revokes_what_is_ones_own(
     assert other.post(revoke, **as_json).status_code == 404
     answer = browse(people.steward).post(revoke, **as_json)
     assert answer.json()["revoked_at"]
+
+
+def test_a_refused_form_keeps_what_was_typed(rita: Any, browse: Browse) -> None:
+    ends = in_days(3)
+    typed = {"most_1": "2", "most_uses": "7", "ends": ends, "reason": "Small ones"}
+    answer = post(browse, rita, waiting(), password="wrong", **typed)
+    page = answer.content.decode()
+    for value in typed.values():
+        assert f'value="{value}"' in page
+    assert 'value="4"' not in page, "the total that is proposed"
+    ticked = post(browse, rita, waiting(), password="wrong", unlimited_1="total")
+    assert "checked" in ticked.content.decode()
+
+
+class ProposedPaper(BaseModel):
+    paper: Any = None
+
+
+def waiting_with(paper: Any) -> Run:
+    """A run that waits at a gate which permits standing policies, with this proposal."""
+    made = Graph("papers", input=Order, state=ProposedPaper)
+
+    @made.node(effect="human", gate=Gate(reviewers=["group:claims"], standing=True))
+    def propose(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"paper": paper}
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    return advanced(made)
+
+
+def test_what_has_no_number_is_signed_only_where_its_box_is_ticked(
+    rita: Any, browse: Browse
+) -> None:
+    proposed = {"texts": ["a"], "list": [1], "of.two": 1, "below": -1}
+    run = waiting_with(proposed)
+    form = browse(rita).get(address(run)).content.decode()
+    assert "texts, numbers in lists and what lies deeper may be" in form
+    assert 'name="path_1" value="below"' in form
+    assert "path_2" not in form
+    assert 'value="-1"' not in form
+    assert 'name="unlimited_1"' in form
+    post(browse, rita, run, most_1="")
+    assert not StandingPolicy.objects.exists()
+    post(browse, rita, run, most_1="", unlimited_1="paper")
+    assert StandingPolicy.objects.get().limits == {"paper": {}}
+
+
+def test_numbers_beyond_those_with_a_field_are_said(rita: Any, browse: Browse) -> None:
+    run = waiting_with({f"n{number}": number for number in range(13)})
+    form = browse(rita).get(address(run)).content.decode()
+    assert 'name="path_12"' in form
+    assert "path_13" not in form
+    assert "get no limit here" in form
+
+
+def test_limits_of_an_encrypted_run_are_not_filled_in(
+    rita: Any, browse: Browse, settings: Any
+) -> None:
+    settings.COUNTERSIGN = {**settings.COUNTERSIGN, **ONE_KEY}
+    made = permitting("sealed-limits")
+    made.encrypted = True
+    run = advanced(made)
+    form = browse(rita).get(address(run)).content.decode()
+    assert 'name="path_1" value="value"' in form
+    assert 'value="4"' not in form
+    assert "its limits are stored readable" in form
