@@ -563,11 +563,14 @@ class UnreadOut(serializers.Serializer[Any]):
 
 
 class NoticeOut(serializers.ModelSerializer[PersonNotice]):
-    """A notice of the caller. Of a run that they may not see any more it has no ids, and
-    `visible` is false.
+    """A notice of the caller. Of a run that they may not see any more it has no ids,
+    `event` and `outcome` are empty, and `visible` is false. What came later has the
+    higher `number`.
     """
 
-    number = serializers.IntegerField(source="notice")
+    number = serializers.IntegerField(source="id")
+    event = serializers.SerializerMethodField()
+    outcome = serializers.SerializerMethodField()
     visible = serializers.SerializerMethodField()
     run = serializers.SerializerMethodField()
     request = serializers.SerializerMethodField()
@@ -588,6 +591,12 @@ class NoticeOut(serializers.ModelSerializer[PersonNotice]):
 
     def get_visible(self, row: PersonNotice) -> bool:
         return bool(getattr(row, "is_visible", False))
+
+    def get_event(self, row: PersonNotice) -> str:
+        return row.event if self.get_visible(row) else ""
+
+    def get_outcome(self, row: PersonNotice) -> str:
+        return row.outcome if self.get_visible(row) else ""
 
     def get_run(self, row: PersonNotice) -> str | None:
         return str(row.run) if self.get_visible(row) else None

@@ -91,15 +91,19 @@ def _pass_on() -> int:
     graph_by_run = _graphs_of(notices)
     # A run may have been removed since, or came in as a bundle: then it is of elsewhere.
     notices_of_here = [notice for notice in notices if notice.run in graph_by_run]
+    listed, count = new_person_notices(notices_of_here)
+    # What would make the transaction too large waits for the next one.
+    left = {notice.id for notice in notices_of_here[count:]}
+    notices_of_here = notices_of_here[:count]
+    mails = mail_jobs.new_mails(notices_of_here, now)
+    # The last that is read, because the webhooks are locked from here on.
     deliveries = _new_deliveries(notices_of_here, graph_by_run, now)
     WebhookDelivery.objects.bulk_create(deliveries, ignore_conflicts=True)
-    mails = mail_jobs.new_mails(notices_of_here, now)
     NoticeMail.objects.bulk_create(mails, ignore_conflicts=True)
-    listed = new_person_notices(notices_of_here)
     PersonNotice.objects.bulk_create(listed, ignore_conflicts=True, batch_size=500)
-    ids = [notice.id for notice in notices]
+    ids = [notice.id for notice in notices if notice.id not in left]
     Notice.objects.filter(id__in=ids).update(passed_on_at=now)
-    return len(notices)
+    return len(ids)
 
 
 def _new_deliveries(

@@ -48,12 +48,20 @@ def accounts_for(notice: Notice) -> "QuerySet[Any]":
         request = _request_of(notice)
         if request is None:
             return accounts.none()  # type: ignore[no-any-return]
-        named = _named(_principals(request, notice))
-        stand_in = Q(pk__in=_delegates_of(named))
-        return accounts.filter(named | stand_in).distinct()  # type: ignore[no-any-return]
+        return accounts_named(principals_meant(request, notice))
     if notice.event == COMMENTED:
         return accounts.filter(pk__in=_in_conversation(notice))  # type: ignore[no-any-return]
     return accounts.filter(pk__in=_signers(notice))  # type: ignore[no-any-return]
+
+
+def accounts_named(principals: Iterable[str]) -> "QuerySet[Any]":
+    """Return the active people whom these principals may name, and who decides for them
+    now, each once.
+    """
+    accounts: Any = get_user_model()._default_manager.filter(is_active=True)
+    named = _named(principals)
+    stand_in = Q(pk__in=_delegates_of(named))
+    return accounts.filter(named | stand_in).distinct()  # type: ignore[no-any-return]
 
 
 def _in_conversation(notice: Notice) -> set[Any]:
@@ -74,7 +82,7 @@ def _in_conversation(notice: Notice) -> set[Any]:
     return people - {None, author}
 
 
-def _principals(request: ApprovalRequest, notice: Notice) -> list[str]:
+def principals_meant(request: ApprovalRequest, notice: Notice) -> list[str]:
     """Return whom a notice of an open request is meant for: those whom its tier names,
     else the reviewers of that moment.
     """

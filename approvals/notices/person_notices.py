@@ -7,24 +7,96 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from approvals.models import MailPreference, Notice, PersonNotice
-from approvals.notices.mail_recipients import accounts_for
+from django.contrib.auth import get_user_model
+
+from approvals import permissions
+from approvals.list_columns import CAME_BACK, OPENED
+from approvals.models import (
+    ApprovalRequest,
+    MailPreference,
+    Notice,
+    PersonNotice,
+    RequestStatus,
+)
+from approvals.notice_rows import ESCALATED
+from approvals.notices.mail_recipients import (
+    TO_REVIEWERS,
+    accounts_for,
+    accounts_named,
+    principals_meant,
+)
 from approvals.people.notice_list import kind_of
+from checkpoints.models import Run
+
+MOST_ROWS = 5_000
+"""The rows after which the notices of a transaction end."""
+TO_THOSE_NAMED = (OPENED, CAME_BACK, ESCALATED)
+"""The events of which only people hear whom the request names: they may see its run."""
 
 
-def new_person_notices(notices: Sequence[Notice]) -> list[PersonNotice]:
-    """Return the rows of these notices for the people who hear of them in the console.
-    Up to five queries for each notice, and one.
+def new_person_notices(
+    notices: Sequence[Notice],
+) -> tuple[list[PersonNotice], int]:
+    """Return the rows of the first of these notices for the people who hear of them in
+    the console, and how many notices these are: all, or as many as make `MOST_ROWS`.
+    Up to five queries for each notice, four for each person, and two.
     """
+    audience = _Audience(notices)
     rows: list[PersonNotice] = []
+    count = 0
     for notice in notices:
+        if len(rows) >= MOST_ROWS:
+            break
+        count += 1
         run = notice.run
         if run is None or not kind_of(notice.event):
             continue
-        for person in accounts_for(notice).values_list("pk", flat=True):
+        for person in audience.of(notice):
             rows.append(_row(notice, run, person))
-    muted = _muted_kinds({row.user_id for row in rows})
-    return [row for row in rows if kind_of(row.event) not in muted.get(row.user_id, ())]
+    return _wanted(_visible(rows)), count
+
+
+class _Audience:
+    """The people who are meant by the notices of a batch. What several of them have in
+    common is read once.
+    """
+
+    def __init__(self, notices: Sequence[Notice]) -> None:
+        ids = {notice.request for notice in notices if notice.request is not None}
+        requests = ApprovalRequest.objects.filter(id__in=ids).select_related("run")
+        self._requests = requests.defer("run__input").in_bulk()
+        self._people_by_principals: dict[tuple[str, ...], list[Any]] = {}
+
+    def of(self, notice: Notice) -> list[Any]:
+        """Return the ids of the people who are meant by this notice."""
+        if notice.event not in TO_REVIEWERS:
+            return list(accounts_for(notice).values_list("pk", flat=True))
+        request = self._requests.get(notice.request)
+        # A gate that signed by itself has waited for nobody.
+        if request is None or request.status != RequestStatus.OPEN:
+            return []
+        people = self._named(principals_meant(request, notice))
+        if notice.event not in (OPENED, CAME_BACK):
+            return people
+        excluded = _excluded(request)
+        return [person for person in people if person not in excluded]
+
+    def _named(self, principals: Sequence[str]) -> list[Any]:
+        """Return the ids of the people whom these principals name."""
+        key = tuple(sorted(principals))
+        if key not in self._people_by_principals:
+            people = accounts_named(key).values_list("pk", flat=True)
+            self._people_by_principals[key] = list(people)
+        return self._people_by_principals[key]
+
+
+def _excluded(request: ApprovalRequest) -> set[Any]:
+    """Return the ids of the people whom four eyes exclude because of the start of the
+    run. A tier may ask them all the same, to look after the review.
+    """
+    if not request.policy.get("four_eyes"):
+        return set()
+    return {request.run.started_by_id, request.run.on_behalf_of_id}
 
 
 def _row(notice: Notice, run: UUID, person: Any) -> PersonNotice:
@@ -37,6 +109,33 @@ def _row(notice: Notice, run: UUID, person: Any) -> PersonNotice:
         outcome=notice.outcome,
         at=notice.at,
     )
+
+
+def _visible(rows: Sequence[PersonNotice]) -> list[PersonNotice]:
+    """Return those of these rows whose person may see the run now. Up to four queries
+    for each person whom no request names.
+    """
+    runs_by_person: dict[Any, set[UUID]] = {}
+    for row in rows:
+        if row.event not in TO_THOSE_NAMED:
+            runs_by_person.setdefault(row.user_id, set()).add(row.run)
+    people = get_user_model()._default_manager.in_bulk(runs_by_person)
+    seen: dict[Any, set[UUID]] = {}
+    for key, person in people.items():
+        runs = Run.objects.filter(id__in=runs_by_person[key])
+        visible = permissions.visible_among(person, runs).order_by()
+        seen[key] = set(visible.values_list("id", flat=True))
+    return [
+        row
+        for row in rows
+        if row.event in TO_THOSE_NAMED or row.run in seen.get(row.user_id, ())
+    ]
+
+
+def _wanted(rows: Sequence[PersonNotice]) -> list[PersonNotice]:
+    """Return those of these rows whose person wants their kind to be listed."""
+    muted = _muted_kinds({row.user_id for row in rows})
+    return [row for row in rows if kind_of(row.event) not in muted.get(row.user_id, ())]
 
 
 def _muted_kinds(people: set[Any]) -> dict[Any, list[str]]:

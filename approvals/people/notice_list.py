@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 from django.urls import reverse
 
 from approvals import permissions
@@ -51,14 +51,15 @@ MANY = 99
 
 @dataclass(frozen=True, slots=True)
 class ListedNotice:
-    """A notice as its person reads it. Of what they may not see any more it has neither
-    title nor link.
+    """A notice as its person reads it. Of what they may not see any more it has no
+    title, link or outcome.
     """
 
     row: PersonNotice
     sentence: str
     title: str
     link: str
+    outcome: str
 
 
 def notices_of(user: Any) -> "QuerySet[PersonNotice]":
@@ -86,7 +87,7 @@ def listed_notices(user: Any, rows: Sequence[PersonNotice]) -> list[ListedNotice
         if row.run in visible:
             notices.append(_visible_notice(row, visible[row.run], titles))
         else:
-            notices.append(ListedNotice(row, UNSEEN, "", ""))
+            notices.append(ListedNotice(row, UNSEEN, "", "", ""))
     return notices
 
 
@@ -99,6 +100,7 @@ def _visible_notice(
         sentence=SENTENCES.get(row.event, row.event),
         title=titles.get(row.request) or run.label or run.key,
         link=reverse(page, args=[run.id]),
+        outcome=row.outcome,
     )
 
 
@@ -115,11 +117,22 @@ def _titles(
     return titles
 
 
-def mark_read(user: Any, *, until: int) -> int:
-    """Mark the notices of a person up to this number as read, and return how many were
-    unread. Those that came since stay.
+def newest_unread(user: Any) -> int | None:
+    """Return the id of the row of a person that came last of those unread; None if
+    there are none. One query.
     """
-    unread = PersonNotice.objects.filter(user=user.pk, read_at=None, notice__lte=until)
+    unread = PersonNotice.objects.filter(user=user.pk, read_at=None)
+    newest: int | None = unread.aggregate(newest=Max("id"))["newest"]
+    return newest
+
+
+def mark_read(user: Any, *, until: int) -> int:
+    """Mark the notices of a person up to this id of a row as read, and return how many
+    were unread. Those that came since stay.
+    """
+    # The number of the notice is of when it happened: one that was committed late may
+    # come after others with higher numbers.
+    unread = PersonNotice.objects.filter(user=user.pk, read_at=None, id__lte=until)
     return unread.update(read_at=read_now())
 
 

@@ -105,6 +105,22 @@ const showNotices = ({ notices }) => {
   }
 };
 
+// Without a socket the number is read from the page of notices. Nothing happens where that leads
+// elsewhere, as to the sign-in: what is typed on this page stays.
+const POLL_PATIENCE = 9000;
+
+const pollNotices = async () => {
+  const answer = await fetch(document.querySelector('.bell').href, {
+    headers: { 'X-Fragment': '1' },
+    redirect: 'error',
+    signal: AbortSignal.timeout(POLL_PATIENCE),
+  }).catch(() => null);
+  if (!answer?.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+  const unread = page.querySelector('[data-unread]');
+  if (unread) showNotices({ notices: Number(unread.dataset.unread) });
+};
+
 const showWaiting = ({ waiting, more }) => {
   for (const count of document.querySelectorAll('[data-waiting]')) {
     count.textContent = `${waiting}${more ? '+' : ''}`;
@@ -137,6 +153,9 @@ if (document.querySelector('[data-inbox]')) {
       showSilence(news.silence);
       document.dispatchEvent(new CustomEvent('countersign:inbox', { detail: news }));
     },
-    () => document.dispatchEvent(new CustomEvent('countersign:poll')),
+    () => {
+      pollNotices().catch(() => null);
+      document.dispatchEvent(new CustomEvent('countersign:poll'));
+    },
   );
 }

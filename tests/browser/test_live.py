@@ -5,6 +5,9 @@ editing, and while its connection is lost.
 from collections.abc import Callable
 from typing import Any
 
+from django.utils import timezone
+
+from approvals.models import PersonNotice
 from checkpoints.models import Run
 from orchestrator import runs
 from tests.browser.conftest import Page
@@ -79,6 +82,33 @@ def test_a_dropped_socket_shows_reconnecting_then_a_banner_and_each_missed_event
     numbers = [line["seq"] for line in wire.lines if "seq" in line]
     last = Run.objects.get(id=run.id).event_seq
     assert numbers == list(range(first + 1, last + 1))
+
+
+def test_without_a_socket_the_bell_follows_the_page_of_notices(
+    people: People, browse: Browse
+) -> None:
+    claims.paused("CLM-3", people.starter)
+    window = browse(people.auditor)
+    page = window.page
+    wire = Wire(page)
+    page.clock.install()
+    window.open("/runs/")
+    page.wait_for_selector(".live:not([hidden]) :text-is('Live')", state="attached")
+    wire.cut(refuse=True)
+    page.clock.run_for(35_000)
+    page.wait_for_selector("#no-live:not([hidden])")
+    assert not page.is_visible(".bell [data-notices]")
+
+    PersonNotice.objects.create(
+        user=people.auditor,
+        notice=1,
+        event="request.opened",
+        run=Run.objects.values_list("id", flat=True)[0],
+        at=timezone.now(),
+    )
+    page.clock.run_for(10_000)
+    page.wait_for_selector(".bell [data-notices]:text-is('1')")
+    assert page.get_attribute(".bell", "aria-label") == "Notices, 1 unread"
 
 
 def test_a_slip_with_an_open_editor_is_not_replaced_by_a_live_update(

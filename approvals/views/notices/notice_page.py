@@ -13,10 +13,12 @@ from approvals.models import MailPreference
 from approvals.people.notice_list import (
     KIND_WORDS,
     KINDS,
+    MANY,
     choose_kinds,
     count_unread,
     listed_notices,
     mark_read,
+    newest_unread,
     notices_of,
 )
 from approvals.views.page import (
@@ -29,7 +31,7 @@ from checkpoints.core.plural import counted
 
 SHOWN = 50
 MOST_NUMBER = 2**63 - 1
-"""The highest number that the column of a notice holds."""
+"""The highest id that a row of a notice can have."""
 
 
 @login_required
@@ -40,14 +42,19 @@ def notices_page(request: HttpRequest) -> HttpResponse:
     """Show the notices of the person who looks, the newest first."""
     number = read_page(request)
     first = SHOWN * (number - 1)
+    # Before the rows: what comes in between is not marked as read unseen.
+    newest = newest_unread(request.user)
     # One more than is shown is enough to see that there are others.
     rows = list(notices_of(request.user)[first : first + SHOWN + 1])
     muted = MailPreference.of(request.user).muted
+    unread = count_unread(request.user)
     kinds = [(kind, KIND_WORDS[kind], kind not in muted) for kind in KINDS]
     context = {
         "notices": listed_notices(request.user, rows[:SHOWN]),
-        "unread": count_unread(request.user),
-        "newest": rows[0].notice if rows and number == 1 else None,
+        "unread": unread,
+        # The bar is drawn with it here; elsewhere it comes over the socket.
+        "bell": _bell_text(unread),
+        "newest": newest,
         "earlier": number + 1 if len(rows) > SHOWN else None,
         "later": number - 1,
         "kinds": kinds,
@@ -55,11 +62,18 @@ def notices_page(request: HttpRequest) -> HttpResponse:
     return render(request, "approvals/notices.html", context, section="notices")
 
 
+def _bell_text(unread: int) -> str:
+    """Return the number at the bell; empty for none."""
+    if unread > MANY:
+        return f"{MANY}+"
+    return str(unread) if unread else ""
+
+
 @login_required
 @require_http_methods(["GET", "POST"])
 @single_fields()
 def read_notices(request: HttpRequest) -> HttpResponse:
-    """Mark the notices up to the posted number as read, and lead back to them."""
+    """Mark the notices up to the posted id as read, and lead back to them."""
     until = request.POST.get("until", "")
     # The length first: Python reads no number of thousands of digits.
     is_number = (

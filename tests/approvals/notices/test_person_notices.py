@@ -15,7 +15,7 @@ from approvals import reviews
 from approvals.list_columns import WITHDRAWN
 from approvals.models import Notice, PersonNotice
 from approvals.notice_rows import EVENTS
-from approvals.notices import delivery_jobs
+from approvals.notices import delivery_jobs, person_notices
 from approvals.people.notice_list import (
     KIND_WORDS,
     KINDS,
@@ -96,16 +96,86 @@ def test_passing_on_twice_writes_none_twice_and_what_is_rolled_back_writes_none(
     assert not PersonNotice.objects.filter(event="request.commented").exists()
 
 
-def test_whoever_may_not_see_the_run_any_more_reads_neither_title_nor_link(
-    rita: User, run: Run
+def test_whoever_may_not_see_the_run_any_more_reads_nothing_of_it(
+    rita: User, run: Run, browse: Callable[[User], Browser]
 ) -> None:
-    passed_on()
-    rita.groups.clear()
-    rita.user_permissions.clear()
+    a_notice(rita, 1, event="request.settled", outcome="rejected")
+    assert "rejected" in browse(rita).get("/notices/").content.decode()
+    lose_rights(rita)
     (notice,) = listed_notices(User.objects.get(pk=rita.pk), list(notices_of(rita)))
     assert (notice.sentence, notice.title, notice.link) == (UNSEEN, "", "")
+    html = browse(rita).get("/notices/").content.decode()
+    assert UNSEEN in html
+    assert "rejected" not in html
     (line,) = Client(rita).get("notices/").json()["results"]
     assert (line["visible"], line["run"], line["request"]) == (False, None, None)
+    assert (line["event"], line["outcome"]) == ("", "")
+
+
+def lose_rights(user: User) -> None:
+    user.groups.clear()
+    user.user_permissions.clear()
+
+
+def test_who_may_not_see_the_run_when_it_is_passed_on_gets_no_notice(
+    rita: User, run: Run, people: People
+) -> None:
+    reviews.comment(request(run).id, "Who knows them?", by=rita)
+    reviews.comment(request(run).id, "I do.", by=people.steward)
+    reviews.sign(run.id, items_of(run), by=rita)
+    lose_rights(rita)
+    passed_on()
+    assert events_of(rita) == []
+    assert "request.commented" in events_of(people.steward)
+
+
+def test_a_review_that_was_decided_before_it_was_passed_on_is_listed_to_nobody(
+    rita: User, run: Run
+) -> None:
+    reviews.sign(run.id, items_of(run), by=rita)
+    passed_on()
+    assert "request.opened" not in events_of(rita)
+    assert "request.settled" in events_of(rita)
+
+
+@pytest.mark.parametrize("starts_as", ["started_by", "on_behalf_of"])
+def test_for_whom_a_run_was_started_under_four_eyes_hears_of_no_review(
+    rita: User, people: People, starts_as: str
+) -> None:
+    second = reviewer(people.second_reviewer)
+    run = advanced(gated(four_eyes=True))
+    Run.objects.filter(id=run.id).update(**{starts_as: rita})
+    passed_on()
+    assert events_of(rita) == []
+    assert events_of(second) == ["request.opened"]
+
+
+def test_a_transaction_ends_with_the_notice_that_makes_it_large(
+    rita: User, people: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = reviewer(people.second_reviewer)
+    for number in range(3):
+        advanced(gated(f"gated-{number}"))
+    monkeypatch.setattr(person_notices, "MOST_ROWS", 3)
+    assert delivery_jobs._pass_on() == 2
+    assert PersonNotice.objects.count() == 4
+    assert Notice.objects.filter(passed_on_at=None).count() == 1
+    passed_on()
+    assert len(events_of(rita)) == len(events_of(second)) == 3
+
+
+def test_people_whom_several_notices_mean_are_read_once(rita: User) -> None:
+    for number in range(3):
+        advanced(gated(f"gated-{number}"))
+    notices = list(Notice.objects.filter(event="request.opened"))
+    counts = []
+    for several in (notices[:1], notices):
+        with CaptureQueriesContext(connection) as captured:
+            rows, _ = person_notices.new_person_notices(several)
+        assert len(rows) == len(several)
+        counts.append(len(captured))
+    # Requests, accounts, those whose rights are judged (nobody's), and preferences.
+    assert counts == [3, 3]
 
 
 def test_a_person_chooses_which_kinds_are_listed(rita: User) -> None:
@@ -119,13 +189,28 @@ def test_a_person_chooses_which_kinds_are_listed(rita: User) -> None:
 
 def test_the_newest_that_came_since_stay_unread(rita: User, run: Run) -> None:
     passed_on()
-    newest = notices_of(rita)[0].notice
+    newest = notices_of(rita)[0].id
     reviews.sign(run.id, items_of(run), by=rita)
     passed_on()
     unread = count_unread(rita)
     assert mark_read(rita, until=newest) == 1
     assert count_unread(rita) == unread - 1
     assert mark_read(rita, until=newest) == 0
+
+
+def test_what_was_committed_late_with_a_lower_number_stays_unread(
+    rita: User, run: Run, browse: Callable[[User], Browser]
+) -> None:
+    a_notice(rita, 7)
+    until = browse(rita).get("/notices/").context["newest"]
+    (line,) = Client(rita).get("notices/").json()["results"]
+    assert line["number"] == until
+    late = a_notice(rita, 3)
+    browse(rita).post("/notices/read/", {"until": str(until)})
+    unread = PersonNotice.objects.filter(read_at=None)
+    assert [row.id for row in unread] == [late.id]
+    # The page marks all that it counts, wherever they stand in its order.
+    assert browse(rita).get("/notices/").context["newest"] == late.id
 
 
 def a_notice(user: User, number: int, **fields: Any) -> PersonNotice:
@@ -179,7 +264,10 @@ def test_a_person_reads_marks_and_chooses_on_the_page(
     html = client.get("/notices/").content.decode()
     assert "A review was opened" in html
     assert "1 unread." in html
-    until = str(notices_of(rita)[0].notice)
+    assert 'data-unread="1"' in html
+    assert 'aria-label="Notices, 1 unread"' in html
+    assert "data-notices>1</span>" in html
+    until = str(notices_of(rita)[0].id)
     answer = client.post("/notices/read/", {"until": until}, follow=True)
     assert "You have read all of them." in answer.content.decode()
     client.post("/notices/kinds/", {"comments": "1"})

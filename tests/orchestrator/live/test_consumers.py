@@ -11,8 +11,11 @@ import pytest
 from channels.db import database_sync_to_async
 from channels.routing import URLRouter
 from channels.testing import WebsocketCommunicator
+from django.utils import timezone
 
+from approvals.models import PersonNotice
 from approvals.people.comments import comment
+from approvals.people.notice_list import mark_read
 from checkpoints.models import Run
 from orchestrator.live import consumers, hub
 from orchestrator.live.routing import websocket_urlpatterns
@@ -217,6 +220,25 @@ async def _next_of(live: Any, *, waiting: int) -> Any:
             break
     assert message["waiting"] == waiting
     return message
+
+
+async def test_the_bar_is_told_when_notices_were_read_in_another_window(
+    run: Run, people: People
+) -> None:
+    def notify() -> PersonNotice:
+        return PersonNotice.objects.create(
+            user=people.reviewer,
+            notice=1,
+            event="request.opened",
+            run=run.id,
+            at=timezone.now(),
+        )
+
+    row = await database_sync_to_async(notify)()
+    async with socket("/ws/reviews/", people.reviewer) as live:
+        assert (await live.receive_json_from(timeout=15))["notices"] == 1
+        await database_sync_to_async(mark_read)(people.reviewer, until=row.id)
+        assert (await live.receive_json_from(timeout=15))["notices"] == 0
 
 
 async def test_the_bar_is_not_told_of_what_others_are_asked(
