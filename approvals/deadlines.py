@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
+from approvals.answers.windows import put_off_windows
 from approvals.drafts import forget_drafts
 from approvals.gates.deadline_faults import verdict_of_deadline, was_approved
 from approvals.gates.deadline_jobs import (
@@ -49,7 +50,7 @@ from orchestrator.engine.values.ops import same
 
 GRACE = timedelta(minutes=30)
 """The time that people have, from the resume of a restored run, before a deadline acts
-that came while they could not look.
+that came, or a window ends that was over, while they could not look.
 """
 
 
@@ -87,11 +88,12 @@ def _query_due(run: UUID) -> "QuerySet[ApprovalRequest]":
     return due.order_by("deadline", "id").only("id", "deadline", "tier_at")
 
 
-def go_on(run: Run, *, was_restored: bool = False) -> None:
+def go_on(run: Run, *, was_restored: bool = False, was_closed: bool = False) -> None:
     """Add the jobs that are missing of the deadlines and tiers of a locked, stopped run
     that goes on: they may have come while nothing could be decided. If it
-    `was_restored`, people get `GRACE` first, and the jobs that `restored` paused end.
-    One query where there is neither a deadline nor a tier nor, after a restore, a job.
+    `was_restored`, people get `GRACE` first, and the jobs that `restored` paused end. No
+    window ends within `GRACE` either, nor if the run `was_closed` to decisions. One query
+    where there is neither a deadline nor a tier nor, after such a stop, a window.
     """
     requests = ApprovalRequest.objects.filter(
         TIMED, run=run.id, status=RequestStatus.OPEN
@@ -100,6 +102,8 @@ def go_on(run: Run, *, was_restored: bool = False) -> None:
         replace_jobs(run.id, requests, earliest=read_now() + GRACE)
     else:
         add_missing_jobs(run.id, requests)
+    if was_restored or was_closed:
+        put_off_windows(run.id, earliest=read_now() + GRACE)
 
 
 def _meet(passing: Passing) -> bool:

@@ -23,6 +23,8 @@ KIND = "meet_deadline"
 TIER_KIND = "meet_tier"
 """The kind of the jobs of tiers, with the same fact: each acts for the next tier."""
 KINDS = (KIND, TIER_KIND)
+WINDOW_KIND = "end_window"
+"""The kind of the jobs of windows, which `approvals.answers.windows` queues."""
 TIMED = Q(deadline__isnull=False) | Q(tier_at__isnull=False)
 """The condition of requests that have a job."""
 
@@ -78,11 +80,19 @@ def requests_in_queue(kind: str, run_id: UUID) -> set[str]:
     """Return the ids of the requests of a run that have a job of this kind that has not
     begun: one that runs may have looked already, before the run could be decided.
     """
-    with_job = set()
+    return {*due_by_request(kind, run_id)}
+
+
+def due_by_request(kind: str, run_id: UUID) -> dict[str, datetime]:
+    """Return when the jobs are due that `requests_in_queue` names, by request: the
+    latest of each. One query.
+    """
+    due: dict[str, datetime] = {}
     for job in _jobs_of(kind, run_id).filter(status=JobStatus.QUEUED):
         if _is_sound(job):
-            with_job.add(job.facts["request"])
-    return with_job
+            request = job.facts["request"]
+            due[request] = max(job.due_at, due.get(request, job.due_at))
+    return due
 
 
 def replace_jobs(
@@ -97,8 +107,8 @@ def replace_jobs(
 
 
 def pause_jobs(run_id: UUID) -> None:
-    """Pause every job of the deadlines and tiers of a run that has not begun."""
-    for kind in KINDS:
+    """Pause every job of the deadlines, tiers and windows of a run that has not begun."""
+    for kind in (*KINDS, WINDOW_KIND):
         jobs.pause_jobs_of(run_id, kind)
 
 

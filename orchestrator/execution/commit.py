@@ -232,7 +232,8 @@ def _assemble(session: Session, worked: SuperstepResult) -> _Assembled:
     status = _status(session, step.frontier, after)
     beside = None
     if not _writes_checkpoint_alone(session, worked):
-        beside = _rows_beside(session, worked, datetime.now(UTC))
+        # By the database's clock, by which windows end.
+        beside = _rows_beside(session, worked, lease.now())
 
     # Now the rows: the checkpoint, and the run's own.
     entries = summary.node_entries(graph, results)
@@ -461,7 +462,8 @@ def _settle(
     lease = session.lease
     graph = session.graph
     before = session.head.payload.state
-    at = datetime.now(UTC)
+    # By the database's clock, by which windows end.
+    at = lease.now()
 
     # Which decisions still stand on what is there now.
     channels = execution_memory.held_channels(session.open_requests())
@@ -625,8 +627,8 @@ def commit_rest(session: Session) -> bool:
         stopped = session.stopped_before(frontier)
         events = summary.status_events(status, frontier, stopped)
         inside: Callable[[], None] | None = None
-        # Most graphs have no policy, and their rest is one statement.
-        if session.graph.has_policies:
+        # Most runs have no policy, and their rest is one statement.
+        if session.has_policies():
             inside = _end_of_windows(session)
         ledger.stop_run(session.lease, run_update, events=events, inside=inside)
         return False
@@ -748,7 +750,7 @@ def _status(
         if settled.request not in apart_from:
             return Status.RUNNING
     # A policy is asked about what waits, and after it the run may rest.
-    if session.graph.has_policies:
+    if session.has_policies():
         return Status.RUNNING
     # Likewise with a gate that its deadline has closed: the run fails, or asks again.
     # What was begun is committed by now, and is no hindrance.

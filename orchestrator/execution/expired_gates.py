@@ -4,7 +4,7 @@ their requests, and when it is resumed the same proposals are asked about anew.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
@@ -115,7 +115,8 @@ def _opening(session: Session) -> NewRequests:
         state,
         lease.superstep,
         session.input,
-        datetime.now(UTC),
+        # By the database's clock, by which windows end.
+        lease.now(),
         unsigned=session.unsigned_change,
     )
     return prepare_requests(lease, session.graph, reached, held, moment)
@@ -152,7 +153,7 @@ def _settled_positions(
         [closed.state],
         session.graph,
         state,
-        at=datetime.now(UTC),
+        at=session.lease.now(),
         protection=session.lease.protection,
     )
     moved = {row.write for row in rebased.rows}

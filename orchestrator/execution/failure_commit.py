@@ -5,12 +5,12 @@ Results are kept with a checkpoint of source `failure`, so that a resume runs on
 without a result. The loop calls this module; `commit` commits completed supersteps.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from approvals.answers.windows import add_first_window_jobs, add_window_jobs
 from approvals.gates.new_requests import Moment, NewRequests, prepare_requests
 from checkpoints.core import tape
 from checkpoints.core.status import Status
@@ -116,7 +116,8 @@ def commit_open_superstep(
     calls_made = _calls_made(session, unfinished)
 
     def act() -> Head:
-        at = datetime.now(UTC)
+        # By the database's clock, by which windows end.
+        at = lease.now()
         payload = session.head.payload
         state = execution_memory.values_to_be_held(
             lease, graph, payload.state, held, at
@@ -141,7 +142,12 @@ def commit_open_superstep(
             *noted.events,
             *summary.stop_events(run_update),
         ]
-        inside = partial(_write_beside, session, opening, noted, unknown, calls_made)
+        end_windows = _end_of_windows(session, opening, run_update.status)
+
+        def inside() -> None:
+            _write_beside(session, opening, noted, unknown, calls_made)
+            end_windows()
+
         return ledger.commit_superstep(
             lease, session.head, checkpoint, run_update, events=events, inside=inside
         )
@@ -165,6 +171,22 @@ def _write_beside(
     next_seq = session.head.next_seq
     journal.list_done_results(session.lease, next_seq, apart_from=calls_made)
     noted.insert()
+
+
+def _end_of_windows(
+    session: Session, opening: NewRequests, status: str
+) -> Callable[[], None]:
+    """Return what queues the jobs that end the windows of a run that waits for a retry,
+    also of the requests that are opened: they may end long before it.
+    """
+    waiting = session.with_unasked_policies() if status == Status.WAITING else []
+    opened = opening.requests if status == Status.WAITING else []
+
+    def queue() -> None:
+        add_window_jobs(waiting)
+        add_first_window_jobs(opened)
+
+    return queue
 
 
 def _still_open(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from approvals.answers.windows import due_writes, unasked_writes
+from approvals.answers.windows import Asking, askings, unasked_writes
 from approvals.gates import expired_requests, settlement
 from approvals.gates.bound_channels import (
     BoundChannels,
@@ -29,6 +29,7 @@ from orchestrator.engine import Task
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.auto import window_by
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.standing_policy import signs_by_itself
 from orchestrator.engine.graphs.trace import Landing, is_memory
 from orchestrator.engine.step.held_patch import (
     is_patch,
@@ -105,6 +106,8 @@ class Session:
     _compared: bool = False
     """Whether a commit has compared the bases of `requests` with the state of the head."""
     _bound: BoundChannels | None = None
+    _askings: list[Asking] | None = None
+    """When the policies of `requests` are to be asked; None if that was not looked up."""
 
     def unsigned_change(self, reads: Collection[str], decides: str) -> str:
         """Return the sentence on who changed which of these channels without a
@@ -161,6 +164,7 @@ class Session:
             self.memory_held = frozenset()
             self._compared = False
             self._bound = None
+            self._askings = None
             payload = self.head.payload
             # Otherwise nobody can be asked on this line, and the query is saved.
             if payload.frontier["waiting"] or payload.open:
@@ -260,20 +264,33 @@ class Session:
         """Return whether a deadline has closed a request, or a gate's automatic policy
         was not asked about something that waits.
         """
-        # Most graphs have no policy, and then no request is looked at.
-        if self.graph.has_policies and self.unasked_of_policies():
+        # Most runs wait for nobody, and then nothing is looked at.
+        if self.requests and self.unasked_of_policies():
             return True
         return bool(self.expired) and not self.entries
 
+    def has_policies(self) -> bool:
+        """Return whether something may sign by itself: at a gate of this version, or in
+        a request that was opened under another.
+        """
+        if self.graph.has_policies:
+            return True
+        requests = self.open_requests()
+        return any(signs_by_itself(waiting.request.policy) for waiting in requests)
+
     def unasked_of_policies(self) -> list[RequestState]:
         """Return the open requests about which their policies are to be asked now. A
-        replay asks nobody, and while a patch is held the state lacks it.
+        replay asks nobody, and while a patch is held the state lacks it. The database's
+        clock is asked only if a window is over by the lease's.
         """
-        unasked = self.with_unasked_policies()
-        if not unasked:
+        if self._askings is None or self.lease.moved:
+            unasked = self.with_unasked_policies()
+            # It is looked up once for all supersteps until the requests are read again.
+            self._askings = askings(unasked)
+        if not self._askings:
             return []
-        now = self.moment_of(unasked)
-        return [waiting for waiting in unasked if due_writes(waiting, now)]
+        due = _due(self._askings, self.lease.now())
+        return _due(self._askings, self.moment_of(due)) if due else []
 
     def with_unasked_policies(self) -> list[RequestState]:
         """Return the open requests about which their policies were not asked as they are
@@ -323,6 +340,10 @@ def _changes_requests(before: Head, after: Head) -> bool:
         return True
     waiting_before = before.payload.frontier["waiting"]
     return bool(after.payload.frontier["waiting"] != waiting_before)
+
+
+def _due(planned: Iterable[Asking], now: datetime) -> list[RequestState]:
+    return [asking.state for asking in planned if asking.moment <= now]
 
 
 def _with_status(requests: Sequence[RequestState], status: str) -> list[RequestState]:

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
+from approvals.answers.windows import WINDOWED, put_off_windows
 from approvals.deadlines import GRACE
 from approvals.gates import deadline_jobs
 from approvals.models import ApprovalRequest, RequestStatus
@@ -93,12 +94,12 @@ def stop_runs(*, by: Any) -> StoppedRuns:
 
 
 def _give_people_time() -> None:
-    """Put off the deadlines and tiers of runs that had stopped when the copy was made, by
+    """Put off the deadlines, tiers and windows of runs that had stopped when the copy was made, by
     `GRACE` at least: people may have signed in the time that is missing, and silence
     acts in such a run too.
     """
     waiting = ApprovalRequest.objects.filter(
-        deadline_jobs.TIMED,
+        deadline_jobs.TIMED | WINDOWED,
         status=RequestStatus.OPEN,
         run__status__in=STANDING,
         run__imported=False,
@@ -106,9 +107,10 @@ def _give_people_time() -> None:
     for run_id in set(waiting.values_list("run", flat=True)):
         with transaction.atomic():
             locked_run.lock_run(run_id)
-            deadline_jobs.replace_jobs(
-                run_id, waiting.filter(run=run_id), earliest=read_now() + GRACE
-            )
+            earliest = read_now() + GRACE
+            requests = waiting.filter(run=run_id)
+            deadline_jobs.replace_jobs(run_id, requests, earliest=earliest)
+            put_off_windows(run_id, earliest=earliest)
 
 
 def _stop(run_id: UUID, *, by: Any) -> str:

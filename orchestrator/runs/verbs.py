@@ -28,7 +28,7 @@ from checkpoints.core.arguments import (
     checked_text,
 )
 from checkpoints.core.ids import unknown_thing, uuid7
-from checkpoints.core.status import ENDS, Status
+from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.db.clock import db_in
 from checkpoints.db.limits import within_limits
@@ -398,8 +398,9 @@ def _queue_again(
     # A queued run that is stranded would wait for ever.
     resumable = _RESUMABLE | {Status.QUEUED} if stranded else _RESUMABLE
     was_restored = run.error_code == RESTORED
+    was_closed = run.status in CLOSED_TO_DECISIONS
     locked_run.requeue_run(run, events=events, only=resumable)
-    deadlines.go_on(run, was_restored=was_restored)
+    deadlines.go_on(run, was_restored=was_restored, was_closed=was_closed)
     audit_log.record_act(
         "resumed", run, actor=by, seq=run.event_seq, allowed=sorted(allow_effects)
     )

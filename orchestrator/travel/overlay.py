@@ -23,6 +23,7 @@ from approvals.gates.new_requests import (
 from approvals.gates.unsigned_changes import sentence_of
 from checkpoints import versions
 from checkpoints.conf import conf
+from checkpoints.db.clock import read_now
 from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
@@ -364,7 +365,8 @@ def stage_requests(
         state,
         point.checkpoint.superstep,
         point.input,
-        timezone.now(),
+        # By the database's clock, by which windows end.
+        read_now() if point.graph.has_policies else timezone.now(),
         # A patch must not decide whom a gate asks.
         asked_on=point.state,
         unsigned=partial(_unsigned_change, point),

@@ -7,7 +7,6 @@ channels are held for signatures.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -294,7 +293,8 @@ def _commit(
     """Pin the run to its new version, with a checkpoint that has the state with which
     it continues.
     """
-    at = datetime.now(UTC)
+    # By the database's clock, by which windows end.
+    at = lease.now()
     waiting = _waiting_requests(lease, head)
     opening = prepare_requests(
         lease,
@@ -368,7 +368,7 @@ def _moment(lease: Lease, run_input: Any, change: StateChange) -> Moment:
         change.state,
         lease.superstep,
         run_input,
-        datetime.now(UTC),
+        lease.now(),
         asked_on=change.unheld,
         unsigned=partial(_unsigned_change, lease),
     )

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -11,20 +12,25 @@ from django.utils.html import strip_tags
 
 from approvals import reviews
 from approvals.answers.windows import KIND
+from approvals.deadlines import GRACE
 from approvals.models import Decision
 from checkpoints.models import Job, PendingWrite, Run
+from checkpoints.queue import notify
+from checkpoints.queue.leases import Lease
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Gate
+from orchestrator.engine import END, START, Gate, Retry
 from orchestrator.engine.errors import InvalidGraph
 from orchestrator.jobs.kinds import advance
+from orchestrator.runs import restoration
 from tests.support import cast, run_actions
 from tests.support.deadlines import gated
 from tests.support.forging import rewrite
 from tests.support.run_actions import pending, sign, sign_open
 from tests.support.small_graphs import advanced, graph, registered
 from tests.support.standing_policies import permitting, policy_of, uses, waiting
+from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 HOUR = timedelta(hours=1)
@@ -183,3 +189,116 @@ def test_a_window_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
     arguments = {"auto": always, "auto_after": HOUR, "deadline": None, **options}
     with pytest.raises(InvalidGraph, match="auto_after"):
         registered(gated("wrong-window", **arguments))
+
+
+def beside_a_retry() -> Any:
+    """ask, whose gate has a window, beside fetch, which fails and is tried again in two
+    hours.
+    """
+    made = graph("windowed-beside-a-retry")
+    gate = Gate(reviewers=["group:claims"], auto=always, auto_after=HOUR)
+    made.node("ask", effect="human", gate=gate)(lambda state, ctx: {"letter": "Dear"})
+
+    @made.node(retry=Retry(attempts=3, backoff=7200.0, jitter=0.0))
+    def fetch(state: Any, ctx: Any) -> None:
+        raise ConnectionError("not now")
+
+    for node in ("ask", "fetch"):
+        made.edge(START, node)
+        made.edge(node, END)
+    return made
+
+
+def test_it_ends_while_the_run_waits_for_a_later_retry() -> None:
+    run = advanced(beside_a_retry())
+    assert run.status == "waiting"
+    job = Job.objects.get(run=run.id, kind=KIND)
+    [row] = pending(run)
+    assert job.due_at == row.staged_at + HOUR
+    let_pass(run)
+    run = work_off(run)
+    assert {verdict for _, verdict in verdicts(run)} == {"approve"}
+    assert run.status == "waiting"
+
+
+def test_a_run_that_waits_again_keeps_its_job() -> None:
+    run = advanced(beside_a_retry())
+    with transaction.atomic():
+        notify.wake(run.id)
+    run = runs.advance(run.id)
+    assert run.status == "waiting"
+    assert Job.objects.filter(run=run.id, kind=KIND, status="queued").count() == 1
+
+
+def test_people_have_time_after_a_restore(rita: Any) -> None:
+    run = asking_run(deadline=3 * HOUR)
+    past = timezone.now() - 2 * HOUR
+    for row in pending(run):
+        rewrite(row, staged_at=past)
+    restoration.end_leases()
+    restoration.stop_runs(by=rita)
+    Run.objects.filter(id=run.id, status="paused").update(status="queued", due_at=None)
+    run.refresh_from_db()
+    if run.status != "queued":
+        runs.resume(run.id)
+    run = runs.advance(run.id)
+    assert verdicts(run) == []
+    job = Job.objects.get(run=run.id, kind=KIND, status="queued")
+    assert job.due_at > timezone.now() + GRACE - timedelta(minutes=1)
+    let_pass(run)
+    assert work_off(run).status == "completed"
+
+
+@pytest.mark.parametrize("status", ["incompatible", "tampered"])
+def test_people_have_time_after_a_stop_that_let_nobody_decide(status: str) -> None:
+    run = asking_run()
+    let_pass(run)
+    # As a worker leaves a run that it cannot continue.
+    Run.objects.filter(id=run.id).update(status=status)
+    runs.resume(run.id)
+    run = runs.advance(run.id)
+    assert (run.status, verdicts(run)) == ("paused", [])
+    let_pass(run)
+    assert work_off(run).status == "completed"
+
+
+def test_a_window_begins_by_the_clock_of_the_database(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = Lease.now
+    ahead = timedelta(hours=5)
+    monkeypatch.setattr(Lease, "now", lambda lease: real(lease) + ahead)
+    run = asking_run()
+    # A worker whose clock is behind begins no window before the database's moment.
+    for row in pending(run):
+        assert row.staged_at > timezone.now() + ahead - timedelta(minutes=1)
+
+
+def test_a_version_without_the_policy_says_so_at_the_end(rita: Any) -> None:
+    run = asking_run("windowed-then-not")
+    made = gated("windowed-then-not", deadline=None)
+    registered(made)
+    let_pass(run)
+    run = work_off(run)
+    assert {verdict for _, verdict in verdicts(run)} == {"no_auto"}
+    assert run.status == "paused"
+
+
+def test_supersteps_beside_an_open_window_cost_no_statement_of_their_own() -> None:
+    costs: dict[str, int] = {}
+    for name, gate in (("without", {}), ("with", {"auto": always, "auto_after": HOUR})):
+        made = graph(f"pure-{name}-a-window")
+        asks = Gate(reviewers=["group:claims"], **gate)
+        made.node("ask", effect="human", gate=asks)(lambda state, ctx: {"total": 1})
+        made.node("turn")(lambda state, ctx: {"notes": ["once"]})
+        made.edge(START, "ask")
+        made.edge("ask", END)
+        made.edge(START, "turn")
+        made.branch(
+            "turn", lambda state: len(state.notes) < 100, {True: "turn", False: END}
+        )
+        with counted() as sent:
+            assert advanced(made).status == "paused"
+        costs[name] = len(sent)
+    # The looks at the jobs, and the one that is added, do not grow with the supersteps.
+    assert costs["with"] <= costs["without"] + 20
