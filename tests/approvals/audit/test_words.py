@@ -42,8 +42,6 @@ PASSED_ON = {
     "orchestrator/travel/verbs.py": {"rewound", "resumed"},
     "orchestrator/runs/reopenings.py": {"request_reopened"},
     "approvals/people/comments.py": {"request_commented"},
-    "approvals/people/standing_policies.py": {"standing_policy_revoked"},
-    "approvals/policies_in_force.py": {"standing_policy_used"},
 }
 """Modules in which a kind is no text at the call, and the kinds that they write there.
 """

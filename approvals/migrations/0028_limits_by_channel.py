@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0031_notices_in_the_console'),
+        ('approvals', '0027_notices_in_the_console'),
     ]
 
     operations = [

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0030_comments'),
+        ('approvals', '0026_comments'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
