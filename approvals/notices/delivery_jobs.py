@@ -93,7 +93,7 @@ def _pass_on() -> int:
     notices_of_here = [notice for notice in notices if notice.run in graph_by_run]
     listed, count = new_person_notices(notices_of_here)
     # What would make the transaction too large waits for the next one.
-    left = {notice.id for notice in notices_of_here[count:]}
+    ids_that_wait = {notice.id for notice in notices_of_here[count:]}
     notices_of_here = notices_of_here[:count]
     mails = mail_jobs.new_mails(notices_of_here, now)
     # The last that is read, because the webhooks are locked from here on.
@@ -101,7 +101,7 @@ def _pass_on() -> int:
     WebhookDelivery.objects.bulk_create(deliveries, ignore_conflicts=True)
     NoticeMail.objects.bulk_create(mails, ignore_conflicts=True)
     PersonNotice.objects.bulk_create(listed, ignore_conflicts=True, batch_size=500)
-    ids = [notice.id for notice in notices if notice.id not in left]
+    ids = [notice.id for notice in notices if notice.id not in ids_that_wait]
     Notice.objects.filter(id__in=ids).update(passed_on_at=now)
     return len(ids)
 

@@ -53,7 +53,7 @@ def new_person_notices(
             continue
         for person in audience.of(notice):
             rows.append(_row(notice, run, person))
-    return _wanted(_visible(rows)), count
+    return _of_chosen_kinds(_visible(rows)), count
 
 
 class _Audience:
@@ -132,7 +132,7 @@ def _visible(rows: Sequence[PersonNotice]) -> list[PersonNotice]:
     ]
 
 
-def _wanted(rows: Sequence[PersonNotice]) -> list[PersonNotice]:
+def _of_chosen_kinds(rows: Sequence[PersonNotice]) -> list[PersonNotice]:
     """Return those of these rows whose person wants their kind to be listed."""
     muted = _muted_kinds({row.user_id for row in rows})
     return [row for row in rows if kind_of(row.event) not in muted.get(row.user_id, ())]
