@@ -11,6 +11,7 @@ from orchestrator.engine.graphs.consideration import (
     asks_for_less,
     consideration_in_words,
 )
+from orchestrator.engine.graphs.standing_policy import signs_by_itself
 
 _LISTS = {
     "shows": "what a signature is bound to",
@@ -249,7 +250,8 @@ def _window_changes(
     if before != after:
         yield GateChange(
             f"seconds before it signs by itself: {before} became {after}",
-            weaker=after < before,
+            # Where nothing signs by itself any more, nobody has to wait for it.
+            weaker=after < before and signs_by_itself(new),
         )
 
 

@@ -39,3 +39,8 @@ def test_a_shorter_window_makes_a_gate_weaker(
     old = node(auto="small", auto_after=before)
     [change] = gate_changes(old, node(auto="small", auto_after=after))
     assert change.weaker is weaker
+
+
+def test_to_remove_what_signs_by_itself_makes_no_gate_weaker() -> None:
+    changes = gate_changes(node(auto="small", auto_after=600), node())
+    assert not any(change.weaker for change in changes)
