@@ -5,10 +5,7 @@ audit log, webhooks, and what a person chooses about mail.
 from django.urls import path
 
 from approvals.views import (
-    draft,
     inbox,
-    passkey_challenge,
-    posted_comment,
     receipt,
     review,
     seen_writes,
@@ -21,6 +18,7 @@ from approvals.views.people import (
     saved_filters,
     standing_policies,
 )
+from approvals.views.posts import comment, draft, passkey_challenge
 
 urlpatterns = [
     path("reviews/", inbox.inbox_page, name="inbox"),
@@ -33,7 +31,7 @@ urlpatterns = [
         "reviews/<str:ref>/passkey/", passkey_challenge.challenge_page, name="challenge"
     ),
     path("reviews/<str:ref>/claim/", claim_cards.claim_page, name="claim"),
-    path("reviews/<str:ref>/comment/", posted_comment.comment_page, name="comment"),
+    path("reviews/<str:ref>/comment/", comment.comment_page, name="comment"),
     path("reviews/<str:ref>/draft/", draft.draft_page, name="draft"),
     path("reviews/<str:ref>/seen/", seen_writes.seen_page, name="seen"),
     path("receipts/<uuid:receipt_id>/", receipt.receipt_page, name="receipt"),

@@ -56,8 +56,10 @@ def unasked_writes(state: RequestState) -> list[PendingWrite]:
             answered.add((row.write, row.revision))
     unasked: list[PendingWrite] = []
     for write in state.writes:
-        is_answered = (write.write, write.revision) in answered
-        if not (is_answered or state.standings[write.write].settled):
+        standing = state.standings[write.write]
+        if standing.settled:
+            continue
+        if (write.write, write.revision) not in answered:
             unasked.append(write)
     return unasked
 
@@ -89,7 +91,8 @@ def askings(states: Sequence[RequestState]) -> list[Asking]:
     for state in states:
         ends = [end_of_window(state, row) or AT_ONCE for row in unasked_writes(state)]
         put_off = due.get(str(state.request.id), AT_ONCE)
-        planned.append(Asking(state, max(min(ends), put_off)))
+        moment = max(min(ends), put_off)
+        planned.append(Asking(state, moment))
     return planned
 
 

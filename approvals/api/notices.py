@@ -39,5 +39,7 @@ class NoticesRead(APIView):
     @describe(request=ReadNoticesBody, responses=UnreadOut)
     def post(self, request: Request) -> Response:
         posted = read_body(ReadNoticesBody, request.data)
-        mark_read(person(request), until=posted["until"])
-        return Response({"unread": count_unread(person(request))})
+        caller = person(request)
+        mark_read(caller, until=posted["until"])
+        unread = count_unread(caller)
+        return Response({"unread": unread})

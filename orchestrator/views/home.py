@@ -12,8 +12,8 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_safe
 
 from approvals import inbox
-from approvals.views.draft import keep_after_sign_in
 from approvals.views.page import LISTS, carried, single_fields
+from approvals.views.posts.draft import keep_after_sign_in
 from orchestrator.models import Preference
 from orchestrator.templatetags.console import THEME_COOKIE, THEMES
 from orchestrator.views.account import keep_shortcuts

@@ -1,0 +1,1 @@
+"""What a review takes beside signatures: drafts, comments, and challenges of passkeys."""
