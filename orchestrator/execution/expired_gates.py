@@ -71,7 +71,7 @@ def _ask_again(session: Session) -> None:
 
 @frozen
 class _ClosedRequest:
-    """What people were asked in a request that expired: its state, and the first and the
+    """A request that expired, as people were asked it: its state, and the first and the
     newest revision of each of its writes, by position.
     """
 
