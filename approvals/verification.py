@@ -37,7 +37,7 @@ from checkpoints.sealing.sealed_rows import PLAIN
 from checkpoints.verification import LIST_DIFFERS, Fault, Subject
 from checkpoints.verification.line_facts import facts_of
 from orchestrator.engine.errors import CountersignError, TamperedRow
-from orchestrator.engine.graphs.auto import window_end
+from orchestrator.engine.graphs.auto import window_by, window_end
 from orchestrator.engine.graphs.effect import APPROVED, REJECTED
 from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.step.held_patch import PATCH
@@ -464,11 +464,13 @@ def _early_signature(
     subject: Subject, state: request_state.RequestState
 ) -> Fault | None:
     """Return the fault of what a policy signed before its window was over."""
-    ends: dict[tuple[UUID, int], datetime] = {}
-    for row in state.writes:
-        end = window_end(state.request.policy, row.staged_at)
-        if end is not None:
-            ends[row.write, row.revision] = end
+    if not window_by(state.request.policy):
+        return None
+    ends: dict[tuple[UUID, int], datetime | None] = {}
+    # Earlier revisions too: a policy may have signed one of them.
+    writes = [row.write for row in state.writes]
+    for row in PendingWrite.objects.filter(write__in=writes):
+        ends[row.write, row.revision] = window_end(state.request.policy, row.staged_at)
     for decision in state.decisions:
         end = ends.get((decision.write, decision.revision))
         if end is not None and decision.by_policy and decision.at < end:

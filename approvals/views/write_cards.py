@@ -10,7 +10,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from approvals.answers.policies import has_decision
-from approvals.answers.windows import end_of_window, unasked_writes
+from approvals.answers.windows import end_of_window
 from approvals.display import comparison
 from approvals.display.leaf import Leaf, leaf_of
 from approvals.display.value_types import (
@@ -205,6 +205,8 @@ class WriteCard:
             self.row.hash[:16],
             self.standing.verdict,
             str(len(self.standing.by)),
+            # Why it was left to people, or when it may be signed by itself.
+            self.left_open,
         ]
         if self.withdrawn:
             parts.append("withdrawn")
@@ -635,11 +637,9 @@ def _answer_to(state: RequestState, row: PendingWrite) -> str:
     why its policy left it to people, or its veto keeps it open; or when it may be signed
     by itself. Empty if there is nothing to say.
     """
-    sentence = ""
     if not _is_open(state, state.standings[row.write]):
-        return sentence
-    if row in unasked_writes(state):
-        sentence = _window_in_words(state, row)
+        return ""
+    sentence = _window_in_words(state, row)
     for answer in state.answers:
         if (answer.write, answer.revision) == (row.write, row.revision):
             sentence = _in_words(answer)
@@ -648,11 +648,15 @@ def _answer_to(state: RequestState, row: PendingWrite) -> str:
 
 def _window_in_words(state: RequestState, row: PendingWrite) -> str:
     """Return the sentence on the window of an open write; empty if it has none, or if a
-    person has decided it.
+    person has decided it, or a policy was asked about it.
     """
     end = end_of_window(state, row)
     if end is None or has_decision(state, row):
         return ""
+    for answer in (*state.decisions, *state.answers):
+        is_of_row = (answer.write, answer.revision) == (row.write, row.revision)
+        if is_of_row and answer.by_policy:
+            return ""
     return f"May sign by itself at {time_of(end)} unless somebody decides before"
 
 

@@ -153,7 +153,10 @@ def _array(columns: Columns, names: list[str], vendor: str) -> str:
             # JSON has no bytes.
             items.append(f"CASE WHEN {name} IS NOT NULL THEN hex({name}) END")
         else:
-            items.append(name)
+            # JSON has no bytes, which a text column holds only if its row was changed.
+            items.append(
+                f"CASE typeof({name}) WHEN 'blob' THEN hex({name}) ELSE {name} END"
+            )
     return f"json_array({', '.join(items)})"
 
 

@@ -78,6 +78,7 @@ JOBS = {
     "prune_runs": "Removes old history",
     "run_policies": "Runs the retention policies",
     "rotate_keys": "Encrypts rows under the newest key",
+    "stamp_audit_log": "Has the head of the audit log stamped by an authority outside",
     "send_notices": "Passes on what waits for people and what came of it",
     "send_webhook": "Sends notices to another service",
     "sweep_access": "Removes expired tokens, sessions and kept answers of the API",

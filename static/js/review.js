@@ -5,7 +5,7 @@ import { announce, announceNews, isShortcut, shortcutsOn } from './tools.js';
 import { followRun } from './live.js';
 import { canUsePasskeys, signWithPasskey } from './passkey.js';
 import { watchSlips } from './sightings.js';
-import { fetchPage, swapParts } from './swap.js';
+import { fetchPage, forgetDigest, swapParts } from './swap.js';
 
 const form = document.getElementById('review');
 const region = document.querySelector('[data-writes]');
@@ -270,7 +270,9 @@ region?.addEventListener('click', async (event) => {
     location.assign(link.href);
     return;
   }
-  document.querySelector(`#${id} .editor`).replaceWith(fresh);
+  const old = document.querySelector(`#${id} .editor`);
+  forgetDigest(old);
+  old.replaceWith(fresh);
   fresh.querySelector('input,textarea,select')?.focus();
 });
 
@@ -308,6 +310,7 @@ const openWrite = async (link) => {
   const line = link.closest('.line');
   if (group) document.querySelector(`[data-opened="${group.dataset.group}"]`).append(fresh);
   else {
+    forgetDigest(line);
     line.replaceChildren(fresh);
     line.className = 'whole';
   }
@@ -334,6 +337,7 @@ region?.addEventListener('click', async (event) => {
     location.assign(link.href);
     return;
   }
+  forgetDigest(old);
   old.replaceWith(fresh);
   fresh.tabIndex = -1;
   fresh.focus({ preventScroll: true });
@@ -354,6 +358,7 @@ region?.addEventListener('click', async (event) => {
     location.assign(link.href);
     return;
   }
+  forgetDigest(old);
   old.replaceWith(fresh);
   fresh.tabIndex = -1;
   fresh.focus({ preventScroll: true });
@@ -380,10 +385,13 @@ const keep = (slip, ms = 0) => {
 };
 
 // Signing in again elsewhere changes the token; the cookie has the one that counts now.
-const renewToken = () => {
+const renewToken = (target = form) => {
   const token = document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1];
-  if (token) form.elements.csrfmiddlewaretoken.value = token;
+  if (token) target.elements.csrfmiddlewaretoken.value = token;
 };
+document.addEventListener('submit', (event) => {
+  if (event.target.elements.csrfmiddlewaretoken) renewToken(event.target);
+});
 
 const isOf = (name, write) =>
   [`v-${write}`, `h-${write}`, `r-${write}`, `d-${write}`, `e-${write}`].includes(name) ||
@@ -664,17 +672,40 @@ const end = (page) => {
 const signedOut = () =>
   document.querySelector('#unsaved:not([hidden]) [data-why=out]:not([hidden])') !== null;
 
+const askedIds = (page) => [...page.querySelectorAll('[id^="asked-"]')].map((panel) => panel.id);
+
+const isTyped = (part) =>
+  [...part.querySelectorAll('input:not([type=hidden]), textarea')].some(
+    (field) => field.value !== field.defaultValue,
+  );
+
+// The parts beside the slips. Nobody loses what is typed in a hand-over.
+const partsBeside = () => {
+  const ids = ['signatures', 'gone', 'review-head', 'meter', 'comments-list'];
+  const claims = document.getElementById('claims');
+  if (claims && !isTyped(claims)) ids.push('claims');
+  // The title and the facts are part of what is signed.
+  return [...ids, ...askedIds(document)];
+};
+
 const countComments = (page) => Number(page.getElementById('comments-list').dataset.count);
 
 const merge = (page) => {
+  // A request that was re-opened asks under another policy: nothing of it stands here.
+  const asked = askedIds(page);
+  if (askedIds(document).some((id) => !asked.includes(id))) {
+    location.reload();
+    return;
+  }
   let changed = 0;
   let lost = '';
   for (const fresh of page.querySelectorAll('.slip[data-write], .slip[data-group]')) {
     const old = slips().find((slip) => keyOf(slip) === keyOf(fresh));
     if (!old) continue;
     if (old.dataset.version === fresh.dataset.version) {
-      // Only what this person has chosen is new in it, and stands here already.
-      old.dataset.digest = fresh.dataset.digest;
+      // Only what this person has chosen is new in it, and stands here already. A slip without a
+      // digest shows another page of its lists than the fresh one.
+      if (old.dataset.digest) old.dataset.digest = fresh.dataset.digest;
       continue;
     }
     // Somebody else's signature filled in a slot: what is chosen here is for the same revision, and
@@ -701,7 +732,7 @@ const merge = (page) => {
     });
   }
   const comments = countComments(document);
-  swapParts(page, ['signatures', 'gone', 'claims', 'review-head', 'meter', 'comments-list']);
+  swapParts(page, partsBeside());
   if (countComments(document) > comments) announceNews('Somebody commented.');
   if (changed)
     announceNews(changed > 1 ? `${changed} writes changed.` : lost || 'A write changed.');
@@ -721,6 +752,8 @@ if (main) {
           .filter((slip) => slip.dataset.write)
           .map((slip) => `&open=${slip.dataset.write}`)
       : [];
+    const earlier = new URLSearchParams(location.search).get('comments');
+    if (earlier) opened.push(`&comments=${encodeURIComponent(earlier)}`);
     const page = await fetchPage(main.dataset.page + opened.join('')).catch(() => null);
     // The press of a button may have come while the page was on its way.
     if (!page || unanswered()) return false;

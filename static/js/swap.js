@@ -43,6 +43,10 @@ export const fetchText = async (url, headers = {}) => {
 const drawnParts = () =>
   new Map([...document.querySelectorAll('[id][data-digest]')].map((part) => [part.id, part]));
 
+// To be called where a script changes something within a part: it is not what the server drew.
+export const forgetDigest = (element) =>
+  element.closest('[data-digest]')?.removeAttribute('data-digest');
+
 // An option that was not sent anew has its place in a list that may have become longer.
 const countOptions = (list) => {
   const { total, newest, newestFirst } = list.dataset;

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from approvals import reviews
 from checkpoints.models import Run
 from orchestrator import runs
 from tests.browser.conftest import Page
@@ -98,3 +99,44 @@ def test_a_superstep_exchanges_the_timeline_of_a_page_on_the_past(
     assert places == [str(place) for place in range(1, options.count() + 1)]
     assert page.get_attribute("#li-0", "aria-setsize") == str(newest + 1)
     assert 2 * fetched.most_bytes() < whole
+
+
+def test_an_edit_of_another_renews_the_title_and_the_facts_that_are_signed(
+    people: People, browse: Browse
+) -> None:
+    made = claims.graph_of(
+        "titled", quorum=2, title="Pay {proposal.payout.amount} for the claim?"
+    )
+    with claims.registered(made):
+        run = claims.paused("CLM-3", people.starter, graph="titled")
+        window = browse(people.reviewer)
+        page = window.page
+        window.open("/reviews/CLM-3/")
+        page.wait_for_selector(".live:not([hidden])")
+        asked = page.locator('[id^="asked-"]')
+        assert "9.75" not in asked.inner_text()
+
+        other = claims.member(people.second_reviewer, "reviewer")
+        payout = {"amount": "9.75", "account": "DE89370400440532013000"}
+        run_actions.sign(run, other, [("edit", payout), None, None])
+        page.wait_for_selector("#w1 :text('9.75')")
+        assert "Pay 9.75 for the claim?" in asked.inner_text()
+
+
+def test_what_is_typed_in_a_hand_over_outlasts_news(
+    people: People, browse: Browse
+) -> None:
+    with claims.registered(claims.graph_of("taken", quorum=2)):
+        run = claims.paused("CLM-4", people.starter, graph="taken")
+        reviews.claim(run_actions.request(run).id, by=people.reviewer)
+        window = browse(people.reviewer)
+        page = window.page
+        window.open("/reviews/CLM-4/")
+        page.wait_for_selector(".live:not([hidden])")
+        field = page.locator("#claims input[name=comment]")
+        field.fill("Please look at the")
+
+        other = claims.member(people.second_reviewer, "reviewer")
+        run_actions.sign(run, other, [None, "approve", None])
+        page.wait_for_selector("#signbox :text('1 of 3 signed')")
+        assert field.input_value() == "Please look at the"

@@ -175,6 +175,20 @@ def test_a_verification_finds_what_was_signed_before(rita: Any) -> None:
     assert any("before its window was over" in fault.reason for fault in faults)
 
 
+def test_a_verification_finds_what_was_signed_before_on_an_earlier_revision(
+    rita: Any,
+) -> None:
+    run = asking_run(quorum=2)
+    let_pass(run)
+    run = work_off(run)
+    first, *others = pending(run)
+    sign(run, rita, [("edit", read_value(first, "value")), *[None for _ in others]])
+    assert pending(run)[0].revision == 2
+    rewrite(first, staged_at=timezone.now())
+    faults = verify_run(run.id)
+    assert any("before its window was over" in fault.reason for fault in faults)
+
+
 @pytest.mark.parametrize(
     "options",
     [

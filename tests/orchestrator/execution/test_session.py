@@ -129,10 +129,12 @@ def test_a_signature_between_two_supersteps_is_applied_by_the_same_slice(
     run = started(_long_branch("signed-between"))
     run = _slice_with(run, {4: lambda: sign(run, rita, ["approve"])})
     assert run.status == Status.COMPLETED
-    # The superstep in hand when the log has moved ends first.
-    assert sources(run) == ["input"] + ["superstep"] * 5 + ["settlement"] + [
-        "superstep"
-    ] * (LAST - 5)
+    # The superstep in hand when the log has moved ends first. A commit on its way that is
+    # made again, beside a heartbeat for instance, finds the signature one step earlier.
+    made = sources(run)
+    assert made.index("settlement") in (5, 6)
+    made.remove("settlement")
+    assert made == ["input"] + ["superstep"] * LAST
     assert run_actions.state(run)["letter"] == "Dear"
     assert verify_run(run.id) == []
 

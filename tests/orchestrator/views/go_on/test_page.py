@@ -373,11 +373,11 @@ def test_the_page_asks_the_database_a_fixed_number_of_times(
         a_checkpoint(run, seq, scratch={"notes": ["x"]})
     with CaptureQueriesContext(connection) as longer:
         client.get(path)
-    # Four for the session, the person and his rights, three for the bar of the page. The
+    # Three for the session, the person and his rights, three for the bar of the page. The
     # plan itself reads four things: the checkpoint with run and state, its line and how
     # the run began, what was done and forked elsewhere, and the checkpoints around. One
     # asks whether retention removed the run that this page made.
-    assert len(page) == 4 + 3 + 4 + 1
+    assert len(page) == 3 + 3 + 4 + 1
     assert len(fragment) == 4 + 4 + 1
     assert len(longer) == len(page)
 
