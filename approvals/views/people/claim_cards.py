@@ -180,7 +180,15 @@ def claim_page(request: HttpRequest, ref: str) -> HttpResponse:
         messages.success(request, act(request, _posted_request(request, run)))
     except REFUSALS as error:
         messages.error(request, f"Nothing was changed: {error.message}.")
+        _show_unwritten(request)
     return redirect("review", run.id)
+
+
+def _show_unwritten(request: HttpRequest) -> None:
+    """Show the comment of a hand-over that was refused, so that its text is not lost."""
+    comment = request.POST.get("comment", "").strip()
+    if comment:
+        messages.error(request, f"Your comment was not written: “{comment}”")
 
 
 def _holds_posted(request: HttpRequest, ref: str) -> bool:

@@ -76,8 +76,12 @@ def test_a_steward_hands_a_review_over_on_its_page(
     assert "handed to you" in inbox
     refused = post(browse, people.steward, run, act="assign", to="olive")
     assert "olive may not decide this review" in refused.content.decode()
-    unknown = post(browse, people.steward, run, act="assign", to="zoe")
-    assert "there is no user zoe" in unknown.content.decode()
+    unknown = post(
+        browse, people.steward, run, act="assign", to="zoe", comment="Ask <Marta>."
+    )
+    html = unknown.content.decode()
+    assert "there is no user zoe" in html
+    assert "Your comment was not written: “Ask &lt;Marta&gt;.”" in html
 
 
 def test_an_exclusive_claim_takes_the_form_from_others(
