@@ -13,6 +13,8 @@ from django.db import connection, transaction
 EVERY_STEPS = 10
 """SQLite reports its progress each so many steps of its virtual machine."""
 EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) "
+PASSES_ON = ("CTE Scan", "Subquery Scan")
+"""Scans of rows that another scan below has looked at already."""
 READING = ("SELECT", "WITH", "UPDATE", "DELETE")
 
 
@@ -111,13 +113,16 @@ class _Explained(_Counted):
 def _rows_of_scans(node: dict[str, Any]) -> int:
     """Return how many rows the scans of a plan looked at, with those they left out."""
     rows = 0
-    if "Scan" in node["Node Type"] and node["Node Type"] != "CTE Scan":
+    kind = node["Node Type"]
+    if "Scan" in kind and kind not in PASSES_ON:
         each_time = (
             node["Actual Rows"]
             + node.get("Rows Removed by Filter", 0)
             + node.get("Rows Removed by Index Recheck", 0)
         )
         rows = round(each_time * node["Actual Loops"])
-    for child in node.get("Plans", ()):
-        rows += _rows_of_scans(child)
-    return rows
+    below = sum(map(_rows_of_scans, node.get("Plans", ())))
+    if kind == "Bitmap Heap Scan":
+        # The rows that its indices found are looked at in the table, not once more.
+        return max(rows, below)
+    return rows + below
