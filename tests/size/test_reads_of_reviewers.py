@@ -26,8 +26,8 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.timeout(3600),
 ]
-# With fewer of them PostgreSQL reads a table whole, which costs less than its index.
-FEW = int(os.environ.get("COUNTERSIGN_SIZE", "1000"))
+# With fewer of them PostgreSQL rightly reads a table whole, which costs less than an index.
+FEW = int(os.environ.get("COUNTERSIGN_SIZE", "4000"))
 MANY = 10 * FEW
 SHORT = 2
 """Rows of a page, and the highest count, so that few runs have more than that."""
