@@ -14,9 +14,9 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.graphs.form import stored_form
 from orchestrator.engine.graphs.gate import present
 from orchestrator.engine.graphs.question import stored_question
+from orchestrator.engine.graphs.write import stored_form
 from orchestrator.engine.step.reduce import HeldWrite
 
 

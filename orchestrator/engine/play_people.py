@@ -39,7 +39,6 @@ from orchestrator.engine.graphs.confirmation import (
     confirmation_policy,
 )
 from orchestrator.engine.graphs.effect import REJECTED
-from orchestrator.engine.graphs.form import require_fitting_form, shown_form
 from orchestrator.engine.graphs.gate import Gate, present, present_edit
 from orchestrator.engine.graphs.limit import require_within_limits
 from orchestrator.engine.graphs.question import (
@@ -49,6 +48,7 @@ from orchestrator.engine.graphs.question import (
     require_fitting,
     shown_of,
 )
+from orchestrator.engine.graphs.write import require_fitting_form, shown_form
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.output import WriteValue

@@ -38,10 +38,10 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.call import AUTHORITY, CALL, is_call
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.form import stored_form
 from orchestrator.engine.graphs.gate import present
 from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.graphs.trace import is_memory
+from orchestrator.engine.graphs.write import stored_form
 from orchestrator.engine.step.frontier import Frontier, visit_of
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.step.plan import unplanned
