@@ -29,6 +29,11 @@ def any_alive() -> bool:
     return _alive().exists()
 
 
+def count_alive() -> int:
+    """Return how many such workers there are. One query."""
+    return _alive().count()
+
+
 def any_can_run(fingerprint: str) -> bool:
     """Return whether such a worker can run this version of a graph, because it has its
     code and its secrets. One query.
