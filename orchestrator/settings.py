@@ -173,8 +173,13 @@ SECURE_REFERRER_POLICY = "same-origin"
 
 HTTPS = PRODUCTION if env.https is None else env.https
 SECURE_SSL_REDIRECT = HTTPS
-# Probes come without TLS, from inside.
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^readyz/workers$"]
+# Probes and scrapers come without TLS, from inside.
+SECURE_REDIRECT_EXEMPT = [
+    r"^healthz$",
+    r"^readyz$",
+    r"^readyz/workers$",
+    r"^metrics$",
+]
 SECURE_HSTS_SECONDS = env.hsts_seconds if HTTPS else 0
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 if env.behind_proxy:

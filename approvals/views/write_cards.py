@@ -50,6 +50,7 @@ from orchestrator.engine.gates.verdicts import AUTOMATIC, EXCLUDED, Standing, ex
 from orchestrator.engine.graphs.call import is_authority, is_call
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.limit import limit_in_words
+from orchestrator.engine.graphs.form import stored_form
 from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.graphs.trace import is_memory
 from orchestrator.engine.step.held_patch import PATCH
@@ -866,6 +867,9 @@ def control_of(
     shown = _shown_in(row)
     if "ask" in shown:
         schema = schema_of_answer(shown["ask"]["schema"], schema)
+    form = stored_form(shown)
+    if form is not None:
+        schema = schema_of_answer(form["schema"], schema)
     return controls.root(schema, prefix=prefix, value=value)
 
 

@@ -29,6 +29,11 @@ def any_alive() -> bool:
     return _alive().exists()
 
 
+def count_alive() -> int:
+    """Return how many such workers there are. One query."""
+    return _alive().count()
+
+
 def any_alive_on(host: str) -> bool:
     """Return whether a worker of this host has sent a heartbeat within a lease, also if
     it is about to stop. One query.

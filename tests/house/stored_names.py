@@ -204,6 +204,7 @@ SETTINGS = {
         "ENCRYPTION_KEYS",
         "MAIL_FROM",
         "SITE_URL",
+        "METRICS_TOKEN",
         "WEBHOOKS_OVER_HTTP",
         "WEBHOOKS_TO_PRIVATE_ADDRESSES",
         "COMPROMISED_KEYS",
