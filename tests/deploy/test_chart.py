@@ -200,3 +200,11 @@ def test_selectors_find_the_pods_and_each_kind_only_its_own() -> None:
         for kind in ("Deployment", "PodDisruptionBudget"):
             selector = objects[f"{kind}/shop-countersign-{name}"]["spec"]["selector"]
             assert selector["matchLabels"].items() <= labels[name]
+
+
+def test_workers_are_scaled_by_a_metric_that_there_is() -> None:
+    scaled = _by_name(ALL)["ScaledObject/shop-countersign-worker"]
+    query = scaled["spec"]["triggers"][0]["metadata"]["query"]
+    (metric,) = re.findall(r"countersign_\w+", query)
+    page = (ROOT / "docs" / "watching.md").read_text()
+    assert f"| `{metric}` |" in page
