@@ -16,6 +16,7 @@ import pytest
 from orchestrator.devtools.postgres import Postgres
 from tests.deploy import dockerfile
 from tests.deploy.container import USER, Container, container, reason_against
+from tests.deploy.programs import program
 from tests.house.commands import PRODUCTION, ROOT
 from tests.house.programs import free_port
 from tests.house.visitor import Visitor
@@ -152,17 +153,10 @@ def test_a_word_is_needed(image: Path) -> None:
 
 
 def test_hadolint_has_nothing_to_say() -> None:
-    hadolint = shutil.which("hadolint", path=_programs())
-    if hadolint is None:
-        pytest.skip("there is no hadolint here")
     done = subprocess.run(
-        [hadolint, str(dockerfile.DOCKERFILE)], capture_output=True, text=True, cwd=ROOT
+        [program("hadolint"), dockerfile.DOCKERFILE], capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, "")
-
-
-def _programs() -> str:
-    return f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
 
 
 def test_the_image_is_built_where_there_is_a_daemon() -> None:
