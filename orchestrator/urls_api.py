@@ -23,6 +23,7 @@ from orchestrator.api.base import mount
 from orchestrator.api.bundles import endpoints as bundles
 from orchestrator.api.verbs import verb_paths
 from orchestrator.live import stream
+from orchestrator.metrics.door import metrics
 
 v1 = [
     path("graphs/", mount(graphs.Graphs), name="graphs"),
@@ -99,6 +100,7 @@ v1 = [
 urlpatterns = [
     path("api/v1/", include((v1, "api"))),
     path("healthz", health.healthz, name="healthz"),
+    path("metrics", metrics, name="metrics"),
     path("readyz", health.readyz, name="readyz"),
     path("readyz/workers", health.workers_readyz, name="readyz-workers"),
 ]
