@@ -49,8 +49,8 @@ from checkpoints.sealing import sealed_columns
 from orchestrator.engine.gates.verdicts import AUTOMATIC, EXCLUDED, Standing, excludes
 from orchestrator.engine.graphs.call import is_authority, is_call
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.limit import limit_in_words
 from orchestrator.engine.graphs.form import stored_form
+from orchestrator.engine.graphs.limit import limit_in_words
 from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.graphs.trace import is_memory
 from orchestrator.engine.step.held_patch import PATCH
