@@ -205,6 +205,7 @@ SETTINGS = {
         "ENCRYPTION_KEYS",
         "MAIL_FROM",
         "SITE_URL",
+        "METRICS_TOKEN",
         "WEBHOOKS_OVER_HTTP",
         "WEBHOOKS_TO_PRIVATE_ADDRESSES",
         "COMPROMISED_KEYS",
@@ -222,6 +223,7 @@ VARIABLES = {
         "COUNTERSIGN_DEBUG",
         "COUNTERSIGN_DEMO",
         "COUNTERSIGN_DATA_DIR",
+        "COUNTERSIGN_STATIC_DIR",
     ),
     *(
         "COUNTERSIGN_ALLOWED_HOSTS",
