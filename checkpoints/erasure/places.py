@@ -227,6 +227,7 @@ KEPT_FACTS = frozenset(
         "superstep",
         "tasks",
         "ties",
+        "trace",
         "travel",
         "type",
         "verdict",
