@@ -6,6 +6,7 @@ from django.urls import include, path, re_path
 
 from approvals import urls as approvals
 from orchestrator import health
+from orchestrator.api import approvals as asked
 from orchestrator.api import (
     checkpoints,
     comparisons,
@@ -42,6 +43,13 @@ v1 = [
     path("runs/<str:run>/lineage/", mount(comparisons.RunLineage), name="run-lineage"),
     path("runs/<str:run>/align/", mount(comparisons.RunAlign), name="run-align"),
     path("runs/<str:run>/export/", mount(bundles.RunExport), name="run-export"),
+    path("approvals/", mount(asked.Approvals), name="approvals"),
+    path("approvals/<str:run>/", mount(asked.OneApproval), name="approval"),
+    path(
+        "approvals/<str:run>/cancel/",
+        mount(asked.ApprovalCancelled),
+        name="approval-cancel",
+    ),
     path("imports/", mount(bundles.Imports), name="imports"),
     path(
         "runs/<str:run>/replay-report/",

@@ -76,14 +76,16 @@ class SharedState:
         with contextlib.suppress(BlockingIOError):
             self._wake_sender.send(b"!")
 
-    def wait(self, seconds: float, *others: Readable) -> None:
+    def wait(self, seconds: float, *others: Readable) -> bool:
         """Wait (the pusher) until `ring` is called, one of `others` can be read, or the
-        time is over.
+        time is over. Return whether it rang.
         """
         ready, _, _ = select.select([self._wake_receiver, *others], [], [], seconds)
-        if self._wake_receiver in ready:
+        rang = self._wake_receiver in ready
+        if rang:
             # However often it rang, the pusher looks once.
             self._wake_receiver.recv(4096)
+        return rang
 
     def close(self) -> None:
         """Close the sockets. Only the process that made them calls it, when its cluster
