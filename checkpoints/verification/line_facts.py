@@ -152,6 +152,7 @@ POSSIBLE: Mapping[str, Mapping[str, Kind]] = {
         "label": _anything,
         "facts": _anything,
         "ties": _object,
+        "trace": _name,
         "line": _number,
     },
     "line_begun": {"change": _name},
