@@ -9,6 +9,7 @@ transaction. `approvals.signing` does the arithmetic; this module holds the tran
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -47,6 +48,7 @@ from approvals.people.standing_policies import (
     make_standing_policy,
     revoke_standing_policy,
 )
+from approvals.results import decision_times
 from approvals.signing import Item, Signing
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.arguments import checked_person, checked_text
@@ -401,6 +403,9 @@ def _write(act: Signing, receipt: Receipt, *, has_drafts: bool) -> None:
             settled_at=act.at,
             settled_seq=last_seq,
         )
+        if decision_times.histogram is not None:
+            waited = act.at - request.opened_at
+            transaction.on_commit(partial(decision_times.add, waited))
     if has_drafts:
         forget_drafts(
             act.run,

@@ -22,6 +22,7 @@ from orchestrator.engine.gates.requests import (
     texts_after_edit,
 )
 from orchestrator.engine.graphs.compile import Compiled, State
+from orchestrator.engine.graphs.form import require_fitting_form
 from orchestrator.engine.graphs.gate import present_edit
 from orchestrator.engine.graphs.limit import require_within_limits
 from orchestrator.engine.graphs.question import NO_VALUE, require_fitting
@@ -83,6 +84,7 @@ def require_allowed(
     if "ask" in shown:
         proposed = NO_VALUE
     require_fitting(shown, row.channel, value, write=str(row.write))
+    require_fitting_form(shown, row.channel, value, write=str(row.write))
     require_within_limits(
         shown, row.channel, proposed=proposed, edited=value, write=str(row.write)
     )

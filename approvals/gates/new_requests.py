@@ -31,12 +31,14 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Gate, Task, write_id
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.deadlines import GateDeadline, deadline_on
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
 from orchestrator.engine.graphs.auto import auto_policy, window_policy
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.consideration import consideration_policy
+from orchestrator.engine.graphs.form import shown_form
 from orchestrator.engine.graphs.gate import Show, plain_label, present
 from orchestrator.engine.graphs.question import shown_of
 from orchestrator.engine.graphs.review_claim import claim_policy
@@ -189,6 +191,7 @@ def prepare_requests(
     opening = NewRequests()
     if not reached:
         return opening
+    reached = _on_terms(compiled, reached, moment.input)
     deadlines = _deadlines(compiled, reached, moment.asked_on or moment.state)
     for task, reached_gate in reached.items():
         proposal = [write for write in held if write.task == task]
@@ -207,6 +210,22 @@ def prepare_requests(
     sealed_rows.seal_and_encrypt(opening.requests, asker.protection)
     sealed_rows.seal_and_encrypt(opening.writes, asker.protection)
     return opening
+
+
+def _on_terms(
+    compiled: Compiled, reached: Mapping[Task, ReachedGate], input: Any
+) -> dict[Task, ReachedGate]:
+    """Return these gates with what their terms say in this run. Raises `InvalidValue`
+    if those fail.
+    """
+    on_run: dict[Task, ReachedGate] = {}
+    for task, reached_gate in reached.items():
+        gate = gate_on_run(compiled, reached_gate.gate, input)
+        # What a patch sets is shown with the facts that do not read it.
+        if is_patch(task):
+            gate = replace(gate, facts=reached_gate.gate.facts)
+        on_run[task] = replace(reached_gate, gate=gate)
+    return on_run
 
 
 def _open(
@@ -305,6 +324,7 @@ def _new_revisions(
                 "facts": shown["facts"],
                 **shown_write,
                 **shown_of(write.question),
+                **shown_form(write.form),
             },
             policy_hash=policy_hash,
             moment=moment,

@@ -15,6 +15,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.form import stored_form
 from orchestrator.engine.graphs.gate import present
 from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.step.reduce import HeldWrite
@@ -66,6 +67,7 @@ def proposal_of(
             read_value(row, "value"),
             version=pending_writes.base_of(row).version,
             question=stored_question(shown),
+            form=stored_form(shown),
         )
         label = str(shown.get("label") or row.label)
         is_secret = presented.encrypted and label != row.label

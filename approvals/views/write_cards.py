@@ -49,6 +49,7 @@ from checkpoints.sealing import sealed_columns
 from orchestrator.engine.gates.verdicts import AUTOMATIC, EXCLUDED, Standing, excludes
 from orchestrator.engine.graphs.call import is_authority, is_call
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.form import stored_form
 from orchestrator.engine.graphs.limit import limit_in_words
 from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.graphs.trace import is_memory
@@ -866,6 +867,9 @@ def control_of(
     shown = _shown_in(row)
     if "ask" in shown:
         schema = schema_of_answer(shown["ask"]["schema"], schema)
+    form = stored_form(shown)
+    if form is not None:
+        schema = schema_of_answer(form["schema"], schema)
     return controls.root(schema, prefix=prefix, value=value)
 
 

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from checkpoints import event_log, uploads
 from checkpoints.conf import conf
+from checkpoints.core import work_sums
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import ENDS, Status
 from checkpoints.db import fenced_transaction, statements
@@ -350,6 +351,9 @@ def prepare_commit(
 
     def send() -> Callable[[], None]:
         outcome = send_transaction()
+        if work_sums.installed is not None:
+            work_sums.installed.add("checkpoints")
+            work_sums.installed.add("checkpoint_bytes", row.stored_size)
         # The lease runs ahead of the commit, so that work can go on meanwhile.
         lease_before = _changed_by_commit(lease)
         _update_lease(

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from orchestrator.engine.errors import DeadlinePassed, InvalidValue, UnknownThing
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.gates.requests import (
     ShownWrite,
     WaitingRequest,
@@ -38,6 +39,7 @@ from orchestrator.engine.graphs.confirmation import (
     confirmation_policy,
 )
 from orchestrator.engine.graphs.effect import REJECTED
+from orchestrator.engine.graphs.form import require_fitting_form, shown_form
 from orchestrator.engine.graphs.gate import Gate, present, present_edit
 from orchestrator.engine.graphs.limit import require_within_limits
 from orchestrator.engine.graphs.question import (
@@ -215,7 +217,7 @@ class Reviewers:
     ) -> None:
         """Raise `InvalidValue` if a gate that is reached would ask nobody."""
         for node in dict.fromkeys(write.task.node for write in held):
-            principals_of(self._compiled, self._gate(node), state)
+            principals_of(self._compiled, self._gate_on_run(node), state)
 
     def open(
         self,
@@ -239,7 +241,7 @@ class Reviewers:
         held: list[HeldWrite],
         state: State,
     ) -> _PlayedRequest:
-        gate = self._gate(task.node)
+        gate = self._gate_on_run(task.node)
         shown = present(
             gate,
             node=task.node,
@@ -252,7 +254,7 @@ class Reviewers:
         revisions: list[_HeldRevision] = []
         for write in held:
             shown_write = shown["writes"][write.position]
-            shown_write |= shown_of(write.question)
+            shown_write |= shown_of(write.question) | shown_form(write.form)
             base = Base.read(
                 self._compiled,
                 state,
@@ -448,6 +450,10 @@ class Reviewers:
         assert gate is not None
         return gate
 
+    def _gate_on_run(self, node: str) -> Gate:
+        """Return the gate of a node as its terms, if it has any, put it for this input."""
+        return gate_on_run(self._compiled, self._gate(node), self._input)
+
     def _shown_request(
         self,
         request: _PlayedRequest,
@@ -504,7 +510,7 @@ class Reviewers:
         """Let the deadline of a request decide its open writes. Raises `InvalidValue`
         if its gate has none, and `DeadlinePassed` if it lets the run fail.
         """
-        gate = self._gate(request.task.node)
+        gate = self._gate_on_run(request.task.node)
         if gate.deadline is None:
             raise InvalidValue(
                 f"the gate of {request.task} has no deadline", task=str(request.task)
@@ -585,7 +591,9 @@ class Reviewers:
             channel = self._compiled.channel_of(node, write.channel)
             value = channel.stage(value)
             is_asked = "ask" in write.shown
-            require_fitting(write.shown, write.channel, value, task=str(request.task))
+            task = str(request.task)
+            require_fitting(write.shown, write.channel, value, task=task)
+            require_fitting_form(write.shown, write.channel, value, task=task)
             require_within_limits(
                 write.shown,
                 write.channel,

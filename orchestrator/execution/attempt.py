@@ -512,6 +512,7 @@ def _masked(output: Output, secrets: Mapping[str, str]) -> Output:
             value=mask(write.value),
             label=mask(write.label),
             question=mask(write.question),
+            form=mask(write.form),
         )
         for write in output.writes
     )

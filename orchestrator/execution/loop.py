@@ -18,6 +18,7 @@ from django.db import Error, IntegrityError, connection
 
 from approvals.authority import Judge
 from checkpoints.conf import conf
+from checkpoints.core import work_sums
 from checkpoints.core.status import Status
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.event_log import NewEvent
@@ -119,6 +120,7 @@ def run_begun_slice(lease: Lease, *, draining: Callable[[], bool] = never) -> No
             _slice(lease, heart, draining)
     except StaleLease:
         # The run belongs to another worker, so nothing about it is written here.
+        work_sums.count("leases_lost")
         log.info("lease_lost", run=str(lease.id), epoch=lease.epoch)
     except OlderSeal:
         # Nothing is wrong with the run: it goes on when its rows were sealed anew.
@@ -528,7 +530,9 @@ def _run_tasks(
     ended = _execute(session, context, before, todo, draining)
     if session.graph.has_calls:
         before, ended = _call(session, context, before, todo, ended, draining)
-    took_ms = int((time.monotonic() - begun) * 1000)
+    took = time.monotonic() - begun
+    if work_sums.installed is not None:
+        work_sums.installed.add_superstep(took)
 
     results = {**before.results, **recorded, **ended.results}
     if ended.unfinished:
@@ -540,7 +544,7 @@ def _run_tasks(
         before,
         results,
         asks_checkpoint=ended.asks_checkpoint,
-        took_ms=took_ms,
+        took_ms=int(took * 1000),
     )
 
 

@@ -39,6 +39,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.call import AUTHORITY
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import DIVERGED, HUMAN, REJECTED
+from orchestrator.engine.graphs.form import stored_form
 from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.graphs.trace import LIVE
 from orchestrator.engine.step.frontier import Frontier, visit_key
@@ -578,4 +579,5 @@ def _proposed_write(row: PendingWrite) -> WriteValue:
         read_value(row, "value"),
         label,
         question=stored_question(shown),
+        form=stored_form(shown),
     )

@@ -39,6 +39,7 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.call import AUTHORITY, CALL, is_call
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.form import stored_form
 from orchestrator.engine.graphs.gate import present
 from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.graphs.trace import is_memory
@@ -608,7 +609,15 @@ def _proposal(point: Departure, gate: Gate, task: Task, row: PendingWrite) -> He
     version = pending_writes.base_of(row).version
     value = read_value(row, "value")
     question = stored_question(shown)
-    plain = HeldWrite(task, row.position, row.channel, value, None, version, question)
+    plain = HeldWrite(
+        task,
+        row.position,
+        row.channel,
+        value,
+        version=version,
+        question=question,
+        form=stored_form(shown),
+    )
     presented = present(
         gate, node=task.node, input=point.input, state=point.state, writes=[plain]
     )["writes"]

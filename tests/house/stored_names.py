@@ -204,6 +204,7 @@ SETTINGS = {
         "ENCRYPTION_KEYS",
         "MAIL_FROM",
         "SITE_URL",
+        "METRICS_TOKEN",
         "WEBHOOKS_OVER_HTTP",
         "WEBHOOKS_TO_PRIVATE_ADDRESSES",
         "COMPROMISED_KEYS",
@@ -221,6 +222,7 @@ VARIABLES = {
         "COUNTERSIGN_DEBUG",
         "COUNTERSIGN_DEMO",
         "COUNTERSIGN_DATA_DIR",
+        "COUNTERSIGN_STATIC_DIR",
     ),
     *(
         "COUNTERSIGN_ALLOWED_HOSTS",

@@ -51,6 +51,14 @@ def test_without_a_url_the_rows_are_in_sqlite(folder: Path, database: Any) -> No
     assert database("")["NAME"] == folder / "countersign.sqlite3"
 
 
+def test_static_files_lie_in_the_data_folder_unless_another_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Environment.read().static_dir is None
+    monkeypatch.setenv("COUNTERSIGN_STATIC_DIR", "/srv/static")
+    assert Environment.read().static_dir == Path("/srv/static")
+
+
 PREPARED = {"server_side_binding": True, "prepare_threshold": 1}
 
 

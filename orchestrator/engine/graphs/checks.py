@@ -40,6 +40,7 @@ from orchestrator.engine.graphs.retry import Interval, Retry
 from orchestrator.engine.graphs.review_claim import faults_of_claims
 from orchestrator.engine.graphs.standing_policy import faults_of_standing
 from orchestrator.engine.graphs.state import schema_of
+from orchestrator.engine.graphs.terms import faults_of_terms, reviewers_may_follow
 from orchestrator.engine.graphs.tiers import faults_of_tiers
 from orchestrator.engine.graphs.veto import faults_of_veto
 from orchestrator.engine.values.functions import takes_two
@@ -570,7 +571,9 @@ def _faults_of_gate_parts(
 ) -> Iterator[str]:
     # A gate that names nobody is a mistake; one that says nothing asks the graph's.
     reviewers = graph.reviewers if gate.reviewers is None else gate.reviewers
-    yield from _faults_of_reviewers(reviewers)
+    if reviewers is not None or not reviewers_may_follow(gate):
+        yield from _faults_of_reviewers(reviewers)
+    yield from faults_of_terms(gate)
     for option in ("quorum", "reject_quorum"):
         if not is_whole(getattr(gate, option)):
             yield f"{option} must be a whole number from 1"

@@ -104,6 +104,7 @@ class Gate:
     standing: bool = False
     auto_after: timedelta | None = None
     veto: Callable[..., Any] | None = None
+    terms: Callable[[Any], Mapping[str, Any]] | None = None
 
 
 class Proposal(Mapping[str, Any]):

@@ -25,6 +25,7 @@ from orchestrator.engine.graphs.reducer import Custom
 from orchestrator.engine.graphs.retry import Interval
 from orchestrator.engine.graphs.standing_policy import standing_policy
 from orchestrator.engine.graphs.state import schema_of
+from orchestrator.engine.graphs.terms import terms_policy
 from orchestrator.engine.graphs.tiers import (
     escalation_policy,
     principal_in_words,
@@ -85,6 +86,8 @@ def in_words(node: Node) -> dict[str, Json]:
 
 
 def _gate_in_words(gate: Gate) -> str:
+    if gate.terms is not None:
+        return "as many signatures as the run asks for, of the people whom it names"
     if callable(gate.reviewers):
         who = "people named by the state"
     elif gate.reviewers:
@@ -191,6 +194,7 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         **standing_policy(gate),
         **window_policy(gate),
         **veto_policy(gate),
+        **terms_policy(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.
     if needs:

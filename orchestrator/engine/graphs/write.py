@@ -11,11 +11,18 @@ from orchestrator.engine.values.hints import explained_class
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A wish to change one channel. Reviewers see `label` instead of the channel's name."""
+    """A wish to change one channel. Reviewers see `label` instead of the channel's name.
+
+    At a gate, an edit must fit `schema` besides the channel's type: a JSON Schema, or a
+    type for which pydantic makes one. `effect` names what whoever acts on the value
+    does to the world, as nodes name theirs. Both are shown, and part of what is signed.
+    """
 
     channel: str
     value: Any
     label: str | None = None
+    schema: Any = None
+    effect: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
