@@ -75,8 +75,8 @@ class ReachedGate:
     looked at, None if they were not recorded. `reviewers` are named already if the gate
     was asked before and nothing may name others. If the task had asked on this line
     before, `ordinal` says how often, and `revisions` have the next revision of each of
-    its writes, by position; the revisions and verdicts of those at `settled_positions`
-    stay, by the decisions in its requests from the ordinal `kept_since` on. `shown` is
+    its writes, by position; the revisions and verdicts of those in `kept_from` stay, by
+    the decisions in its requests from that ordinal on, by position. `shown` is
     what `present` returns, where it is known from an earlier request; `renews` names
     that.
     """
@@ -91,8 +91,7 @@ class ReachedGate:
     reviewers: Sequence[str] | None = None
     ordinal: int = 0
     revisions: Mapping[int, int] = field(default_factory=dict)
-    settled_positions: Collection[int] = ()
-    kept_since: int = 0
+    kept_from: Mapping[int, int] = field(default_factory=dict)
     shown: Mapping[str, Any] | None = None
     renews: UUID | None = None
 
@@ -312,7 +311,7 @@ def _new_revisions(
     """Yield the revisions about which a request asks."""
     for write, shown_write in zip(proposal, shown["writes"], strict=True):
         # Its newest revision is the one that people settled.
-        if write.position in reached.settled_positions:
+        if write.position in reached.kept_from:
             continue
         yield _stage(
             asker,
@@ -489,9 +488,12 @@ def policy_of(
     # Policies without it are hashed as before there were deadlines.
     if deadline.at is not None:
         policy["on_deadline"] = _on_deadline(gate, task, reached)
-    if reached.settled_positions:
-        policy["kept"] = sorted(reached.settled_positions)
-        policy["kept_since"] = reached.kept_since
+    if reached.kept_from:
+        kept = sorted(reached.kept_from)
+        policy["kept"] = kept
+        # Processes of older versions know one number for all.
+        policy["kept_since"] = min(reached.kept_from.values())
+        policy["kept_from"] = [reached.kept_from[position] for position in kept]
     # What a person brought in waits for people.
     if reached.guard in ("", task.node):
         policy.update(auto_policy(gate))
