@@ -88,6 +88,13 @@ def numbered(rule: Rule, *, exists: type[Exists] = LookedUp) -> "QuerySet[Any]":
     return _annotated(rule, positions, SmallIntegerField(), exists)
 
 
+def gone_by_themselves(rule: Rule) -> "QuerySet[Any]":
+    """Return the checkpoints of a rule's graph that go while their runs stay. Other
+    tables are looked at only for rows that the policy itself does not keep.
+    """
+    return classified(rule).filter(_old(rule), why=OLD)
+
+
 def _annotated(
     rule: Rule,
     values: Mapping[str, Any],
