@@ -31,7 +31,6 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Gate, Task, write_id
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.deadlines import GateDeadline, deadline_on
-from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
 from orchestrator.engine.graphs.auto import auto_policy, window_policy
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
@@ -71,6 +70,7 @@ class ReachedGate:
     error); the hash of the task's input, and the checkpoint with the state that it read
     (None if no row of that is kept).
 
+    `gate` asks for what its terms say in this run, where it has any (`gate_on_run`).
     `guard` is the node whose gate it is, and `reads` are the channels that its check
     looked at, None if they were not recorded. `reviewers` are named already if the gate
     was asked before and nothing may name others. If the task had asked on this line
@@ -192,7 +192,6 @@ def prepare_requests(
     opening = NewRequests()
     if not reached:
         return opening
-    reached = _on_terms(compiled, reached, moment.input)
     deadlines = _deadlines(compiled, reached, moment.asked_on or moment.state)
     for task, reached_gate in reached.items():
         proposal = [write for write in held if write.task == task]
@@ -211,22 +210,6 @@ def prepare_requests(
     sealed_rows.seal_and_encrypt(opening.requests, asker.protection)
     sealed_rows.seal_and_encrypt(opening.writes, asker.protection)
     return opening
-
-
-def _on_terms(
-    compiled: Compiled, reached: Mapping[Task, ReachedGate], input: Any
-) -> dict[Task, ReachedGate]:
-    """Return these gates with what their terms say in this run. Raises `InvalidValue`
-    if those fail.
-    """
-    on_run: dict[Task, ReachedGate] = {}
-    for task, reached_gate in reached.items():
-        gate = gate_on_run(compiled, reached_gate.gate, input)
-        # What a patch sets is shown with the facts that do not read it.
-        if is_patch(task):
-            gate = replace(gate, facts=reached_gate.gate.facts)
-        on_run[task] = replace(reached_gate, gate=gate)
-    return on_run
 
 
 def _open(

@@ -24,7 +24,7 @@ from approvals.display.value_types import (
 from approvals.forms import controls
 from approvals.forms.controls import Control
 from approvals.gates.departed_line import DepartedLine
-from approvals.gates.edited_texts import gate_of
+from approvals.gates.edited_texts import gate_of, gate_on_request
 from approvals.gates.request_state import RequestState, policy_of, why_of
 from approvals.models import VETO, ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages
@@ -46,11 +46,12 @@ from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.models.pending_write import RevisionReason
 from checkpoints.sealing import sealed_columns
+from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.gates.verdicts import AUTOMATIC, EXCLUDED, Standing, excludes
 from orchestrator.engine.graphs.call import is_authority, is_call
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.limit import limit_in_words
 from orchestrator.engine.graphs.form import stored_form
+from orchestrator.engine.graphs.limit import limit_in_words
 from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.graphs.trace import is_memory
 from orchestrator.engine.step.held_patch import PATCH
@@ -529,7 +530,7 @@ def _facts(
     formatted as their types declare.
     """
     # A fact is stored without its type, which the graph declares at its path.
-    paths = _paths_of_facts(rows, compiled)
+    paths = _paths_of_facts(request, rows, compiled)
     facts = []
     for fact in sealed_columns.read_value(request, "facts") or ():
         path = paths.get(fact["label"], "")
@@ -538,13 +539,19 @@ def _facts(
 
 
 def _paths_of_facts(
+    request: ApprovalRequest,
     rows: Sequence[PendingWrite],
     compiled: Compiled | None,
 ) -> dict[str, str]:
     """Return the paths at which the gate of these writes finds its facts, by label."""
     if compiled is None or not rows:
         return {}
-    return {fact.label: fact.path for fact in gate_of(compiled, rows[0]).facts}
+    try:
+        gate = gate_on_request(compiled, request) or gate_of(compiled, rows[0])
+    except InvalidValue:
+        # Of an input that was erased nobody knows what its terms would name.
+        return {}
+    return {fact.label: fact.path for fact in gate.facts}
 
 
 def _fact(

@@ -1,6 +1,6 @@
 """The gate of one run: what its terms say, put in the place of what it declares. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,6 +33,24 @@ def gate_on_run(compiled: Compiled, gate: Gate, input: Json) -> Gate:
     if faults:
         raise InvalidValue(f"the terms of a gate are wrong: {'; '.join(faults)}")
     return replace(gate, terms=None, **_as_declared(options))
+
+
+def asks_four_eyes(compiled: Compiled, read_input: Callable[[], Json]) -> bool:
+    """Return whether a gate of a run asks for four eyes, or might: nobody knows where
+    its terms, or `read_input`, fail. The input is read only for gates with terms.
+    """
+    for node in compiled.nodes.values():
+        gate = node.gate
+        if gate is None:
+            continue
+        try:
+            if gate.terms is not None:
+                gate = gate_on_run(compiled, gate, read_input())
+        except InvalidValue:
+            return True
+        if gate.four_eyes:
+            return True
+    return False
 
 
 def _as_declared(options: Mapping[str, Any]) -> dict[str, Any]:
