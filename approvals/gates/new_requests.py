@@ -37,7 +37,7 @@ from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.consideration import consideration_policy
-from orchestrator.engine.graphs.form import shown_form
+from orchestrator.engine.graphs.form import named_effect, shown_form
 from orchestrator.engine.graphs.gate import Show, plain_label, present
 from orchestrator.engine.graphs.question import shown_of
 from orchestrator.engine.graphs.review_claim import claim_policy
@@ -229,6 +229,7 @@ def _open(
     reviewers, reads = _reviewers(compiled, reached, asked_on)
     policy = policy_of(task, reached, reviewers, reads, deadline)
     policy |= _policy_on(proposal, reached.gate) | _policy_on_questions(proposal)
+    policy |= _policy_on_effects(proposal)
     policy_hash = canonical.digest(canonical.dumps(policy))
     shown = reached.shown or present(
         reached.gate,
@@ -330,6 +331,19 @@ def _policy_on_questions(proposal: Sequence[HeldWrite]) -> dict[str, Any]:
     """
     positions = [write.position for write in proposal if write.question is not None]
     return {"asks": positions} if positions else {}
+
+
+def _policy_on_effects(proposal: Sequence[HeldWrite]) -> dict[str, Any]:
+    """Return what a policy says of the effects that writes name themselves, which no
+    edit changes: {effects: {channel: {effect: number of writes}}}.
+    """
+    effects: dict[str, dict[str, int]] = {}
+    for write in proposal:
+        named = named_effect(write.form)
+        if named:
+            of_channel = effects.setdefault(write.channel, {})
+            of_channel[named] = of_channel.get(named, 0) + 1
+    return {"effects": effects} if effects else {}
 
 
 def _kind_of(proposal: Sequence[HeldWrite]) -> str:
