@@ -30,6 +30,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import DeadlinePassed
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.graphs.auto import window_by, with_auto_of
 from orchestrator.engine.graphs.consideration import considered_by
 from orchestrator.engine.graphs.gate import Show
@@ -179,6 +180,7 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
     gate = _declared_gate(session, request)
     if gate is None:
         gate = Gate(title=_literal(str(read_value(request, "title") or "")))
+    gate = _without_terms(session, gate)
     return replace(
         with_veto_of(gate, policy),
         deadline=gate.deadline or _time_of(request),
@@ -200,6 +202,16 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         standing=policy.get("standing", False),
         auto_after=window_by(policy),
     )
+
+
+def _without_terms(session: Session, gate: Gate) -> Gate:
+    """Return a gate with the facts that its terms name. The request says what else they
+    asked for when it was opened, and how long it gave people.
+    """
+    if gate.terms is None:
+        return gate
+    facts = gate_on_run(session.graph, gate, session.input).facts
+    return replace(gate, terms=None, facts=facts, deadline=None)
 
 
 def _declared_gate(session: Session, request: ApprovalRequest) -> Gate | None:

@@ -54,6 +54,7 @@ from orchestrator.engine.errors import (
     WrongStatus,
 )
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.gates.requests import is_applied_as_one
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.standing_policy import signs_by_itself
@@ -167,7 +168,8 @@ def _opening(
 ) -> NewRequests:
     """Return the rows of the request that asks anew."""
     compiled = _present_version(run)
-    gate = _present_gate(compiled, request)
+    run_input = read_value(run, "input")
+    gate = gate_on_run(compiled, _present_gate(compiled, request), run_input)
     protection = protection_of(run)
     # Whatever is there must be as it was written.
     load_states([request], protection)
@@ -175,7 +177,7 @@ def _opening(
     head = timeline.head_state(run.id)
     state = memory_values(protection, head, [row.channel for row in first])
     task = Task(request.node, request.visit, request.index)
-    presented = Presented(read_value(run, "input"), state, protection.encrypted)
+    presented = Presented(run_input, state, protection.encrypted)
     held = proposal_of(task, gate, first, presented)
     channels = [write.channel for write in held]
     reached = ReachedGate(
