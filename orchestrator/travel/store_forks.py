@@ -113,7 +113,9 @@ def _origin_of(rows: Sequence[Any]) -> tuple[Run | None, Checkpoint | None]:
 
 
 def _needs_four_eyes(graph: Compiled) -> bool:
-    return any(node.gate and node.gate.four_eyes for node in graph.nodes.values())
+    gates = [node.gate for node in graph.nodes.values() if node.gate]
+    # Terms may ask for four eyes in any run.
+    return any(gate.four_eyes or gate.terms is not None for gate in gates)
 
 
 def _first_checkpoint(run_id: Any) -> Checkpoint | None:
