@@ -307,7 +307,7 @@ def prepare_commit(
     delta = checkpoint_rows.delta_after(head, checkpoint, header.protection)
 
     # The events come first: the checkpoint's hash covers the end of the log.
-    saved = _saved_event(
+    saved = saved_event(
         checkpoint_id,
         checkpoint,
         delta.hash,
@@ -385,12 +385,12 @@ def first_appended_seq(lease: Lease) -> int:
     return lease.end.seq + len(lease.unsaved) + 1
 
 
-def _saved_event(
+def saved_event(
     checkpoint_id: UUID,
     checkpoint: NewCheckpoint,
     delta_hash: str,
     *,
-    started_at: datetime | None,
+    started_at: datetime | None = None,
 ) -> NewEvent:
     """Return the event of a saved checkpoint. It refers to the change by its hash, for
     the bytes are stored once. `started_at` is given with the first checkpoint that a

@@ -2,6 +2,7 @@
 and its erasure.
 """
 
+from functools import partial
 from typing import Any
 
 from django.db.models import Q
@@ -41,6 +42,7 @@ from orchestrator.api.serializers import (
 )
 from orchestrator.engine import registry
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.gates.gate_on_run import asks_four_eyes
 from orchestrator.models import ApiToken
 from orchestrator.runs.metadata import PARAMETER, split_filters
 from orchestrator.runs.start_for_user import require, start_for
@@ -108,13 +110,16 @@ def _require_principal(request: Request, body: dict[str, Any]) -> None:
     """
     if not isinstance(request.auth, ApiToken) or body.get("on_behalf_of"):
         return
-    for node in registry.current(body["graph"]).nodes.values():
-        if node.gate and node.gate.four_eyes:
-            raise InvalidValue(
-                "this graph has a gate with four eyes, "
-                "so a token must say on whose behalf it starts",
-                path="on_behalf_of",
-            )
+    compiled = registry.current(body["graph"])
+    # How large the input may be is judged when the run starts.
+    if asks_four_eyes(
+        compiled, partial(compiled.stage_input, body["input"], limit=None)
+    ):
+        raise InvalidValue(
+            "this graph has a gate with four eyes, "
+            "so a token must say on whose behalf it starts",
+            path="on_behalf_of",
+        )
 
 
 def _start_request(body: dict[str, Any], *, by: Any, trace: str) -> runs.StartRequest:

@@ -19,7 +19,7 @@ from django.db import IntegrityError, transaction
 
 from approvals import deadlines
 from approvals.models import ApprovalRequest, RequestStatus
-from checkpoints import lines, payloads, timeline, uploads
+from checkpoints import lines, payloads, threads, timeline, uploads
 from checkpoints.audit import lines as audit_log
 from checkpoints.conf import conf
 from checkpoints.core import tracing
@@ -381,6 +381,10 @@ def resume(
     # Before the lock, because it runs code of the graph's author.
     adopts = run.status == Status.PAUSED and version_choice.can_adopt(run)
     with locked(run.id, by=by) as run:
+        # No worker drives it, so it must never be queued.
+        if threads.is_thread(run):
+            threads.wait_again(run, by=by)
+            return run
         stranded = _queue_again(run, allow_effects, adopts=adopts, by=by)
     # After the lock, because an adoption works under a lease, as a worker does.
     if stranded:

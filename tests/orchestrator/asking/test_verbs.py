@@ -29,13 +29,13 @@ def ann(db: Any) -> User:
     return person
 
 
-def _question(**changes: Any) -> asking.Question:
+def _question(**changes: Any) -> asking.Inquiry:
     asked = {
         "title": "Pay {it}",
         "items": [{"id": "a", "value": None}, {"id": "b", "value": {"x": [1.5, "2"]}}],
         "reviewers": ["group:payers"],
     }
-    return asking.Question(**{**asked, **changes})
+    return asking.Inquiry(**{**asked, **changes})
 
 
 def _advanced(asked: asking.Approval) -> asking.Approval:
