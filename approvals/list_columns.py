@@ -38,7 +38,6 @@ from approvals.models import (
 )
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, STOPPED
 from checkpoints.models import Job, PendingWrite, Run
-from checkpoints.queue import notify
 
 TRIGGERS = {
     "notice_request_changed": ApprovalRequest,
@@ -67,6 +66,14 @@ APPS = {model._meta.app_label for model in TRIGGERS.values()}
 NOW = {
     "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')",
     "postgresql": "clock_timestamp()",
+}
+TOGETHER_SECONDS = 0.5
+"""How long a notice waits for others, so that one turn of the job passes on what a busy
+moment brought.
+"""
+SOON = {
+    "sqlite": f"strftime('%Y-%m-%d %H:%M:%f', 'now', '+{TOGETHER_SECONDS} seconds')",
+    "postgresql": f"clock_timestamp() + interval '{TOGETHER_SECONDS} seconds'",
 }
 EXISTS = {
     "sqlite": """
@@ -251,19 +258,18 @@ def _names_of_notices() -> dict[str, str]:
         "applied": f"'{RequestStatus.APPLIED}'",
         "opened": f"'{RequestStatus.OPEN}'",
         "send_notices": f"'{SEND_NOTICES}'",
-        "channel": f"'{notify.CHANNEL}'",
-        "job_due": f"'{notify.JOB_DUE}'",
         "now": NOW[connection.vendor],
+        "soon": SOON[connection.vendor],
     }
     # A job that is paused, or waits after a failure, is not woken.
     names["sleeps"] = (
         "name = {send_notices} AND status = 'queued' "
         "AND status IN ('queued', 'running') AND attempts = 0 "
-        "AND due_at > {now} AND due_at < '8999-01-01'"
+        "AND due_at > {soon} AND due_at < '8999-01-01'"
     ).format(**names)
     # A trigger of SQLite cannot say whether its first statement inserted a row.
     wake = (
-        "UPDATE {jobs} SET due_at = {now} WHERE {sleeps} "
+        "UPDATE {jobs} SET due_at = {soon} WHERE {sleeps} "
         "AND EXISTS (SELECT 1 FROM {notices} WHERE passed_on_at IS NULL);"
     )
     names["wake"] = wake.format(**names)
@@ -649,12 +655,9 @@ POSTGRESQL = (
     """
     CREATE OR REPLACE FUNCTION countersign_wake_notices()
     RETURNS void LANGUAGE plpgsql AS $$ BEGIN
-        UPDATE {jobs} SET due_at = {now} WHERE id IN (
+        UPDATE {jobs} SET due_at = {soon} WHERE id IN (
             SELECT id FROM {jobs} WHERE {sleeps} FOR UPDATE SKIP LOCKED
         );
-        IF FOUND THEN
-            PERFORM pg_notify({channel}, {job_due});
-        END IF;
     END $$
     """,
     """

@@ -12,6 +12,7 @@ from approvals.list_columns import (
     SEND_NOTICES,
     SETTLED,
     STOPPED_RUN,
+    TOGETHER_SECONDS,
     WITHDRAWN,
 )
 from approvals.models import ApprovalRequest, Notice, RequestComment
@@ -50,7 +51,7 @@ def write_notices(
         )
         rows.append(row)
     Notice.objects.bulk_create(rows)
-    jobs.wake_named(SEND_NOTICES)
+    jobs.wake_named(SEND_NOTICES, due_in=TOGETHER_SECONDS)
 
 
 def write_comment_notice(row: RequestComment) -> None:
@@ -62,4 +63,4 @@ def write_comment_notice(row: RequestComment) -> None:
         comment=row.id,
         at=row.at,
     )
-    jobs.wake_named(SEND_NOTICES)
+    jobs.wake_named(SEND_NOTICES, due_in=TOGETHER_SECONDS)

@@ -43,6 +43,7 @@ from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.graphs.standing_policy import standing_policy
 from orchestrator.engine.graphs.tiers import next_tier_at, tiers_policy
 from orchestrator.engine.graphs.veto import veto_policy
+from orchestrator.engine.graphs.write import named_effect, shown_form
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.engine.values import canonical
@@ -69,12 +70,13 @@ class ReachedGate:
     error); the hash of the task's input, and the checkpoint with the state that it read
     (None if no row of that is kept).
 
+    `gate` asks for what its terms say in this run, where it has any (`gate_on_run`).
     `guard` is the node whose gate it is, and `reads` are the channels that its check
     looked at, None if they were not recorded. `reviewers` are named already if the gate
     was asked before and nothing may name others. If the task had asked on this line
     before, `ordinal` says how often, and `revisions` have the next revision of each of
-    its writes, by position; the revisions and verdicts of those at `settled_positions`
-    stay, by the decisions in its requests from the ordinal `kept_since` on. `shown` is
+    its writes, by position; the revisions and verdicts of those in `kept_from` stay, by
+    the decisions in its requests from that ordinal on, by position. `shown` is
     what `present` returns, where it is known from an earlier request; `renews` names
     that.
     """
@@ -89,8 +91,7 @@ class ReachedGate:
     reviewers: Sequence[str] | None = None
     ordinal: int = 0
     revisions: Mapping[int, int] = field(default_factory=dict)
-    settled_positions: Collection[int] = ()
-    kept_since: int = 0
+    kept_from: Mapping[int, int] = field(default_factory=dict)
     shown: Mapping[str, Any] | None = None
     renews: UUID | None = None
 
@@ -227,6 +228,7 @@ def _open(
     reviewers, reads = _reviewers(compiled, reached, asked_on)
     policy = policy_of(task, reached, reviewers, reads, deadline)
     policy |= _policy_on(proposal, reached.gate) | _policy_on_questions(proposal)
+    policy |= _policy_on_effects(proposal)
     policy_hash = canonical.digest(canonical.dumps(policy))
     shown = reached.shown or present(
         reached.gate,
@@ -293,7 +295,7 @@ def _new_revisions(
     """Yield the revisions about which a request asks."""
     for write, shown_write in zip(proposal, shown["writes"], strict=True):
         # Its newest revision is the one that people settled.
-        if write.position in reached.settled_positions:
+        if write.position in reached.kept_from:
             continue
         yield _stage(
             asker,
@@ -306,6 +308,7 @@ def _new_revisions(
                 "facts": shown["facts"],
                 **shown_write,
                 **shown_of(write.question),
+                **shown_form(write.form),
             },
             policy_hash=policy_hash,
             moment=moment,
@@ -327,6 +330,19 @@ def _policy_on_questions(proposal: Sequence[HeldWrite]) -> dict[str, Any]:
     """
     positions = [write.position for write in proposal if write.question is not None]
     return {"asks": positions} if positions else {}
+
+
+def _policy_on_effects(proposal: Sequence[HeldWrite]) -> dict[str, Any]:
+    """Return what a policy says of the effects that writes name themselves, which no
+    edit changes: {effects: {channel: {effect: number of writes}}}.
+    """
+    effects: dict[str, dict[str, int]] = {}
+    for write in proposal:
+        named = named_effect(write.form)
+        if named:
+            of_channel = effects.setdefault(write.channel, {})
+            of_channel[named] = of_channel.get(named, 0) + 1
+    return {"effects": effects} if effects else {}
 
 
 def _kind_of(proposal: Sequence[HeldWrite]) -> str:
@@ -469,9 +485,12 @@ def policy_of(
     # Policies without it are hashed as before there were deadlines.
     if deadline.at is not None:
         policy["on_deadline"] = _on_deadline(gate, task, reached)
-    if reached.settled_positions:
-        policy["kept"] = sorted(reached.settled_positions)
-        policy["kept_since"] = reached.kept_since
+    if reached.kept_from:
+        kept = sorted(reached.kept_from)
+        policy["kept"] = kept
+        # Processes of older versions know one number for all.
+        policy["kept_since"] = min(reached.kept_from.values())
+        policy["kept_from"] = [reached.kept_from[position] for position in kept]
     # What a person brought in waits for people.
     if reached.guard in ("", task.node):
         policy.update(auto_policy(gate))

@@ -83,14 +83,17 @@ def _of_write(row: PendingWrite, eraser: Eraser) -> Values:
 
 def _shown_left(eraser: Eraser, shown: Any) -> Any:
     """Return what is shown beside a write without erased values: of a question, whether
-    it is answered stays.
+    it is answered stays; of a form, the effect.
     """
     erased = eraser.texts(shown)
-    question = shown.get("ask") if isinstance(shown, dict) else None
-    # Names of properties in its schema can be values.
-    if isinstance(question, dict) and "schema" in question:
-        schema = eraser.opaque(question["schema"])
-        erased["ask"] = {**erased["ask"], "schema": schema}
+    for name in ("ask", "form"):
+        part = shown.get(name) if isinstance(shown, dict) else None
+        # Names of properties in its schema can be values.
+        if isinstance(part, dict) and "schema" in part:
+            erased[name] = {**erased[name], "schema": eraser.opaque(part["schema"])}
+    form = erased.get("form") if isinstance(erased, dict) else None
+    if isinstance(form, dict):
+        form["effect"] = shown["form"].get("effect")
     return erased
 
 
@@ -227,6 +230,7 @@ KEPT_FACTS = frozenset(
         "superstep",
         "tasks",
         "ties",
+        "trace",
         "travel",
         "type",
         "verdict",

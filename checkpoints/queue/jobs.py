@@ -367,18 +367,14 @@ def continue_job(job_id: UUID | str) -> bool:
     return continued
 
 
-def wake_named(name: str) -> bool:
-    """Let a job of this name be due now, in the caller's transaction. Returns False if
-    none waits for its next turn: one that is paused, or waits after a failure, is left
-    as it is.
+def wake_named(name: str, *, due_in: float) -> bool:
+    """Let a job of this name be due within so many seconds, in the caller's
+    transaction. Returns False if none waits longer for its next turn: one that is
+    paused, or waits after a failure, is left as it is.
     """
     rows = Job.objects.filter(name=name, status=JobStatus.QUEUED, attempts=0)
-    woken = bool(
-        rows.filter(due_at__gt=db_now(), due_at__lt=PAUSED).update(due_at=db_now())
-    )
-    if woken:
-        notify.notify_workers(notify.JOB_DUE)
-    return woken
+    due = db_in(due_in)
+    return bool(rows.filter(due_at__gt=due, due_at__lt=PAUSED).update(due_at=due))
 
 
 def is_paused(job: Job) -> bool:

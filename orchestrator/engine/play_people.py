@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from orchestrator.engine.errors import DeadlinePassed, InvalidValue, UnknownThing
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.gates.requests import (
     ShownWrite,
     WaitingRequest,
@@ -47,6 +48,7 @@ from orchestrator.engine.graphs.question import (
     require_fitting,
     shown_of,
 )
+from orchestrator.engine.graphs.write import require_fitting_form, shown_form
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.output import WriteValue
@@ -157,7 +159,9 @@ class _HeldRevision:
 
 @dataclass(slots=True)
 class _PlayedRequest:
-    """A request that no settlement has applied. `shown` is fixed when it is opened."""
+    """A request that no settlement has applied. `shown` is fixed when it is opened;
+    `seen_by_policy` are the revisions about which its automatic policy was asked.
+    """
 
     task: Task
     shown: dict[str, Any]
@@ -165,6 +169,7 @@ class _PlayedRequest:
     writes: list[_HeldRevision]
     decisions: list[Given] = field(default_factory=list)
     vetoes: int = 0
+    seen_by_policy: set[tuple[UUID, int]] = field(default_factory=set)
 
     def answered(self) -> list[_HeldRevision]:
         """Return the writes that have a value."""
@@ -212,7 +217,7 @@ class Reviewers:
     ) -> None:
         """Raise `InvalidValue` if a gate that is reached would ask nobody."""
         for node in dict.fromkeys(write.task.node for write in held):
-            principals_of(self._compiled, self._gate(node), state)
+            principals_of(self._compiled, self._gate_on_run(node), state)
 
     def open(
         self,
@@ -236,7 +241,7 @@ class Reviewers:
         held: list[HeldWrite],
         state: State,
     ) -> _PlayedRequest:
-        gate = self._gate(task.node)
+        gate = self._gate_on_run(task.node)
         shown = present(
             gate,
             node=task.node,
@@ -249,7 +254,7 @@ class Reviewers:
         revisions: list[_HeldRevision] = []
         for write in held:
             shown_write = shown["writes"][write.position]
-            shown_write |= shown_of(write.question)
+            shown_write |= shown_of(write.question) | shown_form(write.form)
             base = Base.read(
                 self._compiled,
                 state,
@@ -287,7 +292,9 @@ class Reviewers:
                     write.channel,
                     shows=write.shows,
                 )
-                self._ask_policy(request, state)
+        # What came back, and what a person edited before a veto kept it open.
+        for request in self._waiting.values():
+            self._ask_policy(request, state)
 
     def requests(self, state: State) -> list[Request]:
         """Return the requests that wait, in declared order."""
@@ -344,35 +351,50 @@ class Reviewers:
         return veto_of(self._compiled, node, gate, seen, settlement.writes).why
 
     def _ask_policy(self, request: _PlayedRequest, state: State) -> None:
-        """Let the automatic policy of a gate sign what is open, where it decides alone:
-        beside it a decider stands for all others.
+        """Let the automatic policy of a gate sign the open revisions about which it was
+        not asked before, where it decides alone: beside it a decider stands for all
+        others.
         """
         gate = self._gate(request.task.node)
         if gate.auto is None or gate.quorum > 1:
             return
+        standings = request.stands().standings
+        proposed: list[_HeldRevision] = []
+        unseen: list[_HeldRevision] = []
         # Only a person can answer what the node has asked.
-        answered = request.answered()
+        for write in request.answered():
+            standing = standings[write.write]
+            if standing.verdict != REJECTED:
+                proposed.append(write)
+            revision = (write.write, write.revision)
+            if not standing.settled and revision not in request.seen_by_policy:
+                unseen.append(write)
+            request.seen_by_policy.add(revision)
+        if unseen:
+            self._let_policy_sign(request, state, proposed, unseen)
+
+    def _let_policy_sign(
+        self,
+        request: _PlayedRequest,
+        state: State,
+        proposed: Sequence[_HeldRevision],
+        writes: Sequence[_HeldRevision],
+    ) -> None:
+        """Ask the automatic policy about what is proposed. If it says yes, add its
+        approval of each of these writes that no person has to confirm.
+        """
+        gate = self._gate(request.task.node)
         answer = auto_of(
             self._compiled,
             request.task.node,
             name_of(gate.auto),
             state,
-            [write.applied() for write in answered],
+            [write.applied() for write in proposed],
         )
-        if answer.why is None:
-            self._sign_by_policy(request, answered, confirmation_policy(gate))
-
-    def _sign_by_policy(
-        self,
-        request: _PlayedRequest,
-        writes: Sequence[_HeldRevision],
-        policy: Mapping[str, Json],
-    ) -> None:
-        """Add the approval of each open write that no person has to confirm."""
-        standings = request.stands().standings
+        if answer.why is not None:
+            return
+        policy = confirmation_policy(gate)
         for write in writes:
-            if standings[write.write].settled:
-                continue
             if not confirmation_needed(policy, write.channel, [write.value]):
                 self._add(request, write, "approve", by=AUTOMATIC)
 
@@ -427,6 +449,10 @@ class Reviewers:
         gate = self._compiled.nodes[node].gate
         assert gate is not None
         return gate
+
+    def _gate_on_run(self, node: str) -> Gate:
+        """Return the gate of a node as its terms, if it has any, put it for this input."""
+        return gate_on_run(self._compiled, self._gate(node), self._input)
 
     def _shown_request(
         self,
@@ -484,7 +510,7 @@ class Reviewers:
         """Let the deadline of a request decide its open writes. Raises `InvalidValue`
         if its gate has none, and `DeadlinePassed` if it lets the run fail.
         """
-        gate = self._gate(request.task.node)
+        gate = self._gate_on_run(request.task.node)
         if gate.deadline is None:
             raise InvalidValue(
                 f"the gate of {request.task} has no deadline", task=str(request.task)
@@ -543,7 +569,7 @@ class Reviewers:
             ShownWrite(write.channel, write.value, None) for write in request.writes
         ]
         request.shown |= texts_after_edit(
-            self._gate(request.task.node),
+            self._gate_on_run(request.task.node),
             node=request.task.node,
             input=self._input,
             state=state,
@@ -565,7 +591,9 @@ class Reviewers:
             channel = self._compiled.channel_of(node, write.channel)
             value = channel.stage(value)
             is_asked = "ask" in write.shown
-            require_fitting(write.shown, write.channel, value, task=str(request.task))
+            task = str(request.task)
+            require_fitting(write.shown, write.channel, value, task=task)
+            require_fitting_form(write.shown, write.channel, value, task=task)
             require_within_limits(
                 write.shown,
                 write.channel,

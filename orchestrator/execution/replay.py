@@ -41,6 +41,7 @@ from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import DIVERGED, HUMAN, REJECTED
 from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.graphs.trace import LIVE
+from orchestrator.engine.graphs.write import stored_form
 from orchestrator.engine.step.frontier import Frontier, visit_key
 from orchestrator.engine.step.memory import Memory
 from orchestrator.engine.step.plan import ErrorInfo, Start
@@ -578,4 +579,5 @@ def _proposed_write(row: PendingWrite) -> WriteValue:
         read_value(row, "value"),
         label,
         question=stored_question(shown),
+        form=stored_form(shown),
     )

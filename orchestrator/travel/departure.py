@@ -12,6 +12,7 @@ from uuid import UUID
 from approvals.gates.approved_calls import calls_of_line, state_is_gone
 from approvals.gates.guarded_channels import guards_of_each
 from approvals.gates.renewals import AUTHORITY_KIND
+from approvals.gates.stored_proposals import why_at_first
 from approvals.gates.unsigned_changes import Changes, unsigned_changes
 from approvals.models import ApprovalRequest
 from checkpoints import lines, timeline, versions
@@ -41,6 +42,7 @@ from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.gate import present
 from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.graphs.trace import is_memory
+from orchestrator.engine.graphs.write import stored_form
 from orchestrator.engine.step.frontier import Frontier, visit_of
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.step.plan import unplanned
@@ -589,7 +591,8 @@ def _held_task(
         task,
         tuple(_proposal(point, gate, task, row) for row in rows),
         guard,
-        read_value(request, "why"),
+        # On this line nobody has re-opened anything.
+        why_at_first(request, protection_of(point.run)) or None,
         request.input_hash,
         request.prepared_from,
         reads=reads,
@@ -606,7 +609,15 @@ def _proposal(point: Departure, gate: Gate, task: Task, row: PendingWrite) -> He
     version = pending_writes.base_of(row).version
     value = read_value(row, "value")
     question = stored_question(shown)
-    plain = HeldWrite(task, row.position, row.channel, value, None, version, question)
+    plain = HeldWrite(
+        task,
+        row.position,
+        row.channel,
+        value,
+        version=version,
+        question=question,
+        form=stored_form(shown),
+    )
     presented = present(
         gate, node=task.node, input=point.input, state=point.state, writes=[plain]
     )["writes"]

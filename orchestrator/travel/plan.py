@@ -441,7 +441,7 @@ def _people(graph: Compiled, node: str) -> str:
     if gate is not None and gate.reviewers is not None:
         reviewers = gate.reviewers
     # Whom a function will name is not known before it is called.
-    if gate is None or callable(reviewers):
+    if gate is None or gate.terms is not None or callable(reviewers):
         return f"the people of the gate of {node}"
     names = ", ".join(sorted(str(reviewer) for reviewer in reviewers or []))
     if gate.quorum > 1:

@@ -14,7 +14,10 @@ from multiprocessing.sharedctypes import RawValue
 from typing import Any, Protocol
 from uuid import UUID
 
+from checkpoints.conf import conf
+from checkpoints.core import work_sums
 from checkpoints.core.ids import uuid7
+from checkpoints.core.work_sums import WorkSums
 from orchestrator.worker.slots import Slots
 
 
@@ -32,6 +35,9 @@ class SharedState:
     def __init__(self, slots: int) -> None:
         self.worker: UUID = uuid7()
         self.slots = Slots(slots)
+        self.sums: WorkSums | None = None
+        if conf().metrics_token:
+            self.sums = WorkSums(slots)
         self._draining: Any = RawValue(ctypes.c_byte, 0)
         # The monotonic clock is one for all processes of a host.
         self._pusher: Any = RawValue(ctypes.c_double, time.monotonic())
@@ -70,14 +76,16 @@ class SharedState:
         with contextlib.suppress(BlockingIOError):
             self._wake_sender.send(b"!")
 
-    def wait(self, seconds: float, *others: Readable) -> None:
+    def wait(self, seconds: float, *others: Readable) -> bool:
         """Wait (the pusher) until `ring` is called, one of `others` can be read, or the
-        time is over.
+        time is over. Return whether it rang.
         """
         ready, _, _ = select.select([self._wake_receiver, *others], [], [], seconds)
-        if self._wake_receiver in ready:
+        rang = self._wake_receiver in ready
+        if rang:
             # However often it rang, the pusher looks once.
             self._wake_receiver.recv(4096)
+        return rang
 
     def close(self) -> None:
         """Close the sockets. Only the process that made them calls it, when its cluster
@@ -94,6 +102,7 @@ def install_state(state: SharedState) -> None:
     """Make it the state of this process and of those that are forked from it."""
     global _installed
     _installed = state
+    work_sums.install(state.sums)
 
 
 def installed_state() -> SharedState:

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from approvals import inbox, list_columns
-from approvals.list_columns import SEND_NOTICES
+from approvals.list_columns import SEND_NOTICES, TOGETHER_SECONDS
 from approvals.models import (
     ApprovalRequest,
     Notice,
@@ -420,7 +420,11 @@ def test_a_notice_wakes_the_job_that_sends_unless_it_is_paused_or_failing() -> N
         assert rows.get().due_at == unchanged["due_at"]
     rows.update(due_at=later, attempts=0, status="queued")
     a_request(a_run(), "user:rita")
-    assert jobs.claim_one(job) is not None
+    due_at = rows.get().due_at
+    assert due_at <= timezone.now() + timedelta(seconds=TOGETHER_SECONDS)
+    # Others that follow are passed on in the same turn, and do not put it off.
+    a_request(a_run(), "user:rita")
+    assert rows.get().due_at == due_at
 
 
 @pytest.mark.django_db(transaction=True)

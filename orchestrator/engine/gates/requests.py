@@ -506,6 +506,9 @@ def covers(
     """Return whether satisfying this gate satisfies the other one too: it asks the same
     people, or some of them, and needs at least as many signatures.
     """
+    # Two functions of the input cannot be compared.
+    if gate.terms is not other.terms:
+        return False
     # The more rejections are needed, the less a single one can stop.
     if gate.quorum < other.quorum or gate.reject_quorum > other.reject_quorum:
         return False

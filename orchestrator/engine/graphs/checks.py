@@ -33,6 +33,7 @@ from orchestrator.engine.graphs.gate import (
     Fact,
     Gate,
     Show,
+    faults_of_terms,
 )
 from orchestrator.engine.graphs.limit import faults_of_limits
 from orchestrator.engine.graphs.node import END, START, Edge, Node
@@ -570,7 +571,9 @@ def _faults_of_gate_parts(
 ) -> Iterator[str]:
     # A gate that names nobody is a mistake; one that says nothing asks the graph's.
     reviewers = graph.reviewers if gate.reviewers is None else gate.reviewers
-    yield from _faults_of_reviewers(reviewers)
+    if gate.terms is None or reviewers is not None:
+        yield from _faults_of_reviewers(reviewers)
+    yield from faults_of_terms(gate)
     for option in ("quorum", "reject_quorum"):
         if not is_whole(getattr(gate, option)):
             yield f"{option} must be a whole number from 1"
@@ -583,16 +586,22 @@ def _faults_of_gate_parts(
     yield from faults_of_standing(gate)
     yield from faults_of_window(gate)
     yield from faults_of_veto(gate)
-    for option, allowed in (("shows", channels), ("writes", writable)):
-        for channel in getattr(gate, option):
-            if channel not in allowed:
-                fault = f"the gate's {option} name {channel}, which is no channel"
-                yield f"{fault}; {nearest(channel, allowed)}"
+    yield from _faults_of_names(gate, "shows", channels)
+    yield from _faults_of_names(gate, "writes", writable)
     yield from _faults_of_changes(gate)
     for channel, show in gate.writes.items():
         for fault in faults_of_limits(show.limits):
             yield f"Show for {channel}: {fault}"
     yield from _faults_of_needs(gate)
+
+
+def _faults_of_names(
+    gate: Gate, option: str, allowed: Collection[str]
+) -> Iterator[str]:
+    for channel in getattr(gate, option):
+        if channel not in allowed:
+            fault = f"the gate's {option} name {channel}, which is no channel"
+            yield f"{fault}; {nearest(channel, allowed)}"
 
 
 def _faults_of_needs(gate: Gate) -> Iterator[str]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.graphs import answer_schema
+from orchestrator.engine.graphs.write import facts_of, faults_in, in_words
 from orchestrator.engine.values.canonical import Json
 
-LONGEST_FAULT = 300
 NOT_ANSWERED = (
     "nobody has answered it yet, so there is nothing to approve; answer it with an edit, "
     "or reject it"
@@ -65,19 +65,7 @@ def require_fitting(
     question = stored_question(shown)
     if question is None or question["schema"] is None:
         return
-    errors: list[dict[str, str]] = []
-    for fault in answer_schema.faults_of(question["schema"], answer):
-        path = ".".join([channel, *map(str, fault.absolute_path)])
-        # It quotes the value, which may be large.
-        errors.append({"path": path, "reason": fault.message[:LONGEST_FAULT]})
-    if not errors:
-        return
-    sentences = [f"{error['path']}: {error['reason']}" for error in errors]
-    raise InvalidValue(
-        f"the answer does not fit what was asked: {'; '.join(sentences)}",
-        channel=channel,
-        path=errors[0]["path"],
-        reason=errors[0]["reason"],
-        errors=errors,
-        **facts,
-    )
+    errors = faults_in(question["schema"], channel, answer)
+    if errors:
+        sentence = f"the answer does not fit what was asked: {in_words(errors)}"
+        raise InvalidValue(sentence, **facts_of(channel, errors), **facts)

@@ -18,7 +18,7 @@ from orchestrator.engine.graphs.consideration import (
 )
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import WORDS
-from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.graphs.gate import Gate, terms_policy
 from orchestrator.engine.graphs.limit import Limit, as_json
 from orchestrator.engine.graphs.node import Edge, Node
 from orchestrator.engine.graphs.reducer import Custom
@@ -76,12 +76,18 @@ def in_words(node: Node) -> dict[str, Json]:
         "doc": node.doc,
         "effect": node.effect,
         "effect_in_words": WORDS[node.effect],
-        "gate": _gate_in_words(node.gate) if node.gate else None,
+        "gate": _asked_by(node.gate) if node.gate else None,
         "join": node.join,
         "idempotent": node.idempotent,
         "atomic": node.atomic,
         "timeout": node.timeout,
     }
+
+
+def _asked_by(gate: Gate) -> str:
+    if gate.terms is not None:
+        return "as many signatures as the run asks for, of the people whom it names"
+    return _gate_in_words(gate)
 
 
 def _gate_in_words(gate: Gate) -> str:
@@ -191,6 +197,7 @@ def _gate(gate: Gate, graph: Definition) -> dict[str, Json]:
         **standing_policy(gate),
         **window_policy(gate),
         **veto_policy(gate),
+        **terms_policy(gate),
     }
     # Without an option, a gate has the fingerprint that it had before there was one.
     if needs:

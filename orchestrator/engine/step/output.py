@@ -15,7 +15,14 @@ from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import HUMAN
 from orchestrator.engine.graphs.node import Node
 from orchestrator.engine.graphs.question import question_of
-from orchestrator.engine.graphs.write import Command, Send, Write
+from orchestrator.engine.graphs.write import (
+    Command,
+    Send,
+    Write,
+    form_of,
+    require_fitting_form,
+    shown_form,
+)
 from orchestrator.engine.values.canonical import Json, normalised
 from orchestrator.engine.values.hints import nearest
 from orchestrator.engine.values.identity import Task
@@ -28,7 +35,7 @@ SEALED = ("input", "diagnostics")
 class WriteValue:
     """A write with its value as canonical JSON. `version`: for a write to memory, the
     version that it was based on. `question`: what people are asked for instead, where
-    the write has no value.
+    the write has no value. `form`: what is shown of it besides its label.
     """
 
     channel: str
@@ -36,6 +43,7 @@ class WriteValue:
     label: str | None = None
     version: int | None = None
     question: dict[str, Json] | None = None
+    form: dict[str, Json] | None = None
 
     def to_json(self) -> dict[str, Json]:
         plain = {"channel": self.channel, "value": self.value, "label": self.label}
@@ -43,6 +51,8 @@ class WriteValue:
             plain["version"] = self.version
         if self.question is not None:
             plain["question"] = self.question
+        if self.form is not None:
+            plain["form"] = self.form
         return plain
 
     @classmethod
@@ -53,6 +63,7 @@ class WriteValue:
             stored["label"],
             stored.get("version"),
             stored.get("question"),
+            stored.get("form"),
         )
 
 
@@ -137,8 +148,8 @@ def output_of(
     # Whatever form the author chose, it comes down to these three.
     update, goto, sends = _update_goto_sends(returned)
     writes: list[WriteValue] = []
-    for channel, value, label in _wished_writes(node, update):
-        writes.append(_stage_write(compiled, node, channel, value, label, limit))
+    for write in _wished_writes(node, update):
+        writes.append(_stage_write(compiled, node, write, limit))
     if goto is not None:
         goto = _checked_goto(node, goto)
     # The usual case of no sends costs one comparison.
@@ -228,17 +239,15 @@ def _is_list_of(kind: type, value: Any) -> bool:
     return all(isinstance(item, kind) for item in value)
 
 
-def _wished_writes(node: Node, update: Any) -> list[tuple[Any, Any, Any]]:
-    """Return channel, value and label of each write."""
+def _wished_writes(node: Node, update: Any) -> Sequence[Write]:
+    """Return each write, unchecked."""
     if update is None:
         return []
     if isinstance(update, dict):
-        wished: list[tuple[Any, Any, Any]] = []
-        for channel, value in update.items():
-            wished.append((channel, value, None))
-        return wished
+        return [Write(channel, value) for channel, value in update.items()]
     if _is_list_of(Write, update):
-        return [(write.channel, write.value, write.label) for write in update]
+        wished: Sequence[Write] = update
+        return wished
     what = f"a {type(update).__name__}"
     if isinstance(update, list | tuple):
         what = "a list of mixed things"
@@ -252,11 +261,12 @@ def _wished_writes(node: Node, update: Any) -> list[tuple[Any, Any, Any]]:
 def _stage_write(
     compiled: Compiled,
     node: Node,
-    name: Any,
-    value: Any,
-    label: Any,
+    write: Write,
     limit: int | None,
 ) -> WriteValue:
+    # What an author wrote there may be anything.
+    name: Any = write.channel
+    label: Any = write.label
     channel = None
     if isinstance(name, str):
         # `get` finds no channel of memory, which only `ctx.memory` may write.
@@ -269,7 +279,28 @@ def _stage_write(
             node=node.name,
             channel=name,
         )
-    return _staged(node, channel, name, value, label, limit)
+    staged = _staged(node, channel, name, write.value, label, limit)
+    if write.schema is None and write.effect is None:
+        return staged
+    return _with_form(node, channel, staged, write)
+
+
+def _with_form(
+    node: Node, channel: Channel, staged: WriteValue, write: Write
+) -> WriteValue:
+    """Return a write with its form. Raises `InvalidValue` where nobody would be asked
+    about it, and where its own value does not fit its schema.
+    """
+    try:
+        if not node.gated:
+            raise InvalidValue("schema= and effect= are for nodes with a gate")
+        of_decimal = is_of_amount(channel.schema)
+        form = form_of(write.schema, write.effect, of_decimal=of_decimal)
+        require_fitting_form(shown_form(form), staged.channel, staged.value)
+    except (InvalidValue, PayloadTooLarge) as error:
+        message = f"node {node.name}, channel {staged.channel}: {error.message}"
+        raise type(error)(message, node=node.name, **error.facts) from error
+    return replace(staged, form=form)
 
 
 def _staged(

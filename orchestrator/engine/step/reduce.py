@@ -87,6 +87,7 @@ class Result:
                     write.label,
                     write.version,
                     write.question,
+                    write.form,
                 )
             )
         return held
@@ -95,7 +96,7 @@ class Result:
 @frozen
 class HeldWrite:
     """A write that a gate holds. `position`: among the task's writes, from 0.
-    `version` and `question`: as in `WriteValue`.
+    `version`, `question` and `form`: as in `WriteValue`.
     """
 
     task: Task
@@ -105,6 +106,7 @@ class HeldWrite:
     label: str | None = None
     version: int | None = None
     question: dict[str, Json] | None = None
+    form: dict[str, Json] | None = None
 
 
 @frozen

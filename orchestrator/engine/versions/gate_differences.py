@@ -91,6 +91,7 @@ def _policy_changes(
     yield from _confirmation_changes(old, new)
     yield from _consideration_changes(old, new)
     yield from _veto_changes(old, new)
+    yield from _terms_changes(old, new)
     yield from _auto_changes(old, new)
     yield from _standing_changes(old, new)
     yield from _window_changes(old, new)
@@ -217,6 +218,17 @@ def _veto_changes(
             # Of two functions nobody can say which lets more pass.
             weaker=before is not None,
         )
+
+
+def _terms_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[GateChange]:
+    before = old.get("terms")
+    after = new.get("terms")
+    if before != after:
+        # Nobody can say which of two functions asks for less.
+        words = f"its terms: {before or 'none'} became {after or 'none'}"
+        yield GateChange(words, weaker=True)
 
 
 def _auto_changes(

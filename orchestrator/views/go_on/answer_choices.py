@@ -17,6 +17,7 @@ from approvals.views.inbox import name_of
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.gates.requests import principals_of
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.step.held_patch import is_patch
@@ -139,6 +140,7 @@ def _why_not(point: Departure, held: HeldTask, principals: Collection[str]) -> s
     if not gate:
         return NOT_A_REVIEWER
     try:
+        gate = gate_on_run(point.graph, gate, point.input)
         reviewers = principals_of(point.graph, gate, point.state)
     except InvalidValue as error:
         return f"Nobody knows whom it asks: {error.message}."
@@ -199,6 +201,8 @@ def _asked_by(
     schema: Mapping[str, Any] = {}
     if channel is not None:
         schema = schema_of_channel(channel)
+    if write.form is not None:
+        return schema_of_answer(write.form["schema"], schema), ""
     if write.question is None:
         return schema, ""
     answer = schema_of_answer(write.question["schema"], schema)

@@ -9,11 +9,19 @@ from approvals import reviews
 from approvals.models import ApprovalRequest, Decision
 from checkpoints.core.status import Status
 from checkpoints.models import Run
+from checkpoints.verification import verify_run
+from orchestrator import runs
 from orchestrator.engine import END, START, Gate, Graph
 from orchestrator.engine.errors import NotAReviewer
 from tests.support import cast, run_actions
 from tests.support.run_actions import pending, sign, state
-from tests.support.small_graphs import advanced, graph, slice_of, started
+from tests.support.small_graphs import (
+    advanced,
+    graph,
+    registered,
+    slice_of,
+    started,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -149,3 +157,25 @@ def test_a_gate_that_is_settled_during_the_last_superstep_of_a_branch_is_applied
     run = slice_of(started(made))
     assert run.status == Status.COMPLETED
     assert state(run)["letter"] == "proposed"
+
+
+def test_what_terms_ask_for_is_what_the_request_carries() -> None:
+    made = graph("on-terms")
+
+    def terms(asked: Any) -> dict[str, Any]:
+        return {"reviewers": [f"user:{asked.folder}"], "quorum": 2}
+
+    made.node("propose", effect="human", gate=Gate(terms=terms))(
+        lambda state, ctx: {"letter": "Dear"}
+    )
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    registered(made)
+    User.objects.create_user("ann")
+    run = runs.advance(runs.start("on-terms", {"folder": "ann"}).id)
+    request = run.requests.get()
+    assert request.policy["quorum"] == request.quorum == 2
+    assert request.policy["reviewers"] == ["user:ann"]
+    sign(run, User.objects.get(username="ann"), ["approve"])
+    assert runs.advance(run.id).status == Status.PAUSED
+    assert verify_run(run.id) == []

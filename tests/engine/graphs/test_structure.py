@@ -118,6 +118,10 @@ def guard(state: Any, proposal: Any) -> bool:
     return True
 
 
+def asked_terms(asked: Any) -> dict[str, Any]:
+    return {"quorum": 2}
+
+
 def declared(
     graph: dict[str, Any] | None = None,
     gate: dict[str, Any] | None = None,
@@ -301,6 +305,7 @@ CHANGES: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         )
     ],
     "Gate.veto": [({}, {"gate": {"veto": guard}})],
+    "Gate.terms": [({}, {"gate": {"terms": asked_terms}})],
     "Show.label": [({}, {"show": {"label": "The note"}})],
     "Show.change": [({}, {"show": {"change": ("before", "after")}})],
     "Show.reversible": [({}, {"show": {"reversible": "It can be written again."}})],
