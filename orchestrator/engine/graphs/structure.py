@@ -86,16 +86,7 @@ def in_words(node: Node) -> dict[str, Json]:
 
 
 def _gate_in_words(gate: Gate) -> str:
-    if gate.terms is not None:
-        return "as many signatures as the run asks for, of the people whom it names"
-    if callable(gate.reviewers):
-        who = "people named by the state"
-    elif gate.reviewers:
-        who = ", ".join(map(principal_in_words, gate.reviewers))
-    else:
-        who = "the graph's reviewers"
-    signatures = "one signature" if gate.quorum == 1 else f"{gate.quorum} signatures"
-    words = f"{signatures} of {who}"
+    words = _signatures_in_words(gate)
     if gate.four_eyes:
         words += " under four eyes"
     if gate.all_or_nothing:
@@ -111,6 +102,19 @@ def _gate_in_words(gate: Gate) -> str:
     if considered:
         words += f"; looked at first: {considered}"
     return words
+
+
+def _signatures_in_words(gate: Gate) -> str:
+    if gate.terms is not None:
+        return "as many signatures as the run asks for, of the people whom it names"
+    if callable(gate.reviewers):
+        who = "people named by the state"
+    elif gate.reviewers:
+        who = ", ".join(map(principal_in_words, gate.reviewers))
+    else:
+        who = "the graph's reviewers"
+    signatures = "one signature" if gate.quorum == 1 else f"{gate.quorum} signatures"
+    return f"{signatures} of {who}"
 
 
 def _confirmation_in_words(gate: Gate) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.engine.graphs.gate import Gate
 from orchestrator.engine.values.canonical import Json
-from orchestrator.engine.values.functions import name_of
+from orchestrator.engine.values.functions import name_of, takes_one
 
 TERMS = (
     "reviewers",
@@ -29,7 +29,7 @@ def faults_of_terms(gate: Gate) -> Iterator[str]:
     """Yield what is wrong with terms, or with what stands beside them."""
     if gate.terms is None:
         return
-    if not callable(gate.terms):
+    if not callable(gate.terms) or not takes_one(gate.terms):
         yield f"terms={gate.terms!r} is no function of the input that returns options"
     for option in ("auto", "auto_after", "exclusive", "standing"):
         # They were examined beside a quorum and a deadline that terms would replace.
