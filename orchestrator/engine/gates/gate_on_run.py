@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orchestrator.engine.errors import BROKEN, InvalidValue, described
+from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.requests import checked_principals
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.gate import LONGEST_DEADLINE, Fact, Gate
@@ -19,6 +20,17 @@ LAST_MOMENT = datetime(2099, 12, 31, tzinfo=UTC)
 """The last moment that terms may name as a deadline."""
 SOON = timedelta(seconds=1)
 """After how long a request is due that is opened when its deadline has passed."""
+
+
+@frozen
+class DueAt:
+    """The function of a gate whose deadline is this moment."""
+
+    moment: datetime
+
+    def __call__(self, now: datetime, state: Any) -> datetime:
+        # The run may have waited for a worker past it; then it is due at once.
+        return max(self.moment, now + SOON)
 
 
 def gate_on_run(compiled: Compiled, gate: Gate, input: Json) -> Gate:
@@ -63,21 +75,11 @@ def _as_declared(options: Mapping[str, Any]) -> dict[str, Any]:
     declared = dict(options)
     moment = declared.get("deadline")
     if isinstance(moment, datetime):
-        declared["deadline"] = _due_at(moment)
+        declared["deadline"] = DueAt(moment)
     # Without a deadline nothing is said of what it would do.
     if "deadline" in declared and moment is None:
         declared["on_deadline"] = "reject"
     return declared
-
-
-def _due_at(moment: datetime) -> Any:
-    """Return the function of a gate whose deadline is this moment."""
-
-    def deadline(now: datetime, state: Any) -> datetime:
-        # The run may have waited for a worker past it; then it is due at once.
-        return max(moment, now + SOON)
-
-    return deadline
 
 
 def _faults_of(
