@@ -75,11 +75,21 @@ def _of_the_queue(readings: Readings) -> Iterator[Metric]:
         "How long the oldest of them has been due",
         labels=["graph"],
     )
-    for due in readings.due:
+    for due in readings.queue.graphs:
         depth.add_metric([due.graph], due.runs)
         age.add_metric([due.graph], due.oldest_seconds)
     yield depth
     yield age
+    yield GaugeMetricFamily(
+        "countersign_oldest_due_seconds",
+        "How long the oldest run of all that wait for a worker has been due",
+        value=readings.oldest_due_seconds,
+    )
+    yield GaugeMetricFamily(
+        "countersign_queue_cut",
+        "1 where graphs are left out of the numbers by graph",
+        value=int(readings.queue.is_cut),
+    )
 
     by_status = GaugeMetricFamily(
         "countersign_runs", "Runs by status", labels=["status"]
