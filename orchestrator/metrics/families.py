@@ -122,10 +122,18 @@ def _of_the_clusters(readings: Readings) -> Iterator[Metric]:
         "countersign_slots_busy", "Slots in which something runs", labels=["worker"]
     )
     for cluster in readings.workers:
+        # Of one that is gone, only what it did is shown.
+        if not cluster["is_alive"]:
+            continue
         slots.add_metric([str(cluster["id"])], cluster["slots"])
         busy.add_metric([str(cluster["id"])], cluster["busy"])
     yield slots
     yield busy
+    yield GaugeMetricFamily(
+        "countersign_workers_left_out",
+        "Clusters that are left out of the numbers by worker",
+        value=readings.workers_left_out,
+    )
 
     # A cluster that started before there was a token has no sums.
     watched = [cluster for cluster in readings.workers if cluster["sums"]]
@@ -165,6 +173,9 @@ def _supersteps(watched: Sequence[Any]) -> Metric:
         labels=["worker"],
     )
     for cluster in watched:
+        # Another release may have other buckets, which cannot be added to these.
+        if cluster["sums"].get("superstep_bounds") != list(work_sums.BOUNDS):
+            continue
         numbers = cluster["sums"]["superstep_buckets"]
         buckets = _cumulated(work_sums.BOUNDS, numbers)
         seconds = cluster["sums"]["superstep_seconds"]

@@ -9,7 +9,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from approvals.models import (
@@ -54,7 +54,8 @@ class Readings:
     `queue` has the due runs by graph, and `oldest_due_seconds` is how long the oldest of
     all has been due, 0 if none is. `runs` (by status) and `counts` are counted up to one
     more than `MOST_COUNTED`. `oldest_notice_seconds` is how long the oldest notice has
-    waited to be passed on, 0 if none waits. `workers` have the columns of `Worker`.
+    waited to be passed on, 0 if none waits. `workers` have columns of `Worker`, and
+    `is_alive`; `workers_left_out` is how many more there are.
     """
 
     queue: DueQueue
@@ -64,6 +65,7 @@ class Readings:
     oldest_notice_seconds: float
     alive: int
     workers: Sequence[Mapping[str, Any]]
+    workers_left_out: int
 
 
 class ReadingsUnavailable(Exception):
@@ -137,10 +139,12 @@ def _read() -> Readings:
     oldest_due = due_counts.oldest_due()
     by_status = {status.value: Run.objects.filter(status=status) for status in Status}
     others = _counted(now)
+    recent = Worker.objects.filter(heartbeat_at__gt=now - SILENCE)
+    counted = {**by_status, **others, "clusters": recent}
     # One statement counts them all.
     with first_rows():
-        counts = count_each({**by_status, **others}, most=MOST_COUNTED + 1)
-        clusters = _clusters(now)
+        counts = count_each(counted, most=MOST_COUNTED + 1)
+        clusters = _clusters(recent)
     return Readings(
         queue=queue,
         oldest_due_seconds=_seconds_since(oldest_due, now),
@@ -149,6 +153,7 @@ def _read() -> Readings:
         oldest_notice_seconds=_oldest_notice_seconds(now),
         alive=workers.count_alive(),
         workers=clusters,
+        workers_left_out=max(0, counts["clusters"] - len(clusters)),
     )
 
 
@@ -179,8 +184,10 @@ def _seconds_since(moment: datetime | None, now: datetime) -> float:
     return max(0.0, (now - moment).total_seconds())
 
 
-def _clusters(now: datetime) -> list[dict[str, Any]]:
-    """Return the clusters of the last minutes, with what they have done."""
-    recent = Worker.objects.filter(heartbeat_at__gt=now - SILENCE)
-    columns = ("id", "slots", "busy", "sums")
-    return list(recent.order_by("-heartbeat_at").values(*columns)[:MOST_WORKERS])
+def _clusters(recent: "QuerySet[Worker]") -> list[dict[str, Any]]:
+    """Return these clusters with what they have done, those that live first."""
+    alive = workers.with_heartbeat().filter(id=OuterRef("id"))
+    # By id and not by heartbeat, so that the same ones are shown at each scrape.
+    ordered = recent.annotate(is_alive=Exists(alive)).order_by("-is_alive", "id")
+    columns = ("id", "slots", "busy", "sums", "is_alive")
+    return list(ordered.values(*columns)[:MOST_WORKERS])

@@ -98,6 +98,20 @@ def test_clusters_are_those_of_the_last_minutes() -> None:
     assert {cluster["id"] for cluster in read.workers} == {alive.id, ended.id}
 
 
+def test_the_clusters_that_are_shown_are_the_same_at_each_scrape(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = timezone.now()
+    a_worker(stopped_at=now)
+    first = a_worker(heartbeat_at=now - timedelta(seconds=2))
+    second = a_worker(heartbeat_at=now - timedelta(seconds=1), draining=True)
+    a_worker()
+    monkeypatch.setattr(readings, "MOST_WORKERS", 2)
+    read = readings.read()
+    assert [cluster["id"] for cluster in read.workers] == [first.id, second.id]
+    assert read.workers_left_out == 2
+
+
 def test_a_second_scraper_reads_nothing_again() -> None:
     first = readings.kept_readings()
     with CaptureQueriesContext(connection) as captured:
