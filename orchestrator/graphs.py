@@ -34,12 +34,12 @@ class AskedItem(BaseModel):
     id: str
     value: Any
     label: str = ""
-    value_schema: Any = None
+    value_schema: dict[str, Any] | None = None
     effect: str | None = None
 
 
 class AskedApproval(BaseModel):
-    """What a caller asks of people. A deadline is a moment, or seconds from the opening
+    """The question of a caller to people. A deadline is a moment, or seconds from the opening
     of the request.
     """
 
@@ -66,21 +66,21 @@ class Approved(BaseModel):
     approved: Annotated[Any, Custom(collect, commutes=True)] = []
 
 
-def terms_of(asked: Any) -> Mapping[str, Any]:
+def terms_of(question: Any) -> Mapping[str, Any]:
     """Return what the gate asks for in this run."""
-    deadline: Any = asked.deadline
-    if asked.deadline_seconds is not None:
-        deadline = timedelta(seconds=asked.deadline_seconds)
+    deadline: Any = question.deadline
+    if question.deadline_seconds is not None:
+        deadline = timedelta(seconds=question.deadline_seconds)
     facts = []
-    for number, fact in enumerate(asked.facts):
+    for number, fact in enumerate(question.facts):
         facts.append(Fact(fact.label, f"input.facts.{number}.value"))
     return {
-        "reviewers": asked.reviewers,
-        "quorum": asked.quorum,
-        "reject_quorum": asked.reject_quorum,
-        "four_eyes": asked.four_eyes,
+        "reviewers": question.reviewers,
+        "quorum": question.quorum,
+        "reject_quorum": question.reject_quorum,
+        "four_eyes": question.four_eyes,
         "deadline": deadline,
-        "on_deadline": asked.on_deadline,
+        "on_deadline": question.on_deadline,
         "facts": facts,
     }
 

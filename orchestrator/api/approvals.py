@@ -13,9 +13,9 @@ from checkpoints.models import Run
 from orchestrator import asking
 from orchestrator.api.approvals_json import (
     ApprovalLine,
-    ApprovalOut,
     ApprovalsQuery,
     AskBody,
+    AskedApprovalOut,
     CancelApprovalBody,
 )
 from orchestrator.engine.errors import InvalidValue
@@ -49,7 +49,7 @@ class Approvals(APIView):
     def require_rights(self, request: Request) -> None:
         require(person(request), "start_run")
 
-    @describe(request=AskBody, responses={201: ApprovalOut, 200: ApprovalOut})
+    @describe(request=AskBody, responses={201: AskedApprovalOut, 200: AskedApprovalOut})
     def post(self, request: Request) -> Response:
         body = read_body(AskBody, request.data)
         # Before the reviewers are looked up, whose refusal says who there is.
@@ -67,21 +67,21 @@ class Approvals(APIView):
                 path="on_behalf_of",
             )
         approval, is_new = asking.ask_for(
-            asking.Question(**body),
+            asking.Inquiry(**body),
             key=key,
             by=person(request),
             on_behalf_of=on_behalf_of,
         )
-        return Response(ApprovalOut(approval).data, status=201 if is_new else 200)
+        return Response(AskedApprovalOut(approval).data, status=201 if is_new else 200)
 
 
 class OneApproval(APIView):
     """One approval, by id or key: where it stands, and the verdict on each item."""
 
-    @describe(responses=ApprovalOut)
+    @describe(responses=AskedApprovalOut)
     def get(self, request: Request, run: str) -> Response:
         visible = asking.visible_approval(person(request), run)
-        return Response(ApprovalOut(asking.approval_of(visible)).data)
+        return Response(AskedApprovalOut(asking.approval_of(visible)).data)
 
 
 class ApprovalCancelled(APIView):
@@ -93,10 +93,10 @@ class ApprovalCancelled(APIView):
         visible = asking.visible_approval(person(request), run)
         require(person(request), "steer_run", run=visible.id)
 
-    @describe(request=CancelApprovalBody, responses=ApprovalOut)
+    @describe(request=CancelApprovalBody, responses=AskedApprovalOut)
     def post(self, request: Request, run: str) -> Response:
         body = read_body(CancelApprovalBody, request.data)
         self.require_rights(request, run)
         visible = asking.visible_approval(person(request), run)
         approval = asking.cancel(visible.id, by=person(request), **body)
-        return Response(ApprovalOut(approval).data)
+        return Response(AskedApprovalOut(approval).data)

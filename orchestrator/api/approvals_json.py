@@ -77,7 +77,7 @@ class ItemBody(Body):
 
 
 class AskBody(Body):
-    """What people are asked."""
+    """A question to people about items."""
 
     title = serializers.CharField(max_length=LONGEST_TITLE)
     facts = NamedFactBody(many=True, required=False, default=list)
@@ -98,7 +98,7 @@ class AskBody(Body):
 
 
 class CancelApprovalBody(Body):
-    """Why a question is taken back."""
+    """The reason for which a question is taken back."""
 
     reason = serializers.CharField(
         required=False, allow_blank=True, default="", max_length=LONGEST_REASON
@@ -112,7 +112,7 @@ class ApprovalsQuery(Query):
     key = serializers.CharField(required=False)
 
 
-class SignedOut(VerdictOut):
+class ItemDecisionOut(VerdictOut):
     """A decision on an item. Its id leads to its receipt."""
 
     id = serializers.UUIDField()
@@ -134,10 +134,10 @@ class ItemOut(serializers.Serializer[Any]):
     verdict = serializers.CharField(help_text="approved, rejected, or empty: open")
     edited = serializers.BooleanField()
     reason = serializers.CharField(help_text="of the last decision")
-    decisions = SignedOut(many=True)
+    decisions = ItemDecisionOut(many=True)
 
 
-class ApprovalOut(serializers.Serializer[Approval]):
+class AskedApprovalOut(serializers.Serializer[Approval]):
     """An approval. `state` is opening, open, approved, rejected, partial, expired,
     cancelled, or the status of a run that has stopped.
     """
@@ -145,15 +145,15 @@ class ApprovalOut(serializers.Serializer[Approval]):
     id = serializers.UUIDField(source="run.id")
     key = serializers.CharField(source="run.key")
     state = serializers.CharField()
-    title = serializers.CharField(source="asked.title")
-    facts = serializers.JSONField(source="asked.facts")
+    title = serializers.CharField(source="question.title")
+    facts = serializers.JSONField(source="question.facts")
     items = ItemOut(many=True)
     reviewers = serializers.SerializerMethodField()
-    quorum = serializers.IntegerField(source="asked.quorum")
-    reject_quorum = serializers.IntegerField(source="asked.reject_quorum")
-    four_eyes = serializers.BooleanField(source="asked.four_eyes")
+    quorum = serializers.IntegerField(source="question.quorum")
+    reject_quorum = serializers.IntegerField(source="question.reject_quorum")
+    four_eyes = serializers.BooleanField(source="question.four_eyes")
     deadline = serializers.SerializerMethodField()
-    on_deadline = serializers.CharField(source="asked.on_deadline")
+    on_deadline = serializers.CharField(source="question.on_deadline")
     request = serializers.SerializerMethodField(
         help_text="what people decide on; null before they are asked"
     )
@@ -164,13 +164,13 @@ class ApprovalOut(serializers.Serializer[Approval]):
     def get_reviewers(self, approval: Approval) -> list[str]:
         if approval.request is not None:
             return approval.request.reviewers_now
-        return list(approval.asked["reviewers"])
+        return list(approval.question["reviewers"])
 
     @extend_schema_field({"type": ["string", "null"], "format": "date-time"})
     def get_deadline(self, approval: Approval) -> Any:
         if approval.request is not None:
             return approval.request.deadline
-        return approval.asked["deadline"]
+        return approval.question["deadline"]
 
     @extend_schema_field({"type": ["string", "null"], "format": "uuid"})
     def get_request(self, approval: Approval) -> Any:
@@ -185,7 +185,7 @@ class ApprovalOut(serializers.Serializer[Approval]):
         return None if person is None else person.get_username()
 
 
-class _Lines(serializers.ListSerializer[Any]):
+class _ApprovalPage(serializers.ListSerializer[Any]):
     """A page of approvals, whose requests are read together."""
 
     def to_representation(self, data: Any) -> list[Any]:
@@ -212,4 +212,4 @@ class ApprovalLine(serializers.Serializer[Any]):
     asked_at = serializers.DateTimeField(source="run.created_at")
 
     class Meta:
-        list_serializer_class = _Lines
+        list_serializer_class = _ApprovalPage

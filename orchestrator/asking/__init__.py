@@ -5,7 +5,7 @@ the receipts.
 
 from orchestrator.asking.approval import Approval, ItemStanding, approval_of
 from orchestrator.asking.verbs import (
-    Question,
+    Inquiry,
     ask,
     ask_for,
     cancel,
@@ -14,8 +14,8 @@ from orchestrator.asking.verbs import (
 
 __all__ = [
     "Approval",
+    "Inquiry",
     "ItemStanding",
-    "Question",
     "approval_of",
     "ask",
     "ask_for",

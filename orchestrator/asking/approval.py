@@ -55,7 +55,7 @@ class Approval:
 
     run: Run
     state: str
-    asked: Mapping[str, Any]
+    question: Mapping[str, Any]
     items: tuple[ItemStanding, ...]
     request: ApprovalRequest | None = None
 
@@ -65,15 +65,17 @@ def approval_of(run: Run) -> Approval:
     many items it has. Raises `TamperedRow`, `WrongKey`: nothing is shown that is not as
     it was written.
     """
-    asked = read_value(run, "input")
+    question = read_value(run, "input")
     request = newest_requests([run.id]).get(run.id)
     if request is None:
-        items = tuple(_unasked(item) for item in asked["items"])
-        return Approval(run, state_of(run, None), asked, items)
+        items = tuple(_unasked(item) for item in question["items"])
+        return Approval(run, state_of(run, None), question, items)
     # The row of the run is read once.
     request.run = run
     [state] = load_states([request], protection_of(run))
-    return Approval(run, state_of(run, request), asked, _items(asked, state), request)
+    return Approval(
+        run, state_of(run, request), question, _items(question, state), request
+    )
 
 
 def newest_requests(runs: Sequence[UUID]) -> dict[UUID, ApprovalRequest]:
@@ -111,13 +113,15 @@ def _unasked(item: Mapping[str, Any]) -> ItemStanding:
     )
 
 
-def _items(asked: Mapping[str, Any], state: RequestState) -> tuple[ItemStanding, ...]:
+def _items(
+    question: Mapping[str, Any], state: RequestState
+) -> tuple[ItemStanding, ...]:
     """Return the items with their standings; each is the write at its position."""
     decisions: dict[UUID, list[Decision]] = {}
     for row in sorted(state.decisions, key=_number):
         decisions.setdefault(row.write, []).append(row)
     items = []
-    for item, write in zip(asked["items"], state.writes, strict=True):
+    for item, write in zip(question["items"], state.writes, strict=True):
         verdict = state.standings[write.write].verdict
         items.append(_standing(item, write, verdict, decisions.get(write.write, [])))
     return tuple(items)

@@ -24,20 +24,30 @@ def require_reviewers(
     """
     if not 1 <= len(names) <= MOST_REVIEWERS:
         raise _refusal(f"name 1 to {MOST_REVIEWERS} reviewers")
+    _require_people(names)
+    _require_enough(names, quorum, excluded)
+
+
+def _require_people(names: Sequence[str]) -> None:
     unknown = [name for name in names if not is_storable(name)]
-    if not unknown:
-        unknown = sorted({*names} - _known(names))
+    # The database would refuse such a name.
+    unknown = unknown or sorted({*names} - _names_in_use(names))
     if unknown:
         raise _refusal(
             f"nobody is {', '.join(unknown)}; name people as user:<name>, group:<name> "
             "or perm:<app.codename>",
             reviewers=unknown,
         )
+
+
+def _require_enough(
+    names: Sequence[str], quorum: int, excluded: Collection[str]
+) -> None:
     people = {name for name in names if name.startswith("user:")}
-    # A group may have more members by the time at which somebody signs.
+    # A group may have more members by the time at which a person signs.
     if people != {*names}:
         return
-    people -= {f"user:{name}" for name in excluded}
+    people.difference_update(f"user:{name}" for name in excluded)
     if len(people) < quorum:
         raise _refusal(f"{len(people)} of these people may sign, and {quorum} must")
 
@@ -46,19 +56,19 @@ def _refusal(sentence: str, **facts: Any) -> InvalidValue:
     return InvalidValue(f"reviewers: {sentence}", path="reviewers", **facts)
 
 
-def _known(names: Collection[str]) -> set[str]:
-    """Return those of these names that stand for somebody, or for a right."""
+def _names_in_use(names: Collection[str]) -> set[str]:
+    """Return those of these names that stand for a person, a group or a right."""
     by_kind: dict[str, list[str]] = {"user": [], "group": [], "perm": []}
     for name in names:
         kind, _, rest = name.partition(":")
         by_kind.get(kind, []).append(rest)
-    known = {f"user:{name}" for name in _active_users(by_kind["user"])}
+    in_use = {f"user:{name}" for name in _active_users(by_kind["user"])}
     if by_kind["group"]:
         groups = Group.objects.filter(name__in=by_kind["group"])
-        known |= {f"group:{name}" for name in groups.values_list("name", flat=True)}
+        in_use |= {f"group:{name}" for name in groups.values_list("name", flat=True)}
     if by_kind["perm"]:
-        known |= {f"perm:{name}" for name in _permissions(by_kind["perm"])}
-    return known
+        in_use |= {f"perm:{name}" for name in _permissions(by_kind["perm"])}
+    return in_use
 
 
 def _active_users(names: Sequence[str]) -> set[str]:

@@ -19,15 +19,15 @@ from orchestrator.asking.approval import Approval, approval_of
 from orchestrator.asking.item_schemas import bounded
 from orchestrator.asking.reviewer_names import require_reviewers
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.graphs.form import (
+from orchestrator.engine.graphs.gate import LONGEST_DEADLINE
+from orchestrator.engine.graphs.write import (
     form_of,
     require_fitting_form,
     shown_form,
 )
-from orchestrator.engine.graphs.gate import LONGEST_DEADLINE
 from orchestrator.engine.values.canonical import normalised
 from orchestrator.graphs import NAME
-from orchestrator.run_access.keys import get
+from orchestrator.run_access.keys import checked_key, get
 from orchestrator.runs import verbs
 from orchestrator.runs.start_for_user import start_for
 
@@ -40,8 +40,8 @@ LONGEST_TEXT = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What people are asked. `items` are {id, value, label?, schema?, effect?}, `facts`
+class Inquiry:
+    """A question to people. `items` are {id, value, label?, schema?, effect?}, `facts`
     {label, value}; `deadline` is a moment with a time zone, a time, or None.
     """
 
@@ -57,7 +57,7 @@ class Question:
 
 
 def ask(
-    question: Question,
+    inquiry: Inquiry,
     *,
     key: str | None = None,
     by: AbstractBaseUser | None = None,
@@ -71,14 +71,16 @@ def ask(
     """
     people = [person for person in (by, on_behalf_of) if person is not None]
     shaped_by = [person.get_username() for person in people]
-    asked = _checked(question, key, shaped_by)
-    request = verbs.StartRequest(NAME, asked, key=key, by=by, on_behalf_of=on_behalf_of)
+    content = _checked(inquiry, key, shaped_by)
+    request = verbs.StartRequest(
+        NAME, content, key=key, by=by, on_behalf_of=on_behalf_of
+    )
     run, _ = verbs.start_or_find(request)
     return approval_of(run)
 
 
 def ask_for(
-    question: Question,
+    inquiry: Inquiry,
     *,
     key: str | None = None,
     by: Any,
@@ -91,8 +93,8 @@ def ask_for(
     shaped_by = [by.get_username()]
     if on_behalf_of is not None:
         shaped_by.append(on_behalf_of)
-    asked = _checked(question, key, shaped_by)
-    request = verbs.StartRequest(NAME, asked, key=key, by=by)
+    content = _checked(inquiry, key, shaped_by)
+    request = verbs.StartRequest(NAME, content, key=key, by=by)
     run, is_new = start_for(request, on_behalf_of=on_behalf_of, is_asking=True)
     return approval_of(run), is_new
 
@@ -119,49 +121,51 @@ def cancel(
     return approval_of(verbs.cancel(run.id, by=by, reason=reason))
 
 
-# What a question may be.
+# The checks of a inquiry.
 
 
 def _checked(
-    question: Question, key: str | None, shaped_by: Collection[str]
+    inquiry: Inquiry, key: str | None, shaped_by: Collection[str]
 ) -> dict[str, Any]:
     """Return a question as the input of a run. Raises `InvalidValue`. `shaped_by` are
     the names of who asks, and of for whom they do.
     """
-    _require_text(question.title, "title", LONGEST_TITLE)
-    checked_number(question.quorum, "quorum", least=1, most=100)
-    checked_number(question.reject_quorum, "reject_quorum", least=1, most=100)
-    asked = {
-        "title": question.title,
-        "facts": _facts(question.facts),
-        "items": _items(question.items),
-        "reviewers": sorted({*map(str, question.reviewers)}),
-        "quorum": question.quorum,
-        "reject_quorum": question.reject_quorum,
-        "four_eyes": question.four_eyes,
-        "on_deadline": question.on_deadline,
-        **_deadline(question),
+    # Before it is looked up: the database would refuse a text that is no key.
+    checked_key(key)
+    _require_text(inquiry.title, "title", LONGEST_TITLE)
+    checked_number(inquiry.quorum, "quorum", least=1, most=100)
+    checked_number(inquiry.reject_quorum, "reject_quorum", least=1, most=100)
+    content = {
+        "title": inquiry.title,
+        "facts": _facts(inquiry.facts),
+        "items": _items(inquiry.items),
+        "reviewers": sorted({*map(str, inquiry.reviewers)}),
+        "quorum": inquiry.quorum,
+        "reject_quorum": inquiry.reject_quorum,
+        "four_eyes": inquiry.four_eyes,
+        "on_deadline": inquiry.on_deadline,
+        **_deadline(inquiry),
     }
     # A question that was asked already stays what it is, whoever has left since.
     if key is None or not Run.objects.filter(key=key).exists():
-        _require_answerable(question, asked["reviewers"], shaped_by)
-    return asked
+        _require_answerable(inquiry, content["reviewers"], shaped_by)
+    return content
 
 
 def _require_answerable(
-    question: Question, reviewers: Sequence[str], shaped_by: Collection[str]
+    inquiry: Inquiry, reviewers: Sequence[str], shaped_by: Collection[str]
 ) -> None:
     """Raise `InvalidValue` for a question that nobody could answer in time."""
-    excluded = shaped_by if question.four_eyes else ()
-    require_reviewers(reviewers, quorum=question.quorum, excluded=excluded)
-    moment = question.deadline
+    excluded = shaped_by if inquiry.four_eyes else ()
+    require_reviewers(reviewers, quorum=inquiry.quorum, excluded=excluded)
+    moment = inquiry.deadline
     if isinstance(moment, datetime) and moment <= read_now():
         raise InvalidValue("deadline: it is not ahead of now", path="deadline")
 
 
-def _deadline(question: Question) -> dict[str, Any]:
-    deadline = question.deadline
-    if question.on_deadline not in ("reject", "fail"):
+def _deadline(inquiry: Inquiry) -> dict[str, Any]:
+    deadline = inquiry.deadline
+    if inquiry.on_deadline not in ("reject", "fail"):
         raise InvalidValue(
             "on_deadline: it is reject or fail; silence approves nothing",
             path="on_deadline",
@@ -240,13 +244,13 @@ def _require_fitting(item: Mapping[str, Any], schema: Any, path: str) -> None:
 
 
 def _require_members(
-    item: Any, path: str, needed: Collection[str], known: Collection[str]
+    item: Any, path: str, needed: Collection[str], members: Collection[str]
 ) -> None:
     if not isinstance(item, Mapping):
         raise InvalidValue(f"{path}: it must be an object", path=path)
     for name in sorted({*needed} - {*item}):
         raise InvalidValue(f"{path}.{name}: it is missing", path=f"{path}.{name}")
-    for name in sorted({*map(str, item)} - {*known}):
+    for name in sorted({*map(str, item)} - {*members}):
         raise InvalidValue(
             f"{path}.{name}: there is no such field", path=f"{path}.{name}"
         )

@@ -39,7 +39,6 @@ from orchestrator.engine.graphs.confirmation import (
     confirmation_policy,
 )
 from orchestrator.engine.graphs.effect import REJECTED
-from orchestrator.engine.graphs.form import require_fitting_form, shown_form
 from orchestrator.engine.graphs.gate import Gate, present, present_edit
 from orchestrator.engine.graphs.limit import require_within_limits
 from orchestrator.engine.graphs.question import (
@@ -49,6 +48,7 @@ from orchestrator.engine.graphs.question import (
     require_fitting,
     shown_of,
 )
+from orchestrator.engine.graphs.write import require_fitting_form, shown_form
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.output import WriteValue
@@ -569,7 +569,7 @@ class Reviewers:
             ShownWrite(write.channel, write.value, None) for write in request.writes
         ]
         request.shown |= texts_after_edit(
-            self._gate(request.task.node),
+            self._gate_on_run(request.task.node),
             node=request.task.node,
             input=self._input,
             state=state,

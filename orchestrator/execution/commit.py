@@ -46,6 +46,7 @@ from checkpoints.models.checkpoint import Source
 from orchestrator.engine import Task
 from orchestrator.engine.errors import MemoryConflict, SaveFailed
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.gates.requests import is_applied_as_one
 from orchestrator.engine.graphs.effect import PURE
 from orchestrator.engine.graphs.node import Node
@@ -70,6 +71,7 @@ from orchestrator.execution.session import (
     SuperstepResult,
     retry_when_log_moved,
 )
+from orchestrator.execution.stop_log import log_end
 from orchestrator.execution.vetoes import Vetted, vetted_settlement
 
 
@@ -633,7 +635,10 @@ def commit_rest(session: Session) -> bool:
         ledger.stop_run(session.lease, run_update, events=events, inside=inside)
         return False
 
-    return retry_when_log_moved(session.lease, act)
+    is_settled_since = retry_when_log_moved(session.lease, act)
+    if status in ENDS and not is_settled_since:
+        log_end(session.lease, status)
+    return is_settled_since
 
 
 def _end_of_windows(session: Session) -> Callable[[], None] | None:
@@ -651,7 +656,8 @@ def gates_to_ask(
     before: OpenSuperstep,
 ) -> dict[Task, ReachedGate]:
     """Return the gates that ask now: those of finished tasks whose requests are not
-    open yet. `context` is what the tasks read. A replay asks nobody.
+    open yet. `context` is what the tasks read. A replay asks nobody. Raises
+    `InvalidValue` if the terms of a gate fail.
     """
     if session.replay is not None:
         return {}
@@ -670,7 +676,7 @@ def gates_to_ask(
         gate = session.graph.nodes[guard].gate
         if gate:
             reached[task] = ReachedGate(
-                gate,
+                gate_on_run(session.graph, gate, session.input),
                 result.why,
                 guard=guard,
                 reads=result.reads,
@@ -816,4 +822,8 @@ def _still_ours(session: Session, outcome: tuple[Head, str]) -> bool:
     # again.
     if head is not session.head:
         session.advance_to(head)
-    return status == Status.RUNNING
+    if status == Status.RUNNING:
+        return True
+    if status in ENDS:
+        log_end(session.lease, status)
+    return False

@@ -1,14 +1,13 @@
-"""The gate of one run: what its terms say, put in the place of what it declares. Pure."""
+"""The gate of one run, in which its terms replace what it declares. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from orchestrator.engine.errors import BROKEN, InvalidValue, described
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.gate import LONGEST_DEADLINE, Fact, Gate
-from orchestrator.engine.graphs.terms import TERMS
+from orchestrator.engine.graphs.gate import LONGEST_DEADLINE, TERMS, Fact, Gate
 from orchestrator.engine.values.canonical import Json
 from orchestrator.engine.values.numbers import is_whole
 
@@ -35,6 +34,24 @@ def gate_on_run(compiled: Compiled, gate: Gate, input: Json) -> Gate:
     return replace(gate, terms=None, **_as_declared(options))
 
 
+def asks_four_eyes(compiled: Compiled, read_input: Callable[[], Json]) -> bool:
+    """Return whether a gate of a run asks for four eyes, or might: nobody knows where
+    its terms, or `read_input`, fail. The input is read only for gates with terms.
+    """
+    for node in compiled.nodes.values():
+        gate = node.gate
+        if gate is None:
+            continue
+        try:
+            if gate.terms is not None:
+                gate = gate_on_run(compiled, gate, read_input())
+        except InvalidValue:
+            return True
+        if gate.four_eyes:
+            return True
+    return False
+
+
 def _as_declared(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options in the form in which a gate declares them."""
     declared = dict(options)
@@ -58,24 +75,16 @@ def _due_at(moment: datetime) -> Any:
 
 
 def _faults_of(options: Mapping[str, Any]) -> Iterator[str]:
-    for name in options:
-        if name not in TERMS:
+    for name, value in options.items():
+        if name not in _FITS:
             yield f"{name} is none of {', '.join(TERMS)}"
-    for name in ("quorum", "reject_quorum"):
-        if not is_whole(options.get(name, 1)):
-            yield f"{name} must be a whole number from 1"
-    for name in ("four_eyes", "all_or_nothing"):
-        if not isinstance(options.get(name, False), bool):
-            yield f"{name} must be True or False"
-    # Silence approves nothing that was not examined when the graph was registered.
-    if options.get("on_deadline", "reject") not in ("reject", "fail"):
-        yield "on_deadline must be 'reject' or 'fail'"
-    if not _is_deadline(options.get("deadline")):
-        yield "deadline must be a time ahead, a moment with a time zone, or None"
-    facts = options.get("facts", ())
-    is_list = isinstance(facts, list | tuple)
-    if not is_list or not all(isinstance(fact, Fact) for fact in facts):
-        yield "facts must be a list of Fact"
+        elif not _FITS[name](value):
+            yield f"{name} must be {_SHAPES.get(name, 'True or False')}"
+
+
+def _is_list_of_facts(value: Any) -> bool:
+    is_list = isinstance(value, list | tuple)
+    return is_list and all(isinstance(fact, Fact) for fact in value)
 
 
 def _is_deadline(value: Any) -> bool:
@@ -84,3 +93,37 @@ def _is_deadline(value: Any) -> bool:
     if isinstance(value, datetime):
         return value.utcoffset() is not None
     return value is None
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_way(value: Any) -> bool:
+    # Silence approves nothing that was not examined when the graph was registered.
+    return value in ("reject", "fail")
+
+
+def _is_any(value: Any) -> bool:
+    return True
+
+
+_FITS: dict[str, Callable[[Any], bool]] = {
+    # Whom it asks is checked where the request opens, as for every gate.
+    "reviewers": _is_any,
+    "quorum": is_whole,
+    "reject_quorum": is_whole,
+    "four_eyes": _is_flag,
+    "all_or_nothing": _is_flag,
+    "deadline": _is_deadline,
+    "on_deadline": _is_way,
+    "facts": _is_list_of_facts,
+}
+"""Option -> whether a value is one that a gate can ask for."""
+_SHAPES = {
+    "quorum": "a whole number from 1",
+    "reject_quorum": "a whole number from 1",
+    "deadline": "a time ahead, a moment with a time zone, or None",
+    "on_deadline": "'reject' or 'fail'",
+    "facts": "a list of Fact",
+}

@@ -18,14 +18,13 @@ from orchestrator.engine.graphs.consideration import (
 )
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import WORDS
-from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.graphs.gate import Gate, terms_policy
 from orchestrator.engine.graphs.limit import Limit, as_json
 from orchestrator.engine.graphs.node import Edge, Node
 from orchestrator.engine.graphs.reducer import Custom
 from orchestrator.engine.graphs.retry import Interval
 from orchestrator.engine.graphs.standing_policy import standing_policy
 from orchestrator.engine.graphs.state import schema_of
-from orchestrator.engine.graphs.terms import terms_policy
 from orchestrator.engine.graphs.tiers import (
     escalation_policy,
     principal_in_words,
@@ -77,7 +76,7 @@ def in_words(node: Node) -> dict[str, Json]:
         "doc": node.doc,
         "effect": node.effect,
         "effect_in_words": WORDS[node.effect],
-        "gate": _gate_in_words(node.gate) if node.gate else None,
+        "gate": _asked_by(node.gate) if node.gate else None,
         "join": node.join,
         "idempotent": node.idempotent,
         "atomic": node.atomic,
@@ -85,9 +84,13 @@ def in_words(node: Node) -> dict[str, Json]:
     }
 
 
-def _gate_in_words(gate: Gate) -> str:
+def _asked_by(gate: Gate) -> str:
     if gate.terms is not None:
         return "as many signatures as the run asks for, of the people whom it names"
+    return _gate_in_words(gate)
+
+
+def _gate_in_words(gate: Gate) -> str:
     if callable(gate.reviewers):
         who = "people named by the state"
     elif gate.reviewers:

@@ -13,10 +13,16 @@ from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.channel import LIMIT, Channel
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import HUMAN
-from orchestrator.engine.graphs.form import form_of, require_fitting_form, shown_form
 from orchestrator.engine.graphs.node import Node
 from orchestrator.engine.graphs.question import question_of
-from orchestrator.engine.graphs.write import Command, Send, Write
+from orchestrator.engine.graphs.write import (
+    Command,
+    Send,
+    Write,
+    form_of,
+    require_fitting_form,
+    shown_form,
+)
 from orchestrator.engine.values.canonical import Json, normalised
 from orchestrator.engine.values.hints import nearest
 from orchestrator.engine.values.identity import Task
