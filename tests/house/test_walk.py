@@ -57,7 +57,7 @@ ENTERED = {
         "rewind": (3250, 18),
         "start": (900, 4),
         "sign": (2500, 13),
-        "first slice": (4050, 18),
+        "first slice": (4120, 18),
     },
 }
 """How many functions an act enters at most, those of Python, Django and the driver too,
