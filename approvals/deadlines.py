@@ -7,6 +7,7 @@ first wins: a deadline that comes second finds nothing left to decide.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -46,6 +47,7 @@ from checkpoints.queue import notify
 from checkpoints.sealing import sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import decrypted
+from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.values.ops import same
 
 GRACE = timedelta(minutes=30)
@@ -249,13 +251,15 @@ def _texts_without_edits(
         proposals = {
             first.write: sealed_columns.read_value(first, "value") for first in firsts
         }
-        return request_texts(
-            passing.request,
-            compiled,
-            state.writes,
-            proposals,
-            lambda: timeline.head_state(passing.run.id),
-        )
+        # A deadline acts, even where the terms of the gate fail now.
+        with suppress(InvalidValue):
+            return request_texts(
+                passing.request,
+                compiled,
+                state.writes,
+                proposals,
+                lambda: timeline.head_state(passing.run.id),
+            )
     shown = sealed_columns.read_value(firsts[0], "shown") or {}
     return {name: shown[name] for name in ("title", "facts") if name in shown}
 

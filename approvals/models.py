@@ -17,9 +17,11 @@ from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.gates.verdicts import AUTOMATIC
 from orchestrator.engine.graphs.confirmation import METHODS
 from orchestrator.engine.graphs.consideration import is_consideration
+from orchestrator.engine.graphs.effect import EFFECTS
 from orchestrator.engine.graphs.gate import LONGEST_DEADLINE
 from orchestrator.engine.graphs.limit import number_of
 from orchestrator.engine.graphs.tiers import are_tiers, escalated, tiers_in
+from orchestrator.engine.values.numbers import is_whole
 
 
 def _is_needs(value: Any, row: Any) -> bool:
@@ -78,6 +80,18 @@ def _is_considered(value: Any, row: Any) -> bool:
     return is_consideration(value)
 
 
+def _is_counts(value: Any, row: Any) -> bool:
+    """Return whether it is {channel: {effect: number of writes}}."""
+    if not isinstance(value, dict):
+        return False
+    for counts in value.values():
+        if not isinstance(counts, dict) or not counts.keys() <= {*EFFECTS}:
+            return False
+        if not all(map(is_whole, counts.values())):
+            return False
+    return True
+
+
 def _is_window(value: Any, row: Any) -> bool:
     """Return whether it is a window in seconds, as policies have it."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
@@ -114,12 +128,14 @@ _POLICY = {
     "needs?": _is_needs,
     "kept?": [int],
     "kept_since?": int,
+    "kept_from?": [int],
     "confirm?": frozenset(METHODS),
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,
     "considered?": _is_considered,
     "skip?": bool,
     "asks?": [int],
+    "effects?": _is_counts,
     "exclusive?": bool,
     "claim_seconds?": int,
     "tiers?": _is_tiers,

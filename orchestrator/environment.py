@@ -207,7 +207,7 @@ class Environment(Variables, BaseSettings):
             "`COUNTERSIGN_PAYLOADS` name"
         ),
     )
-    static_dir: Path | None = Field(
+    static_dir: Annotated[Path, AfterValidator(_folder)] | None = Field(
         None,
         description=(
             "where `collectstatic` puts the static files, and web processes read them; "

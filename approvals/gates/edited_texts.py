@@ -16,6 +16,7 @@ from checkpoints.sealing import run_row, sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Gate
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.gates.requests import (
     ShownWrite,
     reads_proposal,
@@ -90,6 +91,16 @@ def require_allowed(
     )
 
 
+def gate_on_request(compiled: Compiled, request: ApprovalRequest) -> Gate | None:
+    """Return the gate of the node that asked, with what its terms say in this run; None
+    without a gate. Raises `InvalidValue` if they fail.
+    """
+    node = compiled.nodes.get(request.node)
+    if node is None or node.gate is None or node.gate.terms is None:
+        return None if node is None else node.gate
+    return gate_on_run(compiled, node.gate, run_row.input_of(request.run))
+
+
 def request_texts(
     request: ApprovalRequest,
     compiled: Compiled,
@@ -98,14 +109,12 @@ def request_texts(
     state: Callable[[], State],
 ) -> dict[str, Any]:
     """Return title and facts of a request after edits of its writes; nothing if none of
-    its templates reads a proposal.
+    its templates reads a proposal. Raises `InvalidValue` if the terms of its gate fail.
 
     `rows` are all its writes, `edits` the new values by write; the run's `state` is
     read only if it is needed.
     """
-    if request.node not in compiled.nodes:
-        return {}
-    gate = compiled.nodes[request.node].gate
+    gate = gate_on_request(compiled, request)
     if gate is None or not reads_proposal(gate, {row.channel for row in rows}):
         return {}
     writes = []

@@ -31,7 +31,6 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Gate, Task, write_id
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.deadlines import GateDeadline, deadline_on
-from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.gates.requests import reads_proposal, reviewers_on
 from orchestrator.engine.graphs.auto import auto_policy, window_policy
 from orchestrator.engine.graphs.call import AUTHORITY, CALL
@@ -44,7 +43,7 @@ from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.graphs.standing_policy import standing_policy
 from orchestrator.engine.graphs.tiers import next_tier_at, tiers_policy
 from orchestrator.engine.graphs.veto import veto_policy
-from orchestrator.engine.graphs.write import shown_form
+from orchestrator.engine.graphs.write import named_effect, shown_form
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.engine.values import canonical
@@ -71,12 +70,13 @@ class ReachedGate:
     error); the hash of the task's input, and the checkpoint with the state that it read
     (None if no row of that is kept).
 
+    `gate` asks for what its terms say in this run, where it has any (`gate_on_run`).
     `guard` is the node whose gate it is, and `reads` are the channels that its check
     looked at, None if they were not recorded. `reviewers` are named already if the gate
     was asked before and nothing may name others. If the task had asked on this line
     before, `ordinal` says how often, and `revisions` have the next revision of each of
-    its writes, by position; the revisions and verdicts of those at `settled_positions`
-    stay, by the decisions in its requests from the ordinal `kept_since` on. `shown` is
+    its writes, by position; the revisions and verdicts of those in `kept_from` stay, by
+    the decisions in its requests from that ordinal on, by position. `shown` is
     what `present` returns, where it is known from an earlier request; `renews` names
     that.
     """
@@ -91,8 +91,7 @@ class ReachedGate:
     reviewers: Sequence[str] | None = None
     ordinal: int = 0
     revisions: Mapping[int, int] = field(default_factory=dict)
-    settled_positions: Collection[int] = ()
-    kept_since: int = 0
+    kept_from: Mapping[int, int] = field(default_factory=dict)
     shown: Mapping[str, Any] | None = None
     renews: UUID | None = None
 
@@ -192,7 +191,6 @@ def prepare_requests(
     opening = NewRequests()
     if not reached:
         return opening
-    reached = _on_terms(compiled, reached, moment.input)
     deadlines = _deadlines(compiled, reached, moment.asked_on or moment.state)
     for task, reached_gate in reached.items():
         proposal = [write for write in held if write.task == task]
@@ -213,22 +211,6 @@ def prepare_requests(
     return opening
 
 
-def _on_terms(
-    compiled: Compiled, reached: Mapping[Task, ReachedGate], input: Any
-) -> dict[Task, ReachedGate]:
-    """Return these gates with what their terms say in this run. Raises `InvalidValue`
-    if those fail.
-    """
-    on_run: dict[Task, ReachedGate] = {}
-    for task, reached_gate in reached.items():
-        gate = gate_on_run(compiled, reached_gate.gate, input)
-        # What a patch sets is shown with the facts that do not read it.
-        if is_patch(task):
-            gate = replace(gate, facts=reached_gate.gate.facts)
-        on_run[task] = replace(reached_gate, gate=gate)
-    return on_run
-
-
 def _open(
     opening: NewRequests,
     asker: Asker,
@@ -246,6 +228,7 @@ def _open(
     reviewers, reads = _reviewers(compiled, reached, asked_on)
     policy = policy_of(task, reached, reviewers, reads, deadline)
     policy |= _policy_on(proposal, reached.gate) | _policy_on_questions(proposal)
+    policy |= _policy_on_effects(proposal)
     policy_hash = canonical.digest(canonical.dumps(policy))
     shown = reached.shown or present(
         reached.gate,
@@ -312,7 +295,7 @@ def _new_revisions(
     """Yield the revisions about which a request asks."""
     for write, shown_write in zip(proposal, shown["writes"], strict=True):
         # Its newest revision is the one that people settled.
-        if write.position in reached.settled_positions:
+        if write.position in reached.kept_from:
             continue
         yield _stage(
             asker,
@@ -347,6 +330,19 @@ def _policy_on_questions(proposal: Sequence[HeldWrite]) -> dict[str, Any]:
     """
     positions = [write.position for write in proposal if write.question is not None]
     return {"asks": positions} if positions else {}
+
+
+def _policy_on_effects(proposal: Sequence[HeldWrite]) -> dict[str, Any]:
+    """Return what a policy says of the effects that writes name themselves, which no
+    edit changes: {effects: {channel: {effect: number of writes}}}.
+    """
+    effects: dict[str, dict[str, int]] = {}
+    for write in proposal:
+        named = named_effect(write.form)
+        if named:
+            of_channel = effects.setdefault(write.channel, {})
+            of_channel[named] = of_channel.get(named, 0) + 1
+    return {"effects": effects} if effects else {}
 
 
 def _kind_of(proposal: Sequence[HeldWrite]) -> str:
@@ -489,9 +485,12 @@ def policy_of(
     # Policies without it are hashed as before there were deadlines.
     if deadline.at is not None:
         policy["on_deadline"] = _on_deadline(gate, task, reached)
-    if reached.settled_positions:
-        policy["kept"] = sorted(reached.settled_positions)
-        policy["kept_since"] = reached.kept_since
+    if reached.kept_from:
+        kept = sorted(reached.kept_from)
+        policy["kept"] = kept
+        # Processes of older versions know one number for all.
+        policy["kept_since"] = min(reached.kept_from.values())
+        policy["kept_from"] = [reached.kept_from[position] for position in kept]
     # What a person brought in waits for people.
     if reached.guard in ("", task.node):
         policy.update(auto_policy(gate))

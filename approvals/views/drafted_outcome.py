@@ -306,7 +306,11 @@ def _beside_other_texts(
             edits[write.write] = write.value
     if compiled is None or not edits:
         return set()
-    texts = request_texts(state.request, compiled, state.writes, edits, head_state)
+    try:
+        texts = request_texts(state.request, compiled, state.writes, edits, head_state)
+    except InvalidValue:
+        # Signing refuses the edit for the same reason, and says it.
+        return set()
     return {
         row.write
         for row in state.writes

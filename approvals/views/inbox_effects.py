@@ -2,10 +2,11 @@
 money that its gate declares.
 
 One query counts the writes by channel, a second one reads the column `shown` of writes
-where a gate declares money and the writes are few. No value is read.
+where a gate declares money and the writes are few. No value is read. The effects that
+writes name themselves are counted in the policy of their request.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -18,7 +19,7 @@ from approvals.display.value_types import decimal_of, type_of_channel
 from approvals.gates.edited_texts import gate_of
 from approvals.models import ApprovalRequest
 from approvals.views.card_pages import MANY
-from approvals.views.write_effects import effect_of_write
+from approvals.views.write_effects import effect_of_write, heavier
 from approvals.views.write_groups import amount_of
 from checkpoints import versions
 from checkpoints.ledger import pending_writes
@@ -26,6 +27,7 @@ from checkpoints.models import PendingWrite
 from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.graphs.write import named_effect, stored_form
 from orchestrator.engine.step.held_patch import PATCH
 
 TaskKey = tuple[
@@ -82,19 +84,34 @@ def effects_of(
     if not requests:
         return {}
     compiled = {request.run_id: versions.graph_for(request.run) for request in requests}
+    policies = {_task_of(request): request.policy for request in requests}
     counts: Counts = {}
     if channels is None:
         channels = channels_of(requests)
     for *task, channel, count in channels:
         run_id, line, node, visit, index = task
+        key = (run_id, line, node, visit, index)
         effect = _effect(compiled[run_id], node, channel)
-        of_task = counts.setdefault((run_id, line, node, visit, index), {})
-        of_task.setdefault(effect, EffectCount(effect)).count += count
+        of_task = counts.setdefault(key, {})
+        for named, number in _by_named(policies[key], channel, count):
+            both = heavier(effect, named)
+            of_task.setdefault(both, EffectCount(both)).count += number
     if with_money:
         _add_sums(counts, requests, compiled)
     return {
         request.id: _sorted(counts.get(_task_of(request), {})) for request in requests
     }
+
+
+def _by_named(
+    policy: Mapping[str, Any], channel: str, count: int
+) -> Iterator[tuple[str, int]]:
+    """Yield how many of the writes to a channel name which effect themselves; last, how
+    many name none.
+    """
+    named: Mapping[str, int] = policy.get("effects", {}).get(channel, {})
+    yield from named.items()
+    yield "", count - sum(named.values())
 
 
 def _task_of(row: Any) -> TaskKey:
@@ -146,10 +163,12 @@ def _add_sums(
     )
     for row in rows:
         graph = compiled[row.run_id]
-        amount = _shown_amount(row)
+        shown = _shown_of(row)
+        amount = amount_of(shown.get("money"))
         if graph is None or amount is None:
             continue
-        effect = _effect(graph, row.node, row.channel)
+        of_graph = _effect(graph, row.node, row.channel)
+        effect = heavier(of_graph, named_effect(stored_form(shown)))
         # A write may have been staged since the writes were counted.
         count = counts.get(_task_of(row), {}).get(effect)
         if count is not None:
@@ -167,10 +186,10 @@ def _currency_of(graph: Compiled, row: PendingWrite) -> str:
     return declared.currency
 
 
-def _shown_amount(row: PendingWrite) -> Decimal | None:
+def _shown_of(row: PendingWrite) -> dict[str, Any]:
     shown = read_or_reason(row, "shown")
     # If the column cannot be read, the result is the reason, as text.
-    return amount_of(shown.get("money")) if isinstance(shown, dict) else None
+    return shown if isinstance(shown, dict) else {}
 
 
 def _add_amount(

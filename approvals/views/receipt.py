@@ -48,6 +48,7 @@ from checkpoints.sealing.sealed_columns import read_value, unreadable_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine.errors import UNREADABLE, UnknownThing
 from orchestrator.engine.graphs.compile import Compiled
+from orchestrator.engine.graphs.write import named_effect, stored_form
 
 PAGE = 20
 """The most writes on one page of a receipt."""
@@ -86,7 +87,8 @@ EXCLUDED = (
 @dataclass(slots=True)
 class SignedWrite:
     """One write of the receipt. `shown` is the value that was signed, beside the
-    proposal if they differ. `before`: the people who had signed the same revision, with
+    proposal if they differ, and `effect` the one that the write named itself. `before`:
+    the people who had signed the same revision, with
     their verdicts.
     """
 
@@ -100,6 +102,7 @@ class SignedWrite:
     text: str
     label: str
     as_proposed: str = ""
+    effect: str = ""
     shown: Shown | None = None
     differs: bool = False
     unread: str = ""
@@ -502,6 +505,7 @@ def _fill(
     shown = read_value(row, "shown") or {}
     line.label = str(shown.get("label") or line.label)
     line.as_proposed = str(shown.get("as_proposed") or "")
+    line.effect = named_effect(stored_form(shown))
     # Other verdicts signed no value that could be shown.
     if line.result not in ("counted", "kept"):
         return

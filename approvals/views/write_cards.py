@@ -24,7 +24,7 @@ from approvals.display.value_types import (
 from approvals.forms import controls
 from approvals.forms.controls import Control
 from approvals.gates.departed_line import DepartedLine
-from approvals.gates.edited_texts import gate_of
+from approvals.gates.edited_texts import gate_of, gate_on_request
 from approvals.gates.request_state import RequestState, policy_of, why_of
 from approvals.models import VETO, ApprovalRequest, Decision, RequestStatus
 from approvals.views import card_pages
@@ -32,7 +32,7 @@ from approvals.views.asked_before import AskedBefore
 from approvals.views.card_pages import FIELDS, JSON, CardPages, DrawnCards, Pager, Raw
 from approvals.views.inbox import name_of_decider, names_of, time_of
 from approvals.views.review_form import Choice
-from approvals.views.write_effects import WriteEffect, effect_of_write
+from approvals.views.write_effects import WriteEffect, effect_of_write, with_named
 from approvals.views.write_groups import (
     Fields,
     WriteGroup,
@@ -46,14 +46,16 @@ from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.models.pending_write import RevisionReason
 from checkpoints.sealing import sealed_columns
+from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.gates.verdicts import AUTOMATIC, EXCLUDED, Standing, excludes
 from orchestrator.engine.graphs.call import is_authority, is_call
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.limit import limit_in_words
 from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.graphs.trace import is_memory
-from orchestrator.engine.graphs.write import stored_form
+from orchestrator.engine.graphs.write import named_effect, stored_form
 from orchestrator.engine.step.held_patch import PATCH
+from orchestrator.engine.values import canonical
 
 LARGE = 32 * 1024
 """Size in bytes from which a value's edit form is drawn only on request."""
@@ -162,6 +164,7 @@ class WriteCard:
     limits: Sequence[str] = ()
     needs: str = ""
     withdrawn: bool = False
+    named_effect: str = ""
     effect: WriteEffect = field(default_factory=WriteEffect)
     lost: str = ""
     not_sent: str = ""
@@ -329,7 +332,8 @@ def question(
             slip.needs = _needs_in_words(state, row, numbers)
             slip.withdrawn = request.status == RequestStatus.WITHDRAWN
             slip.before = [_signed(decision) for decision in line.before_of(row)]
-            slip.effect = effect_of_write(compiled, row.node, row.channel, line.ahead)
+            effect = effect_of_write(compiled, row.node, row.channel, line.ahead)
+            slip.effect = with_named(effect, slip.named_effect)
             slips.append(slip)
         # A review of many has a line for each write, drawn whole or not.
         if drawn is not None:
@@ -389,6 +393,8 @@ def _line(
 ) -> WriteLine:
     """Return one write of many as it is shown before it is opened."""
     shown = _shown_in(row)
+    form = stored_form(shown)
+    effect = effect_of_write(compiled, row.node, row.channel, line.ahead)
     standing = state.standings[row.write]
     is_open = _is_open(state, standing)
     changed: Fields = {"": (None, None)}
@@ -416,7 +422,8 @@ def _line(
         changed=changed,
         others=others,
         declared=declared,
-        effect=effect_of_write(compiled, row.node, row.channel, line.ahead),
+        effect=with_named(effect, named_effect(form)),
+        form="" if form is None else canonical.digest(canonical.dumps(form)),
         unanswered=is_unanswered(shown),
         amount=amount_of(shown.get("money")),
         settled_line=settled_line,
@@ -529,7 +536,7 @@ def _facts(
     formatted as their types declare.
     """
     # A fact is stored without its type, which the graph declares at its path.
-    paths = _paths_of_facts(rows, compiled)
+    paths = _paths_of_facts(request, rows, compiled)
     facts = []
     for fact in sealed_columns.read_value(request, "facts") or ():
         path = paths.get(fact["label"], "")
@@ -538,13 +545,19 @@ def _facts(
 
 
 def _paths_of_facts(
+    request: ApprovalRequest,
     rows: Sequence[PendingWrite],
     compiled: Compiled | None,
 ) -> dict[str, str]:
     """Return the paths at which the gate of these writes finds its facts, by label."""
     if compiled is None or not rows:
         return {}
-    return {fact.label: fact.path for fact in gate_of(compiled, rows[0]).facts}
+    try:
+        gate = gate_on_request(compiled, request) or gate_of(compiled, rows[0])
+    except InvalidValue:
+        # Of an input that was erased nobody knows what its terms would name.
+        return {}
+    return {fact.label: fact.path for fact in gate.facts}
 
 
 def _fact(
@@ -630,6 +643,7 @@ def _slip(
         stale=stale,
         left_open=_answer_to(state, row),
         limits=_limits_in_words(shown),
+        named_effect=named_effect(stored_form(shown)),
     )
 
 

@@ -6,7 +6,7 @@ sees all of them, so it counts for each write: a mark may announce more than hap
 never less.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from approvals.gates.departed_line import NOTHING_AHEAD, Ahead
 from approvals.gates.nodes_behind import nodes_behind
@@ -19,10 +19,13 @@ WEIGHT = {"write": 1, "external": 2}
 
 @dataclass(frozen=True, slots=True)
 class WriteEffect:
-    """The mark of a write, and the node that acts on it; empty if none does."""
+    """The mark of a write, and the node that acts on it; empty if none does. `named` is
+    the effect that the write itself names, if it does.
+    """
 
     effect: str = "write"
     node: str = ""
+    named: str = ""
 
     @property
     def label(self) -> str:
@@ -56,3 +59,18 @@ def effect_of_write(
             heaviest = WriteEffect(behind.effect, behind.name)
             heaviest_weight = weight
     return heaviest
+
+
+def with_named(effect: WriteEffect, named: str) -> WriteEffect:
+    """Return the effect of a write that names this effect itself, or none: the heavier
+    of the two, since whoever acts on it may be no node of the graph.
+    """
+    if heavier(effect.effect, named) == effect.effect:
+        return replace(effect, named=named)
+    return WriteEffect(named, named=named)
+
+
+def heavier(effect: str, named: str) -> str:
+    """Return the heavier of the effect that a graph has and one that a write names."""
+    is_heavier = WEIGHT.get(named, 0) > WEIGHT.get(effect, 0)
+    return named if is_heavier else effect

@@ -46,6 +46,7 @@ Fields = Mapping[str, tuple[Any, Any]]
 class WriteLine:
     """One pending write as a line of a review of many. `name` is the gate's name for
     all writes to its channel, and `chosen` the verdict that is drafted for this one.
+    `form` is the digest of its form, empty without one.
     """
 
     number: int
@@ -59,6 +60,7 @@ class WriteLine:
     others: Fields
     declared: ValueType
     effect: WriteEffect
+    form: str = ""
     amount: Decimal | None = None
     unanswered: bool = False
     settled_line: str = ""
@@ -80,6 +82,8 @@ class WriteLine:
             self.request,
             self.row.node,
             self.row.channel,
+            # What edits must fit, and what acting on it does.
+            self.form,
             self.row.reason,
             tuple(sorted(self.changed)),
             # Each question is answered by itself.

@@ -2,6 +2,7 @@
 and its erasure.
 """
 
+from functools import partial
 from typing import Any
 
 from django.db.models import Q
@@ -22,6 +23,7 @@ from approvals.api.base import (
 from approvals.permissions import visible_run
 from approvals.visible_runs import VisibleRuns
 from checkpoints import lines, retention, timeline
+from checkpoints.core import tracing
 from checkpoints.core.arguments import MOST_WHOLE
 from checkpoints.ledger import notes
 from checkpoints.models import ErasureRecord, Run
@@ -40,6 +42,7 @@ from orchestrator.api.serializers import (
 )
 from orchestrator.engine import registry
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.gates.gate_on_run import asks_four_eyes
 from orchestrator.models import ApiToken
 from orchestrator.runs.metadata import PARAMETER, split_filters
 from orchestrator.runs.start_for_user import require, start_for
@@ -83,7 +86,8 @@ class Runs(APIView):
         self.require_rights(request)
         _require_principal(request, body)
         on_behalf_of = body.pop("on_behalf_of", None)
-        start = _start_request(body, by=person(request))
+        trace = tracing.parse_traceparent(request.headers.get("traceparent"))
+        start = _start_request(body, by=person(request), trace=trace)
         run, new = start_for(start, on_behalf_of=on_behalf_of)
         return Response(RunOut(run).data, status=201 if new else 200)
 
@@ -106,24 +110,29 @@ def _require_principal(request: Request, body: dict[str, Any]) -> None:
     """
     if not isinstance(request.auth, ApiToken) or body.get("on_behalf_of"):
         return
-    for node in registry.current(body["graph"]).nodes.values():
-        if node.gate and node.gate.four_eyes:
-            raise InvalidValue(
-                "this graph has a gate with four eyes, "
-                "so a token must say on whose behalf it starts",
-                path="on_behalf_of",
-            )
+    compiled = registry.current(body["graph"])
+    # How large the input may be is judged when the run starts.
+    if asks_four_eyes(
+        compiled, partial(compiled.stage_input, body["input"], limit=None)
+    ):
+        raise InvalidValue(
+            "this graph has a gate with four eyes, "
+            "so a token must say on whose behalf it starts",
+            path="on_behalf_of",
+        )
 
 
-def _start_request(body: dict[str, Any], *, by: Any) -> runs.StartRequest:
-    """Return the request to start a run that a validated body describes."""
+def _start_request(body: dict[str, Any], *, by: Any, trace: str) -> runs.StartRequest:
+    """Return the request to start a run that a validated body describes, in the trace
+    that the caller names.
+    """
     queued = runs.Queued(body.pop("priority"), body.pop("due_at", None))
     again = runs.Again(
         resume_failed=body.pop("resume_failed"),
         restart=body.pop("restart"),
         allow_effects=tuple(body.pop("allow_effects")),
     )
-    return runs.StartRequest(**body, by=by, again=again, queued=queued)
+    return runs.StartRequest(**body, by=by, again=again, queued=queued, trace=trace)
 
 
 class OneRun(APIView):

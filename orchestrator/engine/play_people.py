@@ -569,7 +569,7 @@ class Reviewers:
             ShownWrite(write.channel, write.value, None) for write in request.writes
         ]
         request.shown |= texts_after_edit(
-            self._gate(request.task.node),
+            self._gate_on_run(request.task.node),
             node=request.task.node,
             input=self._input,
             state=state,

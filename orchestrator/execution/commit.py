@@ -46,6 +46,7 @@ from checkpoints.models.checkpoint import Source
 from orchestrator.engine import Task
 from orchestrator.engine.errors import MemoryConflict, SaveFailed
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.gates.requests import is_applied_as_one
 from orchestrator.engine.graphs.effect import PURE
 from orchestrator.engine.graphs.node import Node
@@ -651,7 +652,8 @@ def gates_to_ask(
     before: OpenSuperstep,
 ) -> dict[Task, ReachedGate]:
     """Return the gates that ask now: those of finished tasks whose requests are not
-    open yet. `context` is what the tasks read. A replay asks nobody.
+    open yet. `context` is what the tasks read. A replay asks nobody. Raises
+    `InvalidValue` if the terms of a gate fail.
     """
     if session.replay is not None:
         return {}
@@ -670,7 +672,7 @@ def gates_to_ask(
         gate = session.graph.nodes[guard].gate
         if gate:
             reached[task] = ReachedGate(
-                gate,
+                gate_on_run(session.graph, gate, session.input),
                 result.why,
                 guard=guard,
                 reads=result.reads,

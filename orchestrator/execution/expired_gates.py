@@ -15,7 +15,12 @@ from approvals.gates.new_requests import (
     patch_gate,
     prepare_requests,
 )
-from approvals.gates.request_state import RequestState, load_states, why_of
+from approvals.gates.request_state import (
+    RequestState,
+    kept_from,
+    load_states,
+    why_of,
+)
 from approvals.gates.settlement import State, rebase_writes
 from approvals.gates.stored_proposals import Presented, proposal_of, revisions_of
 from approvals.models import ApprovalRequest, Decision
@@ -25,6 +30,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import DeadlinePassed
 from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.graphs.auto import window_by, with_auto_of
 from orchestrator.engine.graphs.consideration import considered_by
 from orchestrator.engine.graphs.gate import Show
@@ -174,6 +180,7 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
     gate = _declared_gate(session, request)
     if gate is None:
         gate = Gate(title=_literal(str(read_value(request, "title") or "")))
+    gate = _without_terms(session, gate)
     return replace(
         with_veto_of(gate, policy),
         deadline=gate.deadline or _time_of(request),
@@ -195,6 +202,16 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
         standing=policy.get("standing", False),
         auto_after=window_by(policy),
     )
+
+
+def _without_terms(session: Session, gate: Gate) -> Gate:
+    """Return a gate with the facts that its terms name. The request says what else they
+    asked for when it was opened, and how long it gave people.
+    """
+    if gate.terms is None:
+        return gate
+    facts = gate_on_run(session.graph, gate, session.input).facts
+    return replace(gate, terms=None, facts=facts, deadline=None)
 
 
 def _declared_gate(session: Session, request: ApprovalRequest) -> Gate | None:
@@ -295,14 +312,14 @@ def _in_sentences(state: RequestState, rejections: Iterable[Decision]) -> list[s
     return sentences
 
 
-def _kept_since(request: ApprovalRequest) -> int:
-    """Return the ordinal of the first request of its task whose decisions count in the
-    one that asks anew. One that keeps no verdicts begins at itself: what was signed
-    before it settled nothing, or was made void by a re-opening.
+def _kept_from(request: ApprovalRequest, settled: Collection[int]) -> dict[int, int]:
+    """Return, by position of a settled write, the ordinal of the first request of its
+    task whose decisions on it count in the one that asks anew.
     """
-    policy = request.policy
-    since: int = policy.get("kept_since", 0) if "kept" in policy else request.ordinal
-    return since
+    earlier = kept_from(request.policy)
+    # What an earlier deadline did not keep was asked about anew, as it was proposed:
+    # decisions before this request are about another value.
+    return {position: earlier.get(position, request.ordinal) for position in settled}
 
 
 def _reached(
@@ -328,6 +345,5 @@ def _reached(
         reviewers=policy["reviewers"],
         ordinal=request.ordinal + 1,
         revisions={row.position: row.revision + 1 for row in closed.newest},
-        settled_positions=settled,
-        kept_since=_kept_since(request),
+        kept_from=_kept_from(request, settled),
     )

@@ -14,6 +14,7 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import TamperedRow
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.graphs.consideration import considered_by
 from orchestrator.engine.graphs.review_claim import claim_time
 from orchestrator.execution.open_superstep import FinishedTask
@@ -24,12 +25,14 @@ def renewed_gate(session: Session, task: Task, held: FinishedTask) -> ReachedGat
     """Return the gate that asks again before a task acts, under the rules and with the
     title and facts of the request that had let it. Three queries.
 
-    Raises `TamperedRow` and `WrongKey` if that request is not as it was written.
+    Raises `TamperedRow` and `WrongKey` if that request is not as it was written, and
+    `InvalidValue` if the terms of the gate fail.
     """
     lease = session.lease
     earlier = ApprovalRequest.objects.filter(of_tasks(lease.id, lease.line, [task]))
     guard = held.guard or task.node
-    gate = session.graph.nodes[guard].gate or Gate()
+    declared = session.graph.nodes[guard].gate or Gate()
+    gate = gate_on_run(session.graph, declared, session.input)
     # It asks about one value that nobody edits, and waits as long as it takes: nothing
     # is let through, or turned down, by silence. Who signs confirms it whatever the
     # amount, because what was applied shows no money.

@@ -9,6 +9,8 @@ from django.utils.crypto import constant_time_compare
 from django.views.decorators.http import require_safe
 
 from checkpoints.conf import conf
+from checkpoints.db.outage import RETRY_SECONDS
+from orchestrator.metrics.readings import ReadingsUnavailable
 
 # Imported where it is used: a process that nobody scrapes never needs it.
 is_available = find_spec("prometheus_client") is not None
@@ -17,7 +19,8 @@ is_available = find_spec("prometheus_client") is not None
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
     """Return the metrics as text, in the format that the scraper accepts. 404 where the
-    settings have no token or prometheus-client is not installed, 403 for another token.
+    settings have no token or prometheus-client is not installed, 403 for another token,
+    503 while there are no new readings.
     """
     token = conf().metrics_token
     if not token or not is_available:
@@ -31,7 +34,13 @@ def metrics(request: HttpRequest) -> HttpResponse:
     from orchestrator.metrics.families import registry
 
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    response = HttpResponse(encode(registry()), content_type=content_type)
+    try:
+        text = encode(registry())
+    except ReadingsUnavailable as error:
+        refusal = _refusal(str(error), 503)
+        refusal.headers["Retry-After"] = str(RETRY_SECONDS)
+        return refusal
+    response = HttpResponse(text, content_type=content_type)
     response.headers["Cache-Control"] = "no-store"
     return response
 

@@ -1,6 +1,6 @@
 """The readings behind the metrics: a fixed number of statements, each of which counts
 up to a limit in an index. Nothing is read again within `KEPT_SECONDS`, so that a second
-scraper does not double the load.
+scraper does not double the load. A reading that hangs holds up nobody but its own scrape.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +23,7 @@ from approvals.models import (
 from checkpoints.core.status import Status
 from checkpoints.db.counts import MOST_COUNTED, count_each
 from checkpoints.db.large_reads import first_rows
+from checkpoints.db.limits import short_statements
 from checkpoints.models import Job, Run, Worker
 from checkpoints.models.job import JobStatus
 from checkpoints.queue import due_counts, workers
@@ -30,6 +31,10 @@ from checkpoints.queue.due_counts import DueGraph
 from orchestrator.engine.frozen import frozen
 
 KEPT_SECONDS = 5.0
+WAIT_SECONDS = 2.0
+"""How long a scrape waits for the reading of another."""
+STATEMENT_SECONDS = 5.0
+"""How long a statement of a reading may take on PostgreSQL."""
 MOST_GRAPHS = 200
 """The most graphs of which the queue is read."""
 MOST_WORKERS = 200
@@ -55,8 +60,14 @@ class Readings:
     workers: Sequence[Mapping[str, Any]]
 
 
+class ReadingsUnavailable(Exception):
+    """There are no new readings: another scrape is still reading, or the last reading
+    has failed. To try again after `KEPT_SECONDS` cures it.
+    """
+
+
 class _Cache:
-    """The newest readings of this process."""
+    """The newest readings of this process, or the knowledge that they failed."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -65,21 +76,36 @@ class _Cache:
 
     def get(self) -> Readings:
         # A second scraper waits for the first one, and is given the same.
-        with self._lock:
-            if self._readings is None or monotonic() >= self._until:
-                self._readings = read()
-                self._until = monotonic() + KEPT_SECONDS
+        if not self._lock.acquire(timeout=WAIT_SECONDS):
+            raise ReadingsUnavailable("Another scrape is still reading.")
+        try:
+            if monotonic() >= self._until:
+                self._renew()
+            if self._readings is None:
+                raise ReadingsUnavailable("The last reading has failed.")
             return self._readings
+        finally:
+            self._lock.release()
+
+    def _renew(self) -> None:
+        self._readings = None
+        try:
+            self._readings = read()
+        finally:
+            # A failure is kept, too: a database in need is not asked again at once.
+            self._until = monotonic() + KEPT_SECONDS
 
     def forget(self) -> None:
-        self._readings = None
+        self._until = 0.0
 
 
 _cache = _Cache()
 
 
 def kept_readings() -> Readings:
-    """Return readings that are at most `KEPT_SECONDS` old."""
+    """Return readings that are at most `KEPT_SECONDS` old. Raises
+    `ReadingsUnavailable`, and for the scrape that reads the database's own errors.
+    """
     return _cache.get()
 
 
@@ -89,7 +115,14 @@ def forget_readings() -> None:
 
 
 def read() -> Readings:
-    """Return what the database holds now. Five queries."""
+    """Return what the database holds now. Five queries, of which none may take longer
+    than `STATEMENT_SECONDS` on PostgreSQL.
+    """
+    with short_statements(STATEMENT_SECONDS):
+        return _read()
+
+
+def _read() -> Readings:
     now = timezone.now()
     due = due_counts.due_by_graph(most=MOST_GRAPHS)
     by_status = {status.value: Run.objects.filter(status=status) for status in Status}

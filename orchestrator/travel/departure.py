@@ -12,6 +12,7 @@ from uuid import UUID
 from approvals.gates.approved_calls import calls_of_line, state_is_gone
 from approvals.gates.guarded_channels import guards_of_each
 from approvals.gates.renewals import AUTHORITY_KIND
+from approvals.gates.stored_proposals import why_at_first
 from approvals.gates.unsigned_changes import Changes, unsigned_changes
 from approvals.models import ApprovalRequest
 from checkpoints import lines, timeline, versions
@@ -590,7 +591,8 @@ def _held_task(
         task,
         tuple(_proposal(point, gate, task, row) for row in rows),
         guard,
-        read_value(request, "why"),
+        # On this line nobody has re-opened anything.
+        why_at_first(request, protection_of(point.run)) or None,
         request.input_hash,
         request.prepared_from,
         reads=reads,

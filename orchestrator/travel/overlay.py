@@ -27,6 +27,7 @@ from checkpoints.db.clock import read_now
 from checkpoints.ledger.checkpoint_rows import NewCheckpoint, Payload
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.gates.requests import is_applied_as_one, named_reviewers
 from orchestrator.engine.graphs.reducer import First
 from orchestrator.engine.step.frontier import Frontier
@@ -352,7 +353,7 @@ def stage_requests(
     """Return the requests of the line that begins: those that wait at the point, made
     anew, and one for each gate that holds a part of the patch.
 
-    Raises `InvalidValue` if a function for reviewers fails.
+    Raises `InvalidValue` if a function for reviewers, or the terms of a gate, fail.
     """
     writes: list[HeldWrite] = []
     reached: dict[Task, ReachedGate] = {}
@@ -384,7 +385,8 @@ def _unsigned_change(point: Departure, reads: Collection[str], decides: str) -> 
 
 
 def _reached_gate(point: Departure, held_task: HeldTask) -> ReachedGate:
-    gate: Gate = point.graph.nodes[held_task.guard].gate or Gate()
+    declared: Gate = point.graph.nodes[held_task.guard].gate or Gate()
+    gate = gate_on_run(point.graph, declared, point.input)
     channels = [write.channel for write in held_task.writes]
     node = held_task.task.node
     if node == PATCH:

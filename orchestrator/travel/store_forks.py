@@ -21,7 +21,8 @@ from checkpoints.models.checkpoint import Source
 from checkpoints.models.run_line import Travel
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import WrongStatus
-from orchestrator.engine.graphs.compile import Compiled, State
+from orchestrator.engine.gates.gate_on_run import asks_four_eyes
+from orchestrator.engine.graphs.compile import State
 from orchestrator.engine.travel.patch import PARTITIONS
 from orchestrator.run_access.act import name_of, sees, sees_all_runs
 from orchestrator.travel.departure import load_departure
@@ -70,7 +71,7 @@ def adopt_fork(
         return {part: document[part] for part in PARTITIONS}
 
     overlay = lay_over(point, stored_state, by=name_of(by))
-    if overlay.change.patched and _needs_four_eyes(point.graph):
+    if overlay.change.patched and asks_four_eyes(point.graph, lambda: point.input):
         raise _refused(
             first,
             "a gate of its graph asks for four eyes, "
@@ -110,12 +111,6 @@ def _origin_of(rows: Sequence[Any]) -> tuple[Run | None, Checkpoint | None]:
         return None, None
     seq = stored.get("seq")
     return origin, Checkpoint.objects.filter(run=origin, seq=seq, kept=True).first()
-
-
-def _needs_four_eyes(graph: Compiled) -> bool:
-    gates = [node.gate for node in graph.nodes.values() if node.gate]
-    # Terms may ask for four eyes in any run.
-    return any(gate.four_eyes or gate.terms is not None for gate in gates)
 
 
 def _first_checkpoint(run_id: Any) -> Checkpoint | None:

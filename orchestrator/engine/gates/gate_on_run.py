@@ -34,6 +34,24 @@ def gate_on_run(compiled: Compiled, gate: Gate, input: Json) -> Gate:
     return replace(gate, terms=None, **_as_declared(options))
 
 
+def asks_four_eyes(compiled: Compiled, read_input: Callable[[], Json]) -> bool:
+    """Return whether a gate of a run asks for four eyes, or might: nobody knows where
+    its terms, or `read_input`, fail. The input is read only for gates with terms.
+    """
+    for node in compiled.nodes.values():
+        gate = node.gate
+        if gate is None:
+            continue
+        try:
+            if gate.terms is not None:
+                gate = gate_on_run(compiled, gate, read_input())
+        except InvalidValue:
+            return True
+        if gate.four_eyes:
+            return True
+    return False
+
+
 def _as_declared(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options in the form in which a gate declares them."""
     declared = dict(options)

@@ -94,6 +94,11 @@ def stored_form(shown: Mapping[str, Any]) -> dict[str, Json] | None:
     return {"schema": form.get("schema"), "effect": form.get("effect")}
 
 
+def named_effect(form: Mapping[str, Json] | None) -> str:
+    """Return the effect that a form names; empty without one."""
+    return str((form or {}).get("effect") or "")
+
+
 def require_fitting_form(
     shown: Mapping[str, Any], channel: str, edited: Json, **facts: Any
 ) -> None:

@@ -43,6 +43,7 @@ from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.errors import IncompatibleGraph, InvalidValue, PayloadTooLarge
+from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.graphs.call import is_call
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.question import is_unanswered
@@ -299,7 +300,7 @@ def _commit(
     opening = prepare_requests(
         lease,
         target,
-        _reached_gates(target, judgement, change),
+        _reached_gates(target, judgement, change, run_input),
         change.held,
         _moment(lease, run_input, change),
     )
@@ -347,12 +348,13 @@ def _waiting_requests(lease: Lease, head: Head) -> Sequence[RequestState]:
 
 
 def _reached_gates(
-    target: Compiled, judgement: Judgement, change: StateChange
+    target: Compiled, judgement: Judgement, change: StateChange, run_input: Any
 ) -> dict[Task, ReachedGate]:
     way = ", ".join(step.name for step in judgement.steps)
     reached: dict[Task, ReachedGate] = {}
     for task, node in change.gates.items():
-        gate = target.nodes[node].gate or Gate()
+        declared = target.nodes[node].gate or Gate()
+        gate = gate_on_run(target, declared, run_input)
         channels = [write.channel for write in change.held if write.task == task]
         why = (
             f"The migration from {way} set this, "

@@ -18,9 +18,9 @@ from approvals.models import ApprovalRequest, Decision, Receipt
 from checkpoints.models import AuditLine, PendingWrite, Run
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from orchestrator import runs
-from orchestrator.engine import Fact, Show
+from orchestrator.engine import END, START, Fact, Gate, Show, Write
 from orchestrator.engine.errors import NotAReviewer
-from tests.support import claims
+from tests.support import claims, small_graphs
 from tests.support.cast import People, named
 from tests.support.forging import tamper
 from tests.support.run_actions import pending
@@ -327,3 +327,23 @@ def test_a_receipt_names_who_had_signed_the_same_before_while_its_run_is_seen(
         people.second_reviewer.groups.clear()
         html = shown(browse(people.second_reviewer), second)
         assert "Rita Rivers" not in html
+
+
+def test_the_review_and_the_receipt_say_which_effect_a_write_names(
+    people: People, browse: Browse
+) -> None:
+    made = small_graphs.graph("named-effect")
+
+    @made.node("propose", effect="human", gate=Gate(reviewers=["user:rita"]))
+    def propose(state: Any, ctx: Any) -> list[Write]:
+        return [Write("letter", "Dear", effect="external")]
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    run = small_graphs.advanced(made)
+    client = browse(people.reviewer)
+    review = plain(client.get(reverse("review", args=[run.id])))
+    assert "Effect of acting on it: external." in review
+    assert 'data-test="named-effect"' in review
+    receipt = decide(run, people.reviewer, letter="approve")
+    assert "Effect of acting on it: external." in shown(client, receipt)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from approvals.views.write_effects import WriteEffect, effect_of_write
+from approvals.views.write_effects import WriteEffect, effect_of_write, with_named
 from orchestrator.demo.claims.graphs import graph as claim_payout
 from orchestrator.engine import END, START, Gate, Graph
 from orchestrator.engine.graphs.compile import Compiled, compile
@@ -75,3 +75,12 @@ def test_the_writes_of_the_example_have_their_marks(
     channel: str, effect: WriteEffect
 ) -> None:
     assert effect_of_write(compile(claim_payout), "review", channel) == effect
+
+
+def test_a_write_may_name_a_heavier_effect_than_its_graph_has() -> None:
+    plain = WriteEffect("write", "record")
+    assert with_named(plain, "") == plain
+    assert with_named(plain, "pure") == WriteEffect("write", "record", "pure")
+    assert with_named(plain, "external") == WriteEffect("external", "", "external")
+    paid = WriteEffect("external", "pay")
+    assert with_named(paid, "write") == WriteEffect("external", "pay", "write")

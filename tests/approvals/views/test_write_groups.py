@@ -211,3 +211,12 @@ def test_money_is_an_amount() -> None:
     assert amount_of("-12.50") == Decimal("-12.50")
     assert amount_of(0) == 0
     assert amount_of("1E+3") == 1000
+
+
+def test_writes_with_different_forms_are_in_different_groups() -> None:
+    lines = [merged(number) for number in range(1, 21)]
+    for one in lines[10:]:
+        one.form = "digest"
+    groups, apart = grouped(lines)
+    assert [len(group.lines) for group in groups] == [10, 10]
+    assert apart == []

@@ -116,3 +116,16 @@ def test_other_terms_may_be_weaker() -> None:
         change for change in gate_changes(before, after) if "terms" in change.words
     ]
     assert [change.weaker for change in changes] == [True]
+
+
+def test_facts_of_terms_follow_an_edit() -> None:
+    options = {**ASKED, "facts": [Fact("Total", "proposal.total")]}
+    made = graph("two-writes")
+    gate = Gate(terms=lambda asked: options)
+    made.node("propose", effect="human", gate=gate)(
+        lambda state, ctx: {"total": 1, "letter": "Dear"}
+    )
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    [request] = play(made, {}, decisions=lambda request: {0: ("edit", 9)}).gates
+    assert request.facts == [{"label": "Total", "value": 9}]

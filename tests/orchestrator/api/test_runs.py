@@ -9,11 +9,14 @@ from django.test.utils import CaptureQueriesContext
 from checkpoints.models import Run, RunMetadata, TaskResult
 from checkpoints.sealing.sealed_columns import pack_json, read_value
 from orchestrator import runs
+from orchestrator.engine import END, START, Gate
 from orchestrator.engine.values.identity import Task, idempotency_key
 from tests.support import api_graphs as graphs
 from tests.support.api_people import Client
 from tests.support.cast import People
-from tests.support.rows import START, a_run
+from tests.support.rows import START as STARTED_AT
+from tests.support.rows import a_run
+from tests.support.small_graphs import graph, registered
 
 BODY = {"graph": "gated", "input": {"claim_id": "CLM-9", "amount": 10}, "key": "CLM-9"}
 
@@ -135,6 +138,25 @@ def test_a_token_must_say_for_whom_it_starts_where_a_gate_has_four_eyes(
     assert answer.json()["on_behalf_of"] == "stella"
 
 
+@pytest.mark.parametrize("folder", ["two", "unknown"])
+def test_four_eyes_may_be_in_the_terms_of_a_gate(olive: Client, folder: str) -> None:
+    made = graph("careful-terms")
+
+    def terms(asked: Any) -> dict[str, Any]:
+        # With an unknown folder they fail, and nobody knows what they would ask for.
+        return {"four_eyes": {"one": False, "two": True}[asked.folder]}
+
+    gate = Gate(reviewers=["group:claims"], terms=terms)
+    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"letter": ""})
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    registered(made)
+    body = {"graph": made.name, "input": {"folder": folder}}
+    refused = olive.post("runs/", body)
+    assert (refused.status_code, refused.json()["path"]) == (422, "on_behalf_of")
+    assert olive.post("runs/", {**body, "input": {"folder": "one"}}).status_code == 201
+
+
 def test_a_run_is_one_by_id_and_by_key_and_nothing_to_whoever_may_not_see_it(
     olive: Client, nobody: Client, paused: Run
 ) -> None:
@@ -187,7 +209,7 @@ def test_the_list_is_paged_by_cursor_and_a_new_run_shifts_nothing(
 ) -> None:
     keys = [a_run().key for _ in range(5)]
     page = olive.get("runs/", page_size="2").json()
-    a_run(created_at=START.replace(year=2030))
+    a_run(created_at=STARTED_AT.replace(year=2030))
     seen = [run["key"] for run in page["results"]]
     while page["next"]:
         page = olive.http.get(page["next"]).json()

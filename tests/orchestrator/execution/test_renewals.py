@@ -450,3 +450,25 @@ def _text(client: Client, address: str) -> str:
     assert answer.status_code == 200
     text = re.sub(r"<[^>]+>", " ", html.unescape(answer.content.decode()))
     return re.sub(r"\s+", " ", text)
+
+
+def test_a_renewal_has_no_deadline_whatever_the_terms_of_its_gate_say(
+    paid: list[int], rita: User, ravi: User
+) -> None:
+    def terms(asked: Any) -> dict[str, Any]:
+        return {
+            "reviewers": ["group:claims"],
+            "deadline": timedelta(minutes=5),
+            "reject_quorum": 2,
+        }
+
+    run = signed(paying(gate=Gate(terms=terms)), rita)
+    leave(rita)
+    run = runs.advance(run.id)
+    request = renewal(run)
+    assert (request.deadline, request.policy["reject_quorum"]) == (None, 2)
+    assert request.policy["reviewers"] == ["group:claims"]
+    decide(run, ravi, "approve")
+    run = runs.advance(run.id)
+    assert (run.status, paid) == (Status.COMPLETED, [7])
+    assert verify_run(run.id) == []

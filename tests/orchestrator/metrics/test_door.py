@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from orchestrator.metrics import door
+from orchestrator.metrics import door, families, readings
 from tests.support.rows import a_run
 
 TOKEN = "a-token-of-the-settings-for-a-scraper"
@@ -82,3 +82,16 @@ def test_a_scraper_that_reads_openmetrics_is_given_it(client: Client) -> None:
     answer = client.get("/metrics", headers=bearer(TOKEN) | accept)
     assert "openmetrics" in answer.headers["Content-Type"]
     assert answer.content.endswith(b"# EOF\n")
+
+
+@pytest.mark.usefixtures("opened")
+def test_a_scraper_tries_again_where_another_is_still_reading(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise readings.ReadingsUnavailable("Another scrape is still reading.")
+
+    monkeypatch.setattr(families, "kept_readings", refuse)
+    answer = client.get("/metrics", headers=bearer(TOKEN))
+    assert answer.status_code == 503
+    assert answer.headers["Retry-After"] == "5"

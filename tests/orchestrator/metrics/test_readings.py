@@ -2,10 +2,12 @@
 is much, and read once for all scrapers of a few seconds.
 """
 
+import contextlib
 from datetime import timedelta
+from threading import Event, Thread
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -97,15 +99,76 @@ def test_readings_that_are_old_are_read_anew(monkeypatch: pytest.MonkeyPatch) ->
     assert readings.kept_readings() is not second
 
 
-def test_a_reading_that_fails_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reading_that_fails_is_not_tried_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = []
+
     def fail(**most: int) -> None:
+        calls.append(most)
         raise RuntimeError
 
     with monkeypatch.context() as patch:
         patch.setattr(readings.due_counts, "due_by_graph", fail)
         with pytest.raises(RuntimeError):
             readings.kept_readings()
+        with pytest.raises(readings.ReadingsUnavailable):
+            readings.kept_readings()
+    assert len(calls) == 1
+    # What was kept is over.
+    readings.forget_readings()
     assert readings.kept_readings().alive == 0
+
+
+def test_a_reading_that_hangs_does_not_hold_up_the_next_scrape(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun = Event()
+    may_end = Event()
+
+    def hang() -> None:
+        begun.set()
+        may_end.wait(60)
+
+    monkeypatch.setattr(readings, "read", hang)
+    monkeypatch.setattr(readings, "WAIT_SECONDS", 0.01)
+
+    def scrape() -> None:
+        with contextlib.suppress(readings.ReadingsUnavailable):
+            readings.kept_readings()
+
+    hung = Thread(target=scrape)
+    hung.start()
+    try:
+        assert begun.wait(60)
+        with pytest.raises(readings.ReadingsUnavailable):
+            readings.kept_readings()
+    finally:
+        may_end.set()
+        hung.join(60)
+
+
+@pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="SQLite has no limit for a statement"
+)
+def test_no_statement_of_a_reading_may_take_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def sleep(**most: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(60)")
+
+    monkeypatch.setattr(readings.due_counts, "due_by_graph", sleep)
+    monkeypatch.setattr(readings, "STATEMENT_SECONDS", 0.5)
+    with pytest.raises(OperationalError):
+        readings.read()
+    assert _statement_timeout() == "0"
+
+
+def _statement_timeout() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW statement_timeout")
+        return str(cursor.fetchone()[0])
 
 
 def test_readings_cost_no_more_beside_ten_times_as_many_runs(

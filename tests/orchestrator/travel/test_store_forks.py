@@ -280,6 +280,17 @@ def test_who_patched_is_not_known_to_a_gate_of_four_eyes() -> None:
     _asked(CheckpointStore().fork(f"{run.key}:step-1"))
 
 
+@pytest.mark.parametrize("now", [{"four_eyes": True}, {"four_eyes": None}])
+def test_four_eyes_may_be_in_the_terms_of_a_gate(now: dict[str, Any]) -> None:
+    asked: dict[str, Any] = {"four_eyes": False}
+    run = advanced(_gated("eyes-in-terms", terms=lambda input: asked))
+    forked = CheckpointStore().fork(f"{run.key}:step-1", {"scratch": {"total": 7}})
+    asked.update(now)
+    with pytest.raises(WrongStatus, match="four eyes"):
+        runs.resume(forked.run)
+    assert not Run.objects.filter(id=forked.run).exists()
+
+
 def test_an_effect_that_happened_after_the_point_needs_a_yes() -> None:
     made = graph("acts")
     made.node("before")(lambda state, ctx: None)
