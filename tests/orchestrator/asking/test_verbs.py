@@ -1,6 +1,7 @@
 """Asking from code on the server."""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,15 +9,17 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.test import Client
 from django.urls import reverse
+from pydantic import BaseModel
 
 from approvals import reviews
 from checkpoints.core.status import Status
 from checkpoints.models import Run
 from checkpoints.verification import verify_run
-from orchestrator import asking, runs
-from orchestrator.engine import registry
-from orchestrator.engine.errors import InvalidValue, UnknownThing
+from orchestrator import asking, discovery, runs
+from orchestrator.engine import Graph, registry
+from orchestrator.engine.errors import InvalidGraph, InvalidValue, UnknownThing
 from orchestrator.graphs import NAME, approval
+from tests.support import small_graphs
 from tests.support.approvals import payers
 from tests.support.deadlines import let_come, meet_deadline
 
@@ -149,6 +152,20 @@ def test_a_thousand_items_are_one_request(ann: User) -> None:
     asked = _advanced(asking.ask(_question(items=items)))
     assert len(asked.items) == 1000
     assert _decided(asked, "approve", ann).run.status == Status.COMPLETED
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_the_name_of_the_shipped_graph_is_reserved(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Graph(NAME, version=version, input=BaseModel, state=BaseModel)
+    monkeypatch.setattr("tests.support.small_graphs.other", other, raising=False)
+    config = SimpleNamespace(name="tests.support")
+    monkeypatch.setattr(discovery, "find_spec", lambda name: name)
+    monkeypatch.setattr(discovery.apps, "get_app_configs", lambda: [config])
+    monkeypatch.setattr(discovery, "import_module", lambda name: small_graphs)
+    with pytest.raises(InvalidGraph, match="is reserved"):
+        discovery.discover()
 
 
 def test_the_structure_of_the_shipped_graph_is_kept() -> None:
