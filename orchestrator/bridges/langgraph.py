@@ -43,8 +43,10 @@ T = TypeVar("T")
 
 INTERNAL = ("__", "branch:")
 """The beginnings of the names of channels that LangGraph keeps for itself."""
-_ENGINE = ("__input__", "__interrupt__")
-"""Names among those of nodes that have seen a version, which are no nodes."""
+_ENGINE = "__"
+"""The beginning of names among those of nodes that have seen a version, which are no
+nodes: the input, the start, an interrupt.
+"""
 
 
 class CountersignSaver(BaseCheckpointSaver[str]):
@@ -301,7 +303,7 @@ class CountersignSaver(BaseCheckpointSaver[str]):
         seen_before = self.serde.loads_typed(before)["versions_seen"]
         nodes = []
         for node, seen in checkpoint["versions_seen"].items():
-            if node not in _ENGINE and seen != seen_before.get(node):
+            if not node.startswith(_ENGINE) and seen != seen_before.get(node):
                 nodes.append(node)
         return nodes
 

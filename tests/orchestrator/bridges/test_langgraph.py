@@ -113,8 +113,10 @@ def test_the_timeline_shows_values_that_are_json() -> None:
     assert state["scratch"] == {"text": "Dear Ada", "notes": ["written"]}
     assert run.status == "waiting"
     assert run.label == "t-1"
+    nodes_by_seq = dict(Checkpoint.objects.values_list("seq", "nodes"))
+    nodes = {n: [node["node"] for node in nodes_by_seq[n]] for n in nodes_by_seq}
+    assert nodes == {0: [], 1: [], 2: [], 3: ["write"]}
     last = Checkpoint.objects.get(id=run.head)
-    assert [node["node"] for node in last.nodes] == ["write"]
     assert last.changed == ["notes", "text"]
 
 
