@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from approvals.gates.deadline_jobs import add_request_jobs
+from approvals.gates.given_times import AskingPlace, with_time
 from approvals.gates.renewals import AUTHORITY_KIND, renewed_at
 from approvals.gates.reviewer_rows import reviewer_rows
 from approvals.models import ApprovalRequest, RequestReviewer
@@ -167,7 +168,8 @@ class Moment:
     input, and its time. `asked_on` is the state that functions for reviewers are given,
     if it differs from `state`. `unsigned` returns the sentence on who changed which of
     these channels without a signature, and on what that decided ("whom it asks"), for
-    functions that read them.
+    functions that read them. `behind` is the place from which the line of the requests
+    departs, where that has no rows yet.
     """
 
     state: State
@@ -176,6 +178,7 @@ class Moment:
     at: datetime
     asked_on: State | None = None
     unsigned: Callable[[Collection[str], str], str] | None = None
+    behind: AskingPlace | None = None
 
 
 def prepare_requests(
@@ -191,7 +194,8 @@ def prepare_requests(
     opening = NewRequests()
     if not reached:
         return opening
-    deadlines = _deadlines(compiled, reached, moment.asked_on or moment.state)
+    place = moment.behind or AskingPlace(asker.id, asker.line)
+    deadlines = _deadlines(compiled, reached, moment.asked_on or moment.state, place)
     for task, reached_gate in reached.items():
         proposal = [write for write in held if write.task == task]
         if _kind_of(proposal) == AUTHORITY_KIND:
@@ -356,10 +360,14 @@ def _kind_of(proposal: Sequence[HeldWrite]) -> str:
 
 
 def _deadlines(
-    compiled: Compiled, reached: Mapping[Task, ReachedGate], state: State
+    compiled: Compiled,
+    reached: Mapping[Task, ReachedGate],
+    state: State,
+    place: AskingPlace,
 ) -> dict[Task, GateDeadline]:
     """Return the deadlines and first tiers of requests that are opened on this state.
-    One query on PostgreSQL, none if no gate has either.
+    One query on PostgreSQL, none if no gate has either; more where the moment that a
+    gate names has passed.
     """
     timed: dict[Task, Gate] = {}
     for task, reached_gate in reached.items():
@@ -369,7 +377,9 @@ def _deadlines(
         return {}
     now = read_now()
     deadlines: dict[Task, GateDeadline] = {}
-    for task, gate in timed.items():
+    for task, declared in timed.items():
+        guard = reached[task].guard or task.node
+        gate = with_time(declared, guard, now, place)
         deadline = deadline_on(compiled, gate, state, now)
         tier_at = next_tier_at(tiers_policy(gate), 0, now, deadline.at)
         deadlines[task] = deadline._replace(tier_at=tier_at)

@@ -4,10 +4,10 @@ their requests, and when it is resumed the same proposals are asked about anew.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from operator import attrgetter
 from typing import Any
 
+from approvals.gates.given_times import time_of
 from approvals.gates.new_requests import (
     Moment,
     NewRequests,
@@ -42,8 +42,6 @@ from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.execution import memory as execution_memory
 from orchestrator.execution.session import Session, retry_when_log_moved
 
-SHORTEST = timedelta(minutes=1)
-"""The shortest time that people are given anew, where the gate no longer says it."""
 MOST_REJECTIONS = 5
 """The most rejections that a new request tells of."""
 
@@ -183,7 +181,7 @@ def _gate_of(session: Session, request: ApprovalRequest) -> Gate:
     gate = _without_terms(session, gate)
     return replace(
         with_veto_of(gate, policy),
-        deadline=gate.deadline or _time_of(request),
+        deadline=gate.deadline or time_of(request),
         quorum=policy["quorum"],
         reject_quorum=policy["reject_quorum"],
         four_eyes=policy["four_eyes"],
@@ -237,14 +235,6 @@ def _as_shown(rows: Sequence[PendingWrite]) -> dict[str, Any]:
 def _literal(text: str) -> str:
     """Return the template that says just this text."""
     return text.replace("{", "{{").replace("}", "}}")
-
-
-def _time_of(request: ApprovalRequest) -> timedelta:
-    """Return how long a request gave people."""
-    if request.deadline is None:
-        return SHORTEST
-    # The moments are by two clocks, which may differ.
-    return max(request.deadline - request.opened_at, SHORTEST)
 
 
 def _shows_of(gate: Gate, policy: Mapping[str, Any]) -> dict[str, Show]:

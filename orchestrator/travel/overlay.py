@@ -12,6 +12,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from approvals.gates.given_times import AskingPlace
 from approvals.gates.new_requests import (
     Asker,
     Moment,
@@ -371,6 +372,7 @@ def stage_requests(
         # A patch must not decide whom a gate asks.
         asked_on=point.state,
         unsigned=partial(_unsigned_change, point),
+        behind=AskingPlace(point.run.id, point.checkpoint.line),
     )
     return prepare_requests(asker, point.graph, reached, writes, moment)
 

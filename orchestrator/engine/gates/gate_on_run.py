@@ -1,18 +1,35 @@
-"""The gate of one run, in which its terms replace what it declares. Pure."""
+"""The gate of one run: what its terms say, put in the place of what it declares. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from orchestrator.engine.errors import BROKEN, InvalidValue, described
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gates.requests import checked_principals
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.gate import LONGEST_DEADLINE, TERMS, Fact, Gate
 from orchestrator.engine.values.canonical import Json
 from orchestrator.engine.values.numbers import is_whole
 
+MOST_SIGNATURES = 100
+"""The most signatures or rejections that terms may ask for."""
+LAST_MOMENT = datetime(2099, 12, 31, tzinfo=UTC)
+"""The last moment that terms may name as a deadline."""
 SOON = timedelta(seconds=1)
 """After how long a request is due that is opened when its deadline has passed."""
+
+
+@frozen
+class DueAt:
+    """The function of a gate whose deadline is this moment."""
+
+    moment: datetime
+
+    def __call__(self, now: datetime, state: Any) -> datetime:
+        # The run may have waited for a worker past it; then it is due at once.
+        return max(self.moment, now + SOON)
 
 
 def gate_on_run(compiled: Compiled, gate: Gate, input: Json) -> Gate:
@@ -28,7 +45,7 @@ def gate_on_run(compiled: Compiled, gate: Gate, input: Json) -> Gate:
         raise InvalidValue(f"the terms of a gate failed: {described(error)}") from error
     if not isinstance(options, Mapping):
         raise InvalidValue("the terms of a gate must be a dict of options")
-    faults = list(_faults_of(options))
+    faults = list(_faults_of(compiled, gate, options))
     if faults:
         raise InvalidValue(f"the terms of a gate are wrong: {'; '.join(faults)}")
     return replace(gate, terms=None, **_as_declared(options))
@@ -57,73 +74,86 @@ def _as_declared(options: Mapping[str, Any]) -> dict[str, Any]:
     declared = dict(options)
     moment = declared.get("deadline")
     if isinstance(moment, datetime):
-        declared["deadline"] = _due_at(moment)
+        declared["deadline"] = DueAt(moment)
     # Without a deadline nothing is said of what it would do.
     if "deadline" in declared and moment is None:
         declared["on_deadline"] = "reject"
     return declared
 
 
-def _due_at(moment: datetime) -> Any:
-    """Return the function of a gate whose deadline is this moment."""
-
-    def deadline(now: datetime, state: Any) -> datetime:
-        # The run may have waited for a worker past it; then it is due at once.
-        return max(moment, now + SOON)
-
-    return deadline
-
-
-def _faults_of(options: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in options.items():
-        if name not in _FITS:
+def _faults_of(
+    compiled: Compiled, gate: Gate, options: Mapping[str, Any]
+) -> Iterator[str]:
+    for name in options:
+        if name not in TERMS:
             yield f"{name} is none of {', '.join(TERMS)}"
-        elif not _FITS[name](value):
-            yield f"{name} must be {_SHAPES.get(name, 'True or False')}"
+    for name in ("quorum", "reject_quorum"):
+        number = options.get(name, 1)
+        if not is_whole(number) or number > MOST_SIGNATURES:
+            yield f"{name} must be a whole number from 1 to {MOST_SIGNATURES}"
+    for name in ("four_eyes", "all_or_nothing"):
+        if not isinstance(options.get(name, False), bool):
+            yield f"{name} must be True or False"
+    # Silence approves nothing that was not examined when the graph was registered.
+    if options.get("on_deadline", "reject") not in ("reject", "fail"):
+        yield "on_deadline must be 'reject' or 'fail'"
+    if not _is_deadline(options.get("deadline")):
+        yield (
+            "deadline must be a time ahead, a moment with a time zone before the year "
+            f"{LAST_MOMENT.year + 1}, or None"
+        )
+    if "reviewers" in options:
+        yield from _faults_of_reviewers(options["reviewers"])
+    yield from _faults_of_facts(compiled, gate, options.get("facts", ()))
 
 
-def _is_list_of_facts(value: Any) -> bool:
-    is_list = isinstance(value, list | tuple)
-    return is_list and all(isinstance(fact, Fact) for fact in value)
+def _faults_of_reviewers(reviewers: Any) -> Iterator[str]:
+    # A function of the state would let a patch decide whom the gate asks.
+    if not isinstance(reviewers, list | tuple | set | frozenset):
+        yield "reviewers must be a list of user:<name>, group:<name> or perm:<app.codename>"
+        return
+    try:
+        checked_principals(reviewers)
+    except InvalidValue as error:
+        yield error.message
+
+
+def _faults_of_facts(compiled: Compiled, gate: Gate, facts: Any) -> Iterator[str]:
+    """Yield what is wrong with facts: one that reads a channel to which no signature is
+    bound could change under it, and is seen only when the request opens.
+    """
+    is_list = isinstance(facts, list | tuple)
+    if not is_list or not all(isinstance(fact, Fact) for fact in facts):
+        yield "facts must be a list of Fact"
+        return
+    bound = {*gate.shows, *gate.writes}
+    for fact in facts:
+        source, _, rest = str(fact.path).replace("[", ".").partition(".")
+        name = rest.partition(".")[0]
+        is_channel = source in compiled.channels
+        if source == "input":
+            leads = _is_of_input(compiled, name)
+        elif source == "state" or is_channel:
+            leads = (source if is_channel else name) in bound
+        else:
+            leads = source in ("args", "node", "proposal")
+            leads = leads or _is_of_input(compiled, source)
+        if not leads:
+            yield (
+                f"the fact {fact.label!r} reads {fact.path}, which is no field of the "
+                "input, no proposal, and no channel in the writes or shows of the gate"
+            )
+
+
+def _is_of_input(compiled: Compiled, name: str) -> bool:
+    model = compiled.input_model
+    is_open = model.model_config.get("extra") == "allow"
+    return is_open or name in model.model_fields
 
 
 def _is_deadline(value: Any) -> bool:
     if isinstance(value, timedelta):
         return timedelta(0) < value <= LONGEST_DEADLINE
     if isinstance(value, datetime):
-        return value.utcoffset() is not None
+        return value.utcoffset() is not None and value <= LAST_MOMENT
     return value is None
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_way(value: Any) -> bool:
-    # Silence approves nothing that was not examined when the graph was registered.
-    return value in ("reject", "fail")
-
-
-def _is_any(value: Any) -> bool:
-    return True
-
-
-_FITS: dict[str, Callable[[Any], bool]] = {
-    # Whom it asks is checked where the request opens, as for every gate.
-    "reviewers": _is_any,
-    "quorum": is_whole,
-    "reject_quorum": is_whole,
-    "four_eyes": _is_flag,
-    "all_or_nothing": _is_flag,
-    "deadline": _is_deadline,
-    "on_deadline": _is_way,
-    "facts": _is_list_of_facts,
-}
-"""Option -> whether a value is one that a gate can ask for."""
-_SHAPES = {
-    "quorum": "a whole number from 1",
-    "reject_quorum": "a whole number from 1",
-    "deadline": "a time ahead, a moment with a time zone, or None",
-    "on_deadline": "'reject' or 'fail'",
-    "facts": "a list of Fact",
-}

@@ -474,7 +474,7 @@ def reviewers_on(
             raise InvalidValue(message) from error
     try:
         # A function may return a generator, which reads the state only now.
-        principals = _checked_principals(named)
+        principals = checked_principals(named)
     except InvalidValue as error:
         message = f"{_of_node(compiled, gate)}{error.message}"
         raise InvalidValue(message, **error.facts) from error
@@ -554,7 +554,10 @@ def _are_among(mine: Any, others: Any) -> bool:
     return set(mine or ()) <= set(others or ())
 
 
-def _checked_principals(named: Any) -> list[str]:
+def checked_principals(named: Any) -> list[str]:
+    """Return these principals, sorted. Raises `InvalidValue` for anything else, and for
+    nobody.
+    """
     # A text is iterable too, and would be taken for a list of its letters.
     if isinstance(named, str) or not isinstance(named, Iterable):
         raise InvalidValue(

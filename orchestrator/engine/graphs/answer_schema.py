@@ -5,8 +5,10 @@ An amount is text in JSON, so bounds of numbers hold for text that is a number t
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from decimal import Decimal, InvalidOperation
-from itertools import islice
+from functools import lru_cache
+from itertools import count, islice
 from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
@@ -23,6 +25,14 @@ from orchestrator.engine.values.canonical import Json
 
 LARGEST_SCHEMA = 65_536
 """The most bytes of the JSON Schema of an answer."""
+MOST_REFERENCES = 1_000
+"""The most references of a schema, each written out with those in what it leads to."""
+MOST_REFERRED = 4
+"""The most that all that a schema refers to has in bytes, in largest schemas."""
+MOST_CHECKS = 100_000
+"""The most keywords of a schema that are held against one answer: seconds, however often
+it refers to itself.
+"""
 MOST_FAULTS = 20
 """The most parts of an answer of which it is said what is wrong."""
 FORMATS = ("date", "email", "ipv4", "ipv6", "regex", "uuid")
@@ -31,6 +41,8 @@ fits everywhere or nowhere.
 """
 _DATA = frozenset({"const", "default", "enum", "examples"})
 """Keywords whose values are no schemas."""
+_DEFINITIONS = frozenset({"$defs", "definitions"})
+"""Keywords whose schemas hold only where they are referred to."""
 _NAMED = frozenset(
     {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"}
 )
@@ -45,19 +57,26 @@ def schema_of(schema: Any, *, of_decimal: bool) -> Json:
     for which pydantic makes one; `of_decimal` says that the answer is an amount. Raises
     `InvalidValue`, or `PayloadTooLarge`.
     """
-    plain = canonical.normalised(_as_json_schema(schema))
-    size = len(canonical.dumps(plain))
-    if size > LARGEST_SCHEMA:
+    text = _text_of(schema)
+    if len(text) > LARGEST_SCHEMA:
         raise PayloadTooLarge(
-            f"the schema of an answer has {size:,} bytes; at most {LARGEST_SCHEMA:,}"
+            f"the schema of an answer has {len(text):,} bytes; "
+            f"at most {LARGEST_SCHEMA:,}"
         )
+    return canonical.loads(_checked(text, of_decimal))
+
+
+@lru_cache(maxsize=64)
+def _checked(text: bytes, of_decimal: bool) -> bytes:
+    """Return a schema as it is stored. Many writes of a task bring the same one."""
+    plain = canonical.loads(text)
     _require_schema(plain)
     _require_own_references(plain)
     if of_decimal:
         plain = _of_amount(plain)
     # A schema that leads back to itself on the spot judges no value at all.
     faults_of(plain, None)
-    return plain
+    return canonical.encode(plain)
 
 
 def is_of_amount(schema: Mapping[str, Any]) -> bool:
@@ -73,9 +92,10 @@ def is_of_amount(schema: Mapping[str, Any]) -> bool:
 
 def faults_of(schema: Json, answer: Json) -> list[ValidationError]:
     """Return what of an answer does not fit a schema, at most `MOST_FAULTS`. Raises
-    `InvalidValue` for a schema that cannot be applied to it.
+    `InvalidValue` for a schema that cannot be applied to it, or not in `MOST_CHECKS`.
     """
-    validator = _AnswerValidator(schema, format_checker=FormatChecker(FORMATS))
+    validator = _CountedValidator(schema, format_checker=FormatChecker(FORMATS))
+    _CHECKS.set(count(1))
     try:
         return list(islice(validator.iter_errors(answer), MOST_FAULTS))
     except RecursionError as error:
@@ -89,6 +109,19 @@ def _refusal(reason: str) -> InvalidValue:
 
 
 # What a node gives.
+
+
+def _text_of(schema: Any) -> bytes:
+    """Return the JSON Schema that a node gives, as canonical JSON."""
+    if isinstance(schema, type):
+        return _text_of_type(schema)
+    return canonical.dumps(canonical.normalised(_as_json_schema(schema)))
+
+
+@lru_cache(maxsize=64)
+def _text_of_type(schema: type) -> bytes:
+    # A class has one schema, which pydantic takes long to make.
+    return canonical.dumps(canonical.normalised(_as_json_schema(schema)))
 
 
 def _as_json_schema(schema: Any) -> Any:
@@ -157,6 +190,7 @@ def _require_own_references(schema: Json) -> None:
     """Raise `InvalidValue` if a reference leads out of the schema, or to no schema."""
     resource = DRAFT202012.create_resource(schema)
     resolver = Registry().resolver_with_root(resource)
+    size = 0
     for reference in dict.fromkeys(_references(schema)):
         # Nothing outside is read to say what an answer may be.
         if not reference.startswith("#"):
@@ -167,23 +201,56 @@ def _require_own_references(schema: Json) -> None:
             raise _refusal(f"refers to {reference}, which it does not have") from error
         if not isinstance(target, dict | bool):
             raise _refusal(f"refers to {reference}, which is no schema")
+        # Each is looked at as a schema of its own, which may lie within another.
+        size += len(canonical.encode(target))
+        if size > MOST_REFERRED * LARGEST_SCHEMA:
+            raise _refusal("refers to too much of itself")
         _require_schema(target)
+    _require_few_references(schema, resolver)
 
 
-def _references(schema: Json) -> Iterator[str]:
-    """Yield the references in a schema. A property of such a name is none."""
+def _require_few_references(schema: Json, resolver: Any) -> None:
+    """Raise `InvalidValue` if a schema has too many references, written out: two that
+    lead to two each are six. One that leads back is followed no further.
+    """
+    written_out: dict[str, int] = {}
+
+    def number(part: Json) -> int:
+        total = 0
+        for reference in _references(part, applied=True):
+            if reference not in written_out:
+                written_out[reference] = 0
+                target = resolver.lookup(reference).contents
+                written_out[reference] = 1 + number(target)
+            total += max(1, written_out[reference])
+        return total
+
+    try:
+        total = number(schema)
+    except RecursionError as error:
+        raise _refusal("is nested too deeply") from error
+    if total > MOST_REFERENCES:
+        raise _refusal(f"has more than {MOST_REFERENCES:,} references, written out")
+
+
+def _references(schema: Json, *, applied: bool = False) -> Iterator[str]:
+    """Yield the references in a schema; with `applied`, without those of its
+    definitions. A property of such a name is none.
+    """
     if isinstance(schema, list):
         for member in schema:
-            yield from _references(member)
+            yield from _references(member, applied=applied)
     if not isinstance(schema, dict):
         return
     for keyword, value in schema.items():
         if keyword in ("$ref", "$dynamicRef"):
             yield str(value)
+        elif keyword in _DATA or (applied and keyword in _DEFINITIONS):
+            continue
         elif keyword in _NAMED and isinstance(value, dict):
-            yield from _references(list(value.values()))
-        elif keyword not in _DATA:
-            yield from _references(value)
+            yield from _references(list(value.values()), applied=applied)
+        else:
+            yield from _references(value, applied=applied)
 
 
 # What people answer.
@@ -253,4 +320,29 @@ _AnswerValidator = validators.extend(
         "multipleOf": _with_amounts("multipleOf", _is_multiple),
         "pattern": _pattern,
     },
+)
+
+
+_CHECKS: ContextVar[Iterator[int]] = ContextVar("checks")
+"""Counts the keywords that are held against the present answer."""
+
+
+def _counted(check: Any) -> Any:
+    """Return the check of a keyword that counts. Raises `InvalidValue` beyond
+    `MOST_CHECKS`.
+    """
+
+    def counted(
+        validator: Any, expected: Any, value: Any, schema: Any
+    ) -> Iterator[ValidationError]:
+        if next(_CHECKS.get()) > MOST_CHECKS:
+            raise _refusal("takes too long to hold against this value")
+        yield from check(validator, expected, value, schema) or ()
+
+    return counted
+
+
+_CountedValidator = validators.extend(
+    _AnswerValidator,
+    {word: _counted(check) for word, check in _AnswerValidator.VALIDATORS.items()},
 )

@@ -19,7 +19,7 @@ from orchestrator.engine.graphs.limit import UNKNOWN, Limit, as_json, field_of
 from orchestrator.engine.graphs.write import Write
 from orchestrator.engine.values import canonical
 from orchestrator.engine.values.canonical import Json
-from orchestrator.engine.values.functions import name_of
+from orchestrator.engine.values.functions import name_of, takes_one
 from orchestrator.engine.values.hints import explained_class
 from orchestrator.engine.values.ops import same
 
@@ -127,7 +127,7 @@ def faults_of_terms(gate: Gate) -> Iterator[str]:
     """Yield what is wrong with terms, or with what stands beside them."""
     if gate.terms is None:
         return
-    if not callable(gate.terms):
+    if not callable(gate.terms) or not takes_one(gate.terms):
         yield f"terms={gate.terms!r} is no function of the input that returns options"
     for option in ("auto", "auto_after", "exclusive", "standing"):
         # They were examined beside a quorum and a deadline that terms would replace.

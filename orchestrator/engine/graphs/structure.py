@@ -76,7 +76,7 @@ def in_words(node: Node) -> dict[str, Json]:
         "doc": node.doc,
         "effect": node.effect,
         "effect_in_words": WORDS[node.effect],
-        "gate": _asked_by(node.gate) if node.gate else None,
+        "gate": _gate_in_words(node.gate) if node.gate else None,
         "join": node.join,
         "idempotent": node.idempotent,
         "atomic": node.atomic,
@@ -84,21 +84,8 @@ def in_words(node: Node) -> dict[str, Json]:
     }
 
 
-def _asked_by(gate: Gate) -> str:
-    if gate.terms is not None:
-        return "as many signatures as the run asks for, of the people whom it names"
-    return _gate_in_words(gate)
-
-
 def _gate_in_words(gate: Gate) -> str:
-    if callable(gate.reviewers):
-        who = "people named by the state"
-    elif gate.reviewers:
-        who = ", ".join(map(principal_in_words, gate.reviewers))
-    else:
-        who = "the graph's reviewers"
-    signatures = "one signature" if gate.quorum == 1 else f"{gate.quorum} signatures"
-    words = f"{signatures} of {who}"
+    words = _signatures_in_words(gate)
     if gate.four_eyes:
         words += " under four eyes"
     if gate.all_or_nothing:
@@ -114,6 +101,19 @@ def _gate_in_words(gate: Gate) -> str:
     if considered:
         words += f"; looked at first: {considered}"
     return words
+
+
+def _signatures_in_words(gate: Gate) -> str:
+    if gate.terms is not None:
+        return "as many signatures as the run asks for, of the people whom it names"
+    if callable(gate.reviewers):
+        who = "people named by the state"
+    elif gate.reviewers:
+        who = ", ".join(map(principal_in_words, gate.reviewers))
+    else:
+        who = "the graph's reviewers"
+    signatures = "one signature" if gate.quorum == 1 else f"{gate.quorum} signatures"
+    return f"{signatures} of {who}"
 
 
 def _confirmation_in_words(gate: Gate) -> str:

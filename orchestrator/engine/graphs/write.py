@@ -14,10 +14,13 @@ from typing import Any
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.graphs import answer_schema
 from orchestrator.engine.graphs.effect import EFFECTS
+from orchestrator.engine.values import canonical
 from orchestrator.engine.values.canonical import Json
 from orchestrator.engine.values.hints import explained_class
 
 LONGEST_FAULT = 300
+MOST_SCHEMA_BYTES = 4_194_304
+"""The most bytes of the schemas of all writes of a task: each revision keeps its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,11 @@ def form_of(
     if schema is not None:
         stored = answer_schema.schema_of(schema, of_decimal=of_decimal)
     return {"schema": stored, "effect": effect}
+
+
+def schema_size(form: Mapping[str, Json]) -> int:
+    """Return the bytes of the schema of a form."""
+    return len(canonical.encode(form["schema"]))
 
 
 def shown_form(form: Mapping[str, Json] | None) -> dict[str, Json]:

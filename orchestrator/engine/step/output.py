@@ -16,11 +16,13 @@ from orchestrator.engine.graphs.effect import HUMAN
 from orchestrator.engine.graphs.node import Node
 from orchestrator.engine.graphs.question import question_of
 from orchestrator.engine.graphs.write import (
+    MOST_SCHEMA_BYTES,
     Command,
     Send,
     Write,
     form_of,
     require_fitting_form,
+    schema_size,
     shown_form,
 )
 from orchestrator.engine.values.canonical import Json, normalised
@@ -148,14 +150,28 @@ def output_of(
     # Whatever form the author chose, it comes down to these three.
     update, goto, sends = _update_goto_sends(returned)
     writes: list[WriteValue] = []
+    schema_bytes = 0
     for write in _wished_writes(node, update):
-        writes.append(_stage_write(compiled, node, write, limit))
+        staged = _stage_write(compiled, node, write, limit)
+        writes.append(staged)
+        if staged.form is not None:
+            schema_bytes += schema_size(staged.form)
+    if schema_bytes > MOST_SCHEMA_BYTES:
+        raise _too_large_schemas(node, schema_bytes)
     if goto is not None:
         goto = _checked_goto(node, goto)
     # The usual case of no sends costs one comparison.
     if sends != ():
         sends = _checked_sends(node, sends)
     return Output(tuple(writes), goto, sends)
+
+
+def _too_large_schemas(node: Node, size: int) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"node {node.name}: the schemas of its writes have {size:,} bytes together; "
+        f"at most {MOST_SCHEMA_BYTES:,}",
+        node=node.name,
+    )
 
 
 def asked_write(

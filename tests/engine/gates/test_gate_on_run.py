@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.engine import END, START, Fact, Gate, Graph, play
+from orchestrator.engine import END, START, Fact, Gate, Graph, Show, play
 from orchestrator.engine.errors import InvalidGraph, InvalidValue
 from orchestrator.engine.gates.gate_on_run import gate_on_run
 from orchestrator.engine.graphs.compile import compile
+from orchestrator.engine.graphs.structure import in_words
 from orchestrator.engine.versions.gate_differences import gate_changes
 from tests.support.small_graphs import graph
 
@@ -71,6 +72,18 @@ def test_a_moment_that_has_passed_makes_a_request_due_at_once() -> None:
         ({"deadline": datetime(2027, 1, 1)}, "deadline must be"),  # noqa: DTZ001
         ({"deadline": timedelta(0)}, "deadline must be"),
         ({"facts": [{"label": "x"}]}, "facts must be a list of Fact"),
+        ({"quorum": 101}, "quorum must be a whole number from 1 to 100"),
+        ({"reject_quorum": 101}, "reject_quorum must be a whole number from 1 to 100"),
+        ({"deadline": datetime(2100, 1, 1, tzinfo=UTC)}, "before the year 2100"),
+        ({"reviewers": lambda state: ["user:ann"]}, "reviewers must be a list"),
+        ({"reviewers": "user:ann"}, "reviewers must be a list"),
+        ({"reviewers": None}, "reviewers must be a list"),
+        ({"reviewers": ["ann"]}, "must name somebody as user:"),
+        ({"reviewers": []}, "must name somebody as user:"),
+        ({"facts": [Fact("Sum", "total")]}, "'Sum' reads total, which is no"),
+        ({"facts": [Fact("Sum", "state.total")]}, "reads state.total, which is no"),
+        ({"facts": [Fact("Sum", "totl")]}, "reads totl, which is no"),
+        ({"facts": [Fact("Where", "input.foldr")]}, "reads input.foldr, which is no"),
         ({"auto": None}, "auto is none of"),
         ([], "must be a dict"),
     ],
@@ -129,3 +142,30 @@ def test_facts_of_terms_follow_an_edit() -> None:
     made.edge("propose", END)
     [request] = play(made, {}, decisions=lambda request: {0: ("edit", 9)}).gates
     assert request.facts == [{"label": "Total", "value": 9}]
+
+
+@pytest.mark.parametrize(
+    "path", ["input.folder", "folder", "proposal.total", "state.total", "total", "node"]
+)
+def test_facts_of_terms_read_the_input_the_proposal_and_bound_channels(
+    path: str,
+) -> None:
+    options = {**ASKED, "facts": [Fact("It", path)]}
+    made = _graph(terms=lambda asked: options, writes={"total": Show()})
+    assert play(made, {}).gates[0].facts[0]["label"] == "It"
+
+
+def test_terms_are_a_function_of_the_input() -> None:
+    for wrong in ({"quorum": 2}, lambda asked, state: ASKED):
+        with pytest.raises(InvalidGraph, match="is no function of the input"):
+            compile(_graph(terms=wrong))
+
+
+def test_the_catalogue_says_what_stands_beside_terms() -> None:
+    gate = {"four_eyes": True, "confirm": "password"}
+    compiled = compile(_graph(terms=lambda asked: ASKED, **gate))
+    words = str(in_words(compiled.nodes["propose"])["gate"])
+    assert words == (
+        "as many signatures as the run asks for, of the people whom it names "
+        "under four eyes; confirmed by password"
+    )

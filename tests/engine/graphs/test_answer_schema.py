@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from orchestrator.engine import END, START, Gate, Graph, play
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.graphs import answer_schema
 from orchestrator.engine.graphs.answer_schema import faults_of, schema_of
 from tests.engine.small import Nothing
 
@@ -129,3 +130,84 @@ def test_formats_are_kept() -> None:
     assert len(faults_of(schema_of(UUID, of_decimal=False), "somebody")) == 1
     day = {"type": "string", "format": "date"}
     assert len(faults_of(day, "tomorrow")) == 1
+
+
+def _chain(length: int, *, within: str = "") -> dict[str, Any]:
+    """A schema in which each definition refers to the next one twice."""
+    definitions: dict[str, Any] = {f"a{length}": {}}
+    for number in range(length):
+        twice = {"allOf": [{"$ref": f"#/$defs/a{number + 1}"}] * 2}
+        definitions[f"a{number}"] = twice
+    first: dict[str, Any] = {"$ref": "#/$defs/a0"}
+    return {
+        "$defs": definitions,
+        **({"properties": {within: first}} if within else first),
+    }
+
+
+@pytest.mark.parametrize("within", ["", "a"])
+def test_references_count_as_often_as_they_are_held_against_a_value(
+    within: str,
+) -> None:
+    schema_of(_chain(8, within=within), of_decimal=False)
+    # Forty of them would never end.
+    with pytest.raises(InvalidValue, match="more than 1,000 references, written out"):
+        schema_of(_chain(40, within=within), of_decimal=False)
+
+
+def test_a_schema_that_doubles_with_the_depth_of_a_value_refuses_deep_values() -> None:
+    twice = {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}
+    schema = schema_of({"properties": {"a": twice}}, of_decimal=False)
+    assert faults_of(schema, {"a": {"a": {}}}) == []
+    value: dict[str, Any] = {}
+    for _ in range(40):
+        value = {"a": value}
+    with pytest.raises(InvalidValue, match="takes too long"):
+        faults_of(schema, value)
+
+
+def test_a_chain_without_an_end_in_sight_is_refused() -> None:
+    definitions: dict[str, Any] = {"a400": {}}
+    for number in range(400):
+        definitions[f"a{number}"] = {"$ref": f"#/$defs/a{number + 1}"}
+    with pytest.raises(
+        InvalidValue, match=r"nested too deeply|without an end|more than"
+    ):
+        schema_of({"$defs": definitions, "$ref": "#/$defs/a0"}, of_decimal=False)
+
+
+def test_a_reference_to_much_is_followed_a_few_times_only() -> None:
+    schema: dict[str, Any] = {"description": "long" * 10_000}
+    for number in reversed(range(20)):
+        within = "#" + "/properties/a" * number
+        schema = {"properties": {"a": schema, "b": {"$ref": within}}}
+    with pytest.raises(InvalidValue, match="refers to too much of itself"):
+        schema_of(schema, of_decimal=False)
+
+
+def test_a_schema_that_many_writes_bring_is_checked_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked: list[Any] = []
+    check = answer_schema._require_schema
+    monkeypatch.setattr(
+        answer_schema, "_require_schema", lambda plain: checked.append(check(plain))
+    )
+    bounds = {"type": "integer", "maximum": 12_345}
+    stored = [schema_of(dict(bounds), of_decimal=False) for _ in range(5)]
+    assert len(checked) == 1
+    # Nobody who changes what he got changes what others get.
+    stored[0]["maximum"] = 0
+    assert schema_of(bounds, of_decimal=False) == bounds
+
+    class Once(BaseModel):
+        total: int
+
+    made: list[Any] = []
+    adapter = answer_schema.TypeAdapter
+    monkeypatch.setattr(
+        answer_schema, "TypeAdapter", lambda kind: made.append(kind) or adapter(kind)
+    )
+    for _ in range(5):
+        schema_of(Once, of_decimal=False)
+    assert made == [Once]

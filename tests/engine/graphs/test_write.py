@@ -53,3 +53,12 @@ def test_an_effect_is_one_of_those_that_nodes_have() -> None:
         InvalidValue, match="none of pure, read, write, external, human"
     ):
         form_of(None, "payment")
+
+
+def test_the_schemas_of_a_task_have_a_limit_together() -> None:
+    schema = {"description": "long" * 15_000}
+    fits = [Write("total", 3, schema=schema)] * 69
+    assert play(_proposing(*fits), {}).status == "paused"
+    played = play(_proposing(*fits, fits[0]), {})
+    assert played.status == "failed"
+    assert "the schemas of its writes have 4,20" in played.error.message

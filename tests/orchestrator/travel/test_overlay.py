@@ -5,15 +5,17 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from approvals.models import ApprovalRequest
 from checkpoints import timeline
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import read_value
+from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine import END, START, Graph
+from orchestrator.engine import END, START, Fact, Gate, Graph, Show
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from tests.support import cast, run_actions
 from tests.support.paid_claims import claim, paid, rows_of
-from tests.support.small_graphs import Order, advanced
+from tests.support.small_graphs import Order, advanced, graph
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -127,3 +129,25 @@ def test_a_bad_patch_is_refused_and_changes_nothing(
             act()
     assert rows_of(run) == before
     assert Run.objects.count() == 1
+
+
+def test_a_patch_is_shown_with_the_facts_of_terms_that_do_not_read_it(
+    people: cast.People,
+) -> None:
+    facts = [Fact("Where", "input.folder"), Fact("Total", "proposal.total")]
+    made = graph("patched-terms")
+    gate = Gate(
+        terms=lambda asked: {"reviewers": ["group:claims"], "facts": facts},
+        facts=[Fact("Declared", "input.folder")],
+        writes={"total": Show()},
+    )
+    made.node("propose", effect="human", gate=gate)(lambda state, ctx: {"total": 7})
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    run = advanced(made)
+    patch = {"scratch": {"total": 999}}
+    forked = runs.fork(f"{run.key}:initial", patch=patch, by=people.steward)
+    asked = ApprovalRequest.objects.get(run=forked.id, node="$patch")
+    assert read_value(asked, "facts") == [{"label": "Where", "value": ""}]
+    assert asked.policy["reviewers"] == ["group:claims"]
+    assert verify_run(forked.id) == []
