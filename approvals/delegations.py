@@ -55,6 +55,8 @@ def lasting_to(user: Any, *, keep: bool = False) -> list[Delegation]:
         lock_rows(rows)
     ordered = rows.select_related("delegator").order_by("made_at", "id")
     as_made = [delegation for delegation in ordered if _is_as_made(delegation)]
+    if not as_made:
+        return []
     revoked = _recorded_as_revoked(as_made)
     # A whole earlier row verifies too; the audit log never forgets.
     for delegation in _still_without_it(revoked):
