@@ -10,7 +10,7 @@ NEWER_PYTHON ?= $(firstword $(foreach python,python3.14 python3.13 python3.12 \
 # What goes past Django's cursors or leans on Django's inner parts; `TESTS=` takes all.
 TESTS ?= tests/checkpoints/db tests/checkpoints/ledger tests/orchestrator/execution/test_commit.py tests/approvals/test_signing.py
 
-.PHONY: demo test install-newer-django test-newer-django sweep-short sweep soak bench bench-short lint check wheel clean
+.PHONY: demo test install-newer-django test-newer-django sweep-short sweep soak bench bench-short drill lint check wheel clean
 
 # `make demo PORT=8123` where another port is wanted.
 demo: .venv/.runtime
@@ -51,6 +51,10 @@ bench: .venv-bench/.installed
 
 bench-short: .venv-bench/.installed
 	.venv-bench/bin/python -m bench --short
+
+# An installation on each database is copied while it works, lost, and put back.
+drill: .venv/.test
+	$(RUN) -m pytest -q tests/deploy/test_drill.py
 
 lint: .venv/.lint
 	$(RUN) -m ruff check

@@ -23,7 +23,7 @@ from approvals.gates.acted_on import (
     renewals,
 )
 from approvals.gates.request_state import RequestState, require_all_decisions
-from approvals.models import Decision, Delegation, StandingPolicy
+from approvals.models import ApprovalRequest, Decision, Delegation, StandingPolicy
 from approvals.permissions import is_reviewer, principals_kept
 from approvals.policies_in_force import kept_policies
 from orchestrator.engine import Task
@@ -362,24 +362,31 @@ def lost_signatures(state: RequestState | None, rights: _Rights) -> list[str]:
 
 def _why_lost(decision: Decision, state: RequestState, rights: _Rights) -> str:
     """Return why an approval does not count any more; empty if it does."""
+    # Where a deadline kept the verdict, whom its tiers had asked too was a reviewer of
+    # the request that it closed.
+    request = state.request_of(decision)
     if decision.standing:
-        return _why_not_standing(decision, state, rights)
+        return _why_not_standing(decision, request, rights)
     if not rights.principals.get(decision.by_id or 0):
         return "not active"
     if decision.delegation is None:
-        return _why_no_reviewer(decision.by_id, state, rights)
-    return _why_not_for_another(decision, state, rights)
+        return _why_no_reviewer(decision.by_id, request, rights)
+    return _why_not_for_another(decision, request, rights)
 
 
-def _why_no_reviewer(person: int | None, state: RequestState, rights: _Rights) -> str:
+def _why_no_reviewer(
+    person: int | None, request: ApprovalRequest, rights: _Rights
+) -> str:
     held = rights.principals.get(person or 0, ())
-    if is_reviewer(person, state.request, principals=held):
+    if is_reviewer(person, request, principals=held):
         return ""
-    gate = state.request.policy.get("gate") or state.request.node
+    gate = request.policy.get("gate") or request.node
     return f"not a reviewer of {gate}"
 
 
-def _why_not_standing(decision: Decision, state: RequestState, rights: _Rights) -> str:
+def _why_not_standing(
+    decision: Decision, request: ApprovalRequest, rights: _Rights
+) -> str:
     """Return why what a standing policy signed does not count any more. Its uses do not
     matter: what it signed is one of them.
     """
@@ -389,12 +396,12 @@ def _why_not_standing(decision: Decision, state: RequestState, rights: _Rights) 
     name = decision.delegator_name
     if not rights.principals.get(policy.by_id):
         return f"{name}, who made it, is not active"
-    why = _why_no_reviewer(policy.by_id, state, rights)
+    why = _why_no_reviewer(policy.by_id, request, rights)
     return f"{name}, who made it, is {why}" if why else ""
 
 
 def _why_not_for_another(
-    decision: Decision, state: RequestState, rights: _Rights
+    decision: Decision, request: ApprovalRequest, rights: _Rights
 ) -> str:
     """Return why an approval that was made for another person does not count any more.
     That the delegation is over by now, or that its delegate has ended it, takes nothing
@@ -412,5 +419,5 @@ def _why_not_for_another(
         return f"{name} never let them decide"
     if not rights.principals.get(decision.delegator_id or 0):
         return f"{name}, for whom it was made, is not active"
-    why = _why_no_reviewer(decision.delegator_id, state, rights)
+    why = _why_no_reviewer(decision.delegator_id, request, rights)
     return f"{name}, for whom it was made, is {why}" if why else ""

@@ -4,7 +4,7 @@ being revoked here; `approvals.people.standing_in` makes and revokes them.
 The database's clock decides whether one lasts.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -55,11 +55,12 @@ def lasting_to(user: Any, *, keep: bool = False) -> list[Delegation]:
         lock_rows(rows)
     ordered = rows.select_related("delegator").order_by("made_at", "id")
     as_made = [delegation for delegation in ordered if _is_as_made(delegation)]
+    revoked = _recorded_as_revoked(as_made)
     # A whole earlier row verifies too; the audit log never forgets.
-    brought_back = those_brought_back(as_made)
-    for delegation in brought_back:
+    for delegation in _still_without_it(revoked):
         log.error("delegation_refused", row=name_of(delegation), code=BROUGHT_BACK)
-    return [delegation for delegation in as_made if delegation not in brought_back]
+    # Also one that was revoked after it was read gives no right.
+    return [delegation for delegation in as_made if delegation not in revoked]
 
 
 def _is_as_made(delegation: Delegation) -> bool:
@@ -99,19 +100,49 @@ def is_taken_back(delegation: Delegation) -> bool:
 
 def those_brought_back(rows: Sequence[Delegation]) -> list[Delegation]:
     """Return those of these delegations that the audit log records as revoked otherwise
-    than their rows say. One query; none without rows.
+    than their rows say. One query, one more where it does; none without rows.
+    """
+    return _still_without_it(_recorded_as_revoked(rows))
+
+
+def _recorded_as_revoked(rows: Sequence[Delegation]) -> dict[Delegation, set[Any]]:
+    """Return those of these delegations of which the audit log records more than these
+    rows say, each with the ids of the people who revoked it. One query; none without
+    rows.
     """
     if not rows:
-        return []
+        return {}
     ids = [str(row.id) for row in rows]
     lines = AuditLine.objects.filter(kind=REVOKED, facts__delegation__in=ids)
     actors: dict[str, set[int | None]] = {}
     for named, actor in lines.order_by().values_list("facts__delegation", "actor"):
         actors.setdefault(named, set()).add(actor)
-    return [row for row in rows if _is_brought_back(row, actors.get(str(row.id)))]
+    revoked: dict[Delegation, set[Any]] = {}
+    for row in rows:
+        actors_of_row = actors.get(str(row.id), set())
+        if _is_brought_back(row, actors_of_row):
+            revoked[row] = actors_of_row
+    return revoked
 
 
-def _is_brought_back(row: Delegation, actors: Collection[int | None] | None) -> bool:
+def _still_without_it(revoked: Mapping[Delegation, set[Any]]) -> list[Delegation]:
+    """Return those of these delegations whose rows do not say now, either, that these
+    people have revoked them. One query; none without rows.
+    """
+    if not revoked:
+        return []
+    # What was revoked after these rows were read has its line too. A revocation is
+    # never undone, so rows that are read after the lines know of all of them.
+    rows_now = Delegation.objects.in_bulk([row.id for row in revoked])
+    brought_back: list[Delegation] = []
+    for row, actors in revoked.items():
+        row_now = rows_now.get(row.id)
+        if row_now is None or _is_brought_back(row_now, actors):
+            brought_back.append(row)
+    return brought_back
+
+
+def _is_brought_back(row: Delegation, actors: Collection[int | None]) -> bool:
     """Return whether a row says less than that these people have revoked it."""
     if not actors:
         return False

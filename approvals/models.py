@@ -128,6 +128,7 @@ _POLICY = {
     "needs?": _is_needs,
     "kept?": [int],
     "kept_since?": int,
+    "kept_from?": [int],
     "confirm?": frozenset(METHODS),
     "confirm_above?": _is_limit,
     "confirm_money?": _is_paths,

@@ -6,9 +6,12 @@ this order: the run, then its requests by id. A settled gate wakes the run in th
 transaction. `approvals.signing` does the arithmetic; this module holds the transaction.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
@@ -47,8 +50,11 @@ from approvals.people.standing_policies import (
     make_standing_policy,
     revoke_standing_policy,
 )
+from approvals.results import decision_times
 from approvals.signing import Item, Signing
+from checkpoints import event_log
 from checkpoints.audit import lines as audit_log
+from checkpoints.core import tracing
 from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.core.ids import uuid_of
 from checkpoints.core.status import CLOSED_TO_DECISIONS
@@ -64,6 +70,7 @@ from checkpoints.sealing.sealed_columns import pack_json
 from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import (
     ConfirmationRequired,
+    CountersignError,
     InvalidValue,
     KeyConflict,
     NotAReviewer,
@@ -134,8 +141,12 @@ def sign(
     if not isinstance(confirmation, Confirmation | None):
         raise InvalidValue("confirmation must be a Confirmation", path="confirmation")
     items = signing.parse_decisions(decisions)
+    # Whoever configured tracing has imported its API.
+    traced: Any = nullcontext()
+    if tracing.SDK in sys.modules:
+        traced = _signing_span(run_uuid)
     try:
-        with transaction.atomic():
+        with traced, transaction.atomic():
             return _sign(
                 run_uuid,
                 items,
@@ -162,6 +173,20 @@ def sign(
     except TamperedRow as fault:
         record_tampering(run_uuid, by, fault)
         raise
+
+
+def _signing_span(run_id: UUID) -> Any:
+    """Return the span of a signature: in the trace of the request in which it is made,
+    and linked to the trace in which the run was started. One query.
+    """
+    tracer = tracing.tracer()
+    if tracer is None:
+        return nullcontext()
+    attributes = {"countersign.run": str(run_id)}
+    linked_to = ""
+    with suppress(CountersignError):
+        linked_to = event_log.trace_of(run_id)
+    return tracing.span(tracer, "countersign.sign", attributes, linked_to=linked_to)
 
 
 def decide(
@@ -401,6 +426,9 @@ def _write(act: Signing, receipt: Receipt, *, has_drafts: bool) -> None:
             settled_at=act.at,
             settled_seq=last_seq,
         )
+        if decision_times.histogram is not None:
+            waited = act.at - request.opened_at
+            transaction.on_commit(partial(decision_times.add, waited))
     if has_drafts:
         forget_drafts(
             act.run,

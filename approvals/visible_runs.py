@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import connection
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from approvals.models import RequestReviewer
 from approvals.permissions import (
@@ -21,6 +21,7 @@ from approvals.permissions import (
 )
 from checkpoints.db.counts import select_rows
 from checkpoints.db.first_rows import SOURCE, all_of, each_source, first_of_each
+from checkpoints.db.large_reads import Unindexed
 from checkpoints.models import Run
 
 NEWEST_FIRST = ("-created_at", "-id")
@@ -98,8 +99,8 @@ class VisibleRuns:
         return not (self.few or self._sees_all_or_none)
 
     def __getitem__(self, part: slice) -> "QuerySet[Run]":
-        runs = self._with_bounds(self.runs).order_by(*self.order)
         if not self.is_merged:
+            runs = self._with_bounds(self.runs, few=self.few).order_by(*self.order)
             visible = visible_among(self.user, runs, principals=self.principals)
             return visible[part]
 
@@ -110,8 +111,12 @@ class VisibleRuns:
         for status in statuses:
             rows = self._reviewers(status)
             ways.append(first_of_each(self.principals, rows, "run", part.stop))
-        started = runs.filter(started_by=self.user).values("id")[: part.stop]
-        return runs.filter(id__in=all_of(ways, also=started))[part]
+        of_user = self.runs.filter(started_by=self.user).order_by(*self.order)
+        started = self._with_bounds(of_user, few=True).values("id")[: part.stop]
+        # The bounds decided which rows are in the list. Here they would let SQLite walk
+        # an index of all runs within them, in search of the few that are.
+        few_runs = self.runs.filter(id__in=all_of(ways, also=started))
+        return few_runs.order_by(*self.order)[part]
 
     @property
     def _sees_all_or_none(self) -> bool:
@@ -120,11 +125,17 @@ class VisibleRuns:
             return True
         return may(self.user, "view_run")
 
-    def _with_bounds(self, runs: "QuerySet[Run]") -> "QuerySet[Run]":
-        runs = runs.filter(**self.bounds)
+    def _with_bounds(self, runs: "QuerySet[Run]", *, few: bool) -> "QuerySet[Run]":
+        """Return those of these runs that are within the bounds. `few`: an index has
+        these runs, while those of graphs and statuses have the runs of everybody.
+        """
+        column = Unindexed if few else F
+        runs = runs.alias(bound_graph=column("graph"), bound_status=column("status"))
+        for lookup, value in self.bounds.items():
+            runs = runs.filter(**{lookup.replace("graph", "bound_graph"): value})
         if self.statuses is None:
             return runs
-        return runs.filter(status__in=self.statuses)
+        return runs.filter(bound_status__in=self.statuses)
 
     def _reviewers(self, status: str | None) -> "QuerySet[RequestReviewer, Any]":
         """Return the rows by which a principal sees these runs, a run once."""

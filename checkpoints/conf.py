@@ -28,6 +28,7 @@ from checkpoints.core.setting_types import (
     HeaderName,
     Keys,
     KeysOfOthers,
+    LongToken,
     MailSender,
     Moments,
     NumberFromZero,
@@ -178,6 +179,14 @@ class Variables(BaseModel):
         description=(
             "the sender of [notices by mail](notices.md#mail), such as "
             "`Countersign <runs@example.org>`; without one none is sent"
+        ),
+    )
+    metrics_token: LongToken = Field(
+        "",
+        repr=False,
+        description=(
+            "opens [`/metrics`](watching.md#metrics) to a scraper: at least 32 "
+            "characters; without it there are no metrics"
         ),
     )
     webhooks_to_private_addresses: Switch = Field(

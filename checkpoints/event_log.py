@@ -12,11 +12,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from checkpoints.core import codec
+from checkpoints.core import codec, tracing
 from checkpoints.db.rows import new_row
 from checkpoints.db.statements import insert_rows
 from checkpoints.models import RunEvent
 from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.values import canonical
@@ -84,6 +85,19 @@ def chain(
 def insert_events(rows: list[RunEvent]) -> None:
     """Insert numbered events, in the caller's transaction. One statement."""
     insert_rows(RunEvent, rows)
+
+
+def trace_of(run_id: UUID) -> str:
+    """Return the `traceparent` with which a run was started, as the first line of its
+    log keeps it; empty if it has none. One query.
+
+    Raises `TamperedRow` and `WrongKey`.
+    """
+    first = RunEvent.objects.filter(run=run_id, seq=1).first()
+    if first is None:
+        return ""
+    facts = read_value(first, "payload") or {}
+    return tracing.parse_traceparent(facts.get("trace"))
 
 
 def line_hash(

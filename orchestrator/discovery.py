@@ -19,8 +19,9 @@ from checkpoints.models import GraphVersion
 from checkpoints.queue.workers import live_fingerprints
 from checkpoints.sealing import sealed_rows
 from checkpoints.versions import later_versions, newest_versions
+from orchestrator import graphs as shipped
 from orchestrator.engine import Graph, registry
-from orchestrator.engine.errors import UnknownThing
+from orchestrator.engine.errors import InvalidGraph, UnknownThing
 from orchestrator.engine.graphs.compile import Compiled
 
 _noted: set[str] = set()
@@ -40,8 +41,20 @@ def discover() -> list[Compiled]:
                 for value in vars(import_module(name)).values()
                 if isinstance(value, Graph)
             ]
+            for graph in graphs:
+                _refuse_reserved_name(graph, name)
             registered += [registry.register(graph) for graph in dict.fromkeys(graphs)]
     return registered
+
+
+def _refuse_reserved_name(graph: Graph, module: str) -> None:
+    """Raise `InvalidGraph` for another graph, or another version, under the name of the
+    one that the package brings: new runs would be of it.
+    """
+    if graph.name == shipped.NAME and graph is not shipped.approval:
+        raise InvalidGraph(
+            f"{module}: the name {shipped.NAME} is reserved", graph=graph.name
+        )
 
 
 def note_versions() -> None:

@@ -207,6 +207,13 @@ class Environment(Variables, BaseSettings):
             "`COUNTERSIGN_PAYLOADS` name"
         ),
     )
+    static_dir: Annotated[Path, AfterValidator(_folder)] | None = Field(
+        None,
+        description=(
+            "where `collectstatic` puts the static files, and web processes read them; "
+            "an image that brings them names a folder of its own"
+        ),
+    )
     database_url: Annotated[str, AfterValidator(_address_of_database)] = Field(
         "",
         alias="DATABASE_URL",

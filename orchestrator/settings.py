@@ -147,9 +147,9 @@ TIME_ZONE = env.time_zone
 USE_TZ = True
 
 STATIC_URL = "static/"
-STATIC_ROOT = DATA_DIR / "static"
+STATIC_ROOT = env.static_dir or DATA_DIR / "static"
 # WhiteNoise warns at each start if it is missing.
-STATIC_ROOT.mkdir(exist_ok=True)
+STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 # The prefix keeps our files apart from a host project's: {% static
 # "countersign/css/console.css" %}.
 STATICFILES_DIRS = [("countersign", BASE_DIR / "static")] if IN_CLONE else []
@@ -173,8 +173,13 @@ SECURE_REFERRER_POLICY = "same-origin"
 
 HTTPS = PRODUCTION if env.https is None else env.https
 SECURE_SSL_REDIRECT = HTTPS
-# Probes come without TLS, from inside.
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^readyz/workers$"]
+# Probes and scrapers come without TLS, from inside.
+SECURE_REDIRECT_EXEMPT = [
+    r"^healthz$",
+    r"^readyz$",
+    r"^readyz/workers$",
+    r"^metrics$",
+]
 SECURE_HSTS_SECONDS = env.hsts_seconds if HTTPS else 0
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 if env.behind_proxy:

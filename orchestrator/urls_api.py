@@ -6,6 +6,7 @@ from django.urls import include, path, re_path
 
 from approvals import urls as approvals
 from orchestrator import health
+from orchestrator.api import approvals as asked
 from orchestrator.api import (
     checkpoints,
     comparisons,
@@ -22,6 +23,7 @@ from orchestrator.api.base import mount
 from orchestrator.api.bundles import endpoints as bundles
 from orchestrator.api.verbs import verb_paths
 from orchestrator.live import stream
+from orchestrator.metrics.door import metrics
 
 v1 = [
     path("graphs/", mount(graphs.Graphs), name="graphs"),
@@ -41,6 +43,13 @@ v1 = [
     path("runs/<str:run>/lineage/", mount(comparisons.RunLineage), name="run-lineage"),
     path("runs/<str:run>/align/", mount(comparisons.RunAlign), name="run-align"),
     path("runs/<str:run>/export/", mount(bundles.RunExport), name="run-export"),
+    path("approvals/", mount(asked.Approvals), name="approvals"),
+    path("approvals/<str:run>/", mount(asked.OneApproval), name="approval"),
+    path(
+        "approvals/<str:run>/cancel/",
+        mount(asked.ApprovalCancelled),
+        name="approval-cancel",
+    ),
     path("imports/", mount(bundles.Imports), name="imports"),
     path(
         "runs/<str:run>/replay-report/",
@@ -91,6 +100,7 @@ v1 = [
 urlpatterns = [
     path("api/v1/", include((v1, "api"))),
     path("healthz", health.healthz, name="healthz"),
+    path("metrics", metrics, name="metrics"),
     path("readyz", health.readyz, name="readyz"),
     path("readyz/workers", health.workers_readyz, name="readyz-workers"),
 ]

@@ -40,6 +40,7 @@ WHOLE = (
 for the first pass they take too long.
 """
 INSTALLATIONS = (
+    "tests/deploy",
     "tests/stories",
     "tests/checkpoints/test_keys_in_settings.py",
     "tests/house/test_deployment.py",
@@ -76,6 +77,7 @@ ON_ONE_DATABASE = (
     "tests/approvals/audit/test_words.py",
     "tests/bench",
     "tests/checkpoints/test_conf.py",
+    "tests/deploy",
     "tests/engine",
     "tests/house",
     "tests/orchestrator/devtools",

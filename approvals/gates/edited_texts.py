@@ -23,10 +23,10 @@ from orchestrator.engine.gates.requests import (
     texts_after_edit,
 )
 from orchestrator.engine.graphs.compile import Compiled, State
-from orchestrator.engine.graphs.form import require_fitting_form
 from orchestrator.engine.graphs.gate import present_edit
 from orchestrator.engine.graphs.limit import require_within_limits
 from orchestrator.engine.graphs.question import NO_VALUE, require_fitting
+from orchestrator.engine.graphs.write import require_fitting_form
 from orchestrator.engine.values.ops import same
 
 

@@ -12,8 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from approvals.gates.deadline_jobs import add_request_jobs
-from approvals.gates.given_times import AskingPlace, with_time
+from approvals.gates.deadline_jobs import AskingPlace, add_request_jobs, with_time
 from approvals.gates.renewals import AUTHORITY_KIND, renewed_at
 from approvals.gates.reviewer_rows import reviewer_rows
 from approvals.models import ApprovalRequest, RequestReviewer
@@ -38,13 +37,13 @@ from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.consideration import consideration_policy
-from orchestrator.engine.graphs.form import named_effect, shown_form
 from orchestrator.engine.graphs.gate import Show, plain_label, present
 from orchestrator.engine.graphs.question import shown_of
 from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.graphs.standing_policy import standing_policy
 from orchestrator.engine.graphs.tiers import next_tier_at, tiers_policy
 from orchestrator.engine.graphs.veto import veto_policy
+from orchestrator.engine.graphs.write import named_effect, shown_form
 from orchestrator.engine.step.held_patch import is_patch
 from orchestrator.engine.step.reduce import HeldWrite
 from orchestrator.engine.values import canonical
@@ -76,8 +75,8 @@ class ReachedGate:
     looked at, None if they were not recorded. `reviewers` are named already if the gate
     was asked before and nothing may name others. If the task had asked on this line
     before, `ordinal` says how often, and `revisions` have the next revision of each of
-    its writes, by position; the revisions and verdicts of those at `settled_positions`
-    stay, by the decisions in its requests from the ordinal `kept_since` on. `shown` is
+    its writes, by position; the revisions and verdicts of those in `kept_from` stay, by
+    the decisions in its requests from that ordinal on, by position. `shown` is
     what `present` returns, where it is known from an earlier request; `renews` names
     that.
     """
@@ -92,8 +91,7 @@ class ReachedGate:
     reviewers: Sequence[str] | None = None
     ordinal: int = 0
     revisions: Mapping[int, int] = field(default_factory=dict)
-    settled_positions: Collection[int] = ()
-    kept_since: int = 0
+    kept_from: Mapping[int, int] = field(default_factory=dict)
     shown: Mapping[str, Any] | None = None
     renews: UUID | None = None
 
@@ -300,7 +298,7 @@ def _new_revisions(
     """Yield the revisions about which a request asks."""
     for write, shown_write in zip(proposal, shown["writes"], strict=True):
         # Its newest revision is the one that people settled.
-        if write.position in reached.settled_positions:
+        if write.position in reached.kept_from:
             continue
         yield _stage(
             asker,
@@ -496,9 +494,12 @@ def policy_of(
     # Policies without it are hashed as before there were deadlines.
     if deadline.at is not None:
         policy["on_deadline"] = _on_deadline(gate, task, reached)
-    if reached.settled_positions:
-        policy["kept"] = sorted(reached.settled_positions)
-        policy["kept_since"] = reached.kept_since
+    if reached.kept_from:
+        kept = sorted(reached.kept_from)
+        policy["kept"] = kept
+        # Processes of older versions know one number for all.
+        policy["kept_since"] = min(reached.kept_from.values())
+        policy["kept_from"] = [reached.kept_from[position] for position in kept]
     # What a person brought in waits for people.
     if reached.guard in ("", task.node):
         policy.update(auto_policy(gate))

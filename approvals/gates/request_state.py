@@ -4,11 +4,11 @@ on a row that was tampered with, and nothing applies one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, F, QuerySet
+from django.db.models import Count, QuerySet
 
 from approvals.gates.renewals import AUTHORITY_KIND, FIRST_POSITION
 from approvals.models import (
@@ -43,9 +43,10 @@ _DECIDES = (RequestStatus.OPEN, RequestStatus.SETTLED)
 @frozen
 class RequestState:
     """One request with its writes as they stand, in order of position, and the
-    decisions on them; apart from these the answers that count for nobody.
-    `was_closed`: the request was closed after its row had been read, and its writes may
-    be those of the one that replaced it.
+    decisions on them; apart from these the answers that count for nobody. Where verdicts
+    were kept, `earlier` are the requests in which they were made, by id. `was_closed`:
+    the request was closed after its row had been read, and its writes may be those of
+    the one that replaced it.
     """
 
     request: ApprovalRequest
@@ -54,6 +55,11 @@ class RequestState:
     decisions: tuple[Decision, ...] = ()
     answers: tuple[Decision, ...] = ()
     was_closed: bool = False
+    earlier: Mapping[UUID | None, ApprovalRequest] = field(default_factory=dict)
+
+    def request_of(self, decision: Decision) -> ApprovalRequest:
+        """Return the request in which one of the decisions was made."""
+        return self.earlier.get(decision.request_id, self.request)
 
     @property
     def votes(self) -> list[Given]:
@@ -154,25 +160,41 @@ def _earlier_decisions(
     """Return the decisions of earlier requests that count in these, by the id of the
     request. Each of these keeps verdicts: the policy has the positions of the writes
     that were settled when a deadline closed the earlier one, and since which ordinal
-    decisions count: those before a re-opening do not. One query.
+    decisions count: those before a re-opening do not. Each has its request. One query.
     """
-    rows = Decision.objects.filter(
+    rows = Decision.objects.select_related("request").filter(
         run=keeping[0].run_id,
         line=keeping[0].line,
         task__in={request.task for request in keeping},
         request__isnull=False,
     )
-    rows = rows.annotate(ordinal=F("request__ordinal")).order_by("event_seq")
+    rows = rows.order_by("event_seq")
     earlier: dict[UUID, list[Decision]] = {}
     for decision in rows:
         for request in keeping:
-            # A policy of an older version has no such ordinal.
-            since = request.policy.get("kept_since", 0)
-            is_earlier = since <= decision.ordinal < request.ordinal
-            is_kept = decision.position in request.policy["kept"]
-            if decision.task == request.task and is_earlier and is_kept:
+            if decision.task == request.task and _is_counted(decision, request):
                 earlier.setdefault(request.id, []).append(decision)
     return earlier
+
+
+def _is_counted(decision: Decision, request: ApprovalRequest) -> bool:
+    """Return whether a decision in a request of a task counts in this later one of it."""
+    first = kept_from(request.policy).get(decision.position)
+    made_in = decision.request
+    if first is None or made_in is None:
+        return False
+    return first <= made_in.ordinal < request.ordinal
+
+
+def kept_from(policy: Mapping[str, Any]) -> dict[int, int]:
+    """Return, by position of a write whose verdict a request keeps, the ordinal of the
+    first request whose decisions on it count.
+    """
+    positions = policy.get("kept", ())
+    # A policy of an older version has one ordinal for all, or none.
+    same = [policy.get("kept_since", 0)] * len(positions)
+    ordinals = policy.get("kept_from", same)
+    return dict(zip(positions, ordinals, strict=False))
 
 
 def _query_of_requests(*requests: UUID) -> "QuerySet[Decision]":
@@ -189,15 +211,32 @@ def _state_of(
     if request.kind == AUTHORITY_KIND:
         place = FIRST_POSITION + request.ordinal
     writes = writes_by_place.get((request.task, place), [])
-    sealed_rows.verify_rows([request, *writes, *decisions], protection)
+    earlier = _earlier_requests(request, decisions)
+    rows = [request, *writes, *decisions, *earlier.values()]
+    sealed_rows.verify_rows(rows, protection)
     was_deciding = request.status in _DECIDES
     _require_whole(request, writes, decisions)
     was_closed = was_deciding and request.status not in _DECIDES
     signed = tuple(row for row in decisions if row.verdict not in ANSWERS)
     answers = tuple(row for row in decisions if row.verdict in ANSWERS)
-    state = RequestState(request, tuple(writes), {}, signed, answers, was_closed)
+    state = RequestState(
+        request, tuple(writes), {}, signed, answers, was_closed, earlier
+    )
     held = [Held(row.write, row.revision, row.author_id, row.channel) for row in writes]
     return replace(state, standings=judge(held, state.votes, policy_of(request)))
+
+
+def _earlier_requests(
+    request: ApprovalRequest, decisions: Iterable[Decision]
+) -> dict[UUID | None, ApprovalRequest]:
+    """Return the earlier requests in which some of these decisions were made, by id."""
+    earlier: dict[UUID | None, ApprovalRequest] = {}
+    for decision in decisions:
+        # Its own decisions are read without it.
+        if decision.request_id == request.id or decision.request is None:
+            continue
+        earlier[decision.request_id] = decision.request
+    return earlier
 
 
 def _require_whole(

@@ -1,23 +1,26 @@
 """The proposals of tasks about which people are asked anew: the stored revisions of
-their writes. No node runs for it.
+their writes, and why they are asked. No node runs for it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from approvals.gates.request_state import why_of
 from approvals.models import ApprovalRequest
 from checkpoints.ledger import pending_writes
-from checkpoints.models import PendingWrite
+from checkpoints.models import PendingWrite, RunEvent
 from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine import Gate, Task
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.graphs.form import stored_form
 from orchestrator.engine.graphs.gate import present
 from orchestrator.engine.graphs.question import stored_question
+from orchestrator.engine.graphs.write import stored_form
 from orchestrator.engine.step.reduce import HeldWrite
+
+REOPENED_EVENT = "request_reopened"
 
 
 @frozen
@@ -88,3 +91,34 @@ def _label_by_gate(gate: Gate, write: HeldWrite, presented: Presented) -> str:
         writes=[write],
     )
     return str(shown["writes"][0]["label"])
+
+
+def who_re_opened(username: str, reason: str) -> str:
+    """Return the sentence on a re-opening that its request shows."""
+    return f"{username} re-opened it under another policy: {reason}"
+
+
+def why_at_first(request: ApprovalRequest, protection: Protection) -> str:
+    """Return why people were asked, without the sentences of re-openings: the log has
+    those. One query for a request that is not the first of its task, else none. Raises
+    `TamperedRow`, `WrongKey`.
+    """
+    why = why_of(request)
+    if request.ordinal == 0:
+        return why
+    reopened = RunEvent.objects.filter(
+        run=request.run_id, task=request.task, type=REOPENED_EVENT
+    )
+    for event in reopened:
+        sealed_rows.verify_row(event, protection)
+        facts = read_value(event, "payload") or {}
+        # It may have been erased.
+        if facts.get("reason"):
+            why = _without(why, who_re_opened(event.actor, facts["reason"]))
+    return why
+
+
+def _without(text: str, sentence: str) -> str:
+    before, _, after = text.partition(sentence)
+    remaining = [before.removesuffix(". "), after.removeprefix(". ")]
+    return ". ".join(filter(None, remaining))

@@ -30,6 +30,7 @@ from approvals.notices.message import body_of, headers_of
 from approvals.notices.person_notices import new_person_notices
 from approvals.webhooks.address import read_address
 from approvals.webhooks.verbs import add_send_job, is_vouched_for, secret_of
+from checkpoints.core import work_sums
 from checkpoints.db.clock import db_in, db_now, read_now
 from checkpoints.db.shared_locks import lock_rows
 from checkpoints.models import Run
@@ -195,6 +196,9 @@ def send_webhook(lease: JobLease) -> Iterator[Step]:
             yield Step(sent, note="waits for another webhook", pause=1.0)
             return
         _record(delivery, attempt)
+        work_sums.count(
+            "webhooks_delivered" if attempt.is_delivered else "webhooks_failed"
+        )
         sent += 1
         yield Step(sent, note="deliveries attempted", pause=attempt.pause)
 

@@ -26,6 +26,7 @@ from approvals.models import (
 from approvals.notices.letter import letter_of
 from approvals.notices.mail_recipients import is_quiet, people_for, still_concerns
 from checkpoints.conf import conf
+from checkpoints.core import work_sums
 from checkpoints.core.ids import uuid7
 from checkpoints.db.clock import read_now
 
@@ -150,9 +151,11 @@ def _send(person: Any, batch: UUID, now: datetime) -> int:
     try:
         letter_of(person, batch, [mail.notice for mail in mails]).send()
     except (SMTPException, OSError) as error:
+        work_sums.count("mails_failed")
         log.warning("mail_refused", batch=str(batch), error=type(error).__name__)
         _record_refusal(rows, mails, now)
         return 0
+    work_sums.count("mails_sent")
     rows.update(
         status=DeliveryStatus.DELIVERED, sent_at=read_now(), attempts=F("attempts") + 1
     )

@@ -16,11 +16,13 @@ from approvals.list_columns import CAME_BACK, OPENED
 from approvals.models import ApprovalRequest, Notice, WebhookDelivery
 from approvals.notice_rows import ESCALATED, REMINDED
 from approvals.views.inbox_effects import effects_of
+from checkpoints import event_log
 from checkpoints.conf import conf
 from checkpoints.models import Run
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine.errors import CountersignError
 
 LONGEST_QUESTION = 500
 STILL_OPEN = (OPENED, REMINDED, ESCALATED, CAME_BACK)
@@ -94,14 +96,30 @@ def question_of(request: ApprovalRequest) -> str:
 def headers_of(
     delivery: WebhookDelivery, body: bytes, *, secret: bytes, at: int
 ) -> dict[str, str]:
-    """Return the headers of a message that is sent now: `at` is in seconds since 1970."""
+    """Return the headers of a message that is sent now: `at` is in seconds since 1970.
+    With the `traceparent` of its run, if it was started in a trace. One query.
+    """
     id = f"msg_{delivery.id.hex}"
     signed = f"{id}.{at}.".encode() + body
     mac = hmac.new(secret, signed, hashlib.sha256).digest()
-    return {
+    headers = {
         "Content-Type": "application/json",
         "User-Agent": "Countersign",
         "webhook-id": id,
         "webhook-timestamp": str(at),
         "webhook-signature": f"v1,{base64.b64encode(mac).decode()}",
     }
+    trace = _trace_of(delivery.notice)
+    if trace:
+        headers["traceparent"] = trace
+    return headers
+
+
+def _trace_of(notice: Notice) -> str:
+    if notice.run is None:
+        return ""
+    try:
+        return event_log.trace_of(notice.run)
+    except CountersignError:
+        # The message goes out whatever is wrong with the log of its run.
+        return ""

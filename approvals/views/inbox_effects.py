@@ -26,8 +26,8 @@ from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite
 from checkpoints.sealing.sealed_columns import read_or_reason
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.form import named_effect, stored_form
 from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.graphs.write import named_effect, stored_form
 from orchestrator.engine.step.held_patch import PATCH
 
 TaskKey = tuple[

@@ -48,7 +48,7 @@ from checkpoints.sealing.sealed_columns import read_value, unreadable_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine.errors import UNREADABLE, UnknownThing
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.form import named_effect, stored_form
+from orchestrator.engine.graphs.write import named_effect, stored_form
 
 PAGE = 20
 """The most writes on one page of a receipt."""

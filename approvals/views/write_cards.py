@@ -50,10 +50,10 @@ from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.gates.verdicts import AUTOMATIC, EXCLUDED, Standing, excludes
 from orchestrator.engine.graphs.call import is_authority, is_call
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.form import named_effect, stored_form
 from orchestrator.engine.graphs.limit import limit_in_words
 from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.graphs.trace import is_memory
+from orchestrator.engine.graphs.write import named_effect, stored_form
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.values import canonical
 
@@ -622,7 +622,7 @@ def _slip(
         row=row,
         request=state.request.id,
         title=title_of(row, shown),
-        say=_say(shown.get("reversible"), row.channel),
+        say=_say_of_effect(shown) or _say(shown.get("reversible"), row.channel),
         shown=page_of(change, drawing.pages, write),
         **_raw_of(value, base, drawing.pages, write),
         adds=_adds(row, base),
@@ -836,6 +836,22 @@ def page_of(change: comparison.Comparison, pages: CardPages, write: str) -> Show
         lead=change.lead,
         unlisted=change.unlisted,
     )
+
+
+_ACTS = {
+    "read": "Whoever asked looks something up with it once it is approved.",
+    "write": "Whoever asked changes data with it once it is approved.",
+    "external": "Whoever asked acts outside with it once it is approved.",
+}
+"""Effect of a write -> the sentence on what becomes of it."""
+
+
+def _say_of_effect(shown: Mapping[str, Any]) -> str:
+    """Return a sentence on what is done with a write elsewhere; empty where its node
+    names no effect, or one that changes nothing.
+    """
+    form = stored_form(shown)
+    return "" if form is None else _ACTS.get(str(form["effect"]), "")
 
 
 def _say(reversible: Any, channel: str) -> str:

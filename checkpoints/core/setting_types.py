@@ -26,6 +26,9 @@ from checkpoints.core.keyring import DATA_KEY, KEY_BYTES, LONGEST_KEY_ID
 LONGEST_SHOWN = 200
 """The most characters of a wrong value that a refusal repeats."""
 
+LEAST_TOKEN = 32
+"""The fewest characters of a token that opens a door by itself."""
+
 
 def must_be(words: str, *, secret: bool = False) -> WrapValidator:
     """Return the annotation of a type that refuses a value in these words."""
@@ -146,6 +149,12 @@ def _mail_sender(sender: str) -> str:
     return sender
 
 
+def _long_token(token: str) -> str:
+    if token and (len(token) < LEAST_TOKEN or not token.isascii()):
+        raise ValueError(f"must have at least {LEAST_TOKEN} characters, all ASCII")
+    return token
+
+
 Switch = Annotated[bool, must_be("true or false")]
 PositiveNumber = Annotated[
     float, Field(gt=0, allow_inf_nan=False), must_be("a number greater than 0")
@@ -168,6 +177,12 @@ WholeFromOne = Annotated[
 Text = Annotated[str, BeforeValidator(_empty_for_none), must_be("a text")]
 HeaderName = Annotated[Text, AfterValidator(_header_name)]
 MailSender = Annotated[Text, AfterValidator(_mail_sender)]
+LongToken = Annotated[
+    str,
+    BeforeValidator(_empty_for_none),
+    must_be("a text", secret=True),
+    AfterValidator(_long_token),
+]
 SiteAddress = Annotated[Text, AfterValidator(_site_address)]
 KeyId = Annotated[str, BeforeValidator(_key_id)]
 Key = Annotated[bytes, BeforeValidator(_key)]

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Exists
+from django.db.models import Exists, Func
 
 _GROUPED_IN_MEMORY = {"enable_sort": "off"}
 _IN_ORDER = {"enable_bitmapscan": "off"}
@@ -25,6 +26,19 @@ class LookedUp(Exists):
     """
 
     template = "EXISTS(%(subquery)s OFFSET 0)"
+
+
+class Unindexed(Func):
+    """A column of a condition by which SQLite looks up no rows, so that it uses the
+    index of another. It gathers no statistics by itself, and takes the index that has
+    most of the columns. On PostgreSQL it is the column itself.
+    """
+
+    template = "%(expressions)s"
+    arity = 1
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        return self.as_sql(compiler, connection, template="+%(expressions)s", **context)
 
 
 @contextmanager

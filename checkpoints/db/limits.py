@@ -3,9 +3,11 @@ locks. PostgreSQL only: a server can end the transactions of others. On SQLite a
 held by a process of this host, and nobody can take it away.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from django.db import DEFAULT_DB_ALIAS, Error, connections
+from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.db.models import CharField, Func, Model, QuerySet, Value
@@ -78,6 +80,26 @@ def within_given_limits(
         conditions[f"{name}_said__isnull"] = False
     limited: QuerySet[Row] = rows.alias(**aliases).filter(**conditions)
     return limited
+
+
+@contextmanager
+def short_statements(seconds: float) -> Iterator[None]:
+    """Open a transaction of which no statement may take longer than these seconds; one
+    that does raises `OperationalError`. A shorter limit that is set already stays. Does
+    nothing on SQLite.
+    """
+    if connection.vendor != "postgresql":
+        yield
+        return
+    text = (
+        "SELECT set_config(name, %(limit)s, true) FROM pg_settings "
+        "WHERE name = 'statement_timeout' "
+        "AND setting::bigint NOT BETWEEN 1 AND %(limit)s::bigint"
+    )
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(text, {"limit": _milliseconds(seconds)})
+        yield
 
 
 def _of_the_client() -> dict[str, int]:

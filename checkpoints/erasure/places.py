@@ -230,6 +230,7 @@ KEPT_FACTS = frozenset(
         "superstep",
         "tasks",
         "ties",
+        "trace",
         "travel",
         "type",
         "verdict",

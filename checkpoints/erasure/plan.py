@@ -16,6 +16,7 @@ from checkpoints.erasure.store_forks import STORE_FORK, forks_made_of
 from checkpoints.erasure.sweeps import SWEEPS
 from checkpoints.models import Checkpoint, ErasureRecord, Run, RunLine
 from checkpoints.models.run_line import Travel
+from checkpoints.threads import is_thread
 from orchestrator.engine.errors import (
     Erased,
     InvalidValue,
@@ -124,6 +125,7 @@ def plan_erasure(
     if run is None:
         raise unknown_thing("run", run_id)
     require_erasable(run, held)
+    _require_whole(run, state_paths)
     # An erasure under way verified the run when it began, and verifies each row again.
     if going_on(run.id) is None:
         require_sound(run)
@@ -149,6 +151,17 @@ def plan_erasure(
         along=tuple(along),
         clears=tuple(clears),
     )
+
+
+def _require_whole(run: Run, paths: tuple[StatePath, ...]) -> None:
+    """Raise `InvalidValue` for paths in a thread: each value is also in bytes that only
+    its engine can read, in which no path leads anywhere.
+    """
+    if paths and is_thread(run):
+        raise InvalidValue(
+            f"run {run.key} is a thread of another engine, which is erased as a whole",
+            path="paths",
+        )
 
 
 def _words_at(run: Run, paths: tuple[StatePath, ...]) -> tuple[str, ...]:

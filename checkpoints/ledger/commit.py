@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from checkpoints import event_log, uploads
 from checkpoints.conf import conf
+from checkpoints.core import work_sums
 from checkpoints.core.ids import uuid7
 from checkpoints.core.status import ENDS, Status
 from checkpoints.db import fenced_transaction, statements
@@ -118,13 +119,15 @@ def create_run(
     actor: str,
     metadata: Mapping[str, Any] | None = None,
     indexed: Collection[str] = (),
+    trace: str = "",
 ) -> Run:
     """Insert a queued run: its row, its checkpoint 0, the first event of its log. In the
     caller's transaction.
 
     `run` is unsaved, with the fields that the caller knows; `indexed` names the
-    metadata that stays readable. Raises `IntegrityError` if the key is taken,
-    `InvalidValue` if the input names a file that no longer exists.
+    metadata that stays readable, `trace` is the `traceparent` of whoever starts it.
+    Raises `IntegrityError` if the key is taken, `InvalidValue` if the input names a file
+    that no longer exists.
     """
     metadata = metadata or {}
     at = timezone.now()
@@ -140,6 +143,8 @@ def create_run(
     checkpoint = NewCheckpoint(Source.INPUT, payload, 0)
     change = checkpoint_rows.full_delta(checkpoint, header.protection)
     facts = {"change": change.hash, **metadata_facts(metadata, header.protection)}
+    if trace:
+        facts["trace"] = trace
     events, end = first_events(run, header, checkpoint_id, actor=actor, at=at, **facts)
     row, head = checkpoint_rows.first_row(
         header, checkpoint_id, checkpoint, change, end=end, at=at
@@ -302,7 +307,7 @@ def prepare_commit(
     delta = checkpoint_rows.delta_after(head, checkpoint, header.protection)
 
     # The events come first: the checkpoint's hash covers the end of the log.
-    saved = _saved_event(
+    saved = saved_event(
         checkpoint_id,
         checkpoint,
         delta.hash,
@@ -350,6 +355,9 @@ def prepare_commit(
 
     def send() -> Callable[[], None]:
         outcome = send_transaction()
+        if work_sums.installed is not None:
+            work_sums.installed.add("checkpoints")
+            work_sums.installed.add("checkpoint_bytes", row.stored_size)
         # The lease runs ahead of the commit, so that work can go on meanwhile.
         lease_before = _changed_by_commit(lease)
         _update_lease(
@@ -377,12 +385,12 @@ def first_appended_seq(lease: Lease) -> int:
     return lease.end.seq + len(lease.unsaved) + 1
 
 
-def _saved_event(
+def saved_event(
     checkpoint_id: UUID,
     checkpoint: NewCheckpoint,
     delta_hash: str,
     *,
-    started_at: datetime | None,
+    started_at: datetime | None = None,
 ) -> NewEvent:
     """Return the event of a saved checkpoint. It refers to the change by its hash, for
     the bytes are stored once. `started_at` is given with the first checkpoint that a

@@ -9,6 +9,7 @@ written; its own rows stay as they are.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db.models import F
 from django.utils import timezone
@@ -136,10 +137,11 @@ def begin_line(
     before: Sequence[NewEvent],
     events: Sequence[NewEvent],
     inside: Inside,
+    checkpoint_id: UUID | None = None,
 ) -> int:
     """Begin the next line of a locked run that no worker has leased. Its log gets
-    `before`, the event that the line begins, and `events`. Returns the number of the
-    event that the line begins.
+    `before`, the event that the line begins, and `events`, which may name its first
+    checkpoint by `checkpoint_id`. Returns the number of the event that the line begins.
 
     The epoch rises, so a worker that was frozen past its lease finds it lost. Raises
     `SaveFailed`, and `TamperedRow` or `WrongKey` if its head does not verify.
@@ -152,7 +154,7 @@ def begin_line(
     header = RunHeader.of(run)
 
     # The log refers to the checkpoint, and the checkpoint's hash covers the log.
-    checkpoint_id = uuid7()
+    checkpoint_id = checkpoint_id or uuid7()
     change = checkpoint_rows.full_delta(new.checkpoint, header.protection)
     facts = {
         "line": run.line,

@@ -28,6 +28,12 @@ class Worker(models.Model):
     fingerprints = models.JSONField(
         default=list, help_text="Fingerprints of the graphs that it has registered."
     )
+    # NULL, so that a process of the version before can still insert its row.
+    sums = models.JSONField(
+        null=True,
+        blank=True,
+        help_text="What it has done since its start; empty where nobody watches.",
+    )
 
     class Meta:
         ordering = ["-heartbeat_at"]

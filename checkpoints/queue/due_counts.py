@@ -26,6 +26,7 @@ OF_KIND = f"""
     AND other.priority = kinds.priority AND other.status IN ({WAITING})
 """
 QUEUED = f"other.status = '{Status.QUEUED}'"
+IN_LINE = f"other.status IN ({WAITING})"
 IS_DUE = "other.due_at <= %(now)s"
 
 
@@ -39,6 +40,41 @@ class QueuedVersion:
     version: str
     fingerprint: str
     runs: int
+
+
+@frozen
+class DueGraph:
+    """The runs of a graph that need a worker, queued or after their waiting time: at
+    most one more than `MOST_COUNTED` of each version and priority, of which the oldest
+    has been due for so many seconds.
+    """
+
+    graph: str
+    runs: int
+    oldest_seconds: float
+
+
+def due_by_graph(*, most: int) -> list[DueGraph]:
+    """Return the queue of the first `most` graphs, by name, that have queued or waiting
+    runs. One query.
+    """
+    moment = timezone.now()
+    rows = _select(f"""
+        SELECT graph, SUM(runs), MIN(oldest) FROM (
+          SELECT
+            kinds.graph AS graph,
+            (SELECT COUNT(*) FROM ({_first_due_text("id", IN_LINE)}) AS counted) AS runs,
+            ({_oldest_text(IN_LINE)}) AS oldest
+          FROM kinds
+        ) AS by_kind
+        GROUP BY graph ORDER BY graph LIMIT {int(most)}
+    """)
+    due: list[DueGraph] = []
+    for graph, runs, oldest in rows:
+        since = _moment(oldest) or moment
+        seconds = max(0.0, (moment - since).total_seconds())
+        due.append(DueGraph(graph, int(runs), seconds))
+    return due
 
 
 def count_queued() -> int:
@@ -64,7 +100,7 @@ def oldest_due() -> datetime | None:
     """Return since when the queued or waiting run is due that waits for the longest;
     None if none is due. One query.
     """
-    return _oldest(f"other.status IN ({WAITING})")
+    return _oldest(IN_LINE)
 
 
 def queued_versions(without: Collection[str], *, most: int) -> list[QueuedVersion]:
@@ -92,20 +128,25 @@ def queued_versions(without: Collection[str], *, most: int) -> list[QueuedVersio
 
 
 def _oldest(status: str) -> datetime | None:
-    rows = _select(f"""
-        SELECT MIN((
-          SELECT other.due_at FROM {TABLE} AS other
-          WHERE {OF_KIND} AND {status} AND {IS_DUE}
-          ORDER BY other.due_at LIMIT 1
-        ))
-        FROM kinds
-    """)
-    oldest = rows[0][0]
+    rows = _select(f"SELECT MIN(({_oldest_text(status)})) FROM kinds")
+    return _moment(rows[0][0])
+
+
+def _oldest_text(status: str) -> str:
+    """Return the query for the due time of the run of a kind that is due the longest."""
+    return f"""
+        SELECT other.due_at FROM {TABLE} AS other
+        WHERE {OF_KIND} AND {status} AND {IS_DUE}
+        ORDER BY other.due_at LIMIT 1
+    """
+
+
+def _moment(value: Any) -> datetime | None:
     # SQLite keeps times as text, in UTC.
-    if isinstance(oldest, str):
-        oldest = parse_datetime(oldest)
-        return oldest and oldest.replace(tzinfo=UTC)
-    return oldest  # type: ignore[no-any-return]
+    if isinstance(value, str):
+        moment = parse_datetime(value)
+        return moment and moment.replace(tzinfo=UTC)
+    return value  # type: ignore[no-any-return]
 
 
 def _queued_text() -> str:
@@ -114,21 +155,21 @@ def _queued_text() -> str:
     """
     # SQLite has no LATERAL. It evaluates the list for each kind, and looks up its ids.
     if connection.vendor == "sqlite":
-        return f"JOIN {TABLE} AS run ON run.id IN ({_first_queued_text('id')})"
-    return f"CROSS JOIN LATERAL ({_first_queued_text(f'id, {VERSION}')}) AS run"
+        return f"JOIN {TABLE} AS run ON run.id IN ({_first_due_text('id', QUEUED)})"
+    return f"CROSS JOIN LATERAL ({_first_due_text(f'id, {VERSION}', QUEUED)}) AS run"
 
 
-def _first_queued_text(columns: str) -> str:
+def _first_due_text(columns: str, status: str) -> str:
     most = counts.MOST_COUNTED + 1
     return f"""
         SELECT {columns} FROM (
           SELECT {columns} FROM {TABLE} AS other
-          WHERE {OF_KIND} AND {QUEUED} AND other.due_at IS NULL LIMIT {most}
+          WHERE {OF_KIND} AND {status} AND other.due_at IS NULL LIMIT {most}
         ) AS without_time
         UNION ALL
         SELECT {columns} FROM (
           SELECT {columns} FROM {TABLE} AS other
-          WHERE {OF_KIND} AND {QUEUED} AND {IS_DUE} LIMIT {most}
+          WHERE {OF_KIND} AND {status} AND {IS_DUE} LIMIT {most}
         ) AS with_time
     """
 

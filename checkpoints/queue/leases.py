@@ -104,6 +104,8 @@ class Lease:
     cancelling: bool = False
     skew: timedelta = timedelta()
     unsaved: list[NewEvent] = field(default_factory=list)
+    # Of OpenTelemetry; None where nothing is traced.
+    tracer: Any = None
     protection: Protection = field(init=False)
 
     def __post_init__(self) -> None:

@@ -29,6 +29,18 @@ def any_alive() -> bool:
     return _alive().exists()
 
 
+def count_alive() -> int:
+    """Return how many such workers there are. One query."""
+    return _alive().count()
+
+
+def any_alive_on(host: str) -> bool:
+    """Return whether a worker of this host has sent a heartbeat within a lease, also if
+    it is about to stop. One query.
+    """
+    return _with_heartbeat().filter(host=host).exists()
+
+
 def any_can_run(fingerprint: str) -> bool:
     """Return whether such a worker can run this version of a graph, because it has its
     code and its secrets. One query.
@@ -45,11 +57,13 @@ def live_fingerprints() -> set[str]:
 
 
 def _alive() -> "QuerySet[Worker]":
+    return _with_heartbeat().filter(draining=False)
+
+
+def _with_heartbeat() -> "QuerySet[Worker]":
     # By the database's clock, as heartbeats are written: this host's may be wrong.
     since = db_in(-conf().lease_seconds)
-    return Worker.objects.filter(
-        stopped_at=None, draining=False, heartbeat_at__gte=since
-    )
+    return Worker.objects.filter(stopped_at=None, heartbeat_at__gte=since)
 
 
 def silence() -> Silence | None:

@@ -6,6 +6,7 @@ from checkpoints.retention.holds import hold, is_held, pin, release_hold, unpin
 from checkpoints.retention.policies import delete_policy, save_policy
 from checkpoints.retention.policy_schedules import confirm_policy, schedules_of
 from checkpoints.retention.prune_job import prune
+from checkpoints.retention.thread_removal import remove_thread
 
 __all__ = [
     "DryRun",
@@ -20,6 +21,7 @@ __all__ = [
     "plan_erasure",
     "prune",
     "release_hold",
+    "remove_thread",
     "save_policy",
     "schedules_of",
     "unpin",

@@ -31,6 +31,7 @@ from checkpoints.models import Checkpoint, ErasureRecord, LegalHold, Pin, Run, R
 from checkpoints.models.checkpoint import Source
 from checkpoints.models.run_line import Travel
 from checkpoints.retention.rule import Rule
+from checkpoints.threads import FINGERPRINT
 
 OLD = "old"
 WITH_RUN = "with_run"
@@ -46,6 +47,7 @@ WORDS = {
     "imported": "its run was imported as a bundle and stays as it is",
     "held": "its run is under a legal hold",
     "erasing": "values of its run are being erased",
+    "thread": "its run is a thread of another engine, which may go back to any of them",
     "waits": "the run is paused here",
     "head": "the newest of its run",
     "pinned": "it is pinned",
@@ -86,6 +88,13 @@ def numbered(rule: Rule, *, exists: type[Exists] = LookedUp) -> "QuerySet[Any]":
     return _annotated(rule, positions, SmallIntegerField(), exists)
 
 
+def gone_by_themselves(rule: Rule) -> "QuerySet[Any]":
+    """Return the checkpoints of a rule's graph that go while their runs stay. Other
+    tables are looked at only for rows that the policy itself does not keep.
+    """
+    return classified(rule).filter(_old(rule), why=OLD)
+
+
 def _annotated(
     rule: Rule,
     values: Mapping[str, Any],
@@ -120,6 +129,7 @@ def _conditions(rule: Rule, exists: type[Exists]) -> list[tuple[str, Any]]:
     if rule.ended:
         conditions.append((WITH_RUN, _ended(rule) & _unreferenced(exists)))
     conditions += [
+        ("thread", Q(run__fingerprint=FINGERPRINT)),
         ("waits", head & Q(run__status__in=_WAITING)),
         ("head", head),
         ("pinned", exists(pins)),

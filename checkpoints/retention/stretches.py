@@ -20,7 +20,7 @@ from checkpoints.ledger import checkpoint_rows, locked_run
 from checkpoints.models import Checkpoint, Run
 from checkpoints.payloads import DATABASE
 from checkpoints.retention.archive import Archived
-from checkpoints.retention.kept_points import OLD, classified
+from checkpoints.retention.kept_points import gone_by_themselves
 from checkpoints.retention.new_anchors import (
     NewAnchor,
     make_anchor,
@@ -166,6 +166,9 @@ def _going(rule: Rule, run: Run, archived: Archived | None) -> list[tuple[int, i
     """Return (seq, bytes) of rows that go, the newest first, at most `MOST`."""
     # The run may have gone on since, and the bundle lacks what it did.
     before = archived.head_seq if archived else run.head_seq
+    # Only an age for whole runs can make a row go that `keep_last` would keep.
+    if rule.keep_last is not None and run.status not in rule.ended:
+        before = min(before, run.head_seq - rule.keep_last + 1)
     query = _rows_that_go(json.dumps(facts_of(rule), sort_keys=True))
     rows = query_cache.select_values(query, run.id, before)
     return [(int(seq), int(size)) for seq, size in rows]
@@ -176,8 +179,8 @@ def _rows_that_go(facts: str) -> Query:
     """Return the same function for the same rule, so that its text, which is long, is
     compiled once and not under the lock.
     """
-    old = classified(rule_from(json.loads(facts))).filter(why=OLD)
-    rows = old.order_by("-seq").values_list("seq", "stored_size")
+    gone = gone_by_themselves(rule_from(json.loads(facts)))
+    rows = gone.order_by("-seq").values_list("seq", "stored_size")
 
     def rows_that_go(run: Any, before: Any) -> "QuerySet[Any, Any]":
         return rows.filter(run=run, seq__lt=before)[:MOST]

@@ -141,6 +141,8 @@ NEEDED: Mapping[str, Mapping[str, Kind]] = {
     "texts_changed": _REVISED,
     "approval_not_needed": {"decisions": _ids},
     "gate_applied": {"outcome": _name},
+    "thread_saved": {"checkpoint": _id, "namespace": _name},
+    "thread_written": {"namespace": _name, "values": _anything},
 }
 """Type -> the facts that every line of it has had since the type exists."""
 
@@ -150,6 +152,7 @@ POSSIBLE: Mapping[str, Mapping[str, Kind]] = {
         "label": _anything,
         "facts": _anything,
         "ties": _object,
+        "trace": _name,
         "line": _number,
     },
     "line_begun": {"change": _name},

@@ -106,7 +106,11 @@ def _faults_of_rest(subject: Subject) -> Iterator[Fault]:
         logged_status = line.type.removeprefix("run_")
 
     if run.status == Status.PAUSED:
-        if logged_status not in ("", Status.PAUSED):
+        agreeing = {"", Status.PAUSED}
+        # One that waited when it was exported is shown as paused where it came in.
+        if run.imported:
+            agreeing.add(Status.WAITING)
+        if logged_status not in agreeing:
             yield subject.fault(
                 run, f"is {run.status}, but its log says {logged_status}"
             )

@@ -11,6 +11,7 @@ from approvals.permissions import has_role
 from orchestrator.api.serializers import GraphLine, GraphOut
 from orchestrator.engine import registry
 from orchestrator.engine.errors import UnknownThing
+from orchestrator.graphs import NAME as SHIPPED
 
 
 class Graphs(APIView):
@@ -20,7 +21,7 @@ class Graphs(APIView):
     def get(self, request: Request) -> Response:
         if not has_role(person(request)):
             raise UnknownThing("you may not see the catalogue")
-        names = sorted({compiled.name for compiled in registry.all()})
+        names = sorted({compiled.name for compiled in registry.all()} - {SHIPPED})
         graphs = [registry.current(name).catalogue() for name in names]
         # A page like any other, though all graphs fit on one.
         page = {

@@ -23,6 +23,7 @@ from approvals.api.base import (
 from approvals.permissions import visible_run
 from approvals.visible_runs import VisibleRuns
 from checkpoints import lines, retention, timeline
+from checkpoints.core import tracing
 from checkpoints.core.arguments import MOST_WHOLE
 from checkpoints.ledger import notes
 from checkpoints.models import ErasureRecord, Run
@@ -85,7 +86,8 @@ class Runs(APIView):
         self.require_rights(request)
         _require_principal(request, body)
         on_behalf_of = body.pop("on_behalf_of", None)
-        start = _start_request(body, by=person(request))
+        trace = tracing.parse_traceparent(request.headers.get("traceparent"))
+        start = _start_request(body, by=person(request), trace=trace)
         run, new = start_for(start, on_behalf_of=on_behalf_of)
         return Response(RunOut(run).data, status=201 if new else 200)
 
@@ -120,15 +122,17 @@ def _require_principal(request: Request, body: dict[str, Any]) -> None:
         )
 
 
-def _start_request(body: dict[str, Any], *, by: Any) -> runs.StartRequest:
-    """Return the request to start a run that a validated body describes."""
+def _start_request(body: dict[str, Any], *, by: Any, trace: str) -> runs.StartRequest:
+    """Return the request to start a run that a validated body describes, in the trace
+    that the caller names.
+    """
     queued = runs.Queued(body.pop("priority"), body.pop("due_at", None))
     again = runs.Again(
         resume_failed=body.pop("resume_failed"),
         restart=body.pop("restart"),
         allow_effects=tuple(body.pop("allow_effects")),
     )
-    return runs.StartRequest(**body, by=by, again=again, queued=queued)
+    return runs.StartRequest(**body, by=by, again=again, queued=queued, trace=trace)
 
 
 class OneRun(APIView):

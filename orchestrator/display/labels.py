@@ -143,6 +143,8 @@ EVENTS = {
     "memory_written": "memory written",
     "memory_deleted": "memory deleted",
     "history_removed": "history removed",
+    "thread_saved": "checkpoint of a thread saved",
+    "thread_written": "writes of a thread kept",
     "warning": "warning",
 }
 """Event type -> the words of the log."""

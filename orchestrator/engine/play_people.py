@@ -39,7 +39,6 @@ from orchestrator.engine.graphs.confirmation import (
     confirmation_policy,
 )
 from orchestrator.engine.graphs.effect import REJECTED
-from orchestrator.engine.graphs.form import require_fitting_form, shown_form
 from orchestrator.engine.graphs.gate import Gate, present, present_edit
 from orchestrator.engine.graphs.limit import require_within_limits
 from orchestrator.engine.graphs.question import (
@@ -49,6 +48,7 @@ from orchestrator.engine.graphs.question import (
     require_fitting,
     shown_of,
 )
+from orchestrator.engine.graphs.write import require_fitting_form, shown_form
 from orchestrator.engine.step.base import Base
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.step.output import WriteValue
@@ -159,7 +159,9 @@ class _HeldRevision:
 
 @dataclass(slots=True)
 class _PlayedRequest:
-    """A request that no settlement has applied. `shown` is fixed when it is opened."""
+    """A request that no settlement has applied. `shown` is fixed when it is opened;
+    `seen_by_policy` are the revisions about which its automatic policy was asked.
+    """
 
     task: Task
     shown: dict[str, Any]
@@ -167,6 +169,7 @@ class _PlayedRequest:
     writes: list[_HeldRevision]
     decisions: list[Given] = field(default_factory=list)
     vetoes: int = 0
+    seen_by_policy: set[tuple[UUID, int]] = field(default_factory=set)
 
     def answered(self) -> list[_HeldRevision]:
         """Return the writes that have a value."""
@@ -289,7 +292,9 @@ class Reviewers:
                     write.channel,
                     shows=write.shows,
                 )
-                self._ask_policy(request, state)
+        # What came back, and what a person edited before a veto kept it open.
+        for request in self._waiting.values():
+            self._ask_policy(request, state)
 
     def requests(self, state: State) -> list[Request]:
         """Return the requests that wait, in declared order."""
@@ -346,35 +351,50 @@ class Reviewers:
         return veto_of(self._compiled, node, gate, seen, settlement.writes).why
 
     def _ask_policy(self, request: _PlayedRequest, state: State) -> None:
-        """Let the automatic policy of a gate sign what is open, where it decides alone:
-        beside it a decider stands for all others.
+        """Let the automatic policy of a gate sign the open revisions about which it was
+        not asked before, where it decides alone: beside it a decider stands for all
+        others.
         """
         gate = self._gate(request.task.node)
         if gate.auto is None or gate.quorum > 1:
             return
+        standings = request.stands().standings
+        proposed: list[_HeldRevision] = []
+        unseen: list[_HeldRevision] = []
         # Only a person can answer what the node has asked.
-        answered = request.answered()
+        for write in request.answered():
+            standing = standings[write.write]
+            if standing.verdict != REJECTED:
+                proposed.append(write)
+            revision = (write.write, write.revision)
+            if not standing.settled and revision not in request.seen_by_policy:
+                unseen.append(write)
+            request.seen_by_policy.add(revision)
+        if unseen:
+            self._let_policy_sign(request, state, proposed, unseen)
+
+    def _let_policy_sign(
+        self,
+        request: _PlayedRequest,
+        state: State,
+        proposed: Sequence[_HeldRevision],
+        writes: Sequence[_HeldRevision],
+    ) -> None:
+        """Ask the automatic policy about what is proposed. If it says yes, add its
+        approval of each of these writes that no person has to confirm.
+        """
+        gate = self._gate(request.task.node)
         answer = auto_of(
             self._compiled,
             request.task.node,
             name_of(gate.auto),
             state,
-            [write.applied() for write in answered],
+            [write.applied() for write in proposed],
         )
-        if answer.why is None:
-            self._sign_by_policy(request, answered, confirmation_policy(gate))
-
-    def _sign_by_policy(
-        self,
-        request: _PlayedRequest,
-        writes: Sequence[_HeldRevision],
-        policy: Mapping[str, Json],
-    ) -> None:
-        """Add the approval of each open write that no person has to confirm."""
-        standings = request.stands().standings
+        if answer.why is not None:
+            return
+        policy = confirmation_policy(gate)
         for write in writes:
-            if standings[write.write].settled:
-                continue
             if not confirmation_needed(policy, write.channel, [write.value]):
                 self._add(request, write, "approve", by=AUTOMATIC)
 

@@ -48,6 +48,7 @@ from orchestrator.engine.values.canonical import Json
 from orchestrator.execution.heartbeat import Heartbeat
 from orchestrator.execution.memory import open_memory
 from orchestrator.execution.secrets import mask_secrets, writable
+from orchestrator.execution.spans import attempt_span
 from orchestrator.logging import masked_logger
 
 ATOMIC_TRIES = 3
@@ -92,6 +93,8 @@ class SuperstepContext:
     calls: dict[Task, Call] = field(default_factory=dict)
     judge: Judge | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
+    trace: tuple[Any, Any] | None = None
+    """The tracer, and the context of the superstep's span; None where nothing is traced."""
     conf: Conf = field(default_factory=conf)
     _seen: dict[str, bytes] = field(default_factory=dict)
     _views: dict[str, Callable[[], Any]] = field(default_factory=dict)
@@ -288,7 +291,10 @@ class Attempt:
         output: Output | None = None
         raised: BaseException | None = None
         try:
-            output = self._call_node()
+            if self.context.trace is None:
+                output = self._call_node()
+            else:
+                output = self._call_node_traced(self.context.trace)
         except BaseException as error:
             # Whatever node code raises, even `SystemExit`, is the outcome of this
             # attempt.
@@ -350,6 +356,10 @@ class Attempt:
             self.outcome = Outcome.NOT_DONE if not_done else Outcome.FAILED
         else:
             self.outcome = Outcome.NOT_DONE if nothing_happened else Outcome.UNKNOWN
+
+    def _call_node_traced(self, trace: tuple[Any, Any]) -> Output:
+        with attempt_span(trace, self.context.lease, self.task, self.node, self.number):
+            return self._call_node()
 
     def _call_node(self) -> Output:
         if not self.node.atomic:

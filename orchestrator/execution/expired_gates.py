@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from approvals.gates.given_times import time_of
+from approvals.gates.deadline_jobs import time_of
 from approvals.gates.new_requests import (
     Moment,
     NewRequests,
@@ -15,7 +15,12 @@ from approvals.gates.new_requests import (
     patch_gate,
     prepare_requests,
 )
-from approvals.gates.request_state import RequestState, load_states, why_of
+from approvals.gates.request_state import (
+    RequestState,
+    kept_from,
+    load_states,
+    why_of,
+)
 from approvals.gates.settlement import State, rebase_writes
 from approvals.gates.stored_proposals import Presented, proposal_of, revisions_of
 from approvals.models import ApprovalRequest, Decision
@@ -297,14 +302,14 @@ def _in_sentences(state: RequestState, rejections: Iterable[Decision]) -> list[s
     return sentences
 
 
-def _kept_since(request: ApprovalRequest) -> int:
-    """Return the ordinal of the first request of its task whose decisions count in the
-    one that asks anew. One that keeps no verdicts begins at itself: what was signed
-    before it settled nothing, or was made void by a re-opening.
+def _kept_from(request: ApprovalRequest, settled: Collection[int]) -> dict[int, int]:
+    """Return, by position of a settled write, the ordinal of the first request of its
+    task whose decisions on it count in the one that asks anew.
     """
-    policy = request.policy
-    since: int = policy.get("kept_since", 0) if "kept" in policy else request.ordinal
-    return since
+    earlier = kept_from(request.policy)
+    # What an earlier deadline did not keep was asked about anew, as it was proposed:
+    # decisions before this request are about another value.
+    return {position: earlier.get(position, request.ordinal) for position in settled}
 
 
 def _reached(
@@ -330,6 +335,5 @@ def _reached(
         reviewers=policy["reviewers"],
         ordinal=request.ordinal + 1,
         revisions={row.position: row.revision + 1 for row in closed.newest},
-        settled_positions=settled,
-        kept_since=_kept_since(request),
+        kept_from=_kept_from(request, settled),
     )

@@ -18,6 +18,7 @@ from django.db import Error, IntegrityError, connection
 
 from approvals.authority import Judge
 from checkpoints.conf import conf
+from checkpoints.core import tracing, work_sums
 from checkpoints.core.status import Status
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.event_log import NewEvent
@@ -60,6 +61,7 @@ from orchestrator.execution import (
     failure_commit,
     open_superstep,
     policies,
+    spans,
     summary,
 )
 from orchestrator.execution.adoption import pin
@@ -114,11 +116,23 @@ def run_begun_slice(lease: Lease, *, draining: Callable[[], bool] = never) -> No
     lease then simply runs out.
     """
     refuse_open_transaction("run_begun_slice")
+    tracer = tracing.tracer()
+    if tracer is None:
+        _run_slice(lease, draining)
+        return
+    with spans.slice_span(tracer, lease) as span:
+        lease.tracer = tracer
+        _run_slice(lease, draining)
+        span.set_attribute("countersign.superstep", lease.superstep)
+
+
+def _run_slice(lease: Lease, draining: Callable[[], bool]) -> None:
     try:
         with Heartbeat(lease) as heart:
             _slice(lease, heart, draining)
     except StaleLease:
         # The run belongs to another worker, so nothing about it is written here.
+        work_sums.count("leases_lost")
         log.info("lease_lost", run=str(lease.id), epoch=lease.epoch)
     except OlderSeal:
         # Nothing is wrong with the run: it goes on when its rows were sealed anew.
@@ -490,7 +504,10 @@ def _superstep(
 ) -> bool:
     while True:
         try:
-            return _run_tasks(session, planned, before, heart, draining)
+            if session.lease.tracer is None:
+                return _run_tasks(session, planned, before, heart, draining)
+            with spans.superstep_span(session.lease.tracer, session.lease):
+                return _run_tasks(session, planned, before, heart, draining)
         except _TasksRunAgain as conflict:
             before = conflict.before
 
@@ -511,6 +528,8 @@ def _run_tasks(
         planned.starts,
         cancelled=session.cancelled,
     )
+    if session.lease.tracer is not None:
+        context.trace = (session.lease.tracer, tracing.here())
     # Only what acts needs an authority to act on.
     if session.graph.has_journaled:
         context.judge = Judge(session.graph, context.state, session.who_let_act)
@@ -528,7 +547,9 @@ def _run_tasks(
     ended = _execute(session, context, before, todo, draining)
     if session.graph.has_calls:
         before, ended = _call(session, context, before, todo, ended, draining)
-    took_ms = int((time.monotonic() - begun) * 1000)
+    took = time.monotonic() - begun
+    if work_sums.installed is not None:
+        work_sums.installed.add_superstep(took)
 
     results = {**before.results, **recorded, **ended.results}
     if ended.unfinished:
@@ -540,7 +561,7 @@ def _run_tasks(
         before,
         results,
         asks_checkpoint=ended.asks_checkpoint,
-        took_ms=took_ms,
+        took_ms=int(took * 1000),
     )
 
 

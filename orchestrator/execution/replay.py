@@ -39,9 +39,9 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.call import AUTHORITY
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import DIVERGED, HUMAN, REJECTED
-from orchestrator.engine.graphs.form import stored_form
 from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.graphs.trace import LIVE
+from orchestrator.engine.graphs.write import stored_form
 from orchestrator.engine.step.frontier import Frontier, visit_key
 from orchestrator.engine.step.memory import Memory
 from orchestrator.engine.step.plan import ErrorInfo, Start

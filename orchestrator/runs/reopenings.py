@@ -21,8 +21,15 @@ from approvals.gates.new_requests import (
 )
 from approvals.gates.policy_changes import changed_parts, policy_changes
 from approvals.gates.renewals import AUTHORITY_KIND
-from approvals.gates.request_state import load_states, why_of
-from approvals.gates.stored_proposals import Presented, proposal_of, revisions_of
+from approvals.gates.request_state import load_states
+from approvals.gates.stored_proposals import (
+    REOPENED_EVENT,
+    Presented,
+    proposal_of,
+    revisions_of,
+    who_re_opened,
+    why_at_first,
+)
 from approvals.gates.unsigned_changes import sentence_of, unsigned_changes
 from approvals.gates.withdrawal import mark_withdrawn, withdrawn_events
 from approvals.models import ApprovalRequest
@@ -33,9 +40,8 @@ from checkpoints.audit import lines as audit_log
 from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.event_log import NewEvent
 from checkpoints.ledger import locked_run
-from checkpoints.models import Run, RunEvent
+from checkpoints.models import Run
 from checkpoints.queue import notify
-from checkpoints.sealing import sealed_rows
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import Protection, protection_of
 from checkpoints.versions import newest_versions
@@ -58,7 +64,6 @@ from orchestrator.engine.versions.pending_parts import Pending
 from orchestrator.execution.memory import memory_values
 
 LONGEST_REASON = 10_000
-REOPENED_EVENT = "request_reopened"
 
 Policy = Mapping[str, Any]
 
@@ -103,16 +108,12 @@ def reopen(request_id: UUID | str, *, by: Any, reason: str) -> ApprovalRequest:
         raise InvalidValue("say why: the reason is kept in the log", path="reason")
     with act_on(request_id, by=by) as act:
         require_right(act, "reassign")
-        why = _who_re_opened(by.get_username(), reason)
+        why = who_re_opened(by.get_username(), reason)
         opening = _opening(act.run, act.request, at=act.at, why=why)
         [opened] = opening.requests
         _require_change(act.request, opened)
         _replace(act, opening, opened, reason)
         return opened
-
-
-def _who_re_opened(username: str, reason: str) -> str:
-    return f"{username} re-opened it under another policy: {reason}"
 
 
 def changes_of_reopening(request: ApprovalRequest, *, at: datetime) -> list[str]:
@@ -181,7 +182,7 @@ def _opening(
     channels = [write.channel for write in held]
     reached = ReachedGate(
         gate,
-        ". ".join(filter(None, [_why_at_first(request, protection), why])) or None,
+        ". ".join(filter(None, [why_at_first(request, protection), why])) or None,
         all_or_nothing=is_applied_as_one(compiled, request.node, channels),
         input_hash=request.input_hash,
         prepared_from=request.prepared_from,
@@ -198,29 +199,6 @@ def _opening(
 
 def _sentence(changes: Any, reads: Any, decides: str) -> str:
     return sentence_of(changes, reads, decides=decides)
-
-
-def _why_at_first(request: ApprovalRequest, protection: Protection) -> str:
-    """Return why people were asked, without the sentences of earlier re-openings: the
-    log has those. One query. Raises `TamperedRow`, `WrongKey`.
-    """
-    why = why_of(request)
-    reopened = RunEvent.objects.filter(
-        run=request.run_id, task=request.task, type=REOPENED_EVENT
-    )
-    for event in reopened:
-        sealed_rows.verify_row(event, protection)
-        facts = read_value(event, "payload") or {}
-        # It may have been erased.
-        if facts.get("reason"):
-            why = _without(why, _who_re_opened(event.actor, facts["reason"]))
-    return why
-
-
-def _without(text: str, sentence: str) -> str:
-    before, _, after = text.partition(sentence)
-    remaining = [before.removesuffix(". "), after.removeprefix(". ")]
-    return ". ".join(filter(None, remaining))
 
 
 def _askings(request: ApprovalRequest) -> int:

@@ -7,6 +7,7 @@ person acts with their own rights if the settings make verbs check
 rights; pages, API and commands have checked them before.
 """
 
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,9 +19,10 @@ from django.db import IntegrityError, transaction
 
 from approvals import deadlines
 from approvals.models import ApprovalRequest, RequestStatus
-from checkpoints import lines, payloads, timeline, uploads
+from checkpoints import lines, payloads, threads, timeline, uploads
 from checkpoints.audit import lines as audit_log
 from checkpoints.conf import conf
+from checkpoints.core import tracing
 from checkpoints.core.arguments import (
     checked_moment,
     checked_number,
@@ -161,7 +163,8 @@ class Again:
 @dataclass(frozen=True, slots=True)
 class StartRequest:
     """The arguments of `start`. `id` is the run's own, if it has no key; the same id
-    returns the same run.
+    returns the same run. `trace` is the `traceparent` that a caller sent, which counts
+    where no span is open here.
     """
 
     graph: str
@@ -173,6 +176,7 @@ class StartRequest:
     queued: Queued = Queued()
     metadata: Mapping[str, Any] | None = None
     id: UUID | None = None
+    trace: str = ""
 
     def __post_init__(self) -> None:
         for path, person in (("by", self.by), ("on_behalf_of", self.on_behalf_of)):
@@ -188,6 +192,10 @@ def start_or_find(request: StartRequest) -> tuple[Run, bool]:
     uploads.check_refs(staged, by=request.by)
     metadata = checked_metadata(request.metadata or {})
     run = _new_run(request, compiled, staged)
+    trace = request.trace
+    # Whoever configured tracing has imported its API.
+    if tracing.SDK in sys.modules:
+        trace = tracing.current_traceparent() or trace
     note_version(compiled)
     payload = Payload(
         compiled.fresh_state(), diagnostics.fresh(), begin(compiled).to_json()
@@ -203,6 +211,7 @@ def start_or_find(request: StartRequest) -> tuple[Run, bool]:
                 actor=name_of(request.by),
                 metadata=metadata,
                 indexed=compiled.graph.indexed_metadata,
+                trace=trace,
             )
             # After the insert, which waits for a removal of that key that is under way.
             require_never_removed(request.key)
@@ -372,6 +381,10 @@ def resume(
     # Before the lock, because it runs code of the graph's author.
     adopts = run.status == Status.PAUSED and version_choice.can_adopt(run)
     with locked(run.id, by=by) as run:
+        # No worker drives it, so it must never be queued.
+        if threads.is_thread(run):
+            threads.wait_again(run, by=by)
+            return run
         stranded = _queue_again(run, allow_effects, adopts=adopts, by=by)
     # After the lock, because an adoption works under a lease, as a worker does.
     if stranded:

@@ -12,6 +12,7 @@ from uuid import UUID
 from approvals.gates.approved_calls import calls_of_line, state_is_gone
 from approvals.gates.guarded_channels import guards_of_each
 from approvals.gates.renewals import AUTHORITY_KIND
+from approvals.gates.stored_proposals import why_at_first
 from approvals.gates.unsigned_changes import Changes, unsigned_changes
 from approvals.models import ApprovalRequest
 from checkpoints import lines, timeline, versions
@@ -38,10 +39,10 @@ from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.call import AUTHORITY, CALL, is_call
 from orchestrator.engine.graphs.channel import Channel
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.form import stored_form
 from orchestrator.engine.graphs.gate import present
 from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.graphs.trace import is_memory
+from orchestrator.engine.graphs.write import stored_form
 from orchestrator.engine.step.frontier import Frontier, visit_of
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.step.plan import unplanned
@@ -590,7 +591,8 @@ def _held_task(
         task,
         tuple(_proposal(point, gate, task, row) for row in rows),
         guard,
-        read_value(request, "why"),
+        # On this line nobody has re-opened anything.
+        why_at_first(request, protection_of(point.run)) or None,
         request.input_hash,
         request.prepared_from,
         reads=reads,

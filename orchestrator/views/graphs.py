@@ -30,6 +30,7 @@ from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import EFFECTS
 from orchestrator.engine.graphs.node import END
 from orchestrator.engine.versions.differences import BREAKING, differences
+from orchestrator.graphs import NAME as SHIPPED
 
 
 @login_required
@@ -39,7 +40,8 @@ def catalogue(request: HttpRequest) -> HttpResponse:
     """Show each graph that is registered here, in its current version."""
     counts = _counts_of_last_day(request.user)
     # Several versions of a graph may be registered beside each other.
-    names = sorted({compiled.name for compiled in registry.all()})
+    # Nobody starts the one that the package brings from here.
+    names = sorted({compiled.name for compiled in registry.all()} - {SHIPPED})
     context = {
         "graphs": [
             _card(registry.current(name), counts.get(name, {})) for name in names

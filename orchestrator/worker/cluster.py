@@ -149,7 +149,7 @@ class RunCluster(stock.Cluster):
     def _close(self) -> None:
         self._state.close()
         try:
-            registration.leave(self._state.worker)
+            registration.leave(self._state)
         except Error as error:
             log.warning("worker_row_left_open", error=str(error).strip())
         connections.close_all()

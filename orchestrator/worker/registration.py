@@ -8,7 +8,7 @@ main process closes it.
 import os
 import socket
 import time
-from uuid import UUID
+from typing import Any
 
 import structlog
 from django.db import transaction
@@ -47,14 +47,14 @@ class Registration:
 
     def _renew(self) -> bool:
         own_row = {"id": self._state.worker}
+        values: dict[str, Any] = {
+            "heartbeat_at": db_now(),
+            "busy": self._state.slots.busy(),
+        }
+        if self._state.sums is not None:
+            values["sums"] = self._state.sums.totals()
         # The statement that shows the cluster alive also reads whether it shall drain.
-        updated = update_returning(
-            Worker,
-            own_row,
-            ["draining"],
-            heartbeat_at=db_now(),
-            busy=self._state.slots.busy(),
-        )
+        updated = update_returning(Worker, own_row, ["draining"], **values)
         if updated and updated[0][0]:
             self._state.drain()
         return bool(updated)
@@ -96,8 +96,10 @@ def _warn_of_missing_secrets() -> None:
         )
 
 
-def leave(worker: UUID) -> None:
+def leave(state: SharedState) -> None:
     """Record that the cluster has ended. Called only when all its processes have."""
-    Worker.objects.filter(id=worker, stopped_at=None).update(
-        stopped_at=db_now(), busy=0
-    )
+    values: dict[str, Any] = {"stopped_at": db_now(), "busy": 0}
+    # With what was done after the last heartbeat.
+    if state.sums is not None:
+        values["sums"] = state.sums.totals()
+    Worker.objects.filter(id=state.worker, stopped_at=None).update(**values)

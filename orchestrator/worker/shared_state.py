@@ -14,7 +14,10 @@ from multiprocessing.sharedctypes import RawValue
 from typing import Any, Protocol
 from uuid import UUID
 
+from checkpoints.conf import conf
+from checkpoints.core import work_sums
 from checkpoints.core.ids import uuid7
+from checkpoints.core.work_sums import WorkSums
 from orchestrator.worker.slots import Slots
 
 
@@ -32,6 +35,9 @@ class SharedState:
     def __init__(self, slots: int) -> None:
         self.worker: UUID = uuid7()
         self.slots = Slots(slots)
+        self.sums: WorkSums | None = None
+        if conf().metrics_token:
+            self.sums = WorkSums(slots)
         self._draining: Any = RawValue(ctypes.c_byte, 0)
         # The monotonic clock is one for all processes of a host.
         self._pusher: Any = RawValue(ctypes.c_double, time.monotonic())
@@ -96,6 +102,7 @@ def install_state(state: SharedState) -> None:
     """Make it the state of this process and of those that are forked from it."""
     global _installed
     _installed = state
+    work_sums.install(state.sums)
 
 
 def installed_state() -> SharedState:

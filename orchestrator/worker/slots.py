@@ -100,6 +100,13 @@ class Slots:
         """
         return self._change(claim, CLAIMED, os.getpid())
 
+    def own_number(self) -> int:
+        """Return the number of the cell that this process has taken, from 0. Raises
+        `ValueError` if it has taken none.
+        """
+        states = [cell.state for cell in self._cells]
+        return states.index(os.getpid())
+
     def withdraw(self, claim: Claim) -> bool:
         """Free the cell of a claim (the pusher). Return False if a worker has begun
         it.

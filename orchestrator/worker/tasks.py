@@ -14,6 +14,7 @@ from uuid import UUID
 
 import structlog
 
+from checkpoints.core import work_sums
 from checkpoints.queue import jobs as job_queue
 from checkpoints.queue import leases
 from checkpoints.queue.due_runs import Claimable
@@ -62,14 +63,22 @@ def _in_slot(claim: Claim, act: Callable[[SharedState], None]) -> None:
     if not state.slots.take(claim):
         return
     slot_work = _SlotWork(state, claim)
+    if work_sums.installed is not None:
+        work_sums.installed.use_row(state.slots.own_number())
+        _count_claim(claim)
     try:
         act(state)
         slot_work.go_on()
     except Exception:
+        work_sums.count("slices_failed")
         log.exception("slice_failed", **slot_work.facts())
     finally:
         state.slots.leave(claim)
         state.ring()
+
+
+def _count_claim(claim: Claim) -> None:
+    work_sums.count("jobs_claimed" if claim.job else "runs_claimed")
 
 
 class _SlotWork:
@@ -112,6 +121,8 @@ class _SlotWork:
         lease = leases.begin_next(worker=self._state.worker, only=claimable_here)
         if lease is not None:
             self._claim = Claim(lease.id, lease.epoch)
+            if work_sums.installed is not None:
+                _count_claim(self._claim)
             loop.run_begun_slice(lease, draining=self._state.draining)
             self._claim = None
         return lease is not None
@@ -121,6 +132,7 @@ class _SlotWork:
         self._order.jobs_seen(any_due=bool(claimed))
         for claim in claimed:
             self._claim = claim
+            _count_claim(claim)
             kinds.run_job(claim.id, claim.epoch, draining=self._state.draining)
             self._claim = None
         return bool(claimed)

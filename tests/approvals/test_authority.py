@@ -1,6 +1,7 @@
 """The authority on which nodes act: what is verified again when they would begin."""
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
@@ -23,8 +24,10 @@ from orchestrator.engine.graphs import checks
 from orchestrator.execution.executor import Executor
 from tests.support import call_graphs, cast, run_actions, statements
 from tests.support.authority_graphs import leave, pay, paying, payments, signed
+from tests.support.deadlines import let_come
 from tests.support.forging import remove, tamper
 from tests.support.small_graphs import advanced, graph, slice_of
+from tests.support.tiers import HOUR, LEADS, let_tiers_come, meet_tiers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -426,3 +429,66 @@ def _statements_of_authority(run: Run) -> int:
     with patch.object(Judge, "require", counted):
         runs.advance(run.id)
     return sum(counts)
+
+
+def _kept_by_a_deadline(lena: User, rita: User, people: cast.People) -> Run:
+    """A run that is about to pay: lena, whom a tier had asked too, signed the letter;
+    a deadline closed the rest, which rita signed when it was asked anew.
+    """
+    gate = Gate(
+        reviewers=["group:claims"],
+        tiers=[(HOUR, "escalate", [LEADS])],
+        deadline=timedelta(days=1),
+        on_deadline="fail",
+    )
+    run = advanced(paying(gate=gate))
+    let_tiers_come(run)
+    assert meet_tiers(run)
+    run_actions.sign(run, lena, ["approve", None])
+    let_come(run)
+    assert runs.advance(run.id).error_code == "deadline_passed"
+    runs.resume(run.id, by=people.steward)
+    run = runs.advance(run.id)
+    run_actions.sign(run, rita, [None, "approve"])
+    return run
+
+
+@pytest.fixture
+def lena() -> User:
+    user = cast.UserFactory.create(username="lena")
+    user.groups.add(Group.objects.create(name="leads"))
+    return user
+
+
+def test_whom_a_tier_had_asked_counts_where_a_deadline_kept_their_verdict(
+    paid: list[int], rita: User, lena: User, people: cast.People
+) -> None:
+    run = runs.advance(_kept_by_a_deadline(lena, rita, people).id)
+    assert run.status == Status.COMPLETED
+    assert paid == [7]
+    assert verify_run(run.id) == []
+
+
+def test_whom_a_tier_had_asked_does_not_count_once_they_have_left(
+    paid: list[int], rita: User, lena: User, people: cast.People
+) -> None:
+    run = _kept_by_a_deadline(lena, rita, people)
+    lena.groups.clear()
+    run = runs.advance(run.id)
+    assert run.status == Status.PAUSED
+    assert paid == []
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    why = "lena's signature does not count any more: not a reviewer of review"
+    assert why in str(read_value(asked, "why"))
+    _nothing_began(run)
+
+
+def test_what_a_deadline_kept_does_not_count_if_its_request_was_changed(
+    paid: list[int], rita: User, lena: User, people: cast.People
+) -> None:
+    run = _kept_by_a_deadline(lena, rita, people)
+    closed = ApprovalRequest.objects.get(run=run, status="expired")
+    tamper(closed, passed_tiers=None)
+    run = runs.advance(run.id)
+    assert paid == []
+    assert run.status == Status.TAMPERED

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
+from django.db import connection
 from django.db.models import Q
 
 from approvals.models import RequestReviewer
 from approvals.permissions import principals_of, visible_runs
 from approvals.visible_runs import VisibleRuns, visible_graphs
+from checkpoints.db import statistics
 from checkpoints.models import Run
+from orchestrator.views.run_standings import not_started
 from tests.support.cast import People
+from tests.support.read_costs import cost_of
 from tests.support.rows import START, a_request, a_run
 
 pytestmark = pytest.mark.django_db
@@ -121,6 +125,54 @@ def test_a_list_of_a_graph_and_of_statuses_has_the_runs_that_the_person_may_see(
                 assert list(page) == list(expected[3:9])
         failed = seen.filter(status="failed")
         assert list(listed.with_status(["failed"])[:9]) == list(failed[:9])
+
+
+@pytest.mark.skipif(
+    connection.vendor == "postgresql", reason="PostgreSQL reads a small table whole"
+)
+def test_a_part_of_a_list_in_any_order_reads_no_runs_of_others() -> None:
+    ann = User.objects.create_user("ann")
+    for _ in range(5):
+        a_request(a_run(graph="pays"), "user:ann")
+    listed = VisibleRuns.of(ann, Run.objects.all()).order_by()
+    parts = {
+        "graph": listed.filter(graph="pays"),
+        "status": listed.with_status(["paused"]),
+        "both": listed.filter(graph="pays").with_status(["paused"]),
+        "span": listed.filter(graph="pays", created_at__gte=START),
+    }
+
+    def steps() -> dict[str, int]:
+        costs = {}
+        for name, part in parts.items():
+            costs[name] = cost_of(lambda part=part: len(part[:3])).steps
+        return costs
+
+    steps()
+    few = steps()
+    for _ in range(300):
+        a_run(graph="pays")
+    assert steps() == few
+
+
+@pytest.mark.skipif(
+    connection.vendor == "postgresql", reason="PostgreSQL reads a small table whole"
+)
+def test_runs_of_a_graph_that_were_not_started_are_found_without_its_other_runs() -> (
+    None
+):
+    ann = User.objects.create_user("ann")
+    listed = VisibleRuns.of(ann, Run.objects.all()).order_by().filter(graph="pays")
+
+    def steps(count: int) -> int:
+        for number in range(count):
+            a_run(graph=f"graph-{number % 20}")
+            a_run(graph="pays")
+        statistics.gather()
+        return cost_of(lambda: len(listed.named_by(not_started())[:3])).steps
+
+    few = steps(100)
+    assert steps(300) <= few + 20
 
 
 def test_conditions_without_an_index_and_runs_that_are_named_are_judged_too(

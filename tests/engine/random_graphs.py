@@ -11,7 +11,18 @@ from typing import Annotated, Any
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from orchestrator.engine import END, START, Append, Command, Gate, Graph, Send, Write
+from orchestrator.engine import (
+    END,
+    START,
+    Append,
+    Command,
+    Gate,
+    Graph,
+    Last,
+    Send,
+    Show,
+    Write,
+)
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.play_people import waiting_tasks
@@ -28,6 +39,7 @@ from tests.engine.reference import Model, Spec
 
 NAMES = ["a", "b", "c", "d", "e", "f"]
 HOUR = timedelta(hours=1)
+WINDOW = timedelta(minutes=5)
 BUDGET = 120
 """Tasks that a run may have, for loops of any-joins multiply."""
 
@@ -37,9 +49,10 @@ class Nothing(BaseModel):
 
 
 class State(BaseModel):
-    """What ran."""
+    """What ran, and the last note: writes to it are bound to the one they replace."""
 
     log: Annotated[list[str], Append] = []
+    note: Annotated[str, Last] = ""
 
 
 class Call(BaseModel):
@@ -102,8 +115,9 @@ def _spec(draw: Any, name: str, ends: Any, some: Any, inner: Any) -> Spec:
         plain=draw(some),
     )
     if spec.gated:
-        spec.call = draw(st.booleans())
-        spec.deadline = draw(st.sampled_from(["", "", "reject", "fail", "approve"]))
+        _draw_gate(draw, spec)
+    spec.notes = not spec.call and draw(rare)
+    spec.needs = spec.gated and spec.notes and draw(st.booleans())
     spec.branch = draw(st.lists(ends, min_size=2, max_size=2)) if draw(rare) else []
     spec.error = draw(some) if draw(rare) else []
     spec.goto = draw(some) if draw(rare) else []
@@ -112,14 +126,24 @@ def _spec(draw: Any, name: str, ends: Any, some: Any, inner: Any) -> Spec:
         spec.when = {
             outcome: draw(some) for outcome in ("approved", "rejected", "partial")
         }
-    covered = (
-        spec.branch
-        or spec.goto
-        or (spec.when.get("approved") and spec.when.get("partial"))
-    )
-    if not spec.plain and not covered:
+    if not spec.plain and not _is_covered(spec):
         spec.plain = [END]
     return spec
+
+
+def _draw_gate(draw: Any, spec: Spec) -> None:
+    spec.call = draw(st.booleans())
+    spec.deadline = draw(st.sampled_from(["", "", "reject", "fail", "approve"]))
+    spec.auto = draw(st.booleans())
+    spec.window = spec.auto and draw(st.booleans())
+    spec.veto = draw(st.sampled_from([False, False, True]))
+    spec.whole = draw(st.sampled_from([False, False, True]))
+
+
+def _is_covered(spec: Spec) -> bool:
+    """Return whether a node has a way on without a plain edge."""
+    by_outcome = spec.when.get("approved") and spec.when.get("partial")
+    return bool(spec.branch or spec.goto or by_outcome)
 
 
 def _reaching_all(specs: list[Spec], starts: list[str]) -> list[str]:
@@ -174,10 +198,23 @@ def built(
 
 
 def _gate(spec: Spec, seed: int) -> Gate:
-    gate = Gate(reviewers=["user:ann"], needs_approval=_guard(seed), skip=spec.skips)
-    if not spec.deadline:
-        return gate
-    return replace(gate, deadline=HOUR, on_deadline=spec.deadline)
+    gate = Gate(
+        reviewers=["user:ann"],
+        needs_approval=_guard(seed),
+        skip=spec.skips,
+        all_or_nothing=spec.whole,
+    )
+    if spec.deadline:
+        gate = replace(gate, deadline=HOUR, on_deadline=spec.deadline)
+    if spec.auto:
+        gate = replace(gate, auto=_policy(seed))
+    if spec.window:
+        gate = replace(gate, auto_after=WINDOW)
+    if spec.veto:
+        gate = replace(gate, veto=_veto(seed))
+    if spec.needs:
+        gate = replace(gate, writes={"log": Show(), "note": Show(needs=["log"])})
+    return gate
 
 
 def _asking(spec: Spec, gate: Gate | None) -> dict[str, Any]:
@@ -211,11 +248,31 @@ def _entry(ctx: Any) -> str:
 
 def _guard(seed: int) -> Any:
     def needed(state: Any, proposal: Any) -> bool:
-        if proposal.args is not None:
-            return not reference.passes(seed, proposal.args.text)
-        return not reference.passes(seed, proposal.writes[0].value[0])
+        return not reference.passes(seed, _first_line(proposal))
 
     return needed
+
+
+def _policy(seed: int) -> Any:
+    def signs(state: Any, proposal: Any) -> bool:
+        return reference.signs(seed, _first_line(proposal))
+
+    return signs
+
+
+def _veto(seed: int) -> Any:
+    def vetoes(state: Any, proposal: Any) -> bool:
+        return reference.vetoes(seed, _first_line(proposal), len(state.log))
+
+    return vetoes
+
+
+def _first_line(proposal: Any) -> str:
+    """Return the line with which a proposal begins."""
+    if proposal.args is not None:
+        return str(proposal.args.text)
+    value = proposal.writes[0].value
+    return str(value if isinstance(value, str) else value[0])
 
 
 def _router(spec: Spec, seed: int) -> Any:
@@ -227,19 +284,27 @@ def _node(spec: Spec, seed: int) -> Any:
         does = reference.behaviour(seed, spec, tuple(ctx.task))
         if does.fails:
             raise RuntimeError(str(ctx.task))
-        lines = [_entry(ctx)]
-        if spec.call:
-            lines = [reference.called(ctx.args.text, lines[0], len(state.log))]
-        elif spec.asks:
-            ctx.ask("log", "What else?")
-        elif spec.gated:
-            lines.append(f"{lines[0]} again")
-        writes = [Write("log", [line]) for line in lines]
+        writes = [Write("log", [_first_of(spec, ctx, len(state.log))])]
+        second = reference.second_line(spec, _entry(ctx))
+        if spec.asks:
+            ctx.ask("note" if spec.notes else "log", "What else?")
+        elif second is not None and not spec.call:
+            writes.append(_write_of_second(spec, second))
         return Command(
             update=writes, goto=does.goto, send=[Send(*send) for send in does.sends]
         )
 
     return node
+
+
+def _first_of(spec: Spec, ctx: Any, logged: int) -> str:
+    if spec.call:
+        return reference.called(ctx.args.text, _entry(ctx), logged)
+    return _entry(ctx)
+
+
+def _write_of_second(spec: Spec, line: str) -> Write:
+    return Write("note", line) if spec.notes else Write("log", [line])
 
 
 def reviewer(seed: int, specs: list[Spec]) -> Any:
@@ -268,7 +333,9 @@ def reviewer(seed: int, specs: list[Spec]) -> Any:
 def _said(request: Any, position: int, verdict: str) -> tuple[str, Any]:
     """What is said of a write: an approval of what nobody has answered answers it."""
     if verdict == "approve" and request.writes[position].unanswered:
-        return "edit", [f"{request.writes[0].value[0]} again"]
+        line = f"{request.writes[0].value[0]} again"
+        is_note = request.writes[position].channel == "note"
+        return "edit", line if is_note else [line]
     return verdict, None
 
 
@@ -286,6 +353,11 @@ def modelled(model: Model) -> tuple[list[Any], str, int]:
     rounds: list[Any] = []
     tasks = number = 0
     while True:
+        # What is decided is applied before anything else starts.
+        if model.gates.decided():
+            if model.gates.settle():
+                rounds.append(_round_of(model, []))
+            continue
         before = copy.deepcopy(model)
         ran = model.superstep()
         if ran:
@@ -297,19 +369,17 @@ def modelled(model: Model) -> tuple[list[Any], str, int]:
             rounds.append(_round_of(model, ran))
             continue
         try:
-            has_settled = model.settlement()
+            model.gates.ask()
         except reference.TimeIsUp:
             return rounds, "failed", number
-        if not has_settled:
-            status = (
-                "paused"
-                if model.waiting
-                else "rejected"
-                if model.rejected
-                else "completed"
-            )
-            return rounds, status, number
-        rounds.append(_round_of(model, ran))
+        if not model.gates.decided():
+            return rounds, _rest_of(model), number
+
+
+def _rest_of(model: Model) -> str:
+    if model.waiting:
+        return "paused"
+    return "rejected" if model.rejected else "completed"
 
 
 def _round_of(model: Model, ran: list[Any]) -> Any:
@@ -319,6 +389,7 @@ def _round_of(model: Model, ran: list[Any]) -> Any:
         model.skipped(),
         model.waiting_tasks(),
         list(model.log),
+        model.note,
     )
 
 

@@ -14,7 +14,10 @@ from random import Random
 class Spec:
     """One node of a random graph; ways lead to names of nodes or END. `call`: its gate
     is asked before it runs. `asks`: people are asked for its second line. `deadline`:
-    what silence at its gate does, empty without one.
+    what silence at its gate does, empty without one. `auto`: its gate has a policy that
+    may sign, with a `window` before it; `veto`: its gate has a veto; `whole`: what its
+    gate holds is decided all or nothing. `notes`: its second line replaces the note,
+    and with `needs` makes no sense without the first.
     """
 
     name: str
@@ -23,6 +26,12 @@ class Spec:
     call: bool = False
     asks: bool = False
     deadline: str = ""
+    auto: bool = False
+    window: bool = False
+    veto: bool = False
+    whole: bool = False
+    notes: bool = False
+    needs: bool = False
     plain: list[str] = field(default_factory=list)
     branch: list[str] = field(default_factory=list)
     when: dict[str, list[str]] = field(default_factory=dict)
@@ -64,6 +73,18 @@ def label(seed: int, node: str, logged: int) -> str:
 def passes(seed: int, entry: str) -> bool:
     """Whether a gate lets this proposal through by itself."""
     return Random(f"{seed}/passes/{entry}").random() < 0.2
+
+
+def signs(seed: int, text: str) -> bool:
+    """Return whether a gate's policy signs what begins with this line."""
+    return Random(f"{seed}/signs/{text}").random() < 0.5
+
+
+def vetoes(seed: int, text: str, logged: int) -> bool:
+    """Return whether a gate's veto keeps open what begins with this line, when the log
+    has so many lines.
+    """
+    return Random(f"{seed}/veto/{text}/{logged}").random() < 0.5
 
 
 def verdicts(
@@ -115,6 +136,13 @@ def called(call: str, entry: str, logged: int) -> str:
     return f"{entry} called with ({call}) at {logged}"
 
 
+def second_line(spec: Spec, entry: str) -> str | None:
+    """Return the second line of a node, if it has any."""
+    if spec.gated:
+        return f"{entry} again"
+    return entry if spec.notes else None
+
+
 def entry_of(task: tuple[str, int, int], payload: int | None, error: str | None) -> str:
     """The line that a task logs."""
     return f"{task[0]}:{task[1]}:{task[2]} payload={payload} error={error}"
@@ -127,9 +155,26 @@ class Token:
 
 
 @dataclass
+class Line:
+    """One line that a gate holds: the present value of what it replaces, if it replaces
+    anything; the last verdict on it with its number, and whether time gave it. `asked`:
+    the policy has seen it as it is. A line without an answer waits for people.
+    """
+
+    text: str
+    base: str | None = None
+    is_answered: bool = True
+    verdict: str = ""
+    seq: int = 0
+    by_deadline: bool = False
+    asked: bool = False
+
+
+@dataclass
 class Part:
     """One task of a visit: its status, its proposal and what it wants to do; of a call
-    also what it is called with, and how long the log was when it was prepared.
+    also what it is called with, and how long the log was when it was prepared. `lines`
+    are what its gate holds, and `vetoed` says how often a veto kept them open.
     """
 
     entry: str
@@ -137,6 +182,8 @@ class Part:
     status: str = "new"
     call: str = ""
     logged: int = 0
+    lines: list[Line] = field(default_factory=list)
+    vetoed: int = 0
 
 
 @dataclass
@@ -175,9 +222,10 @@ class Model:
         self.sends: list[tuple[str, list[int]]] = []
         self.visits: dict[str, int] = {}
         self.waiting: list[Waiting] = []
-        self.asked: dict[tuple[str, int, int], int] = {}
         self.log: list[str] = []
+        self.note = ""
         self.rejected = False
+        self.gates = Gates(self)
 
     def _declare(self, spec: Spec) -> None:
         for target in spec.plain:
@@ -292,9 +340,9 @@ class Model:
                     while self._holds(id):
                         error = self._take(id)
                         found.append(((node, self._visit(node), 0), None, error))
-        return sorted(found, key=lambda one: self._place(one[0]))
+        return sorted(found, key=lambda one: self.place(one[0]))
 
-    def _place(self, task: tuple[str, int, int]) -> tuple[int, int, int]:
+    def place(self, task: tuple[str, int, int]) -> tuple[int, int, int]:
         return (self.order.index(task[0]), task[1], task[2])
 
     def _visit(self, node: str) -> int:
@@ -323,13 +371,19 @@ class Model:
             visit = visits.setdefault(task[:2], Waiting(task[0], task[1], []))
             visit.tasks.append(part)
             tasks.append(task)
-        tasks.sort(key=self._place)
+        tasks.sort(key=self.place)
         for task in tasks:
             part = visits[task[:2]].tasks[task[2]]
             part.status = self._perform(task, part, logged)
         self.waiting = [visit for visit in self.waiting if visit not in visits.values()]
-        for node, number in sorted(visits, key=lambda key: self._place((*key, 0))):
+        for node, number in sorted(visits, key=lambda key: self.place((*key, 0))):
             self._end(visits[node, number])
+        gated = [
+            (task, visits[task[:2]].tasks[task[2]])
+            for task in tasks
+            if visits[task[:2]].tasks[task[2]].status == "gated"
+        ]
+        self.gates.commit(gated)
         return tasks
 
     def _approved_calls(self) -> list[tuple[str, int, int]]:
@@ -350,23 +404,43 @@ class Model:
         """Run a task, or prepare its call; give its status."""
         spec = self.specs[task[0]]
         if spec.call:
-            if part.status == "new":
-                part.call = call_of(part.entry, logged)
-                part.logged = logged
-                if not passes(self.seed, part.call):
-                    return "gated"
-            if part.does.fails:
-                return "error"
-            self.log.append(called(part.call, part.entry, part.logged))
-            return "approved"
+            return self._perform_call(spec, part, logged)
         if part.does.fails:
             return "error"
         # Nobody but people can answer.
-        if spec.gated and (spec.asks or not passes(self.seed, part.entry)):
+        if spec.gated and (spec.asks or self._holds_back(spec, part.entry, logged)):
             return "gated"
-        again = [part.entry + " again"] if spec.gated else []
-        self.log += [part.entry, *again]
+        self.write(spec, [part.entry, second_line(spec, part.entry)])
         return "approved"
+
+    def _perform_call(self, spec: Spec, part: Part, logged: int) -> str:
+        if part.status == "new":
+            part.call = call_of(part.entry, logged)
+            part.logged = logged
+            if self._holds_back(spec, part.call, logged):
+                return "gated"
+        if part.does.fails:
+            return "error"
+        self.log.append(called(part.call, part.entry, part.logged))
+        return "approved"
+
+    def _holds_back(self, spec: Spec, text: str, logged: int) -> bool:
+        """Return whether people must decide: the gate says so, or a veto of what it
+        would let pass.
+        """
+        if not passes(self.seed, text):
+            return True
+        return spec.veto and vetoes(self.seed, text, logged)
+
+    def write(self, spec: Spec, lines: list[str | None]) -> None:
+        """Write the first line and the second, where there are such."""
+        first, second = lines
+        if first is not None:
+            self.log.append(first)
+        if second is not None and spec.notes:
+            self.note = second
+        elif second is not None:
+            self.log.append(second)
 
     def _end(self, visit: Waiting) -> None:
         statuses = [part.status for part in visit.tasks]
@@ -415,77 +489,15 @@ class Model:
         ends = {id for id, _, target in self.edges if target == "END"}
         self.tokens += [Token(edge, error) for edge in edges if edge not in ends]
 
-    def settlement(self) -> bool:
-        """Ask about everything that waits; apply what was decided. False: nothing was.
-        Raises `TimeIsUp`.
-        """
+    def over(self) -> list[Waiting]:
+        """End the visits none of whose tasks waits any more for people."""
         now = sorted(
             self.waiting, key=lambda visit: (self.order.index(visit.node), visit.visit)
         )
-        answered = False
-        for visit in now:
-            for index, part in enumerate(visit.tasks):
-                if part.status == "gated":
-                    decided = self._ask((visit.node, visit.visit, index), part)
-                    part.status = decided or "gated"
-                    answered = answered or decided is not None
         self.waiting = []
         for visit in now:
             self._end(visit)
-        return answered
-
-    def _ask(self, task: tuple[str, int, int], part: Part) -> str | None:
-        self.asked[task] = self.asked.get(task, 0) + 1
-        spec = self.specs[task[0]]
-        if spec.deadline and lets_pass(self.seed, task, self.asked[task]):
-            return self._time_out(spec, part)
-        if spec.call:
-            return self._ask_about_call(task, part)
-        answer = verdicts(self.seed, task, self.asked[task])
-        if answer is None:
-            return None
-        self.log += [
-            line
-            for n, line in enumerate([part.entry, part.entry + " again"])
-            if answer[n] == "approve"
-        ]
-        content = set(answer.values())
-        return (
-            "approved"
-            if content == {"approve"}
-            else "rejected"
-            if content == {"reject"}
-            else "partial"
-        )
-
-    def _time_out(self, spec: Spec, part: Part) -> str:
-        """Let a deadline decide what is open."""
-        if spec.deadline == "fail":
-            raise TimeIsUp
-        if spec.deadline == "reject":
-            return "rejected"
-        if spec.asks:
-            # Silence answers nothing.
-            self.log.append(part.entry)
-            return "partial"
-        self.log += [part.entry, part.entry + " again"]
-        return "approved"
-
-    def _ask_about_call(self, task: tuple[str, int, int], part: Part) -> str | None:
-        """Ask before a node runs: approved, its task goes on in the next superstep."""
-        skips = self.specs[task[0]].skips
-        verdict = call_verdict(self.seed, task, self.asked[task], skips=skips)
-        if verdict is None:
-            return None
-        if verdict == "reject":
-            return "rejected"
-        if verdict == "skip":
-            # Nothing is done, so that it names no goto and sends nothing either.
-            part.does = Behaviour(False, None, [])
-            return "approved"
-        if verdict == "edit":
-            part.call = edited(part.call)
-        return "ready"
+        return now
 
     # What is shown
 
@@ -499,7 +511,7 @@ class Model:
             for n, part in enumerate(v.tasks)
             if part.status == "gated"
         ]
-        return sorted(tasks, key=self._place)
+        return sorted(tasks, key=self.place)
 
     def skipped(self) -> list[str]:
         live = self.live()
@@ -509,3 +521,199 @@ class Model:
             if n not in self.visits
             and not any(self.path(place, n, "") for place in live)
         ]
+
+
+MOST_VETOES = 10
+
+
+class Gates:
+    """The gates of a model that wait, in the order in which they opened, with what each
+    of those who decide has said.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.waiting: list[tuple[tuple[str, int, int], Part]] = []
+        self.asked: dict[tuple[str, int, int], int] = {}
+        self.seq = 0
+
+    def commit(self, opened: list[tuple[tuple[str, int, int], Part]]) -> None:
+        """Look at a new state: what stood on another note comes back, new gates open,
+        and policies are asked about whatever they have not seen.
+        """
+        for task, part in self.waiting:
+            for line in part.lines:
+                moved = line.base is not None and line.base != self.model.note
+                if moved and self._standing(task, part, line)[0] != "reject":
+                    line.base = self.model.note
+                    line.verdict = ""
+                    line.asked = False
+        for task, part in opened:
+            part.lines = self._lines_of(task, part)
+            self.waiting.append((task, part))
+        for task, part in self.waiting:
+            self._ask_policy(task, part)
+
+    def _lines_of(self, task: tuple[str, int, int], part: Part) -> list[Line]:
+        spec = self.model.specs[task[0]]
+        if spec.call:
+            return [Line(part.call)]
+        second = Line(f"{part.entry} again", is_answered=not spec.asks)
+        if spec.notes:
+            second.base = self.model.note
+        return [Line(part.entry), second]
+
+    def _ask_policy(self, task: tuple[str, int, int], part: Part) -> None:
+        """Let a policy sign what it has not seen, if it likes what may still be done."""
+        if not self.model.specs[task[0]].auto:
+            return
+        unseen = [line for line in part.lines if line.is_answered and not line.asked]
+        new = [line for line in unseen if not self._standing(task, part, line)[0]]
+        possible = [
+            line.text
+            for line in part.lines
+            if line.is_answered and self._standing(task, part, line)[0] != "reject"
+        ]
+        for line in unseen:
+            line.asked = True
+        if possible and signs(self.model.seed, possible[0]):
+            for line in new:
+                self._say(line, "approve")
+
+    def _say(self, line: Line, verdict: str, *, by_deadline: bool = False) -> None:
+        self.seq += 1
+        line.verdict = verdict
+        line.seq = self.seq
+        line.by_deadline = by_deadline
+
+    def _standing(
+        self, task: tuple[str, int, int], part: Part, line: Line
+    ) -> tuple[str, int]:
+        """Return what stands of a line, and since when."""
+        spec = self.model.specs[task[0]]
+        rejections = [one for one in part.lines if one.verdict == "reject"]
+        if line.verdict == "reject" or not rejections:
+            return line.verdict, line.seq
+        first = min(one.seq for one in rejections)
+        needs_rejected = spec.needs and part.lines[0].verdict == "reject"
+        if spec.whole or (needs_rejected and line is part.lines[1]):
+            return "reject", first
+        return line.verdict, line.seq
+
+    def _standings(
+        self, task: tuple[str, int, int], part: Part
+    ) -> list[tuple[str, int]]:
+        return [self._standing(task, part, line) for line in part.lines]
+
+    def _is_decided(self, task: tuple[str, int, int], part: Part) -> bool:
+        return all(verdict for verdict, _ in self._standings(task, part))
+
+    def decided(self) -> bool:
+        """Return whether any gate is decided and not yet applied."""
+        return any(self._is_decided(task, part) for task, part in self.waiting)
+
+    def settle(self) -> bool:
+        """Apply what is decided, in the order of the last decisions. False: nothing
+        could be, for vetoes keep it open.
+        """
+        decided = [(t, part) for t, part in self.waiting if self._is_decided(t, part)]
+        decided.sort(key=lambda gate: max(seq for _, seq in self._standings(*gate)))
+        note = self.model.note
+        applied = [gate for gate in decided if self._apply(*gate, note)]
+        self.waiting = [gate for gate in self.waiting if gate not in applied]
+        self.model.over()
+        self.commit([])
+        return bool(applied)
+
+    def _apply(self, task: tuple[str, int, int], part: Part, note: str) -> bool:
+        spec = self.model.specs[task[0]]
+        verdicts = [verdict for verdict, _ in self._standings(task, part)]
+        approved = [
+            line
+            for line, verdict in zip(part.lines, verdicts, strict=True)
+            if verdict == "approve"
+        ]
+        # It was decided on another note than an earlier gate has just made.
+        if self.model.note != note and any(line.base is not None for line in approved):
+            return False
+        logged = len(self.model.log)
+        is_asked = approved and spec.veto
+        if is_asked and vetoes(self.model.seed, approved[0].text, logged):
+            self._keep_open(task, part)
+            return False
+        if spec.call:
+            part.status = self._apply_call(part, verdicts[0])
+            return True
+        lines = [line.text if line in approved else None for line in part.lines]
+        self.model.write(spec, lines)
+        part.status = {"approve": "approved", "reject": "rejected"}[verdicts[0]]
+        if verdicts[0] != verdicts[1]:
+            part.status = "partial"
+        return True
+
+    def _apply_call(self, part: Part, verdict: str) -> str:
+        if verdict == "reject":
+            return "rejected"
+        if verdict == "skip":
+            # Nothing is done, so that it names no goto and sends nothing either.
+            part.does = Behaviour(False, None, [])
+            return "approved"
+        part.call = part.lines[0].text
+        return "ready"
+
+    def _keep_open(self, task: tuple[str, int, int], part: Part) -> None:
+        """A veto: what time approved is rejected, what others approved is open."""
+        part.vetoed += 1
+        standings = self._standings(task, part)
+        for line, (verdict, _) in zip(part.lines, standings, strict=True):
+            if verdict == "reject":
+                continue
+            if line.by_deadline:
+                self._say(line, "reject", by_deadline=True)
+            else:
+                line.verdict = ""
+
+    def ask(self) -> None:
+        """Ask people about everything that is open. Raises `TimeIsUp`."""
+        is_open = [gate for gate in self.waiting if not self._is_decided(*gate)]
+        for task, part in sorted(is_open, key=lambda gate: self.model.place(gate[0])):
+            if part.vetoed < MOST_VETOES:
+                self._ask(task, part)
+
+    def _ask(self, task: tuple[str, int, int], part: Part) -> None:
+        number = self.asked.get(task, 0) + 1
+        self.asked[task] = number
+        spec = self.model.specs[task[0]]
+        is_open = [not verdict for verdict, _ in self._standings(task, part)]
+        if spec.deadline and lets_pass(self.model.seed, task, number):
+            self._time_out(spec, part, is_open)
+            return
+        if spec.call:
+            said = call_verdict(self.model.seed, task, number, skips=spec.skips)
+            answers = {0: said} if said else {}
+        else:
+            answers = verdicts(self.model.seed, task, number) or {}
+        for position, verdict in answers.items():
+            if is_open[position]:
+                self._take(part.lines[position], verdict)
+
+    def _take(self, line: Line, verdict: str) -> None:
+        if verdict == "edit":
+            line.text = edited(line.text)
+        # What is new to the policy, it sees when the people's verdict comes back.
+        if verdict == "edit" or (verdict == "approve" and not line.is_answered):
+            line.is_answered = True
+            line.asked = False
+            verdict = "approve"
+        self._say(line, verdict)
+
+    def _time_out(self, spec: Spec, part: Part, is_open: list[bool]) -> None:
+        """Let a deadline decide what is open."""
+        if spec.deadline == "fail":
+            raise TimeIsUp
+        for position, line in enumerate(part.lines):
+            if is_open[position]:
+                # Silence answers nothing.
+                is_question = spec.asks and position == 1
+                verdict = "reject" if is_question else spec.deadline
+                self._say(line, verdict, by_deadline=True)

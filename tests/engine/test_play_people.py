@@ -196,3 +196,60 @@ def test_what_a_node_exits_with_is_an_error_of_it() -> None:
     result = play(graph, {})
     assert result.status == "failed"
     assert (result.error and result.error.type) == "SystemExit"
+
+
+class Vetoes:
+    """A veto that keeps open what is approved, the first time that it is asked."""
+
+    def __init__(self) -> None:
+        self.has_kept_open = False
+
+    def __call__(self, state: Any, proposal: Any) -> bool:
+        is_first = not self.has_kept_open
+        self.has_kept_open = True
+        return is_first
+
+
+def test_a_policy_is_asked_about_what_a_person_edited_and_a_veto_kept_open() -> None:
+    def is_edited(state: Any, proposal: Any) -> bool:
+        return bool(proposal["note"] == "edited")
+
+    graph = waiting.graph()
+    waiting.human(graph, "a", {"note": "first"}, auto=is_edited, veto=Vetoes())
+    graph.edge(START, "a")
+    result, asked = played((graph, waiting.answers(a=[{0: ("edit", "edited")}])))
+    assert result.status == "completed"
+    assert result.state.note == "edited"
+    assert len(asked) == 1
+
+
+def test_a_policy_is_asked_about_each_revision_once() -> None:
+    def always(state: Any, proposal: Any) -> bool:
+        return True
+
+    graph = waiting.graph()
+    proposal = {"log": ["a"], "note": "of a"}
+    waiting.human(graph, "a", proposal, auto=always, veto=Vetoes())
+    waiting.human(graph, "b", {"note": "of b"})
+    graph.edge(START, "a")
+    graph.edge(START, "b")
+    result, _ = played((graph, waiting.answers(b=[{0: "approve"}])))
+    # The note came back, as b had changed it; what was vetoed before waits for people.
+    [waits] = result.gates
+    assert verdicts(waits) == [None, "approved"]
+
+
+def test_a_policy_is_not_shown_what_a_person_has_rejected() -> None:
+    shown: list[list[str]] = []
+
+    def noting(state: Any, proposal: Any) -> bool:
+        shown.append(sorted(proposal))
+        return False
+
+    graph = waiting.graph()
+    waiting.human(graph, "a", {"log": ["a"], "note": "of a"}, auto=noting)
+    waiting.human(graph, "b", {"note": "of b"})
+    graph.edge(START, "a")
+    graph.edge(START, "b")
+    played((graph, waiting.answers(a=[{0: "reject"}], b=[{0: "approve"}])))
+    assert shown == [["log", "note"], ["note"]]

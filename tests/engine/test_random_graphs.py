@@ -34,6 +34,7 @@ def shown(played: Played) -> list[Any]:
             s.skipped,
             list(map(tuple, s.waiting)),
             s.state["log"],
+            s.state["note"],
         )
         for s in played.supersteps
     ]

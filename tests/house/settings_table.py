@@ -18,6 +18,7 @@ IN_WORDS = {
     "https": "on in production",
     "secret_key": "none in production",
     "signing_keys": "one made from the secret key",
+    "static_dir": "`static` in the data folder",
 }
 """Defaults that are more than a value, as the page says them."""
 ELSEWHERE = {"debug", "demo", "demo_payments_url"}

@@ -59,6 +59,7 @@ EVENTS = {
         "results_reused",
     ),
     *("task_diverged", "version_changed"),
+    *("thread_saved", "thread_written"),
     *("request_claimed", "request_released", "request_assigned"),
     *("request_reminded", "request_escalated", "request_reopened"),
 }
@@ -204,6 +205,7 @@ SETTINGS = {
         "ENCRYPTION_KEYS",
         "MAIL_FROM",
         "SITE_URL",
+        "METRICS_TOKEN",
         "WEBHOOKS_OVER_HTTP",
         "WEBHOOKS_TO_PRIVATE_ADDRESSES",
         "COMPROMISED_KEYS",
@@ -221,6 +223,7 @@ VARIABLES = {
         "COUNTERSIGN_DEBUG",
         "COUNTERSIGN_DEMO",
         "COUNTERSIGN_DATA_DIR",
+        "COUNTERSIGN_STATIC_DIR",
     ),
     *(
         "COUNTERSIGN_ALLOWED_HOSTS",

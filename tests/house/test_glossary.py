@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACES = ("orchestrator", "approvals", "checkpoints", "tests", "bench")
+PLACES = ("orchestrator", "approvals", "checkpoints", "deploy", "tests", "bench")
 
 
 def ruled_out() -> list[str]:

@@ -9,7 +9,7 @@ from tests.house.commands import ROOT
 
 HEAVIEST_SHEET = 17_000
 """Bytes on the wire."""
-FOLDERS = ("orchestrator", "approvals", "checkpoints", "tests", "bench")
+FOLDERS = ("orchestrator", "approvals", "checkpoints", "deploy", "tests", "bench")
 
 
 def test_the_style_sheet_of_the_console_weighs_at_most_17_kb_compressed() -> None:

@@ -16,6 +16,8 @@ from django.db import connection
 
 from approvals import reviews
 from checkpoints import timeline
+from checkpoints.core import work_sums
+from checkpoints.core.work_sums import WorkSums
 from checkpoints.models import Run
 from checkpoints.queue import leases
 from orchestrator import runs
@@ -395,6 +397,17 @@ def test_a_superstep_of_a_pure_node_enters_few_functions(
     monkeypatch.setattr(inline, "QUICK_MS", 10_000)
     counts = counts_of_supersteps(ticking("pure"))
     assert counts.entered[4] <= PURE_SUPERSTEP[connection.vendor]
+
+
+def test_metrics_add_three_functions_to_a_superstep_and_none_where_nobody_watches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(inline, "QUICK_MS", 10_000)
+    alone = counts_of_supersteps(ticking("unwatched")).entered[4]
+    monkeypatch.setattr(work_sums, "installed", WorkSums(1))
+    watched = counts_of_supersteps(ticking("watched")).entered[4]
+    # One for the duration, two for the checkpoint and its bytes.
+    assert watched == alone + 3
 
 
 @pytest.mark.parametrize(

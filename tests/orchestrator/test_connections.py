@@ -12,6 +12,8 @@ from urllib.request import urlopen
 import pytest
 from django.db import connection, connections
 
+from checkpoints.models import Run
+from orchestrator import runs
 from orchestrator.connections import keep_open, label_connections, role_of_process
 from tests.support.processes import until, web, worker
 
@@ -85,6 +87,21 @@ def test_a_worker_keeps_its_connections_and_says_that_it_is_one(
     with worker(tmp_path / "worker.log"):
         until(lambda: server.connections("worker"), what="a connection of the worker")
         assert server.connections("web") == 0
+
+
+def test_a_worker_has_two_connections_and_one_for_each_worker_process(
+    tmp_path: Path, server: Server
+) -> None:
+    with worker(tmp_path / "worker.log", COUNTERSIGN_WORKERS="2"):
+        until(lambda: server.connections("worker"), what="a connection of the worker")
+        for _ in range(8):
+            runs.start("loop_every", {"folder": str(tmp_path)})
+        until(
+            lambda: Run.objects.filter(status="completed").count() == 8,
+            seconds=90,
+            what="the runs",
+        )
+        assert 3 <= server.connections("worker") <= 2 + 2
 
 
 def test_a_pool_in_the_settings_serves_web_and_is_left_out_by_a_worker(

@@ -51,6 +51,22 @@ def test_without_a_url_the_rows_are_in_sqlite(folder: Path, database: Any) -> No
     assert database("")["NAME"] == folder / "countersign.sqlite3"
 
 
+def test_static_files_lie_in_the_data_folder_unless_another_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Environment.read().static_dir is None
+    monkeypatch.setenv("COUNTERSIGN_STATIC_DIR", str(folder / "elsewhere"))
+    assert Environment.read().static_dir == folder / "elsewhere"
+
+
+def test_a_folder_for_static_files_that_cannot_be_used_is_refused(
+    folder: Path, tmp_path: Path, refusal: Any
+) -> None:
+    (tmp_path / "file").touch()
+    sentence = refusal("COUNTERSIGN_STATIC_DIR", str(tmp_path / "file"))
+    assert sentence.startswith("COUNTERSIGN_STATIC_DIR must be a folder")
+
+
 PREPARED = {"server_side_binding": True, "prepare_threshold": 1}
 
 

@@ -54,6 +54,7 @@ WRONG = {
     "COUNTERSIGN_MAX_CLAIMS_WITHOUT_PROGRESS": ["0"],
     "COUNTERSIGN_MAX_VALUE_BYTES": ["0"],
     "COUNTERSIGN_MEMORY_DAYS": ["-1"],
+    "COUNTERSIGN_METRICS_TOKEN": [HIDDEN],
     "COUNTERSIGN_NODE_TIMEOUT": ["nan"],
     "COUNTERSIGN_PAYLOADS": [
         json.dumps({"database": {"backend": HIDDEN}}),
@@ -178,6 +179,7 @@ WRONG_IN_DICTIONARY: dict[str, Any] = {
     "MAX_UPLOAD_BYTES": 0,
     "MAX_VALUE_BYTES": 1.5,
     "MEMORY_DAYS": float("nan"),
+    "METRICS_TOKEN": HIDDEN,
     "NODE_TIMEOUT": True,
     "PAYLOADS": {"cellar": HIDDEN},
     "POLL_SECONDS": 0,

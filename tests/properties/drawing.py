@@ -21,7 +21,7 @@ from django.utils import timezone
 from hypothesis import HealthCheck, settings
 
 from approvals import deadlines, reviews
-from approvals.models import ApprovalRequest
+from approvals.models import VETO, ApprovalRequest, Decision
 from checkpoints.core.status import Status
 from checkpoints.ledger import pending_writes
 from checkpoints.models import PendingWrite, Run
@@ -177,16 +177,20 @@ def _decided(request: ApprovalRequest, seed: int) -> list[dict[str, Any]]:
         PendingWrite.objects.filter(run=request.run_id)
     ).order_by("position")
     own = [row for row in rows if (row.line, row.task) == (request.line, request.task)]
+    # A veto that nothing moves would be met again and again.
+    if Decision.objects.filter(request=request, verdict=VETO).exists():
+        return [_item(row, "reject") for row in own]
     if request.kind == "call":
         skips = bool(request.policy.get("skip"))
         return [_decided_call(row, task, seed, skips=skips) for row in own]
     answer = next(
         content for n in range(100) if (content := reference.verdicts(seed, task, n))
     )
-    return [
-        {"write": str(row.write), "hash": row.hash, "verdict": answer[row.position]}
-        for row in own
-    ]
+    return [_item(row, answer[row.position]) for row in own]
+
+
+def _item(row: PendingWrite, verdict: str) -> dict[str, Any]:
+    return {"write": str(row.write), "hash": row.hash, "verdict": verdict}
 
 
 def _decided_call(
@@ -194,7 +198,7 @@ def _decided_call(
 ) -> dict[str, Any]:
     words = (reference.call_verdict(seed, task, n, skips=skips) for n in range(100))
     verdict = next(word for word in words if word)
-    item = {"write": str(row.write), "hash": row.hash, "verdict": verdict}
+    item = _item(row, verdict)
     if verdict == "edit":
         text = reference.edited(read_value(row, "value")["text"])
         return {**item, "value": {"text": text}}

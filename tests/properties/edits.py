@@ -26,6 +26,7 @@ class Before(BaseModel):
     """What runs have before the deployment."""
 
     log: Annotated[list[str], Append] = []
+    note: Annotated[str, Last] = ""
     extra: int = 7
 
 
@@ -39,6 +40,7 @@ class Retyped(Before):
 
 class Removed(BaseModel):
     log: Annotated[list[str], Append] = []
+    note: Annotated[str, Last] = ""
 
 
 class Reduced(Before):

@@ -25,6 +25,7 @@ from tests.engine.waiting import State
 from tests.properties.played import NAMESPACE
 
 MOST_SUPERSTEPS = 7
+MOST_ASKED = 5
 ANN = ["user:ann"]
 VALUES = ["", "x", "y"]
 """Few, so that a value is often set back to what it was."""
@@ -120,6 +121,8 @@ def _gate(spec: Spec, dice: Random, seed: int) -> Gate:
     shows = {"note": Show(label="A note")} if dice.random() < 0.5 else {}
     if spec.call:
         shows = {CALL: Show(label="Say {text}")} if shows else {}
+    elif shows and dice.random() < 0.5:
+        shows |= {"letter": Show(needs=["note"])}
     return Gate(
         reviewers=named if dice.random() < 0.2 else dice.choice([ANN, None]),
         all_or_nothing=dice.random() < 0.3,
@@ -128,7 +131,27 @@ def _gate(spec: Spec, dice: Random, seed: int) -> Gate:
         title=dice.choice(["", "Note {note} at {state.total}", "{proposal.note}"]),
         facts=[Fact("Total", "state.total")],
         writes=shows,
+        auto=_policy(spec, seed) if dice.random() < 0.4 else None,
+        veto=_veto(spec, seed) if dice.random() < 0.3 else None,
     )
+
+
+def _policy(spec: Spec, seed: int) -> Any:
+    def signs(state: Any, proposal: Any) -> Any:
+        channels = sorted(proposal)
+        dice = Random(f"{seed}/policy/{spec.name}/{state!r}/{channels}")
+        return dice.choice([True, True, "people decide", None])
+
+    return signs
+
+
+def _veto(spec: Spec, seed: int) -> Any:
+    def vetoes(state: Any, proposal: Any) -> Any:
+        channels = sorted(proposal)
+        dice = Random(f"{seed}/veto/{spec.name}/{state!r}/{channels}")
+        return dice.choice([False, False, "look again"])
+
+    return vetoes
 
 
 def _preparing(spec: Spec, seed: int) -> Any:
@@ -219,6 +242,9 @@ def decider(seed: int) -> Any:
         dice = Random(f"{seed}/decides/{request.task}/{asked[request.task]}")
         if dice.random() < 0.15:
             return None
+        # What a veto keeps open is rejected in the end.
+        if asked[request.task] > MOST_ASKED:
+            return dict.fromkeys(range(len(request.writes)), "reject")
         positions = [write.position for write in request.writes if dice.random() < 0.8]
         dice.shuffle(positions)
         return {

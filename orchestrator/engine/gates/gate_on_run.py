@@ -9,8 +9,7 @@ from orchestrator.engine.errors import BROKEN, InvalidValue, described
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.gates.requests import checked_principals
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.gate import LONGEST_DEADLINE, Fact, Gate
-from orchestrator.engine.graphs.terms import TERMS
+from orchestrator.engine.graphs.gate import LONGEST_DEADLINE, TERMS, Fact, Gate
 from orchestrator.engine.values.canonical import Json
 from orchestrator.engine.values.numbers import is_whole
 

@@ -272,6 +272,21 @@ def _with_amounts(keyword: str, keeps: Callable[[Decimal, Decimal], bool]) -> An
     return check
 
 
+def _pattern(
+    validator: Any, pattern: Any, value: Any, schema: Any
+) -> Iterator[ValidationError]:
+    """Check a pattern, but for a text that is too long for its schema anyway: that has
+    its own fault, and matching it could take long.
+    """
+    longest = schema.get("maxLength")
+    is_short = longest is None or not isinstance(value, str) or len(value) <= longest
+    if is_short:
+        yield from _OF_PATTERNS(validator, pattern, value, schema) or ()
+
+
+_OF_PATTERNS = Draft202012Validator.VALIDATORS["pattern"]
+
+
 def _amount(value: Any) -> Decimal | None:
     """Return the number that a text is; None for everything else."""
     if not isinstance(value, str):
@@ -303,6 +318,7 @@ _AnswerValidator = validators.extend(
             "exclusiveMaximum", lambda amount, bound: amount < bound
         ),
         "multipleOf": _with_amounts("multipleOf", _is_multiple),
+        "pattern": _pattern,
     },
 )
 

@@ -33,6 +33,7 @@ from orchestrator.engine.graphs.gate import (
     Fact,
     Gate,
     Show,
+    faults_of_terms,
 )
 from orchestrator.engine.graphs.limit import faults_of_limits
 from orchestrator.engine.graphs.node import END, START, Edge, Node
@@ -40,7 +41,6 @@ from orchestrator.engine.graphs.retry import Interval, Retry
 from orchestrator.engine.graphs.review_claim import faults_of_claims
 from orchestrator.engine.graphs.standing_policy import faults_of_standing
 from orchestrator.engine.graphs.state import schema_of
-from orchestrator.engine.graphs.terms import faults_of_terms, reviewers_may_follow
 from orchestrator.engine.graphs.tiers import faults_of_tiers
 from orchestrator.engine.graphs.veto import faults_of_veto
 from orchestrator.engine.values.functions import takes_two
@@ -571,7 +571,7 @@ def _faults_of_gate_parts(
 ) -> Iterator[str]:
     # A gate that names nobody is a mistake; one that says nothing asks the graph's.
     reviewers = graph.reviewers if gate.reviewers is None else gate.reviewers
-    if reviewers is not None or not reviewers_may_follow(gate):
+    if gate.terms is None or reviewers is not None:
         yield from _faults_of_reviewers(reviewers)
     yield from faults_of_terms(gate)
     for option in ("quorum", "reject_quorum"):
@@ -586,16 +586,22 @@ def _faults_of_gate_parts(
     yield from faults_of_standing(gate)
     yield from faults_of_window(gate)
     yield from faults_of_veto(gate)
-    for option, allowed in (("shows", channels), ("writes", writable)):
-        for channel in getattr(gate, option):
-            if channel not in allowed:
-                fault = f"the gate's {option} name {channel}, which is no channel"
-                yield f"{fault}; {nearest(channel, allowed)}"
+    yield from _faults_of_names(gate, "shows", channels)
+    yield from _faults_of_names(gate, "writes", writable)
     yield from _faults_of_changes(gate)
     for channel, show in gate.writes.items():
         for fault in faults_of_limits(show.limits):
             yield f"Show for {channel}: {fault}"
     yield from _faults_of_needs(gate)
+
+
+def _faults_of_names(
+    gate: Gate, option: str, allowed: Collection[str]
+) -> Iterator[str]:
+    for channel in getattr(gate, option):
+        if channel not in allowed:
+            fault = f"the gate's {option} name {channel}, which is no channel"
+            yield f"{fault}; {nearest(channel, allowed)}"
 
 
 def _faults_of_needs(gate: Gate) -> Iterator[str]:

@@ -19,6 +19,7 @@ from orchestrator.engine.graphs.limit import UNKNOWN, Limit, as_json, field_of
 from orchestrator.engine.graphs.write import Write
 from orchestrator.engine.values import canonical
 from orchestrator.engine.values.canonical import Json
+from orchestrator.engine.values.functions import name_of, takes_one
 from orchestrator.engine.values.hints import explained_class
 from orchestrator.engine.values.ops import same
 
@@ -31,6 +32,17 @@ LONGEST_DEADLINE = timedelta(days=36_600)
 """The longest time that a deadline may be ahead: a hundred years."""
 LONGEST_IN_LABEL = 60
 """The most characters of a value that the label of an edited write shows."""
+TERMS = (
+    "reviewers",
+    "quorum",
+    "reject_quorum",
+    "four_eyes",
+    "all_or_nothing",
+    "deadline",
+    "on_deadline",
+    "facts",
+)
+"""The options that a function of the input may set."""
 
 
 @explained_class
@@ -78,6 +90,10 @@ class Show:
 class Gate:
     """The decision that people must make before the writes of a node count, or before
     it runs.
+
+    `terms` is a function of the run's input, which returns options for this run. The
+    input never changes, so neither a patch nor a fork can ask for less; and a request
+    carries what it was opened under.
     """
 
     reviewers: Sequence[str] | Callable[[Any], Sequence[str]] | None = None
@@ -105,6 +121,28 @@ class Gate:
     auto_after: timedelta | None = None
     veto: Callable[..., Any] | None = None
     terms: Callable[[Any], Mapping[str, Any]] | None = None
+
+
+def faults_of_terms(gate: Gate) -> Iterator[str]:
+    """Yield what is wrong with terms, or with what stands beside them."""
+    if gate.terms is None:
+        return
+    if not callable(gate.terms) or not takes_one(gate.terms):
+        yield f"terms={gate.terms!r} is no function of the input that returns options"
+    for option in ("auto", "auto_after", "exclusive", "standing"):
+        # They were examined beside a quorum and a deadline that terms would replace.
+        if getattr(gate, option):
+            yield f"{option}= cannot stand beside terms="
+    if gate.on_deadline == "approve":
+        yield "on_deadline='approve' cannot stand beside terms="
+
+
+def terms_policy(gate: Gate) -> dict[str, Json]:
+    """Return what a gate says of terms, as its structure has it: {terms: name of the
+    function}; nothing where it has none.
+    """
+    # A gate without them has the fingerprint that it had before there were any.
+    return {} if gate.terms is None else {"terms": name_of(gate.terms)}
 
 
 class Proposal(Mapping[str, Any]):

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.graphs import answer_schema, form
+from orchestrator.engine.graphs import answer_schema
+from orchestrator.engine.graphs.write import facts_of, faults_in, in_words
 from orchestrator.engine.values.canonical import Json
 
 NOT_ANSWERED = (
@@ -64,7 +65,7 @@ def require_fitting(
     question = stored_question(shown)
     if question is None or question["schema"] is None:
         return
-    errors = form.faults_in(question["schema"], channel, answer)
+    errors = faults_in(question["schema"], channel, answer)
     if errors:
-        sentence = f"the answer does not fit what was asked: {form.in_words(errors)}"
-        raise InvalidValue(sentence, **form.facts_of(channel, errors), **facts)
+        sentence = f"the answer does not fit what was asked: {in_words(errors)}"
+        raise InvalidValue(sentence, **facts_of(channel, errors), **facts)

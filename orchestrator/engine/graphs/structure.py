@@ -18,14 +18,13 @@ from orchestrator.engine.graphs.consideration import (
 )
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.graphs.effect import WORDS
-from orchestrator.engine.graphs.gate import Gate
+from orchestrator.engine.graphs.gate import Gate, terms_policy
 from orchestrator.engine.graphs.limit import Limit, as_json
 from orchestrator.engine.graphs.node import Edge, Node
 from orchestrator.engine.graphs.reducer import Custom
 from orchestrator.engine.graphs.retry import Interval
 from orchestrator.engine.graphs.standing_policy import standing_policy
 from orchestrator.engine.graphs.state import schema_of
-from orchestrator.engine.graphs.terms import terms_policy
 from orchestrator.engine.graphs.tiers import (
     escalation_policy,
     principal_in_words,

@@ -13,16 +13,18 @@ from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.channel import LIMIT, Channel
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import HUMAN
-from orchestrator.engine.graphs.form import (
+from orchestrator.engine.graphs.node import Node
+from orchestrator.engine.graphs.question import question_of
+from orchestrator.engine.graphs.write import (
     MOST_SCHEMA_BYTES,
+    Command,
+    Send,
+    Write,
     form_of,
     require_fitting_form,
     schema_size,
     shown_form,
 )
-from orchestrator.engine.graphs.node import Node
-from orchestrator.engine.graphs.question import question_of
-from orchestrator.engine.graphs.write import Command, Send, Write
 from orchestrator.engine.values.canonical import Json, normalised
 from orchestrator.engine.values.hints import nearest
 from orchestrator.engine.values.identity import Task

@@ -477,6 +477,59 @@ def test_what_was_settled_before_the_deadline_keeps_its_verdict(
     assert verify_run(run.id) == []
 
 
+def _of_three_writes() -> Graph:
+    made = graph("settled-in-parts")
+    gate = Gate(
+        reviewers=["group:claims"],
+        quorum=2,
+        four_eyes=True,
+        deadline=HOUR,
+        on_deadline="fail",
+    )
+
+    @made.node(effect="human", gate=gate)
+    def propose(state: Any, ctx: Any) -> list[Write]:
+        return [Write("letter", "Dear"), Write("total", 4), Write("notes", ["sent"])]
+
+    made.edge(START, "propose")
+    made.edge("propose", END)
+    return made
+
+
+def test_of_what_was_asked_anew_only_decisions_on_that_count_after_the_next_deadline(
+    people: cast.People,
+) -> None:
+    signers = [people.reviewer, people.second_reviewer]
+    rita, ravi = map(run_actions.reviewer, signers)
+    run = advanced(_of_three_writes())
+    sign(run, rita, ["approve", ("edit", 5), None])
+    sign(run, ravi, ["approve", None, None])
+    run = _asked_again(run, people)
+    # The edit is gone, so that its author may sign what the node proposed.
+    for person in (rita, ravi):
+        sign(run, person, [None, "approve", None])
+    run = _asked_again(run, people)
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    assert asked.policy["kept"] == [0, 1]
+    assert asked.policy["kept_from"] == [0, 1]
+    assert verify_run(run.id) == []
+
+    for person in (rita, ravi):
+        sign(run, person, [None, None, "approve"])
+    run = runs.advance(run.id)
+    assert run.status == "completed"
+    assert (state(run)["total"], state(run)["notes"]) == (4, ["sent"])
+    assert verify_run(run.id) == []
+
+
+def _asked_again(run: Run, people: cast.People) -> Run:
+    let_come(run)
+    run = runs.advance(run.id)
+    assert run.error_code == "deadline_passed"
+    runs.resume(run.id, by=people.steward)
+    return runs.advance(run.id)
+
+
 def test_what_was_settled_is_asked_again_where_what_it_replaces_has_changed(
     people: cast.People,
 ) -> None:

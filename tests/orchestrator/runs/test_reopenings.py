@@ -374,6 +374,20 @@ def test_it_keeps_the_reason_of_the_newest_re_opening_only(people: cast.People) 
     assert why_of(opened) == "stella re-opened it under another policy: now 4"
 
 
+def test_a_fork_does_not_repeat_why_it_was_re_opened(people: cast.People) -> None:
+    run = waiting_run(needs_approval=lambda state, proposal: "it is much")
+    for quorum in (2, 3):
+        deploy(quorum=quorum, needs_approval=lambda state, proposal: "it is much")
+        opened = reopen(open_request(run).id, by=people.steward, reason=WHY)
+    assert (
+        why_of(opened) == f"it is much. stella re-opened it under another policy: {WHY}"
+    )
+    run.refresh_from_db()
+    fork = runs.advance(runs.fork(str(run.head), by=people.steward).id)
+    assert why_of(open_request(fork)) == "it is much"
+    assert verify_run(fork.id) == []
+
+
 @pytest.mark.parametrize("status", ["closed", "cancelling"])
 def test_of_what_is_closed_nothing_is_said_to_change(
     people: cast.People, status: str

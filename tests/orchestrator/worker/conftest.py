@@ -2,6 +2,8 @@
 
 import pytest
 
+from checkpoints.core import work_sums
+from checkpoints.core.work_sums import WorkSums
 from checkpoints.queue.jobs import Step
 from orchestrator.jobs import kinds
 from orchestrator.worker import broker as run_broker
@@ -31,3 +33,12 @@ def counting(monkeypatch):
 
     monkeypatch.setitem(kinds.KINDS, "count", count)
     return did
+
+
+@pytest.fixture
+def watched(broker, monkeypatch):
+    """The sums of the broker's cluster, as if somebody scraped it."""
+    sums = WorkSums(len(broker.state.slots))
+    broker.state.sums = sums
+    monkeypatch.setattr(work_sums, "installed", sums)
+    return sums

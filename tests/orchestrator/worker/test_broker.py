@@ -143,7 +143,7 @@ def test_it_shows_itself_and_goes(broker):
     assert row.stopped_at is None
     assert row.process_started > 0
     assert row.fingerprints
-    registration.leave(row.id)
+    registration.leave(broker.state)
     row.refresh_from_db()
     assert row.stopped_at is not None
 

@@ -10,7 +10,7 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from checkpoints.models import Job, Run
+from checkpoints.models import Checkpoint, Job, Run
 from checkpoints.queue import jobs, leases
 from checkpoints.queue.jobs import Step
 from orchestrator.execution import loop
@@ -250,3 +250,25 @@ def test_on_sqlite_a_look_that_finds_nothing_writes_nothing(django_assert_num_qu
     with django_assert_num_queries(1), CaptureQueriesContext(connection) as seen:
         assert leases.begin_next(worker=None, only=only) is None
     assert connection.vendor == "postgresql" or "UPDATE" not in seen[0]["sql"]
+
+
+def test_what_a_worker_does_is_counted_in_the_sums_of_its_slot(broker, watched, facts):
+    others = [slow() for _ in range(2)]
+    facts()
+    assert statuses(*others) == ["completed"] * 2
+    totals = watched.totals()
+    assert totals["runs_claimed"] == 3
+    assert totals["leases_lost"] == totals["slices_failed"] == 0
+    assert sum(totals["superstep_buckets"]) >= 3
+    rows = Checkpoint.objects.exclude(superstep=0)
+    assert totals["checkpoints"] == rows.count()
+    assert totals["checkpoint_bytes"] == sum(row.stored_size for row in rows)
+
+
+def test_a_slice_that_fails_is_counted(broker, watched, facts, monkeypatch):
+    def fail(*of_slice, **options):
+        raise RuntimeError
+
+    monkeypatch.setattr(loop, "run_slice", fail)
+    facts()
+    assert watched.totals()["slices_failed"] == 1

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.engine import END, START, Gate, Graph, Write, play
 from orchestrator.engine.errors import InvalidValue
-from orchestrator.engine.graphs.form import form_of
+from orchestrator.engine.graphs.write import form_of
 from tests.support.small_graphs import graph
 
 SMALL = {"type": "integer", "maximum": 10}

@@ -1,0 +1,103 @@
+"""The runs of threads by their names: which run is a thread, under which key, and the
+names under which its log finds a checkpoint.
+"""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from itertools import count
+from urllib.parse import quote, unquote
+
+from checkpoints.core.run_key import LONGEST_KEY
+from checkpoints.models import RemovedKey, Run
+from orchestrator.engine.errors import InvalidValue, KeyConflict
+
+FINGERPRINT = sha256(b"thread of another engine").hexdigest()
+"""The fingerprint of all threads; no graph of ours has it."""
+LONGEST_ID = 240
+"""The most characters of a checkpoint's id, which a line of the log holds."""
+_LONGEST_PLACE = 200
+_ROOM = 12
+"""The characters of a key that are left for the number behind it."""
+_PREFIX = "thread-"
+_BEFORE_NUMBER = "~"
+SAVED = "thread_saved"
+WRITTEN = "thread_written"
+
+
+def is_thread(run: Run) -> bool:
+    """Return whether a run is a thread of another engine."""
+    return run.fingerprint == FINGERPRINT
+
+
+def find_thread(thread: str) -> Run | None:
+    """Return the run of a thread, if there is one. Raises `KeyConflict` where another
+    run has its key. One query, two where there is none.
+    """
+    run, _ = run_or_key(thread)
+    return run
+
+
+def run_or_key(thread: str) -> tuple[Run | None, str]:
+    """Return the run of a thread and its key; without a run the key that it gets. Keys
+    of removed runs never come again, so the next thread of that name has a number.
+    """
+    base = _base_of(thread)
+    for number in count(1):
+        key = base if number == 1 else f"{base}{_BEFORE_NUMBER}{number}"
+        run = Run.objects.filter(key=key).first()
+        if run is not None:
+            if not is_thread(run):
+                raise KeyConflict(f"key {key} belongs to a run that is no thread")
+            return run, key
+        if not RemovedKey.objects.filter(key=key).exists():
+            return None, key
+    raise AssertionError("count ends")
+
+
+def all_threads() -> "Iterator[tuple[str, Run]]":
+    """Yield all threads, the newest first, with their names; none that was imported."""
+    threads = Run.objects.filter(fingerprint=FINGERPRINT, imported=False)
+    # No cursor stays open: the caller may close the connection between two threads.
+    ids = threads.order_by("-created_at", "-id").values_list("id", flat=True)
+    for id_ in list(ids):
+        run = Run.objects.filter(id=id_).first()
+        if run is None:
+            continue
+        quoted, *_ = run.key.removeprefix(_PREFIX).split(_BEFORE_NUMBER)
+        yield unquote(quoted), run
+
+
+def place_of(namespace: str) -> str:
+    """Return the name of a namespace as a line of the log holds it."""
+    if len(namespace) <= _LONGEST_PLACE:
+        return namespace
+    return f"#{sha256(namespace.encode()).hexdigest()}"
+
+
+def checked_id(id_: str) -> str:
+    """Return the id of a checkpoint. Raises `InvalidValue` if no line can hold it."""
+    if not isinstance(id_, str) or not 1 <= len(id_) <= LONGEST_ID:
+        raise InvalidValue(
+            f"the id of a checkpoint has 1 to {LONGEST_ID} characters",
+            path="checkpoint_id",
+        )
+    return id_
+
+
+def _base_of(thread: str) -> str:
+    """Return the key of a thread without a number. Raises `InvalidValue`."""
+    if not isinstance(thread, str) or not thread:
+        raise InvalidValue("the id of a thread is a text", path="thread_id")
+    try:
+        quoted = quote(thread, safe=" @+=,")
+    except UnicodeEncodeError as error:
+        raise InvalidValue("the id of a thread is a text", path="thread_id") from error
+    # Quoting leaves it plain.
+    key = _PREFIX + quoted.replace(_BEFORE_NUMBER, "%7E")
+    if len(key) > LONGEST_KEY - _ROOM:
+        raise InvalidValue(
+            f"the id of a thread has at most {LONGEST_KEY - _ROOM - len(_PREFIX)}"
+            " characters, of which each that is not plain counts three times",
+            path="thread_id",
+        )
+    return key

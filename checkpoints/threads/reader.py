@@ -1,0 +1,261 @@
+"""The checkpoints of a thread read back. Every row that is read must be as it was
+sealed.
+
+Lines of the log say which row holds which checkpoint. If one was saved twice, the
+newest line counts. Callers ask for rights.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from checkpoints.ledger import reader
+from checkpoints.models import Checkpoint, Run, RunEvent
+from checkpoints.sealing import run_row, sealed_columns, sealed_rows
+from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.threads.contents import (
+    Document,
+    ThreadState,
+    ThreadWrite,
+    point_of,
+    write_of,
+)
+from checkpoints.threads.names import SAVED, WRITTEN, place_of
+from orchestrator.engine.errors import Erased, TamperedRow
+from orchestrator.engine.frozen import frozen
+
+PAGE = 20
+"""The most rows read at once: each may hold a whole state."""
+
+
+@frozen
+class SavedName:
+    """A saved checkpoint by its names: place of the namespace, id, number of the line
+    of the log that says so.
+    """
+
+    place: str
+    id: str
+    line: int
+
+
+def named_point(
+    run: Run,
+    namespace: str,
+    id_: str,
+) -> ThreadState | None:
+    """Return a checkpoint of a thread; None if there is none, or it was removed. Raises
+    `TamperedRow`, `WrongKey`, and `Erased` for a thread whose values were erased.
+    """
+    _require_readable(run)
+    line = newest_line(run, namespace, id_)
+    if line is None:
+        return None
+    return next(_points(run, [line]), None)
+
+
+def latest_point(
+    run: Run,
+    namespace: str,
+) -> ThreadState | None:
+    """Return the checkpoint of a namespace with the highest id. Raises as `named_point`
+    does.
+    """
+    for named in saved_points(run, namespace):
+        point = named_point(run, namespace, named.id)
+        # Else its row was removed.
+        if point is not None:
+            return point
+    return None
+
+
+def all_points(
+    run: Run,
+    namespace: str | None = None,
+    *,
+    id_: str = "",
+    before: str = "",
+) -> Iterator[ThreadState]:
+    """Yield the checkpoints of a thread, the highest id first: those of a namespace,
+    the one with this id, or those whose ids are lower than `before`. Reads pages. Raises
+    as `named_point` does.
+    """
+    _require_readable(run)
+    chosen = []
+    for named in saved_points(run, namespace):
+        is_lower = not before or named.id < before
+        if is_lower and id_ in ("", named.id):
+            chosen.append(named.line)
+    for first in range(0, len(chosen), PAGE):
+        numbers = chosen[first : first + PAGE]
+        yield from _points(run, _lines_numbered(run, numbers))
+
+
+def saved_points(
+    run: Run,
+    namespace: str | None = None,
+) -> list[SavedName]:
+    """Return the names of a thread's checkpoints, the highest id first. One query, which
+    reads no payload.
+    """
+    lines = _lines(run, SAVED)
+    if namespace is not None:
+        lines = lines.filter(node=place_of(namespace))
+    newest: dict[tuple[str, str], int] = {}
+    for seq, place, id_ in lines.order_by("seq").values_list("seq", "node", "task"):
+        newest[place, id_] = seq
+    # Compared here, for databases order texts by the rules of some language.
+    names = []
+    for (place, id_), seq in newest.items():
+        names.append(SavedName(place, id_, seq))
+    names.sort(key=_id_and_place, reverse=True)
+    return names
+
+
+def _id_and_place(
+    name: SavedName,
+) -> tuple[str, str]:
+    return name.id, name.place
+
+
+def document_of(
+    run: Run,
+    line: RunEvent,
+) -> tuple[Checkpoint, Document] | None:
+    """Return the row that a verified line names, and its document; None if the row was
+    removed.
+    """
+    facts = _facts(run, line)
+    rows = reader.range_of(UUID(facts["checkpoint"]))
+    if not rows:
+        return None
+    return rows[-1], _proven(run, rows)
+
+
+def newest_line(
+    run: Run,
+    namespace: str,
+    id_: str | None = None,
+) -> RunEvent | None:
+    """Return the newest line that says that a checkpoint of a namespace was saved."""
+    lines = _lines(run, SAVED).filter(node=place_of(namespace))
+    if id_ is not None:
+        lines = lines.filter(task=id_)
+    return lines.order_by("-seq").first()
+
+
+def writes_at(
+    run: Run,
+    place: str,
+    id_: str,
+) -> dict[tuple[str, int], ThreadWrite]:
+    """Return the writes at a checkpoint by task and position."""
+    writes: dict[tuple[str, int], ThreadWrite] = {}
+    lines = _lines(run, WRITTEN).filter(node=place, task=id_)
+    for line in lines.order_by("seq"):
+        for value in _facts(run, line)["values"]:
+            write = write_of(value)
+            key = (write.task, write.position)
+            if write.position < 0 or key not in writes:
+                writes[key] = write
+    return writes
+
+
+def _lines_numbered(
+    run: Run,
+    numbers: Sequence[int],
+) -> Sequence[RunEvent]:
+    """Return the lines with these numbers, in this order."""
+    lines = {}
+    for line in _lines(run, SAVED).filter(seq__in=numbers):
+        lines[line.seq] = line
+    ordered = []
+    for number in numbers:
+        if number in lines:
+            ordered.append(lines[number])
+    return ordered
+
+
+def _points(
+    run: Run,
+    lines: Sequence[RunEvent],
+) -> Iterator[ThreadState]:
+    """Yield the checkpoints that these lines name, as far as their rows are there."""
+    facts_by_row = {}
+    for line in lines:
+        facts = _facts(run, line)
+        row_id = UUID(facts["checkpoint"])
+        facts_by_row[row_id] = (line, facts)
+    if not facts_by_row:
+        return
+
+    ranges = reader.ranges_of(list(facts_by_row))
+    for row_id, (line, facts) in facts_by_row.items():
+        # Without its row the checkpoint was removed.
+        if row_id not in ranges:
+            continue
+        point = point_of(_proven(run, ranges[row_id]), facts["namespace"])
+        if point is None or point.id != line.task:
+            raise TamperedRow(
+                f"checkpoint {row_id} does not hold what line {line.seq} of the log of"
+                f" run {run.key} says",
+                row=sealed_rows.name_of(ranges[row_id][-1]),
+            )
+        yield _with_writes(run, point, line, row_id)
+
+
+def _with_writes(
+    run: Run,
+    point: ThreadState,
+    line: RunEvent,
+    row_id: UUID,
+) -> ThreadState:
+    writes = list(writes_at(run, line.node, line.task).values())
+    # In the order in which their engine applies them.
+    writes.sort(key=lambda write: (write.path, write.task, write.position))
+    return ThreadState(
+        point.namespace,
+        point.id,
+        point.parent,
+        point.checkpoint,
+        point.metadata,
+        point.blobs,
+        row_id,
+        tuple(writes),
+    )
+
+
+def _proven(
+    run: Run,
+    rows: Sequence[Checkpoint],
+) -> Document:
+    if rows[-1].run_id != run.id:
+        raise TamperedRow(f"{rows[-1]} is not of run {run.key}")
+    return reader.proven(rows, protection_of(run))
+
+
+def _lines(
+    run: Run,
+    type_: str,
+) -> "QuerySet[RunEvent]":
+    return RunEvent.objects.filter(run=run.id, type=type_)
+
+
+def _facts(
+    run: Run,
+    line: RunEvent,
+) -> dict[str, Any]:
+    """Return the facts of a line, verified."""
+    sealed_rows.verify_row(line, protection_of(run))
+    facts: dict[str, Any] = sealed_columns.read_value(line, "payload")
+    return facts
+
+
+def _require_readable(
+    run: Run,
+) -> None:
+    run_row.verify_run_row(run)
+    if run.erasure is not None:
+        raise Erased(f"values of thread {run.key} were erased", run=str(run.id))

@@ -1,0 +1,102 @@
+"""Endpoints of approvals: people decide on items that a caller names, with no graph to
+write.
+"""
+
+from django.db.models import Q
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from approvals.api.base import describe, page_schema, paginate, person, read_body
+from approvals.visible_runs import VisibleRuns
+from checkpoints.models import Run
+from orchestrator import asking
+from orchestrator.api.approvals_json import (
+    ApprovalLine,
+    ApprovalsQuery,
+    AskBody,
+    AskedApprovalOut,
+    CancelApprovalBody,
+)
+from orchestrator.engine.errors import InvalidValue
+from orchestrator.graphs import NAME
+from orchestrator.models import ApiToken
+from orchestrator.runs.start_for_user import require
+
+_COLUMNS = ("id", "key", "label", "status", "created_at", "ended_at")
+
+
+class Approvals(APIView):
+    """The approvals that the caller may see, newest first; and asking for another."""
+
+    scopes = {"POST": "start"}
+
+    @describe(
+        operation_id="approvals_list",
+        parameters=[ApprovalsQuery],
+        responses=page_schema(ApprovalLine),
+    )
+    def get(self, request: Request) -> Response:
+        query = read_body(ApprovalsQuery, request.query_params)
+        rows = Run.objects.filter(graph=NAME).only(*_COLUMNS)
+        visible = VisibleRuns.of(person(request), rows).filter(graph=NAME)
+        if "status" in query:
+            visible = visible.with_status(query["status"])
+        if "key" in query:
+            visible = visible.named_by(Q(key=query["key"]))
+        return paginate(request, visible, ApprovalLine, by=("-created_at", "-id"))
+
+    def require_rights(self, request: Request) -> None:
+        require(person(request), "start_run")
+
+    @describe(request=AskBody, responses={201: AskedApprovalOut, 200: AskedApprovalOut})
+    def post(self, request: Request) -> Response:
+        body = read_body(AskBody, request.data)
+        # Before the reviewers are looked up, whose refusal says who there is.
+        self.require_rights(request)
+        key = body.pop("key", None)
+        on_behalf_of = body.pop("on_behalf_of", None)
+        if (
+            body["four_eyes"]
+            and isinstance(request.auth, ApiToken)
+            and not on_behalf_of
+        ):
+            raise InvalidValue(
+                "a token is no person whom four eyes could exclude, "
+                "so it must say on whose behalf it asks",
+                path="on_behalf_of",
+            )
+        approval, is_new = asking.ask_for(
+            asking.Inquiry(**body),
+            key=key,
+            by=person(request),
+            on_behalf_of=on_behalf_of,
+        )
+        return Response(AskedApprovalOut(approval).data, status=201 if is_new else 200)
+
+
+class OneApproval(APIView):
+    """One approval, by id or key: where it stands, and the verdict on each item."""
+
+    @describe(responses=AskedApprovalOut)
+    def get(self, request: Request, run: str) -> Response:
+        visible = asking.visible_approval(person(request), run)
+        return Response(AskedApprovalOut(asking.approval_of(visible)).data)
+
+
+class ApprovalCancelled(APIView):
+    """Take a question back. What was signed stays on record."""
+
+    scopes = {"POST": "steer"}
+
+    def require_rights(self, request: Request, run: str) -> None:
+        visible = asking.visible_approval(person(request), run)
+        require(person(request), "steer_run", run=visible.id)
+
+    @describe(request=CancelApprovalBody, responses=AskedApprovalOut)
+    def post(self, request: Request, run: str) -> Response:
+        body = read_body(CancelApprovalBody, request.data)
+        self.require_rights(request, run)
+        visible = asking.visible_approval(person(request), run)
+        approval = asking.cancel(visible.id, by=person(request), **body)
+        return Response(AskedApprovalOut(approval).data)

@@ -1,0 +1,282 @@
+"""People decide on items that a caller names, over the API."""
+
+import threading
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connections
+
+from checkpoints.models import Run
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.engine import registry
+from orchestrator.graphs import approval
+from tests.support.api_people import Client
+from tests.support.approvals import BODY, payers
+from tests.support.cast import People
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def asked_of_payers(people: People) -> None:
+    registry.replace(approval)
+    payers(people.reviewer)
+
+
+def _asked(olive: Client, **changes: Any) -> dict[str, Any]:
+    """Ask, let a worker open the request, and return the approval."""
+    answer = olive.post("approvals/", {**BODY, **changes})
+    assert answer.status_code == 201, answer.content
+    runs.advance(answer.json()["id"])
+    return _read(olive, answer.json()["id"])
+
+
+def _read(client: Client, approval_id: str) -> dict[str, Any]:
+    answer = client.get(f"approvals/{approval_id}/")
+    assert answer.status_code == 200, answer.content
+    shown: dict[str, Any] = answer.json()
+    return shown
+
+
+def _sign(client: Client, asked: dict[str, Any], *verdicts: Any) -> Any:
+    decisions = []
+    for item, verdict in zip(asked["items"], verdicts, strict=True):
+        decisions.append({"write": item["write"], "hash": item["hash"], **verdict})
+    return client.post(
+        f"requests/{asked['request']}/decisions/", {"decisions": decisions}
+    )
+
+
+def test_what_people_are_asked_comes_back_signed(olive: Client, rita: Client) -> None:
+    asked = _asked(olive)
+    assert asked["state"] == "open"
+    assert [item["label"] for item in asked["items"]] == ["Invoice 1", "inv-2"]
+    assert [item["effect"] for item in asked["items"]] == ["external", "write"]
+    signed = _sign(
+        rita,
+        asked,
+        {"verdict": "edit", "value": {"amount": "90.00"}},
+        {"verdict": "reject", "reason": "twice"},
+    )
+    assert signed.status_code == 200, signed.content
+    runs.advance(asked["id"])
+    settled = _read(olive, "INV-7")
+    assert settled["state"] == "partial"
+    paid, refused = settled["items"]
+    assert (paid["verdict"], paid["edited"]) == ("approved", True)
+    assert paid["value"] == {"amount": "90.00"}
+    assert paid["proposed"] == {"amount": "100.00"}
+    assert paid["hash"] != asked["items"][0]["hash"]
+    assert (refused["verdict"], refused["reason"]) == ("rejected", "twice")
+    assert [row["by"] for row in refused["decisions"]] == ["rita"]
+    assert verify_run(asked["id"]) == []
+
+
+def test_an_edit_must_fit_the_schema_of_its_item(olive: Client, rita: Client) -> None:
+    asked = _asked(olive)
+    refused = _sign(
+        rita,
+        asked,
+        {"verdict": "edit", "value": {"amount": 90}},
+        {"verdict": "approve"},
+    )
+    assert refused.status_code == 422
+    assert refused.json()["path"] == "approved.amount"
+    assert _read(olive, asked["id"])["state"] == "open"
+
+
+def test_the_same_key_and_content_is_the_same_approval(olive: Client) -> None:
+    first = olive.post("approvals/", BODY)
+    again = olive.post("approvals/", BODY)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert first.json()["id"] == again.json()["id"]
+    assert first.json()["state"] == "opening"
+    other = olive.post("approvals/", {**BODY, "title": "Pay one"})
+    assert other.status_code == 409
+    assert other.json()["code"] == "key_conflict"
+    assert Run.objects.count() == 1
+
+
+def test_two_clients_that_ask_at_once_ask_once(people: People) -> None:
+    clients = [Client(people.starter), Client(people.starter)]
+    barrier = threading.Barrier(2)
+    answers = []
+
+    def post(client: Client) -> None:
+        barrier.wait()
+        try:
+            answers.append(client.post("approvals/", BODY))
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=post, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert sorted(answer.status_code for answer in answers) == [200, 201]
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert Run.objects.count() == 1
+
+
+def test_the_answer_that_was_lost_is_given_again(olive: Client) -> None:
+    once = {"Idempotency-Key": "k-1"}
+    body = {name: value for name, value in BODY.items() if name != "key"}
+    first = olive.post("approvals/", body, **once)
+    again = olive.post("approvals/", body, **once)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    assert Run.objects.count() == 1
+
+
+def test_a_question_that_was_asked_stays_though_its_reviewers_left(
+    olive: Client, people: People
+) -> None:
+    first = olive.post("approvals/", BODY)
+    people.reviewer.groups.all().delete()
+    assert olive.post("approvals/", BODY).json()["id"] == first.json()["id"]
+
+
+def test_a_stranger_finds_no_approval(
+    olive: Client, rita: Client, nobody: Client
+) -> None:
+    asked = _asked(olive)
+    assert rita.get("approvals/INV-7/").status_code == 200
+    for path in (f"approvals/{asked['id']}/", "approvals/INV-7/"):
+        assert nobody.get(path).status_code == 404
+        assert nobody.post(f"{path}cancel/").status_code == 404
+    assert nobody.get("approvals/").json()["results"] == []
+    assert nobody.post("approvals/", BODY).status_code == 403
+
+
+def test_a_run_of_another_graph_is_no_approval(olive: Client, paused: Run) -> None:
+    assert olive.get(f"approvals/{paused.id}/").status_code == 404
+    assert olive.post(f"approvals/{paused.id}/cancel/").status_code == 404
+
+
+def test_approvals_are_listed_by_state_and_key(olive: Client) -> None:
+    asked = _asked(olive)
+    olive.post("approvals/", {**BODY, "key": "INV-8"})
+    lines = olive.get("approvals/").json()["results"]
+    assert [(line["key"], line["state"]) for line in lines] == [
+        ("INV-8", "opening"),
+        ("INV-7", "open"),
+    ]
+    assert lines[1]["title"] == BODY["title"]
+    by_key = olive.get("approvals/", key="INV-7").json()["results"]
+    assert [line["id"] for line in by_key] == [asked["id"]]
+    waiting = olive.get("approvals/", status="paused").json()["results"]
+    assert [line["key"] for line in waiting] == ["INV-7"]
+
+
+def test_a_question_is_taken_back(olive: Client, rita: Client) -> None:
+    asked = _asked(olive)
+    assert rita.post("approvals/INV-7/cancel/").status_code == 403
+    taken = olive.post("approvals/INV-7/cancel/", {"reason": "paid already"})
+    assert taken.json()["state"] == "cancelled"
+    approve = {"verdict": "approve"}
+    assert _sign(rita, asked, approve, approve).status_code == 409
+
+
+def test_what_moved_is_not_signed(olive: Client, rita: Client) -> None:
+    asked = _asked(olive)
+    asked["items"][0]["hash"] = "0" * 64
+    approve = {"verdict": "approve"}
+    stale = _sign(rita, asked, approve, approve).json()
+    lines = {line["write"]: line["result"] for line in stale["lines"]}
+    assert lines[asked["items"][0]["write"]] == "came_back"
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"reviewers": ["user:nobody-there"]}, "reviewers"),
+        ({"reviewers": ["group:nobody-there"]}, "reviewers"),
+        ({"reviewers": ["perm:approvals.nothing"]}, "reviewers"),
+        ({"reviewers": ["everybody"]}, "reviewers"),
+        ({"reviewers": []}, "reviewers"),
+        ({"reviewers": ["user:rita"], "quorum": 2}, "reviewers"),
+        ({"deadline": "2020-01-01T00:00:00Z"}, "deadline"),
+        ({"deadline": 0}, "deadline"),
+        ({"items": [{"id": "a", "value": 1}, {"id": "a", "value": 2}]}, "items[1].id"),
+        (
+            {"items": [{"id": "a", "value": 1, "schema": {"type": "string"}}]},
+            "items[0].value",
+        ),
+        (
+            {"items": [{"id": "a", "value": 1, "schema": {"$ref": "http://x/y"}}]},
+            "items[0].schema",
+        ),
+        (
+            {"items": [{"id": "a", "value": "", "schema": {"pattern": "(a+)+$"}}]},
+            "items[0].schema.pattern",
+        ),
+    ],
+)
+def test_a_question_that_nobody_could_answer_is_refused(
+    olive: Client, changes: dict[str, Any], path: str
+) -> None:
+    answer = olive.post("approvals/", {**BODY, **changes})
+    assert answer.status_code == 422, answer.content
+    assert answer.json()["path"] == path
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"title": ""}, "title"),
+        ({"items": []}, "items"),
+        ({"items": [{"id": "a"}]}, "items[0].value"),
+        ({"items": [{"id": "a", "value": 1, "effect": "payment"}]}, "items[0].effect"),
+        ({"deadline": "tomorrow"}, "deadline"),
+        ({"on_deadline": "approve"}, "on_deadline"),
+        ({"quorum": 0}, "quorum"),
+        ({"graph": "other"}, "graph"),
+    ],
+)
+def test_a_body_that_is_none_is_refused_by_name(
+    olive: Client, changes: dict[str, Any], path: str
+) -> None:
+    answer = olive.post("approvals/", {**BODY, **changes})
+    assert answer.status_code == 400, answer.content
+    assert path in str(answer.json()["errors"])
+    assert not Run.objects.exists()
+
+
+def test_four_eyes_exclude_for_whom_a_token_asks(
+    olive: Client, rita: Client, people: People
+) -> None:
+    body = {**BODY, "four_eyes": True}
+    assert olive.post("approvals/", body).json()["path"] == "on_behalf_of"
+    asked = _asked(olive, four_eyes=True, on_behalf_of=people.reviewer.username)
+    approve = {"verdict": "approve"}
+    assert _sign(rita, asked, approve, approve).status_code == 403
+    alone = {**body, "key": "B", "reviewers": ["user:rita"], "on_behalf_of": "rita"}
+    assert olive.post("approvals/", alone).status_code == 422
+
+
+def test_nobody_starts_the_shipped_graph_past_the_question(olive: Client) -> None:
+    body = {"graph": approval.name, "input": {}}
+    assert olive.post("runs/", body).status_code == 422
+    names = [graph["name"] for graph in olive.get("graphs/").json()["results"]]
+    assert approval.name not in names
+
+
+def test_a_fork_and_a_rewind_ask_the_same_people_for_the_same(
+    olive: Client, people: People
+) -> None:
+    asked = _asked(olive, quorum=2)
+    forked = olive.post("checkpoints/INV-7:initial/fork/", {})
+    assert forked.status_code == 201, forked.content
+    runs.advance(forked.json()["id"])
+    shown = _read(olive, forked.json()["id"])
+    assert (shown["state"], shown["quorum"]) == ("open", 2)
+    runs.rewind(asked["id"], "INV-7:initial", by=User.objects.get(username="olive"))
+    runs.advance(asked["id"])
+    again = _read(olive, asked["id"])
+    assert again["state"] == "open"
+    assert again["request"] != asked["request"]
+    assert verify_run(asked["id"]) == []

@@ -1,0 +1,136 @@
+"""Asking from code on the server."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from approvals import reviews
+from checkpoints.core.status import Status
+from checkpoints.models import Run
+from checkpoints.verification import verify_run
+from orchestrator import asking, runs
+from orchestrator.engine import registry
+from orchestrator.engine.errors import InvalidValue, UnknownThing
+from orchestrator.graphs import NAME, approval
+from tests.support.approvals import payers
+from tests.support.deadlines import let_come, meet_deadline
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def ann(db: Any) -> User:
+    registry.replace(approval)
+    person = User.objects.create_user("ann")
+    payers(person)
+    return person
+
+
+def _question(**changes: Any) -> asking.Inquiry:
+    asked = {
+        "title": "Pay {it}",
+        "items": [{"id": "a", "value": None}, {"id": "b", "value": {"x": [1.5, "2"]}}],
+        "reviewers": ["group:payers"],
+    }
+    return asking.Inquiry(**{**asked, **changes})
+
+
+def _advanced(asked: asking.Approval) -> asking.Approval:
+    return asking.approval_of(runs.advance(asked.run.id))
+
+
+def _decided(asked: asking.Approval, verdict: str, by: User) -> asking.Approval:
+    decisions = []
+    for item in asked.items:
+        decisions.append(
+            {"write": str(item.write), "hash": item.hash, "verdict": verdict}
+        )
+    reviews.sign(asked.run.id, decisions, by=by)
+    return _advanced(asked)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state"), [("approve", "approved"), ("reject", "rejected")]
+)
+def test_values_of_any_type_are_asked_about(
+    ann: User, verdict: str, state: str
+) -> None:
+    asked = _advanced(asking.ask(_question()))
+    assert asked.state == "open"
+    assert asked.request is not None
+    assert [item.value for item in asked.items] == [None, {"x": [1.5, "2"]}]
+    assert _decided(asked, verdict, ann).state == state
+    assert verify_run(asked.run.id) == []
+
+
+def test_what_the_caller_rolls_back_was_not_asked() -> None:
+    with transaction.atomic():
+        asking.ask(_question())
+        transaction.set_rollback(True)
+    assert not Run.objects.exists()
+
+
+def test_a_deadline_that_nobody_met_rejects_or_closes(ann: User) -> None:
+    rejecting = asking.ask(_question(deadline=timedelta(hours=1)))
+    closing = asking.ask(_question(deadline=timedelta(hours=1), on_deadline="fail"))
+    for asked in (rejecting, closing):
+        assert _advanced(asked).state == "open"
+        let_come(asked.run)
+        meet_deadline(asked.run)
+    assert _advanced(rejecting).state == "rejected"
+    assert _advanced(closing).state == "expired"
+
+
+def test_a_deadline_that_passed_while_no_worker_ran_is_met_at_once() -> None:
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    asked = asking.ask(_question(deadline=soon))
+    opened = _advanced(asked)
+    assert opened.request is not None
+    assert opened.request.deadline == soon
+
+
+def test_a_question_is_taken_back_by_its_key(ann: User) -> None:
+    asking.ask(_question(), key="K-1")
+    assert asking.cancel("K-1", reason="over").state == "cancelled"
+    with pytest.raises(UnknownThing):
+        asking.cancel("K-2")
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"title": " "}, "title"),
+        ({"title": "x" * 501}, "title"),
+        ({"items": [{"id": "a", "value": 1, "colour": 2}]}, "items[0].colour"),
+        ({"items": [{"id": "\x00", "value": 1}]}, "items[0].id"),
+        ({"items": [{"id": "a", "value": float("nan")}]}, "items[0].value"),
+        ({"items": [{"id": "a", "value": 1}] * 1001}, "items"),
+        ({"facts": [{"label": "x"}]}, "facts[0].value"),
+        ({"deadline": datetime(2030, 1, 1)}, "deadline"),  # noqa: DTZ001
+        ({"deadline": timedelta(days=90_000)}, "deadline"),
+        ({"on_deadline": "approve"}, "on_deadline"),
+        ({"quorum": True}, "quorum"),
+    ],
+)
+def test_a_wrong_question_names_its_place(changes: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        asking.ask(_question(**changes))
+    assert refused.value.facts["path"] == path
+    assert not Run.objects.exists()
+
+
+def test_a_thousand_items_are_one_request(ann: User) -> None:
+    items = [{"id": str(number), "value": number} for number in range(1000)]
+    asked = _advanced(asking.ask(_question(items=items)))
+    assert len(asked.items) == 1000
+    assert _decided(asked, "approve", ann).run.status == Status.COMPLETED
+
+
+def test_the_structure_of_the_shipped_graph_is_kept() -> None:
+    kept = "0b3c4a46c1c25b1758bfe25bb6dfb2a34ca467bc964cc630809e453f0748acd3"
+    # A run that waits when the package is upgraded goes on with this very version. What
+    # changes it is a new version beside this one, never a change of it.
+    assert registry.get(NAME, "1").fingerprint == kept

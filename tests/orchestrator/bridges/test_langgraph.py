@@ -1,0 +1,344 @@
+"""LangGraph works on our store: what it answers is what its own checkpointers answer,
+and its threads are runs with all that runs have.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from checkpoints import retention
+from checkpoints.core import codec
+from checkpoints.ledger import locked_run
+from checkpoints.models import AuditLine, Checkpoint, Run, RunEvent
+from checkpoints.timeline import head_state
+from checkpoints.verification import verify_run
+from orchestrator import runs
+from orchestrator.bridges.langgraph import CountersignSaver, readable
+from orchestrator.engine.errors import (
+    CountersignError,
+    Erased,
+    InvalidValue,
+    TamperedRow,
+    UnknownThing,
+    WrongStatus,
+)
+from tests.house.commands import ROOT
+from tests.support import bundles, cast, dump, forging
+from tests.support import langgraph_threads as graphs
+from tests.support.langgraph_threads import thread
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def every_thread_verifies_afterwards(request: Any, configure: Any) -> Iterator[None]:
+    yield
+    if "tampered" not in request.node.name:
+        faults = [verify_run(run.id) for run in Run.objects.all()]
+        assert faults == [[]] * len(faults)
+
+
+def _run(name: str) -> Run:
+    return Run.objects.get(key=f"thread-{name}")
+
+
+def _paused(name: str = "t-1") -> Run:
+    graphs.letter(CountersignSaver()).invoke({"text": "Ada", "notes": []}, thread(name))
+    return _run(name)
+
+
+def test_the_page_of_the_documentation_does_what_it_says() -> None:
+    page = (ROOT / "docs" / "langgraph.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(block, "langgraph.md", "exec"), {"__name__": "docs"})
+    assert _run("letter-1").status == "waiting"
+
+
+def test_travel_in_time_is_answered_like_by_the_saver_in_memory() -> None:
+    ours = graphs.travelled(graphs.letter(CountersignSaver()), "t-1")
+    assert ours == graphs.travelled(graphs.letter(InMemorySaver()), "t-1")
+    # The branch is a line of its own.
+    assert _run("t-1").line == 2
+
+
+def test_nested_graphs_and_parallel_tasks_are_answered_like_in_memory() -> None:
+    answers = []
+    for saver in (CountersignSaver(), InMemorySaver()):
+        graph = graphs.with_letter_inside(saver)
+        graph.invoke({"text": "Ada", "notes": []}, thread("t-1"))
+        state = graph.get_state(thread("t-1"), subgraphs=True)
+        inner = state.tasks[0].state
+        answers.append((state.values, state.next, inner.values, inner.next))
+        answers.append(graph.invoke(Command(resume="yes"), thread("t-1")))
+        answers.append(graphs.history(graph, "t-1"))
+    assert answers[:3] == answers[3:]
+
+
+def test_a_paused_graph_is_resumed_by_another_process() -> None:
+    _paused()
+    connection.close()
+    graph = graphs.letter(CountersignSaver())
+    state = graph.get_state(thread("t-1"))
+    assert state.next == ("ask",)
+    assert state.interrupts[0].value == {"release": "Dear Ada"}
+    answer = graph.invoke(Command(resume="yes"), thread("t-1"))
+    assert answer["notes"] == ["written", "asked", "sent yes"]
+
+
+async def test_a_graph_that_runs_asynchronously_is_kept_too() -> None:
+    graph = graphs.letter(CountersignSaver())
+    await graph.ainvoke({"text": "Ada", "notes": []}, thread("t-1"))
+    answer = await graph.ainvoke(Command(resume="yes"), thread("t-1"))
+    assert answer["notes"] == ["written", "asked", "sent yes"]
+    kept = [s async for s in graph.aget_state_history(thread("t-1"))]
+    assert [s.next for s in kept][-1] == ("__start__",)
+
+
+def test_the_timeline_shows_values_that_are_json() -> None:
+    run = _paused()
+    state = head_state(run.id)
+    assert state["scratch"] == {"text": "Dear Ada", "notes": ["written"]}
+    assert run.status == "waiting"
+    assert run.label == "t-1"
+    last = Checkpoint.objects.get(id=run.head)
+    assert [node["node"] for node in last.nodes] == ["write"]
+    assert last.changed == ["notes", "text"]
+
+
+TABS = ("", "changed", "state", "writes", "results", "events", "memory", "metadata")
+
+
+def test_every_page_of_a_thread_opens(people: cast.People, client: Client) -> None:
+    run = _paused()
+    graphs.letter(CountersignSaver()).invoke(Command(resume="yes"), thread("t-1"))
+    for user in (people.starter, people.steward):
+        client.force_login(user)
+        for tab in TABS:
+            page = client.get(f"/runs/{run.id}/?tab={tab}")
+            assert page.status_code == 200, tab
+        assert "Dear Ada" in client.get(f"/runs/{run.id}/?tab=state").content.decode()
+        for path in ("", "checkpoints/", "events/", "lineage/"):
+            answer = client.get(f"/api/v1/runs/{run.id}/{path}")
+            assert answer.status_code == 200, path
+    assert client.get("/runs/").status_code == 200
+
+
+def test_nobody_can_send_a_thread_on_here(people: cast.People) -> None:
+    run = _paused()
+    first = Checkpoint.objects.get(run=run, seq=1)
+    for act in (
+        lambda: runs.resume(run.id, by=people.steward),
+        lambda: runs.rewind(run.id, first.id, by=people.steward),
+        lambda: runs.fork(first.id, by=people.steward),
+        lambda: runs.replay(first.id, by=people.steward),
+    ):
+        with pytest.raises(CountersignError) as refused:
+            act()
+        assert isinstance(refused.value, (UnknownThing, WrongStatus))
+    assert _run("t-1").status == "waiting"
+
+
+def test_a_thread_comes_in_by_its_bundle_to_be_read(
+    people: cast.People, configure: Any
+) -> None:
+    configure(TRUSTED_KEYS={"north": bundles.PUBLIC.hex()})
+    run = _paused()
+    imported = bundles.loaded(bundles.foreign(run), by=people.steward)
+    assert head_state(imported.id)["scratch"]["text"] == "Dear Ada"
+    # Under its own name a thread begins anew.
+    assert CountersignSaver().get_tuple(thread("t-1")) is None
+    assert _paused().id != run.id
+
+
+def test_two_processes_that_save_at_once_lose_nothing() -> None:
+    saver = CountersignSaver()
+
+    def put(number: int) -> str:
+        checkpoint = empty_checkpoint()
+        saver.put({**thread("t-1")}, checkpoint, {"step": number}, {})
+        return checkpoint["id"]
+
+    with ThreadPoolExecutor(4) as pool:
+        put_ids = list(pool.map(put, range(8)))
+    listed = [
+        t.config["configurable"]["checkpoint_id"] for t in saver.list(thread("t-1"))
+    ]
+    assert listed == sorted(put_ids, reverse=True)
+    assert Checkpoint.objects.filter(run=_run("t-1")).count() == 9
+
+
+def test_writes_may_come_before_their_checkpoint() -> None:
+    saver = CountersignSaver()
+    checkpoint = empty_checkpoint()
+    config = {"configurable": {"thread_id": "t-1", "checkpoint_id": checkpoint["id"]}}
+    saver.put_writes(config, [("text", "a")], "task")
+    assert saver.get_tuple(config) is None
+    saver.put(thread("t-1"), checkpoint, {}, {})
+    kept = saver.get_tuple(config)
+    assert kept is not None
+    assert kept.pending_writes == [("task", "text", "a")]
+
+
+def test_a_checkpoint_that_is_saved_twice_is_one_row() -> None:
+    saver = CountersignSaver()
+    checkpoint = empty_checkpoint()
+    saver.put(thread("t-1"), checkpoint, {"step": 1}, {})
+    saver.put(thread("t-1"), checkpoint, {"step": 1}, {})
+    assert Checkpoint.objects.count() == 2
+    # With other contents it takes the place of the first.
+    saver.put(thread("t-1"), checkpoint, {"step": 2}, {})
+    (only,) = saver.list(thread("t-1"))
+    assert only.metadata["step"] == 2
+
+
+def test_a_tampered_state_is_refused_and_found() -> None:
+    run = _paused()
+    row = Checkpoint.objects.filter(run=run).order_by("-seq")[0]
+    forging.tamper(row, change=Checkpoint.objects.get(run=run, seq=1).change)
+    with pytest.raises(TamperedRow):
+        CountersignSaver().get_tuple(thread("t-1"))
+    assert verify_run(run.id)
+
+
+def test_a_tampered_write_is_refused_and_found() -> None:
+    run = _paused()
+    line = RunEvent.objects.filter(run=run, type="thread_written").order_by("-seq")[0]
+    forging.tamper(line, task="another")
+    assert verify_run(run.id)
+    line = RunEvent.objects.filter(run=run, type="thread_saved").order_by("-seq")[0]
+    forging.tamper(line, node="elsewhere")
+    with pytest.raises(TamperedRow):
+        CountersignSaver().get_tuple(
+            {"configurable": {"thread_id": "t-1", "checkpoint_ns": "elsewhere"}}
+        )
+
+
+def test_a_deleted_write_is_found_in_a_tampered_thread() -> None:
+    run = _paused()
+    line = RunEvent.objects.filter(run=run, type="thread_written").order_by("-seq")[0]
+    forging.remove(line)
+    assert verify_run(run.id)
+
+
+def test_erasing_a_thread_leaves_no_byte_of_a_value() -> None:
+    graph = graphs.letter(CountersignSaver())
+    graph.invoke({"text": "Zebedee", "notes": ["quagga"]}, thread("t-1"))
+    run = _run("t-1")
+    with pytest.raises(WrongStatus):
+        retention.erase(run.id)
+    runs.cancel(run.id)
+    with pytest.raises(InvalidValue):
+        retention.erase(run.id, ["text"])
+    assert _marks() >= {"Zebedee", "quagga"}
+    retention.erase(run.id)
+    assert _marks() == set()
+    with pytest.raises(Erased):
+        graph.get_state(thread("t-1"))
+
+
+def _marks() -> set[str]:
+    """The words that stand in a payload, or plain in the files of the database."""
+    everything = dump.of_database()
+    for _, _, data in dump.payloads():
+        if data:
+            everything += codec.unpack(data)
+    # A text in the middle of other bytes has one of three forms in base64.
+    found = set()
+    for word in ("Zebedee", "quagga"):
+        forms = [word.encode()]
+        for before in range(3):
+            encoded = b64encode(b"x" * before + word.encode())
+            forms.append(encoded[4 if before else 0 : len(word) // 3 * 4])
+        if any(form in everything for form in forms):
+            found.add(word)
+    return found
+
+
+def test_a_thread_that_was_ended_takes_nothing_more() -> None:
+    run = _paused()
+    runs.cancel(run.id)
+    with pytest.raises(WrongStatus):
+        graphs.letter(CountersignSaver()).invoke(Command(resume="yes"), thread("t-1"))
+    assert CountersignSaver().get_tuple(thread("t-1")) is not None
+
+
+def test_a_thread_that_was_marked_waits_again_when_it_is_resumed(
+    people: cast.People,
+) -> None:
+    run = _paused()
+    locked_run.mark_tampered(run.id, TamperedRow("a row was changed"))
+    graph = graphs.letter(CountersignSaver())
+    with pytest.raises(WrongStatus, match="tampered"):
+        graph.invoke(Command(resume="yes"), thread("t-1"))
+    assert runs.resume(run.id, by=people.steward).status == "waiting"
+    assert _run("t-1").status == "waiting"
+    answer = graph.invoke(Command(resume="yes"), thread("t-1"))
+    assert answer["answer"] == "yes"
+
+
+def test_a_deleted_thread_may_begin_anew_under_its_name() -> None:
+    saver = CountersignSaver()
+    run = _paused()
+    saver.delete_thread("t-1")
+    assert saver.get_tuple(thread("t-1")) is None
+    assert AuditLine.objects.filter(kind="run_removed", run=run.id).exists()
+    graphs.letter(saver).invoke({"text": "Bob", "notes": []}, thread("t-1"))
+    assert Run.objects.get().key == "thread-t-1~2"
+    assert [name.config["configurable"]["thread_id"] for name in saver.list(None)] == [
+        "t-1"
+    ] * 3
+
+
+def test_a_thread_under_a_hold_is_not_deleted() -> None:
+    run = _paused()
+    retention.hold(run.id, "a lawsuit", by=None)
+    with pytest.raises(WrongStatus, match="hold"):
+        CountersignSaver().delete_thread("t-1")
+    assert Run.objects.filter(id=run.id).exists()
+
+
+def test_names_of_threads_stay_apart() -> None:
+    saver = CountersignSaver()
+    names = ["a", "a~2", "user:42", "user/42", "ü", "thread-a", "0" * 32]
+    for name in names:
+        saver.put(thread(name), empty_checkpoint(), {"mark": name}, {})
+    for name in names:
+        kept = saver.get_tuple(thread(name))
+        assert kept is not None
+        assert kept.metadata["mark"] == name
+    listed = {t.config["configurable"]["thread_id"] for t in saver.list(None)}
+    assert listed == set(names)
+    with pytest.raises(InvalidValue):
+        saver.put(thread("x" * 300), empty_checkpoint(), {}, {})
+
+
+def test_an_encrypted_thread_has_no_plain_value(configure: Any) -> None:
+    configure(ENCRYPTION_KEYS={"k": bytes(range(32))})
+    graph = graphs.letter(CountersignSaver(encrypted=True))
+    graph.invoke({"text": "Zebedee", "notes": ["quagga"]}, thread("t-1"))
+    data = dump.of_database()
+    assert b"Zebedee" not in data
+    assert all(bytes(row.payload)[:1] == b"\x03" for row in RunEvent.objects.all())
+    answer = graph.invoke(Command(resume="yes"), thread("t-1"))
+    assert answer["text"] == "Dear Zebedee"
+
+
+def test_what_pages_cannot_show_is_named_by_its_type() -> None:
+    class Own:
+        pass
+
+    assert readable({"a": (1, 2)}) == {"a": [1, 2]}
+    assert readable(Own())["type"].endswith("Own")
+    assert readable(float("nan"))["type"] == "builtins.float"
+    loop: list[Any] = []
+    loop.append(loop)
+    assert readable(loop) == {"type": "builtins.list"}

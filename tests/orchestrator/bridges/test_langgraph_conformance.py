@@ -1,0 +1,44 @@
+"""LangGraph's own conformance suite for checkpointers, whole."""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+from asgiref.sync import sync_to_async
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.conformance.report import ProgressCallbacks
+
+from checkpoints.models import Run
+from checkpoints.verification import Fault, verify_run
+from orchestrator.bridges.langgraph import CountersignSaver
+
+CAPABILITIES = {
+    "put",
+    "put_writes",
+    "get_tuple",
+    "list",
+    "delete_thread",
+    "copy_thread",
+}
+
+
+@checkpointer_test(name="CountersignSaver")
+async def _saver() -> AsyncGenerator[CountersignSaver, None]:
+    yield CountersignSaver()
+
+
+def _faults() -> list[Fault]:
+    return [fault for run in Run.objects.all() for fault in verify_run(run.id)]
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_suite_of_langgraph_passes() -> None:
+    """Its own output is printed: `pytest -s`, and with each failure."""
+    report = await validate(_saver, progress=ProgressCallbacks.verbose())
+    report.print_report()
+    assert report.conformance_level() == "FULL"
+    detected = {name for name, found in report.results.items() if found.detected}
+    assert detected == CAPABILITIES
+    failures = {name: found.failures for name, found in report.results.items()}
+    assert {name: found for name, found in failures.items() if found} == {}
+    faults = await sync_to_async(_faults)()
+    assert faults == []
