@@ -10,7 +10,7 @@ NEWER_PYTHON ?= $(firstword $(foreach python,python3.14 python3.13 python3.12 \
 # What goes past Django's cursors or leans on Django's inner parts; `TESTS=` takes all.
 TESTS ?= tests/checkpoints/db tests/checkpoints/ledger tests/orchestrator/execution/test_commit.py tests/approvals/test_signing.py
 
-.PHONY: demo test install-newer-django test-newer-django sweep-short sweep soak bench bench-short drill lint check wheel clean
+.PHONY: demo test install-newer-django test-newer-django sweep-short sweep soak memory bench bench-short drill lint check wheel clean
 
 # `make demo PORT=8123` where another port is wanted.
 demo: .venv/.runtime
@@ -44,6 +44,10 @@ sweep: .venv/.test
 soak: .venv/.test
 	$(RUN) -m tests.soak --database=postgresql $(SOAK)
 	$(RUN) -m tests.soak --database=sqlite $(SOAK)
+
+# Whether web process and worker grow, after 10,000 runs. MEMORY="--runs=1000 --database=sqlite" changes it.
+memory: .venv/.test
+	$(RUN) -m tests.soak.memory $(MEMORY)
 
 # In an environment of its own: it installs two other engines to compare with. docs/performance.md says how to read it.
 bench: .venv-bench/.installed

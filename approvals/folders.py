@@ -8,7 +8,13 @@ from typing import Any
 from django.db.models import Exists, OuterRef, QuerySet
 
 from approvals import inbox
-from approvals.models import ApprovalRequest, Draft, RequestReviewer, RequestStatus
+from approvals.models import (
+    ApprovalRequest,
+    Draft,
+    RequestReviewer,
+    RequestSigner,
+    RequestStatus,
+)
 from approvals.permissions import principals_shown, visible_among
 from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db.first_rows import SOURCE, first_of_each
@@ -24,16 +30,28 @@ def came_back_to(
     principals: Sequence[str] | None = None,
 ) -> "QuerySet[ApprovalRequest]":
     """Return the open requests in which something that this user decided has changed
-    since, of the runs that he may still see, newest first. With `first` at most so many,
+    since, of the runs that he may still see and in which something can be decided, newest
+    first. With `first` at most so many,
     with `behind` only those behind this place. `principals` are his, where the caller
     has just read them.
     """
-    signers = inbox.signers_of(user, is_open=True, principals=principals)
-    signers = signers.filter(behind__isnull=False)
+    signers = _back(user, principals=principals)
     if behind is not None:
         signers = signers.filter(behind.behind_in_signed())
     requests = ApprovalRequest.objects.filter(id__in=signers.values("request")[:first])
     return inbox.listed(requests).order_by("-opened_at", "-id")
+
+
+def _back(
+    user: Any, *, principals: Sequence[str] | None = None
+) -> "QuerySet[RequestSigner]":
+    """Return the rows of this user's signed requests that came back, newest first.
+    `principals` are his, where the caller has just read them.
+    """
+    signers = inbox.signers_of(
+        user, is_open=True, principals=principals, closed_to_decisions=False
+    )
+    return signers.filter(behind__isnull=False)
 
 
 def drafted_by(
@@ -106,13 +124,12 @@ def expired_for(
 
 def count_queries(user: Any, principals: Sequence[str]) -> dict[str, Count]:
     """Return by the name of the folder the queries for how many requests came back to
-    this user and how many have drafts of his, each at most `inbox.MANY`. `principals`
-    are the user's, as the caller has just read them.
+    this user and how many have drafts of his, each at most one more than `inbox.MANY`.
+    `principals` are the user's, as the caller has just read them.
     """
-    signed = inbox.signers_of(user, is_open=True, principals=principals)
-    came_back = signed.filter(behind__isnull=False).values("request")
+    came_back = _back(user, principals=principals).values("request")
     drafted = _drafted(user, principals=principals).values("id")
     return {
-        "back": Count(came_back[: inbox.MANY]),
-        "drafts": Count(drafted[: inbox.MANY]),
+        "back": Count(came_back[: inbox.MANY + 1]),
+        "drafts": Count(drafted[: inbox.MANY + 1]),
     }

@@ -27,6 +27,7 @@ from approvals.permissions import (
     principals_shown,
     visible_among,
 )
+from checkpoints.core.status import CLOSED_TO_DECISIONS
 from checkpoints.db.first_rows import SOURCE, first_of_each, number_of_first
 from checkpoints.db.together import read_together
 from checkpoints.models import Run
@@ -46,7 +47,7 @@ class Mark:
 
     `waiting`: the number of requests in it. `is_capped`: there are others beyond that
     number. `signed`: how many requests the person signed that are still open, at most
-    `MANY`. `mark`: changes with every row of the inbox.
+    one more than `MANY`. `mark`: changes with every row of the inbox.
     """
 
     waiting: int
@@ -254,12 +255,16 @@ def signers_of(
     *,
     is_open: bool,
     principals: Sequence[str] | None = None,
+    closed_to_decisions: bool = True,
 ) -> "QuerySet[RequestSigner]":
     """Return the rows of this user's signed requests, newest first, of the runs that he
-    may see. `principals` are his, where the caller has just read them.
+    may see; on demand without those in which nothing can be decided. `principals` are
+    his, where the caller has just read them.
     """
     signers = RequestSigner.objects.filter(by=user, is_open=is_open)
     run = Run.objects.filter(id=OuterRef("run"))
+    if not closed_to_decisions:
+        run = run.exclude(status__in=CLOSED_TO_DECISIONS)
     visible = visible_among(user, run, principals=principals)
     return signers.filter(Exists(visible)).order_by("-opened_at", "-request_id")
 
@@ -296,7 +301,7 @@ def mark_queries(user: Any, principals: Sequence[str]) -> dict[str, Any]:
     return {
         "changes": _newest_changes(principals),
         "waiting": number_waiting(principals),
-        "signed": of_request[:MANY],
+        "signed": of_request[: MANY + 1],
     }
 
 

@@ -34,7 +34,7 @@ class AskedItem(BaseModel):
     id: str
     value: Any
     label: str = ""
-    value_schema: Any = None
+    value_schema: dict[str, Any] | None = None
     effect: str | None = None
 
 

@@ -211,7 +211,9 @@ def _state_of(
     if request.kind == AUTHORITY_KIND:
         place = FIRST_POSITION + request.ordinal
     writes = writes_by_place.get((request.task, place), [])
-    earlier = _earlier_requests(request, decisions)
+    earlier: dict[UUID | None, ApprovalRequest] = {}
+    if request.policy.get("kept"):
+        earlier = _earlier_requests(request, decisions)
     rows = [request, *writes, *decisions, *earlier.values()]
     sealed_rows.verify_rows(rows, protection)
     was_deciding = request.status in _DECIDES

@@ -20,8 +20,6 @@ from orchestrator.engine.graphs.question import stored_question
 from orchestrator.engine.graphs.write import stored_form
 from orchestrator.engine.step.reduce import HeldWrite
 
-REOPENED_EVENT = "request_reopened"
-
 
 @frozen
 class Presented:
@@ -107,7 +105,7 @@ def why_at_first(request: ApprovalRequest, protection: Protection) -> str:
     if request.ordinal == 0:
         return why
     reopened = RunEvent.objects.filter(
-        run=request.run_id, task=request.task, type=REOPENED_EVENT
+        run=request.run_id, task=request.task, type="request_reopened"
     )
     for event in reopened:
         sealed_rows.verify_row(event, protection)

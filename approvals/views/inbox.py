@@ -11,7 +11,7 @@ from uuid import UUID
 from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Max, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.http import urlencode
@@ -25,6 +25,7 @@ from approvals.models import (
     BY_DEADLINE,
     BY_VETO,
     NO_AUTO,
+    VETO,
     VETO_ANSWERS,
     ApprovalRequest,
     Decision,
@@ -35,7 +36,7 @@ from approvals.models import (
 from approvals.people.claims import shown_claim
 from approvals.results.effect_results import EffectResult, effect_results
 from approvals.views import inbox_search
-from approvals.views.inbox_effects import EffectCount, channels_of, effects_of
+from approvals.views.inbox_effects import TASK, EffectCount, channels_of, effects_of
 from approvals.views.page import (
     read_moment,
     read_page,
@@ -46,6 +47,7 @@ from approvals.views.page import (
 from approvals.visible_requests import NEWEST_FIRST, of_visible_runs
 from checkpoints.core.status import CLOSED_TO_DECISIONS, Status
 from checkpoints.db.together import read_together
+from checkpoints.models import PendingWrite
 from checkpoints.queue import workers
 from checkpoints.sealing import data_keys
 from checkpoints.sealing.seal_fault import SealFault, fault_of
@@ -77,6 +79,7 @@ _SIGNED = (
     "request",
     "receipt",
     "write",
+    "revision",
     "verdict",
     "by",
     "by_name",
@@ -113,6 +116,7 @@ class InboxRow:
     results: list[EffectResult]
     repeats: Repeats
     drafted: int
+    kept_open: str
     claimed: str
     is_own_claim: bool
     for_whom: str
@@ -348,11 +352,17 @@ def _counts(
 ) -> list[dict[str, Any]]:
     # What is decided and expired only grows.
     counts = {"mine": mark.waiting, "signed": mark.signed}
+    if mark.is_capped:
+        counts["mine"] += 1
     for folder in ("back", "drafts"):
         counts[folder] = beside[folder][0]
     links = []
     for name, label in FOLDERS.items():
-        links.append({"name": name, "label": label, "count": counts.get(name)})
+        link: dict[str, Any] = {"name": name, "label": label, "count": None}
+        if name in counts:
+            link["count"] = min(counts[name], inbox.MANY)
+            link["is_capped"] = counts[name] > inbox.MANY
+        links.append(link)
     return links
 
 
@@ -388,7 +398,8 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
     beside = _read_beside(requests, user)
     names = names_among(_named_accounts(requests), beside["people"])
     effects = effects_of(requests, channels=beside["channels"])
-    drafted = dict(beside["drafted"])
+    newest = dict(beside["vetoed"])
+    drafted = {tuple(task): count for *task, count in beside["drafted"]}
     open_runs = [request.run for request in _open(requests)]
     repeats_by_run = repeated_effects(open_runs)
     held = permissions.held_shown(user) if open_runs else permissions.HeldPrincipals()
@@ -407,7 +418,8 @@ def _rows(requests: list[ApprovalRequest], user: Any) -> list[InboxRow]:
             effects[request.id],
             results[request.id],
             repeats,
-            drafted.get(request.run_id, 0),
+            drafted.get(_task(request), 0),
+            _kept_open(request, newest),
             held,
         )
         rows.append(row)
@@ -430,19 +442,25 @@ def _read_beside(
     its decisions with their people. One query, however many requests there are.
     """
     if not requests:
-        return {"people": [], "channels": [], "drafted": []}
+        return {"people": [], "channels": [], "drafted": [], "vetoed": []}
     decisions = Decision.objects.filter(
         request__in=[request.id for request in requests]
     )
-    # For how many writes of each run this person has drafted a choice.
-    drafts = Draft.objects.filter(
-        by=user.pk, run__in={request.run_id for request in _open(requests)}
+    # For how many writes of each request this person has drafted a choice: what was
+    # drafted on a line that was left counts for none.
+    open_runs = {request.run_id for request in _open(requests)}
+    drafts = Draft.objects.filter(by=user.pk, run__in=open_runs)
+    drafted = PendingWrite.objects.filter(
+        run__in=open_runs, write__in=drafts.values("write")
     )
     beside = read_together(
         decisions=decisions.only(*_SIGNED).order_by("event_seq"),
         **_people(_named_accounts(requests), decisions),
         channels=channels_of(requests),
-        drafted=drafts.order_by().values_list("run").annotate(count=Count("id")),
+        drafted=drafted.order_by()
+        .values_list(*TASK)
+        .annotate(count=Count("write", distinct=True)),
+        vetoed=_newest_of_vetoed(decisions),
     )
     beside["people"] = [*beside["named"], *beside["signing"]]
     people = {person.pk: person for person in beside["people"]}
@@ -455,6 +473,15 @@ def _read_beside(
     for request in requests:
         request.signed = signed[request.id]  # type: ignore[attr-defined]
     return beside
+
+
+def _newest_of_vetoed(
+    decisions: "QuerySet[Decision]",
+) -> "QuerySet[PendingWrite, tuple[UUID, int]]":
+    """Return the newest revision of each write that a veto kept open in these decisions."""
+    vetoed = decisions.filter(verdict=VETO).order_by().values("write")
+    rows = PendingWrite.objects.filter(write__in=vetoed).order_by()
+    return rows.values_list("write").annotate(newest=Max("revision"))
 
 
 def _named_accounts(requests: Iterable[ApprovalRequest]) -> list[str]:
@@ -491,6 +518,7 @@ def _row(
     results: list[EffectResult],
     repeats: Repeats,
     drafted: int,
+    kept_open: str,
     held: permissions.HeldPrincipals,
 ) -> InboxRow:
     signed = _signatures(request)
@@ -524,10 +552,33 @@ def _row(
         results=results,
         repeats=repeats,
         drafted=drafted,
+        kept_open=kept_open,
         claimed=_claimed(request, user, names),
         is_own_claim=_is_own_claim(request, user),
         for_whom=_for_whom(request, held),
     )
+
+
+def _task(request: ApprovalRequest) -> tuple[Any, ...]:
+    return tuple(getattr(request, column) for column in TASK)
+
+
+def _kept_open(request: ApprovalRequest, newest: Mapping[UUID, int]) -> str:
+    """Return that a veto keeps a request open whatever was signed; empty if none does.
+    `newest` are the revisions of writes about which a veto was asked.
+    """
+    if request.status != RequestStatus.OPEN:
+        return ""
+    last: dict[UUID, Decision] = {}
+    for decision in request.signed:  # type: ignore[attr-defined]
+        if decision.verdict in (VETO, "reject"):
+            last[decision.write] = decision
+    for write, decision in last.items():
+        # What has a newer revision is open because of that.
+        is_current = decision.revision == newest.get(write)
+        if decision.verdict == VETO and is_current:
+            return "a veto keeps it open"
+    return ""
 
 
 def _for_whom(request: ApprovalRequest, held: permissions.HeldPrincipals) -> str:

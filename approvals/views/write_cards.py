@@ -622,7 +622,7 @@ def _slip(
         row=row,
         request=state.request.id,
         title=title_of(row, shown),
-        say=_say_of_effect(shown) or _say(shown.get("reversible"), row.channel),
+        say=_say_of(shown, row.channel),
         shown=page_of(change, drawing.pages, write),
         **_raw_of(value, base, drawing.pages, write),
         adds=_adds(row, base),
@@ -844,6 +844,11 @@ _ACTS = {
     "external": "Whoever asked acts outside with it once it is approved.",
 }
 """Effect of a write -> the sentence on what becomes of it."""
+
+
+def _say_of(shown: Mapping[str, Any], channel: str) -> str:
+    """Return a sentence on what is done with a write, or on whether it can be undone."""
+    return _say_of_effect(shown) or _say(shown.get("reversible"), channel)
 
 
 def _say_of_effect(shown: Mapping[str, Any]) -> str:

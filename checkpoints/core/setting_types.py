@@ -150,8 +150,12 @@ def _mail_sender(sender: str) -> str:
 
 
 def _long_token(token: str) -> str:
-    if token and (len(token) < LEAST_TOKEN or not token.isascii()):
-        raise ValueError(f"must have at least {LEAST_TOKEN} characters, all ASCII")
+    # A header could not carry white space.
+    is_plain = token.isascii() and not re.search(r"\s", token)
+    if token and (len(token) < LEAST_TOKEN or not is_plain):
+        raise ValueError(
+            f"must have at least {LEAST_TOKEN} characters, all ASCII, no white space"
+        )
     return token
 
 

@@ -55,7 +55,8 @@ class WorkSums:
 
     def totals(self) -> dict[str, Any]:
         """Return the sums of all slots as JSON: each of `COUNTERS`, `superstep_seconds`,
-        and `superstep_buckets`, the numbers of supersteps by bucket.
+        and `superstep_buckets`, the numbers of supersteps by bucket, with their upper
+        bounds in `superstep_bounds`.
         """
         numbers = list(self._numbers)
         sums = [sum(numbers[place::_WIDTH]) for place in range(_WIDTH)]
@@ -63,6 +64,7 @@ class WorkSums:
         for name, place in _PLACES.items():
             totals[name] = int(sums[place])
         totals["superstep_seconds"] = round(sums[_SECONDS], 6)
+        totals["superstep_bounds"] = list(BOUNDS)
         totals["superstep_buckets"] = list(map(int, sums[_BUCKETS:]))
         return totals
 

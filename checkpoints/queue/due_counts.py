@@ -17,7 +17,12 @@ from checkpoints.core.status import Status
 from checkpoints.db import counts
 from checkpoints.db.large_reads import first_rows
 from checkpoints.db.rows import to_driver
-from checkpoints.queue.due_runs import TABLE, WAITING, kinds_text
+from checkpoints.queue.due_runs import (
+    TABLE,
+    WAITING,
+    first_kinds_text,
+    kinds_text,
+)
 from orchestrator.engine.frozen import frozen
 
 VERSION = "graph, version, fingerprint"
@@ -44,9 +49,8 @@ class QueuedVersion:
 
 @frozen
 class DueGraph:
-    """The runs of a graph that need a worker, queued or after their waiting time: at
-    most one more than `MOST_COUNTED` of each version and priority, of which the oldest
-    has been due for so many seconds.
+    """The runs of a graph that need a worker, queued or after their waiting time, of
+    which the oldest has been due for so many seconds.
     """
 
     graph: str
@@ -54,27 +58,47 @@ class DueGraph:
     oldest_seconds: float
 
 
-def due_by_graph(*, most: int) -> list[DueGraph]:
-    """Return the queue of the first `most` graphs, by name, that have queued or waiting
-    runs. One query.
+@frozen
+class DueQueue:
+    """The graphs of which runs are due, the one whose run has been due the longest
+    first. `is_cut` says that there are more graphs, or kinds of runs, than were read.
+    """
+
+    graphs: list[DueGraph]
+    is_cut: bool
+
+
+def due_by_graph(*, most: int, most_kinds: int, most_of_kind: int) -> DueQueue:
+    """Return the queue of at most so many graphs. Reads the first `most_kinds` kinds of
+    queued and waiting runs (graph, version, priority), by the name of the graph, and of
+    each counts up to one more than `most_of_kind` runs. One query.
     """
     moment = timezone.now()
-    rows = _select(f"""
-        SELECT graph, SUM(runs), MIN(oldest) FROM (
+    counted = _first_due_text("id", IN_LINE, most=most_of_kind + 1)
+    kinds_read = first_kinds_text(most_kinds + 1)
+    text = f"""
+        SELECT graph, SUM(runs), MIN(oldest), SUM(COUNT(*)) OVER () FROM (
           SELECT
             kinds.graph AS graph,
-            (SELECT COUNT(*) FROM ({_first_due_text("id", IN_LINE)}) AS counted) AS runs,
+            (SELECT COUNT(*) FROM ({counted}) AS counted) AS runs,
             ({_oldest_text(IN_LINE)}) AS oldest
           FROM kinds
         ) AS by_kind
-        GROUP BY graph ORDER BY graph LIMIT {int(most)}
-    """)
+        GROUP BY graph
+        ORDER BY SUM(runs) = 0, MIN(oldest) IS NULL, MIN(oldest), graph
+        LIMIT {int(most) + 1}
+    """
     due: list[DueGraph] = []
-    for graph, runs, oldest in rows:
+    kinds = 0
+    for graph, runs, oldest, kinds_in_all in _select(text, kinds_read):
+        kinds = int(kinds_in_all)
+        # Its runs wait for a time that is still to come.
+        if not runs:
+            continue
         since = _moment(oldest) or moment
         seconds = max(0.0, (moment - since).total_seconds())
         due.append(DueGraph(graph, int(runs), seconds))
-    return due
+    return DueQueue(due[:most], is_cut=kinds > most_kinds or len(due) > most)
 
 
 def count_queued() -> int:
@@ -82,7 +106,7 @@ def count_queued() -> int:
     `MOST_COUNTED`. One query.
     """
     most = counts.MOST_COUNTED + 1
-    rows = _select(f"""
+    rows = _select_of_kinds(f"""
         SELECT COUNT(*)
         FROM (SELECT run.id FROM kinds {_queued_text()} LIMIT {most}) AS counted
     """)
@@ -114,7 +138,7 @@ def queued_versions(without: Collection[str], *, most: int) -> list[QueuedVersio
     if fingerprints:
         places = ", ".join(f"%({name})s" for name in fingerprints)
         of_others = f"kinds.fingerprint NOT IN ({places})"
-    rows = _select(
+    rows = _select_of_kinds(
         f"""
         SELECT run.graph, run.version, run.fingerprint, COUNT(*)
         FROM kinds {_queued_text()}
@@ -128,7 +152,7 @@ def queued_versions(without: Collection[str], *, most: int) -> list[QueuedVersio
 
 
 def _oldest(status: str) -> datetime | None:
-    rows = _select(f"SELECT MIN(({_oldest_text(status)})) FROM kinds")
+    rows = _select_of_kinds(f"SELECT MIN(({_oldest_text(status)})) FROM kinds")
     return _moment(rows[0][0])
 
 
@@ -153,14 +177,20 @@ def _queued_text() -> str:
     """Return the join of `kinds` with the first queued runs of each that are due, as
     `run`.
     """
+    most = counts.MOST_COUNTED + 1
     # SQLite has no LATERAL. It evaluates the list for each kind, and looks up its ids.
     if connection.vendor == "sqlite":
-        return f"JOIN {TABLE} AS run ON run.id IN ({_first_due_text('id', QUEUED)})"
-    return f"CROSS JOIN LATERAL ({_first_due_text(f'id, {VERSION}', QUEUED)}) AS run"
+        ids = _first_due_text("id", QUEUED, most=most)
+        return f"JOIN {TABLE} AS run ON run.id IN ({ids})"
+    columns = f"id, {VERSION}"
+    rows = _first_due_text(columns, QUEUED, most=most)
+    return f"CROSS JOIN LATERAL ({rows}) AS run"
 
 
-def _first_due_text(columns: str, status: str) -> str:
-    most = counts.MOST_COUNTED + 1
+def _first_due_text(columns: str, status: str, *, most: int) -> str:
+    """Return the query for the first due runs of a kind: at most so many of those with
+    a due time, and of those without one.
+    """
     return f"""
         SELECT {columns} FROM (
           SELECT {columns} FROM {TABLE} AS other
@@ -174,9 +204,14 @@ def _first_due_text(columns: str, status: str) -> str:
     """
 
 
-def _select(text: str, **params: str) -> Sequence[tuple[Any, ...]]:
+def _select_of_kinds(text: str, **params: str) -> Sequence[tuple[Any, ...]]:
     """Return the rows of a query that reads from `kinds`."""
+    return _select(text, kinds_text(), **params)
+
+
+def _select(text: str, kinds: str, **params: str) -> Sequence[tuple[Any, ...]]:
+    """Return the rows of a query behind this part that makes `kinds`."""
     now = to_driver(timezone.now(), connection.vendor)
-    text = f"WITH RECURSIVE {kinds_text()} {text}"
+    text = f"WITH RECURSIVE {kinds} {text}"
     with first_rows():
         return counts.select_rows(text, {"now": now, **params})

@@ -141,6 +141,18 @@ def kinds_text() -> str:
         )"""
 
 
+def first_kinds_text(most: int) -> str:
+    """Return the part `kinds` of a query like `kinds_text`, which ends after so many."""
+    # They are numbered, for PostgreSQL has no LIMIT in a recursive part.
+    return f"""kinds ({KIND}, number) AS (
+          SELECT first_kind.*, 1 FROM ({_first_kind_text()}) AS first_kind
+          UNION ALL
+          SELECT run.graph, run.fingerprint, run.priority, kinds.number + 1
+          FROM kinds JOIN {TABLE} AS run ON run.id = {_next_kind_text()}
+          WHERE kinds.number < {int(most)}
+        )"""
+
+
 def _first_kind_text() -> str:
     return f"""
         SELECT {KIND} FROM {TABLE}

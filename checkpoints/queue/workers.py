@@ -38,7 +38,7 @@ def any_alive_on(host: str) -> bool:
     """Return whether a worker of this host has sent a heartbeat within a lease, also if
     it is about to stop. One query.
     """
-    return _with_heartbeat().filter(host=host).exists()
+    return with_heartbeat().filter(host=host).exists()
 
 
 def any_can_run(fingerprint: str) -> bool:
@@ -57,10 +57,13 @@ def live_fingerprints() -> set[str]:
 
 
 def _alive() -> "QuerySet[Worker]":
-    return _with_heartbeat().filter(draining=False)
+    return with_heartbeat().filter(draining=False)
 
 
-def _with_heartbeat() -> "QuerySet[Worker]":
+def with_heartbeat() -> "QuerySet[Worker]":
+    """Return the query for the workers that have sent a heartbeat within a lease and
+    have not stopped, also those that are about to.
+    """
     # By the database's clock, as heartbeats are written: this host's may be wrong.
     since = db_in(-conf().lease_seconds)
     return Worker.objects.filter(stopped_at=None, heartbeat_at__gte=since)

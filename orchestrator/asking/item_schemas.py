@@ -31,6 +31,9 @@ def bounded(schema: Any, *, path: str) -> Any:
     """Return a caller's schema, in which no text longer than `LONGEST_MATCHED` is
     matched with a pattern. Raises `InvalidValue` naming the path of what is refused.
     """
+    # A text would be read as the name of a type, which only an author may write.
+    if not isinstance(schema, dict):
+        raise InvalidValue(f"{path}: a schema is a JSON object", path=path)
     return _bounded(schema, path, 0)
 
 

@@ -27,7 +27,7 @@ from orchestrator.engine.graphs.write import (
 )
 from orchestrator.engine.values.canonical import normalised
 from orchestrator.graphs import NAME
-from orchestrator.run_access.keys import get
+from orchestrator.run_access.keys import checked_key, get
 from orchestrator.runs import verbs
 from orchestrator.runs.start_for_user import start_for
 
@@ -130,6 +130,8 @@ def _checked(
     """Return a question as the input of a run. Raises `InvalidValue`. `shaped_by` are
     the names of who asks, and of for whom they do.
     """
+    # Before it is looked up: the database would refuse a text that is no key.
+    checked_key(key)
     _require_text(inquiry.title, "title", LONGEST_TITLE)
     checked_number(inquiry.quorum, "quorum", least=1, most=100)
     checked_number(inquiry.reject_quorum, "reject_quorum", least=1, most=100)

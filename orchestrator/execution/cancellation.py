@@ -7,6 +7,7 @@ is cancelled when the last outcome is settled.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +31,7 @@ from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Task, registry
 from orchestrator.engine.errors import InvalidValue, WrongStatus
 from orchestrator.execution.open_superstep import safe_again
+from orchestrator.execution.stop_log import log_end
 
 MOST_REASON = 10_000
 _OVER = ENDS | {Status.TAMPERED}
@@ -106,6 +108,7 @@ def _conclude(run: Run, events: Sequence[NewEvent], *, actor: str) -> None:
     _change_status(
         run, [*events, *ending], status=Status.CANCELLED, ended_at=timezone.now()
     )
+    transaction.on_commit(partial(log_end, run, Status.CANCELLED))
 
 
 def _become_unknown(

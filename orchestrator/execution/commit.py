@@ -71,6 +71,7 @@ from orchestrator.execution.session import (
     SuperstepResult,
     retry_when_log_moved,
 )
+from orchestrator.execution.stop_log import log_end
 from orchestrator.execution.vetoes import Vetted, vetted_settlement
 
 
@@ -634,7 +635,10 @@ def commit_rest(session: Session) -> bool:
         ledger.stop_run(session.lease, run_update, events=events, inside=inside)
         return False
 
-    return retry_when_log_moved(session.lease, act)
+    is_settled_since = retry_when_log_moved(session.lease, act)
+    if status in ENDS and not is_settled_since:
+        log_end(session.lease, status)
+    return is_settled_since
 
 
 def _end_of_windows(session: Session) -> Callable[[], None] | None:
@@ -818,4 +822,8 @@ def _still_ours(session: Session, outcome: tuple[Head, str]) -> bool:
     # again.
     if head is not session.head:
         session.advance_to(head)
-    return status == Status.RUNNING
+    if status == Status.RUNNING:
+        return True
+    if status in ENDS:
+        log_end(session.lease, status)
+    return False

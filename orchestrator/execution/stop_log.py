@@ -1,13 +1,15 @@
-"""The entry in the worker's log for a run that stopped and needs a person, for
-operators who watch logs and not pages.
+"""The entries in the log of a process for runs that ended, or stopped and need a person,
+for operators who watch logs and not pages.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import structlog
+from django.utils import timezone
 
 from checkpoints.core.status import STOPPED
+from checkpoints.models import Run
 from checkpoints.queue.leases import Lease
 
 log = structlog.get_logger(__name__)
@@ -32,4 +34,23 @@ def log_stop(lease: Lease, status: str, error: Mapping[str, Any]) -> None:
         code=error.get("code", ""),
         node=error.get("node", ""),
         error_type=error.get("type", ""),
+    )
+
+
+def log_end(run: Lease | Run, status: str) -> None:
+    """Log `run_ended`, after that was committed: which run, with which status, after how
+    many supersteps, and how many seconds after it was first begun.
+    """
+    seconds = 0.0
+    # A run may be cancelled before a worker begins it.
+    if run.started_at is not None:
+        seconds = (timezone.now() - run.started_at).total_seconds()
+    log.info(
+        "run_ended",
+        run=str(run.id),
+        graph=run.graph,
+        version=run.version,
+        status=str(status),
+        supersteps=run.superstep,
+        seconds=round(max(0.0, seconds), 3),
     )

@@ -25,17 +25,17 @@ def metrics(request: HttpRequest) -> HttpResponse:
     token = conf().metrics_token
     if not token or not is_available:
         return _refusal("There are no metrics here.", 404)
-    scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not constant_time_compare(sent.strip(), token):
+    if not constant_time_compare(_bearer_of(request), token):
         return _refusal("The metrics need their token.", 403)
 
-    from prometheus_client.exposition import choose_encoder
+    from prometheus_client import exposition
 
-    from orchestrator.metrics.families import registry
+    from orchestrator.metrics import families
 
-    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    accepted = request.headers.get("Accept", "")
+    encode, content_type = exposition.choose_encoder(accepted)
     try:
-        text = encode(registry())
+        text = encode(families.registry())
     except ReadingsUnavailable as error:
         refusal = _refusal(str(error), 503)
         refusal.headers["Retry-After"] = str(RETRY_SECONDS)
@@ -43,6 +43,15 @@ def metrics(request: HttpRequest) -> HttpResponse:
     response = HttpResponse(text, content_type=content_type)
     response.headers["Cache-Control"] = "no-store"
     return response
+
+
+def _bearer_of(request: HttpRequest) -> str:
+    """Return the token that a scraper sent; empty if it sent none."""
+    header = request.headers.get("Authorization", "")
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer":
+        return ""
+    return token.strip()
 
 
 def _refusal(words: str, status: int) -> HttpResponse:

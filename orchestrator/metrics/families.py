@@ -75,11 +75,21 @@ def _of_the_queue(readings: Readings) -> Iterator[Metric]:
         "How long the oldest of them has been due",
         labels=["graph"],
     )
-    for due in readings.due:
+    for due in readings.queue.graphs:
         depth.add_metric([due.graph], due.runs)
         age.add_metric([due.graph], due.oldest_seconds)
     yield depth
     yield age
+    yield GaugeMetricFamily(
+        "countersign_oldest_due_seconds",
+        "How long the oldest run of all that wait for a worker has been due",
+        value=readings.oldest_due_seconds,
+    )
+    yield GaugeMetricFamily(
+        "countersign_queue_cut",
+        "1 where graphs are left out of the numbers by graph",
+        value=int(readings.queue.is_cut),
+    )
 
     by_status = GaugeMetricFamily(
         "countersign_runs", "Runs by status", labels=["status"]
@@ -112,10 +122,18 @@ def _of_the_clusters(readings: Readings) -> Iterator[Metric]:
         "countersign_slots_busy", "Slots in which something runs", labels=["worker"]
     )
     for cluster in readings.workers:
+        # Of one that is gone, only what it did is shown.
+        if not cluster["is_alive"]:
+            continue
         slots.add_metric([str(cluster["id"])], cluster["slots"])
         busy.add_metric([str(cluster["id"])], cluster["busy"])
     yield slots
     yield busy
+    yield GaugeMetricFamily(
+        "countersign_workers_left_out",
+        "Clusters that are left out of the numbers by worker",
+        value=readings.workers_left_out,
+    )
 
     # A cluster that started before there was a token has no sums.
     watched = [cluster for cluster in readings.workers if cluster["sums"]]
@@ -155,6 +173,9 @@ def _supersteps(watched: Sequence[Any]) -> Metric:
         labels=["worker"],
     )
     for cluster in watched:
+        # Another release may have other buckets, which cannot be added to these.
+        if cluster["sums"].get("superstep_bounds") != list(work_sums.BOUNDS):
+            continue
         numbers = cluster["sums"]["superstep_buckets"]
         buckets = _cumulated(work_sums.BOUNDS, numbers)
         seconds = cluster["sums"]["superstep_seconds"]

@@ -9,7 +9,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from approvals.models import (
@@ -27,7 +27,7 @@ from checkpoints.db.limits import short_statements
 from checkpoints.models import Job, Run, Worker
 from checkpoints.models.job import JobStatus
 from checkpoints.queue import due_counts, workers
-from checkpoints.queue.due_counts import DueGraph
+from checkpoints.queue.due_counts import DueQueue
 from orchestrator.engine.frozen import frozen
 
 KEPT_SECONDS = 5.0
@@ -36,7 +36,11 @@ WAIT_SECONDS = 2.0
 STATEMENT_SECONDS = 5.0
 """How long a statement of a reading may take on PostgreSQL."""
 MOST_GRAPHS = 200
-"""The most graphs of which the queue is read."""
+"""The most graphs that are shown of the queue."""
+MOST_KINDS = 1_000
+"""The most kinds of due runs (graph, version, priority) that are counted."""
+MOST_OF_KIND = 100
+"""Runs of a kind are counted up to this number."""
 MOST_WORKERS = 200
 """The most clusters whose sums are read."""
 SILENCE = timedelta(minutes=10)
@@ -47,17 +51,21 @@ SILENCE = timedelta(minutes=10)
 class Readings:
     """The numbers that the database held at a moment.
 
-    `due` has the queue by graph. `runs` (by status) and `counts` are counted up to one
+    `queue` has the due runs by graph, and `oldest_due_seconds` is how long the oldest of
+    all has been due, 0 if none is. `runs` (by status) and `counts` are counted up to one
     more than `MOST_COUNTED`. `oldest_notice_seconds` is how long the oldest notice has
-    waited to be passed on, 0 if none waits. `workers` have the columns of `Worker`.
+    waited to be passed on, 0 if none waits. `workers` have columns of `Worker`, and
+    `is_alive`; `workers_left_out` is how many more there are.
     """
 
-    due: Sequence[DueGraph]
+    queue: DueQueue
+    oldest_due_seconds: float
     runs: Mapping[str, int]
     counts: Mapping[str, int]
     oldest_notice_seconds: float
     alive: int
     workers: Sequence[Mapping[str, Any]]
+    workers_left_out: int
 
 
 class ReadingsUnavailable(Exception):
@@ -115,7 +123,7 @@ def forget_readings() -> None:
 
 
 def read() -> Readings:
-    """Return what the database holds now. Five queries, of which none may take longer
+    """Return what the database holds now. Six queries, of which none may take longer
     than `STATEMENT_SECONDS` on PostgreSQL.
     """
     with short_statements(STATEMENT_SECONDS):
@@ -124,20 +132,28 @@ def read() -> Readings:
 
 def _read() -> Readings:
     now = timezone.now()
-    due = due_counts.due_by_graph(most=MOST_GRAPHS)
+    queue = due_counts.due_by_graph(
+        most=MOST_GRAPHS, most_kinds=MOST_KINDS, most_of_kind=MOST_OF_KIND
+    )
+    # It looks at every kind, as each claim does: what waits longest may be of any.
+    oldest_due = due_counts.oldest_due()
     by_status = {status.value: Run.objects.filter(status=status) for status in Status}
     others = _counted(now)
+    recent = Worker.objects.filter(heartbeat_at__gt=now - SILENCE)
+    counted = {**by_status, **others, "clusters": recent}
     # One statement counts them all.
     with first_rows():
-        counts = count_each({**by_status, **others}, most=MOST_COUNTED + 1)
-        clusters = _clusters(now)
+        counts = count_each(counted, most=MOST_COUNTED + 1)
+        clusters = _clusters(recent)
     return Readings(
-        due=due,
+        queue=queue,
+        oldest_due_seconds=_seconds_since(oldest_due, now),
         runs={name: counts[name] for name in by_status},
         counts={name: counts[name] for name in others},
         oldest_notice_seconds=_oldest_notice_seconds(now),
         alive=workers.count_alive(),
         workers=clusters,
+        workers_left_out=max(0, counts["clusters"] - len(clusters)),
     )
 
 
@@ -168,8 +184,10 @@ def _seconds_since(moment: datetime | None, now: datetime) -> float:
     return max(0.0, (now - moment).total_seconds())
 
 
-def _clusters(now: datetime) -> list[dict[str, Any]]:
-    """Return the clusters of the last minutes, with what they have done."""
-    recent = Worker.objects.filter(heartbeat_at__gt=now - SILENCE)
-    columns = ("id", "slots", "busy", "sums")
-    return list(recent.order_by("-heartbeat_at").values(*columns)[:MOST_WORKERS])
+def _clusters(recent: "QuerySet[Worker]") -> list[dict[str, Any]]:
+    """Return these clusters with what they have done, those that live first."""
+    alive = workers.with_heartbeat().filter(id=OuterRef("id"))
+    # By id and not by heartbeat, so that the same ones are shown at each scrape.
+    ordered = recent.annotate(is_alive=Exists(alive)).order_by("-is_alive", "id")
+    columns = ("id", "slots", "busy", "sums", "is_alive")
+    return list(ordered.values(*columns)[:MOST_WORKERS])

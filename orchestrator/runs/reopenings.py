@@ -23,7 +23,6 @@ from approvals.gates.policy_changes import changed_parts, policy_changes
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.gates.request_state import load_states
 from approvals.gates.stored_proposals import (
-    REOPENED_EVENT,
     Presented,
     proposal_of,
     revisions_of,
@@ -64,6 +63,7 @@ from orchestrator.engine.versions.pending_parts import Pending
 from orchestrator.execution.memory import memory_values
 
 LONGEST_REASON = 10_000
+REOPENED_EVENT = "request_reopened"
 
 Policy = Mapping[str, Any]
 

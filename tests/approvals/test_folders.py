@@ -126,7 +126,9 @@ def test_a_review_of_many_writes_is_back_until_each_of_them_is_decided_again(
     assert came_back(rita) == []
 
 
-@pytest.mark.parametrize("end", ["cancelled", "withdrawn", "right lost"])
+@pytest.mark.parametrize(
+    "end", ["cancelled", "withdrawn", "right lost", "tampered", "incompatible"]
+)
 def test_what_cannot_be_decided_any_more_is_not_back(
     rita: User, ravi: User, end: str
 ) -> None:
@@ -141,6 +143,8 @@ def test_what_cannot_be_decided_any_more_is_not_back(
         ApprovalRequest.objects.update(status="withdrawn")
     if end == "right lost":
         rita.groups.clear()
+    if end in ("tampered", "incompatible"):
+        Run.objects.update(status=end)
     assert came_back(rita) == []
     assert counts(rita)["back"] == 0
 

@@ -23,7 +23,7 @@ KEY = PRODUCTION["COUNTERSIGN_SECRET_KEY"]
 """Kept at another place than the copies, and the same afterwards."""
 
 
-class Site:
+class DrillSite:
     """An installation on SQLite, in a folder of its own."""
 
     def __init__(self, heads: Path) -> None:
@@ -101,7 +101,7 @@ class Site:
         shutil.copy(file, self.folder / "countersign.sqlite3")
 
 
-class ServerSite(Site):
+class DrillOnServer(DrillSite):
     """An installation on a PostgreSQL of its own."""
 
     def __init__(self, heads: Path) -> None:

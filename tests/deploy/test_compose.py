@@ -67,9 +67,9 @@ def test_the_example_has_no_secret_and_only_variables_that_there_are() -> None:
     words = [line.partition("=") for line in lines if line and not line.startswith("#")]
     values = {name: value for name, _, value in words}
     assert {name for name, value in values.items() if not value} == set(SECRETS)
-    known = {variable_of(name) for name in Variables.model_fields}
+    settings = {variable_of(name) for name in Variables.model_fields}
     own = {"COUNTERSIGN_BEHIND_PROXY", "POSTGRES_PASSWORD", *PRODUCTION}
-    assert set(values) <= known | own
+    assert set(values) <= settings | own
 
 
 def test_web_and_workers_wait_for_one_migration(site: Path) -> None:

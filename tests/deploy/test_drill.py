@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.installation import ServerSite, Site
+from tests.deploy.installation import DrillOnServer, DrillSite
 from tests.support.processes import calls, until
 
 PEOPLE = """
@@ -42,26 +42,26 @@ WHERE r.key = 'running' AND t.node = 'pay' AND t.outcome = 'open'
 """
 
 
-@pytest.fixture(params=[Site, ServerSite], ids=["sqlite", "postgresql"])
+@pytest.fixture(params=[DrillSite, DrillOnServer], ids=["sqlite", "postgresql"])
 def install(
     request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[Callable[[], Site]]:
+) -> Iterator[Callable[[], DrillSite]]:
     """`install()` is another installation, on another folder or server."""
-    made: list[Site] = []
+    sites: list[DrillSite] = []
 
-    def make() -> Site:
-        made.append(request.param(tmp_path / "heads"))
-        return made[-1]
+    def make() -> DrillSite:
+        sites.append(request.param(tmp_path / "heads"))
+        return sites[-1]
 
     yield make
-    for site in made:
+    for site in sites:
         site.lose()
 
 
 # A dozen commands, each a process of its own: minutes where other tests run beside it.
 @pytest.mark.timeout(900)
 def test_an_installation_that_was_lost_goes_on_from_its_copy(
-    install: Callable[[], Site], tmp_path: Path
+    install: Callable[[], DrillSite], tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
     held_up = tmp_path / "held-up"

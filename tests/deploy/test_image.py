@@ -3,6 +3,7 @@ comes of them runs as in a container: not as root, with nothing to write but its
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -142,6 +143,16 @@ def test_the_last_stage_has_no_compiler_and_does_not_run_as_root() -> None:
     assert "pip" not in installed
     assert "gcc" not in installed
     assert "build-essential" not in installed
+
+
+def test_the_extras_of_the_image_are_those_of_its_page() -> None:
+    listed = re.search(r"\.whl\)\[([\w,]+)\]", dockerfile.DOCKERFILE.read_text())
+    assert listed is not None
+    page = (ROOT / "docs" / "containers.md").read_text()
+    sentence = re.search(r"packages of the extras (.*?), in the versions", page)
+    assert sentence is not None
+    assert listed[1].split(",") == re.findall(r"`(\w+)`", sentence[1])
+    assert "metrics" in listed[1].split(",")
 
 
 def test_a_word_is_needed(image: Path) -> None:

@@ -50,9 +50,9 @@ class Echo(BaseHTTPRequestHandler):
             self._answer(json.dumps(dict(self.headers.items())).encode())
 
     def do_POST(self) -> None:
-        left = int(self.headers["Content-Length"])
-        while left:
-            left -= len(self.rfile.read(min(left, MEGABYTE)))
+        unread = int(self.headers["Content-Length"])
+        while unread:
+            unread -= len(self.rfile.read(min(unread, MEGABYTE)))
         self._answer(b"read")
 
     def _answer(self, body: bytes) -> None:
@@ -116,8 +116,8 @@ def ports(echo: int) -> Iterator[tuple[int, int]]:
 def _configure(folder: Path, ports: dict[int, int], echo: int) -> None:
     """Write the configuration with ports and folders of ours."""
     text = CONFIGURATION.read_text()
-    kept = [line for line in text.splitlines() if "listen [::]" not in line]
-    text = "\n".join(kept).replace("127.0.0.1:8000", f"127.0.0.1:{echo}")
+    lines = [line for line in text.splitlines() if "listen [::]" not in line]
+    text = "\n".join(lines).replace("127.0.0.1:8000", f"127.0.0.1:{echo}")
     text = text.replace("/etc/ssl/countersign", str(folder))
     for usual, ours in ports.items():
         text = text.replace(f"listen {usual}", f"listen 127.0.0.1:{ours}")

@@ -57,8 +57,8 @@ def test_systemd_reads_the_unit_without_a_word(unit: Path, tmp_path: Path) -> No
         [analyze, "verify", "--man=no", copy], capture_output=True, text=True
     )
 
-    said = [line for line in done.stderr.splitlines() if unit.stem in line]
-    assert said == []
+    complaints = [line for line in done.stderr.splitlines() if unit.stem in line]
+    assert complaints == []
     assert done.returncode == 0, done.stderr
 
 

@@ -109,7 +109,7 @@ def _round(
 
 
 @contextmanager
-def _prepared(folder: Path, database: str) -> Iterator[None]:
+def prepared(folder: Path, database: str) -> Iterator[None]:
     """A database with its tables. The server writes as carefully as one in production."""
     os.environ.pop("DATABASE_URL", None)
     os.environ |= {
@@ -147,7 +147,7 @@ def main(words: Sequence[str]) -> int:
     chosen = parser.parse_args(words)
     with (
         tempfile.TemporaryDirectory(prefix="countersign-") as name,
-        _prepared(Path(name), chosen.database),
+        prepared(Path(name), chosen.database),
     ):
         found = measure(Path(name), kills=chosen.kills, lease=chosen.lease)
     print(f"{chosen.database}: {found}", flush=True)

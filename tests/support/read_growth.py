@@ -36,7 +36,7 @@ def grown_reads(
 
 
 def _costs(reads: Reads) -> dict[str, ReadCost]:
-    _settle_plans()
+    settle_plans()
     costs = {}
     for name, act in reads.items():
         # Permissions, content types and texts of queries are kept after the first time.
@@ -46,7 +46,7 @@ def _costs(reads: Reads) -> dict[str, ReadCost]:
     return costs
 
 
-def _settle_plans() -> None:
+def settle_plans() -> None:
     """Let PostgreSQL choose its plans by what the tables hold now. Its own daemon would
     do so at a moment that no test knows, perhaps between two measurements.
     """

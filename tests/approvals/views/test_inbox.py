@@ -9,9 +9,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from approvals import inbox
+from approvals.drafts import DraftChoice, save_drafts
 from approvals.models import ApprovalRequest
 from checkpoints.ledger.pending_writes import StoredBase
-from checkpoints.models import Run
+from checkpoints.models import Checkpoint, PendingWrite, Run
+from orchestrator import runs
 from tests.support import deadlines, run_actions
 from tests.support.cast import People, named
 from tests.support.claims import decide_all
@@ -198,3 +201,75 @@ def test_what_a_policy_signed_counts_in_its_row(
     run_actions.sign(run, rita, ["reject", "reject"])
     # Her rejections have taken out what it signed.
     assert row() == "['rita'], 2 writes, 1 lacking"
+
+
+def _vetoed_run(rita: User) -> Run:
+    """A run whose veto keeps open what rita approved."""
+    run = deadlines.paused_run(veto=lambda state, proposal: "not today", deadline=None)
+    run_actions.sign(run, rita, ["approve", "approve"])
+    return runs.advance(run.id)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_row_says_that_a_veto_keeps_open_what_everybody_signed(
+    people: People, browse: Callable[[User], Client]
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    ravi = run_actions.reviewer(people.second_reviewer)
+    run = _vetoed_run(rita)
+    page = browse(ravi).get(reverse("inbox"))
+    assert b"2 of 2 signed" in page.content
+    assert b"a veto keeps it open" in page.content
+    # A rejection of the one, and a newer revision of the other, are decided for
+    # themselves.
+    run_actions.sign(run, ravi, ["reject", None])
+    total = run_actions.pending(run)[1]
+    total.pk = None
+    total.revision += 1
+    total.save()
+    assert b"a veto keeps it open" not in browse(ravi).get(reverse("inbox")).content
+
+
+@pytest.mark.django_db(transaction=True)
+def test_drafts_of_a_line_that_was_left_are_not_counted(
+    people: People, browse: Callable[[User], Client]
+) -> None:
+    rita = run_actions.reviewer(people.reviewer)
+    run = deadlines.paused_run(deadline=None)
+    _draft(run, rita)
+    page = browse(rita).get(reverse("inbox"))
+    assert [row.drafted for row in page.context["rows"]] == [2]
+    first = Checkpoint.objects.filter(run=run).order_by("seq")[0]
+    runs.advance(runs.rewind(run.id, first.id, by=people.steward).id)
+    _draft(run, rita)
+    page = browse(rita).get(reverse("inbox"))
+    assert [row.drafted for row in page.context["rows"]] == [2]
+
+
+def _draft(run: Run, by: User) -> None:
+    asked = ApprovalRequest.objects.get(run=run, status="open")
+    choices = [
+        DraftChoice(str(row.write), row.revision, row.hash, "approve", "", {})
+        for row in PendingWrite.objects.filter(run=run, line=asked.line)
+    ]
+    run.refresh_from_db()
+    assert save_drafts(by, run, choices, number=1)
+
+
+def test_a_folder_with_more_than_the_highest_count_says_so(
+    people: People, browse: Callable[[User], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people.reviewer.groups.add(Group.objects.create(name="claims"))
+    for number in range(3):
+        request = a_request(a_run(label=f"run {number}"), "group:claims")
+        base = StoredBase("", {}, bound=True)
+        write = a_write(request, 0, channel="payout", value=1, base=base)
+        a_decision(write, request, by=people.reviewer, verdict="approve", seq=1)
+    for most, shown in ((3, "3"), (2, "2+")):
+        monkeypatch.setattr(inbox, "MANY", most)
+        page = browse(people.reviewer).get(reverse("inbox"))
+        folders = {one["name"]: one for one in page.context["folders"]}
+        for name in ("mine", "signed"):
+            assert folders[name]["is_capped"] == shown.endswith("+")
+        text = "".join(page.content.decode().split())
+        assert f">{shown}</span>" in text

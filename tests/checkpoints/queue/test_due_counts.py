@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,9 @@ from checkpoints.db import counts
 from checkpoints.db.rows import new_row
 from checkpoints.models import Run
 from checkpoints.queue import due_counts
+from checkpoints.queue.due_counts import DueQueue
+from tests.support.read_costs import cost_of
+from tests.support.read_growth import settle_plans
 
 pytestmark = pytest.mark.django_db(transaction=True)
 AGES = st.none() | st.integers(-3, 3)
@@ -91,3 +95,69 @@ def test_a_queue_is_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
 def test_so_many_versions_are_listed_as_are_asked_for() -> None:
     _insert([("queued", "f", 0, 1), ("queued", "g", 0, 1)])
     assert len(due_counts.queued_versions(without=[], most=1)) == 1
+
+
+def _insert_graphs(ages: dict[str, list[int]]) -> None:
+    """Insert queued runs of these graphs that are due for so many hours."""
+    now = timezone.now() - timedelta(minutes=1)
+    runs = []
+    for graph, hours in ages.items():
+        for number, age in enumerate(hours):
+            run = new_row(
+                Run,
+                key=f"{graph} {number}",
+                graph=graph,
+                version="1",
+                fingerprint="f",
+                status="queued",
+                due_at=now - timedelta(hours=age),
+                created_at=now,
+            )
+            runs.append(run)
+    Run.objects.bulk_create(runs)
+
+
+def _queue(*, most: int = 50, most_kinds: int = 50, most_of_kind: int = 50) -> DueQueue:
+    return due_counts.due_by_graph(
+        most=most, most_kinds=most_kinds, most_of_kind=most_of_kind
+    )
+
+
+def test_graphs_are_listed_by_the_age_of_their_oldest_run_and_without_far_off_ones() -> (
+    None
+):
+    _insert_graphs({"a": [-5], "b": [1], "c": [3, -1], "d": [2, 0]})
+    queue = _queue(most=2)
+    assert [due.graph for due in queue.graphs] == ["c", "d"]
+    assert [due.runs for due in queue.graphs] == [1, 2]
+    assert queue.is_cut is True
+    assert _queue(most=3).is_cut is False
+
+
+def test_a_queue_without_a_due_run_has_no_graph() -> None:
+    assert _queue() == DueQueue([], is_cut=False)
+    _insert_graphs({"a": [-5]})
+    assert _queue() == DueQueue([], is_cut=False)
+
+
+def test_a_queue_is_read_up_to_so_many_kinds_and_runs_of_each() -> None:
+    _insert_graphs({f"graph {number:03}": [1] * 8 for number in range(5)})
+    queue = _queue(most_kinds=4, most_of_kind=2)
+    assert {due.runs for due in queue.graphs} == {3}
+    assert queue.is_cut is True
+    assert _queue(most_kinds=5).is_cut is False
+
+
+@pytest.mark.skipif(
+    connection.vendor != "postgresql",
+    reason="SQLite sorts the queued runs behind a kind to find the next one",
+)
+def test_kinds_beyond_the_limit_are_not_walked() -> None:
+    _insert_graphs({f"graph {number:03}": [1] for number in range(100)})
+    settle_plans()
+    before = cost_of(lambda: _queue(most_kinds=20)).reads
+    _insert_graphs({f"later {number:03}": [1] for number in range(1_000)})
+    settle_plans()
+    after = cost_of(lambda: _queue(most_kinds=20)).reads
+    for figure, value in after.items():
+        assert value <= before[figure] * 1.5 + 30, figure

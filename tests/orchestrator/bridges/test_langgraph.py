@@ -6,11 +6,13 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test import Client
+from django.utils import timezone
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -19,6 +21,8 @@ from checkpoints import retention
 from checkpoints.core import codec
 from checkpoints.ledger import locked_run
 from checkpoints.models import AuditLine, Checkpoint, Run, RunEvent
+from checkpoints.retention.kept_points import classified
+from checkpoints.retention.rule import Rule
 from checkpoints.timeline import head_state
 from checkpoints.verification import verify_run
 from orchestrator import runs
@@ -304,6 +308,16 @@ def test_a_thread_under_a_hold_is_not_deleted() -> None:
     with pytest.raises(WrongStatus, match="hold"):
         CountersignSaver().delete_thread("t-1")
     assert Run.objects.filter(id=run.id).exists()
+
+
+def test_a_policy_leaves_the_checkpoints_of_a_thread_until_it_ended() -> None:
+    run = _paused()
+    soon = timezone.now() + timedelta(days=1)
+    rule = Rule("langgraph", soon, 0, {}, {"cancelled": soon}, archive=False)
+    rows = classified(rule).filter(run=run.id)
+    assert set(rows.values_list("why", flat=True)) == {"thread"}
+    runs.cancel(run.id)
+    assert set(rows.values_list("why", flat=True)) == {"with_run"}
 
 
 def test_names_of_threads_stay_apart() -> None:

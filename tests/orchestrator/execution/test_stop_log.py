@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from checkpoints.core.status import Status
 from checkpoints.ledger import locked_run
@@ -107,8 +108,41 @@ def test_a_run_that_anybody_else_finds_tampered_leaves_one_line(
     assert [line["run"] for line in lines(caplog, "run_tampered")] == [str(run.id)]
 
 
-def test_a_run_that_completes_leaves_none(
+def test_a_run_that_completes_leaves_no_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert start("flaky", tmp_path).status == Status.COMPLETED
-    assert [record for record in caplog.records if "run_" in str(record.msg)] == []
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert errors == []
+
+
+def test_a_run_that_ends_leaves_one_line_that_says_how_and_after_what(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    made = graph("ended")
+    made.node("first")(lambda state, ctx: {"notes": ["a-value-of-the-run"]})
+    made.edge(START, "first")
+    made.edge("first", END)
+    run = advanced(made)
+    (line,) = lines(caplog, "run_ended")
+    assert line["run"] == str(run.id)
+    assert line["graph"] == "ended"
+    assert line["status"] == "completed"
+    assert line["supersteps"] == 1
+    assert 0 <= line["seconds"] < 60
+    assert "a-value-of-the-run" not in str(line)
+
+
+def test_a_run_that_is_cancelled_leaves_the_same_line_once_that_is_committed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    run = start("gated", tmp_path)
+    assert lines(caplog, "run_ended") == []
+    with transaction.atomic():
+        runs.cancel(run.id, reason="not wanted")
+        assert lines(caplog, "run_ended") == []
+    (line,) = lines(caplog, "run_ended")
+    assert line["run"] == str(run.id)
+    assert line["status"] == "cancelled"

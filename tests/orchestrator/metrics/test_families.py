@@ -1,9 +1,11 @@
 """The metrics as a scraper reads them."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 from prometheus_client.exposition import generate_latest
 
 from checkpoints.core.work_sums import WorkSums
@@ -60,6 +62,28 @@ def test_sums_of_an_older_release_lack_what_it_did_not_count() -> None:
     del totals["mails_sent"]
     a_worker(sums=totals)
     assert 'result="delivered"' in scraped()
+
+
+def test_a_cluster_that_is_gone_shows_what_it_did_and_is_no_capacity() -> None:
+    now = timezone.now()
+    sums = WorkSums(1).totals()
+    stopped = a_worker(sums=sums, stopped_at=now)
+    silent = a_worker(sums=sums, heartbeat_at=now - timedelta(minutes=5))
+    text = scraped()
+    for worker in (stopped, silent):
+        assert f'countersign_slots{{worker="{worker.id}"}}' not in text
+        assert f'countersign_slots_busy{{worker="{worker.id}"}}' not in text
+        assert f'countersign_checkpoints_total{{worker="{worker.id}"}}' in text
+
+
+def test_the_buckets_of_another_release_are_left_out() -> None:
+    totals = WorkSums(1).totals()
+    totals["superstep_bounds"] = [1.0]
+    totals["superstep_buckets"] = [3, 4]
+    worker = a_worker(sums=totals)
+    text = scraped()
+    assert "countersign_superstep_seconds_count{" not in text
+    assert f'countersign_checkpoints_total{{worker="{worker.id}"}}' in text
 
 
 def test_each_metric_stands_in_the_documentation() -> None:

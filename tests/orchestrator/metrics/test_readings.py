@@ -29,12 +29,27 @@ def test_the_queue_is_read_by_graph() -> None:
     a_run(status="queued", graph="a", fingerprint="f", priority=3)
     a_run(status="queued", graph="b", due_at=now + timedelta(hours=1))
     a_run(status="paused", graph="c")
-    by_graph = {due.graph: due for due in readings.read().due}
-    assert set(by_graph) == {"a", "b"}
-    assert by_graph["a"].runs == 3
-    assert 90 <= by_graph["a"].oldest_seconds < 120
-    assert by_graph["b"].runs == 0
-    assert by_graph["b"].oldest_seconds == 0
+    read = readings.read()
+    [due] = read.queue.graphs
+    assert due.graph == "a"
+    assert due.runs == 3
+    assert 90 <= due.oldest_seconds < 120
+    assert 90 <= read.oldest_due_seconds < 120
+    assert read.queue.is_cut is False
+
+
+def test_the_age_of_the_queue_is_that_of_a_graph_beyond_those_that_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = timezone.now()
+    for graph in ("a", "b", "c"):
+        a_run(status="queued", graph=graph, due_at=now)
+    a_run(status="queued", graph="z", due_at=now - timedelta(seconds=90))
+    monkeypatch.setattr(readings, "MOST_KINDS", 1)
+    read = readings.read()
+    assert [due.graph for due in read.queue.graphs] == ["a", "b"]
+    assert read.queue.is_cut is True
+    assert 90 <= read.oldest_due_seconds < 120
 
 
 def test_runs_are_counted_by_status_up_to_a_limit(
@@ -83,6 +98,20 @@ def test_clusters_are_those_of_the_last_minutes() -> None:
     assert {cluster["id"] for cluster in read.workers} == {alive.id, ended.id}
 
 
+def test_the_clusters_that_are_shown_are_the_same_at_each_scrape(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = timezone.now()
+    a_worker(stopped_at=now)
+    first = a_worker(heartbeat_at=now - timedelta(seconds=2))
+    second = a_worker(heartbeat_at=now - timedelta(seconds=1), draining=True)
+    a_worker()
+    monkeypatch.setattr(readings, "MOST_WORKERS", 2)
+    read = readings.read()
+    assert [cluster["id"] for cluster in read.workers] == [first.id, second.id]
+    assert read.workers_left_out == 2
+
+
 def test_a_second_scraper_reads_nothing_again() -> None:
     first = readings.kept_readings()
     with CaptureQueriesContext(connection) as captured:
@@ -104,8 +133,8 @@ def test_a_reading_that_fails_is_not_tried_again_at_once(
 ) -> None:
     calls = []
 
-    def fail(**most: int) -> None:
-        calls.append(most)
+    def fail(**limits: int) -> None:
+        calls.append(limits)
         raise RuntimeError
 
     with monkeypatch.context() as patch:
@@ -154,7 +183,7 @@ def test_a_reading_that_hangs_does_not_hold_up_the_next_scrape(
 def test_no_statement_of_a_reading_may_take_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def sleep(**most: int) -> None:
+    def sleep(**limits: int) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_sleep(60)")
 
