@@ -2,21 +2,31 @@
 written in the transaction that opens or reopens the request. `approvals.deadlines` and
 `approvals.silence.tiers` do their work.
 
+Where the moment that the terms of a gate name has passed and people are asked again, a
+request gives them as long as the first one did.
+
 When a job is due decides when silence may act, for whoever looks: never before, though
 the moment has passed.
 """
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
 from approvals.models import ApprovalRequest
+from checkpoints import lines
 from checkpoints.db.clock import db_now
 from checkpoints.models.job import LIVE, Job, JobStatus
 from checkpoints.queue import job_seals, jobs
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine import Gate
 from orchestrator.engine.errors import CountersignError
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.gates.gate_on_run import DueAt
 
 KIND = "meet_deadline"
 """The kind of the jobs of deadlines. Their fact `request` is the id of the request."""
@@ -142,3 +152,50 @@ def _is_sound(job: Job) -> bool:
     except CountersignError:
         return False
     return True
+
+
+# How long people have.
+
+SHORTEST = timedelta(minutes=1)
+"""The shortest time that people are given anew."""
+
+
+@frozen
+class AskingPlace:
+    """The line on which people are asked, or from which that line departs."""
+
+    run: UUID
+    line: int
+
+
+def time_of(request: ApprovalRequest) -> timedelta:
+    """Return how long a request gave people, at least `SHORTEST`."""
+    if request.deadline is None:
+        return SHORTEST
+    # The moments are by two clocks, which may differ.
+    return max(request.deadline - request.opened_at, SHORTEST)
+
+
+def with_time(gate: Gate, node: str, now: datetime, place: AskingPlace) -> Gate:
+    """Return a gate that gives as long a time as the first request of this node gave on
+    the way to a place, if the moment that is its deadline has passed; else the gate
+    itself. Only then there are queries: one for each run on the way, and one for the
+    request. Raises `TamperedRow`, `WrongKey`.
+    """
+    due = gate.deadline
+    if not isinstance(due, DueAt) or due.moment > now:
+        return gate
+    runs = {stretch.run for stretch in lines.past(place.run, place.line)}
+    first = _first_with_deadline(runs, node)
+    # Nobody has been asked yet: it is due at once.
+    if first is None:
+        return gate
+    return replace(gate, deadline=time_of(first))
+
+
+def _first_with_deadline(runs: Collection[UUID], node: str) -> ApprovalRequest | None:
+    rows = ApprovalRequest.objects.select_related("run").filter(run__in=runs, node=node)
+    first = rows.exclude(deadline=None).order_by("opened_at", "id").first()
+    if first is not None:
+        sealed_rows.verify_row(first, protection_of(first.run))
+    return first

@@ -12,8 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from approvals.gates.deadline_jobs import add_request_jobs
-from approvals.gates.given_times import AskingPlace, with_time
+from approvals.gates.deadline_jobs import AskingPlace, add_request_jobs, with_time
 from approvals.gates.renewals import AUTHORITY_KIND, renewed_at
 from approvals.gates.reviewer_rows import reviewer_rows
 from approvals.models import ApprovalRequest, RequestReviewer

@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from approvals.gates.given_times import time_of
+from approvals.gates.deadline_jobs import time_of
 from approvals.gates.new_requests import (
     Moment,
     NewRequests,

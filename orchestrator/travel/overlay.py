@@ -12,7 +12,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from approvals.gates.given_times import AskingPlace
+from approvals.gates.deadline_jobs import AskingPlace
 from approvals.gates.new_requests import (
     Asker,
     Moment,

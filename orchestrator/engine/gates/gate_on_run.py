@@ -1,6 +1,6 @@
-"""The gate of one run: what its terms say, put in the place of what it declares. Pure."""
+"""The gate of one run: what its terms say instead of what it declares. Pure."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -87,10 +87,7 @@ def _faults_of(
     for name in options:
         if name not in TERMS:
             yield f"{name} is none of {', '.join(TERMS)}"
-    for name in ("quorum", "reject_quorum"):
-        number = options.get(name, 1)
-        if not is_whole(number) or number > MOST_SIGNATURES:
-            yield f"{name} must be a whole number from 1 to {MOST_SIGNATURES}"
+    yield from _faults_of_quorums(options)
     for name in ("four_eyes", "all_or_nothing"):
         if not isinstance(options.get(name, False), bool):
             yield f"{name} must be True or False"
@@ -105,6 +102,13 @@ def _faults_of(
     if "reviewers" in options:
         yield from _faults_of_reviewers(options["reviewers"])
     yield from _faults_of_facts(compiled, gate, options.get("facts", ()))
+
+
+def _faults_of_quorums(options: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("quorum", "reject_quorum"):
+        number = options.get(name, 1)
+        if not is_whole(number) or number > MOST_SIGNATURES:
+            yield f"{name} must be a whole number from 1 to {MOST_SIGNATURES}"
 
 
 def _faults_of_reviewers(reviewers: Any) -> Iterator[str]:
@@ -128,21 +132,26 @@ def _faults_of_facts(compiled: Compiled, gate: Gate, facts: Any) -> Iterator[str
         return
     bound = {*gate.shows, *gate.writes}
     for fact in facts:
-        source, _, rest = str(fact.path).replace("[", ".").partition(".")
-        name = rest.partition(".")[0]
-        is_channel = source in compiled.channels
-        if source == "input":
-            leads = _is_of_input(compiled, name)
-        elif source == "state" or is_channel:
-            leads = (source if is_channel else name) in bound
-        else:
-            leads = source in ("args", "node", "proposal")
-            leads = leads or _is_of_input(compiled, source)
-        if not leads:
+        if not _leads(compiled, bound, str(fact.path)):
             yield (
                 f"the fact {fact.label!r} reads {fact.path}, which is no field of the "
                 "input, no proposal, and no channel in the writes or shows of the gate"
             )
+
+
+def _leads(compiled: Compiled, bound: Collection[str], path: str) -> bool:
+    """Return whether a path of a fact leads to something to which signatures are
+    bound.
+    """
+    source, _, rest = path.replace("[", ".").partition(".")
+    name = rest.partition(".")[0]
+    if source == "input":
+        return _is_of_input(compiled, name)
+    if source == "state":
+        return name in bound
+    if source in compiled.channels:
+        return source in bound
+    return source in ("args", "node", "proposal") or _is_of_input(compiled, source)
 
 
 def _is_of_input(compiled: Compiled, name: str) -> bool:

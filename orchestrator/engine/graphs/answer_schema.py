@@ -201,7 +201,7 @@ def _require_own_references(schema: Json) -> None:
             raise _refusal(f"refers to {reference}, which it does not have") from error
         if not isinstance(target, dict | bool):
             raise _refusal(f"refers to {reference}, which is no schema")
-        # Each is looked at as a schema of its own, which may lie within another.
+        # Each is checked by itself, though it may lie within another.
         size += len(canonical.encode(target))
         if size > MOST_REFERRED * LARGEST_SCHEMA:
             raise _refusal("refers to too much of itself")
@@ -242,15 +242,15 @@ def _references(schema: Json, *, applied: bool = False) -> Iterator[str]:
             yield from _references(member, applied=applied)
     if not isinstance(schema, dict):
         return
+    # What stands beside these is read as a schema.
+    passed_over = _DATA | _DEFINITIONS if applied else _DATA
     for keyword, value in schema.items():
         if keyword in ("$ref", "$dynamicRef"):
             yield str(value)
-        elif keyword in _DATA or (applied and keyword in _DEFINITIONS):
-            continue
-        elif keyword in _NAMED and isinstance(value, dict):
-            yield from _references(list(value.values()), applied=applied)
-        else:
-            yield from _references(value, applied=applied)
+        elif keyword not in passed_over:
+            is_named = keyword in _NAMED and isinstance(value, dict)
+            inner = list(value.values()) if is_named else value
+            yield from _references(inner, applied=applied)
 
 
 # What people answer.
