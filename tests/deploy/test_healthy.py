@@ -1,8 +1,10 @@
 """The probe of a web process: one that answers lives, whatever it thinks of the name."""
 
+import shutil
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -30,3 +32,21 @@ def _probe_of_a_process_that_answers(status: int) -> int:
 )
 def test_a_process_that_answers_is_alive(status: int, code: int) -> None:
     assert _probe_of_a_process_that_answers(status) == code
+
+
+@pytest.mark.parametrize(
+    ("words", "called"),
+    [
+        (["web", "8123"], "healthy.py 8123"),
+        (["8123"], "healthy.py 8123"),
+        (["worker"], "-m django worker --alive"),
+    ],
+)
+def test_the_role_can_be_named(words: list[str], called: str, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "deploy" / "entry.sh", tmp_path / "countersign")
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$@"\n')
+    python.chmod(0o755)
+    command = ["sh", str(tmp_path / "countersign"), "healthy", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip().endswith(called)
