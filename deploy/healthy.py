@@ -4,7 +4,7 @@ that is named as the only word. Needs no package, so that a probe costs little.
 
 import os
 import sys
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 
 PATIENCE_SECONDS = 5.0
 
@@ -18,12 +18,14 @@ def first_host() -> str:
 
 
 def answers(port: int) -> bool:
-    """Return whether the web process says that it is alive."""
+    """Return whether the web process answers, without an error of its own. One that
+    refuses this host name is alive, too.
+    """
     connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", "/healthz", headers={"Host": first_host()})
-        return connection.getresponse().status == 200
-    except OSError:
+        return connection.getresponse().status < 500
+    except (OSError, HTTPException):
         return False
     finally:
         connection.close()

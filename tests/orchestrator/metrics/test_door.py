@@ -1,11 +1,14 @@
 """The door of the metrics opens to the token of the settings, and to nothing else."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 
+from checkpoints.conf import conf
 from orchestrator.metrics import door, families, readings
 from tests.support.rows import a_run
 
@@ -25,6 +28,15 @@ def bearer(token: str) -> dict[str, str]:
 def test_there_are_no_metrics_without_a_token_in_the_settings(client: Client) -> None:
     assert client.get("/metrics").status_code == 404
     assert client.get("/metrics", headers=bearer("")).status_code == 404
+
+
+@pytest.mark.parametrize("space", [" ", "\n", "\t"])
+def test_a_token_that_no_header_could_carry_is_refused(
+    space: str, settings: Any
+) -> None:
+    settings.COUNTERSIGN = {"METRICS_TOKEN": TOKEN + space}
+    with pytest.raises(ImproperlyConfigured, match="no white space"):
+        conf()
 
 
 @pytest.mark.usefixtures("opened")
