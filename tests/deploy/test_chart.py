@@ -206,5 +206,10 @@ def test_workers_are_scaled_by_a_metric_that_there_is() -> None:
     scaled = _by_name(ALL)["ScaledObject/shop-countersign-worker"]
     query = scaled["spec"]["triggers"][0]["metadata"]["query"]
     (metric,) = re.findall(r"countersign_\w+", query)
+    # Those by graph leave out the graphs that are not shown by name.
+    assert metric == "countersign_oldest_due_seconds"
     page = (ROOT / "docs" / "watching.md").read_text()
     assert f"| `{metric}` |" in page
+    assert f"autoscaling go by `max({metric})`" in page
+    sizes = (ROOT / "docs" / "deployment.md").read_text()
+    assert f"(`max({metric})`" in sizes

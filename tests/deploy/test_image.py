@@ -152,7 +152,7 @@ def test_the_extras_of_the_image_are_those_of_its_page() -> None:
     sentence = re.search(r"packages of the extras (.*?), in the versions", page)
     assert sentence is not None
     assert listed[1].split(",") == re.findall(r"`(\w+)`", sentence[1])
-    assert "metrics" in listed[1].split(",")
+    assert {"metrics", "otel"} <= set(listed[1].split(","))
 
 
 def test_a_word_is_needed(image: Path) -> None:
