@@ -150,6 +150,9 @@ def test_a_worker_has_the_time_that_it_needs_to_stop(values: dict[str, Any]) -> 
     assert worker["terminationGracePeriodSeconds"] > grace + KILL_SECONDS
     # A probe that fails for as long as a lease must not end it.
     probe = worker["containers"][0]["livenessProbe"]
+    assert probe["exec"]["command"] == ["countersign", "healthy", "worker"]
+    start = worker["containers"][0]["startupProbe"]
+    assert start["exec"] == probe["exec"]
     patience = probe["periodSeconds"] * probe["failureThreshold"]
     assert patience > 10 * Conf().lease_seconds
 

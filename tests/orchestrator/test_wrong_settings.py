@@ -19,6 +19,7 @@ from tests.house.settings_table import variables
 HIDDEN = "hidden-from-everybody"
 """Part of each secret below. No output may have it."""
 WRONG = {
+    "COUNTERSIGN_ALIVE_FILE": [],
     "COUNTERSIGN_ALLOWED_HOSTS": [],
     "COUNTERSIGN_API_FAILURES": ["0", "many"],
     "COUNTERSIGN_API_FAILURE_SECONDS": ["0", "nan"],
