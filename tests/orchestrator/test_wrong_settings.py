@@ -75,6 +75,7 @@ WRONG = {
     "COUNTERSIGN_SLICE_TIMEOUT": ["0", "soon"],
     "COUNTERSIGN_SOCKETS_PER_PERSON": ["0"],
     "COUNTERSIGN_SOCKET_MESSAGES_PER_SECOND": ["0"],
+    "COUNTERSIGN_STATIC_DIR": ["/dev/null/static"],
     "COUNTERSIGN_TIME_STAMP_ROOTS": [],
     "COUNTERSIGN_TIME_STAMP_URL": ["stamps.example.org", "ftp://stamps"],
     "COUNTERSIGN_TIME_ZONE": ["Mars/Olympus", "../etc/passwd"],
