@@ -6,10 +6,12 @@ import os
 import time
 
 import structlog
-from django.db import OperationalError, connection, connections
+from django.db import OperationalError, connections
 
 from checkpoints.conf import conf
+from checkpoints.db.limits import ANSWER_SECONDS, require_answer
 from orchestrator.engine import registry
+from orchestrator.worker.alive_file import AliveFile
 from orchestrator.worker.child_process import bind_forks
 from orchestrator.worker.cluster import ENDED_BY_ITSELF, RunCluster
 from orchestrator.worker.signals import Pauses, StopRequest
@@ -31,31 +33,34 @@ def supervise() -> int:
         processes=conf().workers,
         graphs=len(registry.all()),
     )
-    code = _run_until_stopped(stop)
+    code = _run_until_stopped(stop, AliveFile.from_environment())
     log.info("worker_stopped", pid=os.getpid(), exit_code=code)
     return code
 
 
-def _run_until_stopped(stop: StopRequest) -> int:
+def _run_until_stopped(stop: StopRequest, alive: AliveFile) -> int:
     pauses = Pauses()
     while True:
         began = time.monotonic()
-        code = RunCluster(stop).run() if _database_answers() else ENDED_BY_ITSELF
+        alive.touch()
+        code = ENDED_BY_ITSELF
+        if _database_answers():
+            code = RunCluster(stop, alive).run()
         # A cluster that was drained stays down; after any other end it starts again.
         if stop.requested or code == 0:
             return code
         pause = pauses.after(time.monotonic() - began)
         log.error("cluster_ended", exit_code=code, starts_again_in=pause)
-        if stop.pause(pause):
+        if stop.pause(pause, meanwhile=alive.touch):
             return 0
 
 
 def _database_answers() -> bool:
-    """Return whether the database answers. No connection stays open, because the forked
-    processes would share it.
+    """Return whether the database answers soon. No connection stays open, because the
+    forked processes would share it.
     """
     try:
-        connection.ensure_connection()
+        require_answer(ANSWER_SECONDS)
     except OperationalError as error:
         log.error("database_unreachable", error=str(error).strip())
         return False
