@@ -38,7 +38,7 @@ BY_RESULT = {
     ),
 }
 """Counters of clusters by result: the words, and the names of the sums."""
-STOPS = {status: f"runs_{status}" for status in sorted(STOPPED)}
+STOPS = {status.value: f"runs_{status}" for status in sorted(STOPPED)}
 """The names of the sums of stops, by status."""
 OF_CLUSTERS = {
     "leases_lost": "Slices that ended because another worker had the run",
