@@ -384,7 +384,8 @@ def resume(
     with locked(run.id, by=by) as run:
         # No worker drives it, so it must never be queued.
         if threads.is_thread(run):
-            threads.wait_again(run, by=by)
+            seq = threads.wait_again(run, by=by)
+            audit_log.record_act("resumed", run, actor=by, seq=seq, allowed=[])
             return run
         stranded = _queue_again(run, allow_effects, adopts=adopts, by=by)
     # After the lock, because an adoption works under a lease, as a worker does.
