@@ -6,13 +6,11 @@ import cProfile
 import pstats
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import connection
 from django.db.utils import IntegrityError
 
-from approvals import drafts, folders
-from approvals.models import BY_DEADLINE, Decision, Draft
-from checkpoints.models import PendingWrite, Run, RunEvent
+from approvals.models import BY_DEADLINE, Decision
+from checkpoints.models import Run, RunEvent
 from checkpoints.verification import verify_run
 from orchestrator.management import reference_data, run_copies
 from orchestrator.management.reference_data import ReferenceData
@@ -44,25 +42,6 @@ def test_copies_verify_and_each_batch_costs_a_statement_a_table(
     inserts = [text for text in statements if text.startswith("INSERT")]
     # PostgreSQL gets the rows by COPY, which is no statement with parameters.
     assert len(inserts) == (0 if connection.vendor == "postgresql" else 3 * 9)
-
-
-def test_the_reviewer_has_drafts_and_expired_requests_of_copies() -> None:
-    data = ReferenceData()
-    list(data.grow(120))
-    reviewer = User.objects.get(username=reference_data.REVIEWER)
-
-    drafted = folders.drafted_by(reviewer).filter(run__in=_copied_ids())
-    expired = folders.expired_for(reviewer).filter(run__in=_copied_ids())
-
-    # One of each twenty runs, of which the first sixty are of the reviewer's graphs.
-    assert len(drafted) == 3
-    assert len(expired) == 3
-    for request in drafted:
-        [choice] = drafts.drafts_of(reviewer, request.run).values()
-        write = PendingWrite.objects.get(write=choice.write)
-        assert write.run_id == request.run_id
-        assert choice.hash == write.hash
-    assert Draft.objects.filter(run__in=_copied_ids()).count() == 3
 
 
 def test_a_copy_enters_few_functions() -> None:
