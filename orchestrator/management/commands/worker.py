@@ -1,15 +1,12 @@
 """`manage.py worker`: take runs and work on them until a signal stops the process."""
 
-import contextlib
 import logging
 import sys
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
-from django.db import OperationalError
 
-from checkpoints.db.limits import ANSWER_SECONDS, require_answer
 from orchestrator.management.command_line import (
     ClearCommand,
     refuse_older_seals,
@@ -35,13 +32,14 @@ class Command(ClearCommand):
             configure()
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from None
-        # The database may still be starting: the supervisor waits for it.
-        with contextlib.suppress(OperationalError):
-            require_answer(ANSWER_SECONDS)
-            refuse_unmigrated()
-            refuse_older_seals()
         # django-q logs one line for each slice, which is too many to be read.
         logging.getLogger("django-q").setLevel(logging.WARNING)
-        code = supervise()
+        # The database may still be starting: the supervisor waits for it.
+        code = supervise(_refuse_database)
         if code:
             sys.exit(code)
+
+
+def _refuse_database() -> None:
+    refuse_unmigrated()
+    refuse_older_seals()
