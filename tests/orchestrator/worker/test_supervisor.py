@@ -2,8 +2,6 @@
 on, also where it answered late.
 """
 
-from collections.abc import Iterator
-
 import pytest
 from django.core.management.base import CommandError
 from django.db import OperationalError
@@ -14,7 +12,7 @@ from orchestrator.worker.signals import StopRequest
 
 
 @pytest.fixture
-def starts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The clusters that were started; each is drained at once."""
     started: list[int] = []
 
@@ -27,7 +25,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     monkeypatch.setattr(supervisor, "RunCluster", Cluster)
     monkeypatch.setattr(StopRequest, "pause", lambda *arguments, **options: False)
-    yield started
+    return started
 
 
 def test_a_database_that_answers_late_is_refused_all_the_same(
