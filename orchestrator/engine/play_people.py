@@ -367,9 +367,10 @@ class Reviewers:
             if standing.verdict != REJECTED:
                 proposed.append(write)
             revision = (write.write, write.revision)
+            # A settled write counts as unseen once a veto has opened it again.
             if not standing.settled and revision not in request.seen_by_policy:
                 unseen.append(write)
-            request.seen_by_policy.add(revision)
+                request.seen_by_policy.add(revision)
         if unseen:
             self._let_policy_sign(request, state, proposed, unseen)
 

@@ -574,7 +574,7 @@ class Gates:
             for line in part.lines
             if line.is_answered and self._standing(task, part, line)[0] != "reject"
         ]
-        for line in unseen:
+        for line in new:
             line.asked = True
         if possible and signs(self.model.seed, possible[0]):
             for line in new:
