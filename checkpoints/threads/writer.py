@@ -42,7 +42,6 @@ from checkpoints.threads.contents import (
     writes_to_json,
 )
 from checkpoints.threads.names import (
-    COPIED,
     FINGERPRINT,
     checked_id,
     place_of,
@@ -196,7 +195,7 @@ def _note_source(run: Run, source: UUID, by: Any) -> None:
     if locked_run.lock_run(source).erasure is not None:
         raise Erased(f"values of run {source} were erased", run=str(source))
     event = NewEvent(
-        COPIED, {"origin": str(source)}, task=str(source), actor=_name_of(by)
+        "thread_copied", {"origin": str(source)}, task=str(source), actor=_name_of(by)
     )
     locked_run.append_locked(run, [event], at=timezone.now())
 

@@ -28,6 +28,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from checkpoints import retention, threads
 from checkpoints.conf import conf
+from checkpoints.core.masks import mask_json
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Run
 from checkpoints.threads import (
@@ -40,7 +41,6 @@ from checkpoints.threads import (
 )
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.values import canonical
-from orchestrator.execution.secrets import mask_known_secrets
 
 T = TypeVar("T")
 
@@ -356,7 +356,7 @@ def readable(value: Any) -> Any:
     """
     try:
         jsonable = to_jsonable_python(value, fallback=_type_of, bytes_mode="base64")
-        return mask_known_secrets(canonical.normalised(jsonable))
+        return mask_json(canonical.normalised(jsonable), conf().secrets)
     # A value may refer to itself, or hold what canonical JSON does not, such as NaN.
     except (InvalidValue, PydanticSerializationError, ValueError, RecursionError):
         return _type_of(value)
