@@ -55,6 +55,13 @@ class AskedApproval(BaseModel):
     on_deadline: Literal["reject", "fail"] = "reject"
 
 
+def label_of(item: Any) -> str:
+    """Return what people are shown of an item beside its value, and sign: its label with
+    its id, by which whoever asked acts on it.
+    """
+    return f"{item.label} ({item.id})" if item.label else item.id
+
+
 def collect(old: Any, update: Any) -> Any:
     """Return the approved values with one more, whatever its type."""
     return [*old, update]
@@ -107,7 +114,7 @@ def review(state: Any, ctx: Any) -> list[Write]:
             Write(
                 "approved",
                 item.value,
-                label=item.label or item.id,
+                label=label_of(item),
                 schema=item.value_schema,
                 effect=item.effect,
             )

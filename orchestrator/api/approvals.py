@@ -23,7 +23,7 @@ from orchestrator.graphs import NAME
 from orchestrator.models import ApiToken
 from orchestrator.runs.start_for_user import require
 
-_COLUMNS = ("id", "key", "label", "status", "created_at", "ended_at")
+_COLUMNS = ("id", "key", "label", "status", "line", "created_at", "ended_at")
 
 
 class Approvals(APIView):

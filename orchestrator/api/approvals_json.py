@@ -13,7 +13,7 @@ from approvals.api.serializers import VerdictOut
 from checkpoints.models import Run
 from orchestrator.api.serializers import StatusList
 from orchestrator.asking import Approval
-from orchestrator.asking.approval import newest_requests, state_of
+from orchestrator.asking.approval import listed_states
 from orchestrator.asking.verbs import LONGEST_TITLE
 from orchestrator.engine.graphs.effect import EFFECTS
 
@@ -190,8 +190,8 @@ class _ApprovalPage(serializers.ListSerializer[Any]):
 
     def to_representation(self, data: Any) -> list[Any]:
         runs: Sequence[Run] = list(data)
-        requests = newest_requests([run.id for run in runs])
-        lines = [_Line(run, state_of(run, requests.get(run.id))) for run in runs]
+        states = listed_states(runs)
+        lines = [_Line(run, state) for run, state in zip(runs, states, strict=True)]
         return super().to_representation(lines)
 
 

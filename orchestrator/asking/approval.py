@@ -8,10 +8,13 @@ from uuid import UUID
 
 from approvals.gates.request_state import RequestState, load_states
 from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.results.rounds import lines_of
 from checkpoints.core.status import ENDS, STOPPED
 from checkpoints.models import PendingWrite, Run
+from checkpoints.sealing.run_row import input_of
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import protection_of
+from orchestrator.engine.errors import Erased
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.effect import APPROVED
 from orchestrator.graphs import REVIEW
@@ -19,6 +22,8 @@ from orchestrator.graphs import REVIEW
 OPENING = "opening"
 OPEN = "open"
 EXPIRED = "expired"
+_OF_STATE = ("run", "line", "ordinal", "superstep", "status", "outcome")
+"""The columns of a request that a list reads: none that has values of people."""
 
 
 @frozen
@@ -61,38 +66,69 @@ class Approval:
 
 
 def approval_of(run: Run) -> Approval:
-    """Return the approval of a run of the shipped graph. Four queries at most, however
-    many items it has. Raises `TamperedRow`, `WrongKey`: nothing is shown that is not as
-    it was written.
+    """Return the approval of a run of the shipped graph. Five queries at most, however
+    many items it has. Raises `Erased`, and `TamperedRow` or `WrongKey`: nothing is shown
+    that is not as it was written.
     """
-    question = read_value(run, "input")
-    request = newest_requests([run.id]).get(run.id)
+    _refuse_erased(run)
+    question = input_of(run)
+    request = newest_requests([run]).get(run.id)
     if request is None:
         items = tuple(_unasked(item) for item in question["items"])
-        return Approval(run, state_of(run, None), question, items)
+        return Approval(run, state_of(run, None, outcome=None), question, items)
     # The row of the run is read once.
     request.run = run
     [state] = load_states([request], protection_of(run))
     return Approval(
-        run, state_of(run, request), question, _items(question, state), request
+        run,
+        # The column of the outcome has no seal, what people signed has.
+        state_of(run, request, outcome=state.outcome),
+        question,
+        _items(question, state),
+        request,
     )
 
 
-def newest_requests(runs: Sequence[UUID]) -> dict[UUID, ApprovalRequest]:
-    """Return the request that counts for each of these runs: that of its newest line,
-    and there the one that asked last. One query.
+def listed_states(runs: Sequence[Run]) -> list[str]:
+    """Return the state of each approval from columns of its rows, unverified. Two
+    queries, however many there are.
     """
-    rows = ApprovalRequest.objects.filter(run__in=runs, node=REVIEW)
+    requests = newest_requests(runs, only=_OF_STATE)
+    states = []
+    for run in runs:
+        request = requests.get(run.id)
+        outcome = None if request is None else request.outcome
+        states.append(state_of(run, request, outcome=outcome))
+    return states
+
+
+def newest_requests(
+    runs: Sequence[Run], *, only: Sequence[str] = ()
+) -> dict[UUID, ApprovalRequest]:
+    """Return the request that counts for each of these runs, by id: the one that asked
+    last on the way to where the run stands now. `only` names the columns that are read,
+    where not all are. Two queries.
+    """
+    ids = [run.id for run in runs]
+    lines = lines_of(ids)
+    reaches = {run.id: lines.past(run.id, run.line) for run in runs}
+    rows = ApprovalRequest.objects.filter(run__in=ids, node=REVIEW)
+    if only:
+        rows = rows.only(*only)
     newest: dict[UUID, ApprovalRequest] = {}
     for row in rows.order_by("line", "ordinal"):
-        newest[row.run_id] = row
+        # A rewind leaves behind what was asked after its departure.
+        if row.superstep <= reaches[row.run_id].get(row.line, -1):
+            newest[row.run_id] = row
     return newest
 
 
-def state_of(run: Run, request: ApprovalRequest | None) -> str:
-    """Return the state of an approval in one word, from columns of its rows."""
-    if request is not None and request.outcome:
-        return request.outcome
+def state_of(run: Run, request: ApprovalRequest | None, *, outcome: str | None) -> str:
+    """Return the state of an approval in one word. `outcome` is that of its request, if
+    it has one.
+    """
+    if outcome:
+        return outcome
     if request is not None and request.status == RequestStatus.EXPIRED:
         return EXPIRED
     if run.status in ENDS | STOPPED:
@@ -100,6 +136,18 @@ def state_of(run: Run, request: ApprovalRequest | None) -> str:
     if request is not None and request.status == RequestStatus.OPEN:
         return OPEN
     return OPENING
+
+
+def _refuse_erased(run: Run) -> None:
+    """Raise `Erased` if values of the run were erased: nobody can read any more what
+    people were asked.
+    """
+    if run.erasure is not None:
+        raise Erased(
+            f"values of approval {run.key} were erased",
+            run=str(run.id),
+            record=str(run.erasure),
+        )
 
 
 def _unasked(item: Mapping[str, Any]) -> ItemStanding:
@@ -139,7 +187,7 @@ def _standing(
 ) -> ItemStanding:
     return ItemStanding(
         item["id"],
-        str((read_value(row, "shown") or {}).get("label") or row.label),
+        item["label"] or item["id"],
         item["effect"],
         item["value_schema"],
         proposed=item["value"],

@@ -19,6 +19,7 @@ from orchestrator.asking.approval import Approval, approval_of
 from orchestrator.asking.item_schemas import bounded
 from orchestrator.asking.reviewer_names import require_reviewers
 from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.gates.gate_on_run import LAST_MOMENT
 from orchestrator.engine.graphs.gate import LONGEST_DEADLINE
 from orchestrator.engine.graphs.write import (
     form_of,
@@ -103,7 +104,7 @@ def visible_approval(user: Any, id_or_key: str | UUID) -> Run:
     """Return the run of an approval. Raises `UnknownThing`, also where the user may not
     see it, and for a run of another graph.
     """
-    run = visible_run(user, id_or_key)
+    run = visible_run(user, id_or_key, with_input=True)
     if run.graph != NAME:
         raise unknown_thing("approval", id_or_key)
     return run
@@ -121,7 +122,7 @@ def cancel(
     return approval_of(verbs.cancel(run.id, by=by, reason=reason))
 
 
-# The checks of a inquiry.
+# The checks of an inquiry.
 
 
 def _checked(
@@ -178,9 +179,26 @@ def _deadline(inquiry: Inquiry) -> dict[str, Any]:
                 "deadline: it is a second to a hundred years", path="deadline"
             )
         return {"deadline_seconds": int(deadline.total_seconds())}
+    return {"deadline": _moment(deadline)}
+
+
+def _moment(deadline: datetime) -> datetime:
+    """Return a deadline in UTC. Raises `InvalidValue` for a moment that the gate would
+    refuse when it asks.
+    """
     if deadline.utcoffset() is None:
         raise InvalidValue("deadline: it has no time zone", path="deadline")
-    return {"deadline": deadline.astimezone(UTC)}
+    try:
+        moment = deadline.astimezone(UTC)
+    except OverflowError:
+        raise InvalidValue(
+            "deadline: there is no such moment", path="deadline"
+        ) from None
+    if moment > LAST_MOMENT:
+        raise InvalidValue(
+            f"deadline: it is after {LAST_MOMENT:%Y-%m-%d}", path="deadline"
+        )
+    return moment
 
 
 def _facts(facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -215,6 +233,9 @@ def _item(item: Mapping[str, Any], path: str) -> dict[str, Any]:
     members = {"id", "value", "label", "schema", "effect"}
     _require_members(item, path, {"id", "value"}, members)
     _require_text(item["id"], f"{path}.id", LONGEST_ID)
+    # It is shown in parentheses behind the label, and must not be read in two ways.
+    if {"(", ")"} & {*item["id"]}:
+        raise InvalidValue(f"{path}.id: an id has no parentheses", path=f"{path}.id")
     label = item.get("label") or ""
     if label:
         _require_text(label, f"{path}.label", LONGEST_TEXT)

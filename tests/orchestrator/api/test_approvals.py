@@ -5,9 +5,13 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connections
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
 
+from approvals.models import ApprovalRequest
+from checkpoints import retention
 from checkpoints.models import Run
+from checkpoints.sealing import sealed_columns
 from checkpoints.verification import verify_run
 from orchestrator import runs
 from orchestrator.engine import registry
@@ -15,6 +19,7 @@ from orchestrator.graphs import approval
 from tests.support.api_people import Client
 from tests.support.approvals import BODY, payers
 from tests.support.cast import People
+from tests.support.forging import tamper
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -200,6 +205,8 @@ def test_what_moved_is_not_signed(olive: Client, rita: Client) -> None:
         ({"reviewers": ["user:rita"], "quorum": 2}, "reviewers"),
         ({"deadline": "2020-01-01T00:00:00Z"}, "deadline"),
         ({"deadline": 0}, "deadline"),
+        ({"deadline": "2100-01-01T00:00:00Z"}, "deadline"),
+        ({"deadline": "0001-01-01T00:00:00+14:00"}, "deadline"),
         ({"key": "a/b"}, "key"),
         ({"items": [{"id": "a", "value": 1}, {"id": "a", "value": 2}]}, "items[1].id"),
         (
@@ -285,3 +292,89 @@ def test_a_fork_and_a_rewind_ask_the_same_people_for_the_same(
     assert again["state"] == "open"
     assert again["request"] != asked["request"]
     assert verify_run(asked["id"]) == []
+
+
+def test_what_was_asked_is_read_only_as_it_was_sealed(
+    olive: Client, rita: Client
+) -> None:
+    asked = _asked(olive)
+    _sign(rita, asked, {"verdict": "approve"}, {"verdict": "reject", "reason": "no"})
+    runs.advance(asked["id"])
+    run = Run.objects.get(id=asked["id"])
+    question = sealed_columns.read_value(run, "input")
+    first, second = question["items"]
+    # The item that was refused takes the name of the one that was approved.
+    first["id"], second["id"] = second["id"], first["id"]
+    tamper(run, input=sealed_columns.pack_json(question))
+    answer = olive.get(f"approvals/{run.id}/")
+    assert (answer.status_code, answer.json()["code"]) == (409, "tampered_row")
+
+
+def test_the_state_is_what_people_signed_whatever_a_column_says(
+    olive: Client, rita: Client
+) -> None:
+    asked = _asked(olive)
+    reject = {"verdict": "reject", "reason": "no"}
+    _sign(rita, asked, reject, reject)
+    runs.advance(asked["id"])
+    tamper(ApprovalRequest.objects.get(id=asked["request"]), outcome="approved")
+    assert _read(olive, asked["id"])["state"] == "rejected"
+
+
+@pytest.mark.parametrize("paths", [None, ["input.items"], ["input.title"]])
+def test_an_approval_whose_values_were_erased_is_gone(
+    olive: Client, people: People, paths: list[str] | None
+) -> None:
+    asked = _asked(olive)
+    olive.post("approvals/INV-7/cancel/")
+    retention.erase(asked["id"], paths, by=people.steward)
+    answers = [
+        olive.get("approvals/INV-7/"),
+        olive.post("approvals/", BODY),
+        olive.post("approvals/INV-7/cancel/"),
+    ]
+    for answer in answers:
+        assert (answer.status_code, answer.json()["code"]) == (410, "erased")
+    [line] = olive.get("approvals/").json()["results"]
+    assert line["state"] == "cancelled"
+
+
+def test_a_rewind_leaves_no_verdict_standing(
+    olive: Client, rita: Client, people: People
+) -> None:
+    asked = _asked(olive)
+    approve = {"verdict": "approve"}
+    _sign(rita, asked, approve, approve)
+    runs.advance(asked["id"])
+    assert _state(olive) == "approved"
+    runs.rewind(asked["id"], "INV-7:at-0", by=people.starter)
+    assert _state(olive) == "opening"
+    runs.advance(asked["id"])
+    assert _state(olive) == "open"
+    # Back to behind the decision, past the request that another line asked.
+    runs.rewind(asked["id"], "INV-7:at-2", by=people.starter)
+    assert _state(olive) == "approved"
+    runs.advance(asked["id"])
+    assert _state(olive) == "approved"
+    assert _read(olive, asked["id"])["request"] == asked["request"]
+    assert verify_run(asked["id"]) == []
+
+
+def _state(olive: Client) -> str:
+    """Return the state of INV-7, as it reads by itself and in the list alike."""
+    alone = _read(olive, "INV-7")["state"]
+    [line] = olive.get("approvals/").json()["results"]
+    assert line["state"] == alone
+    return str(alone)
+
+
+def test_a_list_reads_no_values(olive: Client) -> None:
+    _asked(olive)
+    with CaptureQueriesContext(connection) as captured:
+        olive.get("approvals/")
+    about_requests = []
+    for query in captured.captured_queries:
+        if 'FROM "approvals_approvalrequest"' in query["sql"]:
+            about_requests.append(query["sql"])
+    assert about_requests
+    assert not [sql for sql in about_requests if '"facts"' in sql or '"why"' in sql]

@@ -1,6 +1,6 @@
 """Asking from code on the server."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +13,8 @@ from pydantic import BaseModel
 
 from approvals import reviews
 from checkpoints.core.status import Status
-from checkpoints.models import Run
+from checkpoints.models import PendingWrite, Run
+from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import asking, discovery, runs
 from orchestrator.engine import Graph, registry
@@ -23,6 +24,8 @@ from tests.support import small_graphs
 from tests.support.approvals import payers
 from tests.support.deadlines import let_come, meet_deadline
 
+EAST = timezone(timedelta(hours=14))
+WEST = timezone(timedelta(hours=-12))
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -111,11 +114,15 @@ def test_a_question_is_taken_back_by_its_key(ann: User) -> None:
         ({"title": "x" * 501}, "title"),
         ({"items": [{"id": "a", "value": 1, "colour": 2}]}, "items[0].colour"),
         ({"items": [{"id": "\x00", "value": 1}]}, "items[0].id"),
+        ({"items": [{"id": "b) (c", "value": 1}]}, "items[0].id"),
         ({"items": [{"id": "a", "value": float("nan")}]}, "items[0].value"),
         ({"items": [{"id": "a", "value": 1}] * 1001}, "items"),
         ({"facts": [{"label": "x"}]}, "facts[0].value"),
         ({"deadline": datetime(2030, 1, 1)}, "deadline"),  # noqa: DTZ001
         ({"deadline": timedelta(days=90_000)}, "deadline"),
+        ({"deadline": datetime(2100, 1, 1, tzinfo=UTC)}, "deadline"),
+        ({"deadline": datetime(1, 1, 1, tzinfo=EAST)}, "deadline"),
+        ({"deadline": datetime.max.replace(tzinfo=WEST)}, "deadline"),
         ({"on_deadline": "approve"}, "on_deadline"),
         ({"quorum": True}, "quorum"),
     ],
@@ -143,8 +150,16 @@ def test_a_review_says_the_question_the_labels_and_what_is_done_with_each(
     client.force_login(ann)
     page = client.get(reverse("review", args=[asked.run.id])).content.decode()
     assert "Pay {it}" in page
-    assert "Invoice 1" in page
+    assert "Invoice 1 (a)" in page
     assert "Whoever asked acts outside with it once it is approved." in page
+
+
+def test_a_signature_is_bound_to_the_id_of_its_item() -> None:
+    item = {"id": "inv-1", "label": "Invoice", "value": 1}
+    asked = _advanced(asking.ask(_question(items=[item])))
+    row = PendingWrite.objects.get(run=asked.run)
+    assert read_value(row, "shown")["label"] == "Invoice (inv-1)"
+    assert asked.items[0].label == "Invoice"
 
 
 def test_a_thousand_items_are_one_request(ann: User) -> None:
