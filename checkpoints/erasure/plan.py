@@ -14,9 +14,10 @@ from checkpoints.erasure.places import PLACES
 from checkpoints.erasure.state_words import texts_in, values_at
 from checkpoints.erasure.store_forks import STORE_FORK, forks_made_of
 from checkpoints.erasure.sweeps import SWEEPS
-from checkpoints.models import Checkpoint, ErasureRecord, Run, RunLine
+from checkpoints.models import Checkpoint, ErasureRecord, Run, RunEvent, RunLine
 from checkpoints.models.run_line import Travel
 from checkpoints.threads import is_thread
+from checkpoints.threads.names import COPIED
 from orchestrator.engine.errors import (
     Erased,
     InvalidValue,
@@ -28,6 +29,7 @@ from orchestrator.engine.frozen import frozen
 
 MOST_PATHS = 100
 CHILD = "child"
+COPY = "copy"
 ORIGIN = "origin"
 PARENT = "parent"
 NOTHING_LEFT = (Erased, UnknownThing)
@@ -46,7 +48,8 @@ is written, and again under the lock of the run.
 
 @frozen
 class Inherited:
-    """A run that has values of another one: it came of it (a fork, a replay, a child),
+    """A run that has values of another one: it came of it (a fork, a replay, a child, a
+    copy),
     or that came of it (an origin, a parent). `run` is None if it is not here any more,
     and of a fork that a store made and nobody has resumed.
     """
@@ -270,8 +273,8 @@ def going_on(run: UUID) -> ErasureRecord | None:
 
 def inherited_of(run: Run) -> tuple[Inherited, ...]:
     """Return the runs that came of a run and those that came of these, then the runs
-    that it came of: each once, in order of their ids. Three queries a level of the
-    first, two of the others, and one.
+    that it came of: each once, in order of their ids. Four queries a level of the
+    first, three of the others, and one.
     """
     after = _followed(run.id, _came_of)
     before = _followed(run.id, _comes_from)
@@ -304,6 +307,9 @@ def _came_of(level: set[UUID]) -> dict[UUID, str]:
     lines = RunLine.objects.filter(departure_run__in=level, number=1)
     for run, travel in lines.values_list("run", "travel"):
         came_of[run] = str(travel)
+    copies = RunEvent.objects.filter(type=COPIED, task__in=map(str, level)).order_by()
+    for copy in copies.values_list("run", flat=True):
+        came_of[copy] = COPY
     children = Run.objects.filter(parent_run__in=level)
     for child in children.values_list("id", flat=True):
         came_of[child] = CHILD
@@ -314,6 +320,9 @@ def _comes_from(level: set[UUID]) -> dict[UUID, str]:
     lines = RunLine.objects.filter(run__in=level, number=1)
     origins = lines.values_list("departure_run", flat=True)
     comes_from: dict[UUID, str] = dict.fromkeys(origins, ORIGIN)
+    copied_from = RunEvent.objects.filter(type=COPIED, run__in=level).order_by()
+    for source in copied_from.values_list("task", flat=True):
+        comes_from[UUID(source)] = ORIGIN
     with_parent = Run.objects.filter(id__in=level).exclude(parent_run=None)
     for parent in with_parent.values_list("parent_run", flat=True):
         if parent is not None:

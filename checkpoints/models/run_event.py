@@ -39,6 +39,30 @@ class RunEvent(Sealed):
 
     class Meta:
         ordering = ["run_id", "seq"]
+        # Of the lines of threads alone, so runs of ours pay nothing for them. The names
+        # of types are those of `checkpoints.threads.names`.
+        indexes = [
+            models.Index(
+                fields=["run", "node", "seq"],
+                condition=models.Q(type="thread_saved"),
+                name="run_event_saved",
+            ),
+            models.Index(
+                fields=["run", "node", "task", "seq"],
+                condition=models.Q(type="thread_saved"),
+                name="run_event_saved_by_id",
+            ),
+            models.Index(
+                fields=["run", "node", "task", "seq"],
+                condition=models.Q(type="thread_written"),
+                name="run_event_written",
+            ),
+            models.Index(
+                fields=["task"],
+                condition=models.Q(type="thread_copied"),
+                name="run_event_copied",
+            ),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["run", "seq"], name="run_event_seq")
         ]

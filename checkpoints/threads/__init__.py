@@ -19,6 +19,7 @@ from checkpoints.threads.reader import all_points, latest_point, named_point
 from checkpoints.threads.writer import (
     ThreadOrigin,
     copy_thread,
+    require_origin,
     save_point,
     save_writes,
     wait_again,
@@ -39,6 +40,7 @@ __all__ = [
     "is_thread",
     "latest_point",
     "named_point",
+    "require_origin",
     "save_point",
     "save_writes",
     "wait_again",

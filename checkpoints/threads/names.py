@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from checkpoints.core.run_key import LONGEST_KEY
 from checkpoints.models import RemovedKey, Run
-from orchestrator.engine.errors import InvalidValue, KeyConflict
+from orchestrator.engine.errors import InvalidValue
 
 FINGERPRINT = sha256(b"thread of another engine").hexdigest()
 """The fingerprint of all threads; no graph of ours has it."""
@@ -18,10 +18,15 @@ LONGEST_ID = 240
 _LONGEST_PLACE = 200
 _ROOM = 12
 """The characters of a key that are left for the number behind it."""
+_KEYS_AT_ONCE = 20
 _PREFIX = "thread-"
 _BEFORE_NUMBER = "~"
 SAVED = "thread_saved"
 WRITTEN = "thread_written"
+COPIED = "thread_copied"
+"""The types of the lines of a thread's log: of the last one `task` is the id of the run
+that it was copied from.
+"""
 
 
 def is_thread(run: Run) -> bool:
@@ -30,28 +35,37 @@ def is_thread(run: Run) -> bool:
 
 
 def find_thread(thread: str) -> Run | None:
-    """Return the run of a thread, if there is one. Raises `KeyConflict` where another
-    run has its key. One query, two where there is none.
-    """
+    """Return the run of a thread, if there is one. One query, two where there is none."""
     run, _ = run_or_key(thread)
     return run
 
 
 def run_or_key(thread: str) -> tuple[Run | None, str]:
     """Return the run of a thread and its key; without a run the key that it gets. Keys
-    of removed runs never come again, so the next thread of that name has a number.
+    of removed runs never come again, and a key may be that of a run that is no thread,
+    so the next thread of that name has a number.
     """
     base = _base_of(thread)
-    for number in count(1):
-        key = base if number == 1 else f"{base}{_BEFORE_NUMBER}{number}"
-        run = Run.objects.filter(key=key).first()
-        if run is not None:
-            if not is_thread(run):
-                raise KeyConflict(f"key {key} belongs to a run that is no thread")
-            return run, key
-        if not RemovedKey.objects.filter(key=key).exists():
-            return None, key
+    for first in count(1, _KEYS_AT_ONCE):
+        keys = _numbered(base, first)
+        runs = {run.key: run for run in Run.objects.filter(key__in=keys)}
+        for key in keys:
+            if key in runs and is_thread(runs[key]):
+                return runs[key], key
+        removed = RemovedKey.objects.filter(key__in=keys)
+        taken = {*runs, *removed.values_list("key", flat=True)}
+        for key in keys:
+            if key not in taken:
+                return None, key
     raise AssertionError("count ends")
+
+
+def _numbered(base: str, first: int) -> list[str]:
+    """Return the keys of a thread from a number on, the first without one."""
+    keys = []
+    for number in range(first, first + _KEYS_AT_ONCE):
+        keys.append(base if number == 1 else f"{base}{_BEFORE_NUMBER}{number}")
+    return keys
 
 
 def all_threads() -> "Iterator[tuple[str, Run]]":

@@ -5,7 +5,8 @@ Lines of the log say which row holds which checkpoint. If one was saved twice, t
 newest line counts. Callers ask for rights.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -63,6 +64,8 @@ def latest_point(
     """Return the checkpoint of a namespace with the highest id. Raises as `named_point`
     does.
     """
+    _require_readable(run)
+    require_whole_log(run)
     for named in saved_points(run, namespace):
         point = named_point(run, namespace, named.id)
         # Else its row was removed.
@@ -114,6 +117,23 @@ def saved_points(
     return names
 
 
+def require_whole_log(run: Run) -> None:
+    """Raise `TamperedRow` if a line about the newest row of a thread is missing, or one
+    behind it. Two queries, which read no payload.
+    """
+    rows = Checkpoint.objects.filter(run=run.id, seq=run.head_seq)
+    last_of_row = rows.values_list("event_seq", flat=True).first()
+    if last_of_row is None:
+        raise TamperedRow(f"the head of run {run.key} is missing", run=str(run.id))
+    # One of the last two lines that a row is saved with names it.
+    first = max(last_of_row - 1, 1)
+    lines = RunEvent.objects.filter(run=run.id, seq__range=(first, run.event_seq))
+    if lines.count() != run.event_seq - first + 1:
+        raise TamperedRow(
+            f"a line is missing at the end of the log of run {run.key}", run=str(run.id)
+        )
+
+
 def _id_and_place(
     name: SavedName,
 ) -> tuple[str, str]:
@@ -152,15 +172,37 @@ def writes_at(
     id_: str,
 ) -> dict[tuple[str, int], ThreadWrite]:
     """Return the writes at a checkpoint by task and position."""
-    writes: dict[tuple[str, int], ThreadWrite] = {}
     lines = _lines(run, WRITTEN).filter(node=place, task=id_)
-    for line in lines.order_by("seq"):
+    return _folded(run, lines.order_by("seq"))
+
+
+def _folded(
+    run: Run,
+    lines: Iterable[RunEvent],
+) -> dict[tuple[str, int], ThreadWrite]:
+    """Return the writes that lines about one checkpoint hold, by task and position."""
+    writes: dict[tuple[str, int], ThreadWrite] = {}
+    for line in lines:
         for value in _facts(run, line)["values"]:
             write = write_of(value)
             key = (write.task, write.position)
             if write.position < 0 or key not in writes:
                 writes[key] = write
     return writes
+
+
+def _lines_of_writes(
+    run: Run,
+    lines: Iterable[RunEvent],
+) -> dict[tuple[str, str], list[RunEvent]]:
+    """Return the lines about writes at these checkpoints, by place and id. One query."""
+    places = {line.node for line in lines}
+    ids = {line.task for line in lines}
+    written = _lines(run, WRITTEN).filter(node__in=places, task__in=ids)
+    by_name: dict[tuple[str, str], list[RunEvent]] = defaultdict(list)
+    for line in written.order_by("seq"):
+        by_name[line.node, line.task].append(line)
+    return by_name
 
 
 def _lines_numbered(
@@ -192,6 +234,7 @@ def _points(
         return
 
     ranges = reader.ranges_of(list(facts_by_row))
+    written = _lines_of_writes(run, lines)
     for row_id, (line, facts) in facts_by_row.items():
         # Without its row the checkpoint was removed.
         if row_id not in ranges:
@@ -203,18 +246,17 @@ def _points(
                 f" run {run.key} says",
                 row=sealed_rows.name_of(ranges[row_id][-1]),
             )
-        yield _with_writes(run, point, line, row_id)
+        writes = _folded(run, written[line.node, line.task])
+        yield _with_writes(point, row_id, writes.values())
 
 
 def _with_writes(
-    run: Run,
     point: ThreadState,
-    line: RunEvent,
     row_id: UUID,
+    writes: Iterable[ThreadWrite],
 ) -> ThreadState:
-    writes = list(writes_at(run, line.node, line.task).values())
     # In the order in which their engine applies them.
-    writes.sort(key=lambda write: (write.path, write.task, write.position))
+    writes = sorted(writes, key=lambda write: (write.path, write.task, write.position))
     return ThreadState(
         point.namespace,
         point.id,

@@ -47,8 +47,10 @@ from checkpoints.threads.names import (
     place_of,
     run_or_key,
 )
+from orchestrator.engine import registry
 from orchestrator.engine.errors import (
     Erased,
+    InvalidValue,
     KeyConflict,
     TamperedRow,
     UnknownThing,
@@ -122,14 +124,19 @@ def save_writes(
 
 def copy_thread(source: Run, target: str, origin: ThreadOrigin) -> None:
     """Copy all checkpoints and writes of a thread to another one, in one transaction.
-    Raises as `save_point` does, and `KeyConflict` if there is a thread `target`.
+    The copy is protected as the source is, in the same backend, and its log says what
+    it was copied from. Raises as `save_point` does, and `WrongStatus` if the thread
+    `target` has checkpoints.
     """
+    require_origin(source, origin)
+    origin = ThreadOrigin(source.graph, source.encrypted, source.payloads, origin.by)
     points = list(thread_reader.all_points(source))
     points.sort(key=lambda point: point.id)
 
     def save(run: Run) -> None:
         if thread_reader.saved_points(run):
             raise WrongStatus(f"thread {run.key} has checkpoints already")
+        _note_source(run, source.id, origin.by)
         for point in points:
             # The run's row moves with each of them.
             locked = locked_run.lock_run(run.id)
@@ -138,6 +145,18 @@ def copy_thread(source: Run, target: str, origin: ThreadOrigin) -> None:
             _save_writes(locked, point.namespace, point.id, point.writes, origin.by)
 
     _in_thread(target, origin, save)
+
+
+def require_origin(run: Run, origin: ThreadOrigin) -> None:
+    """Raise `KeyConflict` for a thread of another graph than the origin names, or a
+    plain one whose values were to be encrypted.
+    """
+    if run.graph != origin.graph:
+        raise KeyConflict(
+            f"thread {run.key} is of graph {run.graph}, not {origin.graph}", key=run.key
+        )
+    if origin.encrypted and not run.encrypted:
+        raise KeyConflict(f"thread {run.key} began without encryption", key=run.key)
 
 
 def wait_again(run: Run, *, by: Any) -> int:
@@ -168,6 +187,19 @@ def wait_again(run: Run, *, by: Any) -> int:
     return resumed_seq
 
 
+def _note_source(run: Run, source: UUID, by: Any) -> None:
+    """Add the line that says what a locked thread was copied from, so that an erasure
+    of either names the other.
+    """
+    # The source stays locked, so no erasure of it begins before the copy is seen.
+    if locked_run.lock_run(source).erasure is not None:
+        raise Erased(f"values of run {source} were erased", run=str(source))
+    event = NewEvent(
+        "thread_copied", {"origin": str(source)}, task=str(source), actor=_name_of(by)
+    )
+    locked_run.append_locked(run, [event], at=timezone.now())
+
+
 def _in_thread(thread: str, origin: ThreadOrigin, act: Any) -> None:
     """Do `act` with the locked run of a thread, which begins if there is none."""
     for _ in range(TRIES):
@@ -185,6 +217,7 @@ def _locked(thread: str, origin: ThreadOrigin) -> Run:
     if run is None:
         run_id = _begin(thread, key, origin)
     else:
+        require_origin(run, origin)
         run_id = run.id
     try:
         locked = locked_run.lock_run(run_id)
@@ -198,11 +231,17 @@ def _locked(thread: str, origin: ThreadOrigin) -> Run:
             run=str(run_id),
             status=locked.status,
         )
+    thread_reader.require_whole_log(locked)
     return locked
 
 
 def _begin(thread: str, key: str, origin: ThreadOrigin) -> UUID:
     """Insert the run of a thread, with its state before any work."""
+    if registry.is_registered(origin.graph):
+        raise InvalidValue(
+            f"graph {origin.graph} is registered here, so workers of ours run it",
+            path="graph",
+        )
     protection = new_protection(encrypted=origin.encrypted)
     label = ""
     if thread.isprintable() and not origin.encrypted:

@@ -141,6 +141,7 @@ NEEDED: Mapping[str, Mapping[str, Kind]] = {
     "texts_changed": _REVISED,
     "approval_not_needed": {"decisions": _ids},
     "gate_applied": {"outcome": _name},
+    "thread_copied": {"origin": _id},
     "thread_saved": {"checkpoint": _id, "namespace": _name},
     "thread_written": {"namespace": _name, "values": _anything},
 }

@@ -27,6 +27,9 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from checkpoints import retention, threads
+from checkpoints.conf import conf
+from checkpoints.core.masks import mask_json
+from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Run
 from checkpoints.threads import (
     NewThreadState,
@@ -36,7 +39,7 @@ from checkpoints.threads import (
     ThreadWrite,
     Typed,
 )
-from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.values import canonical
 
 T = TypeVar("T")
@@ -72,9 +75,10 @@ class CountersignSaver(BaseCheckpointSaver[str]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint of a thread: the one that is named, or the newest of its
-        namespace; None if there is none. Raises `TamperedRow`, `WrongKey`, `Erased`.
+        namespace; None if there is none. Raises `TamperedRow`, `WrongKey`, `Erased`,
+        `OpenTransaction`.
         """
-        return _with_connection(lambda: self._get_tuple(config))
+        return _alone("get_tuple", lambda: self._get_tuple(config))
 
     def list(
         self,
@@ -104,13 +108,14 @@ class CountersignSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Save a checkpoint, and return the config that names it. Raises `WrongStatus`
-        for a thread that was ended or imported, `Erased`, `SaveFailed`, `InvalidValue`.
+        for a thread that was ended or imported, `KeyConflict` for one of another saver,
+        `Erased`, `SaveFailed`, `InvalidValue`, `PayloadTooLarge`, `OpenTransaction`.
         """
         names = config["configurable"]
         namespace = names.get("checkpoint_ns", "")
         draft = self._draft(config, checkpoint, metadata, new_versions)
         save = partial(threads.save_point, names["thread_id"], draft, self._origin)
-        _with_connection(save)
+        _alone("put", save)
         return _config(names["thread_id"], namespace, checkpoint["id"])
 
     def put_writes(
@@ -130,7 +135,7 @@ class CountersignSaver(BaseCheckpointSaver[str]):
                     task_path,
                     WRITES_IDX_MAP.get(channel, position),
                     channel,
-                    self.serde.dumps_typed(value),
+                    self._typed(channel, value),
                     readable(value),
                 )
             )
@@ -142,20 +147,21 @@ class CountersignSaver(BaseCheckpointSaver[str]):
             new_writes,
             self._origin,
         )
-        _with_connection(save)
+        _alone("put_writes", save)
 
     def delete_thread(self, thread_id: str) -> None:
         """Remove a thread with all that hangs on it; the audit log says that there was
         one. Does nothing if there is none. Raises `WrongStatus` where a hold, a pin or a
-        fork keeps it, `TamperedRow`, `WrongKey`, `Forbidden`.
+        fork keeps it, `TamperedRow`, `WrongKey`, `Forbidden`, `KeyConflict`.
         """
 
         def delete() -> None:
             run = threads.find_thread(thread_id)
             if run is not None:
+                threads.require_origin(run, self._origin)
                 retention.remove_thread(run, by=self._origin.by)
 
-        _with_connection(delete)
+        _alone("delete_thread", delete)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to a new one. Does nothing if
@@ -167,7 +173,7 @@ class CountersignSaver(BaseCheckpointSaver[str]):
             if source is not None:
                 threads.copy_thread(source, target_thread_id, self._origin)
 
-        _with_connection(copy)
+        _alone("copy_thread", copy)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await _in_thread(self.get_tuple, config)
@@ -293,10 +299,24 @@ class CountersignSaver(BaseCheckpointSaver[str]):
         is_internal = channel.startswith(INTERNAL)
         return ThreadBlob(
             checkpoint["channel_versions"][channel],
-            self.serde.dumps_typed(values[channel]),
+            self._typed(channel, values[channel]),
             None if is_internal else readable(values[channel]),
             hidden=is_internal,
         )
+
+    def _typed(self, channel: str, value: Any) -> Typed:
+        """Return the bytes of a value. Raises `PayloadTooLarge`."""
+        kind, data = self.serde.dumps_typed(value)
+        limit = conf().max_value_bytes
+        if len(data) > limit:
+            raise PayloadTooLarge(
+                f"the value of channel {channel} has {len(data)} bytes,"
+                f" more than {limit}",
+                channel=channel,
+                size=len(data),
+                limit=limit,
+            )
+        return kind, data
 
     def _nodes_after(self, checkpoint: Checkpoint, before: Typed) -> Sequence[str]:
         """Return the nodes that have seen other channels than at the one before."""
@@ -331,11 +351,12 @@ class CountersignSaver(BaseCheckpointSaver[str]):
 
 def readable(value: Any) -> Any:
     """Return a form of a value that pages can show, as JSON: objects as their fields, as
-    far as pydantic knows them; for all else the name of its type.
+    far as pydantic knows them; for all else the name of its type. Secrets of the
+    settings are masked.
     """
     try:
         jsonable = to_jsonable_python(value, fallback=_type_of, bytes_mode="base64")
-        return canonical.normalised(jsonable)
+        return mask_json(canonical.normalised(jsonable), conf().secrets)
     # A value may refer to itself, or hold what canonical JSON does not, such as NaN.
     except (InvalidValue, PydanticSerializationError, ValueError, RecursionError):
         return _type_of(value)
@@ -370,6 +391,19 @@ def _threads(thread: str | None) -> Iterator[tuple[str, Run]]:
 
 def _agrees(metadata: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
     return all(metadata.get(name) == value for name, value in expected.items())
+
+
+def _alone(verb: str, act: Callable[[], T]) -> T:
+    """Do an act that no transaction of the caller may enclose, as `_with_connection`
+    does. Raises `OpenTransaction`.
+    """
+
+    def refuse_or_act() -> T:
+        # Here, because looking for a transaction opens a connection.
+        refuse_open_transaction(verb)
+        return act()
+
+    return _with_connection(refuse_or_act)
 
 
 def _with_connection(act: Callable[[], T]) -> T:

@@ -143,6 +143,7 @@ EVENTS = {
     "memory_written": "memory written",
     "memory_deleted": "memory deleted",
     "history_removed": "history removed",
+    "thread_copied": "copied from another thread",
     "thread_saved": "checkpoint of a thread saved",
     "thread_written": "writes of a thread kept",
     "warning": "warning",

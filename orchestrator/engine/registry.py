@@ -36,6 +36,11 @@ def _refuse_second_current(name: str) -> None:
         raise InvalidGraph(f"two versions of graph {name} say current=True", graph=name)
 
 
+def is_registered(name: str) -> bool:
+    """Return whether there is a graph of this name here, in any version."""
+    return bool(_versions(name))
+
+
 def _versions(name: str) -> list[Compiled]:
     """Return the registered versions of a graph, in order of registration."""
     return [compiled for compiled in _registered.values() if compiled.name == name]

@@ -59,7 +59,7 @@ EVENTS = {
         "results_reused",
     ),
     *("task_diverged", "version_changed"),
-    *("thread_saved", "thread_written"),
+    *("thread_copied", "thread_saved", "thread_written"),
     *("request_claimed", "request_released", "request_assigned"),
     *("request_reminded", "request_escalated", "request_reopened"),
 }

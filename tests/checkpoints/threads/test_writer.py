@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 
 from checkpoints import threads
-from checkpoints.models import Checkpoint, RunEvent, RunLine
+from checkpoints.models import Checkpoint, Run, RunEvent, RunLine
 from checkpoints.threads import NewThreadState, ThreadBlob, ThreadOrigin, ThreadWrite
 from checkpoints.timeline import state_at
 from checkpoints.verification import verify_run
 from orchestrator import runs
-from orchestrator.engine.errors import KeyConflict
+from orchestrator.engine.errors import InvalidValue, KeyConflict, TamperedRow
+from tests.support import forging
+from tests.support.read_costs import ReadCost, counting
+from tests.support.statements import counted
 
 pytestmark = pytest.mark.django_db(transaction=True)
 OF_US = ThreadOrigin("others")
+WRITE = ThreadWrite("task", "", 0, "c", ("text", b"a"), "a")
 
 
 def _save(
@@ -90,7 +94,71 @@ def test_the_first_write_of_a_task_stays_and_one_below_zero_is_replaced() -> Non
     assert RunEvent.objects.filter(run=_run(), type="thread_written").count() == 2
 
 
-def test_a_run_of_ours_is_never_taken_for_a_thread() -> None:
+def test_a_run_of_ours_is_never_taken_for_a_thread_and_blocks_none() -> None:
     runs.start("c_linear", {}, key="thread-t")
-    with pytest.raises(KeyConflict):
-        threads.find_thread("t")
+    assert threads.find_thread("t") is None
+    _save("1")
+    assert _run().key == "thread-t~2"
+    with counted() as sent:
+        _run()
+    assert len(sent) == 1
+
+
+def test_a_thread_stays_with_the_graph_and_the_protection_that_it_began_with() -> None:
+    _save("1")
+    for other in (ThreadOrigin("another"), ThreadOrigin("others", encrypted=True)):
+        with pytest.raises(KeyConflict):
+            threads.save_writes("t", "", "1", [WRITE], other)
+
+
+def test_a_graph_of_ours_has_no_threads() -> None:
+    with pytest.raises(InvalidValue, match="registered"):
+        threads.save_writes("t", "", "1", [WRITE], ThreadOrigin("c_linear"))
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize("type_", ["thread_saved", "thread_written"])
+def test_nothing_is_added_behind_a_gap_in_the_log(type_: str) -> None:
+    _save("1")
+    threads.save_writes("t", "", "1", [WRITE], OF_US)
+    threads.save_writes("t", "", "2", [WRITE], OF_US)
+    forging.remove(RunEvent.objects.filter(type=type_).earliest("seq"))
+    with pytest.raises(TamperedRow, match="missing"):
+        threads.latest_point(_run(), "")
+    with pytest.raises(TamperedRow, match="missing"):
+        _save("2", "1")
+
+
+def test_a_save_reads_the_same_in_a_long_thread_as_in_a_short_one() -> None:
+    costs = []
+    for first, last in ((1, 20), (21, 140)):
+        for number in range(first, last + 1):
+            _save(f"{number:03}", f"{number - 1:03}", a=str(number))
+            threads.save_writes("t", "", f"{number:03}", [WRITE], OF_US)
+        costs.append(_cost_of_next(last))
+    short, long = costs
+    assert long.statements == short.statements
+    for name, read in short.reads.items():
+        # Trees of indices grow by a level.
+        assert long.reads[name] <= 1.5 * read + 60
+
+
+def _cost_of_next(last: int) -> ReadCost:
+    id_ = f"{last:03}x"
+    with counting() as cost:
+        _save(id_, f"{last:03}", a="x")
+        threads.save_writes("t", "", id_, [WRITE], OF_US)
+        threads.named_point(_run(), "", id_)
+    return cost
+
+
+def test_the_writes_of_a_page_of_checkpoints_are_one_query() -> None:
+    counts = []
+    for number in range(1, 9):
+        _save(str(number), str(number - 1))
+        threads.save_writes("t", "", str(number), [WRITE], OF_US)
+        with counted() as sent:
+            points = list(threads.all_points(_run()))
+        assert all(len(point.writes) == 1 for point in points)
+        counts.append(len(sent))
+    assert counts[-1] == counts[1]

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 from langgraph.checkpoint.base import empty_checkpoint
@@ -20,6 +20,7 @@ from langgraph.types import Command
 from checkpoints import retention
 from checkpoints.core import codec
 from checkpoints.core.tombstone import is_tombstone
+from checkpoints.erasure import plan
 from checkpoints.ledger import locked_run
 from checkpoints.models import AuditLine, Checkpoint, Run, RunEvent
 from checkpoints.retention.kept_points import classified
@@ -33,6 +34,9 @@ from orchestrator.engine.errors import (
     CountersignError,
     Erased,
     InvalidValue,
+    KeyConflict,
+    OpenTransaction,
+    PayloadTooLarge,
     TamperedRow,
     UnknownThing,
     WrongStatus,
@@ -367,6 +371,79 @@ def test_an_encrypted_thread_has_no_plain_value(configure: Any) -> None:
     assert all(bytes(row.payload)[:1] == b"\x03" for row in RunEvent.objects.all())
     answer = graph.invoke(Command(resume="yes"), thread("t-1"))
     assert answer["text"] == "Dear Zebedee"
+
+
+def test_a_copy_is_encrypted_as_its_source_is_and_erasures_name_it(
+    configure: Any,
+) -> None:
+    configure(ENCRYPTION_KEYS={"k": bytes(range(32))})
+    graph = graphs.letter(CountersignSaver(encrypted=True))
+    graph.invoke({"text": "Zebedee", "notes": ["quagga"]}, thread("t-1"))
+    CountersignSaver().copy_thread("t-1", "t-2")
+    assert b"Zebedee" not in dump.of_database()
+    source, copy = _run("t-1"), _run("t-2")
+    assert copy.encrypted
+    assert graph.get_state(thread("t-2")).values["text"] == "Dear Zebedee"
+    (heir,) = plan.inherited_of(source)
+    assert (heir.id, heir.how, heir.came_before) == (copy.id, "copy", False)
+    (origin,) = plan.inherited_of(copy)
+    assert (origin.id, origin.came_before) == (source.id, True)
+    runs.cancel(source.id)
+    runs.cancel(copy.id)
+    retention.erase(source.id, forks=True)
+    with pytest.raises(Erased):
+        graph.get_state(thread("t-2"))
+
+
+def test_a_saver_touches_no_thread_of_another_graph() -> None:
+    _paused()
+    other = CountersignSaver(graph="another")
+    with pytest.raises(KeyConflict):
+        other.delete_thread("t-1")
+    with pytest.raises(KeyConflict):
+        other.copy_thread("t-1", "t-2")
+
+
+def test_nothing_is_saved_or_run_in_a_transaction_of_the_caller() -> None:
+    graph = graphs.letter(CountersignSaver())
+    with pytest.raises(OpenTransaction), transaction.atomic():
+        graph.invoke({"text": "Ada", "notes": []}, thread("t-1"))
+    with pytest.raises(OpenTransaction), transaction.atomic():
+        graph.update_state(thread("t-1"), {"text": "Ada"}, as_node="write")
+    assert not Run.objects.exists()
+
+
+def test_a_call_in_another_thread_leaves_no_connection_open() -> None:
+    saver = CountersignSaver()
+
+    def put() -> bool:
+        saver.put(thread("t-1"), empty_checkpoint(), {}, {})
+        return connection.connection is None
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(put).result()
+
+
+def test_secrets_are_masked_in_what_pages_show(configure: Any) -> None:
+    configure(SECRETS={"token": "quagga-42"})
+    graphs.letter(CountersignSaver()).invoke(
+        {"text": "quagga-42", "notes": []}, thread("t-1")
+    )
+    state = head_state(_run("t-1").id)
+    assert "quagga" not in str(state["scratch"])
+    line = RunEvent.objects.filter(type="thread_written").earliest("seq")
+    (write,) = sealed_columns.read_value(line, "payload")["values"][:1]
+    assert "quagga" not in str(write["shown"])
+
+
+def test_a_value_that_is_too_large_is_refused_by_the_name_of_its_channel(
+    configure: Any,
+) -> None:
+    configure(MAX_VALUE_BYTES=100)
+    saver = CountersignSaver()
+    at = {"configurable": {"thread_id": "t-1", "checkpoint_id": "1"}}
+    with pytest.raises(PayloadTooLarge, match="text"):
+        saver.put_writes(at, [("text", "x" * 101)], "task")
 
 
 def test_what_pages_cannot_show_is_named_by_its_type() -> None:
