@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.graphs.answer_schema import is_of_amount
+from orchestrator.engine.graphs.answer_schema import is_of_amount, one_budget
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.channel import LIMIT, Channel
 from orchestrator.engine.graphs.compile import Compiled
@@ -149,6 +149,20 @@ def output_of(
     node = compiled.nodes[node_name]
     # Whatever form the author chose, it comes down to these three.
     update, goto, sends = _update_goto_sends(returned)
+    # However many writes have a schema, judging them takes no longer than one may.
+    with one_budget():
+        writes = _staged_writes(compiled, node, update, limit)
+    if goto is not None:
+        goto = _checked_goto(node, goto)
+    # The usual case of no sends costs one comparison.
+    if sends != ():
+        sends = _checked_sends(node, sends)
+    return Output(tuple(writes), goto, sends)
+
+
+def _staged_writes(
+    compiled: Compiled, node: Node, update: Any, limit: int | None
+) -> list[WriteValue]:
     writes: list[WriteValue] = []
     schema_bytes = 0
     for write in _wished_writes(node, update):
@@ -158,12 +172,7 @@ def output_of(
             schema_bytes += schema_size(staged.form)
     if schema_bytes > MOST_SCHEMA_BYTES:
         raise _too_large_schemas(node, schema_bytes)
-    if goto is not None:
-        goto = _checked_goto(node, goto)
-    # The usual case of no sends costs one comparison.
-    if sends != ():
-        sends = _checked_sends(node, sends)
-    return Output(tuple(writes), goto, sends)
+    return writes
 
 
 def _too_large_schemas(node: Node, size: int) -> PayloadTooLarge:
