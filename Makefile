@@ -88,9 +88,9 @@ clean:
 	$(PIP) '.[test,e2e]'
 	touch $@
 
-# Types are checked of the tests too.
+# Types are checked of the tests too, and what lies in deploy by the programs that it is for.
 .venv/.lint: .venv/.test
-	$(PIP) '.[lint]'
+	$(PIP) '.[lint,deploy]'
 	touch $@
 
 .venv-newer/.test: pyproject.toml

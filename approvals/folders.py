@@ -128,7 +128,8 @@ def count_queries(user: Any, principals: Sequence[str]) -> dict[str, Count]:
     `principals` are the user's, as the caller has just read them.
     """
     came_back = _back(user, principals=principals).values("request")
-    drafted = _drafted(user, principals=principals).values("id")
+    # Unordered, so that no more are read than are counted.
+    drafted = _drafted(user, principals=principals).order_by().values("id")
     return {
         "back": Count(came_back[: inbox.MANY + 1]),
         "drafts": Count(drafted[: inbox.MANY + 1]),

@@ -617,14 +617,40 @@ class RequestClaim(Sealed):
         return f"{self.request_id} taken by {self.by_name}"
 
 
+def _refuse_change(model: type[models.Model]) -> NoReturn:
+    """Raise `TypeError`: rows of this model are only ever added."""
+    raise TypeError(f"{model._meta.verbose_name_plural} are append-only")
+
+
 class AppendOnly(models.QuerySet[Any]):
     """Rows that are only ever added."""
 
     def update(self, **kwargs: object) -> NoReturn:
-        raise TypeError("decisions and comments are append-only")
+        _refuse_change(self.model)
 
     def delete(self) -> NoReturn:
-        raise TypeError("decisions and comments are append-only")
+        _refuse_change(self.model)
+
+
+class AppendOnlyRow(Sealed):
+    """A sealed row that is only ever added: the ORM refuses to change or remove it. What
+    the database itself refuses is in `approvals.append_only`.
+    """
+
+    objects = AppendOnly.as_manager()
+
+    class Meta:
+        abstract = True
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Insert only. Raises `TypeError` for a row that was inserted before."""
+        if not self._state.adding:
+            _refuse_change(type(self))
+        super().save(*args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise `TypeError`."""
+        _refuse_change(type(self))
 
 
 class Receipt(Sealed):
@@ -676,7 +702,7 @@ class Receipt(Sealed):
         return f"receipt {self.id}"
 
 
-class Decision(Sealed):
+class Decision(AppendOnlyRow):
     """One person's verdict on one revision of one write, that of the request's deadline
     (`by_deadline`), the system's that it needs none (`not_needed`), or the answer of the
     gate's veto about what they approved (`veto`, `no_veto`) or of its automatic policy
@@ -773,8 +799,6 @@ class Decision(Sealed):
         null=True, help_text="The row by which they had passed it on."
     )
 
-    objects = AppendOnly.as_manager()
-
     class Meta:
         ordering = ["run", "event_seq"]
         indexes = [
@@ -830,15 +854,6 @@ class Decision(Sealed):
             return AUTOMATIC
         return self.by_id
 
-    def save(self, *args: Any, **kwargs: Any) -> None:
-        """Insert only."""
-        if not self._state.adding:
-            raise TypeError("decisions are append-only")
-        super().save(*args, **kwargs)
-
-    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError("decisions are append-only")
-
 
 class Delegation(Sealed):
     """A person passes on their right to review for a time: the right alone, to one
@@ -881,7 +896,7 @@ class Delegation(Sealed):
         return f"{self.delegate} decides for {self.delegator}"
 
 
-class RequestComment(Sealed):
+class RequestComment(AppendOnlyRow):
     """A sentence of a person about a request, or about one write of it. It is no
     decision, is never part of what anybody signs, and changes nothing.
 
@@ -919,8 +934,6 @@ class RequestComment(Sealed):
     by_name = models.CharField(max_length=150)
     at = models.DateTimeField(help_text="By the clock of the database.")
 
-    objects = AppendOnly.as_manager()
-
     class Meta:
         ordering = ["at", "id"]
         indexes = [
@@ -930,15 +943,6 @@ class RequestComment(Sealed):
 
     def __str__(self) -> str:
         return f"comment of {self.by_name} on {self.request_id}"
-
-    def save(self, *args: Any, **kwargs: Any) -> None:
-        """Insert only."""
-        if not self._state.adding:
-            raise TypeError("comments are append-only")
-        super().save(*args, **kwargs)
-
-    def delete(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError("comments are append-only")
 
 
 class StandingPolicy(Sealed):

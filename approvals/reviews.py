@@ -54,7 +54,7 @@ from approvals.results import decision_times
 from approvals.signing import Item, Signing
 from checkpoints import event_log
 from checkpoints.audit import lines as audit_log
-from checkpoints.core import tracing
+from checkpoints.core import traces
 from checkpoints.core.arguments import checked_person, checked_text
 from checkpoints.core.ids import uuid_of
 from checkpoints.core.status import CLOSED_TO_DECISIONS
@@ -143,7 +143,7 @@ def sign(
     items = signing.parse_decisions(decisions)
     # Whoever configured tracing has imported its API.
     traced: Any = nullcontext()
-    if tracing.SDK in sys.modules:
+    if traces.SDK in sys.modules:
         traced = _signing_span(run_uuid)
     try:
         with traced, transaction.atomic():
@@ -179,14 +179,14 @@ def _signing_span(run_id: UUID) -> Any:
     """Return the span of a signature: in the trace of the request in which it is made,
     and linked to the trace in which the run was started. One query.
     """
-    tracer = tracing.tracer()
+    tracer = traces.tracer()
     if tracer is None:
         return nullcontext()
     attributes = {"countersign.run": str(run_id)}
     linked_to = ""
     with suppress(CountersignError):
         linked_to = event_log.trace_of(run_id)
-    return tracing.span(tracer, "countersign.sign", attributes, linked_to=linked_to)
+    return traces.span(tracer, "countersign.sign", attributes, linked_to=linked_to)
 
 
 def decide(

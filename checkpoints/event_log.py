@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from checkpoints.core import codec, tracing
+from checkpoints.core import codec, traces
 from checkpoints.db.rows import new_row
 from checkpoints.db.statements import insert_rows
 from checkpoints.models import RunEvent
@@ -97,7 +97,7 @@ def trace_of(run_id: UUID) -> str:
     if first is None:
         return ""
     facts = read_value(first, "payload") or {}
-    return tracing.parse_traceparent(facts.get("trace"))
+    return traces.parse_traceparent(facts.get("trace"))
 
 
 def line_hash(

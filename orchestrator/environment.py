@@ -276,6 +276,14 @@ class Environment(Variables, BaseSettings):
     log_level: LogLevel = Field(
         "INFO", description="`DEBUG`, `INFO`, `WARNING` or `ERROR`"
     )
+    alive_file: Path | None = Field(
+        None,
+        description=(
+            "a file that the main process of a worker touches once a second, which "
+            "[the probe](containers.md#the-image) of a container looks at; each worker "
+            "needs one of its own, in a host project, too"
+        ),
+    )
     slice_timeout: WholeFromOne = Field(
         900,
         description=(

@@ -23,7 +23,7 @@ from approvals.api.serializers import (
 from approvals.models import ApprovalRequest, RequestComment
 from approvals.people.accounts import active_account
 from approvals.people.claims import holds_claim
-from approvals.people.standing_in import delegations_of
+from approvals.people.standing_in import delegations_of, seen_delegation
 from approvals.people.standing_policies import (
     seen_standing_policy,
     standing_policies_of,
@@ -154,6 +154,9 @@ class DelegationRevoked(APIView):
 
     scopes = {"POST": "decide"}
 
+    def require_rights(self, request: Request, delegation: UUID) -> None:
+        seen_delegation(delegation, person(request))
+
     @describe(request=EmptyBody, responses=DelegationOut)
     def post(self, request: Request, delegation: UUID) -> Response:
         read_body(EmptyBody, request.data)
@@ -190,6 +193,9 @@ class StandingPolicyRevoked(APIView):
     """Revoke a standing policy at once: yours, or any as a steward."""
 
     scopes = {"POST": "decide"}
+
+    def require_rights(self, request: Request, standing_policy: UUID) -> None:
+        seen_standing_policy(standing_policy, person(request))
 
     @describe(request=EmptyBody, responses=StandingPolicyOut)
     def post(self, request: Request, standing_policy: UUID) -> Response:

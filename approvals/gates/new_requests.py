@@ -495,11 +495,11 @@ def policy_of(
     if deadline.at is not None:
         policy["on_deadline"] = _on_deadline(gate, task, reached)
     if reached.kept_from:
-        kept = sorted(reached.kept_from)
-        policy["kept"] = kept
+        positions = sorted(reached.kept_from)
+        policy["kept"] = positions
         # Processes of older versions know one number for all.
         policy["kept_since"] = min(reached.kept_from.values())
-        policy["kept_from"] = [reached.kept_from[position] for position in kept]
+        policy["kept_from"] = [reached.kept_from[position] for position in positions]
     # What a person brought in waits for people.
     if reached.guard in ("", task.node):
         policy.update(auto_policy(gate))

@@ -186,6 +186,16 @@ def delegations_of(user: Any) -> "QuerySet[Delegation]":
     return rows.select_related("delegator", "delegate")
 
 
+def seen_delegation(delegation_id: UUID | str, user: Any) -> Delegation:
+    """Return a delegation that this person may end: theirs, one to them, any for a
+    steward. Raises `UnknownThing`.
+    """
+    row = Delegation.objects.filter(id=uuid_of(delegation_id, "delegation")).first()
+    if row is None or not _is_concerned(row, user):
+        raise unknown_thing("delegation", delegation_id)
+    return row
+
+
 @frozen
 class ListedDelegation:
     """A delegation in a list. `refused`: it gives no right, because its row is not as it

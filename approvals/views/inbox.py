@@ -84,6 +84,9 @@ _SIGNED = (
     "by",
     "by_name",
     "at",
+    # The name of who decided reads these where it was no person.
+    "checked",
+    "delegator_name",
 )
 
 

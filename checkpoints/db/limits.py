@@ -18,6 +18,8 @@ Row = TypeVar("Row", bound=Model)
 
 LOCK_SECONDS = 5.0
 """How long a person's act waits for a lock that is taken: a page must answer."""
+ANSWER_SECONDS = 5.0
+"""How long a process that must show that it is alive waits for the database."""
 _IDLE = "idle_in_transaction_session_timeout"
 
 
@@ -100,6 +102,20 @@ def short_statements(seconds: float) -> Iterator[None]:
         with connection.cursor() as cursor:
             cursor.execute(text, {"limit": _milliseconds(seconds)})
         yield
+
+
+def require_answer(seconds: float) -> None:
+    """Open a new connection to the default database and close it. Raises
+    `OperationalError` where PostgreSQL does not let one in, or takes longer than these
+    seconds for it; libpq takes 2 s for the least.
+    """
+    link = connection.copy()
+    if link.vendor == "postgresql":
+        link.settings_dict["OPTIONS"]["connect_timeout"] = round(seconds)
+    try:
+        link.ensure_connection()
+    finally:
+        link.close()
 
 
 def _of_the_client() -> dict[str, int]:

@@ -23,6 +23,7 @@ from checkpoints.models import (
 )
 from checkpoints.sealing import sealed_columns
 from checkpoints.sealing.sealed_columns import pack_json
+from checkpoints.threads.names import WRITTEN
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.trace import text_of
 
@@ -251,6 +252,8 @@ _CODES = frozenset({"no_record", "other_input", "other_memory"})
 
 def _of_event(row: RunEvent, eraser: Eraser) -> Values:
     def erase_facts(facts: dict[str, Any]) -> dict[str, Any]:
+        if row.type == WRITTEN:
+            return _thread_writes_left(facts, eraser)
         return {name: _fact_left(name, facts[name], eraser) for name in facts}
 
     return payload_left(row, "payload", erase_facts)
@@ -266,6 +269,19 @@ def _fact_left(name: str, value: Any, eraser: Eraser) -> Any:
     if name in ("label", "facts"):
         return eraser.opaque(value)
     return eraser.texts(value)
+
+
+def _thread_writes_left(facts: Mapping[str, Any], eraser: Eraser) -> Values:
+    """Return the facts of a line about writes to a thread: keys and booleans in what was
+    written are values as well.
+    """
+    writes = []
+    for write in facts["values"]:
+        erased = eraser.texts(write)
+        erased["bytes"] = eraser.opaque(write["bytes"])
+        erased["shown"] = eraser.opaque(write["shown"])
+        writes.append(erased)
+    return {**facts, "values": writes}
 
 
 _IS_FIRST = Q(type=STARTED)

@@ -17,6 +17,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from checkpoints import event_log
+from checkpoints.core import work_sums
 from checkpoints.core.status import ENDS, Status
 from checkpoints.db import query_cache
 from checkpoints.db.clock import db_now
@@ -178,6 +179,7 @@ def mark_tampered(
     to_mark = rows.exclude(status__in=unmarked_statuses)
     marked = bool(to_mark.update(status=Status.TAMPERED, due_at=None, **why))
     if marked:
+        work_sums.count("runs_tampered")
         log.error(
             "run_tampered",
             run=str(run_id),

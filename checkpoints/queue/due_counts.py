@@ -22,6 +22,7 @@ from checkpoints.queue.due_runs import (
     WAITING,
     first_kinds_text,
     kinds_text,
+    runs_by_index,
 )
 from orchestrator.engine.frozen import frozen
 
@@ -75,7 +76,7 @@ def due_by_graph(*, most: int, most_kinds: int, most_of_kind: int) -> DueQueue:
     """
     moment = timezone.now()
     counted = _first_due_text("id", IN_LINE, most=most_of_kind + 1)
-    kinds_read = first_kinds_text(most_kinds + 1)
+    kinds_read = first_kinds_text(most_kinds + 1, connection.vendor)
     text = f"""
         SELECT graph, SUM(runs), MIN(oldest), SUM(COUNT(*)) OVER () FROM (
           SELECT
@@ -159,7 +160,7 @@ def _oldest(status: str) -> datetime | None:
 def _oldest_text(status: str) -> str:
     """Return the query for the due time of the run of a kind that is due the longest."""
     return f"""
-        SELECT other.due_at FROM {TABLE} AS other
+        SELECT other.due_at FROM {runs_by_index(connection.vendor)}
         WHERE {OF_KIND} AND {status} AND {IS_DUE}
         ORDER BY other.due_at LIMIT 1
     """
@@ -193,12 +194,12 @@ def _first_due_text(columns: str, status: str, *, most: int) -> str:
     """
     return f"""
         SELECT {columns} FROM (
-          SELECT {columns} FROM {TABLE} AS other
+          SELECT {columns} FROM {runs_by_index(connection.vendor)}
           WHERE {OF_KIND} AND {status} AND other.due_at IS NULL LIMIT {most}
         ) AS without_time
         UNION ALL
         SELECT {columns} FROM (
-          SELECT {columns} FROM {TABLE} AS other
+          SELECT {columns} FROM {runs_by_index(connection.vendor)}
           WHERE {OF_KIND} AND {status} AND {IS_DUE} LIMIT {most}
         ) AS with_time
     """
@@ -206,7 +207,7 @@ def _first_due_text(columns: str, status: str, *, most: int) -> str:
 
 def _select_of_kinds(text: str, **params: str) -> Sequence[tuple[Any, ...]]:
     """Return the rows of a query that reads from `kinds`."""
-    return _select(text, kinds_text(), **params)
+    return _select(text, kinds_text(connection.vendor), **params)
 
 
 def _select(text: str, kinds: str, **params: str) -> Sequence[tuple[Any, ...]]:

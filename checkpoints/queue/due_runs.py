@@ -25,7 +25,8 @@ TABLE = Run._meta.db_table
 KIND = "graph, fingerprint, priority"
 WAITING = f"'{Status.QUEUED}', '{Status.WAITING}'"
 """The statuses of the index, as its condition has them."""
-EXPIRED = f"status = '{Status.RUNNING}' AND lease_until < ?now?"
+INDEX = "run_ready"
+"""The index of the queued and waiting runs, by kind and due time."""
 OTHERS_AT_ONCE = 64
 """How many more rows of a kind are read than are taken: other workers may be taking the
 first ones.
@@ -119,48 +120,59 @@ def _any_due_text(limit: int, vendor: str) -> str:
     joined = "CROSS JOIN LATERAL ({rows}) AS run"
     if vendor == "sqlite":
         joined = "JOIN {table} AS run ON run.id IN ({rows})"
-    rows = _first_of_kind_text(limit)
+    rows = _first_of_kind_text(limit, vendor)
     return f"""
-        WITH RECURSIVE {kinds_text()},
+        WITH RECURSIVE {kinds_text(vendor)},
         claimable AS (SELECT * FROM kinds WHERE {CONDITION})
         SELECT run.id FROM claimable {joined.format(table=TABLE, rows=rows)}
         UNION ALL
-        SELECT id FROM {TABLE} WHERE {EXPIRED} AND {CONDITION}
+        SELECT id FROM {TABLE} WHERE {_expired_text()} AND {CONDITION}
     """
 
 
-def kinds_text() -> str:
+def runs_by_index(vendor: str) -> str:
+    """Return the table of runs as `other`, to be read by `INDEX`. Each query that reads
+    it has a condition on `status IN (WAITING)`, like the index.
+    """
+    # SQLite, which gathers no statistics by itself, expects few runs of a status. It
+    # would read all that are queued, and sort them for each kind.
+    if vendor == "sqlite":
+        return f"{TABLE} AS other INDEXED BY {INDEX}"
+    return f"{TABLE} AS other"
+
+
+def kinds_text(vendor: str) -> str:
     """Return the recursive part `kinds` of a query: a row for each kind of the queued
     and waiting runs.
     """
     return f"""kinds ({KIND}) AS (
-          SELECT * FROM ({_first_kind_text()}) AS first_kind
+          SELECT * FROM ({_first_kind_text(vendor)}) AS first_kind
           UNION ALL
           SELECT run.graph, run.fingerprint, run.priority
-          FROM kinds JOIN {TABLE} AS run ON run.id = {_next_kind_text()}
+          FROM kinds JOIN {TABLE} AS run ON run.id = {_next_kind_text(vendor)}
         )"""
 
 
-def first_kinds_text(most: int) -> str:
+def first_kinds_text(most: int, vendor: str) -> str:
     """Return the part `kinds` of a query like `kinds_text`, which ends after so many."""
     # They are numbered, for PostgreSQL has no LIMIT in a recursive part.
     return f"""kinds ({KIND}, number) AS (
-          SELECT first_kind.*, 1 FROM ({_first_kind_text()}) AS first_kind
+          SELECT first_kind.*, 1 FROM ({_first_kind_text(vendor)}) AS first_kind
           UNION ALL
           SELECT run.graph, run.fingerprint, run.priority, kinds.number + 1
-          FROM kinds JOIN {TABLE} AS run ON run.id = {_next_kind_text()}
+          FROM kinds JOIN {TABLE} AS run ON run.id = {_next_kind_text(vendor)}
           WHERE kinds.number < {int(most)}
         )"""
 
 
-def _first_kind_text() -> str:
+def _first_kind_text(vendor: str) -> str:
     return f"""
-        SELECT {KIND} FROM {TABLE}
+        SELECT {KIND} FROM {runs_by_index(vendor)}
         WHERE status IN ({WAITING}) ORDER BY {KIND} LIMIT 1
     """
 
 
-def _next_kind_text() -> str:
+def _next_kind_text(vendor: str) -> str:
     """Return an expression for the id of a run of the kind behind that of the row of
     `kinds`; NULL behind the last one.
     """
@@ -176,13 +188,13 @@ def _next_kind_text() -> str:
     looks = []
     for condition in conditions:
         looks.append(f"""(
-          SELECT id FROM {TABLE} AS other
+          SELECT id FROM {runs_by_index(vendor)}
           WHERE {condition} AND status IN ({WAITING}) ORDER BY {KIND} LIMIT 1
         )""")
     return f"COALESCE({', '.join(looks)})"
 
 
-def _first_of_kind_text(limit: int) -> str:
+def _first_of_kind_text(limit: int, vendor: str) -> str:
     """Return a query for the ids of the first due runs of the kind of the row of
     `claimable`. Those without a due time come first.
     """
@@ -192,14 +204,14 @@ def _first_of_kind_text(limit: int) -> str:
     """
     return f"""
         SELECT id FROM (
-          SELECT id FROM {TABLE} AS other
+          SELECT id FROM {runs_by_index(vendor)}
           WHERE {of_kind} AND status IN ({WAITING})
           AND status = '{Status.QUEUED}' AND due_at IS NULL
           ORDER BY created_at LIMIT {limit + OTHERS_AT_ONCE}
         ) AS without_time
         UNION ALL
         SELECT id FROM (
-          SELECT id FROM {TABLE} AS other
+          SELECT id FROM {runs_by_index(vendor)}
           WHERE {of_kind} AND status IN ({WAITING}) AND due_at <= {NOW}
           ORDER BY due_at, created_at LIMIT {limit + OTHERS_AT_ONCE}
         ) AS with_time
@@ -211,16 +223,23 @@ def _first_due_text(any_due_text: str, limit: int, vendor: str) -> str:
     if vendor == "postgresql":
         # As an array: the planner expects few ids in it, and looks each of them up.
         ids = f"= ANY (ARRAY ({any_due_text}))"
+    # SQLite uses no index for an expression. By that of the status it would read all
+    # runs that are queued, instead of looking up the ids.
+    status = "+status" if vendor == "sqlite" else "status"
     # PostgreSQL looks at a row that another worker just took once more: it must still
     # be due then.
     return f"""
         SELECT id FROM {TABLE}
         WHERE id {ids}
         AND (
-          status = '{Status.QUEUED}' AND (due_at IS NULL OR due_at <= {NOW})
-          OR status = '{Status.WAITING}' AND due_at <= {NOW}
-          OR {EXPIRED}
+          {status} = '{Status.QUEUED}' AND (due_at IS NULL OR due_at <= {NOW})
+          OR {status} = '{Status.WAITING}' AND due_at <= {NOW}
+          OR {_expired_text(status)}
         )
         ORDER BY priority DESC, due_at IS NULL DESC, due_at, created_at
         LIMIT {limit}
     """
+
+
+def _expired_text(status: str = "status") -> str:
+    return f"{status} = '{Status.RUNNING}' AND lease_until < {NOW}"

@@ -34,13 +34,6 @@ def count_alive() -> int:
     return _alive().count()
 
 
-def any_alive_on(host: str) -> bool:
-    """Return whether a worker of this host has sent a heartbeat within a lease, also if
-    it is about to stop. One query.
-    """
-    return with_heartbeat().filter(host=host).exists()
-
-
 def any_can_run(fingerprint: str) -> bool:
     """Return whether such a worker can run this version of a graph, because it has its
     code and its secrets. One query.

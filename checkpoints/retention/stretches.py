@@ -179,8 +179,8 @@ def _rows_that_go(facts: str) -> Query:
     """Return the same function for the same rule, so that its text, which is long, is
     compiled once and not under the lock.
     """
-    gone = gone_by_themselves(rule_from(json.loads(facts)))
-    rows = gone.order_by("-seq").values_list("seq", "stored_size")
+    unkept = gone_by_themselves(rule_from(json.loads(facts)))
+    rows = unkept.order_by("-seq").values_list("seq", "stored_size")
 
     def rows_that_go(run: Any, before: Any) -> "QuerySet[Any, Any]":
         return rows.filter(run=run, seq__lt=before)[:MOST]

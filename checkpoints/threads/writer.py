@@ -140,10 +140,12 @@ def copy_thread(source: Run, target: str, origin: ThreadOrigin) -> None:
     _in_thread(target, origin, save)
 
 
-def wait_again(run: Run, *, by: Any) -> None:
+def wait_again(run: Run, *, by: Any) -> int:
     """Let a locked thread that had stopped, tampered with or with a restored database,
-    take checkpoints again. Raises `WrongStatus` for one in any other status.
+    take checkpoints again. Returns the number of the line of the log that says so.
+    Raises `WrongStatus` for one in any other status.
     """
+    resumed_seq = run.event_seq + 1
     if run.status not in (Status.FAILED, Status.TAMPERED):
         raise WrongStatus(
             f"thread {run.key} is {run.status}: only its engine goes on with it",
@@ -163,6 +165,7 @@ def wait_again(run: Run, *, by: Any) -> None:
         error=b"",
         error_code="",
     )
+    return resumed_seq
 
 
 def _in_thread(thread: str, origin: ThreadOrigin, act: Any) -> None:

@@ -23,7 +23,7 @@ from approvals.api.base import (
 from approvals.permissions import visible_run
 from approvals.visible_runs import VisibleRuns
 from checkpoints import lines, retention, timeline
-from checkpoints.core import tracing
+from checkpoints.core import traces
 from checkpoints.core.arguments import MOST_WHOLE
 from checkpoints.ledger import notes
 from checkpoints.models import ErasureRecord, Run
@@ -86,7 +86,7 @@ class Runs(APIView):
         self.require_rights(request)
         _require_principal(request, body)
         on_behalf_of = body.pop("on_behalf_of", None)
-        trace = tracing.parse_traceparent(request.headers.get("traceparent"))
+        trace = traces.parse_traceparent(request.headers.get("traceparent"))
         start = _start_request(body, by=person(request), trace=trace)
         run, new = start_for(start, on_behalf_of=on_behalf_of)
         return Response(RunOut(run).data, status=201 if new else 200)

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from approvals.gates.withdrawal import who_asked, withdraw_requests
 from checkpoints.audit import lines as audit_log
+from checkpoints.core import work_sums
 from checkpoints.core.status import ENDS, Status
 from checkpoints.db import query_cache
 from checkpoints.event_log import NewEvent
@@ -141,6 +142,7 @@ def _become_unknown(
         error=sealed_rows.encrypted(run, "error", pack_json(error), protection_of(run)),
         error_code=error["code"],
     )
+    transaction.on_commit(partial(work_sums.count, "runs_unknown"))
 
 
 def _change_status(

@@ -18,7 +18,7 @@ from django.db import Error, IntegrityError, connection
 
 from approvals.authority import Judge
 from checkpoints.conf import conf
-from checkpoints.core import tracing, work_sums
+from checkpoints.core import traces, work_sums
 from checkpoints.core.status import Status
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.event_log import NewEvent
@@ -116,7 +116,7 @@ def run_begun_slice(lease: Lease, *, draining: Callable[[], bool] = never) -> No
     lease then simply runs out.
     """
     refuse_open_transaction("run_begun_slice")
-    tracer = tracing.tracer()
+    tracer = traces.tracer()
     if tracer is None:
         _run_slice(lease, draining)
         return
@@ -529,7 +529,7 @@ def _run_tasks(
         cancelled=session.cancelled,
     )
     if session.lease.tracer is not None:
-        context.trace = (session.lease.tracer, tracing.here())
+        context.trace = (session.lease.tracer, traces.here())
     # Only what acts needs an authority to act on.
     if session.graph.has_journaled:
         context.judge = Judge(session.graph, context.state, session.who_let_act)

@@ -11,7 +11,7 @@ from typing import Any
 from django.db import Error
 
 from checkpoints import event_log
-from checkpoints.core import tracing
+from checkpoints.core import traces
 from checkpoints.queue.leases import Lease
 from orchestrator.engine import Task
 from orchestrator.engine.errors import CountersignError
@@ -24,13 +24,13 @@ def slice_span(tracer: Any, lease: Lease) -> Iterator[Any]:
     """Open the span of a slice, in the trace in which the run was started, however long
     ago. One query.
     """
-    context = tracing.context_of(_trace_of(lease))
+    context = traces.context_of(_trace_of(lease))
     attributes = {
         **_of_run(lease),
         "countersign.version": lease.version,
         "countersign.epoch": lease.epoch,
     }
-    with tracing.span(
+    with traces.span(
         tracer, "countersign.slice", attributes, context=context
     ) as opened:
         yield opened
@@ -48,7 +48,7 @@ def _trace_of(lease: Lease) -> str:
 def superstep_span(tracer: Any, lease: Lease) -> Iterator[Any]:
     """Open the span of the superstep that follows."""
     attributes = {**_of_run(lease), "countersign.superstep": lease.superstep + 1}
-    with tracing.span(tracer, "countersign.superstep", attributes) as opened:
+    with traces.span(tracer, "countersign.superstep", attributes) as opened:
         yield opened
 
 
@@ -66,12 +66,12 @@ def attempt_span(
         "countersign.visit": task.visit,
         "countersign.attempt": number,
     }
-    with tracing.span(tracer, "countersign.attempt", attributes, context=context):
+    with traces.span(tracer, "countersign.attempt", attributes, context=context):
         if node.effect == PURE or not node.journaled:
             yield
             return
         effect = {**attributes, "countersign.effect": str(node.effect)}
-        with tracing.span(tracer, "countersign.effect", effect, is_call=True):
+        with traces.span(tracer, "countersign.effect", effect, is_call=True):
             yield
 
 

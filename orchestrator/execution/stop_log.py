@@ -1,5 +1,5 @@
 """The entries in the log of a process for runs that ended, or stopped and need a person,
-for operators who watch logs and not pages.
+for operators who watch logs and not pages. Stops are counted, too.
 """
 
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 from django.utils import timezone
 
+from checkpoints.core import work_sums
 from checkpoints.core.status import STOPPED
 from checkpoints.models import Run
 from checkpoints.queue.leases import Lease
@@ -17,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 def log_stop(lease: Lease, status: str, error: Mapping[str, Any]) -> None:
     """Log `run_failed`, `run_unknown`, `run_incompatible` or `run_tampered`, after that
-    was committed.
+    was committed, and count it.
 
     The entry names run, graph, code and node. The error's message may repeat values of
     the state, so only the run's own log has it.
@@ -25,6 +26,7 @@ def log_stop(lease: Lease, status: str, error: Mapping[str, Any]) -> None:
     # A run that rests, waits or ends needs no operator.
     if status not in STOPPED:
         return
+    work_sums.count(f"runs_{status}")
     log.error(
         f"run_{status}",
         run=str(lease.id),

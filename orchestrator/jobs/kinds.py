@@ -8,6 +8,7 @@ slice is over, or the worker drains or dies. It is then called again and continu
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -20,6 +21,7 @@ from approvals.notices import delivery_jobs
 from approvals.webhooks import verbs as webhooks
 from checkpoints import anchors, erasure, time_stamps
 from checkpoints.conf import conf
+from checkpoints.core import work_sums
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Job
 from checkpoints.queue import jobs
@@ -141,11 +143,11 @@ def _attempt(lease: JobLease, heart: Heartbeat, draining: Callable[[], bool]) ->
         # A newer version may know the kind: its workers may take the job at the next
         # attempt.
         message = f"this worker knows no job of the kind {lease.kind!r}"
-        jobs.fail_job(lease, "unknown_kind", message)
+        _fail(lease, "unknown_kind", message)
         return
     if lease.attempts > jobs.MOST_ATTEMPTS:
         message = f"{lease.attempts - 1} workers began this job and got no further"
-        jobs.fail_job(lease, "poison", message, again_in=again_in)
+        _fail(lease, "poison", message, again_in=again_in)
         return
     try:
         _slice(lease, kind, heart, draining, again_in)
@@ -156,14 +158,20 @@ def _attempt(lease: JobLease, heart: Heartbeat, draining: Callable[[], bool]) ->
     except Forbidden as error:
         # The person who requested it has lost the right: another attempt would only be
         # refused again.
-        jobs.fail_job(lease, error.code, error.message, again_in=again_in, final=True)
+        _fail(lease, error.code, error.message, again_in=again_in, final=True)
     except Exception as error:
         log.exception("job_failed", job=str(lease.id), kind=lease.kind)
         code = "job_failed"
         if isinstance(error, CountersignError):
             code = error.code
         text = writable(described(error))
-        jobs.fail_job(lease, code, text, again_in=again_in)
+        _fail(lease, code, text, again_in=again_in)
+
+
+def _fail(lease: JobLease, code: str, message: str, **how: Any) -> None:
+    """End an attempt as `jobs.fail_job` does, and count it."""
+    jobs.fail_job(lease, code, message, **how)
+    work_sums.count("jobs_failed")
 
 
 def _slice(

@@ -4,7 +4,8 @@ pages, lists and the queue can be measured.
 A few runs are real: they are started, worked on and signed. The others are copies of
 these, each with its own ids, key, log and seals, so that it verifies as if it had been
 run. Of 100 runs 20 wait for people, 15 are due later, 10 are due but belong to graphs
-that no process knows, and 55 have ended after a decision.
+that no process knows, 50 have ended after a decision, and 5 after a deadline. Of those
+that wait for the reviewer a quarter have a draft of theirs.
 """
 
 import gc
@@ -18,7 +19,8 @@ from django.contrib.auth.models import Group
 from django.utils import timezone
 from pydantic import BaseModel
 
-from approvals import reviews
+from approvals import drafts, reviews
+from approvals.drafts import DraftChoice
 from checkpoints.db import statistics
 from checkpoints.models import GraphVersion, PendingWrite, Run
 from checkpoints.sealing import sealed_rows
@@ -55,6 +57,8 @@ AGE = timedelta(days=400)
 GOLDEN_RATIO = 0.618034
 """Its multiples, without their whole part, lie evenly however many there are."""
 LATER = timedelta(days=30)
+AT_ONCE = timedelta(microseconds=1)
+"""A deadline that has come as soon as anybody looks."""
 BATCH = 2_000
 LONG_RUN = 10_000
 """The checkpoints of the longest run."""
@@ -64,14 +68,16 @@ LARGE_REVIEWS = (200, 1_000)
 """The writes of the largest reviews."""
 
 WAITS = "waits"
+DRAFTED = "drafted"
 SLEEPS = "sleeps"
 IS_FOREIGN = "foreign"
 ENDED = "ended"
+EXPIRED = "expired"
 # Of each 20 runs: what becomes of them, in an order that mixes them.
 MIX = (
     *(WAITS, ENDED, ENDED, SLEEPS, ENDED),
-    *(WAITS, ENDED, ENDED, IS_FOREIGN, ENDED),
-    *(WAITS, ENDED, ENDED, SLEEPS, ENDED),
+    *(DRAFTED, ENDED, ENDED, IS_FOREIGN, ENDED),
+    *(WAITS, ENDED, EXPIRED, SLEEPS, ENDED),
     *(WAITS, ENDED, SLEEPS, IS_FOREIGN, ENDED),
 )
 
@@ -79,10 +85,12 @@ MIX = (
 class ReferenceInput(BaseModel):
     """`steps`: supersteps before the gate. `proposals`: writes that it asks about.
     `waits`: the first attempt of the first step fails, and the next one is due later.
+    `expires`: the gate has a deadline, which has come at once.
     """
 
     steps: int = 1
     waits: bool = False
+    expires: bool = False
     proposals: int = 2
     text: str = ""
 
@@ -92,6 +100,7 @@ class ReferenceState(BaseModel):
 
     steps: int = 0
     is_over: bool = False
+    expires: bool = False
     number: int = 0
     text: str = ""
 
@@ -110,23 +119,39 @@ def reference_graph(name: str) -> Graph:
         changes = {"steps": steps, "is_over": steps >= ctx.input.steps}
         if steps == 1:
             changes["text"] = ctx.input.text
+            changes["expires"] = ctx.input.expires
         return changes
 
-    shown = {"number": Show(label="Set the number to {value}")}
-    gate = Gate(reviewers=[f"group:{name}"], writes=shown)
-
-    @graph.node(effect="human", gate=gate)
-    def ask(state: Any, ctx: Any) -> list[Write]:
-        return [Write("number", number) for number in range(ctx.input.proposals)]
+    gates = {"ask": None, "ask_in_time": AT_ONCE}
+    for node, deadline in gates.items():
+        _add_gate(graph, node, deadline)
 
     graph.edge(START, "step")
     graph.branch(
         "step",
-        lambda state: "done" if state.is_over else "on",
-        {"on": "step", "done": "ask"},
+        _part_after_step,
+        {"on": "step", "done": "ask", "expires": "ask_in_time"},
     )
-    graph.edge("ask", END, when=("approved", "partial", "rejected"))
     return graph
+
+
+def _part_after_step(state: Any) -> str:
+    """Return the label of the branch after a step."""
+    if not state.is_over:
+        return "on"
+    return "expires" if state.expires else "done"
+
+
+def _add_gate(graph: Graph, node: str, deadline: timedelta | None) -> None:
+    """Add a node that asks the members of the group of the graph's name, the last."""
+    shown = {"number": Show(label="Set the number to {value}")}
+    gate = Gate(reviewers=[f"group:{graph.name}"], writes=shown, deadline=deadline)
+
+    def ask(state: Any, ctx: Any) -> list[Write]:
+        return [Write("number", number) for number in range(ctx.input.proposals)]
+
+    graph.node(node, effect="human", gate=gate)(ask)
+    graph.edge(node, END, when=("approved", "partial", "rejected"))
 
 
 def graph_names() -> list[str]:
@@ -225,7 +250,13 @@ def _templates(reviewer: Any) -> dict[tuple[str, str], Template]:
         ended = started(name)
         _sign(ended, reviewer)
         templates[name, ENDED] = Template(runs.advance(ended.id))
+        templates[name, EXPIRED] = Template(_expired(name))
         templates[name, WAITS] = Template(started(name))
+        drafted = started(name)
+        # Where the group is new, the reviewer is in it for this function alone.
+        if not is_new:
+            _draft(drafted, reviewer)
+        templates[name, DRAFTED] = Template(drafted)
         templates[name, SLEEPS] = Template(started(name, waits=True))
         templates[name, IS_FOREIGN] = Template(runs.start(name, {}))
         if is_new:
@@ -252,6 +283,29 @@ def _sign(run: Run, reviewer: Any) -> None:
         item = {"write": str(write.write), "hash": write.hash, "verdict": "approve"}
         items.append(item)
     reviews.sign(run.id, items, by=reviewer)
+
+
+def _expired(graph: str) -> Run:
+    """Return a run in which a deadline decided."""
+    run = started(graph, expires=True)
+    # The first look may be at the moment of the deadline itself.
+    while run.status == "paused":
+        run = runs.advance(run.id)
+    return run
+
+
+def _draft(run: Run, reviewer: Any) -> None:
+    """Save a choice of the reviewer for the first write of a run."""
+    write = PendingWrite.objects.filter(run=run).order_by("position")[0]
+    choice = DraftChoice(
+        write=str(write.write),
+        revision=write.revision,
+        hash=write.hash,
+        verdict="approve",
+        reason="",
+        fields={},
+    )
+    drafts.save_drafts(reviewer, run, [choice], number=1)
 
 
 def _columns(fate: str, number: int) -> dict[str, Any]:

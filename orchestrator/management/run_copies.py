@@ -12,7 +12,13 @@ from uuid import UUID, uuid4
 from django.db import connection, connections, transaction
 from django.db.models import Model
 
-from approvals.models import ApprovalRequest, Decision, Receipt, RequestReviewer
+from approvals.models import (
+    ApprovalRequest,
+    Decision,
+    Draft,
+    Receipt,
+    RequestReviewer,
+)
 from checkpoints import event_log
 from checkpoints.core.ids import uuid7
 from checkpoints.db.rows import new_row
@@ -32,10 +38,13 @@ TABLES = (
     Checkpoint,
     RunEvent,
     ApprovalRequest,
-    RequestReviewer,
     PendingWrite,
     Receipt,
     Decision,
+    # Reviewers come after decisions: as their rows are inserted, triggers look whether a
+    # deadline decided.
+    RequestReviewer,
+    Draft,
 )
 """The tables whose rows are copied, in the order in which they are inserted."""
 
@@ -55,6 +64,7 @@ class Template:
         self.writes = list(PendingWrite.objects.filter(run=run))
         self.receipts = list(Receipt.objects.filter(run=run))
         self.decisions = list(Decision.objects.filter(run=run.id))
+        self.drafts = list(Draft.objects.filter(run=run))
 
         # Read once, since each copy has most of these values.
         self._values: dict[int, _Values] = {}
@@ -66,7 +76,7 @@ class Template:
                 self._keep(row)
         self._keep(run)
         others: Sequence[Model]
-        for others in (self.reviewers, self.writes, self.decisions):
+        for others in (self.reviewers, self.writes, self.decisions, self.drafts):
             for other in others:
                 self._keep(other)
 
@@ -113,7 +123,9 @@ class RunCopies:
         """Insert the rows of all copies, in one transaction."""
         with transaction.atomic():
             for table, rows in self._rows.items():
-                copy_rows(table, rows)
+                # Of some tables a small batch has no row.
+                if rows:
+                    copy_rows(table, rows)
 
 
 @contextmanager
@@ -167,6 +179,7 @@ class _Copy:
         self._requests()
         hashes = self._writes()
         self._decisions(hashes)
+        self._drafts(hashes)
         self._run_row(columns, events[-1], checkpoints[-1])
 
     def _events(self, columns: dict[str, Any]) -> list[RunEvent]:
@@ -266,11 +279,21 @@ class _Copy:
         for decision in self._template.decisions:
             row = self._copied(decision, run=self._run, id=uuid4())
             row.request_id = self._ids[str(decision.request_id)]
-            row.receipt_id = self._ids[str(decision.receipt_id)]
+            # A deadline decides without a receipt.
+            if decision.receipt_id is not None:
+                row.receipt_id = self._ids[str(decision.receipt_id)]
             row.write = self._ids[str(decision.write)]
             row.seen_hash = hashes[decision.seen_hash]
             sealed_rows.seal(row, PLAIN)
             self._rows[Decision].append(row)
+
+    def _drafts(self, hashes: dict[str, str]) -> None:
+        for draft in self._template.drafts:
+            row = self._copied(draft, run_id=self._run, id=uuid7())
+            row.write = self._ids[str(draft.write)]
+            row.seen_hash = hashes[draft.seen_hash]
+            sealed_rows.seal(row, PLAIN)
+            self._rows[Draft].append(row)
 
     def _run_row(
         self, columns: dict[str, Any], last_event: RunEvent, head: Checkpoint

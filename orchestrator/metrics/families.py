@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from approvals.results import decision_times
 from checkpoints.core import work_sums
+from checkpoints.core.status import STOPPED
 from orchestrator.live import limits
 from orchestrator.metrics.readings import Readings, kept_readings
 
@@ -37,9 +38,12 @@ BY_RESULT = {
     ),
 }
 """Counters of clusters by result: the words, and the names of the sums."""
+STOPS = {status.value: f"runs_{status}" for status in sorted(STOPPED)}
+"""The names of the sums of stops, by status."""
 OF_CLUSTERS = {
     "leases_lost": "Slices that ended because another worker had the run",
     "slices_failed": "Slices that ended with an error of ours",
+    "jobs_failed": "Attempts of jobs that ended with an error",
     "checkpoints": "Checkpoints written",
     "checkpoint_bytes": "Bytes of the checkpoints written",
 }
@@ -138,6 +142,7 @@ def _of_the_clusters(readings: Readings) -> Iterator[Metric]:
     # A cluster that started before there was a token has no sums.
     watched = [cluster for cluster in readings.workers if cluster["sums"]]
     yield _claims(watched)
+    yield _stops(watched)
     yield _supersteps(watched)
     for name, words in OF_CLUSTERS.items():
         counter = CounterMetricFamily(f"countersign_{name}", words, labels=["worker"])
@@ -152,6 +157,11 @@ def _claims(watched: Sequence[Any]) -> Metric:
     sums_by_kind = {"run": "runs_claimed", "job": "jobs_claimed"}
     words = "Slices of runs and jobs that were begun"
     return _labelled("countersign_claims", words, "kind", sums_by_kind, watched)
+
+
+def _stops(watched: Sequence[Any]) -> Metric:
+    words = "Runs that stopped and need a person"
+    return _labelled("countersign_runs_stopped", words, "status", STOPS, watched)
 
 
 def _labelled(

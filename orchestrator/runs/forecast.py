@@ -23,6 +23,7 @@ from approvals.gates.reviewed_channels import (
 from checkpoints import versions
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import Run
+from checkpoints.threads import FINGERPRINT
 from checkpoints.versions import versions_once_noted
 from orchestrator.engine import registry
 from orchestrator.engine.errors import UnknownThing
@@ -43,8 +44,10 @@ from orchestrator.engine.versions.judgement import (
 from orchestrator.engine.versions.pending_parts import Pending
 
 UNFINISHED = tuple(sorted(status for status in Status if status not in ENDS))
-GOING_ON = Q(status__in=UNFINISHED, imported=False)
-"""The runs that a worker may take; an imported run stays as it came."""
+GOING_ON = Q(status__in=UNFINISHED, imported=False) & ~Q(fingerprint=FINGERPRINT)
+"""The runs that a worker may take; an imported run stays as it came, and no worker
+drives a thread of another engine.
+"""
 STAYS = "stays"
 """The version of the run is registered here too, and the run ends on it."""
 OLDER = (

@@ -22,7 +22,7 @@ from approvals.models import ApprovalRequest, RequestStatus
 from checkpoints import lines, payloads, threads, timeline, uploads
 from checkpoints.audit import lines as audit_log
 from checkpoints.conf import conf
-from checkpoints.core import tracing
+from checkpoints.core import traces
 from checkpoints.core.arguments import (
     checked_moment,
     checked_number,
@@ -196,10 +196,11 @@ def start_or_find(request: StartRequest) -> tuple[Run, bool]:
     uploads.check_refs(staged, by=request.by)
     metadata = checked_metadata(request.metadata or {})
     run = _new_run(request, compiled, staged)
-    trace = request.trace
+    # It comes from outside, and stays in the log whatever is erased.
+    trace = traces.parse_traceparent(request.trace)
     # Whoever configured tracing has imported its API.
-    if tracing.SDK in sys.modules:
-        trace = tracing.current_traceparent() or trace
+    if traces.SDK in sys.modules:
+        trace = traces.current_traceparent() or trace
     note_version(compiled)
     payload = Payload(
         compiled.fresh_state(), diagnostics.fresh(), begin(compiled).to_json()
@@ -393,7 +394,8 @@ def resume(
     with locked(run.id, by=by) as run:
         # No worker drives it, so it must never be queued.
         if threads.is_thread(run):
-            threads.wait_again(run, by=by)
+            seq = threads.wait_again(run, by=by)
+            audit_log.record_act("resumed", run, actor=by, seq=seq, allowed=[])
             return run
         stranded = _queue_again(run, allow_effects, adopts=adopts, by=by)
     # After the lock, because an adoption works under a lease, as a worker does.

@@ -19,8 +19,14 @@ from django.db import Error, connections
 from django_q import cluster as stock
 
 from checkpoints.conf import conf
-from checkpoints.db.limits import limit_connections
+from checkpoints.db.limits import (
+    ANSWER_SECONDS,
+    limit_connections,
+    require_answer,
+    short_statements,
+)
 from orchestrator.worker import registration
+from orchestrator.worker.alive_file import AliveFile
 from orchestrator.worker.broker import RunBroker
 from orchestrator.worker.signals import StopRequest
 from orchestrator.worker.watchdog import Watchdog
@@ -80,8 +86,9 @@ class RunSentinel(stock.Sentinel):
 class RunCluster(stock.Cluster):
     """The main process's view of one cluster: start it, watch it, stop it."""
 
-    def __init__(self, stop: StopRequest) -> None:
+    def __init__(self, stop: StopRequest, alive: AliveFile) -> None:
         self._stop = stop
+        self._alive = alive
         # The stock cluster finds the class of its sentinel under this name only.
         stock.Sentinel = RunSentinel
         super().__init__(RunBroker())
@@ -113,7 +120,7 @@ class RunCluster(stock.Cluster):
         while self.sentinel.is_alive() and not (
             self._stop.requested or self._state.draining()
         ):
-            self.sentinel.join(0.1)
+            self._wait()
             reason = watchdog.alarm()
             if reason:
                 log.critical("cluster_killed", reason=reason)
@@ -131,11 +138,16 @@ class RunCluster(stock.Cluster):
             and not self._stop.at_once
             and time.monotonic() < until
         ):
-            self.sentinel.join(0.1)
+            self._wait()
         if self.sentinel.is_alive():
             self._kill()
             return KILLED
         return 0 if self.sentinel.exitcode == 0 else ENDED_BY_ITSELF
+
+    def _wait(self) -> None:
+        """Wait a moment for the cluster to end; this process is alive meanwhile."""
+        self.sentinel.join(0.1)
+        self._alive.touch()
 
     def _kill(self) -> None:
         """Kill the sentinel and all that it has forked, which only Linux would end with
@@ -149,7 +161,9 @@ class RunCluster(stock.Cluster):
     def _close(self) -> None:
         self._state.close()
         try:
-            registration.leave(self._state)
+            require_answer(ANSWER_SECONDS)
+            with short_statements(ANSWER_SECONDS):
+                registration.leave(self._state)
         except Error as error:
             log.warning("worker_row_left_open", error=str(error).strip())
         connections.close_all()

@@ -4,6 +4,7 @@ Shared by `worker` and `up`.
 
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
 
 SECOND_SIGNAL_SECONDS = 1.0
@@ -42,15 +43,16 @@ class StopRequest:
         """Return whether the process has to stop."""
         return self._requested_at is not None
 
-    def pause(self, seconds: float) -> bool:
-        """Sleep for this many seconds, or until a stop is requested. Returns whether it
-        was.
+    def pause(self, seconds: float, meanwhile: Callable[[], None]) -> bool:
+        """Sleep for this many seconds, or until a stop is requested, and call
+        `meanwhile` again and again. Returns whether it was.
         """
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self.requested:
             # In short sleeps, because a handler that only notes its signal ends no long
             # one.
             time.sleep(0.05)
+            meanwhile()
         return self.requested
 
 

@@ -6,6 +6,7 @@ import time
 
 from django.db import Error, connection
 
+from checkpoints.db.limits import ANSWER_SECONDS, require_answer, short_statements
 from checkpoints.queue import jobs, leases
 from orchestrator.worker import claimable
 from orchestrator.worker.shared_state import SharedState
@@ -51,10 +52,12 @@ class Watchdog:
 
 def _work_is_due() -> bool:
     """Return whether a run or a job waits to be claimed. If the database does not
-    answer, return False: then nobody can claim, and killing would not help.
+    answer soon, return False: then nobody can claim, and killing would not help.
     """
     try:
-        return leases.any_run_due(claimable.claimable()) or jobs.any_due()
+        require_answer(ANSWER_SECONDS)
+        with short_statements(ANSWER_SECONDS):
+            return leases.any_run_due(claimable.claimable()) or jobs.any_due()
     except Error:
         connection.close()
         return False

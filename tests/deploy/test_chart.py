@@ -150,6 +150,9 @@ def test_a_worker_has_the_time_that_it_needs_to_stop(values: dict[str, Any]) -> 
     assert worker["terminationGracePeriodSeconds"] > grace + KILL_SECONDS
     # A probe that fails for as long as a lease must not end it.
     probe = worker["containers"][0]["livenessProbe"]
+    assert probe["exec"]["command"] == ["countersign", "healthy", "worker"]
+    start = worker["containers"][0]["startupProbe"]
+    assert start["exec"] == probe["exec"]
     patience = probe["periodSeconds"] * probe["failureThreshold"]
     assert patience > 10 * Conf().lease_seconds
 
@@ -206,5 +209,10 @@ def test_workers_are_scaled_by_a_metric_that_there_is() -> None:
     scaled = _by_name(ALL)["ScaledObject/shop-countersign-worker"]
     query = scaled["spec"]["triggers"][0]["metadata"]["query"]
     (metric,) = re.findall(r"countersign_\w+", query)
+    # Those by graph leave out the graphs that are not shown by name.
+    assert metric == "countersign_oldest_due_seconds"
     page = (ROOT / "docs" / "watching.md").read_text()
     assert f"| `{metric}` |" in page
+    assert f"autoscaling go by `max({metric})`" in page
+    sizes = (ROOT / "docs" / "deployment.md").read_text()
+    assert f"(`max({metric})`" in sizes

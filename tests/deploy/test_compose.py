@@ -108,7 +108,15 @@ def test_a_worker_has_the_time_that_it_needs_to_stop(site: Path) -> None:
     worker = _services(site)["worker"]
     grace = float(worker["environment"]["COUNTERSIGN_GRACE_SECONDS"])
     assert _seconds(worker["stop_grace_period"]) > grace + KILL_SECONDS
-    assert worker["healthcheck"]["test"] == ["CMD", "countersign", "healthy"]
+
+
+def test_each_kind_of_process_is_looked_at_as_what_it_is(site: Path) -> None:
+    _fill_in(site)
+    services = _services(site)
+    for role in ("web", "worker"):
+        check = services[role]["healthcheck"]
+        assert check["test"] == ["CMD", "countersign", "healthy", role]
+        assert check["retries"] > 1
 
 
 def test_it_is_yaml_without_a_tool_too() -> None:

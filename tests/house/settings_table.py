@@ -9,6 +9,7 @@ from checkpoints.conf import Conf, Variables
 from orchestrator.environment import Environment
 
 IN_WORDS = {
+    "alive_file": "none",
     "allowed_hosts": "loopback, none in production",
     "bundle_key": "one made from the secret key",
     "data_dir": "`var` in the project",

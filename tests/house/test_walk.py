@@ -16,7 +16,7 @@ from django.db import connection
 
 from approvals import reviews
 from checkpoints import timeline
-from checkpoints.core import work_sums
+from checkpoints.core import traces, work_sums
 from checkpoints.core.work_sums import WorkSums
 from checkpoints.models import Run
 from checkpoints.queue import leases
@@ -27,9 +27,11 @@ from orchestrator.worker import shared_state, tasks
 from orchestrator.worker.shared_state import SharedState
 from tests.support import run_actions
 from tests.support.cast import People
-from tests.support.paid_claims import paid
+from tests.support.paid_claims import claim, paid
 from tests.support.small_graphs import graph, registered
+from tests.support.standing_policies import policy_of
 from tests.support.statements import counted
+from tests.support.tiers import ONE_OF_EACH
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = tuple(f"{ROOT}/{app}/" for app in ("orchestrator", "approvals", "checkpoints"))
@@ -50,6 +52,12 @@ ENTERED = {
         "start": (650, 4),
         "sign": (1650, 13),
         "first slice": (3050, 29),
+        "sign, with two tiers": (1650, 13),
+        "sign, with a policy in code": (1650, 13),
+        "sign, with standing policies": (1650, 13),
+        "sign, with a claim": (2450, 15),
+        "slice, a policy in code signs": (5500, 49),
+        "slice, a standing policy signs": (26300, 69),
     },
     "postgresql": {
         "fork": (2500, 12),
@@ -58,6 +66,12 @@ ENTERED = {
         "start": (900, 4),
         "sign": (2500, 13),
         "first slice": (4120, 18),
+        "sign, with two tiers": (2500, 13),
+        "sign, with a policy in code": (2500, 13),
+        "sign, with standing policies": (2500, 13),
+        "sign, with a claim": (3500, 16),
+        "slice, a policy in code signs": (7200, 29),
+        "slice, a standing policy signs": (31600, 54),
     },
 }
 """How many functions an act enters at most, those of Python, Django and the driver too,
@@ -238,8 +252,10 @@ def signed(folder: Path, people: People) -> Walk:
 
 
 def test_a_signature_passes_through_the_five_files_in_this_order(
-    tmp_path: Path, people: People
+    tmp_path: Path, people: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Other tests have imported it; then a signature asks whether anybody traces.
+    monkeypatch.delitem(sys.modules, traces.SDK, raising=False)
     signed(tmp_path, people)
     walk = signed(tmp_path, people)
     assert in_order(SIGNATURE, walk) == SIGNATURE
@@ -293,9 +309,7 @@ def test_a_signature_and_the_slice_after_it_enter_few_functions(people: People) 
 
     def waiting() -> tuple[Run, list[dict[str, Any]]]:
         run = runs.advance(runs.start(graph, {}).id)
-        [row] = run_actions.pending(run)
-        approval = {"write": str(row.write), "hash": row.hash, "verdict": "approve"}
-        return run, [approval]
+        return run, approval_of(run)
 
     run, approvals = waiting()
     with walked() as signature:
@@ -309,6 +323,84 @@ def test_a_signature_and_the_slice_after_it_enter_few_functions(people: People) 
         runs.advance(run.id)
     assert_few("sign", signature, sent_by_signature)
     assert_few("first slice", first_slice, sent_by_slice)
+
+
+def left_to_people(state: Any, proposal: Any) -> str:
+    """An automatic policy that signs nothing."""
+    return "people decide"
+
+
+def signs_all(state: Any, proposal: Any) -> bool:
+    """An automatic policy that signs whatever is proposed."""
+    return True
+
+
+GATES: dict[str, dict[str, Any]] = {
+    "sign, with two tiers": {"tiers": ONE_OF_EACH},
+    "sign, with a policy in code": {"auto": left_to_people},
+    "sign, with standing policies": {"standing": True},
+    "sign, with a claim": {"exclusive": True},
+}
+"""What the gates have at which a person signs one write."""
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_a_signature_costs_little_more_at_a_gate_that_asks_in_another_way(
+    name: str, people: People
+) -> None:
+    graph = paid("signed_at_a_gate", people, **GATES[name]).graph
+    by = run_actions.reviewer(people.reviewer)
+
+    def waiting() -> Run:
+        run = runs.advance(runs.start(graph, {}).id)
+        if name == "sign, with a claim":
+            reviews.claim(run_actions.request(run).id, by=by)
+        return run
+
+    # The first one compiles the texts of queries, which are kept.
+    run_actions.sign(waiting(), by, ["approve"])
+    run = waiting()
+    approvals = approval_of(run)
+    with walked() as walk:
+        reviews.sign(run.id, approvals, by=by)
+    run = waiting()
+    approvals = approval_of(run)
+    with counted() as sent:
+        reviews.sign(run.id, approvals, by=by)
+    assert run_actions.request(run).status == "settled"
+    assert_few(name, walk, sent)
+
+
+def approval_of(run: Run) -> list[dict[str, Any]]:
+    """The approval of a run's only write, as it is posted."""
+    [row] = run_actions.pending(run)
+    return [{"write": str(row.write), "hash": row.hash, "verdict": "approve"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "gate"),
+    [
+        ("slice, a policy in code signs", {"auto": signs_all}),
+        ("slice, a standing policy signs", {"standing": True}),
+    ],
+)
+def test_a_slice_in_which_a_policy_signs_enters_few_functions(
+    name: str, gate: dict[str, Any], people: People
+) -> None:
+    graph = registered(claim("signed_by_a_policy", **gate)).name
+    if "standing" in gate:
+        run = runs.advance(runs.start(graph, {}).id)
+        policy_of(run, run_actions.reviewer(people.reviewer))
+
+    # The first one compiles the texts of queries, which are kept.
+    assert runs.advance(runs.start(graph, {}).id).status == "completed"
+    run = runs.start(graph, {})
+    with walked() as walk:
+        runs.advance(run.id)
+    run = runs.start(graph, {})
+    with counted() as sent:
+        runs.advance(run.id)
+    assert_few(name, walk, sent)
 
 
 def test_a_signature_of_two_writes_and_a_pure_slice_send_few_statements(

@@ -19,6 +19,7 @@ from tests.house.settings_table import variables
 HIDDEN = "hidden-from-everybody"
 """Part of each secret below. No output may have it."""
 WRONG = {
+    "COUNTERSIGN_ALIVE_FILE": [],
     "COUNTERSIGN_ALLOWED_HOSTS": [],
     "COUNTERSIGN_API_FAILURES": ["0", "many"],
     "COUNTERSIGN_API_FAILURE_SECONDS": ["0", "nan"],
@@ -74,6 +75,7 @@ WRONG = {
     "COUNTERSIGN_SLICE_TIMEOUT": ["0", "soon"],
     "COUNTERSIGN_SOCKETS_PER_PERSON": ["0"],
     "COUNTERSIGN_SOCKET_MESSAGES_PER_SECOND": ["0"],
+    "COUNTERSIGN_STATIC_DIR": ["/dev/null/static"],
     "COUNTERSIGN_TIME_STAMP_ROOTS": [],
     "COUNTERSIGN_TIME_STAMP_URL": ["stamps.example.org", "ftp://stamps"],
     "COUNTERSIGN_TIME_ZONE": ["Mars/Olympus", "../etc/passwd"],

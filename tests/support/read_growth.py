@@ -53,3 +53,18 @@ def settle_plans() -> None:
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("VACUUM (ANALYZE)")
+
+
+def forget_statistics() -> None:
+    """Let SQLite plan as it does where nobody gathered statistics, whatever earlier
+    tests did; on PostgreSQL, which gathers them by itself, the same as `settle_plans`.
+    """
+    if connection.vendor == "postgresql":
+        settle_plans()
+        return
+    with connection.cursor() as cursor:
+        # The first makes the table of the statistics where there is none; the last
+        # lets the connection read it anew.
+        cursor.execute("ANALYZE")
+        cursor.execute("DELETE FROM sqlite_stat1")
+        cursor.execute("ANALYZE sqlite_master")

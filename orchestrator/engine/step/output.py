@@ -165,11 +165,12 @@ def _staged_writes(
 ) -> list[WriteValue]:
     writes: list[WriteValue] = []
     schema_bytes = 0
-    for write in _wished_writes(node, update):
-        staged = _stage_write(compiled, node, write, limit)
+    for channel, value, label, write in _wished_writes(node, update):
+        staged = _stage_write(compiled, node, channel, value, label, limit)
+        if write is not None and (write.schema, write.effect) != (None, None):
+            staged = _with_form(compiled, node, staged, write)
+            schema_bytes += schema_size(staged.form or {})
         writes.append(staged)
-        if staged.form is not None:
-            schema_bytes += schema_size(staged.form)
     if schema_bytes > MOST_SCHEMA_BYTES:
         raise _too_large_schemas(node, schema_bytes)
     return writes
@@ -264,14 +265,20 @@ def _is_list_of(kind: type, value: Any) -> bool:
     return all(isinstance(item, kind) for item in value)
 
 
-def _wished_writes(node: Node, update: Any) -> Sequence[Write]:
-    """Return each write, unchecked."""
+def _wished_writes(node: Node, update: Any) -> list[tuple[Any, Any, Any, Write | None]]:
+    """Return channel, value and label of each write, unchecked, and the `Write` itself
+    where the node returned one.
+    """
+    wished: list[tuple[Any, Any, Any, Write | None]] = []
     if update is None:
-        return []
+        return wished
     if isinstance(update, dict):
-        return [Write(channel, value) for channel, value in update.items()]
+        for channel, value in update.items():
+            wished.append((channel, value, None, None))
+        return wished
     if _is_list_of(Write, update):
-        wished: Sequence[Write] = update
+        for write in update:
+            wished.append((write.channel, write.value, write.label, write))
         return wished
     what = f"a {type(update).__name__}"
     if isinstance(update, list | tuple):
@@ -286,12 +293,12 @@ def _wished_writes(node: Node, update: Any) -> Sequence[Write]:
 def _stage_write(
     compiled: Compiled,
     node: Node,
-    write: Write,
+    # What an author wrote there may be anything.
+    name: Any,
+    value: Any,
+    label: Any,
     limit: int | None,
 ) -> WriteValue:
-    # What an author wrote there may be anything.
-    name: Any = write.channel
-    label: Any = write.label
     channel = None
     if isinstance(name, str):
         # `get` finds no channel of memory, which only `ctx.memory` may write.
@@ -304,14 +311,11 @@ def _stage_write(
             node=node.name,
             channel=name,
         )
-    staged = _staged(node, channel, name, write.value, label, limit)
-    if write.schema is None and write.effect is None:
-        return staged
-    return _with_form(node, channel, staged, write)
+    return _staged(node, channel, name, value, label, limit)
 
 
 def _with_form(
-    node: Node, channel: Channel, staged: WriteValue, write: Write
+    compiled: Compiled, node: Node, staged: WriteValue, write: Write
 ) -> WriteValue:
     """Return a write with its form. Raises `InvalidValue` where nobody would be asked
     about it, and where its own value does not fit its schema.
@@ -319,7 +323,7 @@ def _with_form(
     try:
         if not node.gated:
             raise InvalidValue("schema= and effect= are for nodes with a gate")
-        of_decimal = is_of_amount(channel.schema)
+        of_decimal = is_of_amount(compiled.channels[staged.channel].schema)
         form = form_of(write.schema, write.effect, of_decimal=of_decimal)
         require_fitting_form(shown_form(form), staged.channel, staged.value)
     except (InvalidValue, PayloadTooLarge) as error:

@@ -14,6 +14,9 @@ from approvals.models import Delegation, RequestClaim, RequestComment
 from checkpoints.models import Run
 from tests.support.api_people import Client
 from tests.support.cast import People, UserFactory
+from tests.support.standing_policies import policy_of, waiting
+
+ONCE = {"Idempotency-Key": "once"}
 
 
 def asked(client: Client) -> dict[str, Any]:
@@ -156,6 +159,33 @@ def test_a_delegation_that_does_not_concern_one_is_unknown(
     made = delegated(people.reviewer)
     assert nobody.post(f"delegations/{made['id']}/revoke/").status_code == 404
     assert nobody.get("delegations/").json()["results"] == []
+
+
+def test_who_is_steward_no_more_gets_no_kept_answer_about_a_delegation(
+    people: People,
+) -> None:
+    UserFactory.create(username="ben")
+    made = delegated(people.reviewer)
+    steward = people.steward
+    address = f"delegations/{made['id']}/revoke/"
+    assert Client(steward).post(address, **ONCE).status_code == 200
+    assert Client(steward).post(address, **ONCE).json()["delegator"] == "rita"
+
+    steward.groups.clear()
+    assert Client(steward).post(address, **ONCE).status_code == 404
+
+
+def test_who_is_steward_no_more_gets_no_kept_answer_about_a_standing_policy(
+    people: People,
+) -> None:
+    made = policy_of(waiting(reviewers=["user:rita"]), people.reviewer)
+    steward = people.steward
+    address = f"standing-policies/{made.id}/revoke/"
+    assert Client(steward).post(address, **ONCE).status_code == 200
+    assert Client(steward).post(address, **ONCE).json()["by"] == "rita"
+
+    steward.groups.clear()
+    assert Client(steward).post(address, **ONCE).status_code == 404
 
 
 def test_comments_are_written_once_and_read_in_pages(

@@ -2,6 +2,7 @@
 waits for one a short time.
 """
 
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -138,3 +139,20 @@ def test_the_limits_of_an_act_cost_no_statement_and_end_with_its_transaction() -
         assert len(sent) == 1
         assert [_setting(name) for name in NAMES] == ["10000", "5000"]
     assert [_setting(name) for name in NAMES] == before
+
+
+def test_a_server_that_lets_nobody_in_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits.require_answer(limits.ANSWER_SECONDS)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setitem(connection.settings_dict, "HOST", "127.0.0.1")
+        monkeypatch.setitem(
+            connection.settings_dict, "PORT", str(silent.getsockname()[1])
+        )
+        begun = time.monotonic()
+        with pytest.raises(OperationalError, match="timeout"):
+            limits.require_answer(2.0)
+    # Without a limit it would be two minutes.
+    assert time.monotonic() - begun < 30
+    assert "connect_timeout" not in connection.settings_dict["OPTIONS"]

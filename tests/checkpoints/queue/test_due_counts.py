@@ -4,7 +4,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
 from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from checkpoints.models import Run
 from checkpoints.queue import due_counts
 from checkpoints.queue.due_counts import DueQueue
 from tests.support.read_costs import cost_of
-from tests.support.read_growth import settle_plans
+from tests.support.read_growth import forget_statistics
 
 pytestmark = pytest.mark.django_db(transaction=True)
 AGES = st.none() | st.integers(-3, 3)
@@ -97,8 +96,8 @@ def test_so_many_versions_are_listed_as_are_asked_for() -> None:
     assert len(due_counts.queued_versions(without=[], most=1)) == 1
 
 
-def _insert_graphs(ages: dict[str, list[int]]) -> None:
-    """Insert queued runs of these graphs that are due for so many hours."""
+def _insert_graphs(ages: dict[str, list[int]], status: str = "queued") -> None:
+    """Insert runs of these graphs that are due for so many hours."""
     now = timezone.now() - timedelta(minutes=1)
     runs = []
     for graph, hours in ages.items():
@@ -109,12 +108,12 @@ def _insert_graphs(ages: dict[str, list[int]]) -> None:
                 graph=graph,
                 version="1",
                 fingerprint="f",
-                status="queued",
+                status=status,
                 due_at=now - timedelta(hours=age),
                 created_at=now,
             )
             runs.append(run)
-    Run.objects.bulk_create(runs)
+    Run.objects.bulk_create(runs, batch_size=500)
 
 
 def _queue(*, most: int = 50, most_kinds: int = 50, most_of_kind: int = 50) -> DueQueue:
@@ -148,16 +147,14 @@ def test_a_queue_is_read_up_to_so_many_kinds_and_runs_of_each() -> None:
     assert _queue(most_kinds=5).is_cut is False
 
 
-@pytest.mark.skipif(
-    connection.vendor != "postgresql",
-    reason="SQLite sorts the queued runs behind a kind to find the next one",
-)
 def test_kinds_beyond_the_limit_are_not_walked() -> None:
+    # PostgreSQL would rather read a small table whole than look up a few of its rows.
+    _insert_graphs({"ended": [1] * 4_000}, status="completed")
     _insert_graphs({f"graph {number:03}": [1] for number in range(100)})
-    settle_plans()
+    forget_statistics()
     before = cost_of(lambda: _queue(most_kinds=20)).reads
     _insert_graphs({f"later {number:03}": [1] for number in range(1_000)})
-    settle_plans()
+    forget_statistics()
     after = cost_of(lambda: _queue(most_kinds=20)).reads
     for figure, value in after.items():
         assert value <= before[figure] * 1.5 + 30, figure

@@ -24,17 +24,6 @@ def test_a_worker_that_ends_stopped_or_is_silent_has_no_version() -> None:
     assert workers.any_can_run("three") is False
 
 
-def test_a_worker_of_a_host_is_alive_until_its_lease_is_over_also_while_it_drains() -> (
-    None
-):
-    a_worker(host="drains", draining=True)
-    a_worker(host="stopped", stopped_at=timezone.now())
-    a_worker(host="silent", heartbeat_at=timezone.now() - timedelta(days=1))
-    assert workers.any_alive_on("drains") is True
-    assert workers.any_alive_on("stopped") is False
-    assert workers.any_alive_on("silent") is False
-
-
 def test_whether_a_worker_lives_and_since_when_none_does_is_one_query() -> None:
     with CaptureQueriesContext(connection) as queries:
         assert workers.silence() == workers.Silence(since=None)

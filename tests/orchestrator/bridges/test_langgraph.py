@@ -19,10 +19,12 @@ from langgraph.types import Command
 
 from checkpoints import retention
 from checkpoints.core import codec
+from checkpoints.core.tombstone import is_tombstone
 from checkpoints.ledger import locked_run
 from checkpoints.models import AuditLine, Checkpoint, Run, RunEvent
 from checkpoints.retention.kept_points import classified
 from checkpoints.retention.rule import Rule
+from checkpoints.sealing import sealed_columns
 from checkpoints.timeline import head_state
 from checkpoints.verification import verify_run
 from orchestrator import runs
@@ -251,6 +253,22 @@ def test_erasing_a_thread_leaves_no_byte_of_a_value() -> None:
         graph.get_state(thread("t-1"))
 
 
+def test_an_erased_write_of_a_thread_keeps_no_key_and_no_boolean() -> None:
+    saver = CountersignSaver()
+    checkpoint = empty_checkpoint()
+    saver.put(thread("t-1"), checkpoint, {}, {})
+    at = {"configurable": {"thread_id": "t-1", "checkpoint_id": checkpoint["id"]}}
+    saver.put_writes(at, [("text", {"quagga": True})], "task")
+    run = _run("t-1")
+    runs.cancel(run.id)
+    retention.erase(run.id)
+    assert _marks() == set()
+    line = RunEvent.objects.get(run=run, type="thread_written")
+    (write,) = sealed_columns.read_value(line, "payload")["values"]
+    assert is_tombstone(write["shown"])
+    assert is_tombstone(write["bytes"])
+
+
 def _marks() -> set[str]:
     """The words that stand in a payload, or plain in the files of the database."""
     everything = dump.of_database()
@@ -285,7 +303,10 @@ def test_a_thread_that_was_marked_waits_again_when_it_is_resumed(
     graph = graphs.letter(CountersignSaver())
     with pytest.raises(WrongStatus, match="tampered"):
         graph.invoke(Command(resume="yes"), thread("t-1"))
-    assert runs.resume(run.id, by=people.steward).status == "waiting"
+    resumed = runs.resume(run.id, by=people.steward)
+    assert resumed.status == "waiting"
+    line = AuditLine.objects.get(kind="resumed", run=run.id)
+    assert line.facts["seq"] == resumed.event_seq - 1
     assert _run("t-1").status == "waiting"
     answer = graph.invoke(Command(resume="yes"), thread("t-1"))
     assert answer["answer"] == "yes"

@@ -14,7 +14,9 @@ from django.utils import timezone
 
 from approvals.models import Decision, RequestStatus
 from checkpoints import timeline
+from checkpoints.core import work_sums
 from checkpoints.core.status import Status
+from checkpoints.core.work_sums import WorkSums
 from checkpoints.journal import results as journal
 from checkpoints.journal.intents import Intent
 from checkpoints.models import Job, Run, RunEvent, TaskResult
@@ -341,6 +343,17 @@ def test_a_run_with_an_unknown_effect_is_unknown_first_and_cancelled_when_it_is_
     assert log(run)[-2:] == ["task_settled", "run_cancelled"]
     assert runs.advance(run.id).status == Status.CANCELLED
     assert calls(tmp_path, "sent") == []
+
+
+def test_a_cancelled_run_that_becomes_unknown_is_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums = WorkSums(1)
+    monkeypatch.setattr(work_sums, "installed", sums)
+    run = runs.cancel(with_an_open_intent(tmp_path, "send").id)
+    assert run.status == Status.UNKNOWN
+    runs.cancel(run.id)
+    assert sums.totals()["runs_unknown"] == 1
 
 
 def test_an_unknown_run_that_is_cancelled_stays_unknown_until_it_is_settled(

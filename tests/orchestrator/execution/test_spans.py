@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from approvals.models import Notice, WebhookDelivery
 from approvals.notices.message import headers_of
 from checkpoints import event_log
-from checkpoints.core import tracing
+from checkpoints.core import traces
 from checkpoints.models import Run
 from checkpoints.verification import verify_run
 from orchestrator import runs
@@ -32,7 +32,7 @@ from tests.support.small_graphs import graph, registered
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 HEADER = f"00-{TRACE}-b7ad6b7169203331-01"
 # Other tests of this process must not find it.
-LOADED_SDK = sys.modules.pop(tracing.SDK)
+LOADED_SDK = sys.modules.pop(traces.SDK)
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -43,7 +43,7 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    monkeypatch.setitem(sys.modules, tracing.SDK, LOADED_SDK)
+    monkeypatch.setitem(sys.modules, traces.SDK, LOADED_SDK)
     yield kept
     provider.shutdown()
 
@@ -85,8 +85,8 @@ def test_a_run_is_started_in_the_trace_of_its_caller_and_the_log_keeps_it() -> N
 
 
 def test_without_an_sdk_nothing_is_traced() -> None:
-    assert tracing.tracer() is None
-    assert tracing.current_traceparent() == ""
+    assert traces.tracer() is None
+    assert traces.current_traceparent() == ""
     assert event_log.trace_of(started_in_a_trace(noting("no_sdk")).id) == ""
 
 
@@ -99,7 +99,7 @@ def test_without_a_trace_the_log_says_nothing_of_one() -> None:
     "header", ["", "nonsense", HEADER[:-1], f"00-{'0' * 32}-{'1' * 16}-01"]
 )
 def test_a_wrong_header_begins_no_trace(header: str) -> None:
-    assert tracing.parse_traceparent(header) == ""
+    assert traces.parse_traceparent(header) == ""
 
 
 def test_slice_superstep_and_attempt_are_one_trace(

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from checkpoints.core.status import Status
+from checkpoints.core import work_sums
+from checkpoints.core.status import STOPPED, Status
+from checkpoints.core.work_sums import WorkSums
 from checkpoints.ledger import locked_run
 from checkpoints.models import Checkpoint
 from orchestrator import runs
@@ -34,6 +36,48 @@ def lines(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
         for record in caplog.records
         if isinstance(record.msg, dict) and record.msg["event"] == event
     ]
+
+
+@pytest.fixture
+def sums(monkeypatch: pytest.MonkeyPatch) -> WorkSums:
+    """The sums of this process, as if somebody scraped them."""
+    sums = WorkSums(1)
+    monkeypatch.setattr(work_sums, "installed", sums)
+    return sums
+
+
+def test_each_stop_is_counted_once_by_its_status(
+    tmp_path: Path, sums: WorkSums
+) -> None:
+    graphs.BROKEN.add("fragile")
+    run = start("flaky", tmp_path)
+    assert sums.totals()["runs_failed"] == 1
+
+    tamper(Checkpoint.objects.get(id=run.head), line=7)
+    runs.resume(run.id)
+    runs.advance(run.id)
+    assert sums.totals()["runs_tampered"] == 1
+    # It is marked already.
+    locked_run.mark_tampered(run.id, TamperedRow("another hash", row="checkpoint"))
+    assert sums.totals()["runs_tampered"] == 1
+    assert sums.totals()["runs_failed"] == 1
+
+
+def test_a_run_that_ends_is_counted_as_no_stop(tmp_path: Path, sums: WorkSums) -> None:
+    run = start("flaky", tmp_path)
+    assert run.status == "completed"
+    totals = sums.totals()
+    for status in STOPPED:
+        assert totals[f"runs_{status}"] == 0
+
+
+def test_a_tampered_run_that_anybody_marks_is_counted(
+    tmp_path: Path, sums: WorkSums
+) -> None:
+    graphs.BROKEN.add("fragile")
+    run = start("flaky", tmp_path)
+    locked_run.mark_tampered(run.id, TamperedRow("another hash", row="checkpoint"))
+    assert sums.totals()["runs_tampered"] == 1
 
 
 def test_a_failed_run_leaves_one_line_that_names_run_graph_code_and_node(

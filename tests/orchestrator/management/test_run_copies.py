@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.db.utils import IntegrityError
 
-from approvals.models import Decision
+from approvals.models import BY_DEADLINE, Decision
 from checkpoints.models import Run, RunEvent
 from checkpoints.verification import verify_run
 from orchestrator.management import reference_data, run_copies
@@ -36,10 +36,12 @@ def test_copies_verify_and_each_batch_costs_a_statement_a_table(
     assert Run.objects.count() == templates + 60
     for run in Run.objects.filter(key__startswith="reference-"):
         assert verify_run(run.id) == []
-    assert Decision.objects.filter(run__in=_copied_ids()).count() == 2 * 33
+    copied = _copied_ids()
+    assert Decision.objects.filter(run__in=copied).count() == 2 * 33
+    assert Decision.objects.filter(run__in=copied, by_name=BY_DEADLINE).count() == 2 * 3
     inserts = [text for text in statements if text.startswith("INSERT")]
     # PostgreSQL gets the rows by COPY, which is no statement with parameters.
-    assert len(inserts) == (0 if connection.vendor == "postgresql" else 3 * 8)
+    assert len(inserts) == (0 if connection.vendor == "postgresql" else 3 * 9)
 
 
 def test_a_copy_enters_few_functions() -> None:

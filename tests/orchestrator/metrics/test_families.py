@@ -24,6 +24,8 @@ def test_the_sums_of_a_cluster_are_counters_with_its_id() -> None:
     sums = WorkSums(1)
     sums.add("runs_claimed", 3)
     sums.add("webhooks_failed")
+    sums.add("runs_unknown", 2)
+    sums.add("jobs_failed")
     sums.add("checkpoint_bytes", 1_024)
     for seconds in (0.001, 0.02, 100.0):
         sums.add_superstep(seconds)
@@ -34,6 +36,9 @@ def test_the_sums_of_a_cluster_are_counters_with_its_id() -> None:
         f"countersign_slots{{{of_worker}}} 4.0",
         f'countersign_claims_total{{kind="run",{of_worker}}} 3.0',
         f'countersign_webhook_attempts_total{{result="failed",{of_worker}}} 1.0',
+        f'countersign_runs_stopped_total{{status="unknown",{of_worker}}} 2.0',
+        f'countersign_runs_stopped_total{{status="tampered",{of_worker}}} 0.0',
+        f"countersign_jobs_failed_total{{{of_worker}}} 1.0",
         f"countersign_checkpoint_bytes_total{{{of_worker}}} 1024.0",
         f'countersign_superstep_seconds_bucket{{le="0.005",{of_worker}}} 1.0',
         f'countersign_superstep_seconds_bucket{{le="60.0",{of_worker}}} 2.0',

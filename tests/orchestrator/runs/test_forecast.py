@@ -13,12 +13,13 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from approvals.models import ApprovalRequest, RequestStatus
-from checkpoints import versions
+from checkpoints import threads, versions
 from checkpoints.core.status import Status
 from checkpoints.db.rows import new_row
 from checkpoints.ledger.run_error import stored_error
 from checkpoints.models import GraphVersion, PendingWrite, Run
 from checkpoints.queue import leases
+from checkpoints.threads import ThreadWrite
 from orchestrator import discovery, runs
 from orchestrator.engine import Graph, registry
 from orchestrator.engine.errors import IncompatibleGraph
@@ -457,6 +458,15 @@ def called(*options: str) -> tuple[str, int]:
     except CommandError as error:
         return out.getvalue(), error.returncode
     return out.getvalue(), 0
+
+
+def test_a_thread_of_another_engine_is_no_run_that_workers_take() -> None:
+    origin = threads.ThreadOrigin("langgraph")
+    threads.save_writes(
+        "t", "", "1", [ThreadWrite("a", "", 0, "c", ("x", b""))], origin
+    )
+    assert Run.objects.get().status == Status.WAITING
+    assert called() == ("No run is under way.\n", 0)
 
 
 def test_the_command_says_it_for_people_for_machines_and_for_pipelines(

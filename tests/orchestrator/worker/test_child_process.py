@@ -5,6 +5,7 @@ import gc
 import pytest
 from django.db import connection
 
+from orchestrator.worker.alive_file import AliveFile
 from orchestrator.worker.cluster import ENDED_BY_ITSELF, RunCluster
 from orchestrator.worker.signals import StopRequest
 
@@ -35,5 +36,5 @@ def test_no_process_of_a_cluster_searches_what_was_there_before_the_fork_for_gar
     assert any(each is connection for each in gc.get_objects()), (
         "the collector does not know it anyway"
     )
-    assert RunCluster(StopRequest()).run() == ENDED_BY_ITSELF
+    assert RunCluster(StopRequest(), AliveFile(None)).run() == ENDED_BY_ITSELF
     assert searched == [False]

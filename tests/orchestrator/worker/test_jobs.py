@@ -114,6 +114,34 @@ def test_a_job_that_raises_keeps_its_error_and_is_tried_again_later(monkeypatch)
     assert job.progress["place"] == "here"
 
 
+def test_each_failed_attempt_of_a_job_is_counted(counting, watched, monkeypatch):
+    kinds.advance(jobs.add_job("count"))
+    assert watched.totals()["jobs_failed"] == 0
+
+    def broken(lease):
+        raise ValueError("no")
+        yield
+
+    monkeypatch.setitem(kinds.KINDS, "broken", broken)
+    job_id = jobs.add_job("broken")
+    for attempt in (1, 2):
+        Job.objects.filter(id=job_id).update(due_at=timezone.now())
+        kinds.run_job(job_id, jobs.claim_one(job_id))
+        assert watched.totals()["jobs_failed"] == attempt
+
+
+def test_a_lost_job_is_no_failed_attempt(watched, monkeypatch):
+    def broken(lease):
+        jobs.cancel_job(lease.id)
+        raise ValueError("no")
+        yield
+
+    monkeypatch.setitem(kinds.KINDS, "broken", broken)
+    job_id = jobs.add_job("broken")
+    kinds.run_job(job_id, jobs.claim_one(job_id))
+    assert watched.totals()["jobs_failed"] == 0
+
+
 def test_a_job_that_kills_its_workers_stops(counting):
     job_id = jobs.add_job("count")
     for _ in range(jobs.MOST_ATTEMPTS):

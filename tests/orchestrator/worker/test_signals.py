@@ -40,6 +40,12 @@ def test_a_second_signal_is_an_order_to_stop_at_once(monkeypatch):
 
 def test_a_pause_ends_when_asked_to_stop():
     stop = StopRequest()
-    assert not stop.pause(0.0)
+    assert not stop.pause(0.0, meanwhile=lambda: None)
     stop.note(signal.SIGTERM, None)
-    assert stop.pause(60.0)
+    assert stop.pause(60.0, meanwhile=lambda: None)
+
+
+def test_a_pause_is_no_silence():
+    called = []
+    assert not StopRequest().pause(0.5, meanwhile=lambda: called.append(1))
+    assert len(called) >= 2
