@@ -149,9 +149,16 @@ def output_of(
     node = compiled.nodes[node_name]
     # Whatever form the author chose, it comes down to these three.
     update, goto, sends = _update_goto_sends(returned)
-    # However many writes have a schema, judging them takes no longer than one may.
-    with one_budget():
-        writes = _staged_writes(compiled, node, update, limit)
+    writes: list[WriteValue] = []
+    if isinstance(update, list | tuple):
+        # However many writes have a schema, judging them takes no longer than one may.
+        with one_budget():
+            writes = _staged_writes(compiled, node, update, limit)
+    else:
+        # The writes of a dict have no schemas.
+        for channel, value, label, _ in _wished_writes(node, update):
+            staged = _stage_write(compiled, node, channel, value, label, limit)
+            writes.append(staged)
     if goto is not None:
         goto = _checked_goto(node, goto)
     # The usual case of no sends costs one comparison.
