@@ -82,6 +82,16 @@ def _bounded(schema: Any, path: str, depth: int) -> Any:
 
 def _of_keyword(keyword: str, value: Any, path: str, depth: int) -> Any:
     at = f"{path}.{keyword}"
+    _require_allowed(keyword, value, at)
+    if keyword in _DATA:
+        return value
+    if keyword in _NAMED and isinstance(value, dict):
+        return {name: _bounded(one, at, depth + 1) for name, one in value.items()}
+    return _bounded(value, at, depth + 1)
+
+
+def _require_allowed(keyword: str, value: Any, at: str) -> None:
+    """Raise `InvalidValue` for a keyword that could cost without bounds."""
     if keyword in _REFUSED:
         raise InvalidValue(f"{at}: {_REFUSED[keyword]}", path=at)
     if keyword == "$ref" and not _is_own_reference(value):
@@ -90,11 +100,6 @@ def _of_keyword(keyword: str, value: Any, path: str, depth: int) -> Any:
         raise InvalidValue(f"{at}: patterns in values are not judged here", path=at)
     if keyword == "pattern":
         _require_bounded_pattern(value, at)
-    if keyword in _DATA:
-        return value
-    if keyword in _NAMED and isinstance(value, dict):
-        return {name: _bounded(one, at, depth + 1) for name, one in value.items()}
-    return _bounded(value, at, depth + 1)
 
 
 def _is_own_reference(value: Any) -> bool:

@@ -18,14 +18,17 @@ from checkpoints.models import Run
 from orchestrator.asking.approval import Approval, approval_of
 from orchestrator.asking.item_schemas import bounded
 from orchestrator.asking.reviewer_names import require_reviewers
-from orchestrator.engine.errors import InvalidValue
+from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.gates.gate_on_run import LAST_MOMENT
+from orchestrator.engine.graphs.answer_schema import one_budget
 from orchestrator.engine.graphs.gate import LONGEST_DEADLINE
 from orchestrator.engine.graphs.write import (
+    MOST_SCHEMA_BYTES,
     form_of,
     require_fitting_form,
     shown_form,
 )
+from orchestrator.engine.values import canonical
 from orchestrator.engine.values.canonical import normalised
 from orchestrator.graphs import NAME
 from orchestrator.run_access.keys import checked_key, get
@@ -74,7 +77,7 @@ def ask(
     shaped_by = [person.get_username() for person in people]
     content = _checked(inquiry, key, shaped_by)
     request = verbs.StartRequest(
-        NAME, content, key=key, by=by, on_behalf_of=on_behalf_of
+        NAME, content, key=key, by=by, on_behalf_of=on_behalf_of, is_asking=True
     )
     run, _ = verbs.start_or_find(request)
     return approval_of(run)
@@ -95,8 +98,8 @@ def ask_for(
     if on_behalf_of is not None:
         shaped_by.append(on_behalf_of)
     content = _checked(inquiry, key, shaped_by)
-    request = verbs.StartRequest(NAME, content, key=key, by=by)
-    run, is_new = start_for(request, on_behalf_of=on_behalf_of, is_asking=True)
+    request = verbs.StartRequest(NAME, content, key=key, by=by, is_asking=True)
+    run, is_new = start_for(request, on_behalf_of=on_behalf_of)
     return approval_of(run), is_new
 
 
@@ -139,7 +142,7 @@ def _checked(
     content = {
         "title": inquiry.title,
         "facts": _facts(inquiry.facts),
-        "items": _items(inquiry.items),
+        "items": _bounded_items(inquiry.items),
         "reviewers": sorted({*map(str, inquiry.reviewers)}),
         "quorum": inquiry.quorum,
         "reject_quorum": inquiry.reject_quorum,
@@ -211,6 +214,21 @@ def _facts(facts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         _require_text(fact["label"], f"{path}.label", LONGEST_TEXT)
         named.append({"label": fact["label"], "value": fact["value"]})
     return named
+
+
+def _bounded_items(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    # However many schemas there are, judging them takes no longer than one may.
+    with one_budget():
+        checked = _items(items)
+    # Later the node would be refused for it, when nobody waits for the answer.
+    schemas = [item["value_schema"] for item in checked if item["value_schema"]]
+    size = sum(len(canonical.encode(schema)) for schema in schemas)
+    if size > MOST_SCHEMA_BYTES:
+        raise PayloadTooLarge(
+            f"the schemas of the items have {size:,} bytes together; "
+            f"at most {MOST_SCHEMA_BYTES:,}"
+        )
+    return checked
 
 
 def _items(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

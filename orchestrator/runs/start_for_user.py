@@ -13,7 +13,6 @@ from approvals.permissions import may, may_see_run
 from checkpoints.audit import lines as audit_log
 from checkpoints.models import Run
 from orchestrator.engine.errors import Forbidden, InvalidValue, KeyConflict
-from orchestrator.graphs import NAME as SHIPPED
 from orchestrator.runs.verbs import StartRequest, start_or_find
 
 
@@ -30,19 +29,15 @@ def start_for(
     request: StartRequest,
     *,
     on_behalf_of: str | None = None,
-    is_asking: bool = False,
 ) -> tuple[Run, bool]:
     """Start a run as `start_or_find` does, for the user `by` of the request.
-    `on_behalf_of` is another user's name. The graph that the package brings is started
-    by `orchestrator.asking` alone (`is_asking`), which checks what is asked.
+    `on_behalf_of` is another user's name.
 
     Raises `Forbidden`, what `runs.start` raises, and a `KeyConflict` without facts if
     the key belongs to a run that the user may not see.
     """
     user = request.by
     require(user, "start_run")
-    if request.graph == SHIPPED and not is_asking:
-        raise InvalidValue(f"{SHIPPED} is asked as an approval", path="graph")
     if request.again.resume_failed or request.again.restart:
         require(user, "steer_run")
     person = _person(on_behalf_of)

@@ -66,6 +66,7 @@ from orchestrator.engine.step.notes import checked_metadata
 from orchestrator.engine.step.plan import begin
 from orchestrator.engine.values import canonical
 from orchestrator.execution import cancellation, diagnostics, loop
+from orchestrator.graphs import NAME as SHIPPED
 from orchestrator.run_access import labels
 from orchestrator.run_access.act import (
     check_person,
@@ -164,7 +165,8 @@ class Again:
 class StartRequest:
     """The arguments of `start`. `id` is the run's own, if it has no key; the same id
     returns the same run. `trace` is the `traceparent` that a caller sent, which counts
-    where no span is open here.
+    where no span is open here. `is_asking` says that `orchestrator.asking` has checked
+    what is asked; the graph that the package brings is started by it alone.
     """
 
     graph: str
@@ -177,6 +179,7 @@ class StartRequest:
     metadata: Mapping[str, Any] | None = None
     id: UUID | None = None
     trace: str = ""
+    is_asking: bool = False
 
     def __post_init__(self) -> None:
         for path, person in (("by", self.by), ("on_behalf_of", self.on_behalf_of)):
@@ -187,6 +190,7 @@ class StartRequest:
 def start_or_find(request: StartRequest) -> tuple[Run, bool]:
     """Start a run as `start` does. Returns the run, and whether this call made it."""
     _require_may_start(request)
+    _require_asked(request)
     compiled = registry.current(request.graph)
     staged = compiled.stage_input(request.input, limit=conf().max_value_bytes)
     uploads.check_refs(staged, by=request.by)
@@ -227,6 +231,12 @@ def _require_may_start(request: StartRequest) -> None:
     require_right_of_verb(request.by, "start_run")
     if request.again.resume_failed or request.again.restart:
         require_right_of_verb(request.by, "steer_run")
+
+
+def _require_asked(request: StartRequest) -> None:
+    """Raise `InvalidValue` for an approval that nobody checked."""
+    if request.graph == SHIPPED and not request.is_asking:
+        raise InvalidValue(f"{SHIPPED} is asked as an approval", path="graph")
 
 
 def _new_run(request: StartRequest, compiled: Compiled, staged: Any) -> Run:

@@ -5,10 +5,11 @@ An amount is text in JSON, so bounds of numbers hold for text that is a number t
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from itertools import count, islice
+from itertools import islice
 from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
@@ -30,9 +31,13 @@ MOST_REFERENCES = 1_000
 MOST_REFERRED = 4
 """The most that all that a schema refers to has in bytes, in largest schemas."""
 MOST_CHECKS = 100_000
-"""The most keywords of a schema that are held against one answer: seconds, however often
-it refers to itself.
+"""The most keywords of a schema that are held against one answer, or against all values
+of one budget: seconds, however often it refers to itself. What takes longer counts more.
 """
+_OF_PATTERN = 10
+"""As how many checks a pattern counts."""
+_BYTES_A_CHECK = 4
+"""How many bytes of a new schema count as one check."""
 MOST_FAULTS = 20
 """The most parts of an answer of which it is said what is wrong."""
 FORMATS = ("date", "email", "ipv4", "ipv6", "regex", "uuid")
@@ -63,12 +68,23 @@ def schema_of(schema: Any, *, of_decimal: bool) -> Json:
             f"the schema of an answer has {len(text):,} bytes; "
             f"at most {LARGEST_SCHEMA:,}"
         )
-    return canonical.loads(_checked(text, of_decimal))
+    with one_budget():
+        _BUDGET.get().charge_schema(text)
+        return canonical.loads(_checked(text, of_decimal))
 
 
 @lru_cache(maxsize=64)
 def _checked(text: bytes, of_decimal: bool) -> bytes:
     """Return a schema as it is stored. Many writes of a task bring the same one."""
+    # Whether it is in the cache must not decide what else fits into a budget.
+    token = _BUDGET.set(_Budget())
+    try:
+        return _judged(text, of_decimal)
+    finally:
+        _BUDGET.reset(token)
+
+
+def _judged(text: bytes, of_decimal: bool) -> bytes:
     plain = canonical.loads(text)
     _require_schema(plain)
     _require_own_references(plain)
@@ -95,13 +111,49 @@ def faults_of(schema: Json, answer: Json) -> list[ValidationError]:
     `InvalidValue` for a schema that cannot be applied to it, or not in `MOST_CHECKS`.
     """
     validator = _CountedValidator(schema, format_checker=FormatChecker(FORMATS))
-    _CHECKS.set(count(1))
     try:
-        return list(islice(validator.iter_errors(answer), MOST_FAULTS))
+        with one_budget():
+            return list(islice(validator.iter_errors(answer), MOST_FAULTS))
     except RecursionError as error:
         raise _refusal("leads back to itself without an end") from error
     except Unresolvable as error:
         raise _refusal(f"refers to what it does not have: {error}") from error
+
+
+@contextmanager
+def one_budget() -> Iterator[None]:
+    """Let all that is checked within share `MOST_CHECKS`; inside another, that one's."""
+    if _BUDGET.get(None) is not None:
+        yield
+        return
+    token = _BUDGET.set(_Budget())
+    try:
+        yield
+    finally:
+        _BUDGET.reset(token)
+
+
+class _Budget:
+    """The checks that are left, and the schemas that were charged for."""
+
+    def __init__(self) -> None:
+        self.left = MOST_CHECKS
+        self.schemas: set[bytes] = set()
+
+    def charge(self, checks: int) -> None:
+        """Raise `InvalidValue` beyond `MOST_CHECKS`."""
+        self.left -= checks
+        if self.left < 0:
+            raise _refusal("takes too long to hold against this value")
+
+    def charge_schema(self, text: bytes) -> None:
+        """Charge for a schema where it comes first."""
+        if text not in self.schemas:
+            self.schemas.add(text)
+            self.charge(len(text) // _BYTES_A_CHECK)
+
+
+_BUDGET: ContextVar[_Budget] = ContextVar("budget")
 
 
 def _refusal(reason: str) -> InvalidValue:
@@ -284,6 +336,28 @@ def _pattern(
         yield from _OF_PATTERNS(validator, pattern, value, schema) or ()
 
 
+def _unique(
+    validator: Any, is_unique: Any, value: Any, schema: Any
+) -> Iterator[ValidationError]:
+    """Check that no member of a list is there twice, without comparing each with each."""
+    if not is_unique or not isinstance(value, list):
+        return
+    members = {canonical.encode(_with_whole_numbers(member)) for member in value}
+    if len(members) < len(value):
+        yield ValidationError("it has a member twice")
+
+
+def _with_whole_numbers(value: Json) -> Json:
+    """Return a value in which 1.0 is 1, which is the same number in JSON Schema."""
+    if isinstance(value, list):
+        return [_with_whole_numbers(member) for member in value]
+    if isinstance(value, dict):
+        return {name: _with_whole_numbers(part) for name, part in value.items()}
+    if isinstance(value, float) and value.is_integer():
+        return int(value) if abs(value) <= canonical.LARGEST else value
+    return value
+
+
 _OF_PATTERNS = Draft202012Validator.VALIDATORS["pattern"]
 
 
@@ -319,15 +393,12 @@ _AnswerValidator = validators.extend(
         ),
         "multipleOf": _with_amounts("multipleOf", _is_multiple),
         "pattern": _pattern,
+        "uniqueItems": _unique,
     },
 )
 
 
-_CHECKS: ContextVar[Iterator[int]] = ContextVar("checks")
-"""Counts the keywords that are held against the present answer."""
-
-
-def _counted(check: Any) -> Any:
+def _counted(keyword: str, check: Any) -> Any:
     """Return the check of a keyword that counts. Raises `InvalidValue` beyond
     `MOST_CHECKS`.
     """
@@ -335,14 +406,38 @@ def _counted(check: Any) -> Any:
     def counted(
         validator: Any, expected: Any, value: Any, schema: Any
     ) -> Iterator[ValidationError]:
-        if next(_CHECKS.get()) > MOST_CHECKS:
-            raise _refusal("takes too long to hold against this value")
-        yield from check(validator, expected, value, schema) or ()
+        budget = _BUDGET.get()
+        budget.charge(_checks_of(keyword, expected, value))
+        for fault in check(validator, expected, value, schema) or ():
+            # Its message quotes the value, however large.
+            budget.charge(len(fault.message) // 1000)
+            yield fault
 
     return counted
 
 
+def _checks_of(keyword: str, expected: Any, value: Any) -> int:
+    """Return as how many checks one counts, by what is gone through in it."""
+    checks = 1 + _breadth(expected) + _breadth(value)
+    if keyword == "pattern":
+        checks += _OF_PATTERN
+    elif keyword in ("const", "enum"):
+        checks += len(canonical.encode(expected)) // 100
+    elif keyword == "uniqueItems" and isinstance(value, list):
+        checks += len(canonical.encode(value)) // 100
+    return checks
+
+
+def _breadth(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value) // 1000
+    return len(value) // 100 if isinstance(value, list | dict) else 0
+
+
 _CountedValidator = validators.extend(
     _AnswerValidator,
-    {word: _counted(check) for word, check in _AnswerValidator.VALIDATORS.items()},
+    {
+        word: _counted(word, check)
+        for word, check in _AnswerValidator.VALIDATORS.items()
+    },
 )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.engine.errors import InvalidValue, PayloadTooLarge
 from orchestrator.engine.frozen import frozen
-from orchestrator.engine.graphs.answer_schema import is_of_amount
+from orchestrator.engine.graphs.answer_schema import is_of_amount, one_budget
 from orchestrator.engine.graphs.call import CALL
 from orchestrator.engine.graphs.channel import LIMIT, Channel
 from orchestrator.engine.graphs.compile import Compiled
@@ -150,6 +150,27 @@ def output_of(
     # Whatever form the author chose, it comes down to these three.
     update, goto, sends = _update_goto_sends(returned)
     writes: list[WriteValue] = []
+    if isinstance(update, list | tuple):
+        # However many writes have a schema, judging them takes no longer than one may.
+        with one_budget():
+            writes = _staged_writes(compiled, node, update, limit)
+    else:
+        # The writes of a dict have no schemas.
+        for channel, value, label, _ in _wished_writes(node, update):
+            staged = _stage_write(compiled, node, channel, value, label, limit)
+            writes.append(staged)
+    if goto is not None:
+        goto = _checked_goto(node, goto)
+    # The usual case of no sends costs one comparison.
+    if sends != ():
+        sends = _checked_sends(node, sends)
+    return Output(tuple(writes), goto, sends)
+
+
+def _staged_writes(
+    compiled: Compiled, node: Node, update: Any, limit: int | None
+) -> list[WriteValue]:
+    writes: list[WriteValue] = []
     schema_bytes = 0
     for channel, value, label, write in _wished_writes(node, update):
         staged = _stage_write(compiled, node, channel, value, label, limit)
@@ -159,12 +180,7 @@ def output_of(
         writes.append(staged)
     if schema_bytes > MOST_SCHEMA_BYTES:
         raise _too_large_schemas(node, schema_bytes)
-    if goto is not None:
-        goto = _checked_goto(node, goto)
-    # The usual case of no sends costs one comparison.
-    if sends != ():
-        sends = _checked_sends(node, sends)
-    return Output(tuple(writes), goto, sends)
+    return writes
 
 
 def _too_large_schemas(node: Node, size: int) -> PayloadTooLarge:

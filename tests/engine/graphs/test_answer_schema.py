@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from orchestrator.engine import END, START, Gate, Graph, play
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.graphs import answer_schema
-from orchestrator.engine.graphs.answer_schema import faults_of, schema_of
+from orchestrator.engine.graphs.answer_schema import faults_of, one_budget, schema_of
 from tests.engine.small import Nothing
 
 Share = Annotated[Decimal, Field(ge=0, le=100)]
@@ -211,3 +211,65 @@ def test_a_schema_that_many_writes_bring_is_checked_once(
     for _ in range(5):
         schema_of(Once, of_decimal=False)
     assert made == [Once]
+
+
+def test_members_of_a_list_are_told_apart_without_comparing_each_with_each() -> None:
+    schema = {"uniqueItems": True}
+    members = [{"id": number} for number in range(20_000)]
+    assert faults_of(schema, members) == []
+    assert [fault.message for fault in faults_of(schema, [*members, {"id": 7}])] == [
+        "it has a member twice"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "is_unique"),
+    [
+        ([1, 1.0], False),
+        ([{"a": [1]}, {"a": [1.0]}], False),
+        ([1, True, "1", None, False, 0], True),
+        ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], False),
+    ],
+)
+def test_members_are_equal_as_json_schema_says(value: Any, is_unique: bool) -> None:
+    assert (faults_of({"uniqueItems": True}, value) == []) is is_unique
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"items": {"enum": ["x" * 60, *range(10_000)]}},
+        {"items": {"const": list(range(10_000))}},
+        {"items": {"required": [str(number) for number in range(9_000)]}},
+    ],
+)
+def test_what_takes_longer_counts_more(schema: Any) -> None:
+    # So that a fault does not end it.
+    either = {"anyOf": [schema, {}]}
+    with pytest.raises(InvalidValue, match="takes too long"):
+        faults_of(either, [[0] * 20_000] * 400)
+
+
+def test_all_values_of_one_budget_share_it() -> None:
+    schema = {"items": {"type": "integer"}}
+    with one_budget():
+        assert faults_of(schema, [1] * 40_000) == []
+        assert faults_of(schema, [1] * 40_000) == []
+        with pytest.raises(InvalidValue, match="takes too long"):
+            faults_of(schema, [1] * 40_000)
+    assert faults_of(schema, [1] * 40_000) == []
+
+
+def test_a_schema_costs_the_same_whether_it_was_checked_before_or_not() -> None:
+    def number_in_budget() -> int:
+        with one_budget():
+            for number in range(1_000):
+                try:
+                    schema_of(
+                        {"title": "x" * 4_000, "default": number}, of_decimal=False
+                    )
+                except InvalidValue:
+                    return number
+        raise AssertionError("schemas cost nothing")
+
+    assert number_in_budget() == number_in_budget()

@@ -215,7 +215,7 @@ def test_what_moved_is_not_signed(olive: Client, rita: Client) -> None:
         ),
         (
             {"items": [{"id": "a", "value": 1, "schema": {"$ref": "http://x/y"}}]},
-            "items[0].schema",
+            "items[0].schema.$ref",
         ),
         (
             {"items": [{"id": "a", "value": 1, "schema": "print(1)"}]},

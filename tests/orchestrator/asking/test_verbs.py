@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.test import Client
 from django.urls import reverse
@@ -18,7 +19,12 @@ from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.verification import verify_run
 from orchestrator import asking, discovery, runs
 from orchestrator.engine import Graph, registry
-from orchestrator.engine.errors import InvalidGraph, InvalidValue, UnknownThing
+from orchestrator.engine.errors import (
+    InvalidGraph,
+    InvalidValue,
+    PayloadTooLarge,
+    UnknownThing,
+)
 from orchestrator.graphs import NAME, approval
 from tests.support import small_graphs
 from tests.support.approvals import payers
@@ -167,6 +173,34 @@ def test_a_thousand_items_are_one_request(ann: User) -> None:
     asked = _advanced(asking.ask(_question(items=items)))
     assert len(asked.items) == 1000
     assert _decided(asked, "approve", ann).run.status == Status.COMPLETED
+
+
+def test_the_schemas_of_a_question_share_one_budget() -> None:
+    value = list(range(2_000))
+    schema = {"items": {"type": "integer"}}
+    items = [{"id": str(n), "value": value, "schema": schema} for n in range(100)]
+    with pytest.raises(InvalidValue, match="takes too long"):
+        asking.ask(_question(items=items))
+    assert asking.ask(_question(items=items[:20])).state == "opening"
+
+
+def test_schemas_that_are_too_large_together_are_refused_at_once() -> None:
+    schema = {"title": "x" * 60_000}
+    items = [{"id": str(n), "value": n, "schema": schema} for n in range(80)]
+    with pytest.raises(PayloadTooLarge, match="the schemas of the items"):
+        asking.ask(_question(items=items))
+    assert not Run.objects.exists()
+
+
+def test_the_shipped_graph_is_started_as_an_approval_alone() -> None:
+    asked = asking.ask(_question(), key="K-1")
+    with pytest.raises(InvalidValue, match="is asked as an approval"):
+        runs.start(NAME, asked.question)
+    with pytest.raises(InvalidValue, match="is asked as an approval"):
+        runs.start(NAME, asked.question, key="K-1", restart=True)
+    with pytest.raises(CommandError, match="is asked as an approval"):
+        call_command("start_run", NAME)
+    assert Run.objects.count() == 1
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
