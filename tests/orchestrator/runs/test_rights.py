@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AnonymousUser, Permission, User
 
-from checkpoints import bundle, retention
+from checkpoints import bundle, retention, threads
 from checkpoints.core.ids import uuid7
 from checkpoints.models import AuditLine, Checkpoint, RetentionPolicy, Run
 from orchestrator import runs
@@ -52,6 +52,7 @@ RIGHTS = {
         (f"retention.{verb}" for verb in ("prune", "erase", "begin_erasure")),
         "manage_retention",
     ),
+    "retention.remove_thread": "manage_retention",
     **dict.fromkeys(
         (
             f"retention.{verb}"
@@ -96,6 +97,8 @@ def verbs(run: Run) -> dict[str, Callable[..., Any]]:
     exported = BytesIO()
     retention.pin(first, by=None)
     bundle.export(run.id, exported)
+    write = threads.ThreadWrite("task", "", 0, "channel", ("text", b"a"), "a")
+    threads.save_writes("thread", "", "1", [write], threads.ThreadOrigin("others"))
     return {
         "runs.start": partial(runs.start, run.graph, {}),
         "runs.resume": partial(runs.resume, run.id),
@@ -125,6 +128,9 @@ def verbs(run: Run) -> dict[str, Callable[..., Any]]:
         "retention.pin": partial(retention.pin, head),
         "retention.unpin": partial(retention.unpin, first),
         "retention.prune": partial(retention.prune, rule),
+        "retention.remove_thread": partial(
+            retention.remove_thread, threads.find_thread("thread")
+        ),
         "retention.delete_policy": partial(
             retention.delete_policy, RetentionPolicy(graph="nothing")
         ),
