@@ -157,4 +157,5 @@ def test_kinds_beyond_the_limit_are_not_walked() -> None:
     forget_statistics()
     after = cost_of(lambda: _queue(most_kinds=20)).reads
     for figure, value in after.items():
-        assert value <= before[figure] * 1.5 + 30, figure
+        # A deeper index and other pages; a walk of all kinds would be ten times as much.
+        assert value <= before[figure] * 3 + 30, figure
