@@ -146,7 +146,7 @@ def test_a_look_at_the_queue_costs_its_kinds_and_not_the_runs_of_each(
         for figure, value in _reads(look).items():
             before = beside_few[name][figure]
             # The index is a page deeper for each look.
-            assert value <= 1.5 * before + 40, (name, figure, before, value)
+            assert value <= 2.5 * before + 40, (name, figure, before, value)
 
 
 def _reads(look: Callable[[], Any]) -> dict[str, int]:
