@@ -121,7 +121,7 @@ def _nobody_asked(told: Told) -> None:
     [
         (_other_revision, "what was signed is another revision"),
         (_an_edit_told_as_an_approval, "what was approved is not what was seen"),
-        (_a_rejection_with_a_value, "a rejection has a final value"),
+        (_a_rejection_with_a_value, "a decision to reject has a final value"),
         (_another_proposal, "the proposed value is not the one that was seen"),
         (_hidden_and_shown, "it shows values, though it says that it hides them"),
         (_nobody_asked, "the request that was decided is missing"),
