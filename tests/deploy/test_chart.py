@@ -108,6 +108,18 @@ def test_what_an_installation_consists_of() -> None:
 
 
 @pytest.mark.parametrize(
+    ("allowed", "sent"), [("*", "localhost"), (".example.org", "example.org")]
+)
+def test_a_probe_sends_a_host_that_the_web_process_answers(
+    allowed: str, sent: str
+) -> None:
+    [web] = _pods({**LEAST, "allowedHosts": [allowed]})["web"]["containers"]
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        headers = web[name]["httpGet"]["httpHeaders"]
+        assert headers == [{"name": "Host", "value": sent}]
+
+
+@pytest.mark.parametrize(
     ("missing", "word"),
     [
         ("allowedHosts", "allowedHosts"),

@@ -9,9 +9,8 @@ value null.
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.graphs import answer_schema
-from orchestrator.engine.graphs.write import facts_of, faults_in, in_words
+from orchestrator.engine.graphs.write import require_schema
 from orchestrator.engine.values.canonical import Json
 
 NOT_ANSWERED = (
@@ -63,9 +62,6 @@ def require_fitting(
     its question. `facts` go into the error.
     """
     question = stored_question(shown)
-    if question is None or question["schema"] is None:
-        return
-    errors = faults_in(question["schema"], channel, answer)
-    if errors:
-        sentence = f"the answer does not fit what was asked: {in_words(errors)}"
-        raise InvalidValue(sentence, **facts_of(channel, errors), **facts)
+    if question is not None:
+        sentence = "the answer does not fit what was asked"
+        require_schema(question["schema"], channel, answer, sentence, **facts)

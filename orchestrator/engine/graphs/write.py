@@ -114,12 +114,23 @@ def require_fitting_form(
     schema that is shown beside its write. `facts` go into the error.
     """
     form = stored_form(shown)
-    if form is None or form["schema"] is None:
+    if form is not None:
+        sentence = "the value does not fit the schema of its write"
+        require_schema(form["schema"], channel, edited, sentence, **facts)
+
+
+def require_schema(
+    schema: Json, channel: str, value: Json, sentence: str, **facts: Any
+) -> None:
+    """Raise `InvalidValue` with this sentence, naming each part, if a value does not fit
+    a schema; None fits all. `facts` go into the error.
+    """
+    if schema is None:
         return
-    errors = faults_in(form["schema"], channel, edited)
+    errors = faults_in(schema, channel, value)
     if errors:
-        sentence = f"the value does not fit the schema of its write: {in_words(errors)}"
-        raise InvalidValue(sentence, **facts_of(channel, errors), **facts)
+        message = f"{sentence}: {in_words(errors)}"
+        raise InvalidValue(message, **facts_of(channel, errors), **facts)
 
 
 def faults_in(schema: Json, channel: str, value: Json) -> list[dict[str, str]]:

@@ -22,9 +22,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
-{{- /* What a probe sends as its Host: a name that the web process answers. */ -}}
+{{- /* What a probe sends as its Host: a name that the web process answers. "*" is no name. */ -}}
 {{- define "countersign.host" -}}
-{{ include "countersign.hosts" . | splitList "," | first | trimPrefix "." }}
+{{ include "countersign.hosts" . | splitList "," | first | trimPrefix "." | replace "*" "localhost" }}
 {{- end -}}
 
 {{- define "countersign.hosts" -}}
