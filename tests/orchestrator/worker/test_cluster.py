@@ -52,10 +52,12 @@ def test_a_busy_worker_is_killed_and_neither_its_run_nor_its_slot_is_lost(tmp_pa
         victim_run = slow(1.5)
         begun(victim_run)
         send(started.busy(), signal.SIGKILL)
-        both = [slow(0.5), slow(0.5)]
-        for run in both:
-            begun(run)
-        assert [status(run) for run in both] == ["running", "running"]
+        # Long enough that a slow machine sees the second begin before the first ends.
+        both = [slow(4.0), slow(4.0)]
+        until(
+            lambda: [status(run) for run in both] == ["running", "running"],
+            what="both slots to be at work at once",
+        )
         ended(victim_run, *both)
         assert started.main.poll() is None
 
