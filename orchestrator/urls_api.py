@@ -50,6 +50,11 @@ v1 = [
         mount(asked.ApprovalCancelled),
         name="approval-cancel",
     ),
+    path(
+        "approvals/<str:run>/outcomes/",
+        mount(asked.ApprovalOutcomes),
+        name="approval-outcomes",
+    ),
     path("imports/", mount(bundles.Imports), name="imports"),
     path(
         "runs/<str:run>/replay-report/",
