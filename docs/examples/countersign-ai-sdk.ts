@@ -6,16 +6,13 @@ import createClient, { type Client } from "openapi-fetch"
 import type { components, paths } from "./countersign.js"
 
 type Schemas = components["schemas"]
-type Approval = Schemas["AskedApprovalOut"]
 export type Call = { toolCallId: string; toolName: string; input: unknown }
-type Question = Omit<Schemas["AskBody"], "items" | "key"> & { schema?: unknown }
-export type Asks = (call: Call) => Question
+export type Asks = (call: Call) => Omit<Schemas["AskBody"], "items" | "key"> & { schema?: unknown }
 
 export class Countersign {
   private api: Client<paths>
 
-  // `question` says who decides on a call, what they read above it, and, by a JSON Schema,
-  // how they may edit it.
+  // `question` says who decides on a call, and may have a JSON Schema that edits must fit.
   constructor(url: string, token: string, private question: Asks, fetcher?: typeof fetch) {
     const headers = { Authorization: `Token ${token}` }
     this.api = createClient<paths>({ baseUrl: url, headers, fetch: fetcher })
@@ -51,9 +48,8 @@ export class Countersign {
     return open.size && content.length === open.size ? { role: "tool", content } : undefined
   }
 
-  // The approval of a call. The key is made of the call's id, so it is asked once, and an
-  // answer that was lost is asked for again.
-  private async ask(call: Call, attempts = 3): Promise<Approval> {
+  // The approval of a call. It is asked once, because the key is made of the call's id.
+  private async ask(call: Call, attempts = 3): Promise<Schemas["AskedApprovalOut"]> {
     const { schema, ...question } = this.question(call)
     const item = { id: call.toolName, value: call.input, schema, effect: "external" } as const
     const key = `ai-sdk-${encodeURIComponent(call.toolCallId)}`

@@ -17,6 +17,7 @@ from orchestrator import runs, tokens
 from orchestrator.client import (
     AsyncClient,
     Client,
+    Conflict,
     DecisionSet,
     InvalidBody,
     KeyConflict,
@@ -98,6 +99,19 @@ def test_a_question_is_taken_back(client: Client, people: People) -> None:
     assert taken_back.state == "cancelled"
     assert taken_back.item("inv-1").verdict == "approved"
     assert taken_back.approved_items == ()
+
+
+def test_what_came_of_it_is_reported(client: Client, sign: Any) -> None:
+    asked = client.ask(**BODY, reports=True)
+    sign(asked.id, APPROVE, APPROVE)
+    outcomes = {"inv-1": ("done", "transfer 77"), "inv-2": ("failed", "no account")}
+    reported = client.report("INV-7", outcomes)
+    assert [item["outcome"]["result"] for item in reported.raw["items"]] == [
+        "done",
+        "failed",
+    ]
+    with pytest.raises(Conflict):
+        client.report("INV-7", {"inv-1": ("failed", "it came back")})
 
 
 def test_the_same_question_is_asked_once_and_another_is_refused(client: Client) -> None:
