@@ -143,6 +143,7 @@ _POLICY = {
     "auto?": str,
     "standing?": bool,
     "auto_after?": _is_window,
+    "reports?": bool,
 }
 _LINE = {
     "write": str,

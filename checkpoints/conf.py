@@ -108,6 +108,13 @@ class Variables(BaseModel):
             "for each open page; another one is closed with 4429"
         ),
     )
+    waits_per_person: WholeFromOne = Field(
+        1000,
+        description=(
+            "calls that may wait for [an approval](approvals.md#waiting-for-the-answer) "
+            "in one web process for one person; another one is answered 429"
+        ),
+    )
     socket_messages_per_second: PositiveNumber = Field(
         5.0,
         description=(

@@ -219,6 +219,7 @@ KEPT_FACTS = frozenset(
         "record",
         "request",
         "requests",
+        "result",
         "revision",
         "rows",
         "rows_hash",

@@ -4,6 +4,7 @@ the receipts.
 """
 
 from orchestrator.asking.approval import Approval, ItemStanding, approval_of
+from orchestrator.asking.outcomes import report
 from orchestrator.asking.verbs import (
     Inquiry,
     ask,
@@ -20,5 +21,6 @@ __all__ = [
     "ask",
     "ask_for",
     "cancel",
+    "report",
     "visible_approval",
 ]
