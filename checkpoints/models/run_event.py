@@ -62,6 +62,11 @@ class RunEvent(Sealed):
                 condition=models.Q(type="thread_copied"),
                 name="run_event_copied",
             ),
+            models.Index(
+                fields=["task", "run"],
+                condition=models.Q(type="thread_ran"),
+                name="run_event_ran",
+            ),
         ]
         constraints = [
             models.UniqueConstraint(fields=["run", "seq"], name="run_event_seq")
