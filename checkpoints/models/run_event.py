@@ -68,6 +68,11 @@ class RunEvent(Sealed):
                 condition=models.Q(type="outcome_reported"),
                 name="run_event_reported",
             ),
+            models.Index(
+                fields=["task", "run"],
+                condition=models.Q(type="thread_ran"),
+                name="run_event_ran",
+            ),
         ]
         constraints = [
             models.UniqueConstraint(fields=["run", "seq"], name="run_event_seq")

@@ -145,6 +145,7 @@ EVENTS = {
     "memory_deleted": "memory deleted",
     "history_removed": "history removed",
     "thread_copied": "copied from another thread",
+    "thread_ran": "another run of its engine",
     "thread_saved": "checkpoint of a thread saved",
     "thread_written": "writes of a thread kept",
     "warning": "warning",
