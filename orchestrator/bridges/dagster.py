@@ -58,7 +58,7 @@ def paused_call(
 
     @op(name=f"ask_{call.name}")
     def ask(context: OpExecutionContext, arguments: dict[str, Any]) -> str:
-        key = key_of("dagster", call.name, _root(context.run))
+        key = key_of("dagster", call.name, root_of(context.run))
         approval = call.ask(key, **arguments)
         tags = {ASKED: approval.id, WAITING: call.name}
         context.instance.add_run_tags(context.run_id, tags)
@@ -69,7 +69,7 @@ def paused_call(
         id_ = context.op_config["approval"]
         filters = RunsFilter(tags={SIGNED: id_})
         [*first] = context.instance.get_run_records(filters, limit=1, ascending=True)
-        if not first or first[0].dagster_run.run_id != _root(context.run):
+        if not first or first[0].dagster_run.run_id != root_of(context.run):
             raise Failure("another run goes on after it", allow_retries=False)
         approval = client.approval(id_)
         if not approval.key.startswith(key_of("dagster", call.name, "")):
@@ -96,6 +96,6 @@ def paused_call(
     return PausedCall(ask, run, sensor_of)
 
 
-def _root(run: DagsterRun) -> str:
+def root_of(run: DagsterRun) -> str:
     """Return the id that a run shares with those that execute it again."""
     return run.root_run_id or run.run_id

@@ -56,9 +56,9 @@ def make_server(client: AsyncClient, reviewers: Sequence[str]) -> MCPServer:
         [*rows] = [row["decisions"] for row in raw["items"] if row["id"] == item]
         decisions = []
         for decision in rows[0] if rows else ():
-            path = f"decisions/{decision['id']}/receipt/"
+            call: Call[Any] = Call("GET", f"decisions/{decision['id']}/receipt/")
             try:
-                file = await client.send(Call[Any]("GET", path))
+                file = await client.send(call)
             except (NotAllowed, NotFound):
                 file = None  # it is for who signed, and for auditors
             decisions.append({**decision, "file": file})
