@@ -28,9 +28,7 @@ class Shop:
             self.paid.append(f"{invoice} {amount + 0}")
             return invoice
 
-        paused = paused_call(
-            client or desk.client, pay, reviewers=["group:payers"]
-        )
+        paused = paused_call(client or desk.client, pay, reviewers=["group:payers"])
         ask = paused.ask.with_retry_policy(dagster.RetryPolicy(max_retries=2))
 
         @dagster.op(config_schema={"invoice": str, "amount": str})
@@ -108,7 +106,10 @@ def test_a_job_goes_on_after_a_yes_in_a_run_of_its_own(desk: Desk, shop: Shop) -
     assert failure_of(results[2]) == "twice"
     assert sorted(shop.paid) == ["INV-1 10.00", "INV-2 19.00"]
     assert shop.tick() == []
-    assert shop.instance.get_runs(dagster.RunsFilter(tags={"countersign/waiting": "pay"})) == []
+    assert (
+        shop.instance.get_runs(dagster.RunsFilter(tags={"countersign/waiting": "pay"}))
+        == []
+    )
 
 
 def test_a_tick_that_was_lost_comes_again_under_the_same_key(
@@ -155,7 +156,9 @@ def test_a_run_asks_about_no_other_arguments_than_it_did(
 
 
 def test_a_run_that_is_executed_again_is_known_by_the_first() -> None:
-    again = dagster.DagsterRun("propose", run_id="b", root_run_id="a")
+    again = dagster.DagsterRun(
+        "propose", run_id="b", root_run_id="a", parent_run_id="a"
+    )
     assert root_of(again) == "a"
 
 
@@ -175,5 +178,5 @@ def test_a_run_that_no_sensor_started_runs_nothing(desk: Desk, shop: Shop) -> No
     desk.decide(harmless, "approve")
     config = {"ops": {"pay": {"config": {"approval": other.id}}}}
     lie = dagster.RunRequest(run_config=config, tags={SIGNED: other.id})
-    assert failure_of(shop.launch(lie)) == "the approval is that of another call"
+    assert failure_of(shop.launch(lie)) == "it is the approval of another call"
     assert shop.paid == []

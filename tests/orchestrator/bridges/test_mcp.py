@@ -1,6 +1,7 @@
 """The tools of the MCP server, called with the client of its own library."""
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator import tokens
 from orchestrator.client import AsyncClient
 from tests.support.bridges import Desk
 from tests.support.processes import ROOT, environment
@@ -29,10 +31,13 @@ class Agent:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
+        self.token = desk.token
         self.pages: list[str] = []
         self._pool = ThreadPoolExecutor(1)
 
-    def call(self, tool: str, *, opens: bool = False, mode: str = "auto", **given: Any) -> Any:
+    def call(
+        self, tool: str, *, opens: bool = False, mode: str = "auto", **given: Any
+    ) -> Any:
         """Return the answer of a tool; as a text, if it is a refusal."""
 
         async def see(_: Any, page: Any) -> ElicitResult:
@@ -40,10 +45,12 @@ class Agent:
             return ElicitResult(action="accept" if opens else "decline")
 
         async def session() -> Any:
-            async with AsyncClient(self.desk.url, token=self.desk.token) as client:
+            async with AsyncClient(self.desk.url, token=self.token) as client:
                 server = make_server(client, ["group:payers"])
                 callback = see if opens or mode == "legacy" else None
-                async with mcp.Client(server, mode=mode, elicitation_callback=callback) as agent:
+                async with mcp.Client(
+                    server, mode=mode, elicitation_callback=callback
+                ) as agent:
                     return await agent.call_tool(tool, given)
 
         answer = asyncio.run(session())
@@ -64,8 +71,6 @@ def agent(desk: Desk) -> Iterator[Agent]:
 
 
 def content(answer: Any) -> Any:
-    import json
-
     return json.loads(answer.content[0].text)
 
 
@@ -78,13 +83,20 @@ def test_an_agent_asks_and_reads_what_people_signed(
     shown = content(asking.result())
     assert agent.pages == [f"{desk.url}/reviews/{asked.run.id}/"]
     assert shown["state"] == "open"
-    assert shown["items"] == [{"id": "inv-1", "verdict": "", "reason": ""}]
+    assert shown["items"] == [
+        {"id": "inv-1", "verdict": "", "reason": "", "decisions": []}
+    ]
     desk.decide(asked, "edit", value={"amount": "9.00"}, reason="discount")
     settled = content(agent.call("status", approval="INV-1"))
     assert settled["state"] == "approved"
     assert settled["items"][0]["value"] == {"amount": "9.00"}
-    [decision] = [content(agent.call("receipt", approval="INV-1", item="inv-1"))]
-    assert decision
+    [decision] = settled["items"][0]["decisions"]
+    assert decision["by"] == "rita"
+    refused = agent.call("receipt", decision=decision["id"])
+    assert "scope" in refused
+    agent.token = tokens.make_token(desk.reviewer, scopes=["read", "export"])
+    file = content(agent.call("receipt", decision=decision["id"]))
+    assert file["payloadType"]
 
 
 def test_a_question_is_asked_once_and_another_under_its_key_is_refused(
@@ -99,7 +111,8 @@ def test_a_question_is_asked_once_and_another_under_its_key_is_refused(
     assert "key_conflict" in agent.ask(items=dearer).result()
     desk.decide(asked, "reject", reason="twice")
     [item] = content(agent.call("status", approval="INV-1"))["items"]
-    assert item == {"id": "inv-1", "verdict": "rejected", "reason": "twice"}
+    assert (item["verdict"], item["reason"]) == ("rejected", "twice")
+    assert "value" not in item
     assert "unknown_thing" in agent.call("status", approval="INV-2")
 
 
