@@ -3,9 +3,10 @@ people. Needs the extra `langgraph`; docs/bridges.md has an example.
 """
 
 from itertools import chain, islice
-from typing import Any, TypedDict
+from typing import Any
 
 from langgraph.types import Command, Interrupt, StateSnapshot
+from typing_extensions import TypedDict
 
 from orchestrator.bridges.langchain_actions import actions_of, answer_of, mode_of
 from orchestrator.bridges.tool_calls import ToolCall, question_of, signed_items

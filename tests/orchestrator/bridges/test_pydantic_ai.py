@@ -1,96 +1,100 @@
-"""An agent of pydantic-ai whose tools wait for people: what runs is what was signed."""
+"""Deferred tools of pydantic-ai: what lies about its calls runs nothing."""
 
 from typing import Any
 
 import pytest
 
-pytest.importorskip("pydantic_ai", reason="the extra pydantic-ai is not installed")
+from orchestrator.client import KeyConflict
+from tests.support.agents import TWO
+from tests.support.bridges import Desk
+from tests.support.tool_calls import APPROVE, REJECT, REVIEWERS, sign
 
-from pydantic import TypeAdapter
-from pydantic_ai import Agent, DeferredToolRequests
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelMessagesTypeAdapter,
-    ModelResponse,
-    TextPart,
-    ToolCallPart,
-    ToolReturnPart,
+pytest.importorskip("pydantic_ai", reason="the extra `pydantic-ai` is not installed")
+
+from pydantic_ai import Agent, DeferredToolRequests  # noqa: E402
+from pydantic_ai.models.test import TestModel  # noqa: E402
+
+from orchestrator.bridges.pydantic_ai import (  # noqa: E402
+    outcomes,
+    question,
+    schemas_of,
 )
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from orchestrator.bridges.tool_calls import NotSigned  # noqa: E402
+from tests.support.agents.pydantic_ai import Payer  # noqa: E402
 
-from orchestrator.bridges.pydantic_ai import outcomes, question, results
-from orchestrator.bridges.tool_calls import NotSigned
-from orchestrator.client import Client, KeyConflict
-from tests.orchestrator.client.conftest import Sign
+pytestmark = pytest.mark.django_db(transaction=True)
 
-REVIEWERS = ["group:payers"]
-CALLS = [
-    ToolCallPart("pay", {"invoice": "a", "amount": 10}, "call-1"),
-    ToolCallPart("pay", {"invoice": "b", "amount": 20}, "call-2"),
-]
-Paid = list[tuple[str, int]]
-
-
-def payer(paid: Paid, calls: list[ToolCallPart] = CALLS) -> Agent[None, Any]:
-    """Return an agent that makes these calls, and then repeats what came of them."""
-
-    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        returns = [
-            p for m in messages for p in m.parts if isinstance(p, ToolReturnPart)
-        ]
-        if returns:
-            return ModelResponse([TextPart("; ".join(str(p.content) for p in returns))])
-        return ModelResponse(list(calls))
-
-    agent = Agent(FunctionModel(answer), output_type=[str, DeferredToolRequests])
-
-    @agent.tool_plain(requires_approval=True)
-    def pay(invoice: str, amount: int) -> str:
-        paid.append((invoice, amount))
-        return f"paid {amount}"
-
-    return agent
+LIES: dict[str, Any] = {
+    "an amount": [("pay", {"invoice": "a", "amount": 9999}), TWO[1]],
+    "a type": [("pay", {"invoice": "a", "amount": 10.0}), TWO[1]],
+    "a tool": [("refund", {"invoice": "a", "amount": 10}), TWO[1]],
+    "the order": [TWO[1], TWO[0]],
+    "one more": [*TWO, TWO[0]],
+    "one less": TWO[:1],
+}
 
 
-class Saved:
-    """What a process leaves behind at its pause: JSON alone."""
-
-    def __init__(self, agent: Agent[None, Any]) -> None:
-        result = agent.run_sync("Pay the invoices.")
-        self.messages = result.all_messages_json()
-        self.requests = TypeAdapter(DeferredToolRequests).dump_json(result.output)
-
-    def restored(self) -> tuple[list[ModelMessage], DeferredToolRequests]:
-        messages = ModelMessagesTypeAdapter.validate_json(self.messages)
-        requests = TypeAdapter(DeferredToolRequests).validate_json(self.requests)
-        return messages, requests
+def test_other_arguments_under_the_same_ids_are_refused(desk: Desk) -> None:
+    desk.client.ask(**Payer().pause().question())
+    liar = Payer(LIES["an amount"]).pause()
+    with pytest.raises(KeyConflict):
+        desk.client.ask(**liar.question())
 
 
-def test_a_call_runs_after_a_restart_with_what_was_signed(
-    client: Client, sign: Sign
-) -> None:
-    paid: Paid = []
-    agent = payer(paid)
-    saved = Saved(agent)
-    _, requests = saved.restored()
-    asked = client.ask(
-        **question(requests, run="r-1", agent=agent, reviewers=REVIEWERS)
+def test_what_was_not_signed_never_runs(desk: Desk) -> None:
+    asked = desk.client.ask(**Payer().pause().question())
+    approval = sign(desk, asked, APPROVE, APPROVE)
+    for lie in LIES.values():
+        liar = Payer(lie).pause()
+        with pytest.raises(NotSigned):
+            liar.go_on(approval)
+        assert liar.shop.paid == []
+
+
+def test_messages_that_lie_about_the_requests_run_nothing(desk: Desk) -> None:
+    payer = Payer().pause()
+    approval = sign(desk, desk.client.ask(**payer.question()), APPROVE, APPROVE)
+    messages, requests = payer.left
+    payer.left = messages.replace(b'"amount":10', b'"amount":9999'), requests
+    assert payer.left[0] != messages
+    with pytest.raises(NotSigned):
+        payer.go_on(approval)
+    assert payer.shop.paid == []
+
+
+def test_requests_that_lie_change_nothing_of_what_runs(desk: Desk) -> None:
+    payer = Payer().pause()
+    approval = sign(desk, desk.client.ask(**payer.question()), APPROVE, REJECT)
+    messages, requests = payer.left
+    payer.left = messages, requests.replace(b'"amount":10', b'"amount":9999')
+    assert payer.left[1] != requests
+    payer.go_on(approval)
+    assert payer.shop.paid == [("a", 10)]
+
+
+def test_the_outcome_of_what_was_approved_can_be_reported(desk: Desk) -> None:
+    payer = Payer().pause()
+    approval = sign(desk, desk.client.ask(**payer.question()), APPROVE, REJECT)
+    payer.go_on(approval)
+    assert outcomes(payer.messages, approval) == {"call-1": ("done", "")}
+
+
+def test_an_agent_that_waits_for_nobody_asks_nobody() -> None:
+    with pytest.raises(ValueError, match="waits for nobody"):
+        question([], DeferredToolRequests(), run="r-1", reviewers=REVIEWERS)
+
+
+def test_a_call_that_runs_elsewhere_is_no_item() -> None:
+    payer = Payer().pause()
+    messages, requests = payer.waiting()
+    requests.calls = [requests.approvals.pop()]
+    asked = question(messages, requests, run="r-1", reviewers=REVIEWERS)
+    assert [item["id"] for item in asked["items"]] == ["call-1"]
+
+
+def test_tools_behind_a_toolset_have_their_schemas() -> None:
+    payer = Payer()
+    agent = Agent(
+        TestModel(), toolsets=[ts.approval_required() for ts in payer.agent.toolsets]
     )
-    sign(
-        asked.id,
-        {"verdict": "edit", "value": {"invoice": "a", "amount": 8}},
-        {"verdict": "reject", "reason": "paid already"},
-    )
-    # The process has ended; another one goes on.
-    del agent, requests
-    agent = payer(paid)
-    messages, requests = saved.restored()
-    approval = client.wait(asked.key)
-    result = agent.run_sync(
-        message_history=messages,
-        deferred_tool_results=results(requests, approval, run="r-1"),
-    )
-    assert paid == [("a", 8)]
-    assert result.output == "paid 8; paid already"
-    assert outcomes(result.all_messages(), approval) == {"call-1": ("done", "")}
-    print(asked)
+    assert schemas_of(agent).keys() == {"pay", "refund"}
