@@ -3,6 +3,7 @@
 `Client` and `AsyncClient` need the extra `client`; the rest needs nothing.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.client.approval import Approval, Item
@@ -22,6 +23,7 @@ from orchestrator.client.errors import (
 )
 
 if TYPE_CHECKING:
+    from orchestrator.client import calls
     from orchestrator.client.clients import AsyncClient, Client
 
 __all__ = [
@@ -41,13 +43,15 @@ __all__ = [
     "ServerFailed",
     "Throttled",
     "Unreachable",
+    "calls",
 ]
 
 
 def __getattr__(name: str) -> Any:
     # Who only builds a `DecisionSet` needs no httpx.
     if name in ("AsyncClient", "Client"):
-        from orchestrator.client import clients
-
+        clients = import_module("orchestrator.client.clients")
         return getattr(clients, name)
+    if name == "calls":
+        return import_module("orchestrator.client.calls")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

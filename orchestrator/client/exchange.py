@@ -26,7 +26,7 @@ SENT_AGAIN = frozenset({429, 502, 503, 504})
 _MEMBERS = frozenset({"type", "title", "status", "code", "detail"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call(Generic[T]):
     """What an operation of the API sends. `T` is the type of its answer."""
 
@@ -38,6 +38,11 @@ class Call(Generic[T]):
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return the query without what was not named."""
+        return {name: its for name, its in self.query.items() if its is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +60,30 @@ class Pause:
     seconds: float
 
 
-Flow = Generator[Send | Pause, httpx.Response | None, T]
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """A step: follow a run until a line comes after the line `after`, or so many seconds
+    have passed. Hand back the number of the last line; None where nothing can be
+    followed.
+    """
+
+    run: str
+    after: int
+    seconds: float
+
+
+Step = Send | Pause | Listen
+Flow = Generator[Step, httpx.Response | int | None, T]
 """The steps that lead to a `T`."""
 
 
-def part(name: str) -> str:
+def part(name: str | int) -> str:
     """Return an id or key as one part of a path. Raises `ValueError` for a name that
     would lead elsewhere.
     """
     if name in ("", ".", ".."):
         raise ValueError(f"{name!r} is no id or key")
-    return quote(name, safe=":~")
+    return quote(str(name), safe=":~")
 
 
 def answered(call: Call[T], *, retries: int) -> Flow[T]:
@@ -79,8 +97,8 @@ def answered(call: Call[T], *, retries: int) -> Flow[T]:
         reply = yield from _attempt(call, headers)
         if isinstance(reply, httpx.Response):
             return _content(call, reply)
-        pause = _pause_after(reply, attempt)
-        if attempt == retries or not _may_be_sent_again(call, reply, pause):
+        pause = pause_after(reply, attempt)
+        if attempt == retries or not may_be_sent_again(call, reply, pause):
             raise reply
         yield Pause(pause)
     raise AssertionError("the last attempt returns or raises")
@@ -93,10 +111,8 @@ def _attempt(
     try:
         response = yield Send(call, headers)
     except httpx.TransportError as error:
-        failure = Unreachable(_reason(error), call=str(call))
-        failure.__cause__ = error
-        return failure
-    assert response is not None
+        return unreachable(call, error)
+    assert isinstance(response, httpx.Response)
     return failure_of(call, response) or response
 
 
@@ -143,15 +159,20 @@ def _content(call: Call[T], response: httpx.Response) -> T:
     return cast(T, content)
 
 
-def _reason(error: httpx.TransportError) -> str:
-    text = str(error)
-    name = type(error).__name__
-    if text:
-        return f"no answer, {name}: {text}"
-    return f"no answer, {name}"
+def unreachable(call: Call[Any], error: httpx.TransportError) -> Unreachable:
+    """Return the error for a call to which no answer came."""
+    reason = f"no answer, {type(error).__name__}"
+    if str(error):
+        reason = f"{reason}: {error}"
+    failure = Unreachable(reason, call=str(call))
+    failure.__cause__ = error
+    return failure
 
 
-def _may_be_sent_again(call: Call[Any], failure: ApiError, pause: float) -> bool:
+def may_be_sent_again(call: Call[Any], failure: ApiError, pause: float) -> bool:
+    """Return whether a call that failed may be repeated after a pause: it has its effect
+    once, and the failure may pass.
+    """
     if call.method not in ("GET", "POST") or pause > LONGEST_PAUSE:
         return False
     return (
@@ -161,7 +182,8 @@ def _may_be_sent_again(call: Call[Any], failure: ApiError, pause: float) -> bool
     )
 
 
-def _pause_after(failure: ApiError, attempt: int) -> float:
+def pause_after(failure: ApiError, attempt: int) -> float:
+    """Return how many seconds to wait after so many attempts that failed before."""
     # Spread, so that clients which failed together do not come back together.
     pause: float = FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.0)  # noqa: S311
     return max(pause, failure.retry_after or 0.0)
