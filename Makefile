@@ -96,9 +96,9 @@ clean:
 	$(PIP) '.[test,e2e]'
 	touch $@
 
-# Types are checked of the tests too, and what lies in deploy by the programs that it is for.
+# Types are checked of the tests too, what lies in deploy by the programs that it is for, and bridges by what they lead to.
 .venv/.lint: .venv/.test
-	$(PIP) '.[lint,deploy,docs]'
+	$(PIP) '.[lint,deploy,docs,bridges]'
 	touch $@
 
 .venv-newer/.test: pyproject.toml
