@@ -32,7 +32,15 @@ WORDS = {
     "request.settled": "A review was decided",
     "request.expired": "A review was closed by its deadline",
     "request.withdrawn": "A review was withdrawn",
-    "run.stopped": "What came of it: the run ended or stopped",
+    "run.stopped": "What came of it: a run in which people decided ended or stopped",
+    "run.completed": "A run was completed",
+    "run.rejected": "A run ended, for people rejected what it proposed",
+    "run.cancelled": "A run was cancelled",
+    "run.failed": "A run failed",
+    "run.unknown": "A run stopped: nobody knows whether an effect happened",
+    "run.incompatible": "A run stopped: it does not fit the new version of its graph",
+    "run.tampered": "A run stopped: a row of it is not as it was sealed",
+    "values.erased": "Values of a run were erased",
     "webhook.test": "A test",
 }
 """Event -> what it says, in a sentence."""
