@@ -1205,8 +1205,8 @@ class Notice(models.Model):
 class Envelope(models.TextChoices):
     """The forms of a message."""
 
-    STANDARD = "standard", "type, timestamp and data, as Standard Webhooks have it"
-    CLOUDEVENTS = "cloudevents", "a CloudEvent in JSON"
+    STANDARD = "standard", "Standard Webhooks: type, timestamp and data"
+    CLOUDEVENTS = "cloudevents", "CloudEvents 1.0, as JSON"
 
 
 class Webhook(Sealed):

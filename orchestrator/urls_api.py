@@ -46,6 +46,11 @@ v1 = [
     path("approvals/", mount(asked.Approvals), name="approvals"),
     path("approvals/<str:run>/", mount(asked.OneApproval), name="approval"),
     path(
+        "approvals/<str:run>/callback/",
+        mount(asked.ApprovalCallback),
+        name="approval-callback",
+    ),
+    path(
         "approvals/<str:run>/cancel/",
         mount(asked.ApprovalCancelled),
         name="approval-cancel",

@@ -31,11 +31,10 @@ from checkpoints.verification import LIST_DIFFERS, verify_run
 from orchestrator import runs
 from orchestrator.engine import END, START
 from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
-from tests.support import notices, run_actions
+from tests.support import notices, run_actions, small_graphs
 from tests.support.cast import People
 from tests.support.decisions import paused_run
 from tests.support.rows import a_decision, a_request, a_run, a_write
-from tests.support.small_graphs import advanced, graph
 
 pytestmark = pytest.mark.django_db
 OF_ANOTHER_TABLE = {
@@ -549,7 +548,7 @@ def test_a_run_that_came_in_as_a_bundle_is_noted_for_no_webhook() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_replay_has_no_outside_that_hears_of_its_end() -> None:
-    made = graph("replayed_for_nobody")
+    made = small_graphs.graph("replayed_for_nobody")
 
     @made.node()
     def note(state: Any, ctx: Any) -> dict[str, Any]:
@@ -558,7 +557,7 @@ def test_a_replay_has_no_outside_that_hears_of_its_end() -> None:
     made.edge(START, "note")
     made.edge("note", END)
     _wanting()
-    run = advanced(made)
+    run = small_graphs.advanced(made)
     assert notices.events() == [("run.completed", "completed")]
     replayed = runs.advance(runs.replay(f"{run.key}:initial").id)
     assert replayed.status == Status.COMPLETED
@@ -567,7 +566,7 @@ def test_a_replay_has_no_outside_that_hears_of_its_end() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_an_erasure_is_noted_when_it_has_ended() -> None:
-    made = graph("erased_for_webhooks")
+    made = small_graphs.graph("erased_for_webhooks")
 
     @made.node()
     def note(state: Any, ctx: Any) -> dict[str, Any]:
@@ -576,7 +575,7 @@ def test_an_erasure_is_noted_when_it_has_ended() -> None:
     made.edge(START, "note")
     made.edge("note", END)
     _wanting("values.erased", graphs=("erased_for_webhooks",))
-    run = advanced(made)
+    run = small_graphs.advanced(made)
     record = ErasureRecord.objects.create(run=run.id, at=run.created_at)
     assert notices.events() == []
     with transaction.atomic():
