@@ -26,6 +26,7 @@ from pydantic import (
 from checkpoints.core.keyring import Keyring, derived
 from checkpoints.core.setting_types import (
     HeaderName,
+    Hosts,
     Keys,
     KeysOfOthers,
     LongToken,
@@ -208,6 +209,14 @@ class Variables(BaseModel):
         description=(
             "whether [webhooks](notices.md#where-it-may-be-sent) may send without TLS; "
             "always in debug mode"
+        ),
+    )
+    callback_hosts: Hosts = Field(
+        (),
+        description=(
+            "the hosts, between commas, that may be named as the [callback of an "
+            "approval](approvals.md#to-be-called), with a port that is not the usual; "
+            "without any none may"
         ),
     )
     secrets: Secrets = Field(

@@ -26,6 +26,9 @@ from checkpoints.core.keyring import DATA_KEY, KEY_BYTES, LONGEST_KEY_ID
 LONGEST_SHOWN = 200
 """The most characters of a wrong value that a refusal repeats."""
 
+LONGEST_HOST = 180
+"""The most characters of the name of a host, which is part of the name of a job."""
+
 LEAST_TOKEN = 32
 """The fewest characters of a token that opens a door by itself."""
 
@@ -141,6 +144,20 @@ def _site_address(url: str) -> str:
     return url
 
 
+def _hosts(hosts: Any) -> Any:
+    """Return the names of hosts, which a text has between commas."""
+    if isinstance(hosts, str):
+        hosts = [name.strip() for name in hosts.split(",") if name.strip()]
+    if not isinstance(hosts, list | tuple) or not all(map(_is_host, hosts)):
+        raise ValueError("must be hosts in small letters, as hooks.example.org")
+    return tuple(hosts)
+
+
+def _is_host(name: Any) -> bool:
+    fits = isinstance(name, str) and len(name) <= LONGEST_HOST
+    return fits and re.fullmatch(r"[a-z0-9._:\[\]-]+", name) is not None
+
+
 def _mail_sender(sender: str) -> str:
     address = parseaddr(sender)[1]
     # A line break would begin another header.
@@ -187,6 +204,7 @@ LongToken = Annotated[
     must_be("a text", secret=True),
     AfterValidator(_long_token),
 ]
+Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 SiteAddress = Annotated[Text, AfterValidator(_site_address)]
 KeyId = Annotated[str, BeforeValidator(_key_id)]
 Key = Annotated[bytes, BeforeValidator(_key)]
