@@ -141,18 +141,21 @@ def saved_lines(
     """Return the lines that say that a checkpoint of a thread was saved, in order: the
     newest of a checkpoint counts. One query. Raises `TamperedRow`, `WrongKey`.
     """
-    lines = []
-    for line in _lines(run, SAVED).order_by("seq"):
-        facts = _facts(run, line)
-        saved = SavedLine(
-            line.seq,
-            facts["namespace"],
-            line.task,
-            UUID(facts["checkpoint"]),
-            facts.get("engine_run", ""),
-        )
-        lines.append(saved)
-    return lines
+    return [_saved_line(run, line) for line in _lines(run, SAVED).order_by("seq")]
+
+
+def _saved_line(
+    run: Run,
+    line: RunEvent,
+) -> SavedLine:
+    facts = _facts(run, line)
+    return SavedLine(
+        line.seq,
+        facts["namespace"],
+        line.task,
+        UUID(facts["checkpoint"]),
+        facts.get("engine_run", ""),
+    )
 
 
 def require_whole_log(run: Run) -> None:
@@ -176,6 +179,22 @@ def _id_and_place(
     name: SavedName,
 ) -> tuple[str, str]:
     return name.id, name.place
+
+
+def saved_line_of(
+    row: Checkpoint,
+) -> SavedLine | None:
+    """Return the line that says which checkpoint a row of a thread holds; None for the
+    row before any work, and where the line was removed. One query. Raises
+    `TamperedRow`, `WrongKey`.
+    """
+    # A line of the run that begins with the row has one more line behind it.
+    numbers = (row.event_seq - 1, row.event_seq)
+    for line in _lines(row.run, SAVED).filter(seq__in=numbers):
+        saved = _saved_line(row.run, line)
+        if saved.row == row.id:
+            return saved
+    return None
 
 
 def has_run(
@@ -228,6 +247,16 @@ def writes_at(
     """Return the writes at a checkpoint by task and position."""
     lines = _lines(run, WRITTEN).filter(node=place, task=id_)
     return _folded(run, lines.order_by("seq"))
+
+
+def writes_of(
+    run: Run,
+    line: SavedLine,
+) -> list[ThreadWrite]:
+    """Return the writes at a saved checkpoint, in the order in which its engine applies
+    them. One query. Raises `TamperedRow`, `WrongKey`.
+    """
+    return _ordered(writes_at(run, place_of(line.namespace), line.id).values())
 
 
 def _folded(
@@ -311,8 +340,6 @@ def _with_writes(
     writes: Iterable[ThreadWrite],
     engine_run: str,
 ) -> ThreadState:
-    # In the order in which their engine applies them.
-    writes = sorted(writes, key=lambda write: (write.path, write.task, write.position))
     return ThreadState(
         point.namespace,
         point.id,
@@ -321,9 +348,16 @@ def _with_writes(
         point.metadata,
         point.blobs,
         row_id,
-        tuple(writes),
+        tuple(_ordered(writes)),
         engine_run,
     )
+
+
+def _ordered(
+    writes: Iterable[ThreadWrite],
+) -> list[ThreadWrite]:
+    """Return writes in the order in which their engine applies them."""
+    return sorted(writes, key=lambda write: (write.path, write.task, write.position))
 
 
 def _proven(
