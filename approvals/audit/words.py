@@ -270,7 +270,20 @@ def _login_locked(facts: Facts) -> str:
     return f"locked log-ins{_login(facts)}"
 
 
+def _refused_company_login(facts: Facts) -> str:
+    reason = str(facts.get("reason", "")).replace("_", " ")
+    return f"refused a log-in of the company for {facts.get('id', '')}: {reason}"
+
+
 # Accounts, groups and permissions.
+
+
+def _account_bound(facts: Facts) -> str:
+    return f"bound the account {_subject(facts)} to a person of {facts.get('provider', '')}"
+
+
+def _account_unbound(facts: Facts) -> str:
+    return f"took the log-in of the company from the account {_subject(facts)}"
 
 
 def _account_changed(facts: Facts) -> str:
@@ -640,6 +653,9 @@ KINDS: dict[str, tuple[str, Words]] = {
     "tokens_throttled": ("Tokens throttled", _tokens_throttled),
     "refused_login": ("Log-in refused", _refused_login),
     "login_locked": ("Log-in locked", _login_locked),
+    "refused_company_login": ("Log-in of the company refused", _refused_company_login),
+    "account_bound": ("Account bound", _account_bound),
+    "account_unbound": ("Account unbound", _account_unbound),
     "members_changed": ("Members of groups", _members_changed),
     "rights_changed": ("Permissions", _rights_changed),
     "account_changed": ("Accounts", _account_changed),

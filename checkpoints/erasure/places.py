@@ -220,6 +220,7 @@ KEPT_FACTS = frozenset(
         "record",
         "request",
         "requests",
+        "result",
         "revision",
         "rows",
         "rows_hash",

@@ -123,6 +123,7 @@ EVENTS = {
     "request_expired": "review was closed by its deadline",
     "request_reminded": "people were reminded of a review",
     "request_escalated": "others were asked too",
+    "outcome_reported": "outcome reported",
     "request_reopened": "review was re-opened under another policy",
     "request_claimed": "review taken",
     "request_released": "review given back",

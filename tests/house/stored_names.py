@@ -62,6 +62,7 @@ EVENTS = {
     *("thread_copied", "thread_ran", "thread_saved", "thread_written"),
     *("request_claimed", "request_released", "request_assigned"),
     *("request_reminded", "request_escalated", "request_reopened"),
+    "outcome_reported",
 }
 """Types of the lines of a run's log."""
 
@@ -155,6 +156,7 @@ JOBS = {
 CODES = {
     *(
         "already_decided",
+        "already_reported",
         "conflicting_writes",
         "forbidden",
         "incompatible_graph",
