@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 
 from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, Run, RunEvent
+from checkpoints.models.bytewise import Bytewise
 from checkpoints.sealing import run_row, sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.threads.contents import (
@@ -79,17 +80,31 @@ def latest_point(
     run: Run,
     namespace: str,
 ) -> ThreadState | None:
-    """Return the checkpoint of a namespace with the highest id. Raises as `named_point`
-    does.
+    """Return the checkpoint of a namespace with the highest id, which an index finds.
+    Raises as `named_point` does.
     """
     _require_readable(run)
     require_whole_log(run)
-    for named in saved_points(run, namespace):
-        point = named_point(run, namespace, named.id)
-        # Else its row was removed.
+    ids = highest_ids(run, namespace)
+    id_ = ids.first()
+    while id_ is not None:
+        point = named_point(run, namespace, id_)
         if point is not None:
             return point
+        # Its row was removed.
+        ids = ids.alias(ordered=Bytewise("task"))
+        id_ = ids.filter(ordered__lt=id_).first()
     return None
+
+
+def highest_ids(
+    run: Run,
+    namespace: str,
+) -> "QuerySet[RunEvent, str]":
+    """Return the ids of the checkpoints of a namespace, the highest first."""
+    lines = _lines(run, SAVED).filter(node=place_of(namespace))
+    ordered = lines.order_by(Bytewise("task").desc(), "-seq")
+    return ordered.values_list("task", flat=True)
 
 
 def all_points(
