@@ -123,6 +123,7 @@ AUDIT = {
 JOBS = {
     *(
         "fork_runs",
+        "gather_statistics",
         "meet_deadline",
         "meet_tier",
         "end_window",
