@@ -45,11 +45,16 @@ def approvals_create(
 
 def approvals_retrieve(
     run: str,
+    *,
+    wait: int | None = None,
 ) -> "Call[types.AskedApprovalOut]":
     """GET approvals/{run}/"""
     return Call(
         "GET",
         f"approvals/{part(run)}/",
+        {
+            "wait": wait,
+        },
     )
 
 
@@ -61,6 +66,18 @@ def approvals_cancel_create(
     return Call(
         "POST",
         f"approvals/{part(run)}/cancel/",
+        body=body,
+    )
+
+
+def approvals_outcomes_create(
+    run: str,
+    body: "types.OutcomesBody",
+) -> "Call[types.AskedApprovalOut]":
+    """POST approvals/{run}/outcomes/"""
+    return Call(
+        "POST",
+        f"approvals/{part(run)}/outcomes/",
         body=body,
     )
 

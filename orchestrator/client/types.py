@@ -21,12 +21,13 @@ ConfirmedByEnum: TypeAlias = Literal["password", "passkey"]
 DecisionBodyVerdictEnum: TypeAlias = Literal["approve", "reject", "edit", "skip"]
 DecisionLineVerdictEnum: TypeAlias = Literal["approve", "reject", "edit", "skip", "not_needed", "veto", "no_veto", "no_auto"]
 EffectEnum: TypeAlias = Literal["pure", "read", "write", "external", "human"]
-EventsEnum: TypeAlias = Literal["request.opened", "request.reminded", "request.escalated", "request.came_back", "request.reopened", "request.commented", "request.settled", "request.expired", "request.withdrawn", "run.stopped"]
+EventsEnum: TypeAlias = Literal["request.opened", "request.reminded", "request.escalated", "request.came_back", "request.reopened", "request.commented", "request.settled", "request.outcome_reported", "request.expired", "request.withdrawn", "run.stopped"]
 HowEnum: TypeAlias = Literal["fork", "replay", "rewind", "resume"]
 KindEnum: TypeAlias = Literal["added", "removed", "changed"]
 NullEnum: TypeAlias = None
 OnDeadlineEnum: TypeAlias = Literal["reject", "fail"]
-ResultEnum: TypeAlias = Literal["counted", "kept", "excluded", "came_back", "already"]
+ReceiptLineResultEnum: TypeAlias = Literal["counted", "kept", "excluded", "came_back", "already"]
+ResultF83Enum: TypeAlias = Literal["done", "failed", "unknown"]
 SourceEnum: TypeAlias = Literal["input", "superstep", "settlement", "failure", "fork", "replay", "rewind", "manual", "version"]
 StatusEnum: TypeAlias = Literal["queued", "running", "paused", "waiting", "completed", "rejected", "failed", "cancelled", "unknown", "incompatible", "tampered"]
 WhyEnum: TypeAlias = Literal["input", "code", "patch", "answer", "outside", "memory", "path", "follows", "unknown"]
@@ -72,6 +73,7 @@ class AskBody(TypedDict):
     four_eyes: NotRequired[bool]
     deadline: NotRequired[str | int | None]
     on_deadline: NotRequired["OnDeadlineEnum"]
+    reports: NotRequired[bool]
     key: NotRequired[str | None]
     on_behalf_of: NotRequired[str | None]
 
@@ -91,6 +93,7 @@ class AskedApprovalOut(TypedDict):
     four_eyes: bool
     deadline: str | None
     on_deadline: str
+    reports: bool
     request: str | None
     asked_at: str
     started_by: str | None
@@ -598,6 +601,7 @@ class ItemOut(TypedDict):
     edited: bool
     reason: str
     decisions: list["ItemDecisionOut"]
+    outcome: "OutcomeOut | None"
 
 
 class LineageOut(TypedDict):
@@ -632,6 +636,27 @@ class NoticeOut(TypedDict):
     outcome: str
     at: str
     read_at: str | None
+
+
+class OutcomeBody(TypedDict):
+    """What came of one approved item."""
+    item: str
+    result: "ResultF83Enum"
+    detail: NotRequired[str]
+    hash: NotRequired[str | None]
+
+
+class OutcomeOut(TypedDict):
+    """What the caller reported of an item."""
+    result: "ResultF83Enum"
+    detail: str
+    at: str
+    by: str
+
+
+class OutcomesBody(TypedDict):
+    """What came of approved items."""
+    outcomes: list["OutcomeBody"]
 
 
 class PathChangeOut(TypedDict):
@@ -715,7 +740,7 @@ class ReceiptLine(TypedDict):
     revision: int
     hash: str
     verdict: str
-    result: "ResultEnum"
+    result: "ReceiptLineResultEnum"
     why: NotRequired[str]
     by: NotRequired[list[str]]
     settled: NotRequired[str]
