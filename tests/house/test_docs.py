@@ -28,6 +28,7 @@ RUN_ELSEWHERE = {
     "tutorial.md": "tests/demo/test_tutorial.py",
     "use-in-your-project.md": "tests/house/test_own_project.py",
     "deployment.md": "tests/house/test_deployment.py",
+    "bridges.md": "tests/orchestrator/bridges/test_examples.py",
     "langgraph.md": "tests/orchestrator/bridges/test_langgraph.py",
 }
 
