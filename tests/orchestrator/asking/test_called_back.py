@@ -112,7 +112,8 @@ def test_a_decision_is_called_back_once_with_a_signature(
     ("on_deadline", "called"),
     [
         ("reject", [("request.settled", "rejected")]),
-        ("fail", [("request.expired", "")]),
+        # Its run fails for it.
+        ("fail", [("request.expired", ""), ("run.failed", "failed")]),
     ],
 )
 def test_a_deadline_that_passes_is_called_back(
