@@ -15,7 +15,7 @@ from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.gates.verdicts import AUTOMATIC
-from orchestrator.engine.graphs.confirmation import METHODS
+from orchestrator.engine.graphs.confirmation import METHODS, WAYS
 from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.effect import EFFECTS
 from orchestrator.engine.graphs.gate import LONGEST_DEADLINE
@@ -143,6 +143,7 @@ _POLICY = {
     "auto?": str,
     "standing?": bool,
     "auto_after?": _is_window,
+    "reports?": bool,
 }
 _LINE = {
     "write": str,
@@ -781,7 +782,7 @@ class Decision(AppendOnlyRow):
         default="",
         # So that a process of the version before can still insert decisions.
         db_default="",
-        choices=[(method, method) for method in ("", *METHODS)],
+        choices=[(method, method) for method in ("", *WAYS)],
         help_text="How its person had shown once more who they are; empty if not.",
     )
     delegator = models.ForeignKey(

@@ -24,6 +24,7 @@ REMINDED = "request.reminded"
 ESCALATED = "request.escalated"
 REOPENED = "request.reopened"
 COMMENTED = "request.commented"
+OUTCOME_REPORTED = "request.outcome_reported"
 """The events of these notices."""
 EVENTS = (
     OPENED,
@@ -33,6 +34,7 @@ EVENTS = (
     REOPENED,
     COMMENTED,
     SETTLED,
+    OUTCOME_REPORTED,
     EXPIRED,
     WITHDRAWN,
     STOPPED_RUN,
@@ -43,15 +45,25 @@ EVENTS = (
 
 
 def write_notices(
-    request: ApprovalRequest, events: Sequence[tuple[str, int | None]], *, at: datetime
+    request: ApprovalRequest,
+    events: Sequence[tuple[str, int | None]],
+    *,
+    at: datetime,
+    outcome: str = "",
 ) -> None:
     """Write a notice of a request for each of these events, with the number of its tier
-    if it is one of a tier, and wake the job that sends notices.
+    if it is one of a tier, and wake the job that sends notices. `outcome` is what they
+    say came of it.
     """
     rows: list[Notice] = []
     for event, tier in events:
         row = Notice(
-            event=event, run=request.run_id, request=request.id, tier=tier, at=at
+            event=event,
+            run=request.run_id,
+            request=request.id,
+            outcome=outcome,
+            tier=tier,
+            at=at,
         )
         rows.append(row)
     Notice.objects.bulk_create(rows)

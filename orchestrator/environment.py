@@ -49,6 +49,7 @@ IN_JSON = (
     "encryption_keys",
     "trusted_keys",
     "compromised_keys",
+    "oidc_groups",
 )
 """Variables that hold a JSON object."""
 
@@ -302,6 +303,13 @@ class Environment(Variables, BaseSettings):
         stripped = {name: str(text).strip() for name, text in variables.items()}
         return {name: text for name, text in stripped.items() if text}
 
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _needs_allauth(cls, issuer: str) -> str:
+        if issuer:
+            _require_package("allauth", "django-countersign[login]")
+        return issuer
+
     @field_validator(*IN_JSON, mode="before")
     @classmethod
     def _read_json(cls, text: str) -> Any:
@@ -345,6 +353,11 @@ class Environment(Variables, BaseSettings):
     def is_production(self) -> bool:
         """Return whether neither debugging nor the demo is switched on."""
         return not (self.debug or self.is_demo)
+
+    @property
+    def has_company_login(self) -> bool:
+        """Return whether people sign in at a provider, or only superusers sign in."""
+        return bool(self.oidc_issuer) or not self.local_login
 
     @property
     def mode(self) -> str:

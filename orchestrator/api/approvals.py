@@ -20,6 +20,7 @@ from orchestrator.api.approvals_json import (
     CallbackOut,
     CancelApprovalBody,
     NewApprovalOut,
+    OutcomesBody,
 )
 from orchestrator.engine.errors import InvalidValue
 from orchestrator.graphs import NAME
@@ -89,6 +90,24 @@ class OneApproval(APIView):
     def get(self, request: Request, run: str) -> Response:
         visible = asking.visible_approval(person(request), run)
         return Response(AskedApprovalOut(asking.approval_of(visible)).data)
+
+
+class ApprovalOutcomes(APIView):
+    """Report what came of approved items. Approvers see it."""
+
+    scopes = {"POST": "start"}
+
+    def require_rights(self, request: Request, run: str) -> None:
+        visible = asking.visible_approval(person(request), run)
+        require(person(request), "start_run", run=visible.id)
+
+    @describe(request=OutcomesBody, responses=AskedApprovalOut)
+    def post(self, request: Request, run: str) -> Response:
+        body = read_body(OutcomesBody, request.data)
+        self.require_rights(request, run)
+        visible = asking.visible_approval(person(request), run)
+        approval = asking.report(visible.id, body["outcomes"], by=person(request))
+        return Response(AskedApprovalOut(approval).data)
 
 
 class ApprovalCallback(APIView):

@@ -12,11 +12,14 @@ from approvals.api.base import Body, Query
 from approvals.api.serializers import VerdictOut
 from approvals.api.webhooks import DeliveryOut
 from approvals.models import Webhook
+from approvals.results.reports import Report
 from approvals.webhooks.address import LONGEST_URL
+from checkpoints.core.outcome_lines import RESULTS
 from checkpoints.models import Run
 from orchestrator.api.serializers import StatusList
 from orchestrator.asking import Approval
 from orchestrator.asking.approval import listed_states
+from orchestrator.asking.outcomes import LONGEST_DETAIL
 from orchestrator.asking.verbs import LONGEST_TITLE
 from orchestrator.engine.graphs.effect import EFFECTS
 
@@ -102,6 +105,9 @@ class AskBody(Body):
     four_eyes = serializers.BooleanField(default=False)
     deadline = DeadlineField(required=False, allow_null=True)
     on_deadline = serializers.ChoiceField(choices=["reject", "fail"], default="reject")
+    reports = serializers.BooleanField(
+        default=False, help_text="The caller will report what came of it."
+    )
     key = serializers.CharField(max_length=200, required=False, allow_null=True)
     on_behalf_of = serializers.CharField(
         required=False, allow_null=True, help_text="A user's name."
@@ -121,6 +127,29 @@ class CancelApprovalBody(Body):
     )
 
 
+class OutcomeBody(Body):
+    """What came of one approved item."""
+
+    item = serializers.CharField(max_length=200, help_text="Its id.")
+    result = serializers.ChoiceField(choices=RESULTS)
+    detail = serializers.CharField(
+        required=False, allow_blank=True, default="", max_length=LONGEST_DETAIL
+    )
+    hash = serializers.CharField(
+        required=False,
+        allow_null=True,
+        default=None,
+        max_length=200,
+        help_text="That of what was acted on, to be held against the signed one.",
+    )
+
+
+class OutcomesBody(Body):
+    """What came of approved items."""
+
+    outcomes = OutcomeBody(many=True, allow_empty=False)
+
+
 class ApprovalsQuery(Query):
     """The filters of a list of approvals."""
 
@@ -132,6 +161,15 @@ class ItemDecisionOut(VerdictOut):
     """A decision on an item. Its id leads to its receipt."""
 
     id = serializers.UUIDField()
+
+
+class OutcomeOut(serializers.Serializer[Report]):
+    """What the caller reported of an item."""
+
+    result = serializers.ChoiceField(choices=RESULTS)
+    detail = serializers.CharField()
+    at = serializers.DateTimeField()
+    by = serializers.CharField(help_text="a user's name; empty for the system")
 
 
 class ItemOut(serializers.Serializer[Any]):
@@ -151,6 +189,9 @@ class ItemOut(serializers.Serializer[Any]):
     edited = serializers.BooleanField()
     reason = serializers.CharField(help_text="of the last decision")
     decisions = ItemDecisionOut(many=True)
+    outcome = OutcomeOut(
+        allow_null=True, help_text="the newest that was reported; null before"
+    )
 
 
 class AskedApprovalOut(serializers.Serializer[Approval]):
@@ -170,6 +211,7 @@ class AskedApprovalOut(serializers.Serializer[Approval]):
     four_eyes = serializers.BooleanField(source="question.four_eyes")
     deadline = serializers.SerializerMethodField()
     on_deadline = serializers.CharField(source="question.on_deadline")
+    reports = serializers.BooleanField()
     request = serializers.SerializerMethodField(
         help_text="what people decide on; null before they are asked"
     )

@@ -5,6 +5,7 @@ the receipts.
 
 from orchestrator.asking.approval import Approval, ItemStanding, approval_of
 from orchestrator.asking.called_back import Asked, ask_with_callback
+from orchestrator.asking.outcomes import report
 from orchestrator.asking.verbs import (
     Inquiry,
     ask,
@@ -23,5 +24,6 @@ __all__ = [
     "ask_for",
     "ask_with_callback",
     "cancel",
+    "report",
     "visible_approval",
 ]

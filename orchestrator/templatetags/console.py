@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from approvals import inbox, permissions
 from approvals.views.inbox import name_of_node
+from approvals.views.people.fresh_login import fresh_until, has_password, way_to_log_in
 from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED
 from checkpoints.db import counts
@@ -43,6 +44,19 @@ CHARACTERS_OF_LINE = 90
 HOT_MINUTES = 30
 """Minutes before a deadline from which it is shown as pressing."""
 WARM_MINUTES = 120
+
+
+@register.simple_tag(takes_context=True)
+def own_proof(context: Any) -> dict[str, Any]:
+    """Return how the signed-in person shows who they are before an act: by a `password`,
+    or by a log-in that is fresh `until` a time, to which `way` leads.
+    """
+    request: HttpRequest = context["request"]
+    return {
+        "password": has_password(request),
+        "until": fresh_until(request),
+        "way": way_to_log_in(request),
+    }
 
 
 @register.simple_tag

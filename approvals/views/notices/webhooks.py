@@ -32,6 +32,7 @@ WORDS = {
     "request.reopened": "A review was re-opened under another policy",
     "request.commented": "Somebody commented on a review",
     "request.settled": "A review was decided",
+    "request.outcome_reported": "What was approved did not come off",
     "request.expired": "A review was closed by its deadline",
     "request.withdrawn": "A review was withdrawn",
     "run.stopped": "What came of it: a run in which people decided ended or stopped",
