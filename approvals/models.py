@@ -143,6 +143,7 @@ _POLICY = {
     "auto?": str,
     "standing?": bool,
     "auto_after?": _is_window,
+    "reports?": bool,
 }
 _LINE = {
     "write": str,
@@ -1202,13 +1203,23 @@ class Notice(models.Model):
         return f"{self.event} {self.request or self.run or ''}"
 
 
+class Envelope(models.TextChoices):
+    """The forms of a message."""
+
+    STANDARD = "standard", "Standard Webhooks: type, timestamp and data"
+    CLOUDEVENTS = "cloudevents", "CloudEvents 1.0, as JSON"
+
+
 class Webhook(Sealed):
     """An address to which notices are sent, and the secret that signs them. The row is
     sealed, so that nobody leads them elsewhere in the database, and the secret is
     encrypted wherever there is a key to do so.
+
+    With a run it is the callback of that approval, and hears of nothing else.
     """
 
     PAYLOADS = ("secret",)
+    ADDED = ("envelope", "run", "receiver")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     url = models.CharField(max_length=500)
@@ -1217,6 +1228,25 @@ class Webhook(Sealed):
     )
     graphs = models.JSONField(
         default=list, blank=True, help_text="[name]; empty for all."
+    )
+    envelope = models.CharField(
+        max_length=20,
+        choices=Envelope.choices,
+        default=Envelope.STANDARD,
+        db_default=Envelope.STANDARD,
+    )
+    run = models.UUIDField(
+        null=True,
+        blank=True,
+        unique=True,
+        help_text="The approval whose callback it is; empty for all others.",
+    )
+    receiver = models.CharField(
+        max_length=253,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The host of a callback, to which one job sends.",
     )
     secret = models.BinaryField(help_text="Packed canonical JSON: a string.")
     encrypted = models.BooleanField(default=False)

@@ -27,6 +27,7 @@ from checkpoints.core.keyring import Keyring, derived
 from checkpoints.core.setting_types import (
     GroupsOfDirectory,
     HeaderName,
+    Hosts,
     Keys,
     KeysOfOthers,
     LongToken,
@@ -110,6 +111,13 @@ class Variables(BaseModel):
         description=(
             "live views that one person may have open in one web process, at most two "
             "for each open page; another one is closed with 4429"
+        ),
+    )
+    waits_per_person: WholeFromOne = Field(
+        1000,
+        description=(
+            "calls that may wait for [an approval](approvals.md#waiting-for-the-answer) "
+            "in one web process for one person; another one is answered 429"
         ),
     )
     socket_messages_per_second: PositiveNumber = Field(
@@ -262,6 +270,14 @@ class Variables(BaseModel):
         description=(
             "whether [webhooks](notices.md#where-it-may-be-sent) may send without TLS; "
             "always in debug mode"
+        ),
+    )
+    callback_hosts: Hosts = Field(
+        (),
+        description=(
+            "the hosts, between commas, that may be named as the [callback of an "
+            "approval](approvals.md#to-be-called), with a port that is not the usual; "
+            "without any none may"
         ),
     )
     secrets: Secrets = Field(

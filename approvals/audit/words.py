@@ -497,6 +497,11 @@ def _counted_runs(facts: Facts, name: str) -> int:
     return max(listed, int(facts.get(f"{name}_count", 0)))
 
 
+def _thread_pruned(facts: Facts) -> str:
+    count = counted(facts.get("checkpoints", 0), "checkpoint")
+    return f"removed {count} of a thread, with their writes"
+
+
 def _run_removed(facts: Facts) -> str:
     return (
         f"removed the run {facts.get('key', '')}, which was {facts.get('status', '')}"
@@ -522,7 +527,10 @@ def _policy(facts: Facts) -> str:
     ):
         days_by_status = facts.get(name) or {}
         for status, days in days_by_status.items():
-            rules.append(f"{rule.format(status)} after {days:g} days")
+            words = rule.format(status)
+            if (name, status) == ("remove_runs_after_days", "waiting"):
+                words = "idle threads go"
+            rules.append(f"{words} after {days:g} days")
     if facts.get("archive"):
         rules.append("a bundle is archived first")
     return ", ".join(rules) or "nothing goes"
@@ -662,6 +670,7 @@ KINDS: dict[str, tuple[str, Words]] = {
     "audit_stamped": ("Audit log stamped", _audit_stamped),
     "memory_forgotten": ("Memory forgotten", _memory_forgotten),
     "history_pruned": ("History removed", _history_pruned),
+    "thread_pruned": ("Checkpoints of a thread removed", _thread_pruned),
     "run_removed": ("Run removed", _run_removed),
     "retention_policy_saved": ("Retention policy saved", _policy_saved),
     "retention_policy_confirmed": ("Retention policy confirmed", _policy_confirmed),

@@ -26,6 +26,9 @@ from checkpoints.core.keyring import DATA_KEY, KEY_BYTES, LONGEST_KEY_ID
 LONGEST_SHOWN = 200
 """The most characters of a wrong value that a refusal repeats."""
 
+LONGEST_HOST = 180
+"""The most characters of the name of a host, which is part of the name of a job."""
+
 LONGEST_PROVIDER = 200
 """The most characters of the address of a provider, as its accounts keep it."""
 
@@ -147,6 +150,20 @@ def _site_address(url: str) -> str:
     return url
 
 
+def _hosts(hosts: Any) -> Any:
+    """Return the names of hosts, which a text has between commas."""
+    if isinstance(hosts, str):
+        hosts = [name.strip() for name in hosts.split(",") if name.strip()]
+    if not isinstance(hosts, list | tuple) or not all(map(_is_host, hosts)):
+        raise ValueError("must be hosts in small letters, as hooks.example.org")
+    return tuple(hosts)
+
+
+def _is_host(name: Any) -> bool:
+    fits = isinstance(name, str) and len(name) <= LONGEST_HOST
+    return fits and re.fullmatch(r"[a-z0-9._:\[\]-]+", name) is not None
+
+
 def _provider_address(url: str) -> str:
     # Codes and tokens go there, which nobody on the way may read.
     is_open = re.match(r"http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)", url)
@@ -226,6 +243,7 @@ LongToken = Annotated[
     must_be("a text", secret=True),
     AfterValidator(_long_token),
 ]
+Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 SiteAddress = Annotated[Text, AfterValidator(_site_address)]
 ProviderAddress = Annotated[Text, AfterValidator(_provider_address)]
 Scopes = Annotated[Text, AfterValidator(_scopes)]

@@ -39,8 +39,8 @@ class RunEvent(Sealed):
 
     class Meta:
         ordering = ["run_id", "seq"]
-        # Of the lines of threads alone, so runs of ours pay nothing for them. The names
-        # of types are those of `checkpoints.threads.names`.
+        # Of few lines each, so other runs pay nothing for them. The names of types are
+        # those of `checkpoints.threads.names`.
         indexes = [
             models.Index(
                 fields=["run", "node", "seq"],
@@ -61,6 +61,17 @@ class RunEvent(Sealed):
                 fields=["task"],
                 condition=models.Q(type="thread_copied"),
                 name="run_event_copied",
+            ),
+            # The name of the type is that of `checkpoints.core.outcome_lines`.
+            models.Index(
+                fields=["run", "seq"],
+                condition=models.Q(type="outcome_reported"),
+                name="run_event_reported",
+            ),
+            models.Index(
+                fields=["task", "run"],
+                condition=models.Q(type="thread_ran"),
+                name="run_event_ran",
             ),
         ]
         constraints = [

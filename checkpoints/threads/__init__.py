@@ -14,7 +14,13 @@ from checkpoints.threads.contents import (
     ThreadWrite,
     Typed,
 )
-from checkpoints.threads.names import FINGERPRINT, all_threads, find_thread, is_thread
+from checkpoints.threads.names import (
+    FINGERPRINT,
+    all_threads,
+    find_thread,
+    is_thread,
+    name_of_engine_run,
+)
 from checkpoints.threads.reader import all_points, latest_point, named_point
 from checkpoints.threads.writer import (
     ThreadOrigin,
@@ -39,6 +45,7 @@ __all__ = [
     "find_thread",
     "is_thread",
     "latest_point",
+    "name_of_engine_run",
     "named_point",
     "require_origin",
     "save_point",

@@ -6,7 +6,7 @@ newest line counts. Callers ask for rights.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from checkpoints.threads.contents import (
     point_of,
     write_of,
 )
-from checkpoints.threads.names import SAVED, WRITTEN, place_of
+from checkpoints.threads.names import RAN, SAVED, WRITTEN, place_of
 from orchestrator.engine.errors import Erased, TamperedRow
 from orchestrator.engine.frozen import frozen
 
@@ -40,6 +40,24 @@ class SavedName:
     place: str
     id: str
     line: int
+
+
+@frozen
+class SavedLine:
+    """A line of the log that says that a checkpoint was saved: its number, the names of
+    the checkpoint, the id of the row that holds it, and the run of its engine that made
+    it, if it said so.
+    """
+
+    seq: int
+    namespace: str
+    id: str
+    row: UUID
+    engine_run: str
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.namespace, self.id
 
 
 def named_point(
@@ -117,6 +135,26 @@ def saved_points(
     return names
 
 
+def saved_lines(
+    run: Run,
+) -> list[SavedLine]:
+    """Return the lines that say that a checkpoint of a thread was saved, in order: the
+    newest of a checkpoint counts. One query. Raises `TamperedRow`, `WrongKey`.
+    """
+    lines = []
+    for line in _lines(run, SAVED).order_by("seq"):
+        facts = _facts(run, line)
+        saved = SavedLine(
+            line.seq,
+            facts["namespace"],
+            line.task,
+            UUID(facts["checkpoint"]),
+            facts.get("engine_run", ""),
+        )
+        lines.append(saved)
+    return lines
+
+
 def require_whole_log(run: Run) -> None:
     """Raise `TamperedRow` if a line about the newest row of a thread is missing, or one
     behind it. Two queries, which read no payload.
@@ -138,6 +176,22 @@ def _id_and_place(
     name: SavedName,
 ) -> tuple[str, str]:
     return name.id, name.place
+
+
+def has_run(
+    run: Run,
+    engine_run: str,
+) -> bool:
+    """Return whether the log of a thread names a run of its engine."""
+    return _lines(run, RAN).filter(task=engine_run).exists()
+
+
+def threads_of(
+    engine_runs: Collection[str],
+) -> list[UUID]:
+    """Return the ids of the threads whose logs name one of these runs of the engine."""
+    lines = RunEvent.objects.filter(type=RAN, task__in=engine_runs)
+    return list(lines.order_by("run").values_list("run", flat=True).distinct())
 
 
 def document_of(
@@ -247,13 +301,15 @@ def _points(
                 row=sealed_rows.name_of(ranges[row_id][-1]),
             )
         writes = _folded(run, written[line.node, line.task])
-        yield _with_writes(point, row_id, writes.values())
+        engine_run = facts.get("engine_run", "")
+        yield _with_writes(point, row_id, writes.values(), engine_run)
 
 
 def _with_writes(
     point: ThreadState,
     row_id: UUID,
     writes: Iterable[ThreadWrite],
+    engine_run: str,
 ) -> ThreadState:
     # In the order in which their engine applies them.
     writes = sorted(writes, key=lambda write: (write.path, write.task, write.position))
@@ -266,6 +322,7 @@ def _with_writes(
         point.blobs,
         row_id,
         tuple(writes),
+        engine_run,
     )
 
 

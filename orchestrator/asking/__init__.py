@@ -4,6 +4,8 @@ the receipts.
 """
 
 from orchestrator.asking.approval import Approval, ItemStanding, approval_of
+from orchestrator.asking.called_back import Asked, ask_with_callback
+from orchestrator.asking.outcomes import report
 from orchestrator.asking.verbs import (
     Inquiry,
     ask,
@@ -14,11 +16,14 @@ from orchestrator.asking.verbs import (
 
 __all__ = [
     "Approval",
+    "Asked",
     "Inquiry",
     "ItemStanding",
     "approval_of",
     "ask",
     "ask_for",
+    "ask_with_callback",
     "cancel",
+    "report",
     "visible_approval",
 ]

@@ -17,6 +17,7 @@ from approvals.views.inbox import name_of, names_among, names_of
 from approvals.views.page import read_number
 from checkpoints import timeline
 from checkpoints.core.diff import ADDED, REMOVED, written
+from checkpoints.core.outcome_lines import REPORTED
 from checkpoints.core.tombstone import is_tombstone
 from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
 from checkpoints.ledger import pending_writes
@@ -608,10 +609,18 @@ def _words(kind: str, payload: Facts) -> str:
         return "decided by the system"
     if kind == "task_settled":
         return "it happened" if payload.get("happened") else "it did not happen"
+    if kind == REPORTED:
+        return ": ".join(filter(None, _report_in_words(payload)))
     if "subject" in payload:
         return str(payload["subject"]).partition(":")[2]
     name = _NAME_OF_WORDS.get(kind, "message")
     return str(payload.get(name, ""))
+
+
+def _report_in_words(payload: Facts) -> list[str]:
+    """Return what a line says of an approved item: "failed", "no such account"."""
+    detail = payload.get("detail")
+    return [str(payload.get("result", "")), detail if isinstance(detail, str) else ""]
 
 
 _NAME_OF_WORDS = {

@@ -59,9 +59,10 @@ EVENTS = {
         "results_reused",
     ),
     *("task_diverged", "version_changed"),
-    *("thread_copied", "thread_saved", "thread_written"),
+    *("thread_copied", "thread_ran", "thread_saved", "thread_written"),
     *("request_claimed", "request_released", "request_assigned"),
     *("request_reminded", "request_escalated", "request_reopened"),
+    "outcome_reported",
 }
 """Types of the lines of a run's log."""
 
@@ -106,7 +107,13 @@ AUDIT = {
     ),
     *("group_deleted", "token_made", "token_revoked", "audit_exported"),
     *("run_held", "hold_released", "checkpoint_pinned", "checkpoint_unpinned"),
-    *("history_pruned", "retention_policy_saved", "refused_pin", "refused_erase"),
+    *(
+        "thread_pruned",
+        "history_pruned",
+        "retention_policy_saved",
+        "refused_pin",
+        "refused_erase",
+    ),
     *(
         "retention_policy_confirmed",
         "retention_policy_deleted",
@@ -149,6 +156,7 @@ JOBS = {
 CODES = {
     *(
         "already_decided",
+        "already_reported",
         "conflicting_writes",
         "forbidden",
         "incompatible_graph",

@@ -185,6 +185,45 @@ def test_a_question_is_taken_back(olive: Client, rita: Client) -> None:
     assert _sign(rita, asked, approve, approve).status_code == 409
 
 
+def _report(client: Client, **outcome: Any) -> Any:
+    outcomes = [{"item": "inv-1", "result": "done", **outcome}]
+    return client.post("approvals/INV-7/outcomes/", {"outcomes": outcomes})
+
+
+def test_whoever_acts_on_an_item_reports_what_came_of_it(
+    olive: Client, rita: Client, nobody: Client, people: People
+) -> None:
+    asked = _asked(olive, reports=True)
+    assert asked["reports"] is True
+    assert _report(olive).status_code == 409
+    approve = {"verdict": "approve"}
+    _sign(rita, asked, approve, {"verdict": "reject"})
+    runs.advance(asked["id"])
+    before = _read(olive, "INV-7")
+    assert [item["outcome"] for item in before["items"]] == [None, None]
+
+    said = {"result": "failed", "detail": "closed", "hash": before["items"][0]["hash"]}
+    answer = _report(olive, **said)
+    assert answer.status_code == 200, answer.content
+    assert answer.json() == _read(olive, "INV-7") == _report(olive, **said).json()
+    outcome = answer.json()["items"][0]["outcome"]
+    assert outcome.pop("at") is not None
+    by = people.starter.get_username()
+    assert outcome == {"result": "failed", "detail": "closed", "by": by}
+
+    other = _report(olive)
+    assert (other.status_code, other.json()["code"]) == (409, "already_reported")
+    assert other.json()["item"] == "inv-1"
+    refused = _report(olive, item="inv-2")
+    assert (refused.status_code, refused.json()["item"]) == (409, "inv-2")
+    assert _report(olive, hash="0" * 64).status_code == 409
+    assert _report(olive, result="paid").status_code == 400
+    assert _report(rita, result="unknown").status_code == 403
+    assert _report(nobody).status_code == 404
+    reader = Client(people.starter, scopes=["read", "steer"])
+    assert _report(reader).status_code == 403
+
+
 def test_what_moved_is_not_signed(olive: Client, rita: Client) -> None:
     asked = _asked(olive)
     asked["items"][0]["hash"] = "0" * 64
