@@ -34,7 +34,7 @@ def approvals_list(
 
 def approvals_create(
     body: "types.AskBody",
-) -> "Call[types.AskedApprovalOut]":
+) -> "Call[types.NewApprovalOut]":
     """POST approvals/"""
     return Call(
         "POST",
@@ -55,6 +55,16 @@ def approvals_retrieve(
         {
             "wait": wait,
         },
+    )
+
+
+def approvals_callback_retrieve(
+    run: str,
+) -> "Call[types.CallbackOut]":
+    """GET approvals/{run}/callback/"""
+    return Call(
+        "GET",
+        f"approvals/{part(run)}/callback/",
     )
 
 

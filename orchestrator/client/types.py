@@ -17,11 +17,12 @@ class Page(TypedDict, Generic[R]):
     results: list[R]
 
 BlankEnum: TypeAlias = Literal[""]
-ConfirmedByEnum: TypeAlias = Literal["password", "passkey"]
+ConfirmedByEnum: TypeAlias = Literal["password", "log-in", "passkey"]
 DecisionBodyVerdictEnum: TypeAlias = Literal["approve", "reject", "edit", "skip"]
 DecisionLineVerdictEnum: TypeAlias = Literal["approve", "reject", "edit", "skip", "not_needed", "veto", "no_veto", "no_auto"]
 EffectEnum: TypeAlias = Literal["pure", "read", "write", "external", "human"]
-EventsEnum: TypeAlias = Literal["request.opened", "request.reminded", "request.escalated", "request.came_back", "request.reopened", "request.commented", "request.settled", "request.outcome_reported", "request.expired", "request.withdrawn", "run.stopped"]
+EnvelopeEnum: TypeAlias = Literal["standard", "cloudevents"]
+EventsEnum: TypeAlias = Literal["request.opened", "request.reminded", "request.escalated", "request.came_back", "request.reopened", "request.commented", "request.settled", "request.outcome_reported", "request.expired", "request.withdrawn", "run.stopped", "run.completed", "run.rejected", "run.failed", "run.cancelled", "run.unknown", "run.incompatible", "run.tampered", "values.erased"]
 HowEnum: TypeAlias = Literal["fork", "replay", "rewind", "resume"]
 KindEnum: TypeAlias = Literal["added", "removed", "changed"]
 NullEnum: TypeAlias = None
@@ -76,6 +77,7 @@ class AskBody(TypedDict):
     reports: NotRequired[bool]
     key: NotRequired[str | None]
     on_behalf_of: NotRequired[str | None]
+    callback: NotRequired["CallbackBody | None"]
 
 
 class AskedApprovalOut(TypedDict):
@@ -196,6 +198,20 @@ class BulkPlanOut(TypedDict):
     others: int
     kinds: list["PlanKindOut"]
     refusals: list["RefusedOut"]
+
+
+class CallbackBody(TypedDict):
+    """An address, of a host that the settings allow."""
+    url: str
+
+
+class CallbackOut(TypedDict):
+    """The callback of an approval, without its secret."""
+    id: str
+    url: str
+    active: bool
+    at: str
+    deliveries: list["DeliveryOut"]
 
 
 class CancelApprovalBody(TypedDict):
@@ -622,6 +638,29 @@ class NamedFactBody(TypedDict):
     """A figure worth showing beside the items."""
     label: str
     value: Any | None
+
+
+class NewApprovalOut(TypedDict):
+    """An approval that was asked for. The secret of its callback is shown in the
+    first answer alone."""
+    id: str
+    key: str
+    state: str
+    title: str
+    facts: Any
+    items: list["ItemOut"]
+    reviewers: list[str]
+    quorum: int
+    reject_quorum: int
+    four_eyes: bool
+    deadline: str | None
+    on_deadline: str
+    reports: bool
+    request: str | None
+    asked_at: str
+    started_by: str | None
+    on_behalf_of: str | None
+    callback_secret: str
 
 
 class NoticeOut(TypedDict):
@@ -1101,6 +1140,7 @@ class WebhookBody(TypedDict):
     url: str
     events: NotRequired[list["EventsEnum"]]
     graphs: NotRequired[list[str]]
+    envelope: NotRequired["EnvelopeEnum"]
 
 
 class WebhookOut(TypedDict):
@@ -1109,6 +1149,7 @@ class WebhookOut(TypedDict):
     url: str
     events: list[str]
     graphs: list[str]
+    envelope: str
     active: bool
     at: str
 
@@ -1130,6 +1171,7 @@ class WriteOut(TypedDict):
     staged_at: str
     hash: str
     settled: str
+    window_end: str | None
     rejected_with: str | None
     verdicts: list["VerdictOut"]
     why_not: str
