@@ -16,7 +16,6 @@ from tests.support.approvals import payers
 from tests.support.cast import People
 from tests.support.processes import until
 
-
 PATIENCE = 120.0
 """Seconds in which a program of elsewhere begins, on the slowest of machines."""
 
