@@ -79,12 +79,13 @@ async def _shown(ctx: Context, approval: Approval) -> InputRequiredResult | None
 
 
 def _standing(approval: Approval) -> dict[str, Any]:
+    signed = {item.id: item.value for item in approval.approved_items}
     items = []
     for item in approval.raw["items"]:
         row = {name: item[name] for name in SHOWN}
         # What nobody has signed is no value to act on.
-        if item["verdict"] == "approved":
-            row["value"] = item["value"]
+        if item["id"] in signed:
+            row["value"] = signed[item["id"]]
         items.append(row)
     return {
         "id": approval.id,
