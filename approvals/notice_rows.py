@@ -9,10 +9,12 @@ from approvals.list_columns import (
     CAME_BACK,
     EXPIRED,
     OPENED,
+    RUN_EVENTS,
     SEND_NOTICES,
     SETTLED,
     STOPPED_RUN,
     TOGETHER_SECONDS,
+    VALUES_ERASED,
     WITHDRAWN,
 )
 from approvals.models import ApprovalRequest, Notice, RequestComment
@@ -22,6 +24,7 @@ REMINDED = "request.reminded"
 ESCALATED = "request.escalated"
 REOPENED = "request.reopened"
 COMMENTED = "request.commented"
+OUTCOME_REPORTED = "request.outcome_reported"
 """The events of these notices."""
 EVENTS = (
     OPENED,
@@ -31,23 +34,36 @@ EVENTS = (
     REOPENED,
     COMMENTED,
     SETTLED,
+    OUTCOME_REPORTED,
     EXPIRED,
     WITHDRAWN,
     STOPPED_RUN,
+    *RUN_EVENTS,
+    VALUES_ERASED,
 )
 """The events of all notices."""
 
 
 def write_notices(
-    request: ApprovalRequest, events: Sequence[tuple[str, int | None]], *, at: datetime
+    request: ApprovalRequest,
+    events: Sequence[tuple[str, int | None]],
+    *,
+    at: datetime,
+    outcome: str = "",
 ) -> None:
     """Write a notice of a request for each of these events, with the number of its tier
-    if it is one of a tier, and wake the job that sends notices.
+    if it is one of a tier, and wake the job that sends notices. `outcome` is what they
+    say came of it.
     """
     rows: list[Notice] = []
     for event, tier in events:
         row = Notice(
-            event=event, run=request.run_id, request=request.id, tier=tier, at=at
+            event=event,
+            run=request.run_id,
+            request=request.id,
+            outcome=outcome,
+            tier=tier,
+            at=at,
         )
         rows.append(row)
     Notice.objects.bulk_create(rows)

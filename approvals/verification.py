@@ -28,6 +28,7 @@ from approvals.models import (
 from approvals.people.comment_faults import faults_of_comments
 from approvals.people.standing_faults import faults_of_standing_policies
 from approvals.silence import tier_faults
+from checkpoints.core.outcome_lines import REPORTED
 from checkpoints.db.pages import pages
 from checkpoints.models import PendingWrite, RunEvent
 from checkpoints.sealing import sealed_rows
@@ -49,6 +50,7 @@ _EVENTS_OF_PEOPLE = (
     "write_rebased",
     "texts_changed",
     "request_settled",
+    REPORTED,
 )
 _CLOSING_EVENTS = {
     "applied": "gate_applied",

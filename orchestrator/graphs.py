@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
-from orchestrator.engine import END, START, Custom, Fact, Gate, Graph, Write
+from orchestrator.engine import END, START, Custom, Fact, Gate, Graph, Write, registry
 
-NAME = "countersign.approval"
+NAME = registry.ASKING
 """Reserved: a graph of this name in another app is refused at start-up."""
 REVIEW = "review"
 """The node whose gate asks about the items, in the order in which they were named."""
@@ -53,6 +53,7 @@ class AskedApproval(BaseModel):
     deadline: datetime | None = None
     deadline_seconds: int | None = None
     on_deadline: Literal["reject", "fail"] = "reject"
+    reports: bool = False
 
 
 def label_of(item: Any) -> str:
@@ -89,6 +90,7 @@ def terms_of(question: Any) -> Mapping[str, Any]:
         "deadline": deadline,
         "on_deadline": question.on_deadline,
         "facts": facts,
+        "reports": question.reports,
     }
 
 

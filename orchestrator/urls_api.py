@@ -22,7 +22,7 @@ from orchestrator.api import (
 from orchestrator.api.base import mount
 from orchestrator.api.bundles import endpoints as bundles
 from orchestrator.api.verbs import verb_paths
-from orchestrator.live import stream
+from orchestrator.live import approval_stream, stream
 from orchestrator.metrics.door import metrics
 
 v1 = [
@@ -44,11 +44,26 @@ v1 = [
     path("runs/<str:run>/align/", mount(comparisons.RunAlign), name="run-align"),
     path("runs/<str:run>/export/", mount(bundles.RunExport), name="run-export"),
     path("approvals/", mount(asked.Approvals), name="approvals"),
-    path("approvals/<str:run>/", mount(asked.OneApproval), name="approval"),
+    path("approvals/<str:run>/", mount(approval_stream.OneApproval), name="approval"),
+    path(
+        "approvals/<str:run>/stream/",
+        mount(approval_stream.ApprovalStream),
+        name="approval-stream",
+    ),
+    path(
+        "approvals/<str:run>/callback/",
+        mount(asked.ApprovalCallback),
+        name="approval-callback",
+    ),
     path(
         "approvals/<str:run>/cancel/",
         mount(asked.ApprovalCancelled),
         name="approval-cancel",
+    ),
+    path(
+        "approvals/<str:run>/outcomes/",
+        mount(asked.ApprovalOutcomes),
+        name="approval-outcomes",
     ),
     path("imports/", mount(bundles.Imports), name="imports"),
     path(

@@ -37,7 +37,12 @@ from orchestrator.engine.graphs.call import AUTHORITY, CALL
 from orchestrator.engine.graphs.compile import Compiled, State
 from orchestrator.engine.graphs.confirmation import confirmation_policy
 from orchestrator.engine.graphs.consideration import consideration_policy
-from orchestrator.engine.graphs.gate import Show, plain_label, present
+from orchestrator.engine.graphs.gate import (
+    Show,
+    plain_label,
+    present,
+    reports_policy,
+)
 from orchestrator.engine.graphs.question import shown_of
 from orchestrator.engine.graphs.review_claim import claim_policy
 from orchestrator.engine.graphs.standing_policy import standing_policy
@@ -512,6 +517,7 @@ def policy_of(
         **claim_policy(gate),
         **tiers_policy(gate),
         **veto_policy(gate),
+        **reports_policy(gate),
     }
 
 

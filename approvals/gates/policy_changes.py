@@ -30,6 +30,7 @@ _WORDS = {
     "standing": "standing policies may sign",
     "auto_after": "seconds before it signs by itself",
     "veto": "asked last",
+    "reports": "whoever asked reports what came of it",
 }
 """Part of a policy -> its words. The others say how it came about, not what it asks."""
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import structlog
 from django.db import Error, transaction
-from django.db.models import F
+from django.db.models import F, Q, QuerySet
 
 from approvals.models import (
     DeliveryStatus,
@@ -28,7 +28,12 @@ from approvals.notices import mail_jobs, person_notices
 from approvals.notices.connection import NotSent, post
 from approvals.notices.message import body_of, headers_of
 from approvals.webhooks.address import read_address
-from approvals.webhooks.verbs import add_send_job, is_vouched_for, secret_of
+from approvals.webhooks.verbs import (
+    add_callback_job,
+    add_send_job,
+    is_vouched_for,
+    secret_of,
+)
 from checkpoints.core import work_sums
 from checkpoints.db.clock import db_in, db_now, read_now
 from checkpoints.db.shared_locks import lock_rows
@@ -73,6 +78,8 @@ def send_notices(lease: JobLease) -> Iterator[Step]:
         yield Step(passed_on, note="notices passed on")
     for webhook_id in _webhooks_with_due():
         add_send_job(webhook_id)
+    for receiver in _receivers_with_due():
+        add_callback_job(receiver)
     # Each webhook has its job by now, and waits for no mail server.
     for sent in mail_jobs.send_mails():
         yield Step(passed_on, note=f"notices passed on, {sent} messages mailed")
@@ -149,14 +156,16 @@ def _new_deliveries(
     """Return a delivery for each of these notices and each webhook that wants it, also
     where that is off or its row does not verify: then the delivery waits.
     """
+    runs = {notice.run for notice in notices}
+    rows = Webhook.objects.filter(Q(run=None) | Q(run__in=runs))
     # None of them may be removed until the deliveries are there.
-    lock_rows(Webhook.objects.all())
-    webhooks = list(Webhook.objects.all())
+    lock_rows(rows)
+    webhooks = list(rows)
     deliveries: list[WebhookDelivery] = []
     for notice in notices:
         graph = graph_by_run[notice.run]
         for webhook in webhooks:
-            if _wants(webhook, notice.event, graph):
+            if _wants(webhook, notice, graph):
                 delivery = WebhookDelivery(
                     webhook=webhook, notice=notice, due_at=now, made_at=now
                 )
@@ -171,8 +180,10 @@ def _graphs_of(notices: Sequence[Notice]) -> dict[UUID | None, str]:
     return dict(rows.values_list("id", "graph"))
 
 
-def _wants(webhook: Webhook, event: str, graph: str) -> bool:
-    return _names(webhook.events, event) and _names(webhook.graphs, graph)
+def _wants(webhook: Webhook, notice: Notice, graph: str) -> bool:
+    if webhook.run not in (None, notice.run):
+        return False
+    return _names(webhook.events, notice.event) and _names(webhook.graphs, graph)
 
 
 def _names(chosen: Any, name: str) -> bool:
@@ -184,10 +195,23 @@ def _names(chosen: Any, name: str) -> bool:
 
 
 def _webhooks_with_due() -> list[UUID]:
-    due = WebhookDelivery.objects.filter(
-        status=DeliveryStatus.WAITING, due_at__lte=db_now(), webhook__active=True
+    due = _due().filter(webhook__run=None).order_by()
+    return list(due.values_list("webhook", flat=True).distinct())
+
+
+def _receivers_with_due() -> list[str]:
+    """Return the hosts to whose callbacks something is due."""
+    due = _due().exclude(webhook__run=None).order_by()
+    return list(due.values_list("webhook__receiver", flat=True).distinct())
+
+
+def _due() -> "QuerySet[WebhookDelivery]":
+    return WebhookDelivery.objects.filter(
+        # Read anew each time, for people may switch it off meanwhile.
+        webhook__active=True,
+        status=DeliveryStatus.WAITING,
+        due_at__lte=db_now(),
     )
-    return list(due.order_by().values_list("webhook", flat=True).distinct())
 
 
 # Sending.
@@ -216,15 +240,15 @@ class SendAttempt:
 
 
 def send_webhook(lease: JobLease) -> Iterator[Step]:
-    """Send what is due for the webhook that the job names, the oldest first. After an
+    """Send what is due for the webhook, or for the callbacks to the host, that the job
+    names, the oldest first. After an
     attempt that failed or was slow the others wait for the next turn, so that such a
     receiver holds a place of a worker for a small part of the time. While this process
     sends to another webhook, the turn is put off.
     """
-    webhook_id = UUID(lease.facts["webhook"])
     sent = 0
     while True:
-        delivery = _next_due(webhook_id)
+        delivery = _next_due(lease.facts)
         if delivery is None:
             return
         attempt = _attempt_alone(delivery)
@@ -239,14 +263,12 @@ def send_webhook(lease: JobLease) -> Iterator[Step]:
         yield Step(sent, note="deliveries attempted", pause=attempt.pause)
 
 
-def _next_due(webhook_id: UUID) -> WebhookDelivery | None:
-    due = WebhookDelivery.objects.filter(
-        webhook=webhook_id,
-        # Read anew each time, for people may switch it off meanwhile.
-        webhook__active=True,
-        status=DeliveryStatus.WAITING,
-        due_at__lte=db_now(),
-    )
+def _next_due(facts: Mapping[str, Any]) -> WebhookDelivery | None:
+    """Return the first delivery that is due to what the facts of a job name."""
+    if "receiver" in facts:
+        due = _due().filter(webhook__receiver=facts["receiver"])
+    else:
+        due = _due().filter(webhook=UUID(facts["webhook"]))
     return due.select_related("webhook", "notice").order_by("due_at", "id").first()
 
 
@@ -271,10 +293,9 @@ def _attempt(delivery: WebhookDelivery) -> SendAttempt:
     at = int(read_now().timestamp())
     try:
         secret = secret_of(delivery.webhook)
-        if not is_vouched_for(delivery.webhook):
-            raise NotSent("who added the webhook does not manage webhooks any more")
+        _require_vouched_for(delivery.webhook)
         address = read_address(delivery.webhook.url)
-        body = body_of(delivery.notice)
+        body = body_of(delivery)
         headers = headers_of(delivery, body, secret=secret, at=at)
         return _answered(post(address, headers, body))
     except NotSent as error:
@@ -289,6 +310,15 @@ def _attempt(delivery: WebhookDelivery) -> SendAttempt:
     except Exception:
         log.exception("message_not_written", delivery=str(delivery.id))
         return SendAttempt(None, "the message cannot be written")
+
+
+def _require_vouched_for(webhook: Webhook) -> None:
+    """Raise `NotSent` if nobody may have anything sent to a webhook any more."""
+    if is_vouched_for(webhook):
+        return
+    if webhook.run is None:
+        raise NotSent("who added the webhook does not manage webhooks any more")
+    raise NotSent("the host is not allowed any more, or who asked may not ask")
 
 
 def _answered(code: int) -> SendAttempt:

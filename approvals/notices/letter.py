@@ -23,6 +23,9 @@ SENTENCES = {
     "request.reopened": "A review that you signed was re-opened",
     "request.commented": "Somebody commented on a review",
     "request.settled": "A review that you signed was decided",
+    "request.outcome_reported": (
+        "What you approved did not come off, as the caller reported"
+    ),
     "request.expired": "A review that you signed was closed by its deadline",
     "run.stopped": "What came of a review that you signed",
 }

@@ -15,7 +15,13 @@ from django.urls import reverse
 from approvals import permissions
 from approvals.list_columns import CAME_BACK, EXPIRED, OPENED, SETTLED, STOPPED_RUN
 from approvals.models import ApprovalRequest, MailPreference, PersonNotice
-from approvals.notice_rows import COMMENTED, ESCALATED, REMINDED, REOPENED
+from approvals.notice_rows import (
+    COMMENTED,
+    ESCALATED,
+    OUTCOME_REPORTED,
+    REMINDED,
+    REOPENED,
+)
 from checkpoints.db.clock import read_now
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import read_or_reason
@@ -23,7 +29,7 @@ from orchestrator.engine.errors import InvalidValue
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "reviews": (OPENED, CAME_BACK, REMINDED, ESCALATED),
-    "outcomes": (SETTLED, EXPIRED, REOPENED, STOPPED_RUN),
+    "outcomes": (SETTLED, OUTCOME_REPORTED, EXPIRED, REOPENED, STOPPED_RUN),
     "comments": (COMMENTED,),
 }
 """Kind that people switch on and off -> its events."""
@@ -38,6 +44,7 @@ SENTENCES = {
     REMINDED: "A review still waited",
     ESCALATED: "Others were asked about a review too",
     SETTLED: "A review that you signed was decided",
+    OUTCOME_REPORTED: "What you approved did not come off, as the caller reported",
     EXPIRED: "A review that you signed was closed by its deadline",
     REOPENED: "A review that you signed was re-opened",
     STOPPED_RUN: "A run in which you signed ended or stopped",

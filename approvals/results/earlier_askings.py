@@ -132,14 +132,14 @@ def _deciding(state: RequestState) -> list[Decision]:
 def endings_of(
     request: ApprovalRequest, results: Iterable[EffectResult]
 ) -> list[EffectEnding]:
-    """Return what came of a request, with the errors of its first failed effects: two
-    queries for each effect. What does not verify is said to be unreadable.
+    """Return what came of a request, with the errors of its first failed effects: three
+    queries for each effect at most. What does not verify is said to be unreadable.
     """
     endings: list[EffectEnding] = []
     failures = 0
     for result in results:
         error = ""
-        if result.failed is not None and failures < MOST_FAILURES:
+        if result.has_failed and failures < MOST_FAILURES:
             failures += 1
             error = failure_in_words(request, result)
         endings.append(EffectEnding(result, error, is_sound=are_sound(request, result)))

@@ -15,8 +15,15 @@ from approvals.gates.approved_calls import CALL_KIND
 from approvals.gates.nodes_behind import nodes_behind, nodes_reached
 from approvals.gates.renewals import AUTHORITY_KIND
 from approvals.models import ApprovalRequest, RequestStatus
+from approvals.results.reports import (
+    ListedReports,
+    are_sound_lines,
+    failures_in_words,
+    listed_reports,
+)
 from approvals.results.rounds import Lines, Round, lines_of, newest_before, rounds_of
 from checkpoints import versions
+from checkpoints.core.outcome_lines import DONE, FAILED, UNKNOWN
 from checkpoints.core.status import ENDS, Status
 from checkpoints.models import TaskResult
 from checkpoints.models.task_result import Outcome
@@ -26,22 +33,21 @@ from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine import Task
 from orchestrator.engine.errors import UNREADABLE
 from orchestrator.engine.graphs.compile import Compiled
-from orchestrator.engine.graphs.effect import SKIPPED
+from orchestrator.engine.graphs.effect import EXTERNAL, SKIPPED
 from orchestrator.engine.graphs.node import Node
 from orchestrator.engine.step.held_patch import PATCH
 
-DONE = "done"
-FAILED = "failed"
-UNKNOWN = "unknown"
 UNDER_WAY = "under way"
 NOT_YET = "not yet"
 NOT_REACHED = "not reached"
 AS_DECIDED = "not run, as decided"
+NOT_REPORTED = "not reported yet"
 LATER = "counted with a later question"
 GRAVEST_FIRST = (
     UNKNOWN,
     FAILED,
     UNDER_WAY,
+    NOT_REPORTED,
     NOT_YET,
     NOT_REACHED,
     LATER,
@@ -49,6 +55,8 @@ GRAVEST_FIRST = (
     DONE,
 )
 JOURNALED = ("write", "external")
+CALLER = "The caller"
+"""In the place of a node: whoever asked with no graph acts on what people approved."""
 MOST_ATTEMPTS = 5_000
 """The most attempts that are counted; of more nothing is said."""
 MOST_VERIFIED = 20
@@ -61,7 +69,8 @@ _OWN_TASK = (CALL_KIND, AUTHORITY_KIND)
 class EffectResult:
     """The end of one node behind a gate: how many of its tasks ended in which way (a
     fan-out has several, and so has a run that went back), and when the last of them
-    did. `attempts` are the rows that say so, `failed` that of one that failed.
+    did. `attempts` are the rows that say so, `failed` that of one that failed. Of what
+    whoever asked did elsewhere, `reported` has the lines of the log that say so.
     """
 
     node: str
@@ -70,6 +79,7 @@ class EffectResult:
     at: datetime | None = None
     failed: int | None = None
     attempts: list[int] = field(default_factory=list)
+    reported: ListedReports | None = None
 
     @property
     def status(self) -> str:
@@ -92,6 +102,20 @@ class EffectResult:
                 parts.append(f"{self.counts[word]:,} {word}")
         return ", ".join(parts)
 
+    @property
+    def has_failed(self) -> bool:
+        """Return whether something can be read of why it failed."""
+        return self.failed is not None or (self.reported is not None and self.is_bad)
+
+    @property
+    def sentence(self) -> str:
+        """How it ended, with who acted: "pay: done", "the caller reported: failed"."""
+        if self.reported is None:
+            return f"{self.node}: {self.words}"
+        if not self.reported.lines:
+            return f"{self.node} has {NOT_REPORTED}"
+        return f"{self.node} reported: {self.words}"
+
 
 def effect_results(
     requests: Sequence[ApprovalRequest],
@@ -99,7 +123,7 @@ def effect_results(
     """Return what came of each of these requests, in the order of the graph's edges;
     nothing of a request that is not decided, that is about a patch, or whose graph is
     not here. Three queries of columns, whatever the number of requests; none if nothing
-    acts behind them. Each has its run loaded.
+    acts behind them; and one for what was asked with no graph. Each has its run loaded.
     """
     results: dict[UUID, list[EffectResult]] = {request.id: [] for request in requests}
     behind = _behind(requests)
@@ -108,7 +132,16 @@ def effect_results(
     if journal is not None:
         for request in acting:
             results[request.id] = journal.results_of(request, behind[request.id])
+    for request_id, listed in listed_reports(requests).items():
+        results[request_id].append(_as_reported(listed))
     return results
+
+
+def _as_reported(listed: ListedReports) -> EffectResult:
+    counts = dict(listed.counts)
+    if listed.awaited:
+        counts[NOT_REPORTED] = listed.awaited
+    return EffectResult(CALLER, EXTERNAL, counts, listed.at, reported=listed)
 
 
 def _read_journal(
@@ -138,8 +171,11 @@ def _behind(requests: Iterable[ApprovalRequest]) -> dict[UUID, list[Node]]:
 
 def failure_in_words(request: ApprovalRequest, result: EffectResult) -> str:
     """Return the error of an effect that failed, as its sealed row says it; empty if
-    none did or nothing was recorded, a sentence if it cannot be read. One query.
+    none did or nothing was recorded, a sentence if it cannot be read. One query, two for
+    what was reported.
     """
+    if result.reported is not None:
+        return failures_in_words(request, result.reported)
     if result.failed is None:
         return ""
     row = TaskResult.objects.filter(id=result.failed).first()
@@ -157,6 +193,8 @@ def are_sound(request: ApprovalRequest, result: EffectResult) -> bool:
     """Return whether the rows verify that say what came of a node; of more than
     `MOST_VERIFIED` that is left to the verification of the run. One query.
     """
+    if result.reported is not None:
+        return are_sound_lines(request, result.reported)
     if not 0 < len(result.attempts) <= MOST_VERIFIED:
         return True
     rows = list(TaskResult.objects.filter(id__in=result.attempts))

@@ -55,7 +55,7 @@ def asked_before(asking: EarlierAsking | None, reader: Any) -> AskedBefore:
 
 def ending_in_words(ending: EffectEnding) -> str:
     """Return what came of one node: "pay: failed (the bank refused it)"."""
-    words = f"{ending.result.node}: {ending.result.words}"
+    words = ending.result.sentence
     if not ending.is_sound:
         return f"{ending.result.node}: what the journal says of it does not verify"
     return f"{words} ({ending.error})" if ending.error else words

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from checkpoints.core.outcome_lines import REPORTED, ReportedOn
 from checkpoints.core.tombstone import is_tombstone
 from checkpoints.journal.intents import tasks_of
 from checkpoints.models import RunEvent
@@ -137,6 +138,13 @@ NEEDED: Mapping[str, Mapping[str, Kind]] = {
     "request_released": {"request": _id, "subject": _name},
     "request_assigned": {"request": _id, "subject": _name},
     "decision_signed": {**_REVISED, "request": _id, "verdict": _name},
+    "outcome_reported": {
+        **_REVISED,
+        "request": _id,
+        "result": _name,
+        "hash": _name,
+        "detail": _text,
+    },
     "write_rebased": _REVISED,
     "texts_changed": _REVISED,
     "approval_not_needed": {"decisions": _ids},
@@ -172,6 +180,7 @@ POSSIBLE: Mapping[str, Mapping[str, Kind]] = {
     "request_reminded": {"to": _names},
     "request_claimed": {"until": _name},
     "request_assigned": {"until": _name},
+    "thread_saved": {"engine_run": _name},
     "history_removed": {
         "checkpoints": _object,
         "events": _object,
@@ -243,17 +252,27 @@ def _fault_in_facts_together(line: RunEvent, facts: dict[str, Any]) -> str:
     return ""
 
 
-def _fault_in_task(line: RunEvent, _: dict[str, Any]) -> str:
+def _fault_in_task(line: RunEvent, facts: dict[str, Any]) -> str:
     """Return why the tasks that a line must name cannot be read; empty if they can."""
     try:
         if line.type == "effects_started":
             tasks_of(line.task)
+        elif line.type == REPORTED:
+            return _fault_in_report(line, facts)
         # The two types of lines about memory share these facts.
         elif line.type == "gate_applied" or NEEDED.get(line.type) is _REMEMBERED:
             Task.parse(line.task)
     except ValueError:
         return f"names no task: {line.task!r}"
     return ""
+
+
+def _fault_in_report(line: RunEvent, facts: dict[str, Any]) -> str:
+    """Return that a report says something else where lists read it; empty if not."""
+    reported = ReportedOn(UUID(facts["request"]), UUID(facts["write"]), facts["result"])
+    if ReportedOn.parse(line.task) == reported:
+        return ""
+    return f"is listed as about {line.task!r}"
 
 
 def facts_of(subject: Subject, line: RunEvent) -> dict[str, Any] | None:

@@ -10,14 +10,22 @@ from rest_framework import serializers
 
 from approvals.api.base import Body, Query
 from approvals.api.serializers import VerdictOut
+from approvals.api.webhooks import DeliveryOut
+from approvals.models import Webhook
+from approvals.results.reports import Report
+from approvals.webhooks.address import LONGEST_URL
+from checkpoints.core.outcome_lines import RESULTS
 from checkpoints.models import Run
 from orchestrator.api.serializers import StatusList
 from orchestrator.asking import Approval
 from orchestrator.asking.approval import listed_states
+from orchestrator.asking.outcomes import LONGEST_DETAIL
 from orchestrator.asking.verbs import LONGEST_TITLE
 from orchestrator.engine.graphs.effect import EFFECTS
 
 LONGEST_REASON = 10_000
+SHOWN_DELIVERIES = 50
+"""The most deliveries that are shown with a callback."""
 
 
 @extend_schema_field(
@@ -76,6 +84,12 @@ class ItemBody(Body):
     )
 
 
+class CallbackBody(Body):
+    """An address, of a host that the settings allow."""
+
+    url = serializers.CharField(max_length=LONGEST_URL)
+
+
 class AskBody(Body):
     """A question to people about items."""
 
@@ -91,9 +105,17 @@ class AskBody(Body):
     four_eyes = serializers.BooleanField(default=False)
     deadline = DeadlineField(required=False, allow_null=True)
     on_deadline = serializers.ChoiceField(choices=["reject", "fail"], default="reject")
+    reports = serializers.BooleanField(
+        default=False, help_text="The caller will report what came of it."
+    )
     key = serializers.CharField(max_length=200, required=False, allow_null=True)
     on_behalf_of = serializers.CharField(
         required=False, allow_null=True, help_text="A user's name."
+    )
+    callback = CallbackBody(
+        required=False,
+        allow_null=True,
+        help_text="The address to call when it is decided, expires, is cancelled or fails.",
     )
 
 
@@ -103,6 +125,29 @@ class CancelApprovalBody(Body):
     reason = serializers.CharField(
         required=False, allow_blank=True, default="", max_length=LONGEST_REASON
     )
+
+
+class OutcomeBody(Body):
+    """What came of one approved item."""
+
+    item = serializers.CharField(max_length=200, help_text="Its id.")
+    result = serializers.ChoiceField(choices=RESULTS)
+    detail = serializers.CharField(
+        required=False, allow_blank=True, default="", max_length=LONGEST_DETAIL
+    )
+    hash = serializers.CharField(
+        required=False,
+        allow_null=True,
+        default=None,
+        max_length=200,
+        help_text="That of what was acted on, to be held against the signed one.",
+    )
+
+
+class OutcomesBody(Body):
+    """What came of approved items."""
+
+    outcomes = OutcomeBody(many=True, allow_empty=False)
 
 
 class ApprovalsQuery(Query):
@@ -116,6 +161,15 @@ class ItemDecisionOut(VerdictOut):
     """A decision on an item. Its id leads to its receipt."""
 
     id = serializers.UUIDField()
+
+
+class OutcomeOut(serializers.Serializer[Report]):
+    """What the caller reported of an item."""
+
+    result = serializers.ChoiceField(choices=RESULTS)
+    detail = serializers.CharField()
+    at = serializers.DateTimeField()
+    by = serializers.CharField(help_text="a user's name; empty for the system")
 
 
 class ItemOut(serializers.Serializer[Any]):
@@ -135,6 +189,9 @@ class ItemOut(serializers.Serializer[Any]):
     edited = serializers.BooleanField()
     reason = serializers.CharField(help_text="of the last decision")
     decisions = ItemDecisionOut(many=True)
+    outcome = OutcomeOut(
+        allow_null=True, help_text="the newest that was reported; null before"
+    )
 
 
 class AskedApprovalOut(serializers.Serializer[Approval]):
@@ -154,6 +211,7 @@ class AskedApprovalOut(serializers.Serializer[Approval]):
     four_eyes = serializers.BooleanField(source="question.four_eyes")
     deadline = serializers.SerializerMethodField()
     on_deadline = serializers.CharField(source="question.on_deadline")
+    reports = serializers.BooleanField()
     request = serializers.SerializerMethodField(
         help_text="what people decide on; null before they are asked"
     )
@@ -183,6 +241,43 @@ class AskedApprovalOut(serializers.Serializer[Approval]):
     def get_on_behalf_of(self, approval: Approval) -> str | None:
         person = approval.run.on_behalf_of
         return None if person is None else person.get_username()
+
+
+class NewApprovalOut(AskedApprovalOut):
+    """An approval that was asked for. The secret of its callback is shown in the first
+    answer alone.
+    """
+
+    callback_secret = serializers.SerializerMethodField(
+        required=False,
+        help_text="`whsec_` and its bytes in base64; missing where nothing is to be "
+        "called, and from each later answer",
+    )
+
+    def get_callback_secret(self, approval: Approval) -> str:
+        return str(self.context["secret"])
+
+    def to_representation(self, approval: Approval) -> Any:
+        shown = super().to_representation(approval)
+        if not self.context["secret"]:
+            del shown["callback_secret"]
+        return shown
+
+
+class CallbackOut(serializers.ModelSerializer[Webhook]):
+    """The callback of an approval, without its secret."""
+
+    deliveries = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Webhook
+        fields = ["id", "url", "active", "at", "deliveries"]
+        read_only_fields = fields
+
+    @extend_schema_field(DeliveryOut(many=True))
+    def get_deliveries(self, callback: Webhook) -> Any:
+        rows = callback.deliveries.select_related("notice")[:SHOWN_DELIVERIES]
+        return DeliveryOut(rows, many=True).data
 
 
 class _ApprovalPage(serializers.ListSerializer[Any]):

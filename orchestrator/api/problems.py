@@ -25,6 +25,7 @@ STATUS: dict[type[errors.CountersignError], int] = {
     errors.StaleLease: 409,
     errors.StaleProposal: 409,
     errors.AlreadyDecided: 409,
+    errors.AlreadyReported: 409,
     errors.Claimed: 409,
     errors.DeadlinePassed: 409,
     errors.AuthorityLost: 409,

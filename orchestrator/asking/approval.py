@@ -3,11 +3,13 @@ item with the value that was signed.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from approvals.gates.request_state import RequestState, load_states
 from approvals.models import ApprovalRequest, Decision, RequestStatus
+from approvals.results.reports import LETS_ACT, Report, reports_on
 from approvals.results.rounds import lines_of
 from checkpoints.core.status import ENDS, STOPPED
 from checkpoints.models import PendingWrite, Run
@@ -30,7 +32,7 @@ _OF_STATE = ("run", "line", "ordinal", "superstep", "status", "outcome")
 class ItemStanding:
     """One item. `verdict` is approved, rejected, or empty as long as it is open; `value`
     the one that the newest revision has, which its `hash` binds. `write` and `hash` are
-    empty before people are asked.
+    empty before people are asked. `outcome` is the newest that the caller reported.
     """
 
     id: str
@@ -44,6 +46,8 @@ class ItemStanding:
     verdict: str = ""
     edited: bool = False
     decisions: tuple[Decision, ...] = ()
+    revision: int = 0
+    outcome: Report | None = None
 
     @property
     def reason(self) -> str:
@@ -64,9 +68,24 @@ class Approval:
     items: tuple[ItemStanding, ...]
     request: ApprovalRequest | None = None
 
+    @property
+    def reports(self) -> bool:
+        """Return whether the caller said that they would report what came of it."""
+        return bool(self.question.get("reports"))
+
+    @property
+    def is_decided(self) -> bool:
+        """Return whether people are not asked any more."""
+        return self.state not in (OPENING, OPEN)
+
+    @property
+    def is_reported(self) -> bool:
+        """Return whether something was reported of each approved item."""
+        return all(item.outcome for item in self.items if item.verdict == APPROVED)
+
 
 def approval_of(run: Run) -> Approval:
-    """Return the approval of a run of the shipped graph. Five queries at most, however
+    """Return the approval of a run of the shipped graph. Six queries at most, however
     many items it has. Raises `Erased`, and `TamperedRow` or `WrongKey`: nothing is shown
     that is not as it was written.
     """
@@ -79,12 +98,13 @@ def approval_of(run: Run) -> Approval:
     # The row of the run is read once.
     request.run = run
     [state] = load_states([request], protection_of(run))
+    reports = reports_on(request) if state.outcome in LETS_ACT else {}
     return Approval(
         run,
         # The column of the outcome has no seal, what people signed has.
         state_of(run, request, outcome=state.outcome),
         question,
-        _items(question, state),
+        _items(question, state, reports),
         request,
     )
 
@@ -162,7 +182,9 @@ def _unasked(item: Mapping[str, Any]) -> ItemStanding:
 
 
 def _items(
-    question: Mapping[str, Any], state: RequestState
+    question: Mapping[str, Any],
+    state: RequestState,
+    reports: Mapping[UUID, Report],
 ) -> tuple[ItemStanding, ...]:
     """Return the items with their standings; each is the write at its position."""
     decisions: dict[UUID, list[Decision]] = {}
@@ -171,7 +193,8 @@ def _items(
     items = []
     for item, write in zip(question["items"], state.writes, strict=True):
         verdict = state.standings[write.write].verdict
-        items.append(_standing(item, write, verdict, decisions.get(write.write, [])))
+        standing = _standing(item, write, verdict, decisions.get(write.write, []))
+        items.append(replace(standing, outcome=reports.get(write.write)))
     return tuple(items)
 
 
@@ -197,4 +220,5 @@ def _standing(
         verdict=verdict,
         edited=verdict == APPROVED and row.author_id is not None,
         decisions=tuple(decisions),
+        revision=row.revision,
     )

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.contrib.auth.models import AbstractBaseUser
 
 from approvals.permissions import visible_run
-from checkpoints.core.arguments import checked_number
+from checkpoints.core.arguments import checked_number, checked_yes_or_no
 from checkpoints.core.ids import is_storable, unknown_thing
 from checkpoints.db.clock import read_now
 from checkpoints.models import Run
@@ -46,7 +46,8 @@ LONGEST_TEXT = 500
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inquiry:
     """A question to people. `items` are {id, value, label?, schema?, effect?}, `facts`
-    {label, value}; `deadline` is a moment with a time zone, a time, or None.
+    {label, value}; `deadline` is a moment with a time zone, a time, or None. With
+    `reports` the caller says that they will `report` what came of it.
     """
 
     title: str
@@ -58,6 +59,7 @@ class Inquiry:
     four_eyes: bool = False
     deadline: datetime | timedelta | None = None
     on_deadline: str = "reject"
+    reports: bool = False
 
 
 def ask(
@@ -148,6 +150,7 @@ def _checked(
         "reject_quorum": inquiry.reject_quorum,
         "four_eyes": inquiry.four_eyes,
         "on_deadline": inquiry.on_deadline,
+        "reports": checked_yes_or_no(inquiry.reports, "reports"),
         **_deadline(inquiry),
     }
     # A question that was asked already stays what it is, whoever has left since.

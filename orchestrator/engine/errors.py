@@ -78,6 +78,14 @@ class AlreadyDecided(_Named):
     code_of_class = "already_decided"
 
 
+class AlreadyReported(_Named):
+    """Something else was reported of this item. What was reported stands; only an
+    unknown outcome may be followed by a known one.
+    """
+
+    code_of_class = "already_reported"
+
+
 class Claimed(_Named):
     """Another person has taken this review: `by` says who, and `since` when. Ask them to
     release it or to hand it over, or wait until `until`.

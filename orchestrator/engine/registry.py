@@ -9,6 +9,8 @@ from orchestrator.engine.graphs.compile import Compiled, compile
 from orchestrator.engine.graphs.definition import Definition
 from orchestrator.engine.versions.migration import Migration
 
+ASKING = "countersign.approval"
+"""The name of the graph that the package itself brings. Nobody else's has it."""
 _registered: dict[tuple[str, str], Compiled] = {}
 
 

@@ -12,11 +12,11 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import SyncToAsync, sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.db import Error, connections
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
@@ -42,6 +42,7 @@ stream for dead.
 """
 RETRY_MS = 2000
 """After how long a browser comes back that has lost the stream."""
+STILL_HERE = b": still here\n\n"
 # nginx would hold lines back until its buffer is full.
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
@@ -100,21 +101,16 @@ class RunStream(APIView):
         responses={(200, MEDIA_TYPE): str},
     )
     def get(self, request: Request, run: str) -> HttpResponseBase:
-        seq = _after(request)
+        seq = read_after(request)
         visible = visible_run(person(request), run)
         if request.method == "HEAD":
             return HttpResponse(content_type=MEDIA_TYPE, headers=HEADERS)
-        if not isinstance(request._request, ASGIRequest):
-            raise NotServedHere
-        person_pk = person(request).pk
-        # Refused before it begins, because a stream that has begun cannot answer 429.
-        if limits.open_sockets(person_pk) >= conf().sockets_per_person:
-            raise TooManyStreams(wait=RETRY_MS / 1000)
-        sent = follow_run(_scope(request), visible.id, seq)
+        require_room(request, person(request).pk, most=conf().sockets_per_person)
+        sent = follow_run(scope_of(request), visible.id, seq)
         return StreamingHttpResponse(sent, content_type=MEDIA_TYPE, headers=HEADERS)
 
 
-def _after(request: Request) -> int:
+def read_after(request: Request) -> int:
     """Return the number of the last line that the client knows. Raises DRF's
     `ValidationError` naming what is wrong.
     """
@@ -136,7 +132,17 @@ def _after(request: Request) -> int:
         ) from error
 
 
-def _scope(request: Request) -> dict[str, Any]:
+def require_room(request: Request, viewer: Any, *, most: int) -> None:
+    """Raise `NotServedHere` or `TooManyStreams` before an answer begins that takes its
+    time, because one that has begun has its status.
+    """
+    if not isinstance(request._request, ASGIRequest):
+        raise NotServedHere
+    if limits.open_sockets(viewer) >= most:
+        raise TooManyStreams(wait=RETRY_MS / 1000)
+
+
+def scope_of(request: Request) -> dict[str, Any]:
     """Return the viewer's session or token, which `viewers.current_person` reads again
     at each look.
     """
@@ -149,33 +155,74 @@ async def follow_run(scope: tail.Scope, run: UUID, seq: int) -> AsyncIterator[by
     """Yield the lines after `seq` as they come, and comments between them, until the
     right to see them ends.
     """
-    person_pk = scope["user"].pk
-    if not limits.take_socket(person_pk, most=conf().sockets_per_person):
-        return  # another request opened the last one at the same moment
+    with suppress(UnknownThing, SignedOut, tail.LogGap, Error):
+        # A client that comes back receives the reason.
+        async with watched(
+            run, scope["user"].pk, most=conf().sockets_per_person
+        ) as nudge:
+            if nudge is None:
+                return  # another request opened the last one at the same moment
+            yield f"retry: {RETRY_MS}\n\n".encode()
+            spoke = time.monotonic()
+            while True:
+                await rung(nudge, min(tail.CHECK_AGAIN, HEARTBEAT))
+                async for line in tail.news(scope, run, seq):
+                    seq = line["seq"]
+                    spoke = time.monotonic()
+                    data = json.dumps(line, separators=(",", ":")).encode()
+                    yield event_of(seq, data)
+                if time.monotonic() - spoke >= HEARTBEAT:
+                    spoke = time.monotonic()
+                    yield STILL_HERE
+
+
+def event_of(seq: int, data: bytes) -> bytes:
+    """Return an event of a stream; a client that comes back names its number."""
+    return b"id: %d\ndata: %b\n\n" % (seq, data)
+
+
+@asynccontextmanager
+async def watched(
+    run: UUID, viewer: Any, *, most: int
+) -> AsyncIterator[asyncio.Event | None]:
+    """Watch a run: the event that is yielded is set now, and at each change. None if the
+    viewer watches as many already. While it is watched, the request keeps neither a
+    connection to the database nor a thread.
+    """
+    if not limits.take_socket(viewer, most=most):
+        yield None
+        return
     nudge = asyncio.Event()
     hub = Hub.here()
     try:
-        # The connection that answered the request is not needed any more; a stream may
-        # stay open for days.
-        await sync_to_async(connections.close_all)()
+        await leave_thread()
         hub.watch({run}, nudge)
         nudge.set()  # the first look is at once
-        yield f"retry: {RETRY_MS}\n\n".encode()
-        spoke = time.monotonic()
-        while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(nudge.wait(), min(tail.CHECK_AGAIN, HEARTBEAT))
-            # Cleared before the look: what is written meanwhile rings again.
-            nudge.clear()
-            async for line in tail.news(scope, run, seq):
-                seq = line["seq"]
-                spoke = time.monotonic()
-                yield f"id: {seq}\ndata: {json.dumps(line, separators=(',', ':'))}\n\n".encode()
-            if time.monotonic() - spoke >= HEARTBEAT:
-                spoke = time.monotonic()
-                yield b": still here\n\n"
-    except (UnknownThing, SignedOut, tail.LogGap, Error):
-        return  # a client that comes back receives the reason
+        yield nudge
     finally:
         hub.leave({run}, nudge)
-        limits.return_socket(person_pk)
+        limits.return_socket(viewer)
+
+
+async def rung(nudge: asyncio.Event, seconds: float) -> bool:
+    """Wait until the event is set, so many seconds at most, and clear it. Return whether
+    it was set.
+    """
+    with suppress(TimeoutError):
+        await asyncio.wait_for(nudge.wait(), seconds)
+    was_set = nudge.is_set()
+    # Cleared before the look: what is written meanwhile rings again.
+    nudge.clear()
+    return was_set
+
+
+async def leave_thread() -> None:
+    """Close the connections with which the request was answered so far, and end its
+    thread: what is left of the request may last for days.
+    """
+    await sync_to_async(connections.close_all)()
+    context = SyncToAsync.thread_sensitive_context.get(None)
+    executor = SyncToAsync.context_to_thread_executor.pop(context, None)
+    # Whatever else of the request is synchronous begins another one.
+    if executor is not None:
+        executor.shutdown(wait=False)

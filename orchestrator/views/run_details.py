@@ -17,6 +17,7 @@ from approvals.views.inbox import name_of, names_among, names_of
 from approvals.views.page import read_number
 from checkpoints import timeline
 from checkpoints.core.diff import ADDED, REMOVED, written
+from checkpoints.core.outcome_lines import REPORTED
 from checkpoints.core.tombstone import is_tombstone
 from checkpoints.core.visible_json import escaped, indented, json_text, said_of_rest
 from checkpoints.ledger import pending_writes
@@ -25,12 +26,14 @@ from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResu
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason, unreadable_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
+from checkpoints.threads import is_thread
 from checkpoints.timeline import Change, NodeOutput, outputs
 from orchestrator.engine import Task
 from orchestrator.engine.errors import UNREADABLE
 from orchestrator.engine.graphs.trace import LIVE
 from orchestrator.engine.step.frontier import visit_of
 from orchestrator.engine.values.canonical import encode
+from orchestrator.views.run_threads import thread_writes
 from orchestrator.views.run_timeline import url
 
 Facts = dict[str, Any]
@@ -301,6 +304,8 @@ def write_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
     """Return the writes that gates held at this checkpoint, each in the revision that
     it had then.
     """
+    if is_thread(checkpoint.run):
+        return thread_writes(checkpoint, as_text=compact)
     visits = {visit_of(key) for key in held_rows(snapshot)}
     # Most checkpoints hold nothing, and need no query.
     rows: list[PendingWrite] = []
@@ -608,10 +613,18 @@ def _words(kind: str, payload: Facts) -> str:
         return "decided by the system"
     if kind == "task_settled":
         return "it happened" if payload.get("happened") else "it did not happen"
+    if kind == REPORTED:
+        return ": ".join(filter(None, _report_in_words(payload)))
     if "subject" in payload:
         return str(payload["subject"]).partition(":")[2]
     name = _NAME_OF_WORDS.get(kind, "message")
     return str(payload.get(name, ""))
+
+
+def _report_in_words(payload: Facts) -> list[str]:
+    """Return what a line says of an approved item: "failed", "no such account"."""
+    detail = payload.get("detail")
+    return [str(payload.get("result", "")), detail if isinstance(detail, str) else ""]
 
 
 _NAME_OF_WORDS = {
@@ -632,6 +645,13 @@ TABS: dict[str, tuple[str, Detail]] = {
     "memory": ("Memory", memory_rows),
     "events": ("Events", event_rows),
 }
+
+
+def tabs_of(run: Run) -> dict[str, tuple[str, Detail]]:
+    """Return the tabs that a run has something for: a thread has no memory here."""
+    if not is_thread(run):
+        return TABS
+    return {name: tab for name, tab in TABS.items() if name != "memory"}
 
 
 def around(

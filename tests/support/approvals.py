@@ -4,6 +4,9 @@ from typing import Any
 
 from django.contrib.auth.models import Group
 
+from approvals import reviews
+from orchestrator import asking, runs
+
 BODY: dict[str, Any] = {
     "title": "Pay two invoices",
     "facts": [{"label": "Total", "value": "300.00"}],
@@ -31,3 +34,21 @@ def payers(*people: Any) -> None:
     group, _ = Group.objects.get_or_create(name="payers")
     for person in people:
         person.groups.add(group)
+
+
+def opened(**changes: Any) -> asking.Approval:
+    """An approval of the body's items that waits for the group, unless changed."""
+    body = {name: value for name, value in BODY.items() if name != "key"}
+    asked = asking.ask(asking.Inquiry(**{**body, **changes}))
+    return asking.approval_of(runs.advance(asked.run.id))
+
+
+def decided(asked: asking.Approval, by: Any, *verdicts: str) -> asking.Approval:
+    """The approval after these verdicts on its items, in order, and what follows."""
+    decisions = []
+    for item, verdict in zip(asked.items, verdicts, strict=True):
+        decisions.append(
+            {"write": str(item.write), "hash": item.hash, "verdict": verdict}
+        )
+    reviews.sign(asked.run.id, decisions, by=by)
+    return asking.approval_of(runs.advance(asked.run.id))

@@ -88,7 +88,7 @@ def _faults_of(
         if name not in TERMS:
             yield f"{name} is none of {', '.join(TERMS)}"
     yield from _faults_of_quorums(options)
-    for name in ("four_eyes", "all_or_nothing"):
+    for name in ("four_eyes", "all_or_nothing", "reports"):
         if not isinstance(options.get(name, False), bool):
             yield f"{name} must be True or False"
     # Silence approves nothing that was not examined when the graph was registered.

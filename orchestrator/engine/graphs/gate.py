@@ -41,6 +41,7 @@ TERMS = (
     "deadline",
     "on_deadline",
     "facts",
+    "reports",
 )
 """The options that a function of the input may set."""
 
@@ -94,6 +95,9 @@ class Gate:
     `terms` is a function of the run's input, which returns options for this run. The
     input never changes, so neither a patch nor a fork can ask for less; and a request
     carries what it was opened under.
+
+    `reports` is set by terms alone: whoever started the run acts on what is approved,
+    and reports what came of it.
     """
 
     reviewers: Sequence[str] | Callable[[Any], Sequence[str]] | None = None
@@ -121,10 +125,13 @@ class Gate:
     auto_after: timedelta | None = None
     veto: Callable[..., Any] | None = None
     terms: Callable[[Any], Mapping[str, Any]] | None = None
+    reports: bool = False
 
 
 def faults_of_terms(gate: Gate) -> Iterator[str]:
     """Yield what is wrong with terms, or with what stands beside them."""
+    if gate.reports:
+        yield "reports= is for terms= to say"
     if gate.terms is None:
         return
     if not callable(gate.terms) or not takes_one(gate.terms):
@@ -143,6 +150,11 @@ def terms_policy(gate: Gate) -> dict[str, Json]:
     """
     # A gate without them has the fingerprint that it had before there were any.
     return {} if gate.terms is None else {"terms": name_of(gate.terms)}
+
+
+def reports_policy(gate: Gate) -> dict[str, Json]:
+    """Return what a policy says of reports: {reports: true}, or nothing."""
+    return {"reports": True} if gate.reports else {}
 
 
 class Proposal(Mapping[str, Any]):

@@ -185,6 +185,45 @@ def test_a_question_is_taken_back(olive: Client, rita: Client) -> None:
     assert _sign(rita, asked, approve, approve).status_code == 409
 
 
+def _report(client: Client, **outcome: Any) -> Any:
+    outcomes = [{"item": "inv-1", "result": "done", **outcome}]
+    return client.post("approvals/INV-7/outcomes/", {"outcomes": outcomes})
+
+
+def test_whoever_acts_on_an_item_reports_what_came_of_it(
+    olive: Client, rita: Client, nobody: Client, people: People
+) -> None:
+    asked = _asked(olive, reports=True)
+    assert asked["reports"] is True
+    assert _report(olive).status_code == 409
+    approve = {"verdict": "approve"}
+    _sign(rita, asked, approve, {"verdict": "reject"})
+    runs.advance(asked["id"])
+    before = _read(olive, "INV-7")
+    assert [item["outcome"] for item in before["items"]] == [None, None]
+
+    said = {"result": "failed", "detail": "closed", "hash": before["items"][0]["hash"]}
+    answer = _report(olive, **said)
+    assert answer.status_code == 200, answer.content
+    assert answer.json() == _read(olive, "INV-7") == _report(olive, **said).json()
+    outcome = answer.json()["items"][0]["outcome"]
+    assert outcome.pop("at") is not None
+    by = people.starter.get_username()
+    assert outcome == {"result": "failed", "detail": "closed", "by": by}
+
+    other = _report(olive)
+    assert (other.status_code, other.json()["code"]) == (409, "already_reported")
+    assert other.json()["item"] == "inv-1"
+    refused = _report(olive, item="inv-2")
+    assert (refused.status_code, refused.json()["item"]) == (409, "inv-2")
+    assert _report(olive, hash="0" * 64).status_code == 409
+    assert _report(olive, result="paid").status_code == 400
+    assert _report(rita, result="unknown").status_code == 403
+    assert _report(nobody).status_code == 404
+    reader = Client(people.starter, scopes=["read", "steer"])
+    assert _report(reader).status_code == 403
+
+
 def test_what_moved_is_not_signed(olive: Client, rita: Client) -> None:
     asked = _asked(olive)
     asked["items"][0]["hash"] = "0" * 64
@@ -378,3 +417,59 @@ def test_a_list_reads_no_values(olive: Client) -> None:
             about_requests.append(query["sql"])
     assert about_requests
     assert not [sql for sql in about_requests if '"facts"' in sql or '"why"' in sql]
+
+
+def test_a_callback_is_named_with_the_question_and_its_secret_shown_once(
+    olive: Client, rita: Client, people: People, configure: Any
+) -> None:
+    configure(CALLBACK_HOSTS=["hooks.example.org"])
+    stella = Client(people.steward)
+    body = {**BODY, "callback": {"url": "https://hooks.example.org/a"}}
+    header = {"Idempotency-Key": "k-1"}
+    first = olive.post("approvals/", body, **header)
+    assert first.status_code == 201, first.content
+    assert first.json()["callback_secret"].startswith("whsec_")
+    for again in (
+        olive.post("approvals/", body, **header),
+        olive.post("approvals/", body),
+    ):
+        assert again.json()["id"] == first.json()["id"]
+        assert "callback_secret" not in again.json()
+    other = {**body, "callback": {"url": "https://hooks.example.org/b"}}
+    for changed in (other, BODY, {**BODY, "callback": None}):
+        refused = olive.post("approvals/", changed)
+        assert (refused.status_code, refused.json()["code"]) == (409, "key_conflict")
+    path = f"approvals/{first.json()['id']}/callback/"
+    for client in (olive, stella):
+        shown = client.get(path).json()
+        assert (shown["url"], shown["deliveries"]) == (
+            "https://hooks.example.org/a",
+            [],
+        )
+        assert "secret" not in shown
+    runs.advance(first.json()["id"])
+    assert rita.get(f"approvals/{first.json()['id']}/").status_code == 200
+    assert rita.get(path).status_code == 404
+    assert stella.get("webhooks/").json()["results"] == []
+    assert stella.delete(f"webhooks/{shown['id']}/").status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("callback", "status"),
+    [
+        ({"url": "https://elsewhere.example.org/"}, 422),
+        ({"url": "http://127.0.0.1/"}, 422),
+        ({"url": ""}, 400),
+        ({}, 400),
+        ({"url": "https://hooks.example.org/", "secret": "mine"}, 400),
+        ("https://hooks.example.org/", 400),
+    ],
+)
+def test_what_is_no_callback_asks_nobody(
+    olive: Client, configure: Any, callback: Any, status: int
+) -> None:
+    configure(CALLBACK_HOSTS=["hooks.example.org"])
+    answer = olive.post("approvals/", {**BODY, "callback": callback})
+    assert answer.status_code == status, answer.content
+    assert "elsewhere" not in answer.content.decode()
+    assert not Run.objects.exists()

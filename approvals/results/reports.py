@@ -1,0 +1,178 @@
+"""Results of decisions that whoever asked reported: they act on what people approved
+elsewhere, and say what came of it. Reads only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from approvals.models import ApprovalRequest, RequestStatus
+from checkpoints.core.outcome_lines import DONE, REPORTED, ReportedOn
+from checkpoints.models import PendingWrite, RunEvent
+from checkpoints.sealing import sealed_rows
+from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.verification.line_facts import required_facts
+from orchestrator.engine.errors import UNREADABLE
+from orchestrator.engine.frozen import frozen
+from orchestrator.engine.graphs.effect import APPROVED, PARTIAL
+from orchestrator.engine.registry import ASKING
+
+MOST_FAILURES = 3
+"""The most writes of which it is said why they failed, where many did."""
+MOST_VERIFIED = 20
+"""The most lines of a request that are verified before a list of them is shown."""
+DECIDED = (RequestStatus.SETTLED, RequestStatus.APPLIED)
+LETS_ACT = (APPROVED, PARTIAL)
+"""The outcomes of a request of which whoever asked may act on something."""
+
+
+@frozen
+class Report:
+    """The newest report about one write. `detail` is empty where it was erased."""
+
+    write: UUID
+    result: str
+    detail: str
+    hash: str
+    at: datetime
+    by: str
+
+
+@dataclass(slots=True)
+class ListedReports:
+    """The newest reports about the writes of one request, in columns: how many of each
+    result, the numbers of the lines that say so, the writes of which nobody said that it
+    was done, and when the last line was written. `awaited` is how many more are to come,
+    where whoever asked said that they would report; at least one of those that people
+    approved in part, of which nobody counts the writes.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    lines: dict[UUID, int] = field(default_factory=dict)
+    bad: list[UUID] = field(default_factory=list)
+    at: datetime | None = None
+    awaited: int = 0
+
+    def add(self, write: UUID, result: str) -> None:
+        """Count the newest report about a write."""
+        self.counts[result] = self.counts.get(result, 0) + 1
+        if result != DONE:
+            self.bad.append(write)
+
+
+def reports_on(request: ApprovalRequest) -> dict[UUID, Report]:
+    """Return the newest report about each write of a request, by write. One query.
+
+    Raises `TamperedRow` and `WrongKey`. The request has its run.
+    """
+    protection = protection_of(request.run)
+    reports: dict[UUID, Report] = {}
+    lines = RunEvent.objects.filter(run=request.run_id, type=REPORTED).order_by("seq")
+    for line in lines:
+        if not line.task.startswith(str(request.id)):
+            continue
+        sealed_rows.verify_row(line, protection)
+        facts = required_facts(line)
+        write = UUID(facts["write"])
+        detail = facts["detail"] if isinstance(facts["detail"], str) else ""
+        reports[write] = Report(
+            write, facts["result"], detail, facts["hash"], line.at, line.actor
+        )
+    return reports
+
+
+def listed_reports(
+    requests: Sequence[ApprovalRequest],
+) -> Mapping[UUID, ListedReports]:
+    """Return what was reported of these requests, by request; without those of which
+    nothing was, and nothing is awaited. One query of columns, none unless somebody asked
+    them with no graph.
+    """
+    asked = {row.id: row for row in requests if _may_be_acted_on(row)}
+    if not asked:
+        return {}
+    listed = {id: ListedReports() for id in asked}
+    newest: dict[tuple[UUID, UUID], str] = {}
+    lines = RunEvent.objects.filter(
+        run__in={row.run_id for row in asked.values()}, type=REPORTED
+    )
+    for seq, task, at in lines.order_by("seq").values_list("seq", "task", "at"):
+        about = _parsed(task)
+        if about is None or about.request not in listed:
+            continue
+        newest[about.request, about.write] = about.result
+        of_request = listed[about.request]
+        of_request.lines[about.write] = seq
+        of_request.at = at
+    for (request, write), result in newest.items():
+        listed[request].add(write, result)
+    for id, row in listed.items():
+        row.awaited = _awaited(asked[id], len(row.lines))
+    return {id: row for id, row in listed.items() if row.counts or row.awaited}
+
+
+def _awaited(request: ApprovalRequest, reported: int) -> int:
+    if not request.policy.get("reports"):
+        return 0
+    if request.outcome == APPROVED:
+        return max(0, request.writes - reported)
+    return 0 if reported else 1
+
+
+def _may_be_acted_on(request: ApprovalRequest) -> bool:
+    """Return whether people let whoever asked with no graph act on something."""
+    is_decided = request.status in DECIDED and request.outcome in LETS_ACT
+    return request.graph == ASKING and is_decided
+
+
+def _parsed(task: str) -> ReportedOn | None:
+    # A list shows what verifies, and what a tampered row says is for who opens it.
+    try:
+        return ReportedOn.parse(task)
+    except ValueError:
+        return None
+
+
+def failures_in_words(request: ApprovalRequest, listed: ListedReports) -> str:
+    """Return what was said of the first writes that failed, or whose outcome is unknown,
+    each with its label where the request has several. Two queries, none if all is well.
+    """
+    if not listed.bad:
+        return ""
+    try:
+        by_write = reports_on(request)
+    except UNREADABLE:
+        return "what was reported cannot be read"
+    first = [write for write in listed.bad if write in by_write][:MOST_FAILURES]
+    labels = _labels(request, first) if request.writes > 1 else {}
+    said: list[str] = []
+    for write in first:
+        parts = [labels.get(write, ""), by_write[write].detail]
+        said.append(": ".join(filter(None, parts)))
+    return "; ".join(filter(None, said))
+
+
+def _labels(request: ApprovalRequest, writes: Sequence[UUID]) -> dict[UUID, str]:
+    rows = PendingWrite.objects.filter(run=request.run_id, write__in=writes)
+    return dict(rows.order_by("revision").values_list("write", "label"))
+
+
+def are_sound_lines(request: ApprovalRequest, listed: ListedReports) -> bool:
+    """Return whether the lines verify that say what was reported; of more than
+    `MOST_VERIFIED` that is left to the verification of the run. One query.
+    """
+    seqs = list(listed.lines.values())
+    if len(seqs) > MOST_VERIFIED:
+        return True
+    rows = list(RunEvent.objects.filter(run=request.run_id, seq__in=seqs))
+    try:
+        sealed_rows.verify_rows(rows, protection_of(request.run))
+        return all(_says_what_is_listed(line) for line in rows)
+    except UNREADABLE:
+        return False
+
+
+def _says_what_is_listed(line: RunEvent) -> bool:
+    """Return whether a line is about what lists read of it. Raises `TamperedRow`."""
+    return bool(required_facts(line))

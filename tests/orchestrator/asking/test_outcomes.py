@@ -1,0 +1,251 @@
+"""What came of approved items, as whoever acted on them reports it."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from approvals.models import Notice
+from checkpoints import retention, timeline
+from checkpoints.models import RunEvent
+from checkpoints.verification import verify_run
+from orchestrator import asking, runs
+from orchestrator.engine import registry
+from orchestrator.engine.errors import (
+    AlreadyReported,
+    Erased,
+    Forbidden,
+    InvalidValue,
+    StaleProposal,
+    TamperedRow,
+    UnknownThing,
+    WrongStatus,
+)
+from orchestrator.graphs import approval
+from tests.support.approvals import decided, opened, payers
+from tests.support.cast import People
+from tests.support.forging import tamper
+from tests.support.rows import a_run
+from tests.support.run_actions import event_payloads
+from tests.support.statements import counted
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def ann(db: Any) -> User:
+    registry.replace(approval)
+    person = User.objects.create_user("ann")
+    payers(person)
+    return person
+
+
+def _said(item: str = "inv-1", result: str = "done", **more: Any) -> dict[str, Any]:
+    return {"item": item, "result": result, **more}
+
+
+def _results(asked: asking.Approval) -> list[str | None]:
+    return [item.outcome and item.outcome.result for item in asked.items]
+
+
+def test_what_came_of_an_approved_item_stands_beside_it_and_in_the_log(
+    ann: User,
+) -> None:
+    asked = decided(opened(reports=True), ann, "approve", "approve")
+    assert asked.reports
+    assert not asked.is_reported
+    said = [_said(), _said("inv-2", "failed", detail="no such account")]
+    after = asking.report(asked.run.id, said, by=ann)
+    assert _results(after) == ["done", "failed"]
+    assert after.is_reported
+    assert after.items[1].outcome is not None
+    assert after.items[1].outcome.detail == "no such account"
+    assert after.items[1].outcome.by == "ann"
+    assert after.items[1].outcome.hash == asked.items[1].hash
+    assert len(event_payloads(asked.run, "outcome_reported")) == 2
+    assert verify_run(asked.run.id) == []
+
+
+def test_the_same_report_again_changes_nothing(ann: User) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    first = asking.report(asked.run.id, [_said(detail="paid")])
+    again = asking.report(asked.run.id, [_said(detail="paid"), _said("inv-2")])
+    assert _results(first) == ["done", None]
+    assert _results(again) == ["done", "done"]
+    assert again.items[0].outcome == first.items[0].outcome
+    assert len(event_payloads(asked.run, "outcome_reported")) == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "stands"),
+    [
+        ("done", _said(result="failed"), False),
+        ("done", _said(result="unknown"), False),
+        ("done", _said(detail="again"), False),
+        ("failed", _said(result="done"), False),
+        ("unknown", _said(result="unknown", detail="still"), False),
+        ("unknown", _said(result="done"), True),
+        ("unknown", _said(result="failed"), True),
+    ],
+)
+def test_only_an_unknown_outcome_is_followed_by_a_known_one(
+    ann: User, first: str, second: dict[str, Any], stands: bool
+) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    asking.report(asked.run.id, [_said(result=first)])
+    if stands:
+        after = asking.report(asked.run.id, [second])
+        assert _results(after)[0] == second["result"]
+        return
+    with pytest.raises(AlreadyReported) as refused:
+        asking.report(asked.run.id, [_said("inv-2"), second])
+    assert refused.value.facts["item"] == "inv-1"
+    assert _results(asking.approval_of(asked.run)) == [first, None]
+
+
+def test_only_what_is_approved_is_reported(ann: User) -> None:
+    asked = opened()
+    with pytest.raises(WrongStatus) as refused:
+        asking.report(asked.run.id, [_said()])
+    assert refused.value.facts["item"] == "inv-1"
+    asked = decided(asked, ann, "approve", "reject")
+    with pytest.raises(WrongStatus) as refused:
+        asking.report(asked.run.id, [_said(), _said("inv-2")])
+    assert refused.value.facts["item"] == "inv-2"
+    assert _results(asking.approval_of(asked.run)) == [None, None]
+
+
+def test_what_was_acted_on_is_held_against_what_was_signed(ann: User) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    with pytest.raises(StaleProposal):
+        asking.report(asked.run.id, [_said(hash="0" * 64)])
+    after = asking.report(asked.run.id, [_said(hash=asked.items[0].hash)])
+    assert _results(after)[0] == "done"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "path"),
+    [
+        ([], "outcomes"),
+        ("done", "outcomes"),
+        (["done"], "outcomes[0]"),
+        ([{"item": "inv-1"}], "outcomes[0]"),
+        ([_said(colour="red")], "outcomes[0]"),
+        ([_said(result="paid")], "outcomes[0].result"),
+        ([_said(detail="x" * 2001)], "outcomes[0].detail"),
+        ([_said(detail="\x00")], "outcomes[0].detail"),
+        ([_said(7)], "outcomes[0].item"),  # type: ignore[arg-type]
+        ([_said(), _said()], "outcomes[1].item"),
+        ([_said("inv-9")], "item"),
+    ],
+)
+def test_a_wrong_report_names_its_place(ann: User, outcomes: Any, path: str) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    with pytest.raises(InvalidValue) as refused:
+        asking.report(asked.run.id, outcomes)
+    assert refused.value.facts["path"] == path
+    assert event_payloads(asked.run, "outcome_reported") == []
+
+
+def test_a_run_of_another_graph_has_no_outcomes_to_report() -> None:
+    other = a_run()
+    with pytest.raises(UnknownThing):
+        asking.report(other.id, [_said()])
+
+
+def test_what_was_asked_again_is_reported_anew(ann: User) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    asking.report(asked.run.id, [_said(result="failed")])
+    [*_, first] = timeline.list_checkpoints(asked.run.id)
+    runs.rewind(asked.run.id, first.id)
+    again = asking.approval_of(runs.advance(asked.run.id))
+    assert _results(again) == [None, None]
+    with pytest.raises(WrongStatus):
+        asking.report(asked.run.id, [_said()])
+    again = decided(again, ann, "approve", "approve")
+    assert _results(asking.report(asked.run.id, [_said()])) == ["done", None]
+    assert verify_run(asked.run.id) == []
+
+
+def test_a_fork_from_behind_the_decision_has_nothing_to_report(ann: User) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    asking.report(asked.run.id, [_said()])
+    [last, *_] = timeline.list_checkpoints(asked.run.id)
+    fork = runs.advance(runs.fork(last.id).id)
+    assert fork.status == "completed"
+    with pytest.raises(WrongStatus):
+        asking.report(fork.id, [_said()])
+
+
+def test_what_a_report_said_is_erased_with_its_run(ann: User, people: People) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    asking.report(asked.run.id, [_said(result="failed", detail="Mrs Miller moved")])
+    retention.erase(asked.run.id, by=people.steward)
+    [facts] = event_payloads(asked.run, "outcome_reported")
+    assert "Miller" not in str(facts)
+    assert facts["result"] == "failed"
+    with pytest.raises(Erased):
+        asking.report(asked.run.id, [_said("inv-2")])
+    assert verify_run(asked.run.id) == []
+
+
+def test_a_report_that_was_changed_is_refused_and_named(ann: User) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    asking.report(asked.run.id, [_said(result="failed")])
+    line = RunEvent.objects.get(run=asked.run.id, type="outcome_reported")
+    tamper(line, task=line.task.replace("failed", "done"))
+    with pytest.raises(TamperedRow):
+        asking.approval_of(asked.run)
+    assert verify_run(asked.run.id) != []
+
+
+def test_who_approved_hears_of_a_failure_and_of_nothing_that_went_well(
+    ann: User,
+) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    reported = Notice.objects.filter(event="request.outcome_reported")
+    asking.report(asked.run.id, [_said()])
+    assert not reported.exists()
+    asking.report(asked.run.id, [_said("inv-2", "unknown")])
+    asking.report(asked.run.id, [_said("inv-2", "failed")])
+    assert [row.outcome for row in reported.order_by("id")] == ["unknown", "failed"]
+
+
+def test_by_code_too_only_who_may_start_runs_reports(
+    ann: User, people: People, configure: Any
+) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    configure(VERBS_ASK_RIGHTS=True)
+    with pytest.raises(Forbidden):
+        asking.report(asked.run.id, [_said()], by=people.nobody)
+    assert _results(asking.report(asked.run.id, [_said()]))[0] == "done"
+
+
+def test_a_report_costs_the_same_however_many_items_it_has(ann: User) -> None:
+    costs = []
+    for count in (2, 40):
+        items = [{"id": f"i{number}", "value": number} for number in range(count)]
+        asked = decided(opened(items=items), ann, *["approve"] * count)
+        said = [_said(item["id"]) for item in items]
+        with counted() as statements:
+            asking.report(asked.run.id, said, by=ann)
+        costs.append(len(statements))
+    assert costs[0] == costs[1]
+    assert costs[0] < 30
+
+
+def test_the_settings_encrypt_an_approval_and_what_is_reported_of_it(
+    ann: User, configure: Any
+) -> None:
+    configure(ENCRYPT_APPROVALS=True, ENCRYPTION_KEYS={"e": b"e" * 32})
+    asked = decided(opened(), ann, "approve", "approve")
+    assert asked.run.encrypted
+    assert "invoices" not in asked.run.label
+    after = asking.report(asked.run.id, [_said(result="failed", detail="closed")])
+    assert after.items[0].outcome is not None
+    assert after.items[0].outcome.detail == "closed"
+    line = RunEvent.objects.get(run=asked.run, type="outcome_reported")
+    assert b"closed" not in bytes(line.payload)
+    assert verify_run(asked.run.id) == []
+    configure(ENCRYPT_APPROVALS=False)
+    assert not opened().run.encrypted
