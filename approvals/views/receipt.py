@@ -4,7 +4,7 @@ The signer keeps the right to see their verdicts and what became of them. The va
 that they were about are shown to those who may see the run, as everywhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -142,10 +142,7 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     askings = _requests_of(receipt, run)
     if sees_run and any(request.quorum > 1 for request in askings):
         _add_earlier_signatures(lines, receipt)
-    if sees_run:
-        reported = reported_on(askings)
-        for line in lines:
-            line.reported = reported.get(UUID(line.write))
+    _add_reports(lines, askings if sees_run else ())
 
     results = [line["result"] for line in receipt.lines]
     came_back = "came_back" in results
@@ -221,6 +218,15 @@ def _add_earlier_signatures(lines: Sequence[SignedWrite], receipt: Receipt) -> N
             signed[str(decision.write)][decision.by_id] = words
     for line in lines:
         line.before = list(signed[line.write].values())
+
+
+def _add_reports(
+    lines: Iterable[SignedWrite], requests: Iterable[ApprovalRequest]
+) -> None:
+    """Add to each line what whoever asked reported of it."""
+    reported = reported_on(requests)
+    for line in lines:
+        line.reported = reported.get(UUID(line.write))
 
 
 def _signer_in_words(decision: Decision) -> str:
