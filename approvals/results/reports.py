@@ -89,19 +89,21 @@ def listed_reports(
     requests: Sequence[ApprovalRequest],
 ) -> Mapping[UUID, ListedReports]:
     """Return what was reported of these requests, by request; without those of which
-    nothing was, and nothing is awaited. One query of columns, none unless somebody asked
-    them with no graph.
+    nothing was, and nothing is awaited. One query of columns, none unless people were
+    asked with no graph.
     """
-    asked = {row.id: row for row in requests if _may_be_acted_on(row)}
-    if not asked:
+    by_id = {row.id: row for row in requests if _may_be_acted_on(row)}
+    if not by_id:
         return {}
-    listed = {id: ListedReports() for id in asked}
-    for about, seq, at in _newest_lines(asked.values()):
+    listed = {id: ListedReports() for id in by_id}
+    for about, seq, at in _newest_lines(by_id.values()):
         if about.request in listed:
             listed[about.request].add(about, seq, at)
-    for id, reports in listed.items():
-        reports.awaited = _awaited(asked[id], len(reports.lines))
-    return {id: row for id, row in listed.items() if row.counts or row.awaited}
+    for id, request in by_id.items():
+        listed[id].awaited = _awaited(request, len(listed[id].lines))
+        if not listed[id].counts and not listed[id].awaited:
+            del listed[id]
+    return listed
 
 
 def _newest_lines(

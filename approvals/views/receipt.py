@@ -4,7 +4,7 @@ The signer keeps the right to see their verdicts and what became of them. The va
 that they were about are shown to those who may see the run, as everywhere.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -140,9 +140,8 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     lines = _lines(receipt, start) if sees_run else _verdicts(receipt, start)
     _add_decisions(lines, receipt)
     askings = _requests_of(receipt, run)
-    if sees_run and any(request.quorum > 1 for request in askings):
-        _add_earlier_signatures(lines, receipt)
-    _add_reports(lines, askings if sees_run else ())
+    if sees_run:
+        _add_what_followed(lines, askings, receipt)
 
     results = [line["result"] for line in receipt.lines]
     came_back = "came_back" in results
@@ -220,10 +219,12 @@ def _add_earlier_signatures(lines: Sequence[SignedWrite], receipt: Receipt) -> N
         line.before = list(signed[line.write].values())
 
 
-def _add_reports(
-    lines: Iterable[SignedWrite], requests: Iterable[ApprovalRequest]
+def _add_what_followed(
+    lines: Sequence[SignedWrite], requests: Sequence[ApprovalRequest], receipt: Receipt
 ) -> None:
-    """Add to each line what whoever asked reported of it."""
+    """Add to each line who had signed before, and what whoever asked reported of it."""
+    if any(request.quorum > 1 for request in requests):
+        _add_earlier_signatures(lines, receipt)
     reported = reported_on(requests)
     for line in lines:
         line.reported = reported.get(UUID(line.write))

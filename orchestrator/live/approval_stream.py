@@ -143,12 +143,12 @@ async def waited(
     async with stream.watched(run, viewer, most=conf().waits_per_person) as nudge:
         look = None
         while look is None or not look.is_decided:
-            left = ends - time.monotonic()
+            remaining = ends - time.monotonic()
             # Another call took the last place at the same moment.
-            if nudge is None or left <= 0:
+            if nudge is None or remaining <= 0:
                 look = await _look(scope, run)
                 break
-            if await stream.rung(nudge, min(left, stream.HEARTBEAT)):
+            if await stream.rung(nudge, min(remaining, stream.HEARTBEAT)):
                 look = await _look(scope, run)
             yield SPACE
     yield look.body
