@@ -10,7 +10,7 @@ NEWER_PYTHON ?= $(firstword $(foreach python,python3.14 python3.13 python3.12 \
 # What goes past Django's cursors or leans on Django's inner parts; `TESTS=` takes all.
 TESTS ?= tests/checkpoints/db tests/checkpoints/ledger tests/orchestrator/execution/test_commit.py tests/approvals/test_signing.py
 
-.PHONY: demo test install-newer-django test-newer-django sweep-short sweep soak memory bench bench-short drill lint check wheel clean
+.PHONY: demo test install-newer-django test-newer-django sweep-short sweep soak memory bench bench-short drill docs pictures lint check wheel release clean
 
 # `make demo PORT=8123` where another port is wanted.
 demo: .venv/.runtime
@@ -60,6 +60,14 @@ bench-short: .venv-bench/.installed
 drill: .venv/.test
 	$(RUN) -m pytest -q tests/deploy/test_drill.py
 
+# The pages of docs as a site in build/site, with the reference made from docstrings.
+docs: .venv/.lint
+	$(RUN) -m mkdocs build --strict
+
+# The pictures in docs/pictures, from the demo in a browser.
+pictures: .venv/.test
+	$(RUN) -m tests.browser.pictures
+
 lint: .venv/.lint
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
@@ -73,6 +81,10 @@ check:
 
 wheel: .venv/.test
 	$(RUN) -m hatchling build --target wheel
+
+# Wheel, source archive, CycloneDX list and sums, from a tag alone: `make release TAG=v0.1.0`. docs/releasing.md
+release: .venv/.test
+	$(RUN) deploy/release.py $(TAG) --to dist/$(TAG)
 
 clean:
 	rm -rf .venv .venv-bench .venv-newer build dist var .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -88,9 +100,9 @@ clean:
 	$(PIP) '.[test,e2e]'
 	touch $@
 
-# Types are checked of the tests too, and what lies in deploy by the programs that it is for.
+# Types are checked of the tests too, what lies in deploy by the programs that it is for, and bridges by what they lead to.
 .venv/.lint: .venv/.test
-	$(PIP) '.[lint,deploy]'
+	$(PIP) '.[lint,deploy,docs,bridges]'
 	touch $@
 
 .venv-newer/.test: pyproject.toml

@@ -24,6 +24,7 @@ class ApprovalsConfig(AppConfig):
             Receipt,
             RequestComment,
             Sighting,
+            Webhook,
         )
         from checkpoints import bundle, erasure, verification
         from checkpoints.retention import kept_points, whole_runs
@@ -44,7 +45,8 @@ class ApprovalsConfig(AppConfig):
         # Requests record what people saw. Decisions stay for ever, together with the
         # row by which they are verified.
         kept_points.REFERENCES.extend([ApprovalRequest, Decision])
-        whole_runs.PARTS.extend([Draft, Sighting])
+        # A webhook of a run is the callback of an approval.
+        whole_runs.PARTS.extend([Draft, Sighting, Webhook])
         for triggers in (append_only, list_columns):
             pre_migrate.connect(triggers.make_room, sender=self)
             post_migrate.connect(triggers.install_triggers, sender=self)

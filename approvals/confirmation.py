@@ -14,8 +14,8 @@ from checkpoints.sealing.sealed_columns import read_value
 from orchestrator.engine.errors import ConfirmationRequired
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.graphs.confirmation import (
-    METHODS,
     PASSKEY,
+    WAYS,
     confirmation_needed,
     satisfies,
     strongest,
@@ -47,7 +47,7 @@ class PostedAssertion:
 @frozen
 class Confirmation:
     """The proof that a person has shown in the request in which they sign: `person` is the primary
-    key of their account, `method` "password" or "passkey". The assertion of a passkey
+    key of their account, `method` one of `WAYS`. The assertion of a passkey
     is verified under the run's lock, against what is decided there.
     """
 
@@ -78,7 +78,7 @@ def accepted_method(by: Any, confirmation: Confirmation | None) -> str:
     # Without an assertion there is nothing that was verified.
     if confirmation.method == PASSKEY and confirmation.assertion is None:
         return ""
-    return confirmation.method if confirmation.method in METHODS else ""
+    return confirmation.method if confirmation.method in WAYS else ""
 
 
 def own_assertion(by: Any, confirmation: Confirmation | None) -> PostedAssertion | None:

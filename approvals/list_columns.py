@@ -35,14 +35,17 @@ from approvals.models import (
     RequestSigner,
     RequestStatus,
     RequestViewer,
+    Webhook,
 )
-from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, STOPPED
-from checkpoints.models import Job, PendingWrite, Run
+from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, STOPPED, Status
+from checkpoints.models import ErasureRecord, Job, PendingWrite, Run, RunLine
+from checkpoints.models.run_line import Travel
 
 TRIGGERS = {
     "notice_request_changed": ApprovalRequest,
     "notice_request_opened": ApprovalRequest,
     "notice_run_stopped": Run,
+    "notice_values_erased": ErasureRecord,
     "notice_write_rebased": PendingWrite,
     "reviewer_named": RequestReviewer,
     "reviewer_request_changed": ApprovalRequest,
@@ -61,7 +64,14 @@ SETTLED = "request.settled"
 EXPIRED = "request.expired"
 WITHDRAWN = "request.withdrawn"
 STOPPED_RUN = "run.stopped"
-"""The events of the notices that the triggers write."""
+OF_RUN = "run."
+VALUES_ERASED = "values.erased"
+"""The events of the notices that the triggers write. `OF_RUN` is the beginning of those
+that say with which status a run ended or stopped.
+"""
+RUN_EVENTS = tuple(f"{OF_RUN}{status}" for status in Status if status in ENDS | STOPPED)
+FOR_WEBHOOKS = frozenset({WITHDRAWN, *RUN_EVENTS, VALUES_ERASED})
+"""The events of which neither mail nor the console says anything."""
 APPS = {model._meta.app_label for model in TRIGGERS.values()}
 NOW = {
     "sqlite": "strftime('%Y-%m-%d %H:%M:%f', 'now')",
@@ -105,6 +115,15 @@ IS_NOT = {
     "sqlite": "IS NOT",
     "postgresql": "IS DISTINCT FROM",
 }
+NAMES = {
+    "sqlite": """
+        (webhook.{list} = '[]' OR EXISTS (
+            SELECT 1 FROM json_each(webhook.{list}) named WHERE named.value = {name}
+        ))
+    """,
+    "postgresql": "(webhook.{list} = '[]' OR webhook.{list} ? ({name}))",
+}
+"""Whether a list that a person chose for a webhook names this, or names nothing."""
 
 
 def _table(model: Any) -> str:
@@ -233,6 +252,47 @@ UNEXPECTED_VIEWER = """
 """Whether a row of viewers should not be there."""
 
 
+def _is_wanted(event: str) -> str:
+    """Return the condition that a webhook is to hear of this event of a run `NEW`: so
+    that without such a webhook no notice is written.
+    """
+    names = NAMES[connection.vendor]
+    wants = "{events} AND {graphs}".format(
+        events=names.format(list="events", name=event),
+        graphs=names.format(list="graphs", name="run.graph"),
+    )
+    # Two conditions, so that the callbacks of other approvals are not looked at.
+    return f"""
+        (EXISTS (SELECT 1 FROM {_table(Webhook)} webhook
+            WHERE webhook.run IS NULL AND {wants})
+        OR EXISTS (SELECT 1 FROM {_table(Webhook)} webhook
+            WHERE webhook.run = run.id AND {wants}))
+    """  # noqa: S608
+
+
+def _names_of_run_notices() -> dict[str, str]:
+    """Return the texts of the statements that write notices for webhooks alone."""
+    event = f"'{OF_RUN}' || NEW.status"
+    # A replay has no outside.
+    ended = f"""
+        SELECT {event}, run.id, run.status, {NOW[connection.vendor]}
+        FROM {_table(Run)} run
+        WHERE run.id = NEW.id AND NOT run.imported AND {_is_wanted(event)}
+            AND NOT EXISTS (
+                SELECT 1 FROM {_table(RunLine)} line
+                WHERE line.run_id = run.id AND line.number = 1
+                    AND line.travel = '{Travel.REPLAY}'
+            )
+    """  # noqa: S608
+    erased = f"""
+        SELECT '{VALUES_ERASED}', run.id, '', {NOW[connection.vendor]}
+        FROM {_table(Run)} run
+        WHERE run.id = NEW.run AND NOT run.imported
+            AND {_is_wanted(f"'{VALUES_ERASED}'")}
+    """  # noqa: S608
+    return {"ended_run": ended, "erased_values": erased}
+
+
 def _names_of_notices() -> dict[str, str]:
     """Return the names and texts of the statements that write notices."""
     stops = ", ".join(f"'{status}'" for status in sorted(ENDS | STOPPED))
@@ -260,6 +320,8 @@ def _names_of_notices() -> dict[str, str]:
         "send_notices": f"'{SEND_NOTICES}'",
         "now": NOW[connection.vendor],
         "soon": SOON[connection.vendor],
+        "erasures": _table(ErasureRecord),
+        **_names_of_run_notices(),
     }
     # A job that is paused, or waits after a failure, is not woken.
     names["sleeps"] = (
@@ -464,6 +526,15 @@ SQLITE = (
         WHERE EXISTS (
             SELECT 1 FROM {requests} WHERE run_id = NEW.id AND status = {applied}
         );
+        INSERT INTO {notices} (event, run, outcome, at) {ended_run};
+        {wake}
+    END
+    """,
+    """
+    CREATE TRIGGER notice_values_erased AFTER UPDATE OF ended_at ON {erasures}
+    WHEN OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL
+    BEGIN
+        INSERT INTO {notices} (event, run, outcome, at) {erased_values};
         {wake}
     END
     """,
@@ -713,7 +784,8 @@ POSTGRESQL = (
         SELECT {stopped_event}, NEW.id, NEW.status, {now}
         WHERE EXISTS (
             SELECT 1 FROM {requests} WHERE run_id = NEW.id AND status = {applied}
-        );
+        )
+        UNION ALL {ended_run};
         IF FOUND THEN
             PERFORM countersign_wake_notices();
         END IF;
@@ -724,6 +796,22 @@ POSTGRESQL = (
     CREATE OR REPLACE TRIGGER notice_run_stopped AFTER UPDATE OF status ON {runs}
     FOR EACH ROW WHEN (OLD.status <> NEW.status AND NEW.status IN {stops})
     EXECUTE FUNCTION countersign_notice_run_stopped()
+    """,
+    """
+    CREATE OR REPLACE FUNCTION countersign_notice_values_erased()
+    RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO {notices} (event, run, outcome, at) {erased_values};
+        IF FOUND THEN
+            PERFORM countersign_wake_notices();
+        END IF;
+        RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE OR REPLACE TRIGGER notice_values_erased
+    AFTER UPDATE OF ended_at ON {erasures}
+    FOR EACH ROW WHEN (OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL)
+    EXECUTE FUNCTION countersign_notice_values_erased()
     """,
 )
 
@@ -912,8 +1000,8 @@ def _has_columns() -> bool:
         return False
     # The newest of the columns.
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT * FROM {_table(RequestReviewer)} LIMIT 0")  # noqa: S608
-        return "expired" in {column[0] for column in cursor.description}
+        cursor.execute(f"SELECT * FROM {_table(Webhook)} LIMIT 0")  # noqa: S608
+        return "receiver" in {column[0] for column in cursor.description}
 
 
 def remove_triggers() -> None:

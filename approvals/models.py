@@ -15,7 +15,7 @@ from checkpoints.core.ids import uuid7
 from checkpoints.models import Run
 from checkpoints.models.fields import OfTask, Sealed, hash_field
 from orchestrator.engine.gates.verdicts import AUTOMATIC
-from orchestrator.engine.graphs.confirmation import METHODS
+from orchestrator.engine.graphs.confirmation import METHODS, WAYS
 from orchestrator.engine.graphs.consideration import is_consideration
 from orchestrator.engine.graphs.effect import EFFECTS
 from orchestrator.engine.graphs.gate import LONGEST_DEADLINE
@@ -782,7 +782,7 @@ class Decision(AppendOnlyRow):
         default="",
         # So that a process of the version before can still insert decisions.
         db_default="",
-        choices=[(method, method) for method in ("", *METHODS)],
+        choices=[(method, method) for method in ("", *WAYS)],
         help_text="How its person had shown once more who they are; empty if not.",
     )
     delegator = models.ForeignKey(
@@ -1203,13 +1203,23 @@ class Notice(models.Model):
         return f"{self.event} {self.request or self.run or ''}"
 
 
+class Envelope(models.TextChoices):
+    """The forms of a message."""
+
+    STANDARD = "standard", "Standard Webhooks: type, timestamp and data"
+    CLOUDEVENTS = "cloudevents", "CloudEvents 1.0, as JSON"
+
+
 class Webhook(Sealed):
     """An address to which notices are sent, and the secret that signs them. The row is
     sealed, so that nobody leads them elsewhere in the database, and the secret is
     encrypted wherever there is a key to do so.
+
+    With a run it is the callback of that approval, and hears of nothing else.
     """
 
     PAYLOADS = ("secret",)
+    ADDED = ("envelope", "run", "receiver")
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     url = models.CharField(max_length=500)
@@ -1218,6 +1228,25 @@ class Webhook(Sealed):
     )
     graphs = models.JSONField(
         default=list, blank=True, help_text="[name]; empty for all."
+    )
+    envelope = models.CharField(
+        max_length=20,
+        choices=Envelope.choices,
+        default=Envelope.STANDARD,
+        db_default=Envelope.STANDARD,
+    )
+    run = models.UUIDField(
+        null=True,
+        blank=True,
+        unique=True,
+        help_text="The approval whose callback it is; empty for all others.",
+    )
+    receiver = models.CharField(
+        max_length=253,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="The host of a callback, to which one job sends.",
     )
     secret = models.BinaryField(help_text="Packed canonical JSON: a string.")
     encrypted = models.BooleanField(default=False)

@@ -9,10 +9,12 @@ from approvals.list_columns import (
     CAME_BACK,
     EXPIRED,
     OPENED,
+    RUN_EVENTS,
     SEND_NOTICES,
     SETTLED,
     STOPPED_RUN,
     TOGETHER_SECONDS,
+    VALUES_ERASED,
     WITHDRAWN,
 )
 from approvals.models import ApprovalRequest, Notice, RequestComment
@@ -36,6 +38,8 @@ EVENTS = (
     EXPIRED,
     WITHDRAWN,
     STOPPED_RUN,
+    *RUN_EVENTS,
+    VALUES_ERASED,
 )
 """The events of all notices."""
 

@@ -25,7 +25,9 @@ from pydantic import (
 
 from checkpoints.core.keyring import Keyring, derived
 from checkpoints.core.setting_types import (
+    GroupsOfDirectory,
     HeaderName,
+    Hosts,
     Keys,
     KeysOfOthers,
     LongToken,
@@ -35,7 +37,10 @@ from checkpoints.core.setting_types import (
     OwnKeyOfBundles,
     PayloadBackends,
     PositiveNumber,
+    ProviderAddress,
+    Scopes,
     Secrets,
+    SecretText,
     SiteAddress,
     Switch,
     Text,
@@ -196,6 +201,63 @@ class Variables(BaseModel):
             "characters; without it there are no metrics"
         ),
     )
+    oidc_issuer: ProviderAddress = Field(
+        "",
+        description=(
+            "the address of an OpenID Connect provider, exactly as it names itself: "
+            "[the log-in of a company](login.md); needs the extra `login`"
+        ),
+    )
+    oidc_client_id: Text = Field("", description="the name of this client there")
+    oidc_client_secret: SecretText = Field(
+        "", repr=False, description="its secret; none for a public client"
+    )
+    oidc_name: Text = Field(
+        "your company", description="what the button of the log-in says"
+    )
+    oidc_scopes: Scopes = Field(
+        "openid profile email", description="what is asked for, with spaces between"
+    )
+    oidc_groups_claim: Text = Field(
+        "groups",
+        description=(
+            "the claim that names the groups of a person; `realm_access.roles` looks "
+            "inside"
+        ),
+    )
+    oidc_groups: GroupsOfDirectory = Field(
+        default_factory=dict,
+        description=(
+            "a JSON object: [the groups here by the group of the "
+            "directory](login.md#groups)"
+        ),
+    )
+    oidc_name_claim: Text = Field(
+        "preferred_username",
+        description="the claim that names a new account; people must not choose it",
+    )
+    oidc_id_claim: Text = Field(
+        "sub",
+        description="the claim by which an account is known again; it must never change",
+    )
+    oidc_session_hours: PositiveNumber = Field(
+        12.0, description="hours after which a person of the company logs in anew"
+    )
+    local_login: Switch = Field(
+        True,
+        description=(
+            "whether people with a password here may log in; turned off, only "
+            "superusers, at [an address of their own](login.md#emergencies)"
+        ),
+    )
+    scim_token: SecretText = Field(
+        "",
+        repr=False,
+        description=(
+            "the bearer token with which [`sync_groups`](login.md#between-log-ins) "
+            "reads a directory"
+        ),
+    )
     webhooks_to_private_addresses: Switch = Field(
         False,
         description=(
@@ -208,6 +270,14 @@ class Variables(BaseModel):
         description=(
             "whether [webhooks](notices.md#where-it-may-be-sent) may send without TLS; "
             "always in debug mode"
+        ),
+    )
+    callback_hosts: Hosts = Field(
+        (),
+        description=(
+            "the hosts, between commas, that may be named as the [callback of an "
+            "approval](approvals.md#to-be-called), with a port that is not the usual; "
+            "without any none may"
         ),
     )
     secrets: Secrets = Field(

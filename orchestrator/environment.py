@@ -23,6 +23,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -49,6 +50,7 @@ IN_JSON = (
     "encryption_keys",
     "trusted_keys",
     "compromised_keys",
+    "oidc_groups",
 )
 """Variables that hold a JSON object."""
 
@@ -302,6 +304,23 @@ class Environment(Variables, BaseSettings):
         stripped = {name: str(text).strip() for name, text in variables.items()}
         return {name: text for name, text in stripped.items() if text}
 
+    @field_validator("oidc_issuer")
+    @classmethod
+    def _needs_allauth(cls, issuer: str) -> str:
+        if issuer:
+            _require_package("allauth", "django-countersign[login]")
+        return issuer
+
+    @field_validator("local_login")
+    @classmethod
+    def _needs_other_login(cls, is_local: bool, checked: ValidationInfo) -> bool:
+        # `checked.data` has the fields that are declared above, OIDC_ISSUER among them.
+        if not is_local and not checked.data.get("oidc_issuer"):
+            raise ValueError(
+                "is off, and COUNTERSIGN_OIDC_ISSUER names no other log-in"
+            )
+        return is_local
+
     @field_validator(*IN_JSON, mode="before")
     @classmethod
     def _read_json(cls, text: str) -> Any:
@@ -345,6 +364,11 @@ class Environment(Variables, BaseSettings):
     def is_production(self) -> bool:
         """Return whether neither debugging nor the demo is switched on."""
         return not (self.debug or self.is_demo)
+
+    @property
+    def has_company_login(self) -> bool:
+        """Return whether people sign in at a provider."""
+        return bool(self.oidc_issuer)
 
     @property
     def mode(self) -> str:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from orchestrator import environment, logging, page_policy
+from orchestrator.company_login import configuration as company_login
 
 BASE_DIR = environment.ROOT
 # There templates and static files lie at the top. The wheel has them inside the app,
@@ -56,6 +57,8 @@ INSTALLED_APPS = [
 ]
 if DEMO:
     INSTALLED_APPS += DEMO_APPS
+if env.has_company_login:
+    INSTALLED_APPS[:0] = company_login.APPS
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -74,6 +77,9 @@ MIDDLEWARE = [
     "orchestrator.middleware.Acting",
     "axes.middleware.AxesMiddleware",
 ]
+
+if env.has_company_login:
+    MIDDLEWARE += company_login.MIDDLEWARE
 
 ROOT_URLCONF = "orchestrator.urls"
 ASGI_APPLICATION = "orchestrator.asgi.application"
@@ -138,6 +144,7 @@ AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_DISABLE_ACCESS_LOG = True
 AXES_VERBOSE = False
 LOGIN_URL = "login"
+SOCIALACCOUNT_ADAPTER = company_login.ADAPTER
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
 CSRF_FAILURE_VIEW = "orchestrator.views.errors.csrf_failed"

@@ -53,6 +53,11 @@ v1 = [
         name="approval-stream",
     ),
     path(
+        "approvals/<str:run>/callback/",
+        mount(asked.ApprovalCallback),
+        name="approval-callback",
+    ),
+    path(
         "approvals/<str:run>/cancel/",
         mount(asked.ApprovalCancelled),
         name="approval-cancel",

@@ -18,19 +18,25 @@ if "COUNTERSIGN_TEST_CLOCK" in os.environ:
 
     shift(float(os.environ["COUNTERSIGN_TEST_CLOCK"]))
 
+from orchestrator.company_login import configuration as company_login  # noqa: E402
 from orchestrator.settings import *  # noqa: E402, F403
 from orchestrator.settings import (  # noqa: E402
     DATA_DIR,
     DATABASES,
     INSTALLED_APPS,
+    MIDDLEWARE,
     SILENCED_SYSTEM_CHECKS,
 )
 
 INSTALLED_APPS = [
+    # Without a provider, until a test names one.
+    *company_login.APPS,
     *INSTALLED_APPS,
     "tests.graphs_app",
     "tests.crash",
 ]
+
+MIDDLEWARE = [*MIDDLEWARE, *company_login.MIDDLEWARE]
 
 # Processes of tests have short leases, so that takeovers are quick; no atomic node of
 # theirs takes that long.

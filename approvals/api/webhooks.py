@@ -19,7 +19,7 @@ from approvals.api.base import (
     person,
     read_body,
 )
-from approvals.models import Webhook, WebhookDelivery
+from approvals.models import Envelope, Webhook, WebhookDelivery
 from approvals.notice_rows import EVENTS
 from approvals.webhooks import verbs as webhooks
 from approvals.webhooks.address import LONGEST_URL
@@ -41,6 +41,11 @@ class WebhookBody(Body):
         max_length=webhooks.MOST_GRAPHS,
         help_text="Names; empty for all.",
     )
+    envelope = serializers.ChoiceField(
+        choices=Envelope.values,
+        required=False,
+        help_text="The form of its messages; standard unless set.",
+    )
 
 
 class WebhookOut(serializers.ModelSerializer[Webhook]):
@@ -48,10 +53,11 @@ class WebhookOut(serializers.ModelSerializer[Webhook]):
 
     events = serializers.ListField(child=serializers.CharField())
     graphs = serializers.ListField(child=serializers.CharField())
+    envelope = serializers.CharField(help_text="standard or cloudevents")
 
     class Meta:
         model = Webhook
-        fields = ["id", "url", "events", "graphs", "active", "at"]
+        fields = ["id", "url", "events", "graphs", "envelope", "active", "at"]
         read_only_fields = fields
 
 

@@ -270,7 +270,20 @@ def _login_locked(facts: Facts) -> str:
     return f"locked log-ins{_login(facts)}"
 
 
+def _refused_company_login(facts: Facts) -> str:
+    reason = str(facts.get("reason", "")).replace("_", " ")
+    return f"refused a log-in of the company for {facts.get('id', '')}: {reason}"
+
+
 # Accounts, groups and permissions.
+
+
+def _account_bound(facts: Facts) -> str:
+    return f"bound the account {_subject(facts)} to a person of {facts.get('provider', '')}"
+
+
+def _account_unbound(facts: Facts) -> str:
+    return f"took the log-in of the company from the account {_subject(facts)}"
 
 
 def _account_changed(facts: Facts) -> str:
@@ -484,6 +497,11 @@ def _counted_runs(facts: Facts, name: str) -> int:
     return max(listed, int(facts.get(f"{name}_count", 0)))
 
 
+def _thread_pruned(facts: Facts) -> str:
+    count = counted(facts.get("checkpoints", 0), "checkpoint")
+    return f"removed {count} of a thread, with their writes"
+
+
 def _run_removed(facts: Facts) -> str:
     return (
         f"removed the run {facts.get('key', '')}, which was {facts.get('status', '')}"
@@ -509,7 +527,10 @@ def _policy(facts: Facts) -> str:
     ):
         days_by_status = facts.get(name) or {}
         for status, days in days_by_status.items():
-            rules.append(f"{rule.format(status)} after {days:g} days")
+            words = rule.format(status)
+            if (name, status) == ("remove_runs_after_days", "waiting"):
+                words = "idle threads go"
+            rules.append(f"{words} after {days:g} days")
     if facts.get("archive"):
         rules.append("a bundle is archived first")
     return ", ".join(rules) or "nothing goes"
@@ -632,6 +653,9 @@ KINDS: dict[str, tuple[str, Words]] = {
     "tokens_throttled": ("Tokens throttled", _tokens_throttled),
     "refused_login": ("Log-in refused", _refused_login),
     "login_locked": ("Log-in locked", _login_locked),
+    "refused_company_login": ("Log-in of the company refused", _refused_company_login),
+    "account_bound": ("Account bound", _account_bound),
+    "account_unbound": ("Account unbound", _account_unbound),
     "members_changed": ("Members of groups", _members_changed),
     "rights_changed": ("Permissions", _rights_changed),
     "account_changed": ("Accounts", _account_changed),
@@ -646,6 +670,7 @@ KINDS: dict[str, tuple[str, Words]] = {
     "audit_stamped": ("Audit log stamped", _audit_stamped),
     "memory_forgotten": ("Memory forgotten", _memory_forgotten),
     "history_pruned": ("History removed", _history_pruned),
+    "thread_pruned": ("Checkpoints of a thread removed", _thread_pruned),
     "run_removed": ("Run removed", _run_removed),
     "retention_policy_saved": ("Retention policy saved", _policy_saved),
     "retention_policy_confirmed": ("Retention policy confirmed", _policy_confirmed),

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import structlog
 from django.db import Error, transaction
-from django.db.models import F
+from django.db.models import F, Q, QuerySet
 
 from approvals.models import (
     DeliveryStatus,
@@ -24,12 +24,16 @@ from approvals.models import (
     Webhook,
     WebhookDelivery,
 )
-from approvals.notices import mail_jobs
+from approvals.notices import mail_jobs, person_notices
 from approvals.notices.connection import NotSent, post
 from approvals.notices.message import body_of, headers_of
-from approvals.notices.person_notices import new_person_notices
 from approvals.webhooks.address import read_address
-from approvals.webhooks.verbs import add_send_job, is_vouched_for, secret_of
+from approvals.webhooks.verbs import (
+    add_callback_job,
+    add_send_job,
+    is_vouched_for,
+    secret_of,
+)
 from checkpoints.core import work_sums
 from checkpoints.db.clock import db_in, db_now, read_now
 from checkpoints.db.shared_locks import lock_rows
@@ -69,11 +73,13 @@ def send_notices(lease: JobLease) -> Iterator[Step]:
     which something is due.
     """
     passed_on = 0
-    while count := _pass_on():
+    while (count := _pass_on()) is not None:
         passed_on += count
         yield Step(passed_on, note="notices passed on")
     for webhook_id in _webhooks_with_due():
         add_send_job(webhook_id)
+    for receiver in _receivers_with_due():
+        add_callback_job(receiver)
     # Each webhook has its job by now, and waits for no mail server.
     for sent in mail_jobs.send_mails():
         yield Step(passed_on, note=f"notices passed on, {sent} messages mailed")
@@ -81,30 +87,67 @@ def send_notices(lease: JobLease) -> Iterator[Step]:
 
 
 @transaction.atomic
-def _pass_on() -> int:
+def _pass_on() -> int | None:
     """Make the deliveries of the first notices that wait, and return how many notices
-    these were. Doing it twice makes no second delivery.
+    these were; None if none waits. Of a notice for more than `MOST_ROWS` people it
+    writes the rows of some, and returns 0 until the last have theirs. Doing it twice
+    makes no second delivery.
     """
     notices = list(Notice.objects.filter(passed_on_at=None).order_by("id")[:BATCH])
     if not notices:
-        return 0
+        return None
     now = read_now()
     graph_by_run = _graphs_of(notices)
     # A run may have been removed since, or came in as a bundle: then it is of elsewhere.
     notices_of_here = [notice for notice in notices if notice.run in graph_by_run]
-    listed, count = new_person_notices(notices_of_here)
+    listed, count = person_notices.new_person_notices(notices_of_here)
     # What would make the transaction too large waits for the next one.
     ids_that_wait = {notice.id for notice in notices_of_here[count:]}
     notices_of_here = notices_of_here[:count]
     mails = mail_jobs.new_mails(notices_of_here, now)
+    are_all_listed = _write_first(PersonNotice, listed)
+    are_all_mailed = _write_first(NoticeMail, mails)
+    # They wait until the others have theirs, and so do the webhooks.
+    if not (are_all_listed and are_all_mailed):
+        return 0
     # The last that is read, because the webhooks are locked from here on.
     deliveries = _new_deliveries(notices_of_here, graph_by_run, now)
     WebhookDelivery.objects.bulk_create(deliveries, ignore_conflicts=True)
-    NoticeMail.objects.bulk_create(mails, ignore_conflicts=True)
-    PersonNotice.objects.bulk_create(listed, ignore_conflicts=True, batch_size=500)
     ids = [notice.id for notice in notices if notice.id not in ids_that_wait]
     Notice.objects.filter(id__in=ids).update(passed_on_at=now)
     return len(ids)
+
+
+def _write_first(model: Any, rows: Sequence[Any]) -> bool:
+    """Write the first of these rows for people that are not there yet, at most
+    `MOST_ROWS`. Returns whether all are there now. One query for each `MOST_ROWS` of
+    them that an earlier transaction may have written, none for so few.
+    """
+    most = person_notices.MOST_ROWS
+    for first in range(0, len(rows), most):
+        part = rows[first : first + most]
+        is_last = first + most >= len(rows)
+        is_only = first == 0 and is_last
+        missing = part if is_only else _missing(model, part)
+        model.objects.bulk_create(missing, ignore_conflicts=True, batch_size=500)
+        if missing and not is_last:
+            return False
+    return True
+
+
+def _missing(model: Any, rows: Sequence[Any]) -> list[Any]:
+    """Return those of these rows that the database does not have."""
+    notice = model._meta.get_field("notice").attname
+    there = model.objects.filter(
+        user__in={row.user_id for row in rows},
+        notice__in={getattr(row, notice) for row in rows},
+    )
+    written = set(there.values_list("user", "notice"))
+    missing: list[Any] = []
+    for row in rows:
+        if (row.user_id, getattr(row, notice)) not in written:
+            missing.append(row)
+    return missing
 
 
 def _new_deliveries(
@@ -113,14 +156,16 @@ def _new_deliveries(
     """Return a delivery for each of these notices and each webhook that wants it, also
     where that is off or its row does not verify: then the delivery waits.
     """
+    runs = {notice.run for notice in notices}
+    rows = Webhook.objects.filter(Q(run=None) | Q(run__in=runs))
     # None of them may be removed until the deliveries are there.
-    lock_rows(Webhook.objects.all())
-    webhooks = list(Webhook.objects.all())
+    lock_rows(rows)
+    webhooks = list(rows)
     deliveries: list[WebhookDelivery] = []
     for notice in notices:
         graph = graph_by_run[notice.run]
         for webhook in webhooks:
-            if _wants(webhook, notice.event, graph):
+            if _wants(webhook, notice, graph):
                 delivery = WebhookDelivery(
                     webhook=webhook, notice=notice, due_at=now, made_at=now
                 )
@@ -135,8 +180,10 @@ def _graphs_of(notices: Sequence[Notice]) -> dict[UUID | None, str]:
     return dict(rows.values_list("id", "graph"))
 
 
-def _wants(webhook: Webhook, event: str, graph: str) -> bool:
-    return _names(webhook.events, event) and _names(webhook.graphs, graph)
+def _wants(webhook: Webhook, notice: Notice, graph: str) -> bool:
+    if webhook.run not in (None, notice.run):
+        return False
+    return _names(webhook.events, notice.event) and _names(webhook.graphs, graph)
 
 
 def _names(chosen: Any, name: str) -> bool:
@@ -148,10 +195,23 @@ def _names(chosen: Any, name: str) -> bool:
 
 
 def _webhooks_with_due() -> list[UUID]:
-    due = WebhookDelivery.objects.filter(
-        status=DeliveryStatus.WAITING, due_at__lte=db_now(), webhook__active=True
+    due = _due().filter(webhook__run=None).order_by()
+    return list(due.values_list("webhook", flat=True).distinct())
+
+
+def _receivers_with_due() -> list[str]:
+    """Return the hosts to whose callbacks something is due."""
+    due = _due().exclude(webhook__run=None).order_by()
+    return list(due.values_list("webhook__receiver", flat=True).distinct())
+
+
+def _due() -> "QuerySet[WebhookDelivery]":
+    return WebhookDelivery.objects.filter(
+        # Read anew each time, for people may switch it off meanwhile.
+        webhook__active=True,
+        status=DeliveryStatus.WAITING,
+        due_at__lte=db_now(),
     )
-    return list(due.order_by().values_list("webhook", flat=True).distinct())
 
 
 # Sending.
@@ -180,15 +240,15 @@ class SendAttempt:
 
 
 def send_webhook(lease: JobLease) -> Iterator[Step]:
-    """Send what is due for the webhook that the job names, the oldest first. After an
+    """Send what is due for the webhook, or for the callbacks to the host, that the job
+    names, the oldest first. After an
     attempt that failed or was slow the others wait for the next turn, so that such a
     receiver holds a place of a worker for a small part of the time. While this process
     sends to another webhook, the turn is put off.
     """
-    webhook_id = UUID(lease.facts["webhook"])
     sent = 0
     while True:
-        delivery = _next_due(webhook_id)
+        delivery = _next_due(lease.facts)
         if delivery is None:
             return
         attempt = _attempt_alone(delivery)
@@ -203,14 +263,12 @@ def send_webhook(lease: JobLease) -> Iterator[Step]:
         yield Step(sent, note="deliveries attempted", pause=attempt.pause)
 
 
-def _next_due(webhook_id: UUID) -> WebhookDelivery | None:
-    due = WebhookDelivery.objects.filter(
-        webhook=webhook_id,
-        # Read anew each time, for people may switch it off meanwhile.
-        webhook__active=True,
-        status=DeliveryStatus.WAITING,
-        due_at__lte=db_now(),
-    )
+def _next_due(facts: Mapping[str, Any]) -> WebhookDelivery | None:
+    """Return the first delivery that is due to what the facts of a job name."""
+    if "receiver" in facts:
+        due = _due().filter(webhook__receiver=facts["receiver"])
+    else:
+        due = _due().filter(webhook=UUID(facts["webhook"]))
     return due.select_related("webhook", "notice").order_by("due_at", "id").first()
 
 
@@ -235,10 +293,9 @@ def _attempt(delivery: WebhookDelivery) -> SendAttempt:
     at = int(read_now().timestamp())
     try:
         secret = secret_of(delivery.webhook)
-        if not is_vouched_for(delivery.webhook):
-            raise NotSent("who added the webhook does not manage webhooks any more")
+        _require_vouched_for(delivery.webhook)
         address = read_address(delivery.webhook.url)
-        body = body_of(delivery.notice)
+        body = body_of(delivery)
         headers = headers_of(delivery, body, secret=secret, at=at)
         return _answered(post(address, headers, body))
     except NotSent as error:
@@ -253,6 +310,15 @@ def _attempt(delivery: WebhookDelivery) -> SendAttempt:
     except Exception:
         log.exception("message_not_written", delivery=str(delivery.id))
         return SendAttempt(None, "the message cannot be written")
+
+
+def _require_vouched_for(webhook: Webhook) -> None:
+    """Raise `NotSent` if nobody may have anything sent to a webhook any more."""
+    if is_vouched_for(webhook):
+        return
+    if webhook.run is None:
+        raise NotSent("who added the webhook does not manage webhooks any more")
+    raise NotSent("the host is not allowed any more, or who asked may not ask")
 
 
 def _answered(code: int) -> SendAttempt:

@@ -15,7 +15,7 @@ import structlog
 from django.contrib.auth import get_user_model
 from django.db.models import F
 
-from approvals.list_columns import WITHDRAWN
+from approvals.list_columns import FOR_WEBHOOKS
 from approvals.models import (
     ApprovalRequest,
     DeliveryStatus,
@@ -52,8 +52,8 @@ def new_mails(notices: Sequence[Notice], now: datetime) -> list[NoticeMail]:
     if not conf().mail_from:
         return mails
     for notice in notices:
-        # Nobody has to do anything about what was withdrawn.
-        if notice.event == WITHDRAWN:
+        # What people have to do about it, if anything, is said by another.
+        if notice.event in FOR_WEBHOOKS:
             continue
         for person in people_for(notice):
             mails.append(

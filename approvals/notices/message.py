@@ -1,7 +1,8 @@
 """The message of a notice to a service: ids, names of graph and node, the question, the
 effects by their class, and a link. Never a value that a run holds.
 
-Signed as Standard Webhooks describe it (standardwebhooks.com).
+Signed as Standard Webhooks describe it (standardwebhooks.com), in their envelope or in
+that of CloudEvents (cloudevents.io).
 """
 
 import base64
@@ -13,7 +14,7 @@ import orjson
 from django.urls import reverse
 
 from approvals.list_columns import CAME_BACK, OPENED
-from approvals.models import ApprovalRequest, Notice, WebhookDelivery
+from approvals.models import ApprovalRequest, Envelope, Notice, WebhookDelivery
 from approvals.notice_rows import ESCALATED, REMINDED
 from approvals.views.inbox_effects import effects_of
 from checkpoints import event_log
@@ -25,18 +26,55 @@ from checkpoints.sealing.sealed_rows import protection_of
 from orchestrator.engine.errors import CountersignError
 
 LONGEST_QUESTION = 500
+CONTENT_TYPES = {
+    Envelope.STANDARD: "application/json",
+    Envelope.CLOUDEVENTS: "application/cloudevents+json; charset=utf-8",
+}
 STILL_OPEN = (OPENED, REMINDED, ESCALATED, CAME_BACK)
 """The events of reviews that wait for people."""
 
 
-def body_of(notice: Notice) -> bytes:
-    """Return the body of the message of a notice: JSON in UTF-8. Up to four queries."""
+def body_of(delivery: WebhookDelivery) -> bytes:
+    """Return the body of a message, in the envelope of its webhook: JSON in UTF-8. Up to
+    four queries.
+    """
+    notice = delivery.notice
+    if delivery.webhook.envelope == Envelope.CLOUDEVENTS:
+        return orjson.dumps(_cloud_event(notice, id_of(delivery)))
     document = {
         "type": notice.event,
         "timestamp": notice.at.isoformat(),
         "data": data_of(notice),
     }
     return orjson.dumps(document)
+
+
+def id_of(delivery: WebhookDelivery) -> str:
+    """Return the id of a message, the same at each attempt."""
+    return f"msg_{delivery.id.hex}"
+
+
+def _cloud_event(notice: Notice, id: str) -> dict[str, Any]:
+    """Return the message of a notice as a CloudEvent 1.0. Only a test has no subject."""
+    event: dict[str, Any] = {
+        "specversion": "1.0",
+        "id": id,
+        "source": conf().site_url or "/",
+        "type": f"countersign.{notice.event}",
+        "time": notice.at.isoformat(),
+        "datacontenttype": "application/json",
+        "data": data_of(notice),
+    }
+    if notice.run is not None:
+        event["subject"] = _subject_of(notice)
+    return event
+
+
+def _subject_of(notice: Notice) -> str:
+    """Return what a notice is about: its run, or its request in this."""
+    if notice.request is None:
+        return f"runs/{notice.run}"
+    return f"runs/{notice.run}/requests/{notice.request}"
 
 
 def data_of(notice: Notice) -> dict[str, Any]:
@@ -99,11 +137,11 @@ def headers_of(
     """Return the headers of a message that is sent now: `at` is in seconds since 1970.
     With the `traceparent` of its run, if it was started in a trace. One query.
     """
-    id = f"msg_{delivery.id.hex}"
+    id = id_of(delivery)
     signed = f"{id}.{at}.".encode() + body
     mac = hmac.new(secret, signed, hashlib.sha256).digest()
     headers = {
-        "Content-Type": "application/json",
+        "Content-Type": CONTENT_TYPES[Envelope(delivery.webhook.envelope)],
         "User-Agent": "Countersign",
         "webhook-id": id,
         "webhook-timestamp": str(at),

@@ -1,5 +1,6 @@
 """The confirmation that is posted with a review: the password of the person who signs,
-checked as at a log-in and kept nowhere, or the assertion of their passkey.
+checked as at a log-in and kept nowhere, or the assertion of their passkey. Who has no
+password has just signed in once more at their provider.
 """
 
 import hashlib
@@ -9,12 +10,13 @@ from uuid import UUID
 from django.http import HttpRequest
 
 from approvals.confirmation import Confirmation, PostedAssertion, Site
+from approvals.views.people.fresh_login import fresh_until
 from approvals.views.people.own_password import FIELD, is_own_password
 from approvals.views.shown_review import Review
 from checkpoints.audit import lines as audit_log
 from checkpoints.core.strict_json import parse_strict
 from orchestrator.engine.errors import ConfirmationRequired
-from orchestrator.engine.graphs.confirmation import PASSKEY, PASSWORD
+from orchestrator.engine.graphs.confirmation import LOG_IN, PASSKEY, PASSWORD
 
 LONGEST_ASSERTION = 20_000
 """The most characters of what a passkey answers."""
@@ -37,6 +39,8 @@ def posted_confirmation(request: HttpRequest, shown: Review) -> Confirmation | N
         answered = _posted_assertion(request)
         if answered is not None:
             return answered
+    if shown.takes_password and fresh_until(request) is not None:
+        return Confirmation(request.user.pk, LOG_IN)
     password = request.POST.get(FIELD, "")
     # What asks for a passkey is refused where it is signed, if it is among the choices.
     if not shown.takes_password or not password:

@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
-from approvals.answers.policies import has_decision
-from approvals.answers.windows import end_of_window
+from approvals.answers.policies import window_ends
 from approvals.display import comparison
 from approvals.display.leaf import Leaf, leaf_of
 from approvals.display.value_types import (
@@ -328,6 +327,7 @@ def question(
     slips: list[WriteCard] = []
     lines: list[WriteLine] = []
     numbers = _numbers_of(state, first)
+    ends = window_ends(state)
     for row in state.writes:
         number = numbers[row.write]
         own = by_write.get(row.write, [])
@@ -343,6 +343,7 @@ def question(
                 viewer=viewer,
             )
             slip.settled_line = settled_line
+            slip.left_open = _answer_to(state, row, ends.get(row.write))
             slip.needs = _needs_in_words(state, row, numbers)
             slip.withdrawn = request.status == RequestStatus.WITHDRAWN
             slip.before = [_signed(decision) for decision in line.before_of(row)]
@@ -655,39 +656,28 @@ def _slip(
         why_not=why_not,
         own=own,
         stale=stale,
-        left_open=_answer_to(state, row),
         limits=_limits_in_words(shown),
         named_effect=named_effect(stored_form(shown)),
         of_item=is_item(state.request),
     )
 
 
-def _answer_to(state: RequestState, row: PendingWrite) -> str:
+def _answer_to(state: RequestState, row: PendingWrite, end: datetime | None) -> str:
     """Return the last answer of the gate's own functions on an open write, as a sentence:
     why its policy left it to people, or its veto keeps it open; or when it may be signed
-    by itself. Empty if there is nothing to say.
+    by itself, at the `end` of its window. Empty if there is nothing to say.
     """
     if not _is_open(state, state.standings[row.write]):
         return ""
-    sentence = _window_in_words(state, row)
+    sentence = ""
+    if end is not None:
+        sentence = (
+            f"May sign by itself at {time_of(end)} unless somebody decides before"
+        )
     for answer in state.answers:
         if (answer.write, answer.revision) == (row.write, row.revision):
             sentence = _in_words(answer)
     return sentence
-
-
-def _window_in_words(state: RequestState, row: PendingWrite) -> str:
-    """Return the sentence on the window of an open write; empty if it has none, or if a
-    person has decided it, or a policy was asked about it.
-    """
-    end = end_of_window(state, row)
-    if end is None or has_decision(state, row):
-        return ""
-    for answer in (*state.decisions, *state.answers):
-        is_of_row = (answer.write, answer.revision) == (row.write, row.revision)
-        if is_of_row and answer.by_policy:
-            return ""
-    return f"May sign by itself at {time_of(end)} unless somebody decides before"
 
 
 def _in_words(answer: Decision) -> str:

@@ -2,7 +2,8 @@
 sending a delivery again. `approvals.notices` sends what is due.
 
 Whoever manages webhooks reads in what they send about every run, so all of it needs the
-right to see all runs too. For everybody else there are none.
+right to see all runs too. For everybody else there are none. `callbacks` adds those of
+single approvals.
 """
 
 import base64
@@ -14,12 +15,18 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import QuerySet
 
-from approvals.models import DeliveryStatus, Notice, Webhook, WebhookDelivery
+from approvals.models import (
+    DeliveryStatus,
+    Envelope,
+    Notice,
+    Webhook,
+    WebhookDelivery,
+)
 from approvals.notice_rows import EVENTS
 from approvals.permissions import may
 from approvals.webhooks.address import read_address
 from checkpoints.audit import lines as audit_log
-from checkpoints.conf import keyring
+from checkpoints.conf import conf, keyring
 from checkpoints.core.arguments import checked_actor, checked_text, checked_yes_or_no
 from checkpoints.core.ids import unknown_thing, uuid_of
 from checkpoints.db.clock import db_now, read_now
@@ -31,7 +38,9 @@ from checkpoints.sealing.sealed_rows import Protection
 from orchestrator.engine.errors import InvalidValue, UnknownThing, WrongStatus
 
 SEND_WEBHOOK = "send_webhook"
-"""The kind of the jobs that send. Their fact `webhook` is the id of the webhook."""
+"""The kind of the jobs that send. Their fact `webhook` is the id of the webhook; that of
+callbacks has the host instead, as `receiver`.
+"""
 TEST = "webhook.test"
 """The event of a test."""
 SECRET = "whsec_"  # noqa: S105
@@ -48,24 +57,39 @@ def may_manage(user: Any) -> bool:
 
 
 def visible_webhooks(user: Any) -> "QuerySet[Webhook]":
-    """Return the webhooks that this user may see: all or none."""
-    if not may_manage(user):
-        return Webhook.objects.none()
-    return Webhook.objects.all()
+    """Return the webhooks that this user may see, without callbacks: all or none."""
+    return _visible(user).filter(run=None)
+
+
+def visible_callbacks(user: Any) -> "QuerySet[Webhook]":
+    """Return the callbacks of approvals that this user may see: all or none."""
+    return _visible(user).exclude(run=None)
 
 
 def visible_webhook(user: Any, webhook_id: UUID) -> Webhook:
-    """Return the webhook. Raises `UnknownThing`, also where the user may not see it."""
-    webhook = visible_webhooks(user).filter(id=webhook_id).first()
+    """Return the webhook or callback. Raises `UnknownThing`, also where the user may not
+    see it.
+    """
+    webhook = _visible(user).filter(id=webhook_id).first()
     if webhook is None:
         raise unknown_thing("webhook", webhook_id)
     return webhook
 
 
+def _visible(user: Any) -> "QuerySet[Webhook]":
+    if not may_manage(user):
+        return Webhook.objects.none()
+    return Webhook.objects.all()
+
+
 def is_vouched_for(webhook: Webhook) -> bool:
     """Return whether who added a webhook still manages webhooks, so that it may be sent
-    to. The system always does.
+    to. The system always does. A callback may be sent to while the settings allow its
+    host, and whoever asked may still ask.
     """
+    if webhook.run is not None:
+        is_allowed = webhook.receiver in conf().callback_hosts
+        return is_allowed and may(webhook.by, "start_run")
     return webhook.by is None or may_manage(webhook.by)
 
 
@@ -74,6 +98,7 @@ def add_webhook(
     *,
     events: Sequence[str] = (),
     graphs: Sequence[str] = (),
+    envelope: str = Envelope.STANDARD,
     by: Any,
 ) -> tuple[Webhook, str]:
     """Add a webhook for these events of these graphs, all where none are named. Return
@@ -83,24 +108,35 @@ def add_webhook(
     """
     _require_manager(by)
     address = read_address(url)
-    secret = SECRET + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
-    protection = Protection(encrypted=bool(keyring().encryption))
-    webhook = Webhook(
-        url=url,
+    webhook, secret = new_webhook(
+        url,
         events=_checked_events(events),
         graphs=_checked_graphs(graphs),
-        secret=pack_json(secret),
-        encrypted=protection.encrypted,
+        envelope=_checked_envelope(envelope),
         by=by,
-        at=read_now(),
     )
-    sealed_rows.seal_and_encrypt([webhook], protection)
     with transaction.atomic():
-        if Webhook.objects.count() >= MOST_WEBHOOKS:
+        if Webhook.objects.filter(run=None).count() >= MOST_WEBHOOKS:
             raise InvalidValue(f"there are {MOST_WEBHOOKS} webhooks, and not more")
         webhook.save(force_insert=True)
         id = str(webhook.id)
         audit_log.record("webhook_added", actor=by, webhook=id, host=address.host)
+    return webhook, secret
+
+
+def new_webhook(url: str, *, by: Any, **columns: Any) -> tuple[Webhook, str]:
+    """Return the sealed row of a new webhook, to be inserted, with its secret."""
+    secret = SECRET + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+    protection = Protection(encrypted=bool(keyring().encryption))
+    webhook = Webhook(
+        url=url,
+        secret=pack_json(secret),
+        encrypted=protection.encrypted,
+        by=by,
+        at=read_now(),
+        **columns,
+    )
+    sealed_rows.seal_and_encrypt([webhook], protection)
     return webhook, secret
 
 
@@ -120,6 +156,14 @@ def _checked_events(events: Any) -> list[str]:
 
 def _checked_graphs(graphs: Any) -> list[str]:
     return _checked_list(graphs, "graphs", most=MOST_GRAPHS)
+
+
+def _checked_envelope(envelope: Any) -> str:
+    if envelope not in Envelope.values:
+        raise InvalidValue(
+            f"an envelope is of {', '.join(Envelope.values)}", path="envelope"
+        )
+    return str(envelope)
 
 
 def _checked_list(values: Any, path: str, *, most: int) -> list[str]:
@@ -163,7 +207,7 @@ def switch_webhook(webhook_id: UUID | str, *, active: bool, by: Any) -> Webhook:
             id = str(webhook.id)
             audit_log.record("webhook_switched", actor=by, webhook=id, active=active)
         if active:
-            add_send_job(webhook.id)
+            _add_job(webhook)
     return webhook
 
 
@@ -180,11 +224,13 @@ def _set_active(webhook: Webhook, active: bool) -> None:
 
 def remove_webhook(webhook_id: UUID | str, *, by: Any) -> None:
     """Remove a webhook with all that was sent to it and all that waits, whether or not
-    its row verifies. Raises `UnknownThing`.
+    its row verifies. Raises `UnknownThing`, and `WrongStatus` for a callback.
     """
     _require_manager(by)
     with transaction.atomic():
         webhook = _locked(webhook_id)
+        if webhook.run is not None:
+            raise WrongStatus("a callback stays with its approval; switch it off")
         audit_log.record(
             "webhook_removed",
             actor=by,
@@ -223,7 +269,7 @@ def send_test(webhook_id: UUID | str, *, by: Any) -> WebhookDelivery:
             webhook=webhook, notice=notice, due_at=now, made_at=now
         )
         audit_log.record("webhook_tested", actor=by, webhook=str(webhook.id))
-        add_send_job(webhook.id)
+        _add_job(webhook)
     return delivery
 
 
@@ -245,7 +291,22 @@ def send_again(webhook_id: UUID | str, delivery_id: UUID | str, *, by: Any) -> N
             webhook=str(webhook.id),
             delivery=str(delivery_id),
         )
+        _add_job(webhook)
+
+
+def _add_job(webhook: Webhook) -> None:
+    if webhook.run is None:
         add_send_job(webhook.id)
+    else:
+        add_callback_job(webhook.receiver)
+
+
+def add_callback_job(receiver: str) -> None:
+    """Queue the job that sends what is due for all callbacks to this host, as
+    `add_send_job` does for a webhook: the callbacks of many approvals that a host does
+    not answer keep no other waiting.
+    """
+    jobs.add_job(SEND_WEBHOOK, name=f"callbacks:{receiver}", receiver=receiver)
 
 
 def add_send_job(webhook_id: UUID) -> None:

@@ -33,6 +33,9 @@ saves nothing.
 """
 AGED = [status for status in Status if status != Status.TAMPERED]
 """Statuses that may have an age."""
+NOTES = {
+    Status.WAITING: "Only threads of LangGraph, counted from their newest checkpoint."
+}
 CALLED = {Status.PAUSED: "needs review", Status.UNKNOWN: "outcome unknown"}
 """The names of statuses that pages call otherwise."""
 
@@ -72,6 +75,7 @@ class PolicyForm(ModelForm):
                 _called(status).capitalize(),
                 self[f"age_{status}"],
                 self[f"whole_{status}"] if status in REMOVABLE else None,
+                NOTES.get(status, ""),
             )
             for status in AGED
         ]
@@ -94,12 +98,13 @@ class PolicyForm(ModelForm):
 @frozen
 class AgeRow:
     """The fields of one status. `whole_run` None: a run in that status can still
-    go on.
+    go on. `note`: which runs the field for whole runs is about, if not about all.
     """
 
     status: str
     checkpoints: Any
     whole_run: Any
+    note: str = ""
 
 
 MOST_NAMED = 20

@@ -26,6 +26,15 @@ from checkpoints.core.keyring import DATA_KEY, KEY_BYTES, LONGEST_KEY_ID
 LONGEST_SHOWN = 200
 """The most characters of a wrong value that a refusal repeats."""
 
+LONGEST_HOST = 180
+"""The most characters of the name of a host, which is part of the name of a job."""
+
+LONGEST_PROVIDER = 200
+"""The most characters of the address of a provider, as its accounts keep it."""
+
+LONGEST_GROUP = 150
+"""The most characters of the name of a group, as Django keeps it."""
+
 LEAST_TOKEN = 32
 """The fewest characters of a token that opens a door by itself."""
 
@@ -141,6 +150,53 @@ def _site_address(url: str) -> str:
     return url
 
 
+def _hosts(hosts: Any) -> Any:
+    """Return the names of hosts, which a text has between commas."""
+    if isinstance(hosts, str):
+        hosts = [name.strip() for name in hosts.split(",") if name.strip()]
+    if not isinstance(hosts, list | tuple) or not all(map(_is_host, hosts)):
+        raise ValueError("must be hosts in small letters, as hooks.example.org")
+    return tuple(hosts)
+
+
+def _is_host(name: Any) -> bool:
+    fits = isinstance(name, str) and len(name) <= LONGEST_HOST
+    return fits and re.fullmatch(r"[a-z0-9._:\[\]-]+", name) is not None
+
+
+def _provider_address(url: str) -> str:
+    # Codes and tokens go there, which nobody on the way may read.
+    is_open = re.match(r"http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)", url)
+    if url and not is_open and not re.fullmatch(r"https://[^\s?#@]+", url):
+        raise ValueError(
+            "must be an address of https, as https://login.example.org/realms/staff"
+        )
+    if len(url) > LONGEST_PROVIDER:
+        raise ValueError(f"must have at most {LONGEST_PROVIDER} characters")
+    return url
+
+
+def _scopes(scopes: str) -> str:
+    if "openid" not in scopes.split():
+        raise ValueError("must be scopes with spaces between them, openid among them")
+    return scopes
+
+
+def _local_groups(names: Any) -> tuple[str, ...]:
+    """Return the groups of this installation that belong to a group of a directory,
+    which are named by a text or by a list of texts.
+    """
+    listed = [names] if isinstance(names, str) else names
+    if not isinstance(listed, list | tuple) or not listed:
+        raise ValueError("must be a name, or a list of names")
+    for name in listed:
+        if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_GROUP:
+            raise ValueError(
+                f"must name groups, with 1 to {LONGEST_GROUP} characters each"
+            )
+    return tuple(listed)
+
+
 def _mail_sender(sender: str) -> str:
     address = parseaddr(sender)[1]
     # A line break would begin another header.
@@ -187,7 +243,17 @@ LongToken = Annotated[
     must_be("a text", secret=True),
     AfterValidator(_long_token),
 ]
+Hosts = Annotated[tuple[str, ...], BeforeValidator(_hosts)]
 SiteAddress = Annotated[Text, AfterValidator(_site_address)]
+ProviderAddress = Annotated[Text, AfterValidator(_provider_address)]
+Scopes = Annotated[Text, AfterValidator(_scopes)]
+SecretText = Annotated[
+    str, BeforeValidator(_empty_for_none), must_be("a text", secret=True)
+]
+GroupsOfDirectory = Annotated[
+    Mapping[str, Annotated[tuple[str, ...], BeforeValidator(_local_groups)]],
+    must_be("a dictionary of names of groups by the group of the directory"),
+]
 KeyId = Annotated[str, BeforeValidator(_key_id)]
 Key = Annotated[bytes, BeforeValidator(_key)]
 KeyOfBundles = Annotated[bytes, BeforeValidator(_key_of_bundles)]

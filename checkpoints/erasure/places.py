@@ -194,6 +194,7 @@ KEPT_FACTS = frozenset(
         "due_in_ms",
         "edge",
         "effect",
+        "engine_run",
         "events",
         "figures",
         "first",

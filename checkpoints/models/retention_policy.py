@@ -20,7 +20,7 @@ class RetentionPolicy(Sealed):
     A checkpoint goes where it is not among the newest `keep_last` of its run, and,
     where its run's status has an age, is older than that. A run goes whole where its
     status has an age in `remove_runs_after_days` and it ended, or came to stand still,
-    longer ago.
+    longer ago; of runs that wait only a thread, whose newest checkpoint is older.
     """
 
     IDENTITY = ("graph",)

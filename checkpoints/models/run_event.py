@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from checkpoints.models.bytewise import Bytewise
 from checkpoints.models.fields import RowId, Sealed, hash_field
 from checkpoints.models.run import Run
 
@@ -53,6 +54,14 @@ class RunEvent(Sealed):
                 name="run_event_saved_by_id",
             ),
             models.Index(
+                models.F("run"),
+                models.F("node"),
+                Bytewise("task").desc(),
+                models.F("seq").desc(),
+                condition=models.Q(type="thread_saved"),
+                name="run_event_saved_latest",
+            ),
+            models.Index(
                 fields=["run", "node", "task", "seq"],
                 condition=models.Q(type="thread_written"),
                 name="run_event_written",
@@ -67,6 +76,11 @@ class RunEvent(Sealed):
                 fields=["run", "seq"],
                 condition=models.Q(type="outcome_reported"),
                 name="run_event_reported",
+            ),
+            models.Index(
+                fields=["task", "run"],
+                condition=models.Q(type="thread_ran"),
+                name="run_event_ran",
             ),
         ]
         constraints = [

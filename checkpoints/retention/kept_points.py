@@ -226,7 +226,11 @@ def _ended(rule: Rule) -> Q:
         still = LessThan(_of_head("created_at"), moment)
         since = Q(run__ended_at__lt=moment) | (Q(run__ended_at=None) & Q(still))
         # The run's own age, a plain column, spares most rows the look at their head.
-        ended |= Q(run__status=status, run__created_at__lt=moment) & since
+        in_status = Q(run__status=status, run__created_at__lt=moment)
+        # Of our own runs that wait, each will go on.
+        if status == Status.WAITING:
+            in_status &= Q(run__fingerprint=FINGERPRINT)
+        ended |= in_status & since
     return ended
 
 

@@ -16,8 +16,10 @@ from orchestrator.engine.errors import InvalidValue
 from orchestrator.engine.frozen import frozen
 
 MOST_DAYS = 36_500
-REMOVABLE = frozenset({*ENDS, Status.FAILED})
-"""Statuses in which a run may be removed as a whole."""
+REMOVABLE = frozenset({*ENDS, Status.FAILED, Status.WAITING})
+"""Statuses in which a run may be removed as a whole; of those that wait only threads,
+which never end by themselves.
+"""
 AGED = frozenset(Status) - {Status.TAMPERED}
 """Statuses that may have an age: nothing of a tampered run is ever removed."""
 

@@ -4,8 +4,8 @@ the log records what was there.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -55,6 +55,10 @@ class RemovedRows:
 
 Inside = Any
 """Called with `RemovedRows` in the transaction, so that both are committed or none."""
+Choose = Callable[[Run], Sequence[tuple[int, int]]]
+"""Returns the (number, bytes) of checkpoints of a locked run that go, the newest first,
+at most `MOST`; the head is never among them.
+"""
 
 
 def remove_stretch(
@@ -67,7 +71,28 @@ def remove_stretch(
 ) -> RemovedRows | None:
     """Remove the last stretch of a run's checkpoints that the rule does not keep.
     Returns what was removed, None if the rule keeps all. If they were `archived`, only
-    what that bundle holds goes, and the event of the log names it.
+    what that bundle holds goes, and the event of the log names it. Raises as
+    `remove_chosen` does.
+    """
+    return remove_chosen(
+        partial(_going, rule, archived=archived),
+        run_id,
+        by_name=by_name,
+        archived=archived,
+        inside=inside,
+    )
+
+
+def remove_chosen(
+    choose: Choose,
+    run_id: UUID,
+    *,
+    by_name: str,
+    archived: Archived | None = None,
+    inside: Inside,
+) -> RemovedRows | None:
+    """Remove the last stretch of the checkpoints that are chosen of a locked run.
+    Returns what was removed, None if nothing was chosen.
 
     Raises `TamperedRow` and `WrongKey` if what must be read does not verify,
     `UnknownThing`, `SaveFailed`, `WrongStatus` if the run goes on all the while,
@@ -80,7 +105,7 @@ def remove_stretch(
         with transaction.atomic():
             run = locked_run.lock_run(run_id)
             # Chosen anew at each attempt, since holds, pins and forks may have come.
-            stretch, may_be_more = _last_stretch(_going(rule, run, archived))
+            stretch, may_be_more = _last_stretch(choose(run))
             if not stretch:
                 return None
             last, _ = stretch[0]
@@ -162,7 +187,7 @@ def _removed(
     return elsewhere
 
 
-def _going(rule: Rule, run: Run, archived: Archived | None) -> list[tuple[int, int]]:
+def _going(rule: Rule, run: Run, *, archived: Archived | None) -> list[tuple[int, int]]:
     """Return (seq, bytes) of rows that go, the newest first, at most `MOST`."""
     # The run may have gone on since, and the bundle lacks what it did.
     before = archived.head_seq if archived else run.head_seq

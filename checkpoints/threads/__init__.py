@@ -14,8 +14,20 @@ from checkpoints.threads.contents import (
     ThreadWrite,
     Typed,
 )
-from checkpoints.threads.names import FINGERPRINT, all_threads, find_thread, is_thread
-from checkpoints.threads.reader import all_points, latest_point, named_point
+from checkpoints.threads.names import (
+    FINGERPRINT,
+    all_threads,
+    find_thread,
+    is_thread,
+    name_of_engine_run,
+)
+from checkpoints.threads.reader import (
+    all_points,
+    latest_point,
+    named_point,
+    saved_line_of,
+    writes_of,
+)
 from checkpoints.threads.writer import (
     ThreadOrigin,
     copy_thread,
@@ -39,9 +51,12 @@ __all__ = [
     "find_thread",
     "is_thread",
     "latest_point",
+    "name_of_engine_run",
     "named_point",
     "require_origin",
     "save_point",
     "save_writes",
+    "saved_line_of",
     "wait_again",
+    "writes_of",
 ]

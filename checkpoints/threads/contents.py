@@ -6,10 +6,11 @@ readable values of their channels in `scratch`. Pure.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from checkpoints.ledger.checkpoint_rows import Payload
+from checkpoints.models.checkpoint import Source
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.values import ops
@@ -59,7 +60,8 @@ class NewThreadState:
     the thread. `versions`: those of all channels that have a value; `set_now` names the
     channels that this step set, and `value_of` returns the value of one, None without.
     `nodes_after` returns the nodes that ran since the parent, by its `checkpoint`.
-    `by_step`: a superstep made it, and no input or change from outside.
+    `source`: what made it, unless it departs from an older one. `engine_run`: the run of
+    its engine that made it, if it says so.
     """
 
     namespace: str
@@ -72,13 +74,15 @@ class NewThreadState:
     value_of: Callable[[str], ThreadBlob | None]
     step: int | None = None
     nodes_after: Callable[[Typed], Sequence[str]] | None = None
-    by_step: bool = False
+    source: Source = Source.MANUAL
+    engine_run: str = ""
 
 
 @frozen
 class ThreadState:
     """A checkpoint as it was saved. `row`: the id of our row that holds it. `writes`
-    are in the order in which they were made.
+    are in the order in which they were made. `engine_run`: the run of its engine that
+    made it, as the log has it.
     """
 
     namespace: str
@@ -89,6 +93,7 @@ class ThreadState:
     blobs: Mapping[str, ThreadBlob]
     row: Any = None
     writes: tuple[ThreadWrite, ...] = ()
+    engine_run: str = ""
 
 
 def point_of(document: Document, namespace: str) -> ThreadState | None:
@@ -159,6 +164,29 @@ def document_after(before: Document, point: ThreadState, seq: int) -> Payload:
         if not blob.hidden:
             scratch[shown_name(point.namespace, channel)] = blob.shown
     return _payload(before, scratch, points, seq)
+
+
+def payload_with(document: Document, kept: Collection[tuple[str, str]]) -> Payload:
+    """Return a document as a payload that holds only those of its points whose
+    (namespace, id) is `kept`.
+    """
+    points = {}
+    shown = set()
+    for namespace, stored in document["open"].get(PART, {}).items():
+        if (namespace, stored["id"]) in kept:
+            points[namespace] = stored
+            shown |= {shown_name(namespace, channel) for channel in stored["blobs"]}
+    scratch = {
+        name: value for name, value in document["scratch"].items() if name in shown
+    }
+    versions = {name: document["versions"][name] for name in scratch}
+    return Payload(
+        {"scratch": scratch, "artifacts": {}},
+        {},
+        document["frontier"],
+        versions,
+        {PART: points} if points else {},
+    )
 
 
 def empty_payload() -> Payload:

@@ -24,8 +24,9 @@ _BEFORE_NUMBER = "~"
 SAVED = "thread_saved"
 WRITTEN = "thread_written"
 COPIED = "thread_copied"
-"""The types of the lines of a thread's log: of the last one `task` is the id of the run
-that it was copied from.
+RAN = "thread_ran"
+"""The types of the lines of a thread's log. Of a copy `task` is the id of the run that
+it was copied from; of `RAN`, written once for each, the name of a run of the engine.
 """
 
 
@@ -86,6 +87,17 @@ def place_of(namespace: str) -> str:
     if len(namespace) <= _LONGEST_PLACE:
         return namespace
     return f"#{sha256(namespace.encode()).hexdigest()}"
+
+
+def name_of_engine_run(id_: object) -> str:
+    """Return the name of a run of another engine as a line of the log holds it; empty
+    for what is no id.
+    """
+    if not isinstance(id_, str):
+        return ""
+    if len(id_) <= LONGEST_ID:
+        return id_
+    return f"#{sha256(id_.encode()).hexdigest()}"
 
 
 def checked_id(id_: str) -> str:

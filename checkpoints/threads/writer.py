@@ -6,7 +6,7 @@ save at once one waits. A checkpoint that departs from an older one than the new
 its namespace begins a line, as a rewind does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -37,16 +37,20 @@ from checkpoints.threads.contents import (
     document_after,
     empty_payload,
     ops_between,
+    payload_with,
     point_from,
     point_of,
     writes_to_json,
 )
 from checkpoints.threads.names import (
     FINGERPRINT,
+    RAN,
+    SAVED,
     checked_id,
     place_of,
     run_or_key,
 )
+from checkpoints.threads.reader import SavedLine
 from orchestrator.engine import registry
 from orchestrator.engine.errors import (
     Erased,
@@ -147,6 +151,38 @@ def copy_thread(source: Run, target: str, origin: ThreadOrigin) -> None:
     _in_thread(target, origin, save)
 
 
+def move_head(
+    run: Run,
+    line: SavedLine | None,
+    kept: Collection[tuple[str, str]],
+    *,
+    by: Any,
+) -> None:
+    """Begin the next line of a locked thread with what the row of a saved checkpoint
+    holds of the points that are `kept`, so that the rows behind it may go. Without a
+    `line` it begins with the state before any work. Raises `WrongStatus` for a thread
+    that takes no checkpoints, `TamperedRow`, `WrongKey`, `SaveFailed`.
+    """
+    _require_waiting(run)
+    if line is None:
+        first = Checkpoint.objects.filter(run=run.id, seq=0)
+        row_id = first.values_list("id", flat=True).get()
+    else:
+        row_id = line.row
+    rows = reader.range_of(row_id)
+    document = reader.proven(rows, protection_of(run))
+    new = NewCheckpoint(
+        Source.REWIND, payload_with(document, kept), rows[-1].superstep, whole=True
+    )
+    new_id = uuid7()
+    events = []
+    if line is not None:
+        events.append(
+            _saved(new_id, line.namespace, line.id, line.engine_run, by=by),
+        )
+    _begin_line_with(run, new_id, new, rows[-1], before=[], events=events, by=by)
+
+
 def require_origin(run: Run, origin: ThreadOrigin) -> None:
     """Raise `KeyConflict` for a thread of another graph than the origin names, or a
     plain one whose values were to be encrypted.
@@ -225,14 +261,18 @@ def _locked(thread: str, origin: ThreadOrigin) -> Run:
         raise _BeginAnew from error
     if locked.erasure is not None:
         raise Erased(f"values of thread {key} were erased", run=str(run_id))
-    if locked.status != Status.WAITING:
-        raise WrongStatus(
-            f"thread {key} is {locked.status}, so nothing is added to it",
-            run=str(run_id),
-            status=locked.status,
-        )
+    _require_waiting(locked)
     thread_reader.require_whole_log(locked)
     return locked
+
+
+def _require_waiting(run: Run) -> None:
+    if run.status != Status.WAITING:
+        raise WrongStatus(
+            f"thread {run.key} is {run.status}, so nothing is added to it",
+            run=str(run.id),
+            status=run.status,
+        )
 
 
 def _begin(thread: str, key: str, origin: ThreadOrigin) -> UUID:
@@ -356,9 +396,7 @@ def _holds(run: Run, line: Any, point: ThreadState) -> bool:
 def _source_of(draft: NewThreadState, base: _Base) -> Source:
     if base.departs:
         return Source.REWIND
-    if draft.by_step:
-        return Source.SUPERSTEP
-    return Source.MANUAL
+    return draft.source
 
 
 def _nodes_of(draft: NewThreadState, parent: Document | None) -> list[dict[str, Any]]:
@@ -381,10 +419,15 @@ def _append(run: Run, new: NewCheckpoint, draft: NewThreadState, by: Any) -> Non
     head = reader.head_of(_rows_of_head(run), header.protection)
     row_id = uuid7()
     change = checkpoint_rows.delta_after(head, new, header.protection)
+    drafts = [
+        *_ran(run, draft, by),
+        commit.saved_event(row_id, new, change.hash),
+        _saved_draft(row_id, draft, by),
+    ]
     events, end = event_log.chain(
         run.id,
         LogEnd(run.event_seq, run.event_hash),
-        [commit.saved_event(row_id, new, change.hash), _saved(row_id, draft, by)],
+        drafts,
         at=at,
         protection=header.protection,
     )
@@ -411,6 +454,21 @@ def _begin_line(
 ) -> None:
     """Begin the next line of a locked run at an older row."""
     row_id = uuid7()
+    before = _ran(run, draft, by)
+    events = [_saved_draft(row_id, draft, by)]
+    _begin_line_with(run, row_id, new, row, before=before, events=events, by=by)
+
+
+def _begin_line_with(
+    run: Run,
+    row_id: UUID,
+    new: NewCheckpoint,
+    row: Checkpoint,
+    *,
+    before: Sequence[NewEvent],
+    events: Sequence[NewEvent],
+    by: Any,
+) -> None:
     line = NewLine(
         travel=Travel.REWIND, departure=row, checkpoint=new, patched=(), by=by
     )
@@ -418,21 +476,35 @@ def _begin_line(
         run,
         line,
         status=Status.WAITING,
-        before=[],
-        events=[_saved(row_id, draft, by), NewEvent("run_waiting")],
+        before=before,
+        events=[*events, NewEvent("run_waiting")],
         inside=lambda: None,
         checkpoint_id=row_id,
     )
 
 
-def _saved(row_id: UUID, draft: NewThreadState, by: Any) -> NewEvent:
-    facts = {"checkpoint": str(row_id), "namespace": draft.namespace}
+def _ran(run: Run, draft: NewThreadState, by: Any) -> list[NewEvent]:
+    """Return the line by which the checkpoints of a run of the engine are looked for,
+    in a list that is empty if there is one already.
+    """
+    name = draft.engine_run
+    if not name or thread_reader.has_run(run, name):
+        return []
+    return [NewEvent(RAN, task=name, actor=_name_of(by))]
+
+
+def _saved_draft(row_id: UUID, draft: NewThreadState, by: Any) -> NewEvent:
+    return _saved(row_id, draft.namespace, draft.id, draft.engine_run, by=by)
+
+
+def _saved(
+    row_id: UUID, namespace: str, id_: str, engine_run: str, *, by: Any
+) -> NewEvent:
+    facts = {"checkpoint": str(row_id), "namespace": namespace}
+    if engine_run:
+        facts["engine_run"] = engine_run
     return NewEvent(
-        "thread_saved",
-        facts,
-        node=place_of(draft.namespace),
-        task=draft.id,
-        actor=_name_of(by),
+        SAVED, facts, node=place_of(namespace), task=id_, actor=_name_of(by)
     )
 
 
@@ -471,6 +543,7 @@ def _draft_of(point: ThreadState) -> NewThreadState:
         versions,
         frozenset(versions),
         point.blobs.get,
+        engine_run=point.engine_run,
     )
 
 

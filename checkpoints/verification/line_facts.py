@@ -180,6 +180,7 @@ POSSIBLE: Mapping[str, Mapping[str, Kind]] = {
     "request_reminded": {"to": _names},
     "request_claimed": {"until": _name},
     "request_assigned": {"until": _name},
+    "thread_saved": {"engine_run": _name},
     "history_removed": {
         "checkpoints": _object,
         "events": _object,

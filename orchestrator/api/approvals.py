@@ -9,6 +9,7 @@ from rest_framework.views import APIView
 
 from approvals.api.base import describe, page_schema, paginate, person, read_body
 from approvals.visible_runs import VisibleRuns
+from approvals.webhooks import callbacks
 from checkpoints.models import Run
 from orchestrator import asking
 from orchestrator.api.approvals_json import (
@@ -16,7 +17,9 @@ from orchestrator.api.approvals_json import (
     ApprovalsQuery,
     AskBody,
     AskedApprovalOut,
+    CallbackOut,
     CancelApprovalBody,
+    NewApprovalOut,
     OutcomesBody,
 )
 from orchestrator.engine.errors import InvalidValue
@@ -31,6 +34,7 @@ class Approvals(APIView):
     """The approvals that the caller may see, newest first; and asking for another."""
 
     scopes = {"POST": "start"}
+    shown_once = ("callback_secret",)
 
     @describe(
         operation_id="approvals_list",
@@ -50,13 +54,14 @@ class Approvals(APIView):
     def require_rights(self, request: Request) -> None:
         require(person(request), "start_run")
 
-    @describe(request=AskBody, responses={201: AskedApprovalOut, 200: AskedApprovalOut})
+    @describe(request=AskBody, responses={201: NewApprovalOut, 200: NewApprovalOut})
     def post(self, request: Request) -> Response:
         body = read_body(AskBody, request.data)
         # Before the reviewers are looked up, whose refusal says who there is.
         self.require_rights(request)
         key = body.pop("key", None)
         on_behalf_of = body.pop("on_behalf_of", None)
+        callback = body.pop("callback", None)
         if (
             body["four_eyes"]
             and isinstance(request.auth, ApiToken)
@@ -67,13 +72,15 @@ class Approvals(APIView):
                 "so it must say on whose behalf it asks",
                 path="on_behalf_of",
             )
-        approval, is_new = asking.ask_for(
+        new = asking.ask_with_callback(
             asking.Inquiry(**body),
+            callback=callback and callback["url"],
             key=key,
             by=person(request),
             on_behalf_of=on_behalf_of,
         )
-        return Response(AskedApprovalOut(approval).data, status=201 if is_new else 200)
+        answer = NewApprovalOut(new.approval, context={"secret": new.secret})
+        return Response(answer.data, status=201 if new.is_new else 200)
 
 
 class OneApproval(APIView):
@@ -101,6 +108,18 @@ class ApprovalOutcomes(APIView):
         visible = asking.visible_approval(person(request), run)
         approval = asking.report(visible.id, body["outcomes"], by=person(request))
         return Response(AskedApprovalOut(approval).data)
+
+
+class ApprovalCallback(APIView):
+    """The callback of an approval with what was sent to it, the newest first. For who
+    named it, and for who manages webhooks.
+    """
+
+    @describe(responses=CallbackOut)
+    def get(self, request: Request, run: str) -> Response:
+        visible = asking.visible_approval(person(request), run)
+        callback = callbacks.visible_callback(person(request), visible.id)
+        return Response(CallbackOut(callback).data)
 
 
 class ApprovalCancelled(APIView):

@@ -10,7 +10,10 @@ from rest_framework import serializers
 
 from approvals.api.base import Body, Query
 from approvals.api.serializers import VerdictOut
+from approvals.api.webhooks import DeliveryOut
+from approvals.models import Webhook
 from approvals.results.reports import OutcomeReport
+from approvals.webhooks.address import LONGEST_URL
 from checkpoints.core.outcome_lines import RESULTS
 from checkpoints.models import Run
 from orchestrator.api.serializers import StatusList
@@ -21,6 +24,8 @@ from orchestrator.asking.verbs import LONGEST_TITLE
 from orchestrator.engine.graphs.effect import EFFECTS
 
 LONGEST_REASON = 10_000
+SHOWN_DELIVERIES = 50
+"""The most deliveries that are shown with a callback."""
 
 
 @extend_schema_field(
@@ -79,6 +84,12 @@ class ItemBody(Body):
     )
 
 
+class CallbackBody(Body):
+    """An address, of a host that the settings allow."""
+
+    url = serializers.CharField(max_length=LONGEST_URL)
+
+
 class AskBody(Body):
     """A question to people about items."""
 
@@ -100,6 +111,11 @@ class AskBody(Body):
     key = serializers.CharField(max_length=200, required=False, allow_null=True)
     on_behalf_of = serializers.CharField(
         required=False, allow_null=True, help_text="A user's name."
+    )
+    callback = CallbackBody(
+        required=False,
+        allow_null=True,
+        help_text="The address to call when it is decided, expires, is cancelled or fails.",
     )
 
 
@@ -225,6 +241,43 @@ class AskedApprovalOut(serializers.Serializer[Approval]):
     def get_on_behalf_of(self, approval: Approval) -> str | None:
         person = approval.run.on_behalf_of
         return None if person is None else person.get_username()
+
+
+class NewApprovalOut(AskedApprovalOut):
+    """An approval that was asked for. The secret of its callback is shown in the first
+    answer alone.
+    """
+
+    callback_secret = serializers.SerializerMethodField(
+        required=False,
+        help_text="`whsec_` and its bytes in base64; missing where nothing is to be "
+        "called, and from each later answer",
+    )
+
+    def get_callback_secret(self, approval: Approval) -> str:
+        return str(self.context["secret"])
+
+    def to_representation(self, approval: Approval) -> Any:
+        shown = super().to_representation(approval)
+        if not self.context["secret"]:
+            del shown["callback_secret"]
+        return shown
+
+
+class CallbackOut(serializers.ModelSerializer[Webhook]):
+    """The callback of an approval, without its secret."""
+
+    deliveries = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Webhook
+        fields = ["id", "url", "active", "at", "deliveries"]
+        read_only_fields = fields
+
+    @extend_schema_field(DeliveryOut(many=True))
+    def get_deliveries(self, callback: Webhook) -> Any:
+        rows = callback.deliveries.select_related("notice")[:SHOWN_DELIVERIES]
+        return DeliveryOut(rows, many=True).data
 
 
 class _ApprovalPage(serializers.ListSerializer[Any]):

@@ -4,6 +4,7 @@ the receipts.
 """
 
 from orchestrator.asking.approval import Approval, ItemStanding, approval_of
+from orchestrator.asking.called_back import NewApproval, ask_with_callback
 from orchestrator.asking.outcomes import report
 from orchestrator.asking.verbs import (
     Inquiry,
@@ -17,9 +18,11 @@ __all__ = [
     "Approval",
     "Inquiry",
     "ItemStanding",
+    "NewApproval",
     "approval_of",
     "ask",
     "ask_for",
+    "ask_with_callback",
     "cancel",
     "report",
     "visible_approval",

@@ -31,6 +31,7 @@ from checkpoints.conf import conf
 from checkpoints.core.masks import mask_json
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Run
+from checkpoints.models.checkpoint import Source
 from checkpoints.threads import (
     NewThreadState,
     ThreadBlob,
@@ -46,6 +47,11 @@ T = TypeVar("T")
 
 INTERNAL = ("__", "branch:")
 """The beginnings of the names of channels that LangGraph keeps for itself."""
+DELETE = "delete"
+STRATEGIES = ("keep_latest", DELETE)
+"""What may be asked of `prune`."""
+_SOURCES = {"input": Source.INPUT, "loop": Source.SUPERSTEP}
+"""Why a row was made, by what LangGraph says; all else is a change from outside."""
 _ENGINE = "__"
 """The beginning of names among those of nodes that have seen a version, which are no
 nodes: the input, the start, an interrupt.
@@ -163,6 +169,53 @@ class CountersignSaver(BaseCheckpointSaver[str]):
 
         _alone("delete_thread", delete)
 
+    def prune(
+        self, thread_ids: Sequence[str], *, strategy: str = "keep_latest"
+    ) -> None:
+        """Remove all checkpoints of these threads but the newest of each namespace, with
+        their writes; with the strategy `delete` the threads themselves. What is pinned
+        stays, and what the values of a `DeltaChannel` are rebuilt from. Does nothing for
+        a thread that is not there.
+
+        Raises `InvalidValue` for another strategy, `WrongStatus` where a hold keeps a
+        thread, `TamperedRow`, `WrongKey`, `Erased`, `Forbidden`, `KeyConflict`.
+        """
+        if strategy not in STRATEGIES:
+            raise InvalidValue(
+                f"a strategy is one of {', '.join(STRATEGIES)}", path="strategy"
+            )
+        if strategy == DELETE:
+            for thread_id in thread_ids:
+                self.delete_thread(thread_id)
+            return
+
+        def prune() -> None:
+            runs = []
+            for thread_id in thread_ids:
+                run = threads.find_thread(thread_id)
+                if run is not None:
+                    threads.require_origin(run, self._origin)
+                    runs.append(run)
+            retention.prune_threads(runs, needs=self._needs, by=self._origin.by)
+
+        _alone("prune", prune)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints that these runs of LangGraph made, by the `run_id` of
+        their metadata, with their writes, from all threads of this saver's graph. What
+        is pinned stays, and what the values of a `DeltaChannel` are rebuilt from. Raises
+        as `prune` does, and `WrongStatus` for the newest checkpoint of a thread that was
+        ended.
+        """
+        remove = partial(
+            retention.remove_made_by,
+            {threads.name_of_engine_run(run_id) for run_id in run_ids} - {""},
+            graph=self._origin.graph,
+            needs=self._needs,
+            by=self._origin.by,
+        )
+        _alone("delete_for_runs", remove)
+
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints and writes of a thread to a new one. Does nothing if
         there is no such thread. Raises as `put` does.
@@ -213,6 +266,14 @@ class CountersignSaver(BaseCheckpointSaver[str]):
 
     async def adelete_thread(self, thread_id: str) -> None:
         await _in_thread(self.delete_thread, thread_id)
+
+    async def aprune(
+        self, thread_ids: Sequence[str], *, strategy: str = "keep_latest"
+    ) -> None:
+        await _in_thread(partial(self.prune, strategy=strategy), thread_ids)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        await _in_thread(self.delete_for_runs, run_ids)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         await _in_thread(self.copy_thread, source_thread_id, target_thread_id)
@@ -271,7 +332,6 @@ class CountersignSaver(BaseCheckpointSaver[str]):
         namespace = names.get("checkpoint_ns", "")
         all_metadata = get_checkpoint_metadata(config, metadata)
         without_values = {**checkpoint, "channel_values": {}}
-        source = metadata.get("source")
         step = metadata.get("step")
         superstep = None
         if not namespace and isinstance(step, int):
@@ -288,8 +348,17 @@ class CountersignSaver(BaseCheckpointSaver[str]):
             partial(self._blob, checkpoint),
             step=superstep,
             nodes_after=partial(self._nodes_after, checkpoint),
-            by_step=source == "loop",
+            source=_SOURCES.get(metadata.get("source", ""), Source.MANUAL),
+            engine_run=threads.name_of_engine_run(all_metadata.get("run_id")),
         )
+
+    def _needs(self, point: ThreadState) -> frozenset[str]:
+        """Return the channels of a checkpoint whose values LangGraph rebuilds from the
+        writes at earlier ones.
+        """
+        metadata = self.serde.loads_typed(point.metadata)
+        counters = metadata.get("counters_since_delta_snapshot") or {}
+        return frozenset(counters) - point.blobs.keys()
 
     def _blob(self, checkpoint: Checkpoint, channel: str) -> ThreadBlob | None:
         """Return the value of a channel at a checkpoint; None if it has none."""

@@ -10,13 +10,16 @@ from typing import Any
 from django import template
 from django.http import HttpRequest
 from django.templatetags.static import static
+from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
 from approvals import inbox, permissions
 from approvals.views.inbox import name_of_node
+from approvals.views.people.fresh_login import fresh_until, has_password, way_to_log_in
 from checkpoints.conf import conf
 from checkpoints.core.status import STOPPED
 from checkpoints.db import counts
@@ -43,6 +46,39 @@ CHARACTERS_OF_LINE = 90
 HOT_MINUTES = 30
 """Minutes before a deadline from which it is shown as pressing."""
 WARM_MINUTES = 120
+
+
+@register.simple_tag(takes_context=True)
+def own_proof(context: Any) -> dict[str, Any]:
+    """Return how the signed-in person shows who they are before an act: by a `password`,
+    or by a log-in that is fresh `until` a time, to which `way` leads.
+    """
+    request: HttpRequest = context["request"]
+    return {
+        "password": has_password(request),
+        "until": fresh_until(request),
+        "way": way_to_log_in(request),
+    }
+
+
+@register.simple_tag(takes_context=True)
+def company_login(context: Any) -> dict[str, Any]:
+    """Return the name of the provider at which people sign in, the address that leads
+    there and back to what they opened, and whether the form for a password is hidden;
+    empty where there is no provider.
+    """
+    current = conf()
+    if not current.oidc_issuer:
+        return {}
+    try:
+        address = reverse("company_login")
+    except NoReverseMatch:
+        return {}
+    return {
+        "name": current.oidc_name,
+        "url": f"{address}?{urlencode({'next': context.get('next') or ''})}",
+        "form_hidden": not (current.local_login or context.get("is_emergency")),
+    }
 
 
 @register.simple_tag

@@ -43,12 +43,19 @@ class SignIn(LoginView):
         review = self.request.POST.get("review")
         if review:
             keep_after_sign_in(user, review, self.request.POST)
-        # The cookies are the browser's: another person may have used it before.
-        preference = Preference.objects.filter(user=user).first()
-        if preference is not None:
-            _keep_theme(answer, preference.theme)
-        keep_shortcuts(answer, on=preference is None or preference.shortcuts)
+        restore_preferences(answer, user)
         return answer
+
+
+def restore_preferences(answer: HttpResponse, user: Any) -> None:
+    """Let the browser of a person who has just signed in show what they chose.
+
+    The cookies are the browser's: another person may have used it before.
+    """
+    preference = Preference.objects.filter(user=user).first()
+    if preference is not None:
+        _keep_theme(answer, preference.theme)
+    keep_shortcuts(answer, on=preference is None or preference.shortcuts)
 
 
 @login_required

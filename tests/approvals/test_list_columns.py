@@ -21,13 +21,17 @@ from approvals.models import (
     RequestSigner,
     RequestViewer,
 )
+from approvals.webhooks import verbs as webhooks
+from checkpoints import retention
 from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, STOPPED, Status
 from checkpoints.ledger.pending_writes import StoredBase
-from checkpoints.models import Job, PendingWrite, Run
+from checkpoints.models import ErasureRecord, Job, PendingWrite, Run
 from checkpoints.queue import jobs
 from checkpoints.verification import LIST_DIFFERS, verify_run
+from orchestrator import runs
+from orchestrator.engine import END, START
 from orchestrator.jobs.integrity import Verified, Wanted, verify_runs
-from tests.support import notices, run_actions
+from tests.support import notices, run_actions, small_graphs
 from tests.support.cast import People
 from tests.support.decisions import paused_run
 from tests.support.rows import a_decision, a_request, a_run, a_write
@@ -476,3 +480,109 @@ def test_a_request_costs_no_statement_more_however_many_reviewers_it_names() -> 
         a_request(run, *(f"user:{number}" for number in range(50)))
     assert not [q for q in captured if "approvals_notice" in q["sql"]]
     assert Notice.objects.count() == 1
+
+
+def _wanting(*events: str, graphs: tuple[str, ...] = ()) -> None:
+    webhooks.add_webhook(
+        "https://hooks.example.org/", events=events, graphs=graphs, by=None
+    )
+
+
+def test_each_end_and_stop_of_a_run_is_noted_for_a_webhook_that_wants_it() -> None:
+    _wanting()
+    run = a_run(status="running")
+    for status in Status:
+        Run.objects.filter(id=run.id).update(status=status)
+        Run.objects.filter(id=run.id).update(status=status)
+    noted = [event for event, _ in notices.events()]
+    assert noted == list(list_columns.RUN_EVENTS)
+    assert [event for event, outcome in notices.events() if event[4:] != outcome] == []
+    assert set(Notice.objects.values_list("run", flat=True)) == {run.id}
+
+
+@pytest.mark.parametrize(
+    ("events", "graphs", "is_noted"),
+    [
+        (["run.failed"], [], True),
+        (["request.opened", "run.failed"], ["claim_payout", "other"], True),
+        (["run.completed"], [], False),
+        ([], ["other"], False),
+        ([], ["claim"], False),
+    ],
+)
+def test_without_a_webhook_that_wants_it_no_notice_of_a_run_is_written(
+    events: list[str], graphs: list[str], is_noted: bool
+) -> None:
+    _wanting(*events, graphs=tuple(graphs))
+    run = a_run(status="running")
+    with CaptureQueriesContext(connection) as captured:
+        Run.objects.filter(id=run.id).update(status="failed")
+    assert notices.events() == [("run.failed", "failed")] * is_noted
+    assert len(captured) == 1
+
+
+def test_a_graph_of_any_name_is_noted() -> None:
+    name = 'zahlung-„ä"\\'
+    _wanting("run.failed", graphs=(name,))
+    run = a_run(status="running", graph=name)
+    Run.objects.filter(id=run.id).update(status="failed")
+    assert notices.events() == [("run.failed", "failed")]
+
+
+def test_the_end_of_a_run_that_is_rolled_back_is_noted_by_nobody() -> None:
+    _wanting()
+    run = a_run(status="running")
+    with transaction.atomic():
+        Run.objects.filter(id=run.id).update(status="completed")
+        assert notices.events() == [("run.completed", "completed")]
+        transaction.set_rollback(True)
+    assert notices.events() == []
+
+
+def test_a_run_that_came_in_as_a_bundle_is_noted_for_no_webhook() -> None:
+    _wanting()
+    run = a_run(status="running", imported=True)
+    Run.objects.filter(id=run.id).update(status="completed")
+    assert notices.events() == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_replay_has_no_outside_that_hears_of_its_end() -> None:
+    made = small_graphs.graph("replayed_for_nobody")
+
+    @made.node()
+    def note(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"notes": ["a"]}
+
+    made.edge(START, "note")
+    made.edge("note", END)
+    _wanting()
+    run = small_graphs.advanced(made)
+    assert notices.events() == [("run.completed", "completed")]
+    replayed = runs.advance(runs.replay(f"{run.key}:initial").id)
+    assert replayed.status == Status.COMPLETED
+    assert len(notices.events()) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_erasure_is_noted_when_it_has_ended() -> None:
+    made = small_graphs.graph("erased_for_webhooks")
+
+    @made.node()
+    def note(state: Any, ctx: Any) -> dict[str, Any]:
+        return {"letter": "to Ada"}
+
+    made.edge(START, "note")
+    made.edge("note", END)
+    _wanting("values.erased", graphs=("erased_for_webhooks",))
+    run = small_graphs.advanced(made)
+    record = ErasureRecord.objects.create(run=run.id, at=run.created_at)
+    assert notices.events() == []
+    with transaction.atomic():
+        ErasureRecord.objects.filter(id=record.id).update(ended_at=timezone.now())
+        assert notices.events() == [("values.erased", "")]
+        transaction.set_rollback(True)
+    ErasureRecord.objects.filter(id=record.id).delete()
+    retention.erase(run.id, ["letter"], by=None)
+    assert notices.events() == [("values.erased", "")]
+    assert Notice.objects.get().run == run.id

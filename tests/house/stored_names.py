@@ -16,6 +16,7 @@ STATUSES = {
     "approvals.Decision.verdict": "approve reject edit",
     "approvals.MailPreference.mode": "at_once digest none",
     "approvals.NoticeMail.status": "waiting delivered given_up",
+    "approvals.Webhook.envelope": "standard cloudevents",
     "approvals.WebhookDelivery.status": "waiting delivered given_up",
     "orchestrator.Preference.theme": "auto light dark",
 }
@@ -59,7 +60,7 @@ EVENTS = {
         "results_reused",
     ),
     *("task_diverged", "version_changed"),
-    *("thread_copied", "thread_saved", "thread_written"),
+    *("thread_copied", "thread_ran", "thread_saved", "thread_written"),
     *("request_claimed", "request_released", "request_assigned"),
     *("request_reminded", "request_escalated", "request_reopened"),
     "outcome_reported",
@@ -107,7 +108,13 @@ AUDIT = {
     ),
     *("group_deleted", "token_made", "token_revoked", "audit_exported"),
     *("run_held", "hold_released", "checkpoint_pinned", "checkpoint_unpinned"),
-    *("history_pruned", "retention_policy_saved", "refused_pin", "refused_erase"),
+    *(
+        "thread_pruned",
+        "history_pruned",
+        "retention_policy_saved",
+        "refused_pin",
+        "refused_erase",
+    ),
     *(
         "retention_policy_confirmed",
         "retention_policy_deleted",
@@ -124,6 +131,7 @@ AUDIT = {
 JOBS = {
     *(
         "fork_runs",
+        "gather_statistics",
         "meet_deadline",
         "meet_tier",
         "end_window",
@@ -210,6 +218,7 @@ SETTINGS = {
         "METRICS_TOKEN",
         "WEBHOOKS_OVER_HTTP",
         "WEBHOOKS_TO_PRIVATE_ADDRESSES",
+        "CALLBACK_HOSTS",
         "COMPROMISED_KEYS",
         "PAYLOADS",
         "DEFAULT_PAYLOADS",

@@ -4,12 +4,14 @@ and its code runs.
 
 import inspect
 import re
+import shlex
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
+from django.core.management import get_commands, load_command_class
 
 from checkpoints.models.checkpoint import Source
 from orchestrator import engine
@@ -20,7 +22,8 @@ from orchestrator.roles import ROLES
 from tests.house import settings_table
 from tests.house.commands import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("**/*.md")]
+DOCS = sorted((ROOT / "docs").glob("**/*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS]
 GRAPHS = (ROOT / "docs" / "graphs.md").read_text()
 
 RUN_ELSEWHERE = {
@@ -28,6 +31,10 @@ RUN_ELSEWHERE = {
     "tutorial.md": "tests/demo/test_tutorial.py",
     "use-in-your-project.md": "tests/house/test_own_project.py",
     "deployment.md": "tests/house/test_deployment.py",
+    "client.md": "tests/orchestrator/client/test_documented.py",
+    "bridges.md": "tests/orchestrator/bridges/test_examples.py",
+    "job-runners.md": "tests/orchestrator/bridges/test_job_runners.py",
+    "mcp.md": "tests/orchestrator/bridges/test_job_runners.py",
     "langgraph.md": "tests/orchestrator/bridges/test_langgraph.py",
 }
 
@@ -79,12 +86,50 @@ def test_every_heading_that_a_link_names_exists() -> None:
 
 
 def test_every_page_is_listed_in_the_index() -> None:
-    index = (ROOT / "docs" / "index.md").read_text()
-    assert [
-        p.name
-        for p in (ROOT / "docs").glob("*.md")
-        if p.name != "index.md" and f"({p.name})" not in index
-    ] == []
+    missing = []
+    for page in (ROOT / "docs").glob("**/*.md"):
+        # A folder of pages with an index of its own is listed by that.
+        index = page.parent / "index.md"
+        if not index.exists() or page == index:
+            index = ROOT / "docs" / "index.md"
+        if page != index and f"({_path(page, index)})" not in index.read_text():
+            missing.append(page.name)
+    assert missing == []
+
+
+def _path(page: Path, index: Path) -> str:
+    """Return the address of a page in a link of the index."""
+    return str(page.relative_to(index.parent))
+
+
+def test_every_page_is_in_the_menu_of_the_site() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text()
+    pages = [_path(page, ROOT / "docs" / "index.md") for page in DOCS]
+    assert [page for page in pages if f"{page}\n" not in menu] == []
+
+
+def _commands() -> list[Any]:
+    """Return each command of this project that stands on a line of a page, as words."""
+    commands = []
+    for page in PAGES:
+        text = page.read_text().replace("\\\n", " ")
+        for line in re.findall(
+            r"^ *(?:\$ )?python manage\.py (\w.*)", text, re.MULTILINE
+        ):
+            words = shlex.split(line, comments=True)
+            commands.append(pytest.param(words, id=f"{page.stem}-{words[0]}"))
+    return commands
+
+
+@pytest.mark.parametrize("words", _commands())
+def test_every_command_that_a_page_shows_has_these_options(words: list[str]) -> None:
+    name, *options = words
+    if get_commands().get(name, "").startswith("django."):
+        return
+    parser = load_command_class(get_commands()[name], name).create_parser(
+        "manage.py", name
+    )
+    parser.parse_args([option for option in options if option != "..."])
 
 
 def test_every_test_that_the_documentation_names_exists() -> None:

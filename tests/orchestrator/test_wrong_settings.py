@@ -27,6 +27,7 @@ WRONG = {
     "COUNTERSIGN_AUDIT_HEAD_FILE": [],
     "COUNTERSIGN_BEHIND_PROXY": ["maybe"],
     "COUNTERSIGN_BUNDLE_KEY": [HIDDEN, "aGlkZGVu"],
+    "COUNTERSIGN_CALLBACK_HOSTS": ["https://hooks.example.org", "a b", "x" * 200],
     "COUNTERSIGN_CLIENT_ADDRESS_HEADER": ["X Real IP"],
     "COUNTERSIGN_COMPROMISED_KEYS": ['{"k1": "last week"}', "k1"],
     "COUNTERSIGN_DATABASE_POOL": ["-1", "1.5"],

@@ -13,7 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods
 
-from approvals.models import Webhook, WebhookDelivery
+from approvals.models import Envelope, Webhook, WebhookDelivery
 from approvals.notice_rows import EVENTS
 from approvals.views.page import render, single_fields
 from approvals.webhooks import verbs as webhooks
@@ -22,6 +22,8 @@ from orchestrator.engine.errors import REFUSALS, CountersignError, InvalidValue
 
 SHOWN = 50
 """The most deliveries on the page, the newest first."""
+SHOWN_CALLBACKS = 20
+"""The most callbacks of approvals on the page, the newest first."""
 WORDS = {
     "request.opened": "A review waits for people",
     "request.reminded": "A review still waits for people",
@@ -33,7 +35,15 @@ WORDS = {
     "request.outcome_reported": "What was approved did not come off",
     "request.expired": "A review was closed by its deadline",
     "request.withdrawn": "A review was withdrawn",
-    "run.stopped": "What came of it: the run ended or stopped",
+    "run.stopped": "What came of it: a run in which people decided ended or stopped",
+    "run.completed": "A run was completed",
+    "run.rejected": "A run ended, for people rejected what it proposed",
+    "run.cancelled": "A run was cancelled",
+    "run.failed": "A run failed",
+    "run.unknown": "A run stopped: nobody knows whether an effect happened",
+    "run.incompatible": "A run stopped: it does not fit the new version of its graph",
+    "run.tampered": "A run stopped: a row of it is not as it was sealed",
+    "values.erased": "Values of a run were erased",
     "webhook.test": "A test",
 }
 """Event -> what it says, in a sentence."""
@@ -71,6 +81,7 @@ def _added(request: HttpRequest) -> HttpResponse:
             request.POST.get("url", ""),
             events=request.POST.getlist("events"),
             graphs=graphs,
+            envelope=request.POST.get("envelope", Envelope.STANDARD),
             by=request.user,
         )
     except REFUSALS as error:
@@ -91,6 +102,8 @@ def _list(
     chosen = request.POST.getlist("events")
     context = {
         "webhooks": list(webhooks.visible_webhooks(request.user)),
+        "callbacks": list(webhooks.visible_callbacks(request.user)[:SHOWN_CALLBACKS]),
+        "envelopes": Envelope.choices,
         "events": [(event, WORDS[event], event in chosen) for event in EVENTS],
         "message": message,
         "added": added,

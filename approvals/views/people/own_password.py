@@ -10,6 +10,11 @@ from django.contrib.auth import authenticate
 from django.contrib.auth.models import AbstractBaseUser
 from django.http import HttpRequest
 
+from approvals.views.people.fresh_login import (
+    fresh_until,
+    spend_fresh_login,
+    way_to_log_in,
+)
 from checkpoints.audit import lines as audit_log
 from orchestrator.engine.errors import ConfirmationRequired
 from orchestrator.engine.graphs.confirmation import PASSWORD
@@ -19,6 +24,9 @@ FIELD = "password"
 UNSET = (
     "Nothing was done: your account has no password here, as with single sign-on."
     " Ask an administrator to set one."
+)
+SIGN_IN_AGAIN = (
+    "Nothing was done: sign in again with {name} first, then send this once more."
 )
 UNCHANGED = "Nothing was changed: that is not your password."
 UNCHANGED_LOCKED = (
@@ -33,7 +41,7 @@ def is_own_password(request: HttpRequest, password: str) -> bool:
     # Nothing that they type could be right, so it is no attempt.
     account = cast(AbstractBaseUser, request.user)
     if not account.has_usable_password():
-        raise ConfirmationRequired(UNSET)
+        raise ConfirmationRequired(_why_no_password(request))
     person = authenticate(
         request, username=request.user.get_username(), password=password
     )
@@ -45,8 +53,12 @@ def is_own_password(request: HttpRequest, password: str) -> bool:
 
 def require_password(request: HttpRequest) -> None:
     """Raise `ConfirmationRequired` unless the password of the signed-in person is
-    posted. A wrong one counts as a failed log-in, and leaves an audit line.
+    posted, or they have none and have just signed in once more, which is used up. A
+    wrong one counts as a failed log-in, and leaves an audit line.
     """
+    if fresh_until(request) is not None:
+        spend_fresh_login(request)
+        return
     if is_own_password(request, request.POST.get(FIELD, "")):
         return
     # A throttle of log-ins would put its sign-in page in place of the account.
@@ -54,6 +66,11 @@ def require_password(request: HttpRequest) -> None:
     request.axes_locked_out = False  # type: ignore[attr-defined]
     audit_log.record("refused_confirmation", actor=request.user, method=PASSWORD)
     raise ConfirmationRequired(UNCHANGED_LOCKED if is_locked else UNCHANGED)
+
+
+def _why_no_password(request: HttpRequest) -> str:
+    way = way_to_log_in(request)
+    return SIGN_IN_AGAIN.format(name=way["name"]) if way else UNSET
 
 
 def _forgive_failures(request: HttpRequest) -> None:

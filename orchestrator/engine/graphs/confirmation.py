@@ -13,9 +13,16 @@ from orchestrator.engine.graphs.limit import number_of
 from orchestrator.engine.values.canonical import Json
 
 PASSWORD = "password"  # noqa: S105 (a word, not a password)
+LOG_IN = "log-in"
 PASSKEY = "passkey"
 METHODS = (PASSWORD, PASSKEY)
-"""The ways to confirm, each stronger than those before it."""
+"""The ways to confirm that a gate may ask for, each stronger than those before it."""
+STRENGTHS = {"": 0, PASSWORD: 1, LOG_IN: 1, PASSKEY: 2}
+"""How strong each way is by which a person has confirmed; empty is none. Who has no
+password here signs in anew at their provider instead.
+"""
+WAYS = tuple(way for way in STRENGTHS if way)
+"""The ways by which a person has confirmed."""
 
 
 def faults_of_confirmation(gate: Gate) -> Iterator[str]:
@@ -92,11 +99,10 @@ def confirmation_needed(
 
 def satisfies(method: str, needed: str) -> bool:
     """Return whether one method is at least as strong as the other; empty is none."""
-    strengths = ("", *METHODS)
     # A word of a newer version is stronger than all that is known here.
-    if method not in strengths or needed not in strengths:
+    if method not in STRENGTHS or needed not in STRENGTHS:
         return False
-    return strengths.index(method) >= strengths.index(needed)
+    return STRENGTHS[method] >= STRENGTHS[needed]
 
 
 def strongest(methods: Iterable[str]) -> str:

@@ -5,20 +5,28 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import standardwebhooks
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from approvals.models import Notice, Webhook, WebhookDelivery
+from approvals.models import (
+    Notice,
+    NoticeMail,
+    PersonNotice,
+    Webhook,
+    WebhookDelivery,
+)
 from approvals.notices import delivery_jobs, message
 from approvals.notices.delivery_jobs import SendAttempt
 from approvals.webhooks import verbs as webhooks
+from checkpoints.ledger.pending_writes import StoredBase
 from checkpoints.models import Job, Run
 from checkpoints.queue import jobs
 from orchestrator.jobs import kinds
 from tests.support import notices
 from tests.support.cast import People
 from tests.support.receivers import Receiver, receiving
-from tests.support.rows import a_request, a_run
+from tests.support.rows import a_decision, a_request, a_run, a_write
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -232,10 +240,10 @@ def test_a_message_that_cannot_be_written_keeps_no_other_waiting(
         a_request(a_run(), "user:rita")
     first = Notice.objects.order_by("id")[0].id
 
-    def body_of(notice: Notice) -> bytes:
-        if notice.id == first:
+    def body_of(delivery: WebhookDelivery) -> bytes:
+        if delivery.notice_id == first:
             raise ArithmeticError
-        return message.body_of(notice)
+        return message.body_of(delivery)
 
     monkeypatch.setattr(delivery_jobs, "body_of", body_of)
     notices.send_notices()
@@ -253,7 +261,7 @@ def test_a_database_that_fails_is_no_fault_of_a_message(
     notices.webhook_to(receiver)
     a_request(a_run(), "user:rita")
 
-    def body_of(notice: Notice) -> bytes:
+    def body_of(delivery: WebhookDelivery) -> bytes:
         raise OperationalError
 
     with monkeypatch.context() as patched:
@@ -393,3 +401,60 @@ def test_notices_go_after_a_month_with_their_deliveries(receiver: Receiver) -> N
     kinds.advance(jobs.add_job("sweep_notices"))
     assert Notice.objects.count() == 1
     assert not WebhookDelivery.objects.exists()
+
+
+@pytest.mark.parametrize("envelope", ["standard", "cloudevents"])
+def test_an_independent_library_verifies_the_signature_of_each_envelope(
+    receiver: Receiver, envelope: str
+) -> None:
+    _, secret = notices.webhook_to(receiver, envelope=envelope)
+    a_request(a_run(), "user:rita")
+    notices.send_notices()
+    [received] = receiver.received
+    verifier = standardwebhooks.Webhook(secret)
+    assert verifier.verify(received.body, received.headers) == received.document
+    changed = received.body.replace(b"request.opened", b"request.settled")
+    with pytest.raises(standardwebhooks.WebhookVerificationError):
+        verifier.verify(changed, received.headers)
+
+
+def test_a_webhook_hears_of_the_end_of_a_run_that_asked_nobody(
+    receiver: Receiver,
+) -> None:
+    notices.webhook_to(receiver, events=["run.failed", "values.erased"])
+    run = a_run(status="running")
+    Run.objects.filter(id=run.id).update(status="failed")
+    notices.send_notices()
+    [received] = receiver.received
+    assert received.document["type"] == "run.failed"
+    assert received.document["data"] == {
+        "run": str(run.id),
+        "graph": run.graph,
+        "outcome": "failed",
+        "link": f"/runs/{run.id}/",
+    }
+
+
+def test_people_get_neither_mail_nor_a_line_of_what_is_for_webhooks(
+    receiver: Receiver, configure: Any, people: People
+) -> None:
+    configure(
+        MAIL_FROM="runs@example.org",
+        WEBHOOKS_TO_PRIVATE_ADDRESSES=True,
+        WEBHOOKS_OVER_HTTP=True,
+    )
+    notices.webhook_to(receiver)
+    people.reviewer.email = "rita@example.org"
+    people.reviewer.save()
+    run = a_run(status="running")
+    request = a_request(run, "user:rita", status="settled")
+    base = StoredBase("", {}, bound=True)
+    write = a_write(request, 1, channel="payout", value=1, base=base)
+    a_decision(write, request, by=people.reviewer, verdict="approve", seq=1)
+    Run.objects.filter(id=run.id).update(status="failed")
+    notices.send_notices()
+    assert [received.document["type"] for received in receiver.received] == [
+        "run.failed"
+    ]
+    assert not NoticeMail.objects.exists()
+    assert not PersonNotice.objects.exists()

@@ -5,8 +5,9 @@ from typing import Any
 
 import orjson
 import pytest
+from cloudevents.core.formats.json import JSONFormat
 
-from approvals.models import ApprovalRequest, Notice
+from approvals.models import ApprovalRequest, Notice, Webhook, WebhookDelivery
 from approvals.notices import message
 from checkpoints.models import Run
 from orchestrator.engine import END, START, Gate
@@ -18,13 +19,18 @@ pytestmark = pytest.mark.django_db
 AT = datetime(2026, 11, 28, 9, 5, tzinfo=UTC)
 
 
+def to_webhook(notice: Notice, **columns: Any) -> WebhookDelivery:
+    """The notice on its way to a webhook with these columns."""
+    return WebhookDelivery(webhook=Webhook(**columns), notice=notice)
+
+
 def of_request(request: ApprovalRequest, **columns: Any) -> dict[str, Any]:
     """The data of the message about a request."""
     notice = Notice.objects.create(
         **{"event": "request.opened", "run": request.run_id, "at": AT, **columns},
         request=request.id,
     )
-    data: dict[str, Any] = orjson.loads(message.body_of(notice))["data"]
+    data: dict[str, Any] = orjson.loads(message.body_of(to_webhook(notice)))["data"]
     return data
 
 
@@ -50,7 +56,7 @@ def test_a_message_names_the_request_and_holds_no_value(configure: Any) -> None:
     run = advanced(made)
     request = ApprovalRequest.objects.get()
     notice = Notice.objects.get(event="request.opened")
-    body = message.body_of(notice)
+    body = message.body_of(to_webhook(notice))
     assert b"secret" not in body
     document = orjson.loads(body)
     assert document["type"] == "request.opened"
@@ -71,7 +77,7 @@ def test_a_message_about_a_run_links_to_it() -> None:
     notice = Notice.objects.create(
         event="run.stopped", run=run.id, outcome="failed", at=AT
     )
-    assert orjson.loads(message.body_of(notice))["data"] == {
+    assert orjson.loads(message.body_of(to_webhook(notice)))["data"] == {
         "run": str(run.id),
         "graph": run.graph,
         "outcome": "failed",
@@ -102,7 +108,37 @@ def test_of_a_run_that_was_removed_a_message_has_the_ids() -> None:
         event="run.stopped", run=a_run().id, outcome="failed", at=AT
     )
     Run.objects.all().delete()
-    assert orjson.loads(message.body_of(notice))["data"] == {
+    assert orjson.loads(message.body_of(to_webhook(notice)))["data"] == {
         "run": str(notice.run),
         "outcome": "failed",
     }
+
+
+def test_a_cloud_event_says_the_same_in_its_own_envelope(configure: Any) -> None:
+    configure(SITE_URL="https://runs.example.org")
+    request = a_request(a_run(), "user:rita")
+    notice = Notice.objects.get(event="request.opened")
+    delivery = to_webhook(notice, envelope="cloudevents")
+    body = message.body_of(delivery)
+    headers = message.headers_of(delivery, body, secret=b"s", at=1)
+    event = JSONFormat().read(None, body)
+    assert headers["Content-Type"].startswith("application/cloudevents+json")
+    assert event.get_specversion() == "1.0"
+    assert event.get_id() == headers["webhook-id"]
+    assert event.get_source() == "https://runs.example.org"
+    assert event.get_type() == "countersign.request.opened"
+    assert event.get_subject() == f"runs/{request.run_id}/requests/{request.id}"
+    assert event.get_time() == notice.at
+    assert event.get_datacontenttype() == "application/json"
+    plain = orjson.loads(message.body_of(to_webhook(notice)))
+    assert event.get_data() == plain["data"]
+
+
+def test_a_cloud_event_about_a_run_or_nothing_is_whole_too() -> None:
+    run = a_run()
+    of_run = Notice.objects.create(event="run.failed", run=run.id, at=AT)
+    of_nothing = Notice.objects.create(event="webhook.test", at=AT)
+    for notice, subject in ((of_run, f"runs/{run.id}"), (of_nothing, None)):
+        body = message.body_of(to_webhook(notice, envelope="cloudevents"))
+        event = JSONFormat().read(None, body)
+        assert (event.get_source(), event.get_subject()) == ("/", subject)

@@ -18,7 +18,12 @@ CAPABILITIES = {
     "list",
     "delete_thread",
     "copy_thread",
+    "prune",
+    "delete_for_runs",
 }
+
+TESTS = 81
+"""The tests that the suite has: a newer one with more of them is looked at first."""
 
 
 @checkpointer_test(name="CountersignSaver")
@@ -32,12 +37,21 @@ def _faults() -> list[Fault]:
 
 @pytest.mark.django_db(transaction=True)
 async def test_the_suite_of_langgraph_passes() -> None:
-    """Its own output is printed: `pytest -s`, and with each failure."""
+    """Its own output is printed, with how many of its tests passed: `pytest -s`, and with
+    each failure.
+    """
     report = await validate(_saver, progress=ProgressCallbacks.verbose())
     report.print_report()
+    tests = [
+        (found.tests_passed, found.tests_failed) for found in report.results.values()
+    ]
+    passed = sum(passed for passed, _ in tests)
+    count = passed + sum(failed for _, failed in tests)
+    print(f"{passed} of {count} tests of LangGraph's suite passed")
     assert report.conformance_level() == "FULL"
     detected = {name for name, found in report.results.items() if found.detected}
     assert detected == CAPABILITIES
+    assert (passed, count) == (TESTS, TESTS)
     failures = {name: found.failures for name, found in report.results.items()}
     assert {name: found for name, found in failures.items() if found} == {}
     faults = await sync_to_async(_faults)()

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from approvals.models import Notice, WebhookDelivery
+from approvals.models import Notice, Webhook, WebhookDelivery
 from approvals.notices.message import headers_of
 from checkpoints import event_log
 from checkpoints.core import traces
@@ -205,8 +205,10 @@ def test_the_api_takes_the_header_of_its_caller(people: People) -> None:
 @pytest.mark.usefixtures("exporter")
 def test_a_webhook_carries_the_trace_of_its_run() -> None:
     run = started_in_a_trace(noting("traced_webhook"))
-    delivery = WebhookDelivery(notice=Notice(event="run.completed", run=run.id))
+    delivery = WebhookDelivery(
+        webhook=Webhook(), notice=Notice(event="run.completed", run=run.id)
+    )
     headers = headers_of(delivery, b"{}", secret=b"s", at=1)
     assert headers["traceparent"][3:35] == TRACE
-    untraced = WebhookDelivery(notice=Notice(event="test"))
+    untraced = WebhookDelivery(webhook=Webhook(), notice=Notice(event="test"))
     assert "traceparent" not in headers_of(untraced, b"{}", secret=b"s", at=1)

@@ -1,0 +1,154 @@
+"""The choice of the rows and lines of a thread that go when only some of its
+checkpoints stay.
+
+A checkpoint stays with its newest row. Rows that it had before, and all lines about
+checkpoints that go, go too: among them the writes, which are values.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from uuid import UUID
+
+from checkpoints.models import Checkpoint, Run, RunEvent
+from checkpoints.threads import reader
+from checkpoints.threads.contents import ThreadState
+from checkpoints.threads.names import RAN, WRITTEN, place_of
+from checkpoints.threads.reader import SavedLine
+from orchestrator.engine.frozen import frozen
+
+Name = tuple[str, str]
+"""Namespace and id of a checkpoint."""
+Choose = Callable[[Sequence[SavedLine]], Collection[SavedLine]]
+"""Returns those of a thread's checkpoints that stay."""
+Needs = Callable[[ThreadState], Collection[str]]
+"""Returns the channels whose values its engine rebuilds from earlier checkpoints."""
+
+
+@frozen
+class Removable:
+    """The rows and lines of a thread that go, lines by their numbers. `staying`: the
+    lines of the checkpoints that stay, in order.
+    """
+
+    rows: frozenset[UUID]
+    lines: frozenset[int]
+    staying: tuple[SavedLine, ...]
+
+    @property
+    def kept(self) -> frozenset[Name]:
+        return frozenset(line.name for line in self.staying)
+
+
+def latest_of_each(lines: Sequence[SavedLine]) -> list[SavedLine]:
+    """Return the checkpoint with the highest id of each namespace."""
+    latest: dict[str, SavedLine] = {}
+    for line in lines:
+        other = latest.get(line.namespace)
+        if other is None or other.id < line.id:
+            latest[line.namespace] = line
+    return list(latest.values())
+
+
+def made_by_others(
+    lines: Sequence[SavedLine], engine_runs: Collection[str]
+) -> list[SavedLine]:
+    """Return the checkpoints that none of these runs of the engine made."""
+    return [line for line in lines if line.engine_run not in engine_runs]
+
+
+def removable(
+    run: Run, choose: Choose, needs: Needs, *, pinned: Collection[UUID]
+) -> Removable:
+    """Return what goes of a thread if the chosen checkpoints stay, with the pinned rows
+    and those from which the engine rebuilds values of what stays. Raises `TamperedRow`,
+    `WrongKey`.
+    """
+    lines = reader.saved_lines(run)
+    present = _with_rows(run, lines)
+    staying = {line.name: line for line in choose(list(present.values()))}
+    for name, line in present.items():
+        if line.row in pinned:
+            staying[name] = line
+    if len(staying) < len(present):
+        for name in _needed(run, [*staying], needs):
+            staying[name] = present[name]
+
+    going = [line for line in lines if line.seq not in _numbers(staying.values())]
+    staying_rows = {line.row for line in staying.values()}
+    return Removable(
+        frozenset({line.row for line in going} - staying_rows - {*pinned}),
+        frozenset(_lines_about(run, going, staying)),
+        tuple(sorted(staying.values(), key=_number)),
+    )
+
+
+def _with_rows(run: Run, lines: Sequence[SavedLine]) -> dict[Name, SavedLine]:
+    """Return the newest line of each checkpoint whose row is there, by its names."""
+    newest = {line.name: line for line in lines}
+    stored = set(Checkpoint.objects.filter(run=run.id).values_list("id", flat=True))
+    return {name: line for name, line in newest.items() if line.row in stored}
+
+
+@frozen
+class _Point:
+    """What is known of a checkpoint: its parent, the channels that its engine rebuilds
+    from earlier ones, and those whose values it holds.
+    """
+
+    parent: Name
+    needed: frozenset[str]
+    held: frozenset[str]
+
+
+def _needed(run: Run, names: Sequence[Name], needs: Needs) -> set[Name]:
+    """Return the ancestors of checkpoints, as far back as their engine needs them. Reads
+    all checkpoints, in pages.
+    """
+    points = {}
+    for point in reader.all_points(run):
+        parent = (point.namespace, point.parent or "")
+        known = _Point(parent, frozenset(needs(point)), frozenset(point.blobs))
+        points[point.namespace, point.id] = known
+
+    needed = set()
+    for name in names:
+        missing = points[name].needed
+        ancestor = points[name].parent
+        while missing and ancestor in points:
+            needed.add(ancestor)
+            missing -= points[ancestor].held
+            ancestor = points[ancestor].parent
+    return needed
+
+
+def _lines_about(
+    run: Run, going: Sequence[SavedLine], staying: dict[Name, SavedLine]
+) -> set[int]:
+    """Return the numbers of the lines about what goes."""
+    about = _numbers(going)
+    # The line before says the same of the row, unless the row began a line of the run.
+    before = [line.seq - 1 for line in going]
+    saved = RunEvent.objects.filter(run=run.id, type="checkpoint_saved", seq__in=before)
+    about |= set(saved.values_list("seq", flat=True))
+
+    gone = {(place_of(space), id_) for space, id_ in _names(going) - staying.keys()}
+    written = RunEvent.objects.filter(run=run.id, type=WRITTEN)
+    for seq, place, id_ in written.values_list("seq", "node", "task"):
+        if (place, id_) in gone:
+            about.add(seq)
+
+    made_by = {line.engine_run for line in going}
+    made_by -= {line.engine_run for line in staying.values()}
+    ran = RunEvent.objects.filter(run=run.id, type=RAN, task__in=made_by)
+    return about | set(ran.values_list("seq", flat=True))
+
+
+def _numbers(lines: Collection[SavedLine]) -> set[int]:
+    return {line.seq for line in lines}
+
+
+def _names(lines: Collection[SavedLine]) -> set[Name]:
+    return {line.name for line in lines}
+
+
+def _number(line: SavedLine) -> int:
+    return line.seq

@@ -1,0 +1,91 @@
+"""Dagster: a job ends after it has asked people, and another goes on once they have
+signed; meanwhile there is no run. docs/job-runners.md.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import dagster as dg
+
+from orchestrator.bridges import signed_call
+from orchestrator.client import Approval, Client
+
+ASKED = "countersign/asked"
+WAITING = "countersign/waiting"
+SIGNED = "countersign/signed"
+"""Tags of runs: which approval they asked for, which call waits, which they go on after."""
+
+
+class PausedCall(NamedTuple):
+    """`ask` is an op that takes arguments, `run` one that acts on what was signed, and
+    `sensor_of` makes the sensor that starts its job.
+    """
+
+    ask: dg.OpDefinition
+    run: dg.OpDefinition
+    sensor_of: Callable[[dg.JobDefinition], dg.SensorDefinition]
+
+
+def paused_call(
+    client: Client,
+    function: Callable[..., Any],
+    *,
+    reviewers: Sequence[str],
+    look_every: int = 30,
+    **question: Any,
+) -> PausedCall:
+    """Split a function into parts of two jobs. `question` is that of `SignedCall`."""
+    call = signed_call.SignedCall(client, function, reviewers=reviewers, **question)
+
+    @dg.op(name=f"ask_{call.name}")
+    def ask(context: dg.OpExecutionContext, arguments: dict[str, Any]) -> str:
+        key = signed_call.key_of("dagster", call.name, root_of(context.run))
+        approval = call.ask(key, **arguments)
+        tags = {ASKED: approval.id, WAITING: call.name}
+        context.instance.add_run_tags(context.run_id, tags)
+        return approval.id
+
+    @dg.op(name=call.name, config_schema={"approval": str})
+    def run(context: dg.OpExecutionContext) -> Any:
+        approval = client.approval(context.op_config["approval"])
+        try:
+            _require_own(context, approval, call)
+            arguments = signed_call.signed_arguments(approval)
+        except signed_call.Rejected as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
+        return call.run(approval.id, arguments)
+
+    def sensor_of(job: dg.JobDefinition) -> dg.SensorDefinition:
+        def start(context: dg.SensorEvaluationContext) -> Iterator[dg.RunRequest]:
+            waiting = dg.RunsFilter(tags={WAITING: call.name})
+            for asking in context.instance.get_runs(waiting):
+                id_ = asking.tags[ASKED]
+                if context.instance.get_runs(
+                    dg.RunsFilter(tags={SIGNED: id_}), limit=1
+                ):
+                    context.instance.add_run_tags(asking.run_id, {WAITING: "no more"})
+                elif client.approval(id_).decided:
+                    config = {"ops": {call.name: {"config": {"approval": id_}}}}
+                    yield dg.RunRequest(id_, run_config=config, tags={SIGNED: id_})
+
+        name = f"{job.name}_when_signed"
+        return dg.sensor(name=name, job=job, minimum_interval_seconds=look_every)(start)
+
+    return PausedCall(ask, run, sensor_of)
+
+
+def _require_own(
+    context: dg.OpExecutionContext, approval: Approval, call: signed_call.SignedCall
+) -> None:
+    """Raise `Rejected` unless this run is the one that goes on after the approval."""
+    filters = dg.RunsFilter(tags={SIGNED: approval.id})
+    runs = context.instance.get_run_records(filters, limit=1, ascending=True)
+    if [record.dagster_run.run_id for record in runs] != [root_of(context.run)]:
+        raise signed_call.Rejected("another run goes on after it")
+    if not approval.key.startswith(signed_call.key_of("dagster", call.name, "")):
+        raise signed_call.Rejected("it is the approval of another call")
+
+
+def root_of(run: dg.DagsterRun) -> str:
+    """Return the id that a run shares with those that execute it again."""
+    return run.root_run_id or run.run_id

@@ -1,0 +1,94 @@
+"""MCP: a server with which an agent asks people and reads what they decided; it has no
+tool that decides. `python -m orchestrator.bridges.mcp`, docs/mcp.md.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import ElicitRequest, ElicitRequestURLParams, InputRequiredResult
+
+from orchestrator.client import ApiError, Approval, AsyncClient
+from orchestrator.client.exchange import Call, part
+
+LOOKS = 20
+"""So often is a new question looked at, in five seconds, until people can see it."""
+
+MODERN = "2026-07-28"
+"""The first version of the protocol in which a result asks for input."""
+
+
+def make_server(client: AsyncClient, reviewers: Sequence[str]) -> MCPServer:
+    """Return the server. People are chosen here, not by the agent."""
+    server = MCPServer("countersign")
+
+    @server.tool(structured_output=False)
+    async def ask(
+        ctx: Context, key: str, title: str, items: list[dict[str, Any]]
+    ) -> Any:
+        """Ask people to decide on items: {"id", "value", "label", "schema", "effect"}.
+        Again with the same `key` it is the same approval. Call `status` until it is
+        decided, and act on approved items only, with the value that stands there.
+        """
+        question = client.ask(key=key, title=title, items=items, reviewers=reviewers)
+        approval = await _answer(question)
+        for _ in range(LOOKS):
+            if not approval.url:
+                await asyncio.sleep(0.25)
+                approval = await _answer(client.approval(approval.id))
+        if approval.url and not approval.decided and ctx.input_responses is None:
+            return await _shown(ctx, approval) or _standing(approval)
+        return _standing(approval)
+
+    @server.tool(structured_output=False)
+    async def status(approval: str) -> Any:
+        """Return where an approval stands, by its id or key, and each verdict."""
+        return _standing(await _answer(client.approval(approval)))
+
+    @server.tool(structured_output=False)
+    async def receipt(decision: str) -> Any:
+        """Return the signed file of one decision; `status` has their ids."""
+        call: Call[Any] = Call("GET", f"decisions/{part(decision)}/receipt/")
+        return await _answer(client.send(call))
+
+    return server
+
+
+async def _answer(flow: Awaitable[Any]) -> Any:
+    try:
+        return await flow
+    except (ApiError, ValueError) as error:
+        raise ToolError(str(error)) from error
+
+
+async def _shown(ctx: Context, approval: Approval) -> InputRequiredResult | None:
+    """Have the page of the review opened, by a client that can. Its answer is no verdict."""
+    elicitation = ctx.client_capabilities and ctx.client_capabilities.elicitation
+    if not elicitation or elicitation.url is None:
+        return None
+    title = approval.title
+    if (ctx.protocol_version or "") < MODERN:
+        await ctx.elicit_url(title, approval.url, approval.id)
+        return None
+    page = ElicitRequestURLParams(message=title, url=approval.url)
+    return InputRequiredResult(input_requests={"review": ElicitRequest(params=page)})
+
+
+def _standing(approval: Approval) -> dict[str, Any]:
+    signed = approval.approved_items
+    items = []
+    for item, row in zip(approval.items, approval.raw["items"], strict=True):
+        shown = {name: row[name] for name in ("id", "verdict", "reason", "decisions")}
+        # What nobody has signed is no value to act on.
+        items.append({**shown, "value": item.value} if item in signed else shown)
+    facts = {"id": approval.id, "key": approval.key, "state": approval.state}
+    return {**facts, "review": approval.url, "items": items}
+
+
+if __name__ == "__main__":
+    url, token = os.environ["COUNTERSIGN_URL"], os.environ["COUNTERSIGN_TOKEN"]
+    people = os.environ["COUNTERSIGN_REVIEWERS"].split(",")
+    make_server(AsyncClient(url, token=token), people).run("stdio")

@@ -1,0 +1,107 @@
+"""Calls of tools that wait in another library, as the items of an approval. A bridge names
+the calls; this asks about them, and gives back what people signed. Loads no Django.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from orchestrator.client.approval import Approval, Item
+from orchestrator.client.flows import Question
+from orchestrator.engine.frozen import frozen
+
+SETTLED = ("approved", "rejected", "partial")
+"""The states of an approval in which each item has a verdict that counts."""
+_LONGEST_TITLE = 500
+_LONGEST_RUN = 100
+"""The most characters of the name of a run that its keys show."""
+
+
+class NotSigned(Exception):
+    """People did not sign what waits here. Ask them about it, or wait for them."""
+
+
+@frozen
+class ToolCall:
+    """A call that waits. `arguments` are JSON; `schema` is the JSON Schema that edits of
+    them must fit, where the library names one.
+    """
+
+    id: str
+    tool: str
+    arguments: Any
+    schema: Mapping[str, Any] | None = None
+
+
+def key_of(library: str, run: str, calls: Sequence[ToolCall]) -> str:
+    """Return the key of the approval of these calls: the same after a retry or restart,
+    and that of no other calls.
+    """
+    names = json.dumps([library, run, sorted(call.id for call in calls)])
+    digest = hashlib.sha256(names.encode()).hexdigest()[:32]
+    readable = re.sub(r"[^\w.-]", "_", run)[:_LONGEST_RUN]
+    return f"{library}-{readable}-{digest}"
+
+
+def question_of(
+    library: str,
+    run: str,
+    calls: Sequence[ToolCall],
+    *,
+    title: str = "",
+    schemas: Mapping[str, Mapping[str, Any]] | None = None,
+    effects: Mapping[str, str] | None = None,
+    **policy: Any,
+) -> Question:
+    """Return what `Client.ask` asks about these calls, one item for each. `schemas` and
+    `effects` are those of tools, by name, where the library names no schema and the effect
+    is not external; `policy` is the rest of the question, such as its `reviewers`. Raises
+    `ValueError` where nothing waits.
+    """
+    if not calls:
+        raise ValueError(f"run {run} waits for nobody")
+    items = []
+    for call in calls:
+        item = {"id": call.id, "label": call.tool, "value": call.arguments}
+        item["effect"] = (effects or {}).get(call.tool, "external")
+        schema = call.schema or (schemas or {}).get(call.tool)
+        if schema is not None:
+            item["schema"] = schema
+        items.append(item)
+    tools = ", ".join(sorted({call.tool for call in calls}))
+    question: Any = {
+        "title": title or f"{run}: {tools}"[:_LONGEST_TITLE],
+        "items": items,
+    }
+    question["key"] = key_of(library, run, calls)
+    return cast(Question, policy | question)
+
+
+def signed_items(
+    library: str, run: str, calls: Sequence[ToolCall], approval: Approval
+) -> list[Item]:
+    """Return the items of these calls, in their order; each has a verdict. Raises
+    `NotSigned` where people were asked about anything else, or have not decided.
+    """
+    if approval.key != key_of(library, run, calls):
+        raise NotSigned(
+            f"approval {approval.key} is not about what run {run} waits for"
+        )
+    if approval.state not in SETTLED:
+        raise NotSigned(f"approval {approval.key} is {approval.state}, not decided")
+    items = []
+    for call in calls:
+        item = approval.item(call.id)
+        proposed = (item.label, _canonical(item.proposed))
+        if proposed != (call.tool, _canonical(call.arguments)):
+            raise NotSigned(
+                f"call {call.id} of {call.tool} is not the one that was shown"
+            )
+        items.append(item)
+    return items
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

@@ -1,0 +1,162 @@
+"""Whoever comes back from the provider: signed in, or shown why not."""
+
+import secrets
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import login
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import resolve_url
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from approvals.views.page import error_page
+from approvals.views.people.fresh_login import note_fresh_login
+from checkpoints.audit import lines as audit_log
+from checkpoints.conf import conf
+from orchestrator.company_login.accounts import NotAdmitted, admitted_account
+from orchestrator.company_login.claims import (
+    ClaimNames,
+    Person,
+    UnusableClaims,
+    person_in,
+)
+from orchestrator.views.home import restore_preferences
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+"""Reads the person of a session at each request, and nobody whose account is off."""
+NOT_SIGNED_IN = "Not signed in"
+NOT_CONFIRMED = "Not confirmed"
+SKEW_SECONDS = 60
+"""Seconds by which the clocks of provider and installation may differ."""
+
+
+def arrive(
+    request: HttpRequest, claims: Mapping[str, Any], state: Mapping[str, Any]
+) -> HttpResponse:
+    """Return the answer to a person whom the provider has verified. `state` is what
+    this session kept when it sent them there.
+    """
+    begun: Mapping[str, Any] = state.get("data") or {}
+    if not _is_same_nonce(begun, claims):
+        return failed(request)
+    try:
+        person = _person(claims)
+        account = admitted_account(person)
+        if "confirms" in begun:
+            return _confirm(request, account, claims, state)
+    except UnusableClaims as fault:
+        return error_page(request, NOT_SIGNED_IN, str(fault), status=403)
+    except NotAdmitted as refusal:
+        return _not_admitted(request, refusal, person)
+    return _sign_in(request, account, next_url=str(state.get("next", "")))
+
+
+def _is_same_nonce(begun: Mapping[str, Any], claims: Mapping[str, Any]) -> bool:
+    """Return whether the ID token answers the request of this session."""
+    nonce = str(begun.get("nonce", ""))
+    return bool(nonce) and secrets.compare_digest(
+        nonce.encode(), str(claims.get("nonce", "")).encode()
+    )
+
+
+def _person(claims: Mapping[str, Any]) -> Person:
+    current = conf()
+    names = ClaimNames(
+        id=current.oidc_id_claim,
+        name=current.oidc_name_claim,
+        groups=current.oidc_groups_claim,
+    )
+    return person_in(claims, current.oidc_issuer, names)
+
+
+def _not_admitted(
+    request: HttpRequest, refusal: NotAdmitted, person: Person
+) -> HttpResponse:
+    audit_log.record(
+        "refused_company_login",
+        actor=refusal.account,
+        reason=refusal.reason,
+        id=person.id,
+    )
+    return error_page(request, NOT_SIGNED_IN, str(refusal), status=403)
+
+
+def _sign_in(request: HttpRequest, account: Any, *, next_url: str) -> HttpResponse:
+    login(request, account, backend=BACKEND)
+    _limit_session(request)
+    answer = HttpResponseRedirect(safe_target(request, next_url))
+    restore_preferences(answer, account)
+    return answer
+
+
+def _confirm(
+    request: HttpRequest,
+    account: Any,
+    claims: Mapping[str, Any],
+    state: Mapping[str, Any],
+) -> HttpResponse:
+    """Note that the signed-in person has just shown who they are, and lead them back to
+    what they are about to do. Raises `UnusableClaims` where the provider does not say
+    when it last saw them: an old session of theirs would prove nothing.
+    """
+    begun: Mapping[str, Any] = state["data"]
+    is_same = account.pk == request.user.pk == begun["confirms"]
+    if not is_same:
+        text = (
+            "You signed in there as somebody else than here, so nothing is confirmed."
+        )
+        return error_page(request, NOT_CONFIRMED, text, status=403)
+    seen_at = claims.get("auth_time")
+    if not isinstance(seen_at, int) or seen_at < begun["begun_at"] - SKEW_SECONDS:
+        raise UnusableClaims(
+            f"{conf().oidc_name} did not say that it has just asked who you are, so "
+            "nothing is confirmed. Its administrator must let it send the claim auth_time."
+        )
+    note_fresh_login(request)
+    return HttpResponseRedirect(safe_target(request, str(state.get("next", ""))))
+
+
+def _limit_session(request: HttpRequest) -> None:
+    """End the session after the configured hours, however much it is used: until then a
+    group that was taken away in the directory counts here.
+    """
+    hours = timedelta(hours=conf().oidc_session_hours)
+    usual = timedelta(seconds=settings.SESSION_COOKIE_AGE)
+    request.session.set_expiry(timezone.now() + min(hours, usual))
+
+
+def safe_target(request: HttpRequest, target: str) -> str:
+    """Return an address on this site; that of the first page for any other."""
+    is_here = url_has_allowed_host_and_scheme(
+        target, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    return target if is_here else resolve_url(settings.LOGIN_REDIRECT_URL)
+
+
+def cancelled(request: HttpRequest) -> HttpResponse:
+    """Return the page for a person to whom the provider said no."""
+    text = f"{conf().oidc_name} did not let you in, or you turned back there."
+    return error_page(request, NOT_SIGNED_IN, text, status=403)
+
+
+def failed(request: HttpRequest) -> HttpResponse:
+    """Return the page for an answer that does not belong to this session, or does not
+    verify.
+    """
+    text = (
+        "The log-in took too long, or was begun in another window. Nothing was changed:"
+        " go to the start and sign in again."
+    )
+    return error_page(request, NOT_SIGNED_IN, text, status=400)
+
+
+def unreachable(request: HttpRequest) -> HttpResponse:
+    """Return the page for a provider that does not answer."""
+    text = (
+        f"{conf().oidc_name} does not answer, or is not set up for this site."
+        " Try again in a moment; who signs in here with a password still can."
+    )
+    return error_page(request, "Not available at the moment", text, status=502)

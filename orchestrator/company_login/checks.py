@@ -1,0 +1,56 @@
+"""System checks of the log-in of a company: settings that belong together."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error
+
+from checkpoints.conf import Conf, conf
+from orchestrator.checks import check_settings
+from orchestrator.company_login import configuration
+
+
+def check_provider(
+    app_configs: Sequence[AppConfig] | None, **_: Any
+) -> list[CheckMessage]:
+    """orchestrator.E008: nobody could log in at the provider as it is configured, or
+    nobody could log in at all.
+    """
+    # Settings that cannot be read are reported once, by their own check.
+    if check_settings(app_configs):
+        return []
+    return [
+        Error(
+            fault,
+            hint="docs/login.md says what belongs together",
+            id="orchestrator.E008",
+        )
+        for fault in (*_faults_of_settings(conf()), *_faults_of_project())
+    ]
+
+
+def _faults_of_settings(current: Conf) -> Iterator[str]:
+    if not current.oidc_issuer:
+        if not current.local_login:
+            yield "COUNTERSIGN['LOCAL_LOGIN'] is off, and there is no other log-in"
+        return
+    if not current.oidc_client_id:
+        yield "COUNTERSIGN['OIDC_ISSUER'] is set, and OIDC_CLIENT_ID is not"
+    if not current.oidc_groups:
+        yield "COUNTERSIGN['OIDC_GROUPS'] maps no group, so nobody could log in"
+    for name in ("oidc_name", "oidc_groups_claim", "oidc_name_claim", "oidc_id_claim"):
+        if not getattr(current, name).strip():
+            yield f"COUNTERSIGN['{name.upper()}'] is empty"
+
+
+def _faults_of_project() -> Iterator[str]:
+    """Yield what a project of its own left out."""
+    if getattr(settings, "SOCIALACCOUNT_ADAPTER", "") != configuration.ADAPTER:
+        yield f"SOCIALACCOUNT_ADAPTER must be {configuration.ADAPTER!r}"
+    if settings.SESSION_COOKIE_SAMESITE == "Strict":
+        yield (
+            "SESSION_COOKIE_SAMESITE is 'Strict': who comes back from the provider "
+            "would be unknown; set it to 'Lax'"
+        )

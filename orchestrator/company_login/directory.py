@@ -1,0 +1,94 @@
+"""What a directory changes in the accounts of a company, between two log-ins: planned
+first, then done.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth import get_user_model
+from django.db import transaction
+
+from checkpoints.conf import conf
+from orchestrator.company_login import groups
+from orchestrator.company_login.groups import Changes
+from orchestrator.company_login.scim import DirectoryUser, UnreadableDirectory
+
+ABSENT = DirectoryUser(active=False, groups=frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class AccountChange:
+    """What the directory changes in one account."""
+
+    key: Any
+    name: str
+    groups: Changes
+    switched_off: bool
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "account": self.name,
+            "added": self.groups.added,
+            "removed": self.groups.removed,
+            "switched_off": self.switched_off,
+        }
+
+
+def planned_changes(users: Mapping[str, DirectoryUser]) -> list[AccountChange]:
+    """Return what these users of the directory change in the accounts of the provider.
+    Two queries. Raises `UnreadableDirectory` if none of the accounts is among them.
+
+    Who is not among them, or not active, is switched off; nobody is switched on again,
+    and no superuser off. People who have never signed in have no account.
+    """
+    rows = SocialAccount.objects.filter(provider=conf().oidc_issuer)
+    bound = list(rows.select_related("user").order_by("pk"))
+    if bound and not any(row.uid in users for row in bound):
+        raise UnreadableDirectory(
+            f"none of the {len(bound)} accounts is in this directory: "
+            "is its id the one by which they sign in?"
+        )
+    held = _managed_groups_of([row.user_id for row in bound])
+    return [
+        change
+        for row in bound
+        for change in _changes_of(
+            row.user, users.get(row.uid, ABSENT), held[row.user_id]
+        )
+    ]
+
+
+def _managed_groups_of(keys: list[Any]) -> dict[Any, set[str]]:
+    """Return the groups that follow the directory, by account. One query."""
+    users = get_user_model()._default_manager
+    pairs = users.filter(pk__in=keys, groups__name__in=groups.managed_groups())
+    held: dict[Any, set[str]] = defaultdict(set)
+    for key, name in pairs.values_list("pk", "groups__name"):
+        held[key].add(name)
+    return held
+
+
+def _changes_of(
+    account: Any, user: DirectoryUser, held: set[str]
+) -> Iterator[AccountChange]:
+    """Yield the change of an account, if there is one."""
+    # A user who is not active has no groups, whatever the directory still lists.
+    of_directory = user.groups if user.active else frozenset()
+    changes = groups.differences(held, of_directory)
+    off = account.is_active and not user.active and not account.is_superuser
+    if off or changes.added or changes.removed:
+        yield AccountChange(account.pk, account.get_username(), changes, off)
+
+
+def apply(change: AccountChange) -> None:
+    """Do what was planned for one account, in a transaction of its own."""
+    users = get_user_model()._default_manager
+    with transaction.atomic():
+        account: Any = users.select_for_update().get(pk=change.key)
+        groups.apply(account, change.groups)
+        if change.switched_off:
+            account.is_active = False
+            account.save(update_fields=["is_active"])

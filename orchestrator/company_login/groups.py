@@ -1,0 +1,63 @@
+"""The groups of a directory, and the groups here that belong to them."""
+
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
+
+from django.contrib.auth.models import Group
+
+from checkpoints.conf import conf
+
+
+class Changes(NamedTuple):
+    """The groups that an account gains and loses, by name."""
+
+    added: list[str]
+    removed: list[str]
+
+
+def local_groups(of_directory: Iterable[str]) -> set[str]:
+    """Return the groups here that these groups of the directory stand for."""
+    mapping = conf().oidc_groups
+    names: set[str] = set()
+    for group in of_directory:
+        names.update(mapping.get(group, ()))
+    return names
+
+
+def changes_of(account: Any, of_directory: Iterable[str]) -> Changes:
+    """Return what the directory changes in the groups of an account. Groups that no
+    group of the directory stands for are left alone. One query.
+    """
+    rows = account.groups.filter(name__in=managed_groups())
+    return differences(rows.values_list("name", flat=True), of_directory)
+
+
+def managed_groups() -> set[str]:
+    """Return the groups here that follow the directory."""
+    return local_groups(conf().oidc_groups)
+
+
+def differences(held: Iterable[str], of_directory: Iterable[str]) -> Changes:
+    """Return what the directory changes for an account that has these managed groups."""
+    before = set(held)
+    in_force = local_groups(of_directory)
+    return Changes(added=sorted(in_force - before), removed=sorted(before - in_force))
+
+
+def apply(account: Any, changes: Changes) -> None:
+    """Give an account these groups, and take the others. The audit log gets a line for
+    each of the two, as for a change in the admin.
+    """
+    if changes.added:
+        account.groups.add(*_rows_of(changes.added))
+    if changes.removed:
+        account.groups.remove(*Group.objects.filter(name__in=changes.removed))
+
+
+def _rows_of(names: Collection[str]) -> list[Group]:
+    """Return the rows of groups. One that is missing is made, without rights."""
+    rows: list[Group] = []
+    for name in names:
+        row, _made = Group.objects.get_or_create(name=name)
+        rows.append(row)
+    return rows

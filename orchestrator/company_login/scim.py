@@ -1,0 +1,157 @@
+"""A directory as SCIM 2.0 lists it (RFC 7643 and 7644): its users and groups, from files
+or from its address. A list that lacks a part is refused: who is not in it would look
+like somebody who left.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+
+from checkpoints.core.strict_json import parse_strict
+
+PAGE = 200
+MOST_PAGES = 5_000
+SECONDS = 30
+"""How long the directory may take for a page."""
+
+Resource = Mapping[str, Any]
+
+
+class UnreadableDirectory(Exception):
+    """The lists cannot be read, or lack a part. The message says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryUser:
+    """A user of the directory, with the groups that name them."""
+
+    active: bool
+    groups: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """The attributes by which users are the people who sign in, and groups are those of
+    the settings.
+    """
+
+    user: str = "id"
+    group: str = "displayName"
+
+
+def users_in(
+    resources: Iterable[Resource], attributes: Attributes
+) -> dict[str, DirectoryUser]:
+    """Return the users among these resources, by the id under which they sign in.
+    Raises `UnreadableDirectory`.
+    """
+    users: list[Resource] = []
+    groups: list[Resource] = []
+    for resource in resources:
+        (groups if _is_group(resource) else users).append(resource)
+    if not users:
+        raise UnreadableDirectory("the directory lists no users")
+    memberships = _memberships(groups, attributes.group)
+    known: dict[str, DirectoryUser] = {}
+    for user in users:
+        identifier = user.get(attributes.user)
+        if not isinstance(identifier, str) or not identifier:
+            raise UnreadableDirectory(f"a user has no {attributes.user}")
+        if identifier in known:
+            raise UnreadableDirectory(
+                f"two users have the {attributes.user} {identifier}"
+            )
+        known[identifier] = DirectoryUser(
+            # An account that does not say so is active (RFC 7643, 4.1.1).
+            active=user.get("active", True) is True,
+            groups=frozenset(memberships[str(user.get("id"))]),
+        )
+    return known
+
+
+def _is_group(resource: Resource) -> bool:
+    schemas = resource.get("schemas") or ()
+    return any(str(schema).endswith(":Group") for schema in schemas)
+
+
+def _memberships(groups: Iterable[Resource], attribute: str) -> dict[str, set[str]]:
+    """Return the groups of each user, by the id of the resource."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for group in groups:
+        name = group.get(attribute)
+        if not isinstance(name, str):
+            raise UnreadableDirectory(f"a group has no {attribute}")
+        for member in group.get("members") or ():
+            names[str(member.get("value"))].add(name)
+    return names
+
+
+def resources_of_file(text: str) -> list[Resource]:
+    """Return the resources of a list in a file. Raises `UnreadableDirectory`."""
+    try:
+        content = parse_strict(text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableDirectory("it is not JSON that names nothing twice") from error
+    resources = _resources(content)
+    _require_whole(len(resources), content.get("totalResults", len(resources)))
+    return resources
+
+
+def resources_of(address: str, token: str) -> Iterator[Resource]:
+    """Yield all users and groups of the directory at an address. Raises
+    `UnreadableDirectory`, `requests.RequestException`.
+    """
+    with requests.Session() as session:
+        session.headers["Authorization"] = f"Bearer {token}"
+        session.headers["Accept"] = "application/scim+json"
+        for kind in ("Users", "Groups"):
+            yield from _all_pages(session, f"{address.rstrip('/')}/{kind}")
+
+
+def _all_pages(session: requests.Session, address: str) -> Iterator[Resource]:
+    count = 0
+    for _ in range(MOST_PAGES):
+        page = _page(session, address, start=count + 1)
+        resources = _resources(page)
+        yield from resources
+        count += len(resources)
+        if not resources or count >= page.get("totalResults", 0):
+            _require_whole(count, page.get("totalResults", 0))
+            return
+    raise UnreadableDirectory(f"the list at {address} has no end")
+
+
+def _page(session: requests.Session, address: str, *, start: int) -> dict[str, Any]:
+    # Led elsewhere, the token would go there too.
+    answer = session.get(
+        address,
+        params={"startIndex": start, "count": PAGE},
+        timeout=SECONDS,
+        allow_redirects=False,
+    )
+    if answer.status_code != 200:
+        raise UnreadableDirectory(f"{address} answered {answer.status_code}")
+    try:
+        content = parse_strict(answer.text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableDirectory(f"{address} did not answer with JSON") from error
+    if not isinstance(content, dict):
+        raise UnreadableDirectory(f"{address} did not answer with a list")
+    return content
+
+
+def _resources(content: Any) -> list[Resource]:
+    resources = content.get("Resources", []) if isinstance(content, dict) else None
+    if not isinstance(resources, list):
+        raise UnreadableDirectory("it is no list of SCIM: it has no Resources")
+    if not all(isinstance(resource, dict) for resource in resources):
+        raise UnreadableDirectory("it is no list of SCIM: a resource is no object")
+    return resources
+
+
+def _require_whole(count: int, total: Any) -> None:
+    if count != total:
+        raise UnreadableDirectory(f"the list has {count} of {total} resources")

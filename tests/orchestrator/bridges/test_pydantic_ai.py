@@ -1,0 +1,100 @@
+"""Deferred tools of pydantic-ai: what lies about its calls runs nothing."""
+
+from typing import Any
+
+import pytest
+
+from orchestrator.client import KeyConflict
+from tests.support.agents import REVIEWERS, TWO
+from tests.support.bridges import Desk
+from tests.support.tool_calls import APPROVE, REJECT, sign
+
+pytest.importorskip("pydantic_ai", reason="the extra `pydantic-ai` is not installed")
+
+from pydantic_ai import Agent, DeferredToolRequests  # noqa: E402
+from pydantic_ai.models.test import TestModel  # noqa: E402
+
+from orchestrator.bridges.pydantic_ai import (  # noqa: E402
+    outcomes,
+    question,
+    schemas_of,
+)
+from orchestrator.bridges.tool_calls import NotSigned  # noqa: E402
+from tests.support.agents.pydantic_ai import Payer  # noqa: E402
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LIES: dict[str, Any] = {
+    "an amount": [("pay", {"invoice": "a", "amount": 9999}), TWO[1]],
+    "a type": [("pay", {"invoice": "a", "amount": 10.0}), TWO[1]],
+    "a tool": [("refund", {"invoice": "a", "amount": 10}), TWO[1]],
+    "the order": [TWO[1], TWO[0]],
+    "one more": [*TWO, TWO[0]],
+    "one less": TWO[:1],
+}
+
+
+def test_other_arguments_under_the_same_ids_are_refused(desk: Desk) -> None:
+    desk.client.ask(**Payer().pause().question())
+    liar = Payer(LIES["an amount"]).pause()
+    with pytest.raises(KeyConflict):
+        desk.client.ask(**liar.question())
+
+
+def test_what_was_not_signed_never_runs(desk: Desk) -> None:
+    asked = desk.client.ask(**Payer().pause().question())
+    approval = sign(desk, asked, APPROVE, APPROVE)
+    for lie in LIES.values():
+        liar = Payer(lie).pause()
+        with pytest.raises(NotSigned):
+            liar.go_on(approval)
+        assert liar.shop.paid == []
+
+
+def test_messages_that_lie_about_the_requests_run_nothing(desk: Desk) -> None:
+    payer = Payer().pause()
+    approval = sign(desk, desk.client.ask(**payer.question()), APPROVE, APPROVE)
+    messages, requests = payer.left
+    payer.left = messages.replace(b'"amount":10', b'"amount":9999'), requests
+    assert payer.left[0] != messages
+    with pytest.raises(NotSigned):
+        payer.go_on(approval)
+    assert payer.shop.paid == []
+
+
+def test_requests_that_lie_change_nothing_of_what_runs(desk: Desk) -> None:
+    payer = Payer().pause()
+    approval = sign(desk, desk.client.ask(**payer.question()), APPROVE, REJECT)
+    messages, requests = payer.left
+    payer.left = messages, requests.replace(b'"amount":10', b'"amount":9999')
+    assert payer.left[1] != requests
+    payer.go_on(approval)
+    assert payer.shop.paid == [("a", 10)]
+
+
+def test_the_outcome_of_what_was_approved_can_be_reported(desk: Desk) -> None:
+    payer = Payer().pause()
+    approval = sign(desk, desk.client.ask(**payer.question()), APPROVE, REJECT)
+    payer.go_on(approval)
+    assert outcomes(payer.messages, approval) == {"call-1": ("done", "")}
+
+
+def test_an_agent_that_waits_for_nobody_asks_nobody() -> None:
+    with pytest.raises(ValueError, match="waits for nobody"):
+        question([], DeferredToolRequests(), run="r-1", reviewers=REVIEWERS)
+
+
+def test_a_call_that_runs_elsewhere_is_no_item() -> None:
+    payer = Payer().pause()
+    messages, requests = payer.waiting()
+    requests.calls = [requests.approvals.pop()]
+    asked = question(messages, requests, run="r-1", reviewers=REVIEWERS)
+    assert [item["id"] for item in asked["items"]] == ["call-1"]
+
+
+def test_tools_behind_a_toolset_have_their_schemas() -> None:
+    payer = Payer()
+    agent = Agent(
+        TestModel(), toolsets=[ts.approval_required() for ts in payer.agent.toolsets]
+    )
+    assert schemas_of(agent).keys() == {"pay", "refund"}

@@ -1,0 +1,108 @@
+"""Settings of the log-in of a company that do not belong together are named."""
+
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from checkpoints.conf import conf
+from orchestrator.company_login.checks import check_provider
+from orchestrator.environment import Environment
+from tests.support.oidc_provider import CompanyDirectory
+
+WHOLE = CompanyDirectory("https://login.example.org").settings()
+
+
+def faults() -> list[str]:
+    return [str(fault.msg) for fault in check_provider(None)]
+
+
+def test_a_whole_configuration_has_no_fault(settings: Any) -> None:
+    settings.COUNTERSIGN = WHOLE
+    assert faults() == []
+    settings.COUNTERSIGN = {}
+    assert faults() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"OIDC_CLIENT_ID": ""}, "OIDC_CLIENT_ID is not"),
+        ({"OIDC_GROUPS": {}}, "maps no group"),
+        ({"OIDC_NAME": " "}, "COUNTERSIGN['OIDC_NAME'] is empty"),
+        ({"OIDC_ISSUER": "", "LOCAL_LOGIN": False}, "there is no other log-in"),
+    ],
+)
+def test_what_is_missing_is_named(
+    settings: Any, changes: dict[str, Any], words: str
+) -> None:
+    settings.COUNTERSIGN = WHOLE | changes
+    [fault] = faults()
+    assert words in fault
+
+
+def test_a_project_of_its_own_is_told_what_it_left_out(settings: Any) -> None:
+    settings.COUNTERSIGN = WHOLE
+    settings.SOCIALACCOUNT_ADAPTER = "theirs"
+    settings.SESSION_COOKIE_SAMESITE = "Strict"
+    first, second = faults()
+    assert "SOCIALACCOUNT_ADAPTER must be" in first
+    assert "SESSION_COOKIE_SAMESITE" in second
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("OIDC_ISSUER", "http://login.example.org", "must be an address of https"),
+        ("OIDC_ISSUER", "https://a.example.org/" + "a" * 200, "at most 200 characters"),
+        ("OIDC_SCOPES", "profile", "openid among them"),
+        ("OIDC_GROUPS", {"a": ""}, "with 1 to 150 characters"),
+        ("OIDC_GROUPS", {"a": []}, "must be a name, or a list of names"),
+        ("OIDC_GROUPS", "reviewer", "must be a dictionary of names"),
+        ("OIDC_SESSION_HOURS", 0, "a number greater than 0"),
+        ("LOCAL_LOGIN", "no", "must be true or false"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(
+    settings: Any, name: str, value: Any, words: str
+) -> None:
+    settings.COUNTERSIGN = WHOLE | {name: value}
+    with pytest.raises(Exception, match=words) as refusal:
+        conf()
+    assert f"COUNTERSIGN['{name}']" in str(refusal.value)
+
+
+def test_a_secret_is_never_repeated(settings: Any) -> None:
+    for name in ("OIDC_CLIENT_SECRET", "SCIM_TOKEN"):
+        settings.COUNTERSIGN = WHOLE | {name: ["a-secret"]}
+        with pytest.raises(Exception, match=name) as refusal:
+            conf()
+        assert "a-secret" not in str(refusal.value)
+    settings.COUNTERSIGN = WHOLE
+    assert WHOLE["OIDC_CLIENT_SECRET"] not in repr(conf())
+
+
+def test_the_environment_gives_groups_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNTERSIGN_OIDC_ISSUER", "https://login.example.org")
+    monkeypatch.setenv(
+        "COUNTERSIGN_OIDC_GROUPS",
+        '{"acme-claims": ["reviewer", "claims"], "b": "auditor"}',
+    )
+    variables = Environment.read()
+    assert variables.has_company_login
+    assert variables.countersign()["OIDC_GROUPS"] == {
+        "acme-claims": ("reviewer", "claims"),
+        "b": ("auditor",),
+    }
+    monkeypatch.delenv("COUNTERSIGN_OIDC_ISSUER")
+    assert not Environment.read().has_company_login
+
+
+def test_local_log_ins_are_not_turned_off_without_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COUNTERSIGN_LOCAL_LOGIN", "false")
+    with pytest.raises(ImproperlyConfigured, match="COUNTERSIGN_LOCAL_LOGIN is off"):
+        Environment.read()
+    monkeypatch.setenv("COUNTERSIGN_OIDC_ISSUER", "https://login.example.org")
+    assert not Environment.read().local_login

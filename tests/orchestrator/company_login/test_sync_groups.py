@@ -1,0 +1,274 @@
+"""`manage.py sync_groups` brings accounts to what a directory lists, from files and from
+an address; a list that lacks a part changes nothing.
+"""
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth.models import Group, User
+from django.core.management import CommandError, call_command
+
+from approvals.audit.words import sentence_of
+from checkpoints.models import AuditLine
+from tests.support.cast import UserFactory
+
+ISSUER = "https://login.example.org"
+USER = "urn:ietf:params:scim:schemas:core:2.0:User"
+GROUP = "urn:ietf:params:scim:schemas:core:2.0:Group"
+TOKEN = "a-token-of-the-directory"
+
+
+@pytest.fixture(autouse=True)
+def configured(settings: Any, db: None) -> None:
+    settings.COUNTERSIGN = {
+        "OIDC_ISSUER": ISSUER,
+        "OIDC_CLIENT_ID": "countersign",
+        "OIDC_GROUPS": {"acme-reviewers": ["reviewer"], "acme-audit": ["auditor"]},
+        "SCIM_TOKEN": TOKEN,
+    }
+
+
+def bound(name: str, *groups: str, **facts: Any) -> User:
+    user = UserFactory.create(username=name, **facts)
+    user.groups.add(*Group.objects.filter(name__in=groups))
+    SocialAccount.objects.create(user=user, provider=ISSUER, uid=f"id-{name}")
+    return user
+
+
+def user_of(name: str, **more: Any) -> dict[str, Any]:
+    return {"schemas": [USER], "id": f"id-{name}", "userName": name, **more}
+
+
+def group_of(name: str, *people: str) -> dict[str, Any]:
+    members = [{"value": f"id-{person}"} for person in people]
+    return {
+        "schemas": [GROUP],
+        "id": f"g-{name}",
+        "displayName": name,
+        "members": members,
+    }
+
+
+def listed(folder: Path, *resources: Any, total: int | None = None) -> str:
+    path = folder / "directory.json"
+    content = {"totalResults": total or len(resources), "Resources": resources}
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+def sync(*words: str) -> str:
+    out = io.StringIO()
+    call_command("sync_groups", *words, stdout=out)
+    return out.getvalue()
+
+
+def groups_of(user: User) -> set[str]:
+    return set(user.groups.values_list("name", flat=True))
+
+
+def test_groups_follow_the_directory_and_who_is_gone_is_switched_off(
+    tmp_path: Path,
+) -> None:
+    Group.objects.create(name="of-this-house")
+    rosa = bound("rosa", "reviewer", "of-this-house")
+    ben = bound("ben", "reviewer")
+    ida = bound("ida", "reviewer")
+    root = bound("root", "reviewer", is_superuser=True)
+    local = UserFactory.create(username="local")
+    local.groups.add(Group.objects.get(name="reviewer"))
+    file = listed(
+        tmp_path,
+        user_of("rosa"),
+        user_of("ida", active=False),
+        user_of("somebody-new"),
+        group_of("acme-audit", "rosa"),
+        group_of("acme-reviewers", "ida", "somebody-new"),
+    )
+
+    plan = sync(file)
+    assert plan.splitlines() == [
+        "rosa would be in auditor; out of reviewer",
+        "ben would be out of reviewer; switched off",
+        "ida would be out of reviewer; switched off",
+        "root would be out of reviewer",
+        "4 accounts would change. Nothing was done; --apply does it.",
+    ]
+    assert groups_of(rosa) == {"reviewer", "of-this-house"}
+    ben.refresh_from_db()
+    assert ben.is_active
+
+    assert "4 accounts changed." in sync(file, "--apply")
+    assert groups_of(rosa) == {"auditor", "of-this-house"}
+    assert groups_of(local) == {"reviewer"}
+    for person, is_active in ((ben, False), (ida, False), (root, True), (local, True)):
+        person.refresh_from_db()
+        assert person.is_active is is_active, person
+    assert not User.objects.filter(username="somebody-new").exists()
+    lines = AuditLine.objects.filter(kind="account_changed").order_by("id")
+    assert [sentence_of(line.kind, line.facts) for line in lines] == [
+        "changed account root (superuser on)",
+        "changed account ben (active off)",
+        "changed account ida (active off)",
+    ]
+    assert sync(file).strip() == "Every account is as the directory says."
+
+
+def test_nobody_is_switched_on_again(tmp_path: Path) -> None:
+    rosa = bound("rosa", is_active=False)
+    sync(listed(tmp_path, user_of("rosa")), "--apply")
+    rosa.refresh_from_db()
+    assert not rosa.is_active
+
+
+@pytest.mark.parametrize(
+    ("resources", "total", "words"),
+    [
+        ([], None, "lists no users"),
+        ([user_of("rosa")], 2, "1 of 2 resources"),
+        ([user_of("other")], None, "none of the 1 accounts"),
+        ([user_of("rosa"), user_of("rosa")], None, "two users"),
+        ([{"schemas": [USER]}], None, "a user has no id"),
+        (["rosa"], None, "is no object"),
+    ],
+)
+def test_a_list_that_cannot_be_right_changes_nothing(
+    tmp_path: Path, resources: list[Any], total: int | None, words: str
+) -> None:
+    rosa = bound("rosa", "reviewer")
+    with pytest.raises(CommandError, match=words):
+        sync(listed(tmp_path, *resources, total=total), "--apply")
+    assert groups_of(rosa) == {"reviewer"}
+
+
+def test_accounts_of_another_provider_are_left_alone(tmp_path: Path) -> None:
+    bound("rosa")
+    other = UserFactory.create(username="other")
+    SocialAccount.objects.create(
+        user=other, provider="https://elsewhere.example.org", uid="id-other"
+    )
+    sync(listed(tmp_path, user_of("rosa")), "--apply")
+    other.refresh_from_db()
+    assert other.is_active
+
+
+def test_users_and_groups_may_be_known_by_other_attributes(tmp_path: Path) -> None:
+    rosa = bound("rosa")
+    resource = user_of("rosa") | {"id": "17", "externalId": "id-rosa"}
+    group = group_of("renamed") | {
+        "externalId": "acme-audit",
+        "members": [{"value": "17"}],
+    }
+    file = listed(tmp_path, resource, group)
+    sync(file, "--user-id", "externalId", "--group-id", "externalId", "--apply")
+    assert groups_of(rosa) == {"auditor"}
+
+
+def test_the_plan_costs_as_much_for_many_as_for_few(
+    tmp_path: Path, django_assert_num_queries: Any
+) -> None:
+    from orchestrator.company_login import directory
+    from orchestrator.company_login.scim import DirectoryUser
+
+    for number in range(20):
+        bound(f"person-{number}", "reviewer")
+    gone = DirectoryUser(active=True, groups=frozenset())
+    with django_assert_num_queries(2):
+        changes = directory.planned_changes({"id-person-1": gone})
+    assert len(changes) == 20
+
+
+def test_the_command_says_what_it_lacks(settings: Any, tmp_path: Path) -> None:
+    bound("rosa")
+    UserFactory.create(username="olive")
+    file = listed(tmp_path, user_of("rosa"))
+    for words, fault in (
+        ((), "name files, or an address"),
+        ((file, "--url", "https://example.org"), "name files, or an address"),
+        (("--url", "http://example.org"), "must begin with https"),
+        ((file, "--by", "olive"), "may not change accounts"),
+        ((str(tmp_path / "none.json"),), "cannot read"),
+    ):
+        with pytest.raises(CommandError, match=fault):
+            sync(*words)
+    settings.COUNTERSIGN = settings.COUNTERSIGN | {"SCIM_TOKEN": ""}
+    with pytest.raises(CommandError, match="COUNTERSIGN_SCIM_TOKEN is not set"):
+        sync("--url", "https://example.org")
+    settings.COUNTERSIGN = {}
+    with pytest.raises(CommandError, match="no provider is configured"):
+        sync(file)
+
+
+class Directory(BaseHTTPRequestHandler):
+    """A directory that answers one resource a page, to who has its token."""
+
+    resources: dict[str, list[Any]]
+    elsewhere = ""
+
+    def do_GET(self) -> None:
+        address = urlsplit(self.path)
+        if self.headers["Authorization"] != f"Bearer {TOKEN}":
+            self.send_error(401)
+            return
+        if self.elsewhere:
+            self.send_response(302)
+            self.send_header("Location", self.elsewhere)
+            self.end_headers()
+            return
+        resources = self.resources[address.path.rpartition("/")[2]]
+        start = int(parse_qs(address.query)["startIndex"][0]) - 1
+        page = {
+            "totalResults": len(resources),
+            "Resources": resources[start : start + 1],
+        }
+        body = json.dumps(page).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Directory)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/scim/v2"
+    server.shutdown()
+    thread.join(10)
+    server.server_close()
+
+
+def test_a_directory_is_read_page_by_page_from_its_address(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rosa = bound("rosa", "reviewer")
+    ida = bound("ida")
+    resources = {
+        "Users": [user_of("rosa"), user_of("ida"), user_of("new")],
+        "Groups": [group_of("acme-audit", "ida"), group_of("canteen", "rosa")],
+    }
+    monkeypatch.setattr(Directory, "resources", resources, raising=False)
+    printed = json.loads(sync("--url", address, "--apply", "--json"))
+    assert printed["applied"] is True
+    assert {change["account"] for change in printed["changes"]} == {"rosa", "ida"}
+    assert (groups_of(rosa), groups_of(ida)) == (set(), {"auditor"})
+
+
+def test_a_token_goes_to_no_other_address(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound("rosa")
+    monkeypatch.setattr(Directory, "elsewhere", "http://127.0.0.1:9/")
+    with pytest.raises(CommandError, match="answered 302"):
+        sync("--url", address)

@@ -1,0 +1,80 @@
+"""The other side of a bridge: a site with one inbox, a worker that opens what is asked,
+and a person who decides.
+"""
+
+from typing import Any
+
+import httpx
+
+from approvals import reviews
+from checkpoints.models import Run
+from checkpoints.verification import verify_run
+from orchestrator import asking, runs, tokens
+from orchestrator.client import Client
+from orchestrator.graphs import NAME
+from tests.support.approvals import payers
+from tests.support.cast import People
+from tests.support.processes import until
+
+PATIENCE = 120.0
+"""Seconds in which a program of elsewhere begins, on the slowest of machines."""
+
+
+class LosingAnswers(httpx.HTTPTransport):
+    """A network that delivers what is sent and loses the first answers."""
+
+    def __init__(self, losses: int) -> None:
+        super().__init__()
+        self.losses = losses
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        response = super().handle_request(request)
+        if self.losses == 0:
+            return response
+        self.losses -= 1
+        response.close()
+        raise httpx.ReadError("the connection is gone")
+
+
+class Desk:
+    """The site, where Olive's token asks and Rita decides."""
+
+    def __init__(self, url: str, people: People) -> None:
+        payers(people.reviewer)
+        self.url = url
+        self.reviewer = people.reviewer
+        self.token = tokens.make_token(people.starter, scopes=["start", "read"])
+        self.client = Client(url, token=self.token)
+
+    def client_that_loses(self, losses: int) -> Client:
+        """Return a client that gets no answer to its first calls, and gives up."""
+        transport = LosingAnswers(losses)
+        return Client(self.url, token=self.token, retries=0, transport=transport)
+
+    def asked(self, number: int = 1) -> list[asking.Approval]:
+        """Return what people are asked, the oldest first, once it is so many."""
+        runs_asked = Run.objects.filter(graph=NAME).order_by("created_at")
+        until(
+            lambda: runs_asked.count() >= number,
+            seconds=PATIENCE,
+            what=f"{number} questions",
+        )
+        return [asking.approval_of(runs.advance(run.id)) for run in runs_asked]
+
+    def decide(
+        self,
+        asked: asking.Approval,
+        verdict: str,
+        *,
+        value: Any = None,
+        reason: str = "",
+    ) -> None:
+        """Decide on the one item of an approval, and let a worker go on with it."""
+        [item] = asked.items
+        decision = {"write": str(item.write), "hash": item.hash, "verdict": verdict}
+        if verdict == "edit":
+            decision["value"] = value
+        decision["reason"] = reason
+        reviews.sign(asked.run.id, [decision], by=self.reviewer)
+        runs.advance(asked.run.id)
+        assert verify_run(asked.run.id) == []
