@@ -72,15 +72,15 @@ class Approvals(APIView):
                 "so it must say on whose behalf it asks",
                 path="on_behalf_of",
             )
-        asked = asking.ask_with_callback(
+        new = asking.ask_with_callback(
             asking.Inquiry(**body),
             callback=callback and callback["url"],
             key=key,
             by=person(request),
             on_behalf_of=on_behalf_of,
         )
-        answer = NewApprovalOut(asked.approval, context={"secret": asked.secret})
-        return Response(answer.data, status=201 if asked.is_new else 200)
+        answer = NewApprovalOut(new.approval, context={"secret": new.secret})
+        return Response(answer.data, status=201 if new.is_new else 200)
 
 
 class OneApproval(APIView):

@@ -115,7 +115,7 @@ class AskBody(Body):
     callback = CallbackBody(
         required=False,
         allow_null=True,
-        help_text="What is called when it is decided, expires, is cancelled or fails.",
+        help_text="The address to call when it is decided, expires, is cancelled or fails.",
     )
 
 

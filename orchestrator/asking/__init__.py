@@ -4,7 +4,7 @@ the receipts.
 """
 
 from orchestrator.asking.approval import Approval, ItemStanding, approval_of
-from orchestrator.asking.called_back import Asked, ask_with_callback
+from orchestrator.asking.called_back import NewApproval, ask_with_callback
 from orchestrator.asking.outcomes import report
 from orchestrator.asking.verbs import (
     Inquiry,
@@ -16,9 +16,9 @@ from orchestrator.asking.verbs import (
 
 __all__ = [
     "Approval",
-    "Asked",
     "Inquiry",
     "ItemStanding",
+    "NewApproval",
     "approval_of",
     "ask",
     "ask_for",

@@ -11,8 +11,8 @@ from orchestrator.engine.frozen import frozen
 
 
 @frozen
-class Asked:
-    """An approval that was asked for. `is_new` says whether this call asked; `secret`
+class NewApproval:
+    """An approval as its POST is answered. `is_new` says whether this call asked; `secret`
     is that of the callback, shown this once.
     """
 
@@ -28,7 +28,7 @@ def ask_with_callback(
     key: str | None = None,
     by: Any,
     on_behalf_of: str | None = None,
-) -> Asked:
+) -> NewApproval:
     """Ask as `ask_for` does, and bind the address of a callback to the approval; None
     for none. Raises what `ask_for` raises, `InvalidValue` for an address that is not
     allowed, and `KeyConflict` where the approval of this key has another callback.
@@ -40,4 +40,4 @@ def ask_with_callback(
             callbacks.require_same(approval.run, callback)
         elif callback is not None:
             secret = callbacks.add_callback(approval.run, callback, by=by)
-    return Asked(approval, is_new, secret)
+    return NewApproval(approval, is_new, secret)

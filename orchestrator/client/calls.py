@@ -34,7 +34,7 @@ def approvals_list(
 
 def approvals_create(
     body: "types.AskBody",
-) -> "Call[types.AskedApprovalOut]":
+) -> "Call[types.NewApprovalOut]":
     """POST approvals/"""
     return Call(
         "POST",
@@ -45,11 +45,26 @@ def approvals_create(
 
 def approvals_retrieve(
     run: str,
+    *,
+    wait: int | None = None,
 ) -> "Call[types.AskedApprovalOut]":
     """GET approvals/{run}/"""
     return Call(
         "GET",
         f"approvals/{part(run)}/",
+        {
+            "wait": wait,
+        },
+    )
+
+
+def approvals_callback_retrieve(
+    run: str,
+) -> "Call[types.CallbackOut]":
+    """GET approvals/{run}/callback/"""
+    return Call(
+        "GET",
+        f"approvals/{part(run)}/callback/",
     )
 
 
@@ -61,6 +76,18 @@ def approvals_cancel_create(
     return Call(
         "POST",
         f"approvals/{part(run)}/cancel/",
+        body=body,
+    )
+
+
+def approvals_outcomes_create(
+    run: str,
+    body: "types.OutcomesBody",
+) -> "Call[types.AskedApprovalOut]":
+    """POST approvals/{run}/outcomes/"""
+    return Call(
+        "POST",
+        f"approvals/{part(run)}/outcomes/",
         body=body,
     )
 

@@ -17,16 +17,18 @@ class Page(TypedDict, Generic[R]):
     results: list[R]
 
 BlankEnum: TypeAlias = Literal[""]
-ConfirmedByEnum: TypeAlias = Literal["password", "passkey"]
+ConfirmedByEnum: TypeAlias = Literal["password", "log-in", "passkey"]
 DecisionBodyVerdictEnum: TypeAlias = Literal["approve", "reject", "edit", "skip"]
 DecisionLineVerdictEnum: TypeAlias = Literal["approve", "reject", "edit", "skip", "not_needed", "veto", "no_veto", "no_auto"]
 EffectEnum: TypeAlias = Literal["pure", "read", "write", "external", "human"]
-EventsEnum: TypeAlias = Literal["request.opened", "request.reminded", "request.escalated", "request.came_back", "request.reopened", "request.commented", "request.settled", "request.expired", "request.withdrawn", "run.stopped"]
+EnvelopeEnum: TypeAlias = Literal["standard", "cloudevents"]
+EventsEnum: TypeAlias = Literal["request.opened", "request.reminded", "request.escalated", "request.came_back", "request.reopened", "request.commented", "request.settled", "request.outcome_reported", "request.expired", "request.withdrawn", "run.stopped", "run.completed", "run.rejected", "run.failed", "run.cancelled", "run.unknown", "run.incompatible", "run.tampered", "values.erased"]
 HowEnum: TypeAlias = Literal["fork", "replay", "rewind", "resume"]
 KindEnum: TypeAlias = Literal["added", "removed", "changed"]
 NullEnum: TypeAlias = None
 OnDeadlineEnum: TypeAlias = Literal["reject", "fail"]
-ResultEnum: TypeAlias = Literal["counted", "kept", "excluded", "came_back", "already"]
+ReceiptLineResultEnum: TypeAlias = Literal["counted", "kept", "excluded", "came_back", "already"]
+ResultF83Enum: TypeAlias = Literal["done", "failed", "unknown"]
 SourceEnum: TypeAlias = Literal["input", "superstep", "settlement", "failure", "fork", "replay", "rewind", "manual", "version"]
 StatusEnum: TypeAlias = Literal["queued", "running", "paused", "waiting", "completed", "rejected", "failed", "cancelled", "unknown", "incompatible", "tampered"]
 WhyEnum: TypeAlias = Literal["input", "code", "patch", "answer", "outside", "memory", "path", "follows", "unknown"]
@@ -72,8 +74,10 @@ class AskBody(TypedDict):
     four_eyes: NotRequired[bool]
     deadline: NotRequired[str | int | None]
     on_deadline: NotRequired["OnDeadlineEnum"]
+    reports: NotRequired[bool]
     key: NotRequired[str | None]
     on_behalf_of: NotRequired[str | None]
+    callback: NotRequired["CallbackBody | None"]
 
 
 class AskedApprovalOut(TypedDict):
@@ -91,6 +95,7 @@ class AskedApprovalOut(TypedDict):
     four_eyes: bool
     deadline: str | None
     on_deadline: str
+    reports: bool
     request: str | None
     asked_at: str
     started_by: str | None
@@ -193,6 +198,20 @@ class BulkPlanOut(TypedDict):
     others: int
     kinds: list["PlanKindOut"]
     refusals: list["RefusedOut"]
+
+
+class CallbackBody(TypedDict):
+    """An address, of a host that the settings allow."""
+    url: str
+
+
+class CallbackOut(TypedDict):
+    """The callback of an approval, without its secret."""
+    id: str
+    url: str
+    active: bool
+    at: str
+    deliveries: list["DeliveryOut"]
 
 
 class CancelApprovalBody(TypedDict):
@@ -598,6 +617,7 @@ class ItemOut(TypedDict):
     edited: bool
     reason: str
     decisions: list["ItemDecisionOut"]
+    outcome: "OutcomeOut | None"
 
 
 class LineageOut(TypedDict):
@@ -620,6 +640,29 @@ class NamedFactBody(TypedDict):
     value: Any | None
 
 
+class NewApprovalOut(TypedDict):
+    """An approval that was asked for. The secret of its callback is shown in the
+    first answer alone."""
+    id: str
+    key: str
+    state: str
+    title: str
+    facts: Any
+    items: list["ItemOut"]
+    reviewers: list[str]
+    quorum: int
+    reject_quorum: int
+    four_eyes: bool
+    deadline: str | None
+    on_deadline: str
+    reports: bool
+    request: str | None
+    asked_at: str
+    started_by: str | None
+    on_behalf_of: str | None
+    callback_secret: str
+
+
 class NoticeOut(TypedDict):
     """A notice of the caller. Of a run that they may not see any more it has no ids,
     `event` and `outcome` are empty, and `visible` is false. What came later has
@@ -632,6 +675,27 @@ class NoticeOut(TypedDict):
     outcome: str
     at: str
     read_at: str | None
+
+
+class OutcomeBody(TypedDict):
+    """What came of one approved item."""
+    item: str
+    result: "ResultF83Enum"
+    detail: NotRequired[str]
+    hash: NotRequired[str | None]
+
+
+class OutcomeOut(TypedDict):
+    """What the caller reported of an item."""
+    result: "ResultF83Enum"
+    detail: str
+    at: str
+    by: str
+
+
+class OutcomesBody(TypedDict):
+    """What came of approved items."""
+    outcomes: list["OutcomeBody"]
 
 
 class PathChangeOut(TypedDict):
@@ -715,7 +779,7 @@ class ReceiptLine(TypedDict):
     revision: int
     hash: str
     verdict: str
-    result: "ResultEnum"
+    result: "ReceiptLineResultEnum"
     why: NotRequired[str]
     by: NotRequired[list[str]]
     settled: NotRequired[str]
@@ -1076,6 +1140,7 @@ class WebhookBody(TypedDict):
     url: str
     events: NotRequired[list["EventsEnum"]]
     graphs: NotRequired[list[str]]
+    envelope: NotRequired["EnvelopeEnum"]
 
 
 class WebhookOut(TypedDict):
@@ -1084,6 +1149,7 @@ class WebhookOut(TypedDict):
     url: str
     events: list[str]
     graphs: list[str]
+    envelope: str
     active: bool
     at: str
 
@@ -1105,6 +1171,7 @@ class WriteOut(TypedDict):
     staged_at: str
     hash: str
     settled: str
+    window_end: str | None
     rejected_with: str | None
     verdicts: list["VerdictOut"]
     why_not: str

@@ -16,6 +16,7 @@ STATUSES = {
     "approvals.Decision.verdict": "approve reject edit",
     "approvals.MailPreference.mode": "at_once digest none",
     "approvals.NoticeMail.status": "waiting delivered given_up",
+    "approvals.Webhook.envelope": "standard cloudevents",
     "approvals.WebhookDelivery.status": "waiting delivered given_up",
     "orchestrator.Preference.theme": "auto light dark",
 }
@@ -130,6 +131,7 @@ AUDIT = {
 JOBS = {
     *(
         "fork_runs",
+        "gather_statistics",
         "meet_deadline",
         "meet_tier",
         "end_window",
@@ -216,6 +218,7 @@ SETTINGS = {
         "METRICS_TOKEN",
         "WEBHOOKS_OVER_HTTP",
         "WEBHOOKS_TO_PRIVATE_ADDRESSES",
+        "CALLBACK_HOSTS",
         "COMPROMISED_KEYS",
         "PAYLOADS",
         "DEFAULT_PAYLOADS",

@@ -23,6 +23,7 @@ from approvals.models import (
     RequestSigner,
     RequestViewer,
     Sighting,
+    Webhook,
     WebhookDelivery,
 )
 from checkpoints import verification
@@ -86,6 +87,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         MemoryLanding: NO_VALUE,
         Notice: NO_VALUE,
         PersonNotice: NO_VALUE,
+        Webhook: NO_VALUE,
         WebhookDelivery: NO_VALUE,
         NoticeMail: NO_VALUE,
         Pin: NO_VALUE,
@@ -112,6 +114,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         MemoryTrace: "memory belongs to this installation",
         Notice: "work of this installation",
         PersonNotice: "work of this installation",
+        Webhook: "sends from this installation",
         WebhookDelivery: "work of this installation",
         NoticeMail: "work of this installation",
         Pin: "binds this installation",
@@ -155,6 +158,7 @@ WHY_NOT: dict[str, dict[Any, str]] = {
         Job: "its facts are verified when it begins",
         Notice: "nothing relies on it",
         PersonNotice: "nothing relies on it",
+        Webhook: "verified before anything is sent to it",
         WebhookDelivery: "nothing relies on it",
         NoticeMail: "nothing relies on it",
         RemovedKey: "there is no run any more",

@@ -32,9 +32,19 @@ def test_a_webhook_is_added_and_its_secret_shown_once(stella: Client) -> None:
     assert "secret" not in listed[0]
 
 
+def test_a_webhook_says_which_envelope_it_has(stella: Client) -> None:
+    for body, envelope in (
+        ({}, "standard"),
+        ({"envelope": "cloudevents"}, "cloudevents"),
+    ):
+        answer = stella.post("webhooks/", {"url": URL, **body})
+        assert answer.json()["webhook"]["envelope"] == envelope
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
+        ({"url": URL, "envelope": "brown"}, 400),
         ({}, 400),
         ({"url": URL, "events": ["no.event"]}, 400),
         ({"url": URL, "other": 1}, 400),

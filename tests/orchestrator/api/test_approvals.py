@@ -417,3 +417,59 @@ def test_a_list_reads_no_values(olive: Client) -> None:
             about_requests.append(query["sql"])
     assert about_requests
     assert not [sql for sql in about_requests if '"facts"' in sql or '"why"' in sql]
+
+
+def test_a_callback_is_named_with_the_question_and_its_secret_shown_once(
+    olive: Client, rita: Client, people: People, configure: Any
+) -> None:
+    configure(CALLBACK_HOSTS=["hooks.example.org"])
+    stella = Client(people.steward)
+    body = {**BODY, "callback": {"url": "https://hooks.example.org/a"}}
+    header = {"Idempotency-Key": "k-1"}
+    first = olive.post("approvals/", body, **header)
+    assert first.status_code == 201, first.content
+    assert first.json()["callback_secret"].startswith("whsec_")
+    for again in (
+        olive.post("approvals/", body, **header),
+        olive.post("approvals/", body),
+    ):
+        assert again.json()["id"] == first.json()["id"]
+        assert "callback_secret" not in again.json()
+    other = {**body, "callback": {"url": "https://hooks.example.org/b"}}
+    for changed in (other, BODY, {**BODY, "callback": None}):
+        refused = olive.post("approvals/", changed)
+        assert (refused.status_code, refused.json()["code"]) == (409, "key_conflict")
+    path = f"approvals/{first.json()['id']}/callback/"
+    for client in (olive, stella):
+        shown = client.get(path).json()
+        assert (shown["url"], shown["deliveries"]) == (
+            "https://hooks.example.org/a",
+            [],
+        )
+        assert "secret" not in shown
+    runs.advance(first.json()["id"])
+    assert rita.get(f"approvals/{first.json()['id']}/").status_code == 200
+    assert rita.get(path).status_code == 404
+    assert stella.get("webhooks/").json()["results"] == []
+    assert stella.delete(f"webhooks/{shown['id']}/").status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("callback", "status"),
+    [
+        ({"url": "https://elsewhere.example.org/"}, 422),
+        ({"url": "http://127.0.0.1/"}, 422),
+        ({"url": ""}, 400),
+        ({}, 400),
+        ({"url": "https://hooks.example.org/", "secret": "mine"}, 400),
+        ("https://hooks.example.org/", 400),
+    ],
+)
+def test_what_is_no_callback_asks_nobody(
+    olive: Client, configure: Any, callback: Any, status: int
+) -> None:
+    configure(CALLBACK_HOSTS=["hooks.example.org"])
+    answer = olive.post("approvals/", {**BODY, "callback": callback})
+    assert answer.status_code == status, answer.content
+    assert "elsewhere" not in answer.content.decode()
+    assert not Run.objects.exists()

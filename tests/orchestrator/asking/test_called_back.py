@@ -17,7 +17,7 @@ from checkpoints.conf import keyring
 from checkpoints.models import AuditLine, Job, Run
 from checkpoints.retention.whole_runs import PARTS
 from orchestrator import asking, runs
-from orchestrator.asking import Asked, ask_with_callback
+from orchestrator.asking import NewApproval, ask_with_callback
 from orchestrator.engine import registry
 from orchestrator.engine.errors import (
     InvalidValue,
@@ -60,7 +60,7 @@ def _allow(configure: Any, *receivers: Receiver) -> None:
 
 def _asked(
     people: People, url: str | None = URL, key: str | None = None, **changes: Any
-) -> Asked:
+) -> NewApproval:
     items = [{"id": "inv-1", "value": "100.00"}]
     inquiry = asking.Inquiry(
         **{"title": "Pay?", "items": items, "reviewers": ["group:payers"], **changes}
@@ -68,7 +68,7 @@ def _asked(
     return ask_with_callback(inquiry, callback=url, key=key, by=people.starter)
 
 
-def _sign(asked: Asked, people: People, verdict: str) -> Run:
+def _sign(asked: NewApproval, people: People, verdict: str) -> Run:
     """Let people decide, and the run go on."""
     run = runs.advance(asked.approval.run.id)
     items = [
@@ -112,7 +112,8 @@ def test_a_decision_is_called_back_once_with_a_signature(
     ("on_deadline", "called"),
     [
         ("reject", [("request.settled", "rejected")]),
-        ("fail", [("request.expired", "")]),
+        # Its run fails for it.
+        ("fail", [("request.expired", ""), ("run.failed", "failed")]),
     ],
 )
 def test_a_deadline_that_passes_is_called_back(

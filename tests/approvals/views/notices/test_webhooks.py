@@ -8,8 +8,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from approvals.models import Webhook, WebhookDelivery
+from approvals.webhooks import callbacks
 from approvals.webhooks import verbs as webhooks
 from tests.support.cast import People
+from tests.support.rows import a_run
 
 URL = "https://hooks.example.org/a"
 pytestmark = pytest.mark.django_db
@@ -122,3 +124,37 @@ def test_for_everybody_else_the_pages_do_not_exist(people: People) -> None:
 
 def test_the_page_of_workers_leads_a_manager_there(stella: Client) -> None:
     assert 'href="/webhooks/"' in html_of(stella.get("/workers/"))
+
+
+def test_the_envelope_is_chosen_in_the_form_and_said_on_the_page(
+    stella: Client,
+) -> None:
+    answer = stella.post("/webhooks/", {"url": URL, "envelope": "cloudevents"})
+    assert answer.status_code == 201
+    webhook = Webhook.objects.get()
+    assert webhook.envelope == "cloudevents"
+    assert "CloudEvents 1.0" in html_of(stella.get(f"/webhooks/{webhook.id}/"))
+    refused = stella.post("/webhooks/", {"url": URL, "envelope": "brown"})
+    assert refused.status_code == 422
+    assert Webhook.objects.count() == 1
+
+
+def test_callbacks_are_listed_apart_and_can_be_switched_off_but_not_removed(
+    stella: Client, people: People, configure: Any
+) -> None:
+    configure(CALLBACK_HOSTS=["hooks.example.org"])
+    run = a_run()
+    callbacks.add_callback(run, URL, by=people.starter)
+    callback = Webhook.objects.get()
+    html = html_of(stella.get("/webhooks/"))
+    assert "The newest callbacks of approvals" in html
+    assert "No service hears" in html
+    page = f"/webhooks/{callback.id}/"
+    html = html_of(stella.get(page))
+    assert f'href="/runs/{run.id}/"' in html
+    assert "Remove the webhook" not in html
+    form = {"do": "remove", "confirm": "yes"}
+    assert "Nothing was changed" in html_of(stella.post(page, form, follow=True))
+    assert "Switch on" in html_of(stella.post(page, {"do": "off"}, follow=True))
+    configure(CALLBACK_HOSTS=())
+    assert "do not allow this host" in html_of(stella.get(page))
