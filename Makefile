@@ -10,7 +10,7 @@ NEWER_PYTHON ?= $(firstword $(foreach python,python3.14 python3.13 python3.12 \
 # What goes past Django's cursors or leans on Django's inner parts; `TESTS=` takes all.
 TESTS ?= tests/checkpoints/db tests/checkpoints/ledger tests/orchestrator/execution/test_commit.py tests/approvals/test_signing.py
 
-.PHONY: demo test install-newer-django test-newer-django sweep-short sweep soak memory bench bench-short drill docs pictures lint check wheel clean
+.PHONY: demo test install-newer-django test-newer-django sweep-short sweep soak memory bench bench-short drill docs pictures lint check wheel release clean
 
 # `make demo PORT=8123` where another port is wanted.
 demo: .venv/.runtime
@@ -81,6 +81,10 @@ check:
 
 wheel: .venv/.test
 	$(RUN) -m hatchling build --target wheel
+
+# Wheel, source archive, CycloneDX list and sums, from a tag alone: `make release TAG=v0.1.0`. docs/releasing.md
+release: .venv/.test
+	$(RUN) deploy/release.py $(TAG) --to dist/$(TAG)
 
 clean:
 	rm -rf .venv .venv-bench .venv-newer build dist var .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -27,11 +27,12 @@ BROUGHT_BACK = "it was revoked, as the audit log says, and its row does not say 
 log = structlog.get_logger(__name__)
 
 
-def lasting(**whose: Any) -> "QuerySet[Delegation]":
+def lasting(now: Any = None, /, **whose: Any) -> "QuerySet[Delegation]":
     """Return the delegations of these people that last now: begun, not over, not
-    revoked, and of a person whose account is active. `whose` are lookups.
+    revoked, and of a person whose account is active. `whose` are lookups; `now` is
+    `kept_now()` for a query whose text is kept.
     """
-    now = db_now()
+    now = now or db_now()
     return Delegation.objects.filter(
         begins_at__lte=now,
         ends_at__gt=now,

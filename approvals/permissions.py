@@ -5,16 +5,18 @@ Never changes anything. A person is an authenticated, active user; everybody els
 rights at all.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
+from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.contrib.auth import get_backends, get_user_model
 from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import Group, Permission
+from django.db import DEFAULT_DB_ALIAS, connection
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Concat
 
@@ -28,7 +30,9 @@ from approvals.models import (
 from checkpoints import timeline
 from checkpoints.core.ids import is_storable, unknown_thing
 from checkpoints.core.status import CLOSED_TO_DECISIONS
-from checkpoints.db.shared_locks import lock_rows
+from checkpoints.db import query_cache
+from checkpoints.db.clock import kept_now
+from checkpoints.db.rows import from_driver
 from checkpoints.lines import Stretch, past
 from checkpoints.models import Checkpoint, Run, RunLine, TaskFigure, TaskResult
 from orchestrator.engine.frozen import frozen
@@ -112,8 +116,8 @@ def principals_of(user: Any) -> list[str]:
 
     Superusers hold every permission, yet are reviewers only where named: for them only
     permissions that were granted explicitly count. Read anew at each call: groups and
-    permissions are one query, of a superuser two; who decides for others costs one more,
-    and three for each of them.
+    permissions are one query; who decides for others costs one more, and one for each of
+    them.
     """
     return _read_held(user).principals
 
@@ -169,12 +173,12 @@ def _with_delegated(user: Any, rights: "_RightsRead") -> HeldPrincipals:
     """Return the principals of a user whose rights were just read, and those of the
     people for whom they decide.
     """
-    own = read_principals(user, rights.groups)
+    own = _principals_by(user, rights)
     passed_on: list[tuple[Delegation, list[str]]] = []
     if rights.decides_for_others:
         for delegation in delegations.lasting_to(user):
             # Their own right alone: what others passed on to them goes no further.
-            principals = read_principals(delegation.delegator)
+            principals = own_principals(delegation.delegator)
             passed_on.append((delegation, principals))
     return HeldPrincipals(own, passed_on)
 
@@ -193,30 +197,36 @@ class _RightsRead:
 
 def _read_rights(user: Any) -> _RightsRead:
     """Read the rights of a user. One query, because every page needs all of them."""
-    lasting = delegations.lasting(delegate=user.pk)
+    by_kind: dict[str, list[str]] = {}
+    for kind, text in query_cache.select_values(_query_of_rights, user.pk):
+        by_kind.setdefault(kind, []).append(text)
+    return _RightsRead(
+        groups=by_kind.get("group", []),
+        own_permissions=set(by_kind.get("own", ())),
+        group_permissions=set(by_kind.get("of groups", ())),
+        decides_for_others="for others" in by_kind,
+    )
+
+
+def _query_of_rights(user: Any) -> "QuerySet[Any, Any]":
     permission = Concat("content_type__app_label", Value("."), "codename")
-    texts = {
-        "group": user.groups.annotate(text=F("name")),
-        "own": user.user_permissions.annotate(text=permission),
-        "of groups": Permission.objects.filter(group__in=user.groups.all()).annotate(
+    groups = _groups_of(user)
+    own = _links_of("user_permissions", user).values("permission")
+    texts: dict[str, QuerySet[Any, Any]] = {
+        "group": groups.annotate(text=F("name")),
+        "own": Permission.objects.filter(pk__in=own).annotate(text=permission),
+        "of groups": Permission.objects.filter(group__in=groups).annotate(
             text=permission
         ),
-        "for others": lasting.annotate(text=Value("")),
+        "for others": delegations.lasting(kept_now(), delegate=user).annotate(
+            text=Value("")
+        ),
     }
-    parts = []
+    parts: list[QuerySet[Any, Any]] = []
     for kind, rows in texts.items():
         of_kind = rows.order_by().annotate(kind=Value(kind))
         parts.append(of_kind.values_list("kind", "text"))
-
-    by_kind: dict[str, list[str]] = {kind: [] for kind in texts}
-    for kind, text in parts[0].union(*parts[1:], all=True):
-        by_kind[kind].append(text)
-    return _RightsRead(
-        groups=by_kind["group"],
-        own_permissions=set(by_kind["own"]),
-        group_permissions=set(by_kind["of groups"]),
-        decides_for_others=bool(by_kind["for others"]),
-    )
+    return parts[0].union(*parts[1:], all=True)
 
 
 def _keep_permissions(user: Any, rights: _RightsRead) -> None:
@@ -253,56 +263,126 @@ def _are_read_as_django_reads_them() -> bool:
     return True
 
 
-def read_principals(user: Any, groups: Iterable[str] | None = None) -> list[str]:
-    """Return the principals of a user by their own right. `groups` are the names of
-    their groups, where the caller has just read them.
+def own_principals(user: Any) -> list[str]:
+    """Return the principals of a user by their own right. One query; none for who is not
+    active.
     """
     if not user.is_active or not user.is_authenticated:
         return []
-    if groups is None:
-        groups = user.groups.values_list("name", flat=True)
-    permissions = _permissions_that_count(user)
+    rights = _read_rights(user)
+    _keep_permissions(user, rights)
+    return _principals_by(user, rights)
+
+
+def _principals_by(user: Any, rights: _RightsRead) -> list[str]:
+    """Return the principals of an active user by the rights that were just read."""
+    permissions = rights.own_permissions | rights.group_permissions
+    if not user.is_superuser:
+        # A project's own backends may grant others.
+        permissions = set(user.get_all_permissions())
     return [
         f"user:{user.get_username()}",
-        *(f"group:{group}" for group in groups),
+        *(f"group:{group}" for group in rights.groups),
         *(f"perm:{permission}" for permission in sorted(permissions)),
     ]
 
 
 def principals_kept(users: Collection[int]) -> dict[int, list[str]]:
     """Return the principals of these users by their own right, by their ids, empty for
-    those who are not active. None of it can be taken away before the transaction that is open ends:
-    whoever is at it now is waited for. Up to three queries for each user, and six.
+    those who are not active. None of it can be taken away before the transaction that is
+    open ends: whoever is at it now is waited for. A query for each user, and six; none
+    for no users.
     """
-    accounts: Any = get_user_model()._default_manager.filter(pk__in=users)
+    if not users:
+        return {}
+    ids = query_cache.padded(users)
     # The account first, as in Django's own forms: the order of locks is the same.
-    lock_rows(accounts)
-    for name in ("groups", "user_permissions"):
-        lock_rows(_links_of(accounts, name))
-    groups = _links_of(accounts, "groups").values("group")
-    lock_rows(Group.objects.filter(pk__in=groups))
-    lock_rows(Group.permissions.through.objects.filter(group__in=groups))
-    return {user.pk: read_principals(user) for user in accounts}
+    for query in (
+        _keys_of_accounts,
+        _keys_of_group_links,
+        _keys_of_permission_links,
+        _keys_of_groups,
+        _keys_of_permissions_of_groups,
+    ):
+        query_cache.lock_selected(query, *ids)
+    accounts = accounts_of(users)
+    return {pk: own_principals(account) for pk, account in accounts.items()}
 
 
-def _links_of(accounts: "QuerySet[Any]", name: str) -> "QuerySet[Any]":
-    """Return the rows that link these accounts to their groups or permissions."""
-    field: Any = accounts.model._meta.get_field(name)
+def accounts_of(users: Collection[Any]) -> dict[Any, Any]:
+    """Return the accounts of these ids, with their names and what decides on their
+    rights; other columns are read when they are used. One query; none for no ids.
+    """
+    if not users:
+        return {}
+    ids = query_cache.padded(users)
+    model = get_user_model()
+    accounts: dict[Any, Any] = {}
+    for values in query_cache.select_values(_query_of_accounts, *ids):
+        [record] = from_driver(model, _account_columns(), [values], connection.vendor)
+        account = model.from_db(DEFAULT_DB_ALIAS, _account_columns(), record)
+        accounts[account.pk] = account
+    return accounts
+
+
+def _query_of_accounts(*users: Any) -> "QuerySet[Any, Any]":
+    rows = get_user_model()._default_manager.filter(pk__in=users)
+    return rows.order_by().values_list(*_account_columns())
+
+
+@cache
+def _account_columns() -> list[str]:
+    """Return the attributes of accounts that decide on rights, in the order of their
+    columns. A project's own model may lack some.
+    """
+    model = get_user_model()
+    names = ("is_active", "is_superuser", model.USERNAME_FIELD)
+    columns: list[str] = []
+    for column in model._meta.concrete_fields:
+        if column.primary_key or column.name in names:
+            columns.append(column.attname)
+    return columns
+
+
+def _keys_of_accounts(*users: Any) -> "QuerySet[Any, Any]":
+    return _keys_in_order(get_user_model()._default_manager.filter(pk__in=users))
+
+
+def _keys_of_group_links(*users: Any) -> "QuerySet[Any, Any]":
+    return _keys_in_order(_links_of("groups", *users))
+
+
+def _keys_of_permission_links(*users: Any) -> "QuerySet[Any, Any]":
+    return _keys_in_order(_links_of("user_permissions", *users))
+
+
+def _keys_of_groups(*users: Any) -> "QuerySet[Any, Any]":
+    return _keys_in_order(_groups_of(*users))
+
+
+def _keys_of_permissions_of_groups(*users: Any) -> "QuerySet[Any, Any]":
+    granted = Group.permissions.through.objects.filter(group__in=_groups_of(*users))
+    return _keys_in_order(granted)
+
+
+def _keys_in_order(rows: "QuerySet[Any]") -> "QuerySet[Any, Any]":
+    return rows.order_by("pk").values("pk")
+
+
+def _groups_of(*users: Any) -> "QuerySet[Group]":
+    groups = _links_of("groups", *users).values("group")
+    return Group.objects.filter(pk__in=groups)
+
+
+def _links_of(name: str, *users: Any) -> "QuerySet[Any]":
+    """Return the rows that link these accounts to their groups or permissions: by these,
+    because a project names the way back as it likes.
+    """
+    field: Any = get_user_model()._meta.get_field(name)
     through = field.remote_field.through
     return through._default_manager.filter(  # type: ignore[no-any-return]
-        **{f"{field.m2m_field_name()}__in": accounts.values("pk")}
+        **{f"{field.m2m_field_name()}__in": users}
     )
-
-
-def _permissions_that_count(user: Any) -> set[str]:
-    if not user.is_superuser:
-        return set(user.get_all_permissions())
-    # From the account, because a project names the way back as it likes.
-    own = Q(pk__in=user.user_permissions.values("pk"))
-    granted = Permission.objects.filter(
-        own | Q(group__in=user.groups.all())
-    ).select_related("content_type")
-    return {f"{row.content_type.app_label}.{row.codename}" for row in granted}
 
 
 def visible_runs(user: Any) -> "QuerySet[Run]":
@@ -594,7 +674,7 @@ def is_reviewer(
     the rows of reviewers only find requests for inboxes.
     """
     if principals is None:
-        principals = read_principals(user)
+        principals = own_principals(user)
     reviewers = request.policy["reviewers"]
     if request.passed_tiers:
         reviewers = request.reviewers_now

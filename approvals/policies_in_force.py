@@ -6,6 +6,7 @@ The database's clock decides whether one is in force.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -13,7 +14,9 @@ from django.db.models import F, Q, QuerySet
 
 from approvals.models import StandingPolicy
 from checkpoints.audit import lines as audit_log
-from checkpoints.db.clock import db_now
+from checkpoints.db import query_cache, statements
+from checkpoints.db.clock import kept_now
+from checkpoints.db.query_cache import pairs_in
 from checkpoints.db.shared_locks import lock_rows
 from checkpoints.ledger.commit import ConcurrentUpdate
 from checkpoints.models import AuditLine
@@ -34,26 +37,25 @@ BROUGHT_BACK = (
 log = structlog.get_logger(__name__)
 
 
-def in_force() -> "QuerySet[StandingPolicy]":
+def _in_force() -> "QuerySet[StandingPolicy]":
     """Return the standing policies that are in force now: begun, not over, not revoked,
-    and of a person whose account is active.
+    and of a person whose account is active. For a query whose text is kept.
     """
-    now = db_now()
+    now = kept_now()
     return StandingPolicy.objects.filter(
         begins_at__lte=now, ends_at__gt=now, revoked_at=None, by__is_active=True
     )
 
 
 def usable_at(graph: str, gate: str) -> list[StandingPolicy]:
-    """Return the standing policies that may sign at a gate now, the oldest first, with
-    their makers. One query, one more if there are any.
+    """Return the standing policies that may sign at a gate now, the oldest first.
+    One query, one more if there are any.
 
     One that is not as it was made or last used, or was revoked, signs nothing, and
     leaves a line in the server's log.
     """
-    rows = in_force().filter(graph=graph, gate=gate, uses__lt=F("most_uses"))
     as_made: list[StandingPolicy] = []
-    for row in rows.select_related("by").order_by("made_at", "id"):
+    for row in query_cache.select(StandingPolicy, _query_at, graph, gate):
         fault = fault_of(row, PLAIN)
         if fault is None:
             as_made.append(row)
@@ -66,6 +68,11 @@ def usable_at(graph: str, gate: str) -> list[StandingPolicy]:
     return [row for row in as_made if row not in brought_back]
 
 
+def _query_at(graph: str, gate: str) -> "QuerySet[StandingPolicy]":
+    rows = _in_force().filter(graph=graph, gate=gate, uses__lt=F("most_uses"))
+    return rows.order_by("made_at", "id")
+
+
 def take_uses(counts: Mapping[UUID, int], *, run: UUID) -> None:
     """Count so many further uses of each of these policies, in the caller's transaction,
     which signs by them in `run`. Two transactions that use one wait for each other.
@@ -74,13 +81,11 @@ def take_uses(counts: Mapping[UUID, int], *, run: UUID) -> None:
     then nothing is signed, and the policies are to be looked at anew. Raises
     `TamperedRow`.
     """
-    # In order of id, so that two runs which use the same never wait in a circle.
-    locked = StandingPolicy.objects.select_for_update(of=("self",)).filter(
-        id__in=counts
-    )
-    rows = {row.id: row for row in locked.order_by("id")}
+    ids = query_cache.padded([*counts])
+    locked = query_cache.select_locked(StandingPolicy, _query_of_locked, *ids)
+    rows = {row.id: row for row in locked}
     # By the clock of a statement that begins once the rows are locked.
-    lasting = set(in_force().filter(id__in=counts).values_list("id", flat=True))
+    lasting = {row.id for row in query_cache.select(StandingPolicy, _query_of, *ids)}
     sealed_rows.verify_rows(list(rows.values()), PLAIN)
     _require_not_brought_back(list(rows.values()))
     for policy, count in counts.items():
@@ -88,7 +93,9 @@ def take_uses(counts: Mapping[UUID, int], *, run: UUID) -> None:
         if row is None or policy not in lasting or row.uses + count > row.most_uses:
             raise ConcurrentUpdate
         changed = sealed_rows.seal_again(row, PLAIN, uses=row.uses + count)
-        row.save(update_fields=changed)
+        columns = {name: getattr(row, name) for name in changed}
+        where = {"id": row.id}
+        statements.update_rows(StandingPolicy, where, **columns)
         audit_log.record(
             USED,
             actor=None,
@@ -101,6 +108,16 @@ def take_uses(counts: Mapping[UUID, int], *, run: UUID) -> None:
         )
 
 
+def _query_of_locked(*ids: UUID) -> "QuerySet[StandingPolicy]":
+    rows = StandingPolicy.objects.select_for_update(of=("self",)).filter(id__in=ids)
+    # In order of id, so that two runs which use the same never wait in a circle.
+    return rows.order_by("id")
+
+
+def _query_of(*ids: UUID) -> "QuerySet[StandingPolicy]":
+    return _in_force().filter(id__in=ids).order_by()
+
+
 def kept_policies(ids: Collection[UUID]) -> dict[UUID, StandingPolicy]:
     """Return those of these policies that are in force, by their ids. None of them can
     be revoked before the transaction that is open ends. No query for none. Raises
@@ -109,7 +126,9 @@ def kept_policies(ids: Collection[UUID]) -> dict[UUID, StandingPolicy]:
     if not ids:
         return {}
     lock_rows(StandingPolicy.objects.filter(id__in=ids))
-    policies = list(in_force().filter(id__in=ids))
+    policies = query_cache.select(
+        StandingPolicy, _query_of, *query_cache.padded([*ids])
+    )
     sealed_rows.verify_rows(policies, PLAIN)
     _require_not_brought_back(policies)
     return {policy.id: policy for policy in policies}
@@ -147,22 +166,25 @@ def _lines_beyond(rows: Sequence[StandingPolicy]) -> list[tuple[str, int | None]
     """Return (policy, uses by then; None for its revocation) of each line of the audit
     log that says more than its row.
     """
+    values: list[str | int] = []
+    for row in query_cache.padded(rows):
+        values += (str(row.id), row.uses)
+    beyond: Any = query_cache.select_values(_query_beyond, *values)
+    return list(beyond)
+
+
+def _query_beyond(*values: Any) -> "QuerySet[AuditLine, Any]":
+    """Return the query for `_lines_beyond`: policies, each with the uses of its row."""
     beyond = Q()
-    for row in rows:
-        policy = str(row.id)
-        beyond |= Q(policy=policy, uses__gt=row.uses)
-        if row.revoked_at is None:
-            beyond |= Q(
-                policy=policy,
-                uses=None,
-                kind=REVOKED,
-            )
+    for policy, uses in pairs_in(values):
+        beyond |= Q(policy=policy, uses__gt=uses)
+        beyond |= Q(policy=policy, uses=None, kind=REVOKED)
     lines = AuditLine.objects.annotate(
         policy=PolicyOfLine(),
         uses=UsesOfLine(),
     )
     further = lines.filter(beyond, kind__in=(REVOKED, USED)).order_by()
-    return list(further.values_list("policy", "uses"))
+    return further.values_list("policy", "uses")
 
 
 def _is_contradicted(

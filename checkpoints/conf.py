@@ -298,6 +298,13 @@ class Variables(BaseModel):
             "starts"
         ),
     )
+    encrypt_approvals: Switch = Field(
+        False,
+        description=(
+            "whether new [approvals](approvals.md#encryption) are encrypted; needs "
+            "`ENCRYPTION_KEYS`"
+        ),
+    )
     bundle_key: OwnKeyOfBundles = Field(
         b"",
         repr=False,

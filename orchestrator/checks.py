@@ -18,6 +18,7 @@ from django.utils.module_loading import import_string
 
 from checkpoints import bundle, payloads
 from checkpoints.conf import conf, keyring
+from orchestrator.discovery import is_encrypted
 from orchestrator.engine import registry
 from orchestrator.engine.graphs.confirmation import PASSKEY
 from orchestrator.engine.graphs.node import Node
@@ -136,7 +137,7 @@ def check_encryption(
             id="orchestrator.E005",
         )
         for compiled in registry.all()
-        if compiled.graph.encrypted
+        if is_encrypted(compiled)
     ]
 
 

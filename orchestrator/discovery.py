@@ -57,6 +57,15 @@ def _refuse_reserved_name(graph: Graph, module: str) -> None:
         )
 
 
+def is_encrypted(compiled: Compiled) -> bool:
+    """Return whether new runs of a graph are encrypted: as it declares, or as the
+    settings say of approvals.
+    """
+    if compiled.name == shipped.NAME:
+        return conf().encrypt_approvals
+    return compiled.graph.encrypted
+
+
 def note_versions() -> None:
     """Write down each registered version that was never seen before. Called when a
     worker starts.

@@ -23,6 +23,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -310,6 +311,16 @@ class Environment(Variables, BaseSettings):
             _require_package("allauth", "django-countersign[login]")
         return issuer
 
+    @field_validator("local_login")
+    @classmethod
+    def _needs_other_login(cls, is_local: bool, checked: ValidationInfo) -> bool:
+        # `checked.data` has the fields that are declared above, OIDC_ISSUER among them.
+        if not is_local and not checked.data.get("oidc_issuer"):
+            raise ValueError(
+                "is off, and COUNTERSIGN_OIDC_ISSUER names no other log-in"
+            )
+        return is_local
+
     @field_validator(*IN_JSON, mode="before")
     @classmethod
     def _read_json(cls, text: str) -> Any:
@@ -356,8 +367,8 @@ class Environment(Variables, BaseSettings):
 
     @property
     def has_company_login(self) -> bool:
-        """Return whether people sign in at a provider, or only superusers sign in."""
-        return bool(self.oidc_issuer) or not self.local_login
+        """Return whether people sign in at a provider."""
+        return bool(self.oidc_issuer)
 
     @property
     def mode(self) -> str:

@@ -18,8 +18,14 @@ from approvals.answers.standing_signers import (
     signed_columns,
     signer_of,
 )
-from approvals.answers.windows import due_writes
+from approvals.answers.windows import (
+    KIND,
+    due_writes,
+    end_of_window,
+    unasked_writes,
+)
 from approvals.confirmation import needed_for
+from approvals.gates.deadline_jobs import due_by_request
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import (
     BY_POLICY,
@@ -193,6 +199,25 @@ def has_decision(state: RequestState, row: PendingWrite) -> bool:
         if is_current and not (decision.by_policy or decision.by_deadline):
             return True
     return False
+
+
+def window_ends(state: RequestState) -> dict[UUID, datetime]:
+    """Return when the windows end of the writes of a request that may still be signed by
+    themselves, by write: at the moment to which a job puts them off, if that is later. One
+    query if there are any.
+    """
+    ends: dict[UUID, datetime] = {}
+    for row in unasked_writes(state):
+        end = end_of_window(state, row)
+        if end is not None and not has_decision(state, row):
+            ends[row.write] = end
+    if not ends:
+        return ends
+    due = due_by_request(KIND, state.request.run_id)
+    put_off = due.get(str(state.request.id))
+    if put_off is None:
+        return ends
+    return {write: max(end, put_off) for write, end in ends.items()}
 
 
 def _rejected_writes(state: RequestState) -> set[UUID]:

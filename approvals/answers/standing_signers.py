@@ -8,16 +8,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
 from approvals.gates.request_state import RequestState, policy_of
 from approvals.models import ApprovalRequest, Decision, StandingPolicy
 from approvals.permissions import (
+    accounts_of,
     excluded,
     is_reviewer,
+    own_principals,
     principals_kept,
-    read_principals,
 )
 from approvals.policies_in_force import usable_at
 from checkpoints import lines
+from checkpoints.db import query_cache
 from checkpoints.ledger.commit import ConcurrentUpdate
 from checkpoints.models import PendingWrite
 from checkpoints.sealing.sealed_columns import read_value
@@ -50,11 +54,11 @@ class StandingSigners:
     def usable_for(self, request: ApprovalRequest) -> list[StandingPolicy]:
         """Return the standing policies that may sign in a request now, the oldest first:
         those of people who are its reviewers by their own right, and whom four eyes do
-        not exclude. Two queries for each gate, and some for each maker.
+        not exclude. Three queries for each gate, and some for each maker.
         """
         place = (request.graph, request.policy.get("gate") or request.node)
         if place not in self._usable:
-            self._usable[place] = usable_at(*place)
+            self._usable[place] = _with_makers(usable_at(*place))
         usable: list[StandingPolicy] = []
         for policy in self._usable[place]:
             if self._is_reviewer(policy, request) and not self._is_excluded(
@@ -66,7 +70,7 @@ class StandingSigners:
     def _is_reviewer(self, policy: StandingPolicy, request: ApprovalRequest) -> bool:
         maker = policy.by_id
         if maker not in self._principals:
-            self._principals[maker] = read_principals(policy.by)
+            self._principals[maker] = own_principals(policy.by)
         return is_reviewer(None, request, principals=self._principals[maker])
 
     def _is_excluded(self, policy: StandingPolicy, request: ApprovalRequest) -> bool:
@@ -88,11 +92,33 @@ class StandingSigners:
 
     def _signed_elsewhere(self, request: ApprovalRequest) -> set[str]:
         runs = {stretch.run for stretch in lines.past(request.run_id, request.line)}
-        rows = Decision.objects.filter(
-            run__in=runs, task__in=self._tasks, verdict="approve", by=None, receipt=None
-        )
-        elsewhere = rows.exclude(run=request.run_id, line=request.line)
-        return {decision.task for decision in elsewhere if decision.standing}
+        here = (request.run_id, request.line)
+        values: list[UUID | str] = [*query_cache.padded(runs)]
+        values += query_cache.padded(self._tasks)
+        rows = query_cache.select(Decision, _query_elsewhere, *here, *values)
+        return {decision.task for decision in rows if decision.standing}
+
+
+def _query_elsewhere(run: UUID, line: int, *values: UUID | str) -> "QuerySet[Decision]":
+    """Return the query for what policies signed in these runs for these tasks, but for
+    this line.
+    """
+    runs = [value for value in values if isinstance(value, UUID)]
+    tasks = [value for value in values if isinstance(value, str)]
+    rows = Decision.objects.filter(
+        run__in=runs, task__in=tasks, verdict="approve", by=None, receipt=None
+    )
+    return rows.exclude(run=run, line=line).order_by()
+
+
+def _with_makers(policies: list[StandingPolicy]) -> list[StandingPolicy]:
+    """Return these policies, each with the account of its maker. One query, none for no
+    policies.
+    """
+    accounts = accounts_of({policy.by_id for policy in policies})
+    for policy in policies:
+        policy.by = accounts[policy.by_id]
+    return policies
 
 
 def signer_of(

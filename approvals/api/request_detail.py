@@ -5,9 +5,11 @@ The API calls it. It only reads, and does not check permissions.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from approvals.answers.policies import window_ends
 from approvals.gates.request_state import load_states
 from approvals.models import ApprovalRequest, Decision
 from checkpoints import timeline
@@ -24,7 +26,8 @@ class Slip:
 
     `current` is the value of the channel: for a bound base the value that the decision
     is bound to, else the value now. `shown` is the gate's description of the write,
-    made when it was staged. `decisions` are those on all revisions, oldest first.
+    made when it was staged. `window_end` is when it may sign by itself. `decisions` are
+    those on all revisions, oldest first.
     """
 
     row: PendingWrite
@@ -34,12 +37,13 @@ class Slip:
     shows: dict[str, Any]
     shown: dict[str, Any]
     standing: Standing
+    window_end: datetime | None
     decisions: tuple[Decision, ...]
 
 
 def slips_of(request: ApprovalRequest) -> list[Slip]:
     """Return the writes of a request in order of position. Four queries at most,
-    however many there are.
+    however many there are, and one for the end of windows.
 
     Raises `TamperedRow` and `WrongKey`: no row is shown that is not as it was written.
     """
@@ -53,6 +57,7 @@ def slips_of(request: ApprovalRequest) -> list[Slip]:
     if not all(base.bound for base in bases):
         state = timeline.head_state(request.run_id)
         now = {**state["scratch"], **state["artifacts"]}
+    ends = window_ends(request_state)
     slips = []
     for row, base in zip(request_state.writes, bases, strict=True):
         slip = Slip(
@@ -63,6 +68,7 @@ def slips_of(request: ApprovalRequest) -> list[Slip]:
             shows=base.shows,
             shown=sealed_columns.read_value(row, "shown") or {},
             standing=request_state.standings[row.write],
+            window_end=ends.get(row.write),
             decisions=tuple(decisions.get(row.write, ())),
         )
         slips.append(slip)

@@ -392,6 +392,10 @@ class WriteOut(serializers.Serializer[Slip]):
     staged_at = serializers.DateTimeField(source="row.staged_at")
     hash = serializers.CharField(source="row.hash")
     settled = serializers.CharField(source="standing.verdict")
+    window_end = serializers.DateTimeField(
+        allow_null=True,
+        help_text="when it may sign by itself unless somebody decides before",
+    )
     rejected_with = serializers.UUIDField(
         source="standing.cause",
         allow_null=True,

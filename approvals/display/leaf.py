@@ -145,7 +145,11 @@ def _text(
         for at in range(0, len(value), 4):
             groups.append(Leaf("text", value[at : at + 4]))
         return Leaf("account", value, tuple(groups))
-    kind = "quoted" if could_be_mistaken(value) else "text"
+    # Of what is declared a text, only one that nobody would see needs quotes.
+    needs_quotes = could_be_mistaken(value)
+    if declared.is_text and value.strip() == value != "":
+        needs_quotes = False
+    kind = "quoted" if needs_quotes else "text"
     return Leaf(kind, value[:longest], rest=_rest_of(value, longest))
 
 

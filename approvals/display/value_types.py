@@ -64,6 +64,11 @@ class ValueType:
         return bool(self.schema) and is_decimal(self.plain)
 
     @property
+    def is_text(self) -> bool:
+        """Return whether values are texts and nothing else."""
+        return self.plain.get("type") == "string" and not self.is_amount
+
+    @property
     def currency(self) -> str:
         """The currency code of an amount; empty if none is declared."""
         return _currency_of(self.schema, self.definitions, MOST_REFERENCES)
@@ -90,6 +95,7 @@ class ValueType:
 
 _DECIMAL = {"anyOf": [{"type": "number"}, {"type": "string"}]}
 NOTHING_DECLARED = ValueType()
+TEXT = ValueType({"type": "string"})
 
 
 def schema_of_channel(channel: Channel) -> dict[str, Any]:
@@ -169,6 +175,12 @@ def type_of_channel(compiled: Compiled | None, node: str, channel: str) -> Value
             schema_of_channel(compiled.channel_of(node, channel))
         )
     return _state_type(compiled).field(channel)
+
+
+def type_of_item(form: Mapping[str, Any] | None) -> ValueType:
+    """Return the type that a caller declares for an item, as its write's form has it."""
+    schema = (form or {}).get("schema")
+    return ValueType.of_schema(schema) if isinstance(schema, dict) else NOTHING_DECLARED
 
 
 def type_of_fact(compiled: Compiled | None, path: str) -> ValueType:

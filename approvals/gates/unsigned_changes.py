@@ -7,11 +7,14 @@ the people who changed it. Reads only.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from checkpoints import lines
+from checkpoints.db import query_cache
+from checkpoints.db.query_cache import pairs_in
 from checkpoints.lines import Stretch
 from checkpoints.models import PendingWrite, RunLine, TaskResult
 from checkpoints.sealing import sealed_rows
@@ -23,20 +26,57 @@ Changes = Mapping[str, Sequence[str]]
 """Channel -> the user names of those who changed it, in the order in which they did;
 "The system" for nobody.
 """
+MOST_AT_ONCE = 64
+"""The most lines that are looked at by a query whose text is kept: a database limits the
+length of one.
+"""
 
 
 def unsigned_changes(way: Sequence[Stretch]) -> Changes:
     """Return who changed which channels on this way, at the beginning of its lines and
-    on them. Three queries, and one for each outcome that was settled.
+    on them. Two queries if nobody did; three more, and one for each outcome that was
+    settled.
 
     Raises `TamperedRow`, `WrongKey`.
     """
+    if not _did_anybody(way):
+        return {}
     names_by_channel: dict[str, list[str]] = defaultdict(list)
     for channel, name in (*_patches_on(way), *_settled_outputs_on(way)):
         names = names_by_channel[channel]
         if name not in names:
             names.append(name)
     return names_by_channel
+
+
+def _did_anybody(way: Sequence[Stretch]) -> bool:
+    """Return whether people may have changed a channel on the lines of this way. On most
+    nobody did, so it is asked by texts that are kept.
+    """
+    if len(way) > MOST_AT_ONCE:
+        return True
+    places: list[Any] = []
+    for stretch in query_cache.padded(way):
+        places += (stretch.run, stretch.line)
+    if query_cache.exists(_query_of_patched, *places):
+        return True
+    return query_cache.exists(_query_of_settled, *places)
+
+
+def _query_of_patched(*places: Any) -> "QuerySet[Any, Any]":
+    begun = Q(pk__in=[])
+    for run, line in pairs_in(places):
+        begun |= Q(run=run, number=line)
+    patched = RunLine.objects.filter(begun).exclude(patched=[])
+    return patched.order_by().values("id")
+
+
+def _query_of_settled(*places: Any) -> "QuerySet[Any, Any]":
+    on_lines = Q(pk__in=[])
+    for run, line in pairs_in(places):
+        on_lines |= Q(run=run, line=line)
+    results = TaskResult.objects.filter(on_lines, settled_by__isnull=False)
+    return results.order_by().values("id")
 
 
 def sentence_of(changes: Changes, reads: Iterable[str], *, decides: str) -> str:

@@ -24,10 +24,9 @@ from approvals.models import (
     Webhook,
     WebhookDelivery,
 )
-from approvals.notices import mail_jobs
+from approvals.notices import mail_jobs, person_notices
 from approvals.notices.connection import NotSent, post
 from approvals.notices.message import body_of, headers_of
-from approvals.notices.person_notices import new_person_notices
 from approvals.webhooks.address import read_address
 from approvals.webhooks.verbs import (
     add_callback_job,
@@ -74,7 +73,7 @@ def send_notices(lease: JobLease) -> Iterator[Step]:
     which something is due.
     """
     passed_on = 0
-    while count := _pass_on():
+    while (count := _pass_on()) is not None:
         passed_on += count
         yield Step(passed_on, note="notices passed on")
     for webhook_id in _webhooks_with_due():
@@ -88,30 +87,67 @@ def send_notices(lease: JobLease) -> Iterator[Step]:
 
 
 @transaction.atomic
-def _pass_on() -> int:
+def _pass_on() -> int | None:
     """Make the deliveries of the first notices that wait, and return how many notices
-    these were. Doing it twice makes no second delivery.
+    these were; None if none waits. Of a notice for more than `MOST_ROWS` people it
+    writes the rows of some, and returns 0 until the last have theirs. Doing it twice
+    makes no second delivery.
     """
     notices = list(Notice.objects.filter(passed_on_at=None).order_by("id")[:BATCH])
     if not notices:
-        return 0
+        return None
     now = read_now()
     graph_by_run = _graphs_of(notices)
     # A run may have been removed since, or came in as a bundle: then it is of elsewhere.
     notices_of_here = [notice for notice in notices if notice.run in graph_by_run]
-    listed, count = new_person_notices(notices_of_here)
+    listed, count = person_notices.new_person_notices(notices_of_here)
     # What would make the transaction too large waits for the next one.
     ids_that_wait = {notice.id for notice in notices_of_here[count:]}
     notices_of_here = notices_of_here[:count]
     mails = mail_jobs.new_mails(notices_of_here, now)
+    are_all_listed = _write_first(PersonNotice, listed)
+    are_all_mailed = _write_first(NoticeMail, mails)
+    # They wait until the others have theirs, and so do the webhooks.
+    if not (are_all_listed and are_all_mailed):
+        return 0
     # The last that is read, because the webhooks are locked from here on.
     deliveries = _new_deliveries(notices_of_here, graph_by_run, now)
     WebhookDelivery.objects.bulk_create(deliveries, ignore_conflicts=True)
-    NoticeMail.objects.bulk_create(mails, ignore_conflicts=True)
-    PersonNotice.objects.bulk_create(listed, ignore_conflicts=True, batch_size=500)
     ids = [notice.id for notice in notices if notice.id not in ids_that_wait]
     Notice.objects.filter(id__in=ids).update(passed_on_at=now)
     return len(ids)
+
+
+def _write_first(model: Any, rows: Sequence[Any]) -> bool:
+    """Write the first of these rows for people that are not there yet, at most
+    `MOST_ROWS`. Returns whether all are there now. One query for each `MOST_ROWS` of
+    them that an earlier transaction may have written, none for so few.
+    """
+    most = person_notices.MOST_ROWS
+    for first in range(0, len(rows), most):
+        part = rows[first : first + most]
+        is_last = first + most >= len(rows)
+        is_only = first == 0 and is_last
+        missing = part if is_only else _missing(model, part)
+        model.objects.bulk_create(missing, ignore_conflicts=True, batch_size=500)
+        if missing and not is_last:
+            return False
+    return True
+
+
+def _missing(model: Any, rows: Sequence[Any]) -> list[Any]:
+    """Return those of these rows that the database does not have."""
+    notice = model._meta.get_field("notice").attname
+    there = model.objects.filter(
+        user__in={row.user_id for row in rows},
+        notice__in={getattr(row, notice) for row in rows},
+    )
+    written = set(there.values_list("user", "notice"))
+    missing: list[Any] = []
+    for row in rows:
+        if (row.user_id, getattr(row, notice)) not in written:
+            missing.append(row)
+    return missing
 
 
 def _new_deliveries(

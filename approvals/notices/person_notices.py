@@ -29,7 +29,7 @@ from approvals.people.notice_list import kind_of
 from checkpoints.models import Run
 
 MOST_ROWS = 5_000
-"""The rows after which the notices of a transaction end."""
+"""The most rows that one transaction writes for the people who hear of its notices."""
 TO_THOSE_NAMED = (OPENED, CAME_BACK, ESCALATED)
 """The events of which only people hear whom the request names: they may see its run."""
 
@@ -38,20 +38,22 @@ def new_person_notices(
     notices: Sequence[Notice],
 ) -> tuple[list[PersonNotice], int]:
     """Return the rows of the first of these notices for the people who hear of them in
-    the console, and how many notices these are: all, or as many as make `MOST_ROWS`.
-    Up to five queries for each notice, four for each person, and two.
+    the console, and how many notices these are: as many as make `MOST_ROWS` at most, but
+    for the first, which may make more. Up to five queries for each notice, four for each
+    person, and two.
     """
     audience = _Audience(notices)
     rows: list[PersonNotice] = []
     count = 0
     for notice in notices:
-        if len(rows) >= MOST_ROWS:
+        people = audience.of(notice) if kind_of(notice.event) else []
+        if count and len(rows) + len(people) > MOST_ROWS:
             break
         count += 1
         run = notice.run
-        if run is None or not kind_of(notice.event):
+        if run is None:
             continue
-        for person in audience.of(notice):
+        for person in people:
             rows.append(_row(notice, run, person))
     return _of_chosen_kinds(_visible(rows)), count
 

@@ -55,7 +55,7 @@ GRAVEST_FIRST = (
     DONE,
 )
 JOURNALED = ("write", "external")
-CALLER = "the caller"
+CALLER = "The caller"
 """In the place of a node: whoever asked with no graph acts on what people approved."""
 MOST_ATTEMPTS = 5_000
 """The most attempts that are counted; of more nothing is said."""
@@ -112,8 +112,8 @@ class EffectResult:
         """How it ended, with who acted: "pay: done", "the caller reported: failed"."""
         if self.reported is None:
             return f"{self.node}: {self.words}"
-        if self.reported.is_awaited:
-            return f"{self.node} has {self.words}"
+        if not self.reported.lines:
+            return f"{self.node} has {NOT_REPORTED}"
         return f"{self.node} reported: {self.words}"
 
 
@@ -138,7 +138,9 @@ def effect_results(
 
 
 def _as_reported(listed: ListedReports) -> EffectResult:
-    counts = dict(listed.counts) or {NOT_REPORTED: 1}
+    counts = dict(listed.counts)
+    if listed.awaited:
+        counts[NOT_REPORTED] = listed.awaited
     return EffectResult(CALLER, EXTERNAL, counts, listed.at, reported=listed)
 
 

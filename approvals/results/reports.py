@@ -43,20 +43,20 @@ class Report:
 class ListedReports:
     """The newest reports about the writes of one request, in columns: how many of each
     result, the numbers of the lines that say so, the writes of which nobody said that it
-    was done, and when the last line was written. `is_awaited`: whoever asked said that
-    they would report, and nothing is there.
+    was done, and when the last line was written. `awaited` is how many more are to come,
+    where whoever asked said that they would report; at least one of those that people
+    approved in part, of which nobody counts the writes.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     lines: dict[UUID, int] = field(default_factory=dict)
     bad: list[UUID] = field(default_factory=list)
     at: datetime | None = None
-    is_awaited: bool = False
+    awaited: int = 0
 
     def add(self, write: UUID, result: str) -> None:
         """Count the newest report about a write."""
         self.counts[result] = self.counts.get(result, 0) + 1
-        self.is_awaited = False
         if result != DONE:
             self.bad.append(write)
 
@@ -92,10 +92,7 @@ def listed_reports(
     asked = {row.id: row for row in requests if _may_be_acted_on(row)}
     if not asked:
         return {}
-    listed = {
-        row.id: ListedReports(is_awaited=bool(row.policy.get("reports")))
-        for row in asked.values()
-    }
+    listed = {id: ListedReports() for id in asked}
     newest: dict[tuple[UUID, UUID], str] = {}
     lines = RunEvent.objects.filter(
         run__in={row.run_id for row in asked.values()}, type=REPORTED
@@ -110,7 +107,17 @@ def listed_reports(
         of_request.at = at
     for (request, write), result in newest.items():
         listed[request].add(write, result)
-    return {id: row for id, row in listed.items() if row.counts or row.is_awaited}
+    for id, row in listed.items():
+        row.awaited = _awaited(asked[id], len(row.lines))
+    return {id: row for id, row in listed.items() if row.counts or row.awaited}
+
+
+def _awaited(request: ApprovalRequest, reported: int) -> int:
+    if not request.policy.get("reports"):
+        return 0
+    if request.outcome == APPROVED:
+        return max(0, request.writes - reported)
+    return 0 if reported else 1
 
 
 def _may_be_acted_on(request: ApprovalRequest) -> bool:

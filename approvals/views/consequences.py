@@ -19,6 +19,7 @@ from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.effect import SKIPPED
 from orchestrator.engine.graphs.gate import way_of
 from orchestrator.engine.graphs.node import END, Edge, Node
+from orchestrator.engine.registry import ASKING
 from orchestrator.engine.step.held_patch import PATCH
 
 WHEN = {
@@ -114,6 +115,9 @@ def _parts(
             compiled, request.node, outcome, (), ahead, renews=renews
         )
         lines = following or [NOTHING_FOLLOWS]
+        if asks_for_caller(compiled, request.node):
+            parts.append(OutcomePart(outcome, WHEN[outcome], following))
+            continue
         # An approved call is what follows: nothing is written into the run before.
         if not renews and not _calls(compiled, request.node):
             lines = [_first_line(outcome, single=request.writes == 1), *lines]
@@ -154,6 +158,19 @@ def _first_line(outcome: str, *, single: bool) -> Line:
     return Line(FIRST[outcome])
 
 
+OF_CALLER = {
+    "approved": Line("The caller acts on what you approved"),
+    "rejected": Line("The caller acts on nothing of it", icon="x"),
+    "partial": Line("The caller acts on what was approved, and on nothing else"),
+}
+"""Outcome -> what whoever asked with no graph does then."""
+
+
+def asks_for_caller(compiled: Compiled, node: str) -> bool:
+    """Return whether a gate asks with no graph, for a caller that acts elsewhere."""
+    return compiled.name == ASKING and node != PATCH
+
+
 HAPPENED = (
     "It happened already, before this run departed from there: it would happen again."
 )
@@ -191,6 +208,8 @@ def lines_after(
     """
     if node == PATCH:
         return _lines_after_patch(compiled, outcome, fates, ahead)
+    if asks_for_caller(compiled, node):
+        return [OF_CALLER[outcome]]
     starts = []
     for edge in compiled.edges:
         if edge.source == node and takes(edge, way_of(outcome)):

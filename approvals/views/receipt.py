@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from approvals import inbox, permissions
 from approvals.display import comparison
-from approvals.display.value_types import ValueType, type_of_channel
+from approvals.display.value_types import ValueType, type_of_channel, type_of_item
 from approvals.exported_receipt import export_receipt, find_exportable
 from approvals.models import (
     NO_AUTO,
@@ -38,6 +38,7 @@ from approvals.views.people.comment_box import (
     ShownComment,
     comments_of_requests,
 )
+from approvals.views.reports import Reported, reported_on
 from approvals.views.write_cards import LARGE, Shown, first_page
 from checkpoints import versions
 from checkpoints.core.plural import counted
@@ -49,6 +50,7 @@ from checkpoints.sealing.sealed_rows import Protection, protection_of
 from orchestrator.engine.errors import UNREADABLE, UnknownThing
 from orchestrator.engine.graphs.compile import Compiled
 from orchestrator.engine.graphs.write import named_effect, stored_form
+from orchestrator.engine.registry import ASKING
 
 PAGE = 20
 """The most writes on one page of a receipt."""
@@ -111,6 +113,7 @@ class SignedWrite:
     confirmed_by: str = ""
     delegator: str = ""
     before: list[str] = field(default_factory=list)
+    reported: Reported | None = None
 
     @property
     def anchor(self) -> str:
@@ -139,6 +142,10 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
     askings = _requests_of(receipt, run)
     if sees_run and any(request.quorum > 1 for request in askings):
         _add_earlier_signatures(lines, receipt)
+    if sees_run:
+        reported = reported_on(askings)
+        for line in lines:
+            line.reported = reported.get(UUID(line.write))
 
     results = [line["result"] for line in receipt.lines]
     came_back = "came_back" in results
@@ -156,7 +163,7 @@ def receipt_page(request: HttpRequest, receipt_id: UUID) -> HttpResponse:
         "later": later,
         "came_back": came_back,
         "still_open": still_open,
-        "now": _now(sees_run, came_back, still_open),
+        "now": _now(askings, sees_run, came_back, still_open),
         "comments": _comments_on(askings, sees_run=sees_run),
         "came_of_it": _came_of_it(askings, sees_run=sees_run),
         "answers": _answers_in_words(askings, sees_run=sees_run),
@@ -386,7 +393,12 @@ def _title(results: Sequence[str]) -> str:
     return ", ".join(parts)
 
 
-def _now(sees_run: bool, came_back: bool, still_open: bool) -> str:
+def _now(
+    requests: Sequence[ApprovalRequest],
+    sees_run: bool,
+    came_back: bool,
+    still_open: bool,
+) -> str:
     """Return how the run goes on, for those who may see it."""
     if not sees_run:
         return CLOSED
@@ -397,6 +409,8 @@ def _now(sees_run: bool, came_back: bool, still_open: bool) -> str:
         )
     if still_open:
         return "The run keeps waiting for what is still undecided."
+    if any(request.graph == ASKING for request in requests):
+        return "Everything is decided. Whoever asked acts on what was approved."
     return "Everything is decided. The run continues on its own."
 
 
@@ -467,8 +481,7 @@ def _line(number: int, entry: dict[str, Any], context: _Context) -> SignedWrite:
     try:
         # Otherwise anyone who can change a row could have another value shown as signed.
         sealed_rows.verify_rows(rows, context.protection)
-        declared = type_of_channel(context.compiled, row.node, row.channel)
-        _fill(line, row, first, declared)
+        _fill(line, row, first, context)
     except UNREADABLE as error:
         line.unread = f"Its value {unreadable_reason(error)}."
     return line
@@ -499,7 +512,7 @@ def _fill(
     line: SignedWrite,
     row: PendingWrite,
     first: PendingWrite | None,
-    declared: ValueType,
+    context: _Context,
 ) -> None:
     """Add the value that was signed, beside the proposal where they differ."""
     shown = read_value(row, "shown") or {}
@@ -510,6 +523,7 @@ def _fill(
     if line.result not in ("counted", "kept"):
         return
     value = read_value(row, "value")
+    declared = _declared(row, shown, context.compiled)
     is_question = "ask" in shown
     line.word = _word(line, is_question)
     is_edited = row.author_id is not None and not is_question
@@ -523,6 +537,15 @@ def _fill(
     else:
         change = comparison.alone(value, declared=declared)
     line.shown = first_page(change)
+
+
+def _declared(
+    row: PendingWrite, shown: Mapping[str, Any], compiled: Compiled | None
+) -> ValueType:
+    """Return the type of a write's value; of what was asked with no graph the caller's."""
+    if compiled is not None and compiled.name == ASKING:
+        return type_of_item(stored_form(shown))
+    return type_of_channel(compiled, row.node, row.channel)
 
 
 def _word(line: SignedWrite, is_question: bool) -> str:

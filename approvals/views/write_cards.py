@@ -9,17 +9,18 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
-from approvals.answers.policies import has_decision
-from approvals.answers.windows import end_of_window
+from approvals.answers.policies import window_ends
 from approvals.display import comparison
 from approvals.display.leaf import Leaf, leaf_of
 from approvals.display.value_types import (
     NOTHING_DECLARED,
+    TEXT,
     ValueType,
     schema_of_answer,
     schema_of_channel,
     type_of_channel,
     type_of_fact,
+    type_of_item,
 )
 from approvals.forms import controls
 from approvals.forms.controls import Control
@@ -31,6 +32,7 @@ from approvals.views import card_pages
 from approvals.views.asked_before import AskedBefore
 from approvals.views.card_pages import FIELDS, JSON, CardPages, DrawnCards, Pager, Raw
 from approvals.views.inbox import name_of_decider, names_of, time_of
+from approvals.views.reports import Reported, reported_on
 from approvals.views.review_form import Choice
 from approvals.views.write_effects import WriteEffect, effect_of_write, with_named
 from approvals.views.write_groups import (
@@ -54,6 +56,7 @@ from orchestrator.engine.graphs.limit import limit_in_words
 from orchestrator.engine.graphs.question import is_unanswered
 from orchestrator.engine.graphs.trace import is_memory
 from orchestrator.engine.graphs.write import named_effect, stored_form
+from orchestrator.engine.registry import ASKING
 from orchestrator.engine.step.held_patch import PATCH
 from orchestrator.engine.values import canonical
 
@@ -165,6 +168,8 @@ class WriteCard:
     needs: str = ""
     withdrawn: bool = False
     named_effect: str = ""
+    of_item: bool = False
+    reported: Reported | None = None
     effect: WriteEffect = field(default_factory=WriteEffect)
     lost: str = ""
     not_sent: str = ""
@@ -180,6 +185,13 @@ class WriteCard:
     @property
     def of_patch(self) -> bool:
         return bool(self.row.node == PATCH)
+
+    @property
+    def kind(self) -> str:
+        """Return what a list names beside its title: the effect of an item, and of other
+        writes the channel.
+        """
+        return self.named_effect if self.of_item else str(self.row.channel)
 
     @property
     def of_call(self) -> bool:
@@ -275,6 +287,7 @@ class Question:
     slips: list[WriteCard]
     reason: str = ""
     of_patch: bool = False
+    of_items: bool = False
     lines: list[WriteLine] = field(default_factory=list)
     groups: list[WriteGroup] = field(default_factory=list)
     apart: list[WriteLine] = field(default_factory=list)
@@ -314,6 +327,7 @@ def question(
     slips: list[WriteCard] = []
     lines: list[WriteLine] = []
     numbers = _numbers_of(state, first)
+    ends = window_ends(state)
     for row in state.writes:
         number = numbers[row.write]
         own = by_write.get(row.write, [])
@@ -329,11 +343,15 @@ def question(
                 viewer=viewer,
             )
             slip.settled_line = settled_line
+            slip.left_open = _answer_to(state, row, ends.get(row.write))
             slip.needs = _needs_in_words(state, row, numbers)
             slip.withdrawn = request.status == RequestStatus.WITHDRAWN
             slip.before = [_signed(decision) for decision in line.before_of(row)]
             effect = effect_of_write(compiled, row.node, row.channel, line.ahead)
             slip.effect = with_named(effect, slip.named_effect)
+            # No node follows that an item could be of, so its own effect is all of it.
+            if slip.of_item and slip.named_effect:
+                slip.effect = replace(slip.effect, effect=slip.named_effect)
             slips.append(slip)
         # A review of many has a line for each write, drawn whole or not.
         if drawn is not None:
@@ -348,6 +366,9 @@ def question(
                     viewer=viewer,
                 )
             )
+    reported = reported_on([request])
+    for slip in slips:
+        slip.reported = reported.get(slip.row.write)
     # Similar writes can be decided as one.
     groups, apart = grouped(lines)
 
@@ -368,6 +389,7 @@ def question(
         slips=slips,
         reason=line.reason if of_patch else "",
         of_patch=of_patch,
+        of_items=is_item(request),
         lines=lines,
         groups=groups,
         apart=apart,
@@ -399,10 +421,10 @@ def _line(
     is_open = _is_open(state, standing)
     changed: Fields = {"": (None, None)}
     others: Fields = {}
-    declared = type_of_channel(compiled, row.node, row.channel)
+    declared = _declared(state, row, compiled, shown)
     # A large value is not compared field by field.
     if is_open and row.size <= LARGE:
-        base = _base_of(row)
+        base = _base_of(state, row)
         value = sealed_columns.read_value(row, "value")
         adds = _adds(row, base)
         changed, others = changed_fields(
@@ -416,7 +438,7 @@ def _line(
         row,
         state.request.id,
         title_of(row, shown),
-        name_of_writes(compiled, row),
+        "Items" if is_item(state.request) else name_of_writes(compiled, row),
         open=is_open,
         may=is_open and not (viewer.why_not or _why_not(state, row, viewer)),
         changed=changed,
@@ -424,6 +446,7 @@ def _line(
         declared=declared,
         effect=with_named(effect, named_effect(form)),
         form="" if form is None else canonical.digest(canonical.dumps(form)),
+        of_item=is_item(state.request),
         unanswered=is_unanswered(shown),
         amount=amount_of(shown.get("money")),
         settled_line=settled_line,
@@ -540,7 +563,11 @@ def _facts(
     facts = []
     for fact in sealed_columns.read_value(request, "facts") or ():
         path = paths.get(fact["label"], "")
-        facts.append(_fact(str(fact["label"]), fact.get("value"), compiled, path))
+        declared = type_of_fact(compiled, path) if path else NOTHING_DECLARED
+        # What a caller says in words is no oddity, whatever it looks like.
+        if is_item(request) and isinstance(fact.get("value"), str):
+            declared = TEXT
+        facts.append(_fact(str(fact["label"]), fact.get("value"), declared))
     return facts
 
 
@@ -560,13 +587,7 @@ def _paths_of_facts(
     return {fact.label: fact.path for fact in gate.facts}
 
 
-def _fact(
-    label: str,
-    value: Any,
-    compiled: Compiled | None,
-    path: str,
-) -> dict[str, Any]:
-    declared = type_of_fact(compiled, path) if path else NOTHING_DECLARED
+def _fact(label: str, value: Any, declared: ValueType) -> dict[str, Any]:
     return {"label": label, "leaf": leaf_of(value, longest=300, declared=declared)}
 
 
@@ -593,7 +614,7 @@ def _slip(
 ) -> WriteCard:
     value = sealed_columns.read_value(row, "value")
     shown = _shown_in(row)
-    base = _base_of(row)
+    base = _base_of(state, row)
     standing = state.standings[row.write]
 
     is_open = _is_open(state, standing)
@@ -614,7 +635,7 @@ def _slip(
         adds=_adds(row, base),
         change=shown.get("change", ()),
         steps=drawing.steps,
-        declared=type_of_channel(compiled, row.node, row.channel),
+        declared=_declared(state, row, compiled, shown),
     )
     write = str(row.write)
     return WriteCard(
@@ -641,38 +662,28 @@ def _slip(
         why_not=why_not,
         own=own,
         stale=stale,
-        left_open=_answer_to(state, row),
         limits=_limits_in_words(shown),
         named_effect=named_effect(stored_form(shown)),
+        of_item=is_item(state.request),
     )
 
 
-def _answer_to(state: RequestState, row: PendingWrite) -> str:
+def _answer_to(state: RequestState, row: PendingWrite, end: datetime | None) -> str:
     """Return the last answer of the gate's own functions on an open write, as a sentence:
     why its policy left it to people, or its veto keeps it open; or when it may be signed
-    by itself. Empty if there is nothing to say.
+    by itself, at the `end` of its window. Empty if there is nothing to say.
     """
     if not _is_open(state, state.standings[row.write]):
         return ""
-    sentence = _window_in_words(state, row)
+    sentence = ""
+    if end is not None:
+        sentence = (
+            f"May sign by itself at {time_of(end)} unless somebody decides before"
+        )
     for answer in state.answers:
         if (answer.write, answer.revision) == (row.write, row.revision):
             sentence = _in_words(answer)
     return sentence
-
-
-def _window_in_words(state: RequestState, row: PendingWrite) -> str:
-    """Return the sentence on the window of an open write; empty if it has none, or if a
-    person has decided it, or a policy was asked about it.
-    """
-    end = end_of_window(state, row)
-    if end is None or has_decision(state, row):
-        return ""
-    for answer in (*state.decisions, *state.answers):
-        is_of_row = (answer.write, answer.revision) == (row.write, row.revision)
-        if is_of_row and answer.by_policy:
-            return ""
-    return f"May sign by itself at {time_of(end)} unless somebody decides before"
 
 
 def _in_words(answer: Decision) -> str:
@@ -729,11 +740,32 @@ def _declares_channel(compiled: Compiled | None, row: PendingWrite) -> bool:
     return compiled is not None and compiled.has_channel(row.node, row.channel)
 
 
-def _base_of(row: PendingWrite) -> pending_writes.StoredBase:
+def is_item(request: ApprovalRequest) -> bool:
+    """Return whether people decide on items that a caller named, with no graph. They are
+    kept in a channel, which concerns nobody.
+    """
+    return request.graph == ASKING and request.node != PATCH
+
+
+def _declared(
+    state: RequestState,
+    row: PendingWrite,
+    compiled: Compiled | None,
+    shown: Mapping[str, Any],
+) -> ValueType:
+    """Return the type of a write's value; of an item it is the caller's schema."""
+    if not is_item(state.request):
+        return type_of_channel(compiled, row.node, row.channel)
+    return type_of_item(stored_form(shown))
+
+
+def _base_of(state: RequestState, row: PendingWrite) -> pending_writes.StoredBase:
     """Return the value that a write is compared with. A patch replaces the value that
-    is there, whatever the channel's reducer does.
+    is there, whatever the channel's reducer does; an item is compared with nothing.
     """
     base = pending_writes.base_of(row)
+    if is_item(state.request):
+        return replace(base, value=None, bound=True)
     if row.node != PATCH:
         return base
     # The channel that is patched is the base itself, and no longer context.

@@ -61,6 +61,7 @@ class WriteLine:
     declared: ValueType
     effect: WriteEffect
     form: str = ""
+    of_item: bool = False
     amount: Decimal | None = None
     unanswered: bool = False
     settled_line: str = ""
@@ -138,6 +139,14 @@ class WriteGroup:
     @property
     def channel(self) -> str:
         return str(self.lines[0].row.channel)
+
+    @property
+    def kind(self) -> str:
+        """Return what a list names beside its title: the effect of items, and of other
+        writes the channel.
+        """
+        first = self.lines[0]
+        return first.effect.named if first.of_item else self.channel
 
     @property
     def superstep(self) -> int:

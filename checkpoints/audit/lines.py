@@ -9,8 +9,10 @@ another act.
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
+from checkpoints.db import query_cache
 from checkpoints.db.rows import mark_stored, new_row
 from checkpoints.db.statements import insert_row
 from checkpoints.models import AuditLine, Run
@@ -67,4 +69,10 @@ def record_act(kind: str, run: Any, *, actor: Any, seq: int, **facts: Any) -> Au
 
 
 def _graph_of(run: UUID) -> str:
-    return Run.objects.filter(id=run).values_list("graph", flat=True).first() or ""
+    # Who was refused may have named a run by its text.
+    records = query_cache.select_values(_query_of_graph, UUID(str(run)))
+    return str(records[0][0]) if records else ""
+
+
+def _query_of_graph(run: UUID) -> "QuerySet[Run, tuple[str]]":
+    return Run.objects.filter(id=run).order_by().values_list("graph")

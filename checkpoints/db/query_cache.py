@@ -3,7 +3,7 @@ to execute. The journal, leases, jobs and time travel call it. It knows no
 table.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from functools import cache, lru_cache
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from checkpoints.db.rows import (
     to_driver_all,
 )
 
-Value = TypeVar("Value", UUID, int, str)
+Item = TypeVar("Item")
 Query = Callable[..., "QuerySet[Any, Any]"]
 """Builds a query from values. It is called once for its text, with values that stand
 for all others: the query must not depend on them. It uses `kept_now()` for the moment
@@ -60,6 +60,18 @@ def select_locked(
     return select(model, query, *values)
 
 
+def lock_selected(query: Query, *values: UUID | int | str) -> None:
+    """Keep the rows of `query(*values)`, a query for primary keys, from being changed or
+    deleted until the transaction that is open ends, as `shared_locks.lock_rows` does.
+    """
+    connection = connections[DEFAULT_DB_ALIAS]
+    if connection.vendor != "postgresql":
+        return
+    text, params = compiled(query, *values)
+    with connection.cursor() as cursor:
+        cursor.execute(f"{text} FOR SHARE", params)
+
+
 def select_joined(
     model: type[Row],
     names: Sequence[str],
@@ -83,15 +95,21 @@ def joined_columns(
     return [*names, *(f"{relation}__{name}" for name in related_names)]
 
 
-def padded(values: Collection[Value]) -> list[Value]:
-    """Return these values, the last of them so often that there are few lengths, for a
-    list of a query: its text is kept for each length. Returns no values for none.
+def padded(values: Collection[Item]) -> list[Item]:
+    """Return these values, or what has some each, the last of them so often that there
+    are few lengths, for a list of a query: its text is kept for each length. Returns no
+    values for none.
     """
     items = list(values)
     length = 1
     while length < len(items):
         length *= 2
     return items + items[-1:] * (length - len(items))
+
+
+def pairs_in(values: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield the values of a query two by two: what `padded` had of pairs."""
+    return zip(values[::2], values[1::2], strict=True)
 
 
 def refresh(row: Model) -> None:
@@ -142,7 +160,11 @@ def compiled(query: Query, *values: UUID | int | str) -> tuple[str, list[Any]]:
     if it can have no row.
     """
     vendor = connections[DEFAULT_DB_ALIAS].vendor
-    text, places = _text(query, tuple(map(type, values)), vendor)
+    kinds = tuple(map(type, values))
+    # The key of a project's own accounts may be of any type.
+    if not _PLACEHOLDERS.keys() >= {*kinds}:
+        return _compiled_anew(query, values, vendor)
+    text, places = _text(query, kinds, vendor)
     driver_values = to_driver_all((*values, timezone.now()), vendor)
     params = []
     for position, constant in places:
@@ -151,6 +173,15 @@ def compiled(query: Query, *values: UUID | int | str) -> tuple[str, list[Any]]:
         else:
             params.append(driver_values[position])
     return text, params
+
+
+def _compiled_anew(
+    query: Query, values: Sequence[Any], vendor: str
+) -> tuple[str, list[Any]]:
+    """Return the text and the parameters of `query(*values)`, without keeping them."""
+    stands_for_now, now = to_driver_all((STANDS_FOR_NOW, timezone.now()), vendor)
+    text, params = query(*values).query.sql_with_params()
+    return text, [now if param == stands_for_now else param for param in params]
 
 
 @lru_cache(maxsize=500)

@@ -2,6 +2,7 @@
 
 from django.db import models
 
+from checkpoints.models.bytewise import Bytewise
 from checkpoints.models.fields import RowId, Sealed, hash_field
 from checkpoints.models.run import Run
 
@@ -51,6 +52,14 @@ class RunEvent(Sealed):
                 fields=["run", "node", "task", "seq"],
                 condition=models.Q(type="thread_saved"),
                 name="run_event_saved_by_id",
+            ),
+            models.Index(
+                models.F("run"),
+                models.F("node"),
+                Bytewise("task").desc(),
+                models.F("seq").desc(),
+                condition=models.Q(type="thread_saved"),
+                name="run_event_saved_latest",
             ),
             models.Index(
                 fields=["run", "node", "task", "seq"],

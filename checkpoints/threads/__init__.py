@@ -21,7 +21,13 @@ from checkpoints.threads.names import (
     is_thread,
     name_of_engine_run,
 )
-from checkpoints.threads.reader import all_points, latest_point, named_point
+from checkpoints.threads.reader import (
+    all_points,
+    latest_point,
+    named_point,
+    saved_line_of,
+    writes_of,
+)
 from checkpoints.threads.writer import (
     ThreadOrigin,
     copy_thread,
@@ -50,5 +56,7 @@ __all__ = [
     "require_origin",
     "save_point",
     "save_writes",
+    "saved_line_of",
     "wait_again",
+    "writes_of",
 ]

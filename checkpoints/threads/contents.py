@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from checkpoints.ledger.checkpoint_rows import Payload
+from checkpoints.models.checkpoint import Source
 from orchestrator.engine.frozen import frozen
 from orchestrator.engine.step.frontier import Frontier
 from orchestrator.engine.values import ops
@@ -59,8 +60,8 @@ class NewThreadState:
     the thread. `versions`: those of all channels that have a value; `set_now` names the
     channels that this step set, and `value_of` returns the value of one, None without.
     `nodes_after` returns the nodes that ran since the parent, by its `checkpoint`.
-    `by_step`: a superstep made it, and no input or change from outside. `engine_run`:
-    the run of its engine that made it, if it says so.
+    `source`: what made it, unless it departs from an older one. `engine_run`: the run of
+    its engine that made it, if it says so.
     """
 
     namespace: str
@@ -73,7 +74,7 @@ class NewThreadState:
     value_of: Callable[[str], ThreadBlob | None]
     step: int | None = None
     nodes_after: Callable[[Typed], Sequence[str]] | None = None
-    by_step: bool = False
+    source: Source = Source.MANUAL
     engine_run: str = ""
 
 

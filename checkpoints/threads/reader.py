@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 
 from checkpoints.ledger import reader
 from checkpoints.models import Checkpoint, Run, RunEvent
+from checkpoints.models.bytewise import Bytewise
 from checkpoints.sealing import run_row, sealed_columns, sealed_rows
 from checkpoints.sealing.sealed_rows import protection_of
 from checkpoints.threads.contents import (
@@ -79,17 +80,31 @@ def latest_point(
     run: Run,
     namespace: str,
 ) -> ThreadState | None:
-    """Return the checkpoint of a namespace with the highest id. Raises as `named_point`
-    does.
+    """Return the checkpoint of a namespace with the highest id, which an index finds.
+    Raises as `named_point` does.
     """
     _require_readable(run)
     require_whole_log(run)
-    for named in saved_points(run, namespace):
-        point = named_point(run, namespace, named.id)
-        # Else its row was removed.
+    ids = highest_ids(run, namespace)
+    id_ = ids.first()
+    while id_ is not None:
+        point = named_point(run, namespace, id_)
         if point is not None:
             return point
+        # Its row was removed.
+        ids = ids.alias(ordered=Bytewise("task"))
+        id_ = ids.filter(ordered__lt=id_).first()
     return None
+
+
+def highest_ids(
+    run: Run,
+    namespace: str,
+) -> "QuerySet[RunEvent, str]":
+    """Return the ids of the checkpoints of a namespace, the highest first."""
+    lines = _lines(run, SAVED).filter(node=place_of(namespace))
+    ordered = lines.order_by(Bytewise("task").desc(), "-seq")
+    return ordered.values_list("task", flat=True)
 
 
 def all_points(
@@ -141,18 +156,21 @@ def saved_lines(
     """Return the lines that say that a checkpoint of a thread was saved, in order: the
     newest of a checkpoint counts. One query. Raises `TamperedRow`, `WrongKey`.
     """
-    lines = []
-    for line in _lines(run, SAVED).order_by("seq"):
-        facts = _facts(run, line)
-        saved = SavedLine(
-            line.seq,
-            facts["namespace"],
-            line.task,
-            UUID(facts["checkpoint"]),
-            facts.get("engine_run", ""),
-        )
-        lines.append(saved)
-    return lines
+    return [_saved_line(run, line) for line in _lines(run, SAVED).order_by("seq")]
+
+
+def _saved_line(
+    run: Run,
+    line: RunEvent,
+) -> SavedLine:
+    facts = _facts(run, line)
+    return SavedLine(
+        line.seq,
+        facts["namespace"],
+        line.task,
+        UUID(facts["checkpoint"]),
+        facts.get("engine_run", ""),
+    )
 
 
 def require_whole_log(run: Run) -> None:
@@ -176,6 +194,22 @@ def _id_and_place(
     name: SavedName,
 ) -> tuple[str, str]:
     return name.id, name.place
+
+
+def saved_line_of(
+    row: Checkpoint,
+) -> SavedLine | None:
+    """Return the line that says which checkpoint a row of a thread holds; None for the
+    row before any work, and where the line was removed. One query. Raises
+    `TamperedRow`, `WrongKey`.
+    """
+    # A line of the run that begins with the row has one more line behind it.
+    numbers = (row.event_seq - 1, row.event_seq)
+    for line in _lines(row.run, SAVED).filter(seq__in=numbers):
+        saved = _saved_line(row.run, line)
+        if saved.row == row.id:
+            return saved
+    return None
 
 
 def has_run(
@@ -228,6 +262,16 @@ def writes_at(
     """Return the writes at a checkpoint by task and position."""
     lines = _lines(run, WRITTEN).filter(node=place, task=id_)
     return _folded(run, lines.order_by("seq"))
+
+
+def writes_of(
+    run: Run,
+    line: SavedLine,
+) -> list[ThreadWrite]:
+    """Return the writes at a saved checkpoint, in the order in which its engine applies
+    them. One query. Raises `TamperedRow`, `WrongKey`.
+    """
+    return _ordered(writes_at(run, place_of(line.namespace), line.id).values())
 
 
 def _folded(
@@ -311,8 +355,6 @@ def _with_writes(
     writes: Iterable[ThreadWrite],
     engine_run: str,
 ) -> ThreadState:
-    # In the order in which their engine applies them.
-    writes = sorted(writes, key=lambda write: (write.path, write.task, write.position))
     return ThreadState(
         point.namespace,
         point.id,
@@ -321,9 +363,16 @@ def _with_writes(
         point.metadata,
         point.blobs,
         row_id,
-        tuple(writes),
+        tuple(_ordered(writes)),
         engine_run,
     )
+
+
+def _ordered(
+    writes: Iterable[ThreadWrite],
+) -> list[ThreadWrite]:
+    """Return writes in the order in which their engine applies them."""
+    return sorted(writes, key=lambda write: (write.path, write.task, write.position))
 
 
 def _proven(

@@ -396,9 +396,7 @@ def _holds(run: Run, line: Any, point: ThreadState) -> bool:
 def _source_of(draft: NewThreadState, base: _Base) -> Source:
     if base.departs:
         return Source.REWIND
-    if draft.by_step:
-        return Source.SUPERSTEP
-    return Source.MANUAL
+    return draft.source
 
 
 def _nodes_of(draft: NewThreadState, parent: Document | None) -> list[dict[str, Any]]:

@@ -1,16 +1,18 @@
-"""Celery: a task that runs once people have signed its arguments. docs/celery.md."""
+"""Celery: a task that runs once people have signed its arguments. docs/job-runners.md."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
 from celery import Celery, Task
+from celery.exceptions import Ignore
 from celery.utils.time import get_exponential_backoff_interval
 
 from orchestrator.bridges.signed_call import (
     AWAY,
     Rejected,
     SignedCall,
+    is_done,
     key_of,
     signed_arguments,
 )
@@ -62,6 +64,8 @@ def runs_when_signed(
                     look_every, self.request.retries, look_at_least_every
                 )
                 raise self.retry(countdown=pause, headers=headers)
+            if is_done(approval):
+                raise Ignore("a message came again after its task was done")
             if approval.state != "approved" and on_rejected is not None:
                 return on_rejected(approval)
             return call.run(approval.id, signed_arguments(approval))

@@ -1,5 +1,5 @@
 """Dagster: a job ends after it has asked people, and another goes on once they have
-signed; meanwhile there is no run. docs/dagster.md.
+signed; meanwhile there is no run. docs/job-runners.md.
 """
 
 from collections.abc import Callable, Iterator, Sequence

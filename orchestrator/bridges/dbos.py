@@ -1,4 +1,4 @@
-"""DBOS: a step that a workflow runs once people have signed its arguments. docs/dbos.md."""
+"""DBOS: a step that a workflow runs once people have signed its arguments. docs/job-runners.md."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps

@@ -31,6 +31,7 @@ from checkpoints.conf import conf
 from checkpoints.core.masks import mask_json
 from checkpoints.db.caller_transaction import refuse_open_transaction
 from checkpoints.models import Run
+from checkpoints.models.checkpoint import Source
 from checkpoints.threads import (
     NewThreadState,
     ThreadBlob,
@@ -49,6 +50,8 @@ INTERNAL = ("__", "branch:")
 DELETE = "delete"
 STRATEGIES = ("keep_latest", DELETE)
 """What may be asked of `prune`."""
+_SOURCES = {"input": Source.INPUT, "loop": Source.SUPERSTEP}
+"""Why a row was made, by what LangGraph says; all else is a change from outside."""
 _ENGINE = "__"
 """The beginning of names among those of nodes that have seen a version, which are no
 nodes: the input, the start, an interrupt.
@@ -329,7 +332,6 @@ class CountersignSaver(BaseCheckpointSaver[str]):
         namespace = names.get("checkpoint_ns", "")
         all_metadata = get_checkpoint_metadata(config, metadata)
         without_values = {**checkpoint, "channel_values": {}}
-        source = metadata.get("source")
         step = metadata.get("step")
         superstep = None
         if not namespace and isinstance(step, int):
@@ -346,7 +348,7 @@ class CountersignSaver(BaseCheckpointSaver[str]):
             partial(self._blob, checkpoint),
             step=superstep,
             nodes_after=partial(self._nodes_after, checkpoint),
-            by_step=source == "loop",
+            source=_SOURCES.get(metadata.get("source", ""), Source.MANUAL),
             engine_run=threads.name_of_engine_run(all_metadata.get("run_id")),
         )
 

@@ -78,11 +78,12 @@ async def _shown(ctx: Context, approval: Approval) -> InputRequiredResult | None
 
 
 def _standing(approval: Approval) -> dict[str, Any]:
+    signed = approval.approved_items
     items = []
     for item, row in zip(approval.items, approval.raw["items"], strict=True):
         shown = {name: row[name] for name in ("id", "verdict", "reason", "decisions")}
         # What nobody has signed is no value to act on.
-        items.append({**shown, "value": item.value} if item.approved else shown)
+        items.append({**shown, "value": item.value} if item in signed else shown)
     facts = {"id": approval.id, "key": approval.key, "state": approval.state}
     return {**facts, "review": approval.url, "items": items}
 

@@ -53,6 +53,12 @@ def signed_arguments(approval: Approval) -> dict[str, Any]:
     return arguments
 
 
+def is_done(approval: Approval) -> bool:
+    """Return whether the call was reported as done, so that it must not run again."""
+    outcomes = [row.get("outcome") for row in approval.raw["items"]]
+    return any(outcome and outcome["result"] == "done" for outcome in outcomes)
+
+
 class SignedCall:
     """A function whose calls people sign. `title`, `facts` and the further fields of a
     question may be functions of the arguments, which are as JSON then.
@@ -66,7 +72,7 @@ class SignedCall:
         reviewers: Sequence[str],
         title: str | Callable[[Mapping[str, Any]], str] = "",
         effect: str = "external",
-        reports: bool = False,
+        reports: bool = True,
         **fields: Any,
     ) -> None:
         self.client = client
@@ -74,7 +80,8 @@ class SignedCall:
         self.name = function.__name__
         self.reports = reports
         self._effect = effect
-        self._schema = TypeAdapter(function).json_schema()
+        signature_type: Any = function
+        self._schema = TypeAdapter(signature_type).json_schema()
         self._fields = {"title": title or self.name, "reviewers": reviewers, **fields}
 
     def ask(self, key: str, *args: Any, **kwargs: Any) -> Approval:

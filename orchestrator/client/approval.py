@@ -12,7 +12,7 @@ UNDECIDED = frozenset({"opening", "open"})
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item. `value` is what was signed once `verdict` is approved; `edited` says
+    """One item. `value` is what was signed once `verdict` is "approved"; `edited` says
     whether somebody changed what was `proposed`.
     """
 
@@ -26,15 +26,17 @@ class Item:
     hash: str
     reason: str
 
+    @property
+    def approved(self) -> bool:
+        """Return whether people approved it. Act on `Approval.approved_items` alone: an
+        approval that was closed before the last verdict lets nobody act.
+        """
+        return self.verdict == "approved"
+
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Self:
         """Return the item of a row of `items` in an answer."""
         return cls(**{name: row[name] for name in cls.__slots__})
-
-    @property
-    def approved(self) -> bool:
-        """Return whether people approved it, so that it may be acted on."""
-        return self.verdict == "approved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,15 @@ class Approval:
     def decided(self) -> bool:
         """Return whether waiting is over: people decided, or it was closed."""
         return self.state not in UNDECIDED
+
+    @property
+    def approved_items(self) -> tuple[Item, ...]:
+        """Return the items to act on. None where the question was closed before all were
+        decided, whatever was signed of one.
+        """
+        if self.state not in ("approved", "partial"):
+            return ()
+        return tuple(item for item in self.items if item.approved)
 
     def item(self, id: str) -> Item:
         """Return the item with this id. Raises `KeyError`."""

@@ -72,12 +72,12 @@ def _request(step: Send) -> dict[str, Any]:
 
 
 def _stream(
-    reader: EventReader, run: str, *, timeout: float, silence: float
+    reader: EventReader, path: str, *, timeout: float, silence: float
 ) -> dict[str, Any]:
-    """Return the request of the stream of a run from where the reader is."""
+    """Return the request of a stream from where the reader is."""
     return {
         "method": "GET",
-        "url": stream_of(run),
+        "url": path,
         "headers": reader.headers(),
         "timeout": httpx.Timeout(timeout, read=silence),
     }
@@ -134,7 +134,7 @@ class Connection:
         while True:
             failure = None
             try:
-                with self._open(reader, run, SILENCE) as response:
+                with self._open(reader, call.path, SILENCE) as response:
                     if response.is_success:
                         for line in response.iter_lines():
                             event = reader.read(line)
@@ -160,7 +160,7 @@ class Connection:
     def _listen(self, step: Listen) -> int | None:
         reader = EventReader(step.after)
         try:
-            with self._open(reader, step.run, step.seconds) as response:
+            with self._open(reader, step.path, step.seconds) as response:
                 if not response.is_success:
                     return None
                 for line in response.iter_lines():
@@ -173,10 +173,10 @@ class Connection:
         return None
 
     def _open(
-        self, reader: EventReader, run: str, silence: float
+        self, reader: EventReader, path: str, silence: float
     ) -> AbstractContextManager[httpx.Response]:
         return self._http.stream(
-            **_stream(reader, run, timeout=self._timeout, silence=silence)
+            **_stream(reader, path, timeout=self._timeout, silence=silence)
         )
 
 
@@ -232,7 +232,7 @@ class AsyncConnection:
         while True:
             failure = None
             try:
-                async with self._open(reader, run, SILENCE) as response:
+                async with self._open(reader, call.path, SILENCE) as response:
                     if response.is_success:
                         async for line in response.aiter_lines():
                             event = reader.read(line)
@@ -258,7 +258,7 @@ class AsyncConnection:
     async def _listen(self, step: Listen) -> int | None:
         reader = EventReader(step.after)
         try:
-            async with self._open(reader, step.run, step.seconds) as response:
+            async with self._open(reader, step.path, step.seconds) as response:
                 if not response.is_success:
                     return None
                 async for line in response.aiter_lines():
@@ -271,8 +271,8 @@ class AsyncConnection:
         return None
 
     def _open(
-        self, reader: EventReader, run: str, silence: float
+        self, reader: EventReader, path: str, silence: float
     ) -> AbstractAsyncContextManager[httpx.Response]:
         return self._http.stream(
-            **_stream(reader, run, timeout=self._timeout, silence=silence)
+            **_stream(reader, path, timeout=self._timeout, silence=silence)
         )

@@ -34,17 +34,18 @@ def stream_of(run: str) -> str:
 
 class EventReader:
     """Makes events of the lines of a stream, and knows how to come back after a cut:
-    `last` is the number of the last line that came.
+    `last` is the number of the last event that came.
     """
 
     def __init__(self, last: int = 0) -> None:
         self.last = last
+        self._number = last
         self._data: list[str] = []
         self._retry = 2.0
         self._cuts = 0
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that ask for what comes after the last line. An event that
+        """Return the headers that ask for what comes after the last one. An event that
         was cut off is forgotten; it comes again.
         """
         self._data = []
@@ -56,6 +57,8 @@ class EventReader:
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
+        elif name == "id" and value.isdecimal():
+            self._number = int(value)
         elif name == "retry" and value.isdecimal():
             self._retry = int(value) / 1000
         if line or not self._data:
@@ -63,14 +66,14 @@ class EventReader:
         event: Event = parse_strict("\n".join(self._data))
         self._data = []
         self._cuts = 0
-        self.last = event["seq"]
+        self.last = self._number
         return event
 
     def pause_after_cut(
         self, call: Call[Any], failure: ApiError | None, *, retries: int
     ) -> float:
         """Return how many seconds to wait before coming back. Raises the failure that
-        cannot pass, and any after so many of them without a line.
+        cannot pass, and any after so many of them without an event.
         """
         if failure is None:
             return self._retry

@@ -62,12 +62,12 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """A step: follow a run until a line comes after the line `after`, or so many seconds
-    have passed. Hand back the number of the last line; None where nothing can be
-    followed.
+    """A step: follow a stream until an event comes after the event `after`, or so many
+    seconds have passed. Hand back the number of the last event; None where nothing can
+    be followed.
     """
 
-    run: str
+    path: str
     after: int
     seconds: float
 

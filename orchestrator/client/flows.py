@@ -10,16 +10,17 @@ from urllib.parse import parse_qsl, urlsplit
 from orchestrator.client import calls, types
 from orchestrator.client.approval import Approval
 from orchestrator.client.decision_set import DecisionSet
+from orchestrator.client.events import stream_of
 from orchestrator.client.exchange import Call, Flow, Listen, Pause, answered, part
 
 T = TypeVar("T")
 R = TypeVar("R")
 FIRST_PAUSE = 0.2
-"""Seconds between the first two looks where a run cannot be followed."""
+"""Seconds between the first two looks where nothing can be followed."""
 LONGEST_PAUSE = 5.0
 LONGEST_LISTENING = 14.0
-"""Seconds without a line after which `wait` looks all the same, because a proxy may hold
-the lines back. Less than the 15 between two signs of life.
+"""Seconds without an event after which `wait` looks all the same, because a proxy may hold
+the events back. Less than the 15 between two signs of life.
 """
 GOING_ON = frozenset({"queued", "running", "waiting"})
 """The statuses of a run that changes by itself."""
@@ -40,6 +41,8 @@ class Question(TypedDict, total=False):
     """A moment with a time zone, or how long, from the opening of the request."""
     on_deadline: Literal["reject", "fail"]
     on_behalf_of: str | None
+    reports: bool
+    """Whether you will `report` what came of it."""
 
 
 def body_of(question: Question) -> dict[str, Any]:
@@ -104,7 +107,8 @@ class Flows:
             if approval.decided:
                 return approval
             yield from patience.spend(
-                approval.id, f"approval {approval.key} is {approval.state}"
+                f"approvals/{approval.id}/stream/",
+                f"approval {approval.key} is {approval.state}",
             )
 
     def wait_for_run(
@@ -121,7 +125,9 @@ class Flows:
                 return run
             # What happened before is in the answer.
             patience.last = max(patience.last, run["event_seq"])
-            yield from patience.spend(run["id"], f"run {run['key']} is {status}")
+            yield from patience.spend(
+                stream_of(run["id"]), f"run {run['key']} is {status}"
+            )
 
     def _approval(self, call: Call[Any]) -> Flow[Approval]:
         answer = yield from self.send(call)
@@ -129,8 +135,8 @@ class Flows:
 
 
 class _Patience:
-    """The time that `wait` has, and how it is spent between two looks: the log of the
-    run is followed; where it cannot be, the pauses grow.
+    """The time that `wait` has, and how it is spent between two looks: a stream is
+    followed; where it cannot be, the pauses grow.
     """
 
     def __init__(self, timeout: float | None) -> None:
@@ -139,8 +145,8 @@ class _Patience:
         self._pause = FIRST_PAUSE
         self.last = 0
 
-    def spend(self, run: str, standing: str) -> Flow[None]:
-        """Wait for something to happen to a run. Raises `TimeoutError`."""
+    def spend(self, stream: str, standing: str) -> Flow[None]:
+        """Wait for something to happen. Raises `TimeoutError`."""
         seconds = LONGEST_LISTENING
         if self._timeout is not None:
             seconds = min(seconds, self._began + self._timeout - time.monotonic())
@@ -148,7 +154,7 @@ class _Patience:
                 raise TimeoutError(
                     f"{standing} after {self._timeout:g} s; wait for it again"
                 )
-        last = yield Listen(run, self.last, seconds)
+        last = yield Listen(stream, self.last, seconds)
         if isinstance(last, int):
             self.last = last
             self._pause = FIRST_PAUSE

@@ -1171,6 +1171,7 @@ class WriteOut(TypedDict):
     staged_at: str
     hash: str
     settled: str
+    window_end: str | None
     rejected_with: str | None
     verdicts: list["VerdictOut"]
     why_not: str

@@ -72,7 +72,7 @@ def account_of(issuer: str, identifier: str) -> Any:
 
 def is_bound(account: Any) -> bool:
     """Return whether an account belongs to a person of a company. One query."""
-    return SocialAccount.objects.filter(user_id=account.pk).exists()
+    return bool(SocialAccount.objects.filter(user_id=account.pk).exists())
 
 
 def _make(person: Person) -> Any:

@@ -4,15 +4,12 @@ provider, and the way back.
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
 
 import structlog
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET
 from requests import RequestException
@@ -29,28 +26,15 @@ log = structlog.get_logger(__name__)
 
 
 class CompanySignIn(SignIn):
-    """The sign-in page with a button that leads to the provider; where local log-ins are
-    turned off, with nothing else.
-    """
+    """The sign-in page, which turns away whoever has to sign in elsewhere."""
 
     form_class = LogInForm
-    shows_form_always = False
-
-    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        context = super().get_context_data(**kwargs)
-        current = conf()
-        if current.oidc_issuer:
-            query = urlencode({"next": self.get_redirect_url()})
-            context["company"] = current.oidc_name
-            context["company_url"] = f"{reverse('company_login')}?{query}"
-        context["form_hidden"] = not (current.local_login or self.shows_form_always)
-        return context
 
 
 class EmergencySignIn(CompanySignIn):
     """The form for a name and a password, where the sign-in page does not show it."""
 
-    shows_form_always = True
+    extra_context = {"is_emergency": True}
 
 
 def _of_provider(view: View) -> View:

@@ -71,7 +71,7 @@ class CompanyProvider(OpenIDConnectProvider):
         return []
 
 
-class CompanyAdapter(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
+class CompanyAdapter(OpenIDConnectOAuth2Adapter):
     """The steps of the log-in, with the checks of the ID token that the specification
     names (OpenID Connect Core 3.1.3.7 and 5.3.2).
     """

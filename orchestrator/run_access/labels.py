@@ -9,6 +9,7 @@ from checkpoints import lines
 from checkpoints.core.visible_text import LONGEST_FACT, LONGEST_LABEL
 from checkpoints.models import Run
 from checkpoints.sealing.sealed_columns import read_or_reason
+from orchestrator.discovery import is_encrypted
 from orchestrator.engine.errors import UNREADABLE
 from orchestrator.engine.graphs.compile import Compiled
 
@@ -29,7 +30,7 @@ def run_label(compiled: Compiled, staged: Any, *, key: str) -> str:
     """
     usual = f"{compiled.name} · {key}"[:LONGEST_LABEL]
     template = compiled.graph.label
-    if template is None or compiled.graph.encrypted:
+    if template is None or is_encrypted(compiled):
         return usual
     try:
         return template.format_map(_Blank(staged, key=key))[:LONGEST_LABEL]

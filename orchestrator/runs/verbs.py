@@ -47,7 +47,7 @@ from checkpoints.rights import require_right_of_verb
 from checkpoints.sealing.sealed_columns import read_value
 from checkpoints.sealing.sealed_rows import new_protection, protection_of
 from checkpoints.verification import verify_run
-from orchestrator.discovery import is_ours, note_version
+from orchestrator.discovery import is_encrypted, is_ours, note_version
 from orchestrator.engine import registry
 from orchestrator.engine.errors import (
     CountersignError,
@@ -242,7 +242,7 @@ def _require_asked(request: StartRequest) -> None:
 def _new_run(request: StartRequest, compiled: Compiled, staged: Any) -> Run:
     id = request.id or uuid7()
     queued = request.queued
-    protection = new_protection(encrypted=compiled.graph.encrypted)
+    protection = new_protection(encrypted=is_encrypted(compiled))
     key = checked_key(request.key) or str(id)
     return Run(
         id=id,

@@ -10,9 +10,11 @@ from typing import Any
 from django import template
 from django.http import HttpRequest
 from django.templatetags.static import static
+from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString, mark_safe
 
 from approvals import inbox, permissions
@@ -56,6 +58,26 @@ def own_proof(context: Any) -> dict[str, Any]:
         "password": has_password(request),
         "until": fresh_until(request),
         "way": way_to_log_in(request),
+    }
+
+
+@register.simple_tag(takes_context=True)
+def company_login(context: Any) -> dict[str, Any]:
+    """Return the name of the provider at which people sign in, the address that leads
+    there and back to what they opened, and whether the form for a password is hidden;
+    empty where there is no provider.
+    """
+    current = conf()
+    if not current.oidc_issuer:
+        return {}
+    try:
+        address = reverse("company_login")
+    except NoReverseMatch:
+        return {}
+    return {
+        "name": current.oidc_name,
+        "url": f"{address}?{urlencode({'next': context.get('next') or ''})}",
+        "form_hidden": not (current.local_login or context.get("is_emergency")),
     }
 
 

@@ -33,10 +33,10 @@ from checkpoints.core.status import CLOSED_TO_DECISIONS, ENDS, Status
 from checkpoints.db.together import Count, read_together
 from checkpoints.ledger import notes
 from checkpoints.models import BundleImport, Checkpoint, Pin, Run, RunEvent
-from checkpoints.models.checkpoint import Source
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import unreadable_reason
 from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.threads import is_thread
 from orchestrator import runs
 from orchestrator.display.diagram import paint
 from orchestrator.engine import registry
@@ -56,15 +56,16 @@ from orchestrator.views import (
     run_lineage,
     run_lines,
     run_paths,
+    run_threads,
     run_timeline,
 )
 from orchestrator.views.cancel import can_be_cancelled, cancelled
 from orchestrator.views.graphs import policy_in_words
 from orchestrator.views.retention.pin import lasting_pins
-from orchestrator.views.run_details import TABS
+from orchestrator.views.run_details import TABS, tabs_of
 from orchestrator.views.run_problem import problem_of
 from orchestrator.views.run_standings import RunStanding
-from orchestrator.views.run_timeline import STOPPED, WHY, url
+from orchestrator.views.run_timeline import STOPPED, url
 
 Facts = dict[str, Any]
 Payload = Facts | None
@@ -333,9 +334,10 @@ def _checkpoint_facts(
         "fault": fault,
         "broken": bool(refusal or fault),
         "alias": timeline.alias_of(at),
-        "why": WHY[Source(at.source)],
+        "why": run_timeline.why_of(run, at),
         "nodes": ", ".join(dict.fromkeys(nodes)),
         "superseded": run_lines.is_superseded(at, way),
+        "thread": run_threads.facts_of_thread(run, at),
         "pinned": next(iter(beside["pins"]), None),
     }
 
@@ -469,8 +471,10 @@ def _for_person(run: Run, user: Any, beside: Beside) -> Facts:
     # An imported run can be forked, but not moved itself; an erased one allows neither.
     # Tasks of an erased run can be settled still.
     may_settle = permissions.may(user, "settle_task") and not run.imported
-    may_fork = permissions.may(user, "steer_run") and run.erasure is None
-    may_steer = may_fork and not run.imported
+    may_change = permissions.may(user, "steer_run") and run.erasure is None
+    may_steer = may_change and not run.imported
+    # Only its own engine has the graph of a thread.
+    may_fork = may_change and not is_thread(run)
     problem = problem_of(
         run, asks=has_open_writes, may_steer=may_steer, may_settle=may_settle
     )
@@ -520,7 +524,7 @@ def _detail(
     """Return the tabs with their counts, and the content of the chosen one."""
     detail, template = _tab(at, snapshot, tab, request.GET.dict())
     tabs: list[Facts] = []
-    for name, (label, _) in TABS.items():
+    for name, (label, _) in tabs_of(run).items():
         is_chosen = name == tab
         # Only the chosen tab was read, so only its count is known.
         count = detail["count"] if is_chosen else None

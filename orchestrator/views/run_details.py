@@ -26,12 +26,14 @@ from checkpoints.models import Checkpoint, PendingWrite, Run, RunEvent, TaskResu
 from checkpoints.sealing.seal_fault import fault_of
 from checkpoints.sealing.sealed_columns import read_or_reason, unreadable_reason
 from checkpoints.sealing.sealed_rows import Protection, protection_of
+from checkpoints.threads import is_thread
 from checkpoints.timeline import Change, NodeOutput, outputs
 from orchestrator.engine import Task
 from orchestrator.engine.errors import UNREADABLE
 from orchestrator.engine.graphs.trace import LIVE
 from orchestrator.engine.step.frontier import visit_of
 from orchestrator.engine.values.canonical import encode
+from orchestrator.views.run_threads import thread_writes
 from orchestrator.views.run_timeline import url
 
 Facts = dict[str, Any]
@@ -302,6 +304,8 @@ def write_rows(checkpoint: Checkpoint, snapshot: Facts, query: Query) -> Facts:
     """Return the writes that gates held at this checkpoint, each in the revision that
     it had then.
     """
+    if is_thread(checkpoint.run):
+        return thread_writes(checkpoint, as_text=compact)
     visits = {visit_of(key) for key in held_rows(snapshot)}
     # Most checkpoints hold nothing, and need no query.
     rows: list[PendingWrite] = []
@@ -641,6 +645,13 @@ TABS: dict[str, tuple[str, Detail]] = {
     "memory": ("Memory", memory_rows),
     "events": ("Events", event_rows),
 }
+
+
+def tabs_of(run: Run) -> dict[str, tuple[str, Detail]]:
+    """Return the tabs that a run has something for: a thread has no memory here."""
+    if not is_thread(run):
+        return TABS
+    return {name: tab for name, tab in TABS.items() if name != "memory"}
 
 
 def around(

@@ -13,6 +13,7 @@ from checkpoints.models import Checkpoint, Run
 from checkpoints.models.checkpoint import Source
 from checkpoints.sealing.seal_fault import SealFault, fault_of
 from checkpoints.sealing.sealed_rows import protection_of
+from checkpoints.threads import is_thread
 from orchestrator.templatetags.console import spell
 
 LONG_PAUSE = timedelta(minutes=10)
@@ -28,6 +29,13 @@ WHY = {
     Source.MANUAL: "asked for by a node",
     Source.VERSION: "another version of its graph",
 }
+WHY_OF_THREADS = {
+    Source.INPUT: "input",
+    Source.SUPERSTEP: "loop",
+    Source.REWIND: "fork",
+    Source.MANUAL: "update",
+}
+"""The same of the checkpoints of a thread, in the words of its engine."""
 STOPPED = ("failed", "unknown")
 """Outcomes of a node that stop its run."""
 MOST_BLOCKS = 6
@@ -110,13 +118,15 @@ def _column(
     effect = blocks[0]
     if effect in ("init", "bad"):
         effect = ""
+    name = name_of(row, in_thread=is_thread(run))
     why = ""
-    if row.source != Source.SUPERSTEP:
-        why = WHY[Source(row.source)]
+    # A checkpoint without nodes may be named by it already.
+    if row.source != Source.SUPERSTEP and why_of(run, row) != name:
+        why = why_of(run, row)
     return TimelineColumn(
         seq=row.seq,
         at=row.created_at,
-        name=name_of(row),
+        name=name,
         blocks=blocks,
         effect=effect,
         delta=_delta(row),
@@ -140,7 +150,16 @@ def _gap(before: Checkpoint | None, row: Checkpoint) -> str:
     return spell(pause)
 
 
-def name_of(row: Checkpoint) -> str:
+def why_of(run: Run, row: Checkpoint) -> str:
+    """Return in words why a checkpoint was saved."""
+    if not is_thread(run):
+        return WHY[Source(row.source)]
+    if row.seq == 0:
+        return "begun"
+    return WHY_OF_THREADS.get(Source(row.source), WHY[Source(row.source)])
+
+
+def name_of(row: Checkpoint, *, in_thread: bool = False) -> str:
     """Return the name of a checkpoint: its node, "3 nodes", or why it was saved if no
     node ran; "settlement" for one of signatures.
     """
@@ -149,6 +168,8 @@ def name_of(row: Checkpoint) -> str:
     # A node may have run several times in a superstep.
     names: list[str] = list(dict.fromkeys(entry["node"] for entry in row.nodes))
     match names:
+        case [] if in_thread and row.seq > 0:
+            return WHY_OF_THREADS.get(Source(row.source), row.get_source_display())
         case [] if row.source == Source.INPUT:
             return "start"
         case []:

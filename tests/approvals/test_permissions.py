@@ -264,8 +264,7 @@ def test_groups_and_permissions_of_a_person_are_read_by_one_statement(
         person = User.objects.get(pk=pk)
         with CaptureQueriesContext(connection) as sent:
             permissions.principals_of(person)
-        # Of a superuser only what was granted counts.
-        assert len(sent) == 1 + person.is_superuser
+        assert len(sent) == 1
         assert permissions_of_django == (
             person.get_user_permissions(),
             person.get_group_permissions(),

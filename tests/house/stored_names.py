@@ -131,6 +131,7 @@ AUDIT = {
 JOBS = {
     *(
         "fork_runs",
+        "gather_statistics",
         "meet_deadline",
         "meet_tier",
         "end_window",

@@ -31,6 +31,10 @@ RUN_ELSEWHERE = {
     "tutorial.md": "tests/demo/test_tutorial.py",
     "use-in-your-project.md": "tests/house/test_own_project.py",
     "deployment.md": "tests/house/test_deployment.py",
+    "client.md": "tests/orchestrator/client/test_documented.py",
+    "bridges.md": "tests/orchestrator/bridges/test_examples.py",
+    "job-runners.md": "tests/orchestrator/bridges/test_job_runners.py",
+    "mcp.md": "tests/orchestrator/bridges/test_job_runners.py",
     "langgraph.md": "tests/orchestrator/bridges/test_langgraph.py",
 }
 

@@ -57,7 +57,7 @@ ENTERED = {
         "sign, with standing policies": (1650, 13),
         "sign, with a claim": (2450, 15),
         "slice, a policy in code signs": (5500, 49),
-        "slice, a standing policy signs": (26300, 69),
+        "slice, a standing policy signs": (6800, 66),
     },
     "postgresql": {
         "fork": (2500, 12),
@@ -71,7 +71,7 @@ ENTERED = {
         "sign, with standing policies": (2500, 13),
         "sign, with a claim": (3500, 16),
         "slice, a policy in code signs": (7200, 29),
-        "slice, a standing policy signs": (31600, 54),
+        "slice, a standing policy signs": (9900, 51),
     },
 }
 """How many functions an act enters at most, those of Python, Django and the driver too,
@@ -89,12 +89,12 @@ that begin and end transactions of SQLite.
 MOST = {
     "sqlite": {
         "superstep": (53, 202, 412),
-        "signature": (28, 131, 555),
+        "signature": (28, 134, 562),
         "fork": (58, 243, 633),
     },
     "postgresql": {
         "superstep": (53, 203, 407),
-        "signature": (28, 129, 539),
+        "signature": (28, 132, 546),
         "fork": (58, 241, 630),
     },
 }

@@ -16,6 +16,9 @@ from tests.support.approvals import payers
 from tests.support.cast import People
 from tests.support.processes import until
 
+PATIENCE = 120.0
+"""Seconds in which a program of elsewhere begins, on the slowest of machines."""
+
 
 class LosingAnswers(httpx.HTTPTransport):
     """A network that delivers what is sent and loses the first answers."""
@@ -51,7 +54,11 @@ class Desk:
     def asked(self, number: int = 1) -> list[asking.Approval]:
         """Return what people are asked, the oldest first, once it is so many."""
         runs_asked = Run.objects.filter(graph=NAME).order_by("created_at")
-        until(lambda: runs_asked.count() >= number, what=f"{number} questions")
+        until(
+            lambda: runs_asked.count() >= number,
+            seconds=PATIENCE,
+            what=f"{number} questions",
+        )
         return [asking.approval_of(runs.advance(run.id)) for run in runs_asked]
 
     def decide(

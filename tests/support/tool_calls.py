@@ -9,7 +9,6 @@ from orchestrator import asking, runs
 from orchestrator.client import Approval
 from tests.support.bridges import Desk
 
-REVIEWERS = ["group:payers"]
 APPROVE: Mapping[str, Any] = {"verdict": "approve"}
 REJECT: Mapping[str, Any] = {"verdict": "reject", "reason": "paid already"}
 

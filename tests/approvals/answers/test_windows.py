@@ -1,19 +1,20 @@
 """What signs by itself only after a window, in which people may decide first."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db import transaction
-from django.test import Client
+from django.test import Client as Browser
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import strip_tags
 
 from approvals import reviews
-from approvals.answers.windows import KIND
+from approvals.answers.windows import KIND, put_off_windows
 from approvals.deadlines import GRACE
 from approvals.models import Decision
+from approvals.views.inbox import time_of
 from checkpoints.models import Job, PendingWrite, Run
 from checkpoints.queue import notify
 from checkpoints.queue.leases import Lease
@@ -25,6 +26,7 @@ from orchestrator.engine.errors import InvalidGraph
 from orchestrator.jobs.kinds import advance
 from orchestrator.runs import restoration
 from tests.support import cast, run_actions
+from tests.support.api_people import Client
 from tests.support.deadlines import gated
 from tests.support.forging import rewrite
 from tests.support.run_actions import pending, sign, sign_open
@@ -94,10 +96,38 @@ def test_it_signs_only_after_its_window(rita: Any) -> None:
 
 def test_the_page_says_when(rita: Any) -> None:
     run = asking_run()
-    browser = Client()
+    browser = Browser()
     browser.force_login(rita)
     page = browser.get(reverse("review", args=[run.id])).content.decode()
     assert "May sign by itself at" in strip_tags(page)
+
+
+def named_ends(run: Run, user: Any) -> tuple[str, list[str | None]]:
+    """What the page of a run's review says, and the ends of windows that the API names."""
+    browser = Browser()
+    browser.force_login(user)
+    page = browser.get(reverse("review", args=[run.id])).content.decode()
+    path = f"requests/{run_actions.request(run).id}/"
+    writes = Client(user).get(path).json()["writes"]
+    return strip_tags(page), [write["window_end"] for write in writes]
+
+
+def test_page_and_api_name_the_end_to_which_a_window_was_put_off(rita: Any) -> None:
+    run = asking_run()
+    page, ends = named_ends(run, rita)
+    first_ends = [row.staged_at + HOUR for row in pending(run)]
+    assert [datetime.fromisoformat(end or "") for end in ends] == first_ends
+
+    later = timezone.now() + 5 * HOUR
+    with transaction.atomic():
+        put_off_windows(run.id, earliest=later)
+    page, ends = named_ends(run, rita)
+    assert f"May sign by itself at {time_of(later)} unless" in page
+    assert [datetime.fromisoformat(end or "") for end in ends] == [later, later]
+
+    # Of what a person has decided no window ends any more.
+    sign(run, rita, ["approve", None])
+    assert named_ends(run, rita)[1][1:] == ends[1:]
 
 
 @pytest.mark.parametrize("verdict", ["approve", "reject", ("edit", "Dear Sir")])

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db import connection, transaction
 from django.test import Client as Browser
 from django.test.utils import CaptureQueriesContext
@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from approvals import reviews
 from approvals.list_columns import FOR_WEBHOOKS
-from approvals.models import Notice, PersonNotice
+from approvals.models import Notice, NoticeMail, PersonNotice, WebhookDelivery
 from approvals.notice_rows import EVENTS
 from approvals.notices import delivery_jobs, person_notices
 from approvals.people.notice_list import (
@@ -28,10 +28,11 @@ from approvals.people.notice_list import (
     mark_read,
     notices_of,
 )
+from approvals.webhooks import verbs as webhooks
 from checkpoints.models import Run
 from orchestrator.engine.errors import InvalidValue
 from tests.support.api_people import Client
-from tests.support.cast import People
+from tests.support.cast import People, UserFactory
 from tests.support.confirmed_graphs import gated, items_of
 from tests.support.run_actions import request, reviewer
 from tests.support.small_graphs import advanced
@@ -50,7 +51,7 @@ def run(rita: User) -> Run:
 
 
 def passed_on() -> None:
-    while delivery_jobs._pass_on():
+    while delivery_jobs._pass_on() is not None:
         pass
 
 
@@ -157,11 +158,54 @@ def test_a_transaction_ends_with_the_notice_that_makes_it_large(
     for number in range(3):
         advanced(gated(f"gated-{number}"))
     monkeypatch.setattr(person_notices, "MOST_ROWS", 3)
-    assert delivery_jobs._pass_on() == 2
-    assert PersonNotice.objects.count() == 4
-    assert Notice.objects.filter(passed_on_at=None).count() == 1
+    assert delivery_jobs._pass_on() == 1
+    assert PersonNotice.objects.count() == 2
+    assert Notice.objects.filter(passed_on_at=None).count() == 2
     passed_on()
     assert len(events_of(rita)) == len(events_of(second)) == 3
+
+
+def test_a_notice_to_very_many_people_is_written_in_parts_and_survives_a_crash(
+    rita: User, monkeypatch: pytest.MonkeyPatch, configure: Any
+) -> None:
+    configure(
+        MAIL_FROM="Countersign <runs@example.org>",
+        WEBHOOKS_TO_PRIVATE_ADDRESSES=True,
+    )
+    webhooks.add_webhook("https://127.0.0.1/", by=None)
+    group = Group.objects.get(name="claims")
+    for number in range(4):
+        UserFactory.create(username=f"member-{number}").groups.add(group)
+    people = set(group.user_set.values_list("pk", flat=True))
+    assert len(people) == 5
+    advanced(gated())
+    monkeypatch.setattr(person_notices, "MOST_ROWS", 2)
+
+    def rows_of(model: Any) -> list[int]:
+        return list(model.objects.values_list("user", flat=True))
+
+    assert delivery_jobs._pass_on() == 0
+    assert len(rows_of(PersonNotice)) == len(rows_of(NoticeMail)) == 2
+    with monkeypatch.context() as crashing:
+        crashing.setattr(NoticeMail.objects, "bulk_create", _crash)
+        with pytest.raises(RuntimeError, match="crashed"):
+            delivery_jobs._pass_on()
+    assert len(rows_of(PersonNotice)) == 2
+    assert delivery_jobs._pass_on() == 0
+    assert len(rows_of(PersonNotice)) == len(rows_of(NoticeMail)) == 4
+    assert not WebhookDelivery.objects.exists()
+    assert Notice.objects.filter(passed_on_at=None).count() == 1
+
+    assert delivery_jobs._pass_on() == 1
+    assert (
+        sorted(rows_of(PersonNotice)) == sorted(rows_of(NoticeMail)) == sorted(people)
+    )
+    assert WebhookDelivery.objects.count() == 1
+    assert delivery_jobs._pass_on() is None
+
+
+def _crash(*rows: Any, **options: Any) -> None:
+    raise RuntimeError("crashed")
 
 
 def test_people_whom_several_notices_mean_are_read_once(rita: User) -> None:

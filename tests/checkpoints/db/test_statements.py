@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from checkpoints.core.ids import uuid7
 from checkpoints.db import bulk, query_cache
-from checkpoints.db.clock import db_in
+from checkpoints.db.clock import db_in, kept_now
 from checkpoints.db.statements import insert_row, update_returning
 from checkpoints.event_log import NewEvent
 from checkpoints.journal import results as journal
@@ -226,6 +226,24 @@ def test_a_process_that_can_do_nothing_finds_nothing() -> None:
 
 def test_a_query_that_can_have_no_row_has_none() -> None:
     assert not query_cache.exists(lambda: Run.objects.filter(pk__in=[]).values("id"))
+
+
+class ProjectKey(str):
+    """The key of a project's own accounts."""
+
+
+def test_a_query_by_a_key_of_any_type_finds_its_rows() -> None:
+    run = _run()
+    run.due_at = db_in(-60)
+    run.save()
+
+    def due(key: str) -> Any:
+        rows = Run.objects.filter(key=key, due_at__lt=kept_now()).order_by()
+        return rows.values_list("id")
+
+    assert query_cache.exists(due, run.key)
+    assert query_cache.exists(due, ProjectKey(run.key))
+    assert not query_cache.exists(due, ProjectKey("another"))
 
 
 def _few_events(lease: Lease) -> None:

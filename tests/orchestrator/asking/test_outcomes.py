@@ -14,6 +14,7 @@ from orchestrator.engine import registry
 from orchestrator.engine.errors import (
     AlreadyReported,
     Erased,
+    Forbidden,
     InvalidValue,
     StaleProposal,
     TamperedRow,
@@ -210,6 +211,16 @@ def test_who_approved_hears_of_a_failure_and_of_nothing_that_went_well(
     assert [row.outcome for row in reported.order_by("id")] == ["unknown", "failed"]
 
 
+def test_by_code_too_only_who_may_start_runs_reports(
+    ann: User, people: People, configure: Any
+) -> None:
+    asked = decided(opened(), ann, "approve", "approve")
+    configure(VERBS_ASK_RIGHTS=True)
+    with pytest.raises(Forbidden):
+        asking.report(asked.run.id, [_said()], by=people.nobody)
+    assert _results(asking.report(asked.run.id, [_said()]))[0] == "done"
+
+
 def test_a_report_costs_the_same_however_many_items_it_has(ann: User) -> None:
     costs = []
     for count in (2, 40):
@@ -221,3 +232,20 @@ def test_a_report_costs_the_same_however_many_items_it_has(ann: User) -> None:
         costs.append(len(statements))
     assert costs[0] == costs[1]
     assert costs[0] < 30
+
+
+def test_the_settings_encrypt_an_approval_and_what_is_reported_of_it(
+    ann: User, configure: Any
+) -> None:
+    configure(ENCRYPT_APPROVALS=True, ENCRYPTION_KEYS={"e": b"e" * 32})
+    asked = decided(opened(), ann, "approve", "approve")
+    assert asked.run.encrypted
+    assert "invoices" not in asked.run.label
+    after = asking.report(asked.run.id, [_said(result="failed", detail="closed")])
+    assert after.items[0].outcome is not None
+    assert after.items[0].outcome.detail == "closed"
+    line = RunEvent.objects.get(run=asked.run, type="outcome_reported")
+    assert b"closed" not in bytes(line.payload)
+    assert verify_run(asked.run.id) == []
+    configure(ENCRYPT_APPROVALS=False)
+    assert not opened().run.encrypted

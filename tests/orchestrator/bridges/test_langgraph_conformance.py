@@ -22,7 +22,7 @@ CAPABILITIES = {
     "delete_for_runs",
 }
 
-TESTS = 89
+TESTS = 81
 """The tests that the suite has: a newer one with more of them is looked at first."""
 
 

@@ -7,8 +7,9 @@ from typing import Any, TypedDict
 import pytest
 
 from orchestrator.client import KeyConflict
+from tests.support.agents import REVIEWERS
 from tests.support.bridges import Desk
-from tests.support.tool_calls import APPROVE, REJECT, REVIEWERS, sign
+from tests.support.tool_calls import APPROVE, REJECT, sign
 
 pytest.importorskip("langgraph", reason="the extra `langgraph` is not installed")
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from orchestrator.client import KeyConflict
-from tests.support.agents import TWO, Calls
+from tests.support.agents import REVIEWERS, TWO, Calls
 from tests.support.bridges import Desk
-from tests.support.tool_calls import APPROVE, REJECT, REVIEWERS, edit, sign
+from tests.support.tool_calls import APPROVE, REJECT, edit, sign
 
 pytest.importorskip("agents", reason="the extra `openai-agents` is not installed")
 

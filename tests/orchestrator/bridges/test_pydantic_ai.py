@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from orchestrator.client import KeyConflict
-from tests.support.agents import TWO
+from tests.support.agents import REVIEWERS, TWO
 from tests.support.bridges import Desk
-from tests.support.tool_calls import APPROVE, REJECT, REVIEWERS, sign
+from tests.support.tool_calls import APPROVE, REJECT, sign
 
 pytest.importorskip("pydantic_ai", reason="the extra `pydantic-ai` is not installed")
 

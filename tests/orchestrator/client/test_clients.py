@@ -17,6 +17,8 @@ from orchestrator import runs, tokens
 from orchestrator.client import (
     AsyncClient,
     Client,
+    Conflict,
+    DecisionSet,
     InvalidBody,
     KeyConflict,
     NotAllowed,
@@ -25,6 +27,7 @@ from orchestrator.client import (
     Unreachable,
 )
 from orchestrator.client.clients import Client as ClientOfModule
+from tests.support.api_people import Client as Http
 from tests.support.approvals import BODY
 from tests.support.cast import People
 
@@ -48,7 +51,8 @@ def test_what_was_signed_comes_back(client: Client, sign: Any) -> None:
     assert settled.state == "partial"
     paid, refused = settled.items
     assert (paid.id, paid.label, paid.effect) == ("inv-1", "Invoice 1", "external")
-    assert (paid.verdict, paid.approved, paid.edited) == ("approved", True, True)
+    assert (paid.verdict, paid.edited) == ("approved", True)
+    assert settled.approved_items == (paid,)
     assert (paid.value, paid.proposed) == ({"amount": "90.00"}, {"amount": "100.00"})
     assert paid.hash
     assert (refused.verdict, refused.reason) == ("rejected", "twice")
@@ -83,10 +87,31 @@ def test_waiting_ends_with_its_time(client: Client) -> None:
         client.wait(asked.id, timeout=0.3)
 
 
-def test_a_question_is_taken_back(client: Client) -> None:
+def test_a_question_is_taken_back(client: Client, people: People) -> None:
     asked = client.ask(**BODY)
+    runs.advance(asked.id)
+    shown = client.approval(asked.id)
+    decisions = DecisionSet(client.requests.get(shown.request or ""))
+    decisions.approve(shown.raw["items"][0]["write"])
+    Http(people.reviewer).post(f"requests/{shown.request}/decisions/", decisions.body)
     assert client.cancel(asked.id, reason="paid already").state == "cancelled"
-    assert client.wait(asked.id, timeout=5).state == "cancelled"
+    taken_back = client.wait(asked.id, timeout=5)
+    assert taken_back.state == "cancelled"
+    assert taken_back.item("inv-1").verdict == "approved"
+    assert taken_back.approved_items == ()
+
+
+def test_what_came_of_it_is_reported(client: Client, sign: Any) -> None:
+    asked = client.ask(**BODY, reports=True)
+    sign(asked.id, APPROVE, APPROVE)
+    outcomes = {"inv-1": ("done", "transfer 77"), "inv-2": ("failed", "no account")}
+    reported = client.report("INV-7", outcomes)
+    assert [item["outcome"]["result"] for item in reported.raw["items"]] == [
+        "done",
+        "failed",
+    ]
+    with pytest.raises(Conflict):
+        client.report("INV-7", {"inv-1": ("failed", "it came back")})
 
 
 def test_the_same_question_is_asked_once_and_another_is_refused(client: Client) -> None:

@@ -117,7 +117,7 @@ def test_it_gives_up_after_so_many_cuts_without_a_line() -> None:
 
 def test_a_line_of_several_parts_is_one_text() -> None:
     reader = EventReader()
-    for text in ('data: {"seq":', "data:5}"):
+    for text in ("id:5", 'data: {"seq":', "data:5}"):
         assert reader.read(text) is None
     assert reader.read("") == {"seq": 5}
     assert reader.last == 5

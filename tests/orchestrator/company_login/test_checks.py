@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
 from checkpoints.conf import conf
 from orchestrator.company_login.checks import check_provider
@@ -95,3 +96,13 @@ def test_the_environment_gives_groups_as_json(monkeypatch: pytest.MonkeyPatch) -
     }
     monkeypatch.delenv("COUNTERSIGN_OIDC_ISSUER")
     assert not Environment.read().has_company_login
+
+
+def test_local_log_ins_are_not_turned_off_without_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COUNTERSIGN_LOCAL_LOGIN", "false")
+    with pytest.raises(ImproperlyConfigured, match="COUNTERSIGN_LOCAL_LOGIN is off"):
+        Environment.read()
+    monkeypatch.setenv("COUNTERSIGN_OIDC_ISSUER", "https://login.example.org")
+    assert not Environment.read().local_login

@@ -306,3 +306,11 @@ def test_nothing_that_the_provider_says_is_stored_with_the_account(
     assert not EmailAddress.objects.exists()
     assert person is not None
     assert person.email == "a@example.org"
+
+
+def test_who_signs_after_the_session_ended_finds_the_button(
+    directory: CompanyDirectory,
+) -> None:
+    answer = Client().post("/reviews/CLM-1/sign/", {"key": "a"})
+    assert answer.status_code == 401
+    assert "/login/company/?next=%2Freviews%2FCLM-1%2F" in answer.content.decode()

@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 from orchestrator.client import Approval
 
 Calls = list[tuple[str, dict[str, Any]]]
+REVIEWERS = ["group:payers"]
 TWO: Calls = [
     ("pay", {"invoice": "a", "amount": 10}),
     ("pay", {"invoice": "b", "amount": 20}),

@@ -14,8 +14,7 @@ from langgraph.types import StateSnapshot
 
 from orchestrator.bridges.langgraph_interrupts import question, resume
 from orchestrator.client import Approval
-from tests.support.agents import TWO, Calls, Shop
-from tests.support.tool_calls import REVIEWERS
+from tests.support.agents import REVIEWERS, TWO, Calls, Shop
 
 
 class Scripted(GenericFakeChatModel):
@@ -92,3 +91,8 @@ class PayerPerCall(Payer):
     """It pauses at each of its calls, all at once."""
 
     mode = "per_call"
+
+
+def scripted() -> Scripted:
+    """Return the model of an example, which makes one call."""
+    return Scripted(calls=TWO[:1])

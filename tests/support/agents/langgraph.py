@@ -9,8 +9,7 @@ from langgraph.types import Send, StateSnapshot, interrupt
 
 from orchestrator.bridges.langgraph_interrupts import Verdict, question, resume
 from orchestrator.client import Approval
-from tests.support.agents import TWO, Calls, Shop
-from tests.support.tool_calls import REVIEWERS
+from tests.support.agents import REVIEWERS, TWO, Calls, Shop
 
 
 class State(TypedDict, total=False):

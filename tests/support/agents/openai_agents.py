@@ -22,8 +22,7 @@ from openai.types.responses import (
 
 from orchestrator.bridges.openai_agents import decide, question, signed_tool
 from orchestrator.client import Approval
-from tests.support.agents import TWO, Calls, Shop
-from tests.support.tool_calls import REVIEWERS
+from tests.support.agents import REVIEWERS, TWO, Calls, Shop
 
 QUIET = RunConfig(tracing_disabled=True)
 
@@ -112,3 +111,8 @@ class Payer:
     async def end(self, state: RunState[Any]) -> str:
         result = await Runner.run(self.agent, state, run_config=QUIET)
         return str(result.final_output)
+
+
+def scripted() -> Scripted:
+    """Return the model of an example, which makes one call."""
+    return Scripted(TWO[:1])

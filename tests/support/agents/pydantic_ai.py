@@ -16,8 +16,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from orchestrator.bridges.pydantic_ai import question, results, schemas_of
 from orchestrator.client import Approval
-from tests.support.agents import TWO, Calls, Shop
-from tests.support.tool_calls import REVIEWERS
+from tests.support.agents import REVIEWERS, TWO, Calls, Shop
 
 REQUESTS = TypeAdapter(DeferredToolRequests)
 
@@ -32,7 +31,7 @@ class Payer:
         self.left = (b"", b"")
         self.messages: list[ModelMessage] = []
         self.agent: Agent[None, Any] = Agent(
-            FunctionModel(self._answer), output_type=[str, DeferredToolRequests]
+            scripted(calls), output_type=[str, DeferredToolRequests]
         )
         for tool in (self.shop.pay, self.shop.refund):
             self.agent.tool_plain(requires_approval=True)(tool)
@@ -70,10 +69,16 @@ class Payer:
             REQUESTS.validate_json(requests),
         )
 
-    def _answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+
+def scripted(calls: Calls = TWO[:1]) -> FunctionModel:
+    """Return a model that makes these calls, and then repeats what came of them."""
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         parts = [part for message in messages for part in message.parts]
         returns = [part for part in parts if isinstance(part, ToolReturnPart)]
         if returns:
             return ModelResponse([TextPart("; ".join(str(p.content) for p in returns))])
-        calls = enumerate(self.calls, start=1)
-        return ModelResponse([ToolCallPart(*call, f"call-{n}") for n, call in calls])
+        numbered = enumerate(calls, start=1)
+        return ModelResponse([ToolCallPart(*call, f"call-{n}") for n, call in numbered])
+
+    return FunctionModel(answer)

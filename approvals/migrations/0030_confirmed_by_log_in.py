@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0028_limits_by_channel'),
+        ('approvals', '0029_webhook_envelopes'),
     ]
 
     operations = [

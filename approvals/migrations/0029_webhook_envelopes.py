@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('approvals', '0029_confirmed_by_log_in'),
+        ('approvals', '0028_limits_by_channel'),
     ]
 
     operations = [

@@ -1,0 +1,138 @@
+"""What approvers see of what whoever asked reported."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from approvals.models import Receipt
+from checkpoints.models import RunEvent
+from orchestrator import asking, runs
+from orchestrator.engine import registry
+from orchestrator.graphs import approval
+from tests.support.approvals import decided, opened, payers
+from tests.support.cast import People
+from tests.support.forging import tamper
+from tests.support.notices import send_notices
+from tests.support.statements import counted
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def rita(people: People) -> User:
+    registry.replace(approval)
+    payers(people.reviewer)
+    return people.reviewer
+
+
+@pytest.fixture
+def browser(rita: User) -> Client:
+    client = Client()
+    client.force_login(rita)
+    return client
+
+
+def _said(item: str, result: str, detail: str = "") -> dict[str, Any]:
+    return {"item": item, "result": result, "detail": detail}
+
+
+def _words(browser: Client, page: str, *of: Any, **query: str) -> str:
+    answer = browser.get(reverse(page, args=of), query)
+    assert answer.status_code == 200
+    text = answer.content.decode().replace("<bdi>", "").replace("</bdi>", "")
+    return " ".join(text.split())
+
+
+def test_a_review_of_items_says_what_is_done_with_them_and_nothing_of_channels(
+    browser: Client,
+) -> None:
+    asked = opened()
+    page = _words(browser, "review", asked.run.id)
+    assert "The caller asks" in page
+    assert "Whoever asked acts outside with it once it is approved." in page
+    assert "The caller acts on what you approved" in page
+    assert '"300.00"' not in page
+    assert "&quot;300.00&quot;" not in page
+    for useless in ("combined with", "into <code>", "Staged by", "there already"):
+        assert useless not in page
+    assert "written into the run" not in page
+
+
+def test_a_failure_is_on_each_page_on_which_an_approver_learns_what_came_of_it(
+    browser: Client, rita: User
+) -> None:
+    asked = decided(opened(reports=True), rita, "approve", "approve")
+    receipt = Receipt.objects.get(run=asked.run)
+    for page in (
+        _words(browser, "inbox", folder="decided"),
+        _words(browser, "receipt", receipt.id),
+    ):
+        assert "The caller has not reported yet" in page
+
+    asking.report(asked.run.id, [_said("inv-1", "failed", "account <b>closed</b>")])
+    assert "The caller reported: 1 not reported yet, 1 failed" in _words(
+        browser, "inbox", folder="decided"
+    )
+    for page in (
+        _words(browser, "receipt", receipt.id),
+        _words(browser, "review", asked.run.id),
+    ):
+        assert "that it failed: account &lt;b&gt;closed&lt;/b&gt;" in page
+    asking.report(asked.run.id, [_said("inv-2", "done")])
+    page = browser.get(reverse("receipt", args=[receipt.id]))
+    [(words, is_bad)] = page.context["came_of_it"]
+    assert is_bad
+    assert words.startswith("The caller reported: 1 done, 1 failed (Invoice 1")
+
+
+def test_an_approver_reads_a_notice_of_what_failed(browser: Client, rita: User) -> None:
+    asked = decided(opened(), rita, "approve", "approve")
+    asking.report(asked.run.id, [_said("inv-1", "failed")])
+    send_notices()
+    page = _words(browser, "notices")
+    assert "What you approved did not come off, as the caller reported" in page
+
+
+def test_what_was_asked_again_says_what_came_of_it_before(
+    browser: Client, rita: User
+) -> None:
+    asked = decided(opened(), rita, "approve", "approve")
+    asking.report(asked.run.id, [_said("inv-1", "failed", "closed")])
+    runs.rewind(asked.run.id, f"{asked.run.key}:initial")
+    runs.advance(asked.run.id)
+    page = _words(browser, "review", asked.run.id)
+    assert "The caller reported: failed (Invoice 1 (inv-1): closed)" in page
+
+
+def test_the_api_says_what_was_reported_of_a_request(rita: User) -> None:
+    asked = decided(opened(), rita, "approve", "approve")
+    asking.report(asked.run.id, [_said("inv-1", "unknown", "timeout")])
+    client = APIClient()
+    client.force_authenticate(rita)
+    assert asked.request is not None
+    answer = client.get(f"/api/v1/requests/{asked.request.id}/").json()
+    [caller] = answer["came_of_it"]
+    assert (caller["status"], caller["counts"]) == ("unknown", {"unknown": 1})
+    assert caller["error"] == "Invoice 1 (inv-1): timeout"
+    assert caller["is_sound"]
+    line = RunEvent.objects.get(run=asked.run, type="outcome_reported")
+    tamper(line, task=line.task.replace("unknown", "done"))
+    [caller] = client.get(f"/api/v1/requests/{asked.request.id}/").json()["came_of_it"]
+    assert not caller["is_sound"]
+
+
+def test_a_list_costs_the_same_however_many_were_reported(
+    browser: Client, rita: User
+) -> None:
+    costs = []
+    for _ in range(2):
+        asked = decided(opened(), rita, "approve", "approve")
+        asking.report(asked.run.id, [_said("inv-1", "done"), _said("inv-2", "failed")])
+        with counted() as statements:
+            _words(browser, "inbox", folder="decided")
+        costs.append(len(statements))
+    assert costs[0] == costs[1]

@@ -1,0 +1,92 @@
+"""A conversation of the AI SDK that waits for people, in processes that come and go, and
+the program of the page that shows how.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoints.models import Run
+from orchestrator import runs
+from tests.orchestrator.client.conftest import asked_of_payers, sign, token
+from tests.support import node
+
+__all__ = ["asked_of_payers", "sign", "token"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+PROPOSED = {"to": "ACME", "amount": "100.00"}
+GoOn = Callable[..., Any]
+
+
+@pytest.fixture
+def go_on(tmp_path: Path, live_server: Any, asked_of_payers: None, token: str) -> GoOn:
+    """Begin the conversation, or go on with it, in a process of its own."""
+    program = node.program("conversation.js")
+
+    def process(*, forged: str = "", losses: int = 0) -> Any:
+        file = str(tmp_path / "messages.json")
+        return node.output(program, live_server.url, token, file, forged, str(losses))
+
+    return process
+
+
+def asked() -> str:
+    """The id of the only approval that was asked for."""
+    run = Run.objects.get()
+    assert run.key == "ai-sdk-call%3A1"
+    return str(run.id)
+
+
+def test_a_tool_runs_once_people_have_approved_it(go_on: GoOn, sign: Any) -> None:
+    begun = go_on()
+    assert begun == {"waits": True, "paid": [], "heard": ""}
+    runs.advance(asked())
+    assert go_on()["waits"] is True
+    sign(asked(), {"verdict": "approve"})
+    ended = go_on()
+    assert ended["paid"] == [PROPOSED]
+    assert "paid 100.00" in ended["heard"]
+    assert go_on() == {"waits": True, "paid": [], "heard": ""}
+    assert Run.objects.count() == 1
+
+
+def test_it_runs_with_the_value_that_was_signed(go_on: GoOn, sign: Any) -> None:
+    go_on()
+    edited = {"to": "ACME", "amount": "90.00"}
+    sign(asked(), {"verdict": "edit", "value": edited})
+    ended = go_on()
+    assert ended["paid"] == [edited]
+    assert "paid 90.00" in ended["heard"]
+
+
+def test_a_rejection_runs_nothing_and_the_model_hears_why(
+    go_on: GoOn, sign: Any
+) -> None:
+    go_on()
+    sign(asked(), {"verdict": "reject", "reason": "paid last week"})
+    ended = go_on()
+    assert ended["paid"] == []
+    assert "execution-denied" in ended["heard"]
+    assert "paid last week" in ended["heard"]
+
+
+def test_an_answer_that_nobody_signed_runs_nothing(go_on: GoOn) -> None:
+    go_on()
+    runs.advance(asked())
+    ended = go_on(forged="forged")
+    assert ended["paid"] == []
+    assert "nobody approved pay" in ended["heard"]
+
+
+def test_answers_that_were_lost_ask_once(go_on: GoOn) -> None:
+    assert go_on(losses=2)["waits"] is True
+    assert asked()
+
+
+def test_the_bridge_is_short() -> None:
+    source = node.EXAMPLES / "countersign-ai-sdk.ts"
+    lines = source.read_text().splitlines()
+    assert len(lines) <= 80
+    assert max(map(len, lines)) <= 100

@@ -1,0 +1,92 @@
+"""Reports that meet each other, or what moves the approval away from under them: there
+is one outcome at most, and the log agrees with what the callers were answered.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from approvals import reviews
+from checkpoints import retention
+from orchestrator import asking, runs
+from orchestrator.engine import registry
+from orchestrator.engine.errors import CountersignError
+from orchestrator.graphs import approval
+from tests.races.meeting import TRIALS, meet, whole, winner_of, work
+from tests.support.approvals import decided, opened, payers
+from tests.support.cast import People
+from tests.support.run_actions import event_payloads
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ITEMS = [{"id": "a", "value": 1}]
+
+
+@pytest.fixture
+def rita(people: People) -> User:
+    registry.replace(approval)
+    payers(people.reviewer)
+    return people.reviewer
+
+
+def _report(asked: asking.Approval, result: str) -> Callable[[], Any]:
+    said = [{"item": "a", "result": result}]
+    return lambda: asking.report(asked.run.id, said)
+
+
+def _reported(asked: asking.Approval) -> list[str]:
+    lines = event_payloads(asked.run, "outcome_reported")
+    return [line["result"] for line in lines]
+
+
+def test_of_two_reports_at_once_one_stands(rita: User) -> None:
+    chance = random.Random(11)
+    for _ in range(max(3, TRIALS // 4)):
+        asked = decided(opened(items=ITEMS), rita, "approve")
+        met = meet(chance, _report(asked, "done"), _report(asked, "failed"))
+        winner = winner_of(met)
+        assert _reported(asked) == [("done", "failed")[winner]]
+        whole(asked.run)
+
+
+def test_the_same_report_twice_at_once_is_one_line(rita: User) -> None:
+    chance = random.Random(12)
+    for _ in range(max(3, TRIALS // 4)):
+        asked = decided(opened(items=ITEMS), rita, "approve")
+        met = meet(chance, _report(asked, "done"), _report(asked, "done"))
+        assert not any(isinstance(one, CountersignError) for one in met)
+        assert _reported(asked) == ["done"]
+        whole(asked.run)
+
+
+@pytest.mark.parametrize("what", ["rewind", "erase", "cancel", "work"])
+def test_a_report_that_meets_what_moves_its_approval_is_there_or_refused(
+    rita: User, people: People, what: str
+) -> None:
+    chance = random.Random(13)
+    for _ in range(max(3, TRIALS // 4)):
+        asked = opened(items=ITEMS)
+        # The signature is there, and what follows it may not be.
+        if what in ("cancel", "work"):
+            asked = _signed(asked, rita)
+        else:
+            asked = decided(asked, rita, "approve")
+        acts = {
+            "rewind": lambda: runs.rewind(asked.run.id, f"{asked.run.key}:initial"),
+            "erase": lambda: retention.erase(asked.run.id, by=people.steward),
+            "cancel": lambda: runs.cancel(asked.run.id),
+            "work": lambda: work(asked.run),
+        }
+        reported, _ = meet(chance, _report(asked, "done"), acts[what])
+        stands = not isinstance(reported, CountersignError)
+        assert _reported(asked) == (["done"] if stands else [])
+        whole(asked.run)
+
+
+def _signed(asked: asking.Approval, by: User) -> asking.Approval:
+    [item] = asked.items
+    decision = {"write": str(item.write), "hash": item.hash, "verdict": "approve"}
+    reviews.sign(asked.run.id, [decision], by=by)
+    return asking.approval_of(runs.get(asked.run.id))
